@@ -1,0 +1,151 @@
+"""Words and their ids: the tokenizer, the special tokens, the vocabulary.
+
+The tokenizer stands in for Stanford's PTB tokenizer where there is no Java: lower
+case, Penn Treebank splitting, and the punctuation dropped that the COCO evaluation
+drops. It downloads nothing.
+"""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from nltk.tokenize import TreebankWordTokenizer
+
+PAD, START, END, UNKNOWN = 0, 1, 2, 3
+SPECIAL = ("<pad>", "<start>", "<end>", "<unk>")  # their ids are their positions
+
+# The list of pycocoevalcap's PTBTokenizer, and the quotes as Treebank writes them.
+_PUNCTUATION = frozenset(
+    ["''", "'", "``", "`", "-LRB-", "-RRB-", "-LCB-", "-RCB-", ".", "?", "!", ","]
+    + [":", "-", "--", "...", ";", "(", ")", "{", "}", "[", "]", '"']
+)
+_treebank = TreebankWordTokenizer()
+
+
+class VocabularyError(ValueError):
+    """A vocabulary that cannot be used; the message is one line for the user."""
+
+
+def tokenize(text: str) -> list[str]:
+    """Split a caption into lower-case words without punctuation.
+
+    Args:
+        text: one caption as written; line breaks count as spaces.
+
+    Returns:
+        Its words, possibly none.
+    """
+    # A full stop inside the text ends a sentence too: Treebank splits the last only.
+    words = _treebank.tokenize(" ".join(text.lower().split()))
+    words = [word[:-1] if _ends_sentence(word) else word for word in words]
+    return [word for word in words if word not in _PUNCTUATION]
+
+
+def _ends_sentence(word: str) -> bool:
+    return word.endswith(".") and word.count(".") == 1 and len(word) > 3
+
+
+class Vocabulary:
+    """The words a captioner knows; ids 0 to 3 are the special tokens.
+
+    Args:
+        words: every word in the order of its id, the special tokens first.
+
+    Raises:
+        VocabularyError: the special tokens are not in place or a word stands twice.
+    """
+
+    def __init__(self, words: Sequence[str]):
+        self.words = tuple(words)
+        if self.words[: len(SPECIAL)] != SPECIAL:
+            raise VocabularyError(
+                f"`words` must begin with {SPECIAL}. Received: {self.words[:4]}"
+            )
+        self._ids = {word: index for index, word in enumerate(self.words)}
+        if len(self._ids) != len(self.words):
+            twice = [w for w, count in Counter(self.words).items() if count > 1]
+            raise VocabularyError(f"`words` must be distinct. Received twice: {twice}")
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __contains__(self, word: str) -> bool:
+        return word in self._ids
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and self.words == other.words
+
+    def __hash__(self) -> int:
+        return hash(self.words)
+
+    @classmethod
+    def build(
+        cls, captions: Iterable[Sequence[str]], size: int = 10_000, min_count: int = 1
+    ) -> "Vocabulary":
+        """Count words and keep the most frequent.
+
+        Args:
+            captions: tokenized captions of the training split, and of no other.
+            size: at most this many words, the special tokens included.
+            min_count: words seen fewer times are dropped.
+
+        Returns:
+            Words by falling count, then by spelling, so that the order is fixed.
+
+        Raises:
+            VocabularyError: no word is left.
+        """
+        counts = Counter(word for caption in captions for word in caption)
+        kept = [word for word, count in counts.items() if count >= min_count]
+        kept = [word for word in kept if word not in SPECIAL]
+        kept.sort(key=lambda word: (-counts[word], word))
+        if not kept:
+            raise VocabularyError(
+                f"no word occurs at least {min_count} times in the {len(counts)} "
+                "distinct words of the training captions; lower data.min_count"
+            )
+        return cls(SPECIAL + tuple(kept[: size - len(SPECIAL)]))
+
+    def encode(self, words: Sequence[str]) -> list[int]:
+        """Return the id of each word, ``<unk>`` for words not kept."""
+        return [self._ids.get(word, UNKNOWN) for word in words]
+
+    def decode(self, ids: Iterable[int]) -> list[str]:
+        """Return the words of ids up to ``<end>``, without special tokens but <unk>."""
+        words = []
+        for index in ids:
+            if index == END:
+                break
+            if index not in (PAD, START):
+                words.append(self.words[index])
+        return words
+
+    def save(self, path: str | Path, settings: dict | None = None) -> None:
+        """Write the words, and how they were chosen, as JSON; all or nothing."""
+        path = Path(path)
+        temporary = path.with_name(path.name + ".tmp")
+        content = {"settings": settings or {}, "words": list(self.words)}
+        text = json.dumps(content, ensure_ascii=False, indent=0)
+        temporary.write_text(text + "\n", encoding="utf-8")
+        os.replace(temporary, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Vocabulary":
+        """Read a vocabulary that :meth:`save` wrote.
+
+        Raises:
+            VocabularyError: the file is absent or not a vocabulary.
+        """
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            return cls(content["words"])
+        except FileNotFoundError:
+            raise VocabularyError(
+                f"{path}: no such vocabulary; run `show-attend-tell prepare` first"
+            ) from None
+        except (KeyError, TypeError, json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise VocabularyError(
+                f"{path}: not a vocabulary ({error}); run `prepare` again"
+            ) from None
