@@ -1,0 +1,5 @@
+"""Packaging entry point; all settings are in setup.cfg."""
+
+from setuptools import setup
+
+setup()

@@ -1,0 +1,30 @@
+"""Show, Attend and Tell (arXiv:1502.03044) in Keras 3.
+
+The names in :data:`__all__` are imported on first use, so that importing the package
+loads neither TensorFlow nor Keras.
+"""
+
+import importlib
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Captioner": "captioner",
+    "Encoder": "encoder",
+    "Experiment": "config",
+    "FeatureReader": "features",
+    "Vocabulary": "vocabulary",
+}
+
+__all__ = ["Captioner", "Encoder", "Experiment", "FeatureReader", "Vocabulary"]
+
+
+def __getattr__(name: str):
+    """Import a public name from its module when it is first asked for (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

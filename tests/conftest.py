@@ -1,0 +1,48 @@
+"""What every test shares: a quiet TensorFlow, seeds, and reasons to skip."""
+
+import os
+
+# Before TensorFlow is imported by any test: no banner, no remarks about the processor.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples in every run, and no deadline on machines that are busy.
+settings.register_profile(
+    "ci",
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("dev", max_examples=25, deadline=None)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """A generator of random numbers, the same in every test."""
+    return np.random.default_rng(20150215)
+
+
+@pytest.fixture(scope="session")
+def java() -> str:
+    """The path of Java; a test that asks for it is skipped where there is none."""
+    path = shutil.which("java")
+    if path is None:
+        pytest.skip("needs Java, and there is no `java` on the PATH")
+    return path
+
+
+def pytest_runtest_setup(item):
+    """Skip tests marked ``gpu`` where TensorFlow sees no graphics processor."""
+    if item.get_closest_marker("gpu"):
+        import tensorflow as tf
+
+        if not tf.config.list_physical_devices("GPU"):
+            pytest.skip("needs a graphics processor, and TensorFlow sees none")
