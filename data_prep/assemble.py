@@ -49,12 +49,12 @@ def assemble(
         captions: name -> its raw captions.
         splits: name -> its split; others are in ``none``.
         problems: takes captions without a word, photos that are captioned or listed
-            but not there, and photos without captions. Photos recorded as being in
-            two splits are left out.
+            but not there, and listed photos without captions. Photos recorded as being
+            in two splits are left out.
     """
-    two_splits = set(problems.names(TWO_SPLITS))
+    known = {*captions, *splits}
     photos = []
-    for name in sorted({*places, *captions, *splits} - two_splits):
+    for name in sorted(known.difference(problems.names(TWO_SPLITS))):
         said = []
         for number, caption in enumerate(captions.get(name, ())):
             if tokenize(caption):
@@ -68,4 +68,9 @@ def assemble(
         else:
             split = splits.get(name, NO_SPLIT)
             photos.append(Photo(name, places[name], split, tuple(said)))
+    others = len(places.keys() - known)
+    if others:
+        problems.notes.append(
+            f"{others} photos have no caption and are in no list: left out"
+        )
     return photos

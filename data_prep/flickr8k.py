@@ -9,7 +9,6 @@ from data_prep.assemble import assemble, splits_of_lists
 from data_prep.locate import DataFolder
 from data_prep.problems import Problems
 from data_prep.tokens import read_captions, read_list
-from data_prep.unpack import place_of
 from show_attend_tell.manifest import Photo
 
 TOKENS = "Flickr8k.token.txt"
@@ -44,6 +43,4 @@ def read(data: DataFolder, photo_folder: Path) -> tuple[list[Photo], Problems]:
         else:
             lists[split] = read_list(file, problems)
     splits = splits_of_lists(lists, problems)
-    photos = data.require_photos()
-    places = {name: place_of(name, at, photo_folder) for name, at in photos.items()}
-    return assemble(places, captions, splits, problems), problems
+    return assemble(data.places(photo_folder), captions, splits, problems), problems

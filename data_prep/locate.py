@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from data_prep.problems import DUPLICATE_FILE, UNSAFE_ENTRY, DataError, Problems
+from data_prep.problems import DataError
 
 PHOTO_SUFFIXES = frozenset([".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp"])
 _DEPTH = 4  # folders below the data folder that are looked into
@@ -57,8 +57,16 @@ def _is_hidden(name: str) -> bool:
     )
 
 
-def _walk(folder: Path, leave_out: Path) -> Iterator[Path]:
-    """Yield every file below a folder, shallow ones first, in a fixed order."""
+def walk(folder: Path, leave_out: Path) -> Iterator[Path]:
+    """Yield every file below a folder, shallow ones first, in a fixed order.
+
+    Hidden files and folders are passed over, and what lies deeper than four folders.
+
+    Args:
+        folder: where to look.
+        leave_out: a folder that is not entered.
+    """
+    leave_out = leave_out.resolve()
     level = [folder]
     for _ in range(_DEPTH + 1):
         deeper = []
@@ -84,7 +92,8 @@ class DataFolder:
 
     Attributes:
         photos: file name -> where the photo lies, unpacked ones preferred.
-        problems: entries of archives that are unsafe, photos found twice.
+        found_twice: names of photos that lie in two places; the first is used.
+        unsafe: entries of archives that are left alone.
 
     Raises:
         DataError: the folder is absent or an archive is damaged.
@@ -97,12 +106,13 @@ class DataFolder:
                 "and captions"
             )
         self.folder = folder.absolute()
-        self.problems = Problems()
+        self.found_twice: set[str] = set()
+        self.unsafe: list[str] = []
         self.photos: dict[str, Path | Packed] = {}
         self._texts: dict[str, Path | Packed] = {}
         archives = []
         try:
-            for path in _walk(self.folder, leave_out.resolve()):
+            for path in walk(self.folder, leave_out):
                 if path.suffix.lower() == ".zip":
                     archives.append(path)
                 else:
@@ -117,7 +127,7 @@ class DataFolder:
         found = self.photos if photo else self._texts
         earlier = found.setdefault(name, place)
         if photo and earlier is not place and type(earlier) is type(place):
-            self.problems.add(DUPLICATE_FILE, name)
+            self.found_twice.add(name)
 
     def _add_archive(self, path: Path) -> None:
         try:
@@ -131,7 +141,7 @@ class DataFolder:
             if member.is_dir() or _is_hidden(member.filename):
                 continue
             if not is_safe(member):
-                self.problems.add(UNSAFE_ENTRY, f"{path.name}: {member.filename!r}")
+                self.unsafe.append(f"{path.name}: {member.filename!r}")
                 continue
             self._add(PurePosixPath(member.filename).name, Packed(path, member))
 
@@ -168,8 +178,11 @@ class DataFolder:
             )
         return found
 
-    def require_photos(self) -> dict[str, Path | Packed]:
-        """Return :attr:`photos`.
+    def places(self, photo_folder: Path) -> dict[str, Path]:
+        """Return where every photo lies, or will lie once it is unpacked.
+
+        Args:
+            photo_folder: where packed photos will be unpacked to.
 
         Raises:
             DataError: there are none.
@@ -180,7 +193,10 @@ class DataFolder:
                 "archive there; add the photos (unpack .tar archives yourself) or "
                 "name another folder"
             )
-        return self.photos
+        return {
+            name: photo_folder / name if isinstance(place, Packed) else place
+            for name, place in self.photos.items()
+        }
 
 
 def _content_of_file(path: Path) -> bytes:

@@ -1,30 +1,22 @@
 """Prepare a data set: manifest and vocabulary in one folder."""
 
-import logging
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from data_prep import flickr8k
-from data_prep.locate import DataFolder
-from data_prep.problems import DAMAGED_ENTRY, DataError, Problems
-from data_prep.unpack import Progress, unpack
+from data_prep.estimate import of_survey, require_room
+from data_prep.problems import DataError, Problems
+from data_prep.survey import PHOTOS, survey
+from data_prep.unpack import Progress, unpack, waiting
 from show_attend_tell import manifest
 from show_attend_tell.config import DataSettings, Experiment
 from show_attend_tell.manifest import Photo
 from show_attend_tell.vocabulary import SPECIAL, UNKNOWN, Vocabulary, tokenize
 
 MANIFEST, VOCABULARY, PROBLEMS = "manifest.jsonl", "vocabulary.json", "problems.txt"
-PHOTOS = "photos"
-
-Reader = Callable[[DataFolder, Path], tuple[list[Photo], Problems]]
-_READERS: dict[str, Reader] = {
-    "flickr8k": flickr8k.read,
-}
-_LOGGER = logging.getLogger(__name__)
+_VGG_SHAPE = (196, 512)  # (L, D) that the room on the disk is estimated with
 
 
 @dataclass(frozen=True)
@@ -68,32 +60,33 @@ class PrepareReport:
 
 
 def _from_source(
-    source: str,
+    experiment: Experiment,
     data: Path | None,
     folder: Path,
     on_problem: str,
     progress: Progress | None,
 ) -> tuple[list[Photo], Problems]:
-    if data is None:
-        raise DataError(
-            f"`data` must be the folder of photos and captions of {source}. "
-            "Received: None; name it"
-        )
-    photo_folder = folder / PHOTOS
-    place = DataFolder(data, leave_out=folder)
-    photos, problems = _READERS[source](place, photo_folder)
-    problems.update(place.problems)
+    found = survey(experiment.data.source, data, folder)
     if on_problem == "refuse":
-        problems.write(folder / PROBLEMS)
-        problems.refuse(folder / PROBLEMS)
-    wanted = {photo.path.name for photo in photos}
-    packed = {name: at for name, at in place.photos.items() if name in wanted}
-    damaged = unpack(packed, photo_folder, progress)
-    problems.update(damaged)
-    if damaged:
-        lost = {name.split(": ", 1)[1] for name in damaged.names(DAMAGED_ENTRY)}
-        photos = [photo for photo in photos if photo.path.name not in lost]
-    return photos, problems
+        _refuse(found.problems, folder)
+    expected = of_survey(found, experiment, folder, _VGG_SHAPE)
+    if not any(folder.glob("features*.h5")):
+        require_room(expected, folder)
+    damaged = unpack(found.packed, folder / PHOTOS, progress)
+    found.problems.update(damaged)
+    if not damaged:
+        return found.photos, found.problems
+    if on_problem == "refuse":
+        _refuse(found.problems, folder)
+    missing = waiting(found.packed, folder / PHOTOS).keys()
+    photos = [photo for photo in found.photos if photo.path.name not in missing]
+    return photos, found.problems
+
+
+def _refuse(problems: Problems, folder: Path) -> None:
+    """Stop if there is any problem, after writing all of them down."""
+    problems.write(folder / PROBLEMS)
+    problems.refuse(folder / PROBLEMS)
 
 
 def _vocabulary(
@@ -153,12 +146,8 @@ def prepare(
 
         photos, problems = scenes.generate(folder), Problems()
     else:
-        photos, problems = _from_source(
-            settings.source, data, folder, on_problem, progress
-        )
+        photos, problems = _from_source(experiment, data, folder, on_problem, progress)
     problems.write(folder / PROBLEMS)
-    if on_problem == "refuse":
-        problems.refuse(folder / PROBLEMS)
     vocabulary, coverage = _vocabulary(photos, settings)
     vocabulary.save(
         folder / VOCABULARY,

@@ -17,11 +17,6 @@ Progress = Callable[[str, int, int], None]
 _LOGGER = logging.getLogger(__name__)
 
 
-def place_of(name: str, photo: Path | Packed, photo_folder: Path) -> Path:
-    """Return where a photo lies, or will lie when it is unpacked."""
-    return photo_folder / name if isinstance(photo, Packed) else photo
-
-
 def waiting(
     photos: Mapping[str, Path | Packed], photo_folder: Path
 ) -> dict[str, Packed]:
