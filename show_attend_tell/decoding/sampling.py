@@ -1,0 +1,196 @@
+"""One caption per photo, word by word: the most probable word, or a drawn one."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import keras
+from keras import ops
+
+from show_attend_tell.decoding.hypotheses import (
+    Hypotheses,
+    Step,
+    Tensor,
+    call,
+    clear_behind,
+    first_inputs,
+    new_record,
+    pick,
+    record,
+    require_at_least,
+)
+
+
+class _Draft(NamedTuple):
+    """One caption per photo after t words."""
+
+    t: Tensor  # () int32
+    last: Tensor  # (B, 1) int32, last words
+    state: dict  # leaves (B, 1, ...)
+    finished: Tensor  # (B, 1) bool
+    lengths: Tensor  # (B, 1) int32
+    tokens: Tensor  # (B, 1, T) int32
+    word_log_probs: Tensor  # (B, 1, T)
+    extras: dict  # leaves (B, 1, T, ...)
+
+
+def greedy(
+    step: Step,
+    initial_state: dict,
+    batch_size: int | Tensor,
+    *,
+    start_id: int,
+    end_id: int,
+    pad_id: int,
+    max_words: int,
+    forbidden: Sequence[int] = (),
+) -> Hypotheses:
+    """Write the most probable word at every step, of equal ones the smallest id.
+
+    The arguments are those of :func:`~show_attend_tell.decoding.beam_search`. Returns
+    hypotheses with W = 1 whose scores are their log-probabilities.
+
+    Raises:
+        ValueError: ``max_words`` is below 1.
+    """
+    require_at_least("max_words", max_words, 1, "raise it")
+    return _write(
+        lambda tokens, state: call(step, tokens, state, forbidden),
+        lambda log_probs, t: ops.argmax(log_probs, axis=-1),
+        first_inputs(initial_state, batch_size, start_id),
+        (end_id, pad_id, max_words),
+    )
+
+
+def sample(
+    step: Step,
+    initial_state: dict,
+    noise: Tensor,
+    *,
+    start_id: int,
+    end_id: int,
+    pad_id: int,
+    temperature: float | Tensor = 1.0,
+    forbidden: Sequence[int] = (),
+) -> Hypotheses:
+    """Draw every word with probability proportional to ``p ** (1 / temperature)``.
+
+    The cumulative distribution is inverted at one uniform number per word, so that a
+    caption depends on its own row of noise alone, and one compiled graph serves every
+    seed. ``log_probs`` and ``scores`` are the model's own, at temperature 1.
+
+    Args:
+        step: as in :func:`~show_attend_tell.decoding.beam_search`.
+        initial_state: dict of tensors (B, ...).
+        noise: (B, T) in [0, 1), from :func:`draw_noise`; T is the most words.
+        start_id: id given to the first step.
+        end_id: id that ends a caption.
+        pad_id: id written behind a caption's last word.
+        temperature: above 0; towards 0 this is :func:`greedy`.
+        forbidden: ids never drawn; their probability goes to the others.
+
+    Raises:
+        ValueError: ``temperature`` is a number not above 0.
+    """
+    if isinstance(temperature, int | float) and not temperature > 0:
+        raise ValueError(
+            "`temperature` must be above 0. Received: "
+            f"temperature={temperature}; use greedy for its limit 0"
+        )
+    batch_size, max_words = ops.shape(noise)
+
+    def choose(log_probs, t):
+        u = ops.take(noise, ops.reshape(t, (1, 1)), axis=1)  # (B, T) -> (B, 1, 1)
+        return _invert(ops.softmax(log_probs / temperature, axis=-1), u)
+
+    return _write(
+        lambda tokens, state: call(step, tokens, state, forbidden),
+        choose,
+        first_inputs(initial_state, batch_size, start_id),
+        (end_id, pad_id, max_words),
+    )
+
+
+def draw_noise(batch_size: int, max_words: int, seed: int) -> Tensor:
+    """Return uniform numbers (B, T) in [0, 1); the same seed gives the same ones."""
+    return keras.random.uniform((batch_size, max_words), seed=seed)
+
+
+def _invert(p: Tensor, u: Tensor) -> Tensor:
+    """Return the first word whose cumulative probability exceeds ``u``.
+
+    A word of probability 0 never comes: its sum equals that of the word before.
+
+    Args:
+        p: (B, W, K).
+        u: (B, W, 1) in [0, 1).
+
+    Returns:
+        (B, W) int32.
+    """
+    K = p.shape[-1]
+    sums = ops.cumsum(p, axis=-1)
+    words = ops.sum(ops.cast(sums <= u * sums[..., -1:], "int32"), axis=-1)
+    # Rounding may lift u * sum to the sum itself; then the likeliest word is taken.
+    return ops.where(words < K, words, ops.cast(ops.argmax(p, axis=-1), "int32"))
+
+
+def _write(next_word: Step, choose: Callable, first: tuple, rules: tuple) -> Hypotheses:
+    """Write one caption per photo with the words that ``choose`` takes."""
+    end_id, pad_id, max_words = rules
+    log_probs, _, extras = outputs = next_word(*first)
+    draft = _Draft(
+        t=ops.zeros((), "int32"),
+        last=first[0],
+        state=first[1],
+        finished=ops.zeros_like(first[0], dtype="bool"),
+        lengths=ops.zeros_like(first[0]),
+        tokens=new_record(first[0], max_words),
+        word_log_probs=new_record(log_probs[..., 0], max_words),
+        extras=keras.tree.map_structure(lambda x: new_record(x, max_words), extras),
+    )
+    (draft,) = ops.while_loop(
+        lambda draft: ops.logical_not(ops.all(draft.finished)),
+        lambda draft: (
+            _append(draft, next_word(draft.last, draft.state), choose, end_id),
+        ),
+        (_append(draft, outputs, choose, end_id),),
+        maximum_iterations=max_words - 1,
+    )
+    return _collect(draft, pad_id)
+
+
+def _append(draft: _Draft, outputs, choose: Callable, end_id: int) -> _Draft:
+    """Add the chosen word to every caption that has not ended."""
+    log_probs, state, extras = outputs
+    word = ops.cast(choose(log_probs, draft.t), "int32")  # (B, 1)
+    added = pick(log_probs[:, 0], word)
+    going = ops.cast(ops.logical_not(draft.finished), "int32")
+    return _Draft(
+        t=draft.t + 1,
+        last=word,
+        state=state,
+        finished=ops.logical_or(draft.finished, ops.equal(word, end_id)),
+        lengths=draft.lengths + going,
+        tokens=record(draft.tokens, word, draft.t),
+        word_log_probs=record(draft.word_log_probs, added, draft.t),
+        extras=keras.tree.map_structure(
+            lambda buffer, x: record(buffer, x, draft.t), draft.extras, extras
+        ),
+    )
+
+
+def _collect(draft: _Draft, pad_id: int) -> Hypotheses:
+    """Clear what was written behind the ends."""
+    lengths = draft.lengths
+    word_log_probs = clear_behind(draft.word_log_probs, lengths)
+    log_probs = ops.sum(word_log_probs, axis=-1)
+    return Hypotheses(
+        tokens=clear_behind(draft.tokens, lengths, pad_id),
+        lengths=lengths,
+        log_probs=log_probs,
+        scores=log_probs,
+        word_log_probs=word_log_probs,
+        alpha=clear_behind(draft.extras["alpha"], lengths),
+        beta=clear_behind(draft.extras["beta"], lengths),
+        finished=draft.finished,
+    )

@@ -1,0 +1,302 @@
+import dataclasses
+
+import numpy as np
+import pytest
+from decoding_models import (
+    END,
+    FORBIDDEN,
+    IDS,
+    PAD,
+    START,
+    Markov,
+    all_captions,
+    compiled,
+    on_tensorflow,
+    random_tables,
+    rescore,
+    spelled_code,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from keras import ops
+
+from show_attend_tell.decoding import beam_search, greedy
+
+
+def captions_of(found, b):
+    """Return the words of each caption of photo ``b``, empty places left out."""
+    return [
+        tuple(int(w) for w in words[:length])
+        for words, length in zip(found.tokens[b], found.lengths[b], strict=True)
+        if length
+    ]
+
+
+def one_chain(probabilities):
+    """Return tables (1, K, K) from rows of probabilities per last word."""
+    with np.errstate(divide="ignore"):
+        return np.log(np.asarray(probabilities, "f4"))[None]
+
+
+@pytest.mark.parametrize("length_normalisation", [0.0, 0.7, 1.0])
+def test_beam_as_wide_as_the_tree_is_brute_force(rng, length_normalisation):
+    tables = random_tables(rng, B=2, K=5)
+    found = Markov(tables).run(
+        beam_search, beam=24, max_words=4, length_normalisation=length_normalisation
+    )  # 24: the continuations of all 8 prefixes of 3 words
+    for b in range(2):
+        captions = all_captions(tables[b], 4, allowed=(2, 3, 4))
+        assert len(captions) == 15
+        best = sorted(
+            captions,
+            key=lambda words: -captions[words] / len(words) ** length_normalisation,
+        )
+        assert captions_of(found, b) == best
+        log_probs = np.array([captions[words] for words in best])
+        np.testing.assert_allclose(found.log_probs[b, :15], log_probs, rtol=1e-5)
+        lengths = np.array([len(words) for words in best])
+        np.testing.assert_array_equal(found.lengths[b, :15], lengths)
+        np.testing.assert_allclose(
+            found.scores[b, :15], log_probs / lengths**length_normalisation, rtol=1e-5
+        )
+
+
+def reference_search(table, W, T, p, allowed):
+    """Beam search for one photo in plain Python, without any early exit."""
+    live, finished = [((), 0.0)], []
+    for _ in range(T):
+        grown = [
+            ((*words, w), total + float(table[words[-1] if words else START, w]))
+            for words, total in live
+            for w in allowed
+        ]
+        grown.sort(key=lambda item: -item[1])
+        finished += [item for item in grown[:W] if item[0][-1] == END]
+        live = [item for item in grown if item[0][-1] != END][:W]
+    finished.sort(key=lambda item: -item[1] / len(item[0]) ** p)
+    return [words for words, _ in (finished or live)[:W]]
+
+
+@given(
+    st.integers(0, 2**31),
+    st.integers(2, 4),
+    st.sampled_from([0.0, 0.5, 1.0, 2.0]),
+    st.sampled_from([0.3, 1.0, 3.0]),
+)
+def test_early_exit_never_changes_the_result(seed, W, p, sharpness):
+    tables = random_tables(np.random.default_rng(seed), 3, 7, sharpness)
+    found = Markov(tables).run(beam_search, beam=W, max_words=5, length_normalisation=p)
+    for b in range(3):
+        expected = reference_search(tables[b], W, 5, p, allowed=range(2, 7))
+        assert captions_of(found, b) == expected
+
+
+@pytest.mark.parametrize("length_normalisation", [0.0, 1.0])
+def test_beam_of_one_is_greedy(rng, length_normalisation):
+    tables = random_tables(rng, B=40, K=8)
+    model = Markov(tables)
+    beam = model.run(
+        beam_search, beam=1, max_words=6, length_normalisation=length_normalisation
+    )
+    expected = model.run(greedy, max_words=6)
+    assert 0 < expected.finished.sum() < 40
+    for name in set(beam._fields) - {"scores"}:
+        np.testing.assert_allclose(
+            getattr(beam, name), getattr(expected, name), rtol=1e-6, err_msg=name
+        )
+    np.testing.assert_allclose(
+        beam.scores, beam.log_probs / beam.lengths**length_normalisation, rtol=1e-6
+    )
+
+
+def test_batched_equals_single(rng):
+    tables = random_tables(rng, B=6, K=9)
+    together = Markov(tables).run(beam_search, beam=3, max_words=7)
+    for b in range(6):
+        alone = Markov(tables[b : b + 1]).run(beam_search, beam=3, max_words=7)
+        for name, got, expected in zip(alone._fields, together, alone, strict=True):
+            if name == "alpha":  # it names the photo
+                got, expected = got[..., ::2], expected[..., ::2]
+            np.testing.assert_array_equal(got[b], expected[0], err_msg=name)
+
+
+@pytest.mark.skipif(not on_tensorflow, reason="tf.function needs TensorFlow")
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("max_words", [1, 6])
+def test_compiled_equals_eager(rng, jit_compile, max_words):
+    settings = {
+        "beam": 4,
+        "max_words": max_words,
+        "length_normalisation": 0.7,
+        "forbidden": FORBIDDEN,
+        **IDS,
+    }
+    tables = random_tables(rng, B=5, K=6)
+    tables[1, :, 3:] = tables[1, :, 3:4]  # a photo full of ties
+    decode = compiled(beam_search, jit_compile, tables, **settings)
+    for B in (5, 2):
+        eager = Markov(tables[:B]).run(beam_search, **settings)
+        for name, got, expected in zip(
+            eager._fields, decode(tables[:B]), eager, strict=True
+        ):
+            np.testing.assert_allclose(got, expected, rtol=1e-6, err_msg=name)
+
+
+def test_when_nothing_ends_the_best_live_captions_come_unfinished(rng):
+    tables = random_tables(rng, B=2, K=6)
+    tables[0, :, END] = -np.inf
+    found = Markov(tables).run(
+        beam_search, beam=3, max_words=4, length_normalisation=1.0
+    )
+    assert not found.finished[0].any()
+    assert found.finished[1, 0]
+    np.testing.assert_array_equal(found.lengths[0], 4)
+    assert END not in found.tokens[0]
+    for words, log_prob in zip(captions_of(found, 0), found.log_probs[0], strict=True):
+        assert log_prob == pytest.approx(rescore(tables[0], words), rel=1e-5)
+    np.testing.assert_allclose(found.scores[0], found.log_probs[0] / 4, rtol=1e-6)
+
+
+def test_finished_captions_are_never_extended(rng):
+    found = Markov(random_tables(rng, B=8, K=6)).run(beam_search, beam=5, max_words=8)
+    for b, w in np.ndindex(found.lengths.shape):
+        n = found.lengths[b, w]
+        assert END not in found.tokens[b, w, : max(n - 1, 0)]
+        assert (found.tokens[b, w, n:] == PAD).all()
+        if found.finished[b, w]:
+            assert found.tokens[b, w, n - 1] == END
+
+
+def test_word_log_probs_sum_to_log_probs_and_to_a_second_scoring(rng):
+    tables = random_tables(rng, B=6, K=7)
+    found = Markov(tables).run(beam_search, beam=4, max_words=6)
+    exists = found.lengths > 0
+    np.testing.assert_allclose(
+        found.word_log_probs.sum(-1)[exists], found.log_probs[exists], rtol=1e-5
+    )
+    for b in range(6):
+        for w, words in enumerate(captions_of(found, b)):
+            assert found.log_probs[b, w] == pytest.approx(
+                rescore(tables[b], words), rel=1e-5
+            )
+
+
+def test_alpha_and_beta_belong_to_their_caption(rng):
+    K = 6
+    found = Markov(random_tables(rng, B=4, K=K, sharpness=1.0)).run(
+        beam_search, beam=5, max_words=6
+    )
+    for b in range(4):
+        for w, words in enumerate(captions_of(found, b)):
+            for t in range(len(words)):
+                code = spelled_code(words, t, K)
+                last = (START, *words)[t]
+                np.testing.assert_array_equal(found.alpha[b, w, t], [code, b, last])
+                assert found.beta[b, w, t] == code + 0.5
+            assert not found.alpha[b, w, len(words) :].any()
+            assert not found.beta[b, w, len(words) :].any()
+
+
+@pytest.mark.parametrize("length_normalisation", [0.0, 0.7])
+def test_scores_descend_and_captions_differ(rng, length_normalisation):
+    tables = random_tables(rng, B=50, K=6)
+    found = Markov(tables).run(
+        beam_search, beam=4, max_words=5, length_normalisation=length_normalisation
+    )
+    assert (found.scores[:, 1:] <= found.scores[:, :-1]).all()
+    for b in range(50):
+        captions = captions_of(found, b)
+        assert len(set(captions)) == len(captions)
+
+
+def test_forbidden_words_never_come_and_the_others_are_not_renormalised(rng):
+    tables = random_tables(rng, B=5, K=6)
+    tables[:, :, 3] += 10  # by far the best word
+    found = Markov(tables).run(
+        beam_search, beam=4, max_words=5, forbidden=(PAD, START, 3)
+    )
+    for b in range(5):
+        captions = captions_of(found, b)
+        assert captions
+        for words, log_prob in zip(captions, found.log_probs[b], strict=False):
+            assert not set(words) & {PAD, START, 3}
+            assert log_prob == pytest.approx(rescore(tables[b], words), rel=1e-5)
+
+
+def test_equal_captions_come_by_the_smaller_id():
+    uniform = one_chain(np.full((6, 6), 1 / 6))
+    found = Markov(uniform).run(beam_search, beam=4, max_words=2)
+    assert captions_of(found, 0) == [(END,), (3, END)]
+
+
+def test_one_word_is_the_end_or_the_best_words():
+    chain = one_chain([[0, 0, 0.5, 0.3, 0.2]] * 5)
+    found = Markov(chain).run(beam_search, beam=3, max_words=1)
+    assert captions_of(found, 0) == [(END,)]
+    np.testing.assert_array_equal(found.finished, [[True, False, False]])
+    np.testing.assert_array_equal(found.log_probs[0, 1:], -np.inf)
+    assert found.alpha.shape == (1, 3, 1, 3)
+
+    endless = one_chain([[0, 0, 0, 0.6, 0.4]] * 5)
+    found = Markov(endless).run(beam_search, beam=2, max_words=1)
+    assert captions_of(found, 0) == [(3,), (4,)]
+    assert not found.finished.any()
+
+
+def test_places_without_a_caption_are_empty():
+    only = one_chain([[0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 1, 0], [0, 0, 1, 0]])
+    found = Markov(only).run(beam_search, beam=3, max_words=6)
+    assert captions_of(found, 0) == [(3, END)]
+    np.testing.assert_array_equal(found.log_probs, [[0, -np.inf, -np.inf]])
+    np.testing.assert_array_equal(found.finished, [[True, False, False]])
+    np.testing.assert_array_equal(found.tokens[0, 1:], PAD)
+    assert not np.isnan(found.scores).any()
+
+
+@dataclasses.dataclass
+class Counting:
+    """Counts how often its model is asked; eager only."""
+
+    model: Markov
+    calls: int = 0
+
+    def step(self, tokens, state):
+        self.calls += 1
+        return self.model.step(tokens, state)
+
+
+@pytest.mark.skipif(not on_tensorflow, reason="other backends trace the loop")
+def test_search_stops_once_no_live_caption_can_win():
+    likely_end = one_chain([[0, 0, 0.9, 0.06, 0.04]] * 5)
+    model = Markov(likely_end)
+    counting = Counting(model)
+    settings = {"beam": 2, "max_words": 50, "forbidden": FORBIDDEN, **IDS}
+    beam_search(counting.step, model.initial_state(), 1, **settings)
+    assert counting.calls == 2  # 0.9, then 0.06 * 0.9 against 0.06 * 0.06
+    counting.calls = 0
+    beam_search(
+        counting.step, model.initial_state(), 1, length_normalisation=1.0, **settings
+    )
+    assert counting.calls > 2  # a long caption could still have the better mean
+
+
+def test_a_model_without_state_and_with_half_precision(rng):
+    table = ops.convert_to_tensor(random_tables(rng, 1, 6)[0])
+
+    def step(tokens, state):
+        alpha = ops.cast(ops.one_hot(tokens, 6), "float16")
+        log_probs = ops.cast(ops.take(table, tokens, axis=0), "float16")
+        return log_probs, state, {"alpha": alpha, "beta": alpha[..., 0]}
+
+    found = beam_search(step, {}, 3, beam=2, max_words=4, **IDS)
+    assert ops.shape(found.alpha) == (3, 2, 4, 6)
+    assert ops.dtype(found.log_probs) == "float32"
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"beam": 0}, {"max_words": 0}, {"length_normalisation": -0.1}]
+)
+def test_settings_out_of_range_are_named(rng, wrong):
+    settings = {"beam": 2, "max_words": 3, **wrong}
+    with pytest.raises(ValueError, match=rf"`{next(iter(wrong))}` must be at least"):
+        Markov(random_tables(rng, 1, 5)).run(beam_search, **settings)

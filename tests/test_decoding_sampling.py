@@ -1,0 +1,138 @@
+import numpy as np
+import pytest
+from decoding_models import (
+    END,
+    FORBIDDEN,
+    IDS,
+    PAD,
+    START,
+    Markov,
+    compiled,
+    on_tensorflow,
+    random_tables,
+    rescore,
+    spelled_code,
+)
+from keras import ops
+from scipy import stats
+
+from show_attend_tell.decoding import draw_noise, greedy, sample
+
+
+def test_greedy_takes_the_best_word_until_the_end(rng):
+    tables = random_tables(rng, B=30, K=7)
+    found = Markov(tables).run(greedy, max_words=5)
+    for b in range(30):
+        words = [START]
+        while words[-1] != END and len(words) <= 5:
+            words.append(2 + int(np.argmax(tables[b, words[-1], 2:])))
+        n = len(words) - 1
+        assert found.lengths[b, 0] == n
+        np.testing.assert_array_equal(found.tokens[b, 0], words[1:] + [PAD] * (5 - n))
+        assert found.finished[b, 0] == (words[-1] == END)
+        assert found.log_probs[b, 0] == pytest.approx(
+            rescore(tables[b], words[1:]), rel=1e-5
+        )
+    np.testing.assert_array_equal(found.scores, found.log_probs)
+
+
+def test_greedy_takes_the_smallest_of_equal_ids():
+    found = Markov(np.zeros((1, 6, 6), "f4")).run(
+        greedy, max_words=2, forbidden=(PAD, START, END)
+    )
+    np.testing.assert_array_equal(found.tokens, [[[3, 3]]])
+
+
+def test_samples_are_consistent_and_tell_their_attention(rng):
+    K, tables = 6, random_tables(rng, B=40, K=6, sharpness=1.0)
+    found = Markov(tables).run(sample, draw_noise(40, 5, seed=3))
+    assert 0 < found.finished.sum() < 40
+    for b in range(40):
+        n = found.lengths[b, 0]
+        words = [int(w) for w in found.tokens[b, 0, :n]]
+        assert (words[-1] == END) == found.finished[b, 0]
+        assert END not in words[:-1]
+        assert not set(words) & set(FORBIDDEN)
+        assert (found.tokens[b, 0, n:] == PAD).all()
+        assert found.log_probs[b, 0] == pytest.approx(
+            rescore(tables[b], words), rel=1e-5
+        )
+        codes = [spelled_code(words, t, K) for t in range(n)]
+        np.testing.assert_array_equal(found.alpha[b, 0, :n, 0], codes)
+        np.testing.assert_array_equal(found.beta[b, 0, :n], np.array(codes) + 0.5)
+        assert not found.alpha[b, 0, n:].any()
+        assert not found.word_log_probs[b, 0, n:].any()
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5, 2.0])
+def test_sampled_frequencies_are_the_probabilities(rng, temperature):
+    B, table = 4000, random_tables(rng, 1, 7, sharpness=1.0)
+    found = Markov(np.repeat(table, B, axis=0)).run(
+        sample, draw_noise(B, 2, seed=5), temperature=temperature
+    )
+    first, second = found.tokens[:, 0, 0], found.tokens[:, 0, 1]
+    for last, words in ((START, first), (4, second[first == 4])):
+        p = np.exp(table[0, last, 2:].astype("f8") / temperature)
+        counts = np.bincount(words, minlength=7)[2:]
+        assert stats.chisquare(counts, p / p.sum() * len(words)).pvalue > 0.01
+
+
+def test_a_low_temperature_is_greedy(rng):
+    model = Markov(random_tables(rng, B=50, K=8))
+    cold = model.run(sample, draw_noise(50, 6, seed=1), temperature=1e-4)
+    expected = model.run(greedy, max_words=6)
+    for name, got, wanted in zip(cold._fields, cold, expected, strict=True):
+        np.testing.assert_array_equal(got, wanted, err_msg=name)
+
+
+def test_one_seed_gives_one_result_and_rows_are_independent(rng):
+    model = Markov(random_tables(rng, B=20, K=9, sharpness=0.5))
+    noise = draw_noise(20, 6, seed=1)
+    found = model.run(sample, noise)
+    again = model.run(sample, draw_noise(20, 6, seed=1))
+    other = model.run(sample, draw_noise(20, 6, seed=2))
+    np.testing.assert_array_equal(found.tokens, again.tokens)
+    assert (found.tokens != other.tokens).any()
+    alone = Markov(model.tables[7:8]).run(sample, noise[7:8])
+    np.testing.assert_array_equal(alone.tokens[0], found.tokens[7])
+
+
+@pytest.mark.parametrize("u", [0.0, np.nextafter(np.float32(1), np.float32(0))])
+def test_impossible_words_are_not_drawn_at_the_edges_of_the_noise(u):
+    K = 1000
+    tables = np.full((1, K, K), -np.log(K), "f4")
+    forbidden = (*range(5), *range(K - 5, K))
+    found = Markov(tables).run(sample, np.full((1, 2), u, "f4"), forbidden=forbidden)
+    assert not set(found.tokens.ravel().tolist()) & set(forbidden)
+
+
+@pytest.mark.skipif(not on_tensorflow, reason="tf.function needs TensorFlow")
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_compiled_equals_eager(rng, jit_compile):
+    tables = random_tables(rng, B=12, K=6)
+    noise = draw_noise(12, 5, seed=4)
+    words = {"forbidden": FORBIDDEN, **IDS}
+    for method, args, settings in (
+        (greedy, (), {"max_words": 5}),
+        (sample, (noise,), {"temperature": 0.7}),
+    ):
+        decode = compiled(method, jit_compile, tables, **words, **settings)
+        eager = Markov(tables).run(method, *args, **settings)
+        for name, got, expected in zip(
+            eager._fields, decode(tables, *args), eager, strict=True
+        ):
+            np.testing.assert_allclose(got, expected, rtol=1e-6, err_msg=name)
+
+
+def test_one_word_may_be_all(rng):
+    model = Markov(random_tables(rng, B=3, K=5))
+    assert model.run(greedy, max_words=1).tokens.shape == (3, 1, 1)
+    assert model.run(sample, draw_noise(3, 1, seed=0)).alpha.shape == (3, 1, 1, 3)
+
+
+def test_settings_out_of_range_are_named(rng):
+    model = Markov(random_tables(rng, B=1, K=5))
+    with pytest.raises(ValueError, match="`max_words` must be at least 1"):
+        model.run(greedy, max_words=0)
+    with pytest.raises(ValueError, match="`temperature` must be above 0"):
+        model.run(sample, ops.zeros((1, 3)), temperature=0)
