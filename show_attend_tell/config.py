@@ -82,18 +82,25 @@ class ModelSettings:
     Attributes:
         attention: ``soft`` (deterministic, Sec. 4.2) or ``hard`` (Sec. 4.1).
         embedding_width: m. lstm_width: n. attention_width: width of f_att.
+        attention_layers: dense layers on the annotations in f_att; tanh between
+            them, none after the last (the authors use 2 for COCO).
         activation: of f_att, ``tanh`` as in the authors' code.
         init_layers: dense layers in each of f_init,c and f_init,h.
         selector: the gate beta. prev2out, ctx2out: terms of the deep output.
         dropout: in f_init, on h before the readout and after the readout's tanh.
         embedding_dropout: on E y (the authors use none).
         channel_dropout: whole channels of the annotations, one mask per photo.
+        scale_annotations: divide annotations by their standard deviation, measured
+            on training photos and stored in the model (the authors do not).
+        initializer: of matrices, ``normal`` is the authors' 0.01 N(0, 1), ``glorot``
+            Glorot's uniform; recurrent matrices are orthogonal in both.
     """
 
     attention: Literal["soft"] = "soft"
     embedding_width: Positive = 512
     lstm_width: Positive = 512
     attention_width: Positive = 512
+    attention_layers: Annotated[int, Field(ge=1, le=4)] = 1
     activation: Literal["tanh", "relu"] = "tanh"
     init_layers: Annotated[int, Field(ge=1, le=4)] = 1
     selector: bool = True
@@ -102,6 +109,8 @@ class ModelSettings:
     dropout: Rate = 0.5
     embedding_dropout: Rate = 0.0
     channel_dropout: Rate = 0.0
+    scale_annotations: bool = False
+    initializer: Literal["normal", "glorot"] = "normal"
 
 
 @dataclass(frozen=True, config=_STRICT)

@@ -1,0 +1,177 @@
+"""Batches of captions and their photos' features, for training.
+
+The order of an epoch is a function of (seed, epoch) alone, so training can stop
+anywhere and go on as if it had not. Every caption is seen once an epoch, in batches of
+captions of similar length; only a few padded lengths occur, so that few graphs are
+compiled.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from show_attend_tell.features import FeatureReader
+from show_attend_tell.vocabulary import END, PAD, START, Vocabulary
+
+
+class Captions(NamedTuple):
+    """Encoded captions, one entry per caption."""
+
+    photos: np.ndarray  # (N,) position of the caption's photo in the photo list
+    tokens: list[np.ndarray]  # word ids without special tokens
+
+
+def padded_length(length: int) -> int:
+    """Return the number of steps a batch of captions up to `length` is padded to.
+
+    Even numbers to 16, multiples of 4 to 32, multiples of 16 beyond.
+    """
+    for limit, multiple in ((16, 2), (32, 4)):
+        if length <= limit:
+            return -(-length // multiple) * multiple
+    return -(-length // 16) * 16
+
+
+def encode(
+    captions: Sequence[Sequence[Sequence[str]]], vocabulary: Vocabulary, max_words: int
+) -> Captions:
+    """Encode the tokenized captions of each photo.
+
+    Args:
+        captions: for each photo its captions, each a sequence of words.
+        vocabulary: words to ids.
+        max_words: longer captions are cut.
+
+    Returns:
+        All captions that hold a word, in order.
+    """
+    photos, tokens = [], []
+    for position, sentences in enumerate(captions):
+        for words in sentences:
+            if words:
+                photos.append(position)
+                ids = vocabulary.encode(words[:max_words])
+                tokens.append(np.asarray(ids, np.int32))
+    return Captions(np.asarray(photos, np.int64), tokens)
+
+
+def epoch_order(
+    lengths: np.ndarray, batch_size: int, seed: int, epoch: int
+) -> list[np.ndarray]:
+    """Deal captions into batches of similar length, in random order.
+
+    Args:
+        lengths: words of each caption, (N,).
+        batch_size: captions in a batch; the last batch may hold fewer.
+        seed: of the experiment. epoch: from 0.
+
+    Returns:
+        Batches of caption positions; together every position once.
+    """
+    rng = np.random.default_rng([seed, epoch])
+    order = rng.permutation(len(lengths))
+    order = order[np.argsort(lengths[order], kind="stable")]
+    batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
+    return [batches[i] for i in rng.permutation(len(batches))]
+
+
+class CaptionBatches:
+    """Training batches over feature files.
+
+    Args:
+        captions: encoded captions.
+        rows: row in the feature files of each photo, (photos,).
+        readers: one reader, or two when mirrored photos are drawn with probability
+            1/2; both hold the same photos in the same rows.
+        batch_size: captions per batch.
+        seed: of the order and of the mirroring.
+    """
+
+    def __init__(
+        self,
+        captions: Captions,
+        rows: np.ndarray,
+        readers: Sequence[FeatureReader],
+        batch_size: int,
+        seed: int,
+    ):
+        self.captions = captions
+        self.rows = np.asarray(rows)
+        self.readers = tuple(readers)
+        self.batch_size = batch_size
+        self.seed = seed
+        self.lengths = np.asarray([len(ids) for ids in captions.tokens])
+
+    @property
+    def steps(self) -> int:
+        """Batches in an epoch."""
+        return -(-len(self.lengths) // self.batch_size)
+
+    @property
+    def padded_lengths(self) -> list[int]:
+        """Every T that an epoch can hold, rising."""
+        return sorted({padded_length(n + 1) for n in set(self.lengths.tolist())})
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[tuple]:
+        """Yield (annotations, inputs, targets) of an epoch from batch `start` on.
+
+        annotations (B, L, D) float16; inputs y_0.. from <start> and targets up to
+        <end>, (B, T) int32. A short batch is filled up with captions of padding.
+        """
+        order = epoch_order(self.lengths, self.batch_size, self.seed, epoch)
+        for number in range(start, len(order)):
+            rng = np.random.default_rng([self.seed, epoch, number])
+            yield self._batch(order[number], rng)
+
+    def _batch(self, chosen: np.ndarray, rng: np.random.Generator) -> tuple:
+        length = padded_length(int(self.lengths[chosen].max()) + 1)
+        inputs = np.full((self.batch_size, length), PAD, np.int32)
+        targets = np.full((self.batch_size, length), PAD, np.int32)
+        for k, index in enumerate(chosen):
+            ids = self.captions.tokens[index]
+            inputs[k, 0], inputs[k, 1 : len(ids) + 1] = START, ids
+            targets[k, : len(ids)], targets[k, len(ids)] = ids, END
+        photos = self.captions.photos[chosen]
+        _, locations, width = self.readers[0].shape
+        features = np.zeros((self.batch_size, locations, width), np.float16)
+        side = rng.integers(len(self.readers), size=len(chosen))
+        for which, reader in enumerate(self.readers):
+            (own,) = np.nonzero(side == which)
+            if len(own):
+                features[own] = reader.read(self.rows[photos[own]])
+        return features, inputs, targets
+
+    def dataset(self, epoch: int, start: int = 0) -> tf.data.Dataset:
+        """Return the epoch as tf.data, read ahead of need by a thread."""
+        _, locations, width = self.readers[0].shape
+        tokens = tf.TensorSpec((self.batch_size, None), tf.int32)
+        spec = tf.TensorSpec((self.batch_size, locations, width), tf.float16)
+        dataset = tf.data.Dataset.from_generator(
+            lambda: self.batches(epoch, start), output_signature=(spec, tokens, tokens)
+        )
+        dataset = dataset.map(
+            lambda a, x, y: ({"annotations": a, "tokens": x}, y),
+            num_parallel_calls=tf.data.AUTOTUNE,
+        )
+        return dataset.prefetch(4)
+
+
+def measure_deviation(
+    reader: FeatureReader, rows: np.ndarray, seed: int, photos: int = 512
+) -> float:
+    """Return the root mean square deviation of annotations from their mean.
+
+    Args:
+        reader: of the training photos. rows: theirs.
+        seed: of the choice of photos. photos: how many to look at, at most.
+    """
+    rng = np.random.default_rng(seed)
+    chosen = rng.permutation(np.asarray(rows))[:photos]
+    total = squares = count = 0.0
+    for start in range(0, len(chosen), 64):
+        values = reader.read(chosen[start : start + 64]).astype(np.float64)
+        total, squares = total + values.sum(), squares + np.square(values).sum()
+        count += values.size
+    return float(np.sqrt(squares / count - (total / count) ** 2))

@@ -1,0 +1,225 @@
+"""One step of the paper: attention, gate, LSTM and deep output.
+
+Notation and shapes: :mod:`show_attend_tell.attention`.
+"""
+
+from typing import NamedTuple
+
+import keras
+from keras import ops
+
+from show_attend_tell.attention import attention_scores, gate, soft_context
+
+
+class StepOutput(NamedTuple):
+    """What one step computes; every field leads with (B,) or (B, W)."""
+
+    h: object  # (B, n)
+    c: object  # (B, n)
+    z_hat: object  # (B, D)
+    alpha: object  # (B, L)
+    beta: object  # (B,)
+
+
+def lstm_update(gates, c):
+    """Advance the LSTM, Eq. (1)-(3): c' = f*c + i*g, h' = o*tanh(c').
+
+    Args:
+        gates: the affine map of [E y, h, z_hat] in the order i, f, o, g; (..., 4n).
+        c: (..., n).
+
+    Returns:
+        h' and c', (..., n).
+    """
+    n = c.shape[-1]
+    i, f, o = (ops.sigmoid(gates[..., k * n : (k + 1) * n]) for k in range(3))
+    c = f * c + i * ops.tanh(gates[..., 3 * n :])
+    return o * ops.tanh(c), c
+
+
+@keras.saving.register_keras_serializable("show_attend_tell")
+class OrthogonalGates(keras.initializers.Initializer):
+    """One orthogonal matrix for each gate, side by side: (n, 4n)."""
+
+    def __init__(self, seed=0):
+        self.seed = seed
+
+    def __call__(self, shape, dtype=None):
+        """Return the matrix; `shape` must be (n, 4n)."""
+        seeds = range(self.seed, self.seed + 4)
+        blocks = [
+            keras.initializers.Orthogonal(seed=s)((shape[0], shape[0]), dtype=dtype)
+            for s in seeds
+        ]
+        return ops.concatenate(blocks, axis=-1)
+
+    def get_config(self):
+        """Return the seed."""
+        return {"seed": self.seed}
+
+
+class Decoder(keras.layers.Layer):
+    """The weights of the paper's decoder and the arithmetic of one step.
+
+    The products of h that a step needs (W_h h for attention, U h for the LSTM,
+    f_beta) are one matrix product with :meth:`state_kernel`.
+
+    Args:
+        settings: a :class:`~show_attend_tell.config.ModelSettings`.
+        vocabulary_size: K.
+        annotation_width: D.
+        seed: of the initial weights.
+    """
+
+    def __init__(self, settings, vocabulary_size, annotation_width, seed=0, **kwargs):
+        super().__init__(**kwargs)
+        self.settings = settings
+        self.vocabulary_size = vocabulary_size
+        self.annotation_width = annotation_width
+        self.seed = seed
+        self.activation = keras.activations.get(settings.activation)
+        self._create_weights()
+        self.built = True
+
+    def _matrix(self, name, rows, columns):
+        """Add a matrix: 0.01 N(0, 1) as the authors, or Glorot's uniform."""
+        self._matrices = getattr(self, "_matrices", -1) + 1
+        seed = self.seed * 1000 + self._matrices
+        if self.settings.initializer == "normal":
+            initializer = keras.initializers.RandomNormal(stddev=0.01, seed=seed)
+        else:
+            initializer = keras.initializers.GlorotUniform(seed=seed)
+        return self.add_weight(shape=(rows, columns), initializer=initializer, name=name)
+
+    def _bias(self, name, width):
+        return self.add_weight(shape=(width,), initializer="zeros", name=name)
+
+    def _create_weights(self):
+        s, d, k = self.settings, self.annotation_width, self.vocabulary_size
+        m, n, a = s.embedding_width, s.lstm_width, s.attention_width
+        self.embedding = self._matrix("embedding", k, m)
+        widths = [d] + [a] * s.attention_layers
+        pairs = list(zip(widths[:-1], widths[1:], strict=True))
+        self.w_a = [self._matrix(f"w_a_{j}", i, o) for j, (i, o) in enumerate(pairs)]
+        self.b_a = [self._bias(f"b_a_{j}", o) for j, (_, o) in enumerate(pairs)]
+        self.w_h = self._matrix("w_h", n, a)
+        self.w_att = self._matrix("w_att", a, 1)
+        if s.selector:
+            self.w_beta = self._matrix("w_beta", n, 1)
+            self.b_beta = self._bias("b_beta", 1)
+        self.lstm_y = self._matrix("lstm_y", m, 4 * n)
+        self.lstm_z = self._matrix("lstm_z", d, 4 * n)
+        self.lstm_h = self.add_weight(
+            shape=(n, 4 * n),
+            initializer=OrthogonalGates(self.seed * 1000 + 500),
+            name="lstm_h",
+        )
+        self.lstm_b = self._bias("lstm_b", 4 * n)
+        self.init = {part: self._mlp(f"init_{part}", d, n) for part in "hc"}
+        self.l_h, self.l_b = self._matrix("l_h", n, m), self._bias("l_b", m)
+        if s.ctx2out:
+            self.l_z = self._matrix("l_z", d, m)
+        self.l_o, self.l_o_b = self._matrix("l_o", m, k), self._bias("l_o_b", k)
+
+    def _mlp(self, name, d, n):
+        """Add f_init: hidden layers of width D, the last of width n."""
+        widths = [d] * self.settings.init_layers + [n]
+        return [
+            (self._matrix(f"{name}_w{j}", i, o), self._bias(f"{name}_b{j}", o))
+            for j, (i, o) in enumerate(zip(widths[:-1], widths[1:], strict=True))
+        ]
+
+    def project(self, annotations):
+        """Return W_a a_i + b, (B, L, D) -> (B, L, A), once per photo."""
+        projected = annotations
+        for j, (w, b) in enumerate(zip(self.w_a, self.b_a, strict=True)):
+            projected = ops.matmul(projected if j == 0 else ops.tanh(projected), w) + b
+        return projected
+
+    def initial_state(self, annotations, dropout):
+        """Return h_0 and c_0: MLPs of mean_i a_i, ReLU inside and tanh at the end.
+
+        Args:
+            annotations: (B, L, D).
+            dropout: a function applied before and between the layers.
+        """
+        mean = ops.mean(annotations, axis=1)  # (B, L, D) -> (B, D)
+        states = []
+        for part in "hc":
+            value = mean
+            for j, (w, b) in enumerate(self.init[part]):
+                value = dropout(ops.relu(value) if j else value)
+                value = ops.matmul(value, w) + b
+            states.append(ops.tanh(value))
+        return tuple(states)
+
+    def embed(self, tokens):
+        """Return E y, (...) -> (..., m)."""
+        return ops.take(self.embedding, tokens, axis=0)
+
+    def word_gates(self, embedded):
+        """Return the words' share of the LSTM's affine map, (..., m) -> (..., 4n)."""
+        return ops.matmul(embedded, self.lstm_y) + self.lstm_b
+
+    def state_kernel(self):
+        """Return [W_h, U, w_beta], the three matrices that multiply h."""
+        matrices = [self.w_h, self.lstm_h]
+        if self.settings.selector:
+            matrices.append(self.w_beta)
+        return ops.concatenate([ops.convert_to_tensor(w) for w in matrices], axis=1)
+
+    def attend(self, annotations, projected, state, beta_logit=None):
+        """Return z_hat, alpha and beta for one step, Eq. (4)-(6).
+
+        Args:
+            annotations: a, (B, L, D).
+            projected: from :meth:`project`.
+            state: W_h h_{t-1}, (B, A) or (B, W, A).
+            beta_logit: f_beta(h_{t-1}), (B, 1) or (B, W, 1); None without selector.
+        """
+        scores = attention_scores(
+            projected, state, ops.reshape(self.w_att, (-1,)), self.activation
+        )
+        alpha = ops.softmax(scores, axis=-1)
+        z_hat = soft_context(annotations, alpha)
+        if beta_logit is None:
+            return z_hat, alpha, ops.ones_like(alpha[..., 0])
+        beta = gate(beta_logit)
+        return beta * z_hat, alpha, beta[..., 0]
+
+    def step(self, word_gates, h, c, annotations, projected, kernel):
+        """Advance by one word, Eq. (1)-(6).
+
+        Args:
+            word_gates: of y_{t-1}, (B, 4n) or (B, W, 4n).
+            h: (B, n) or (B, W, n). c: likewise.
+            annotations: (B, L, D). projected: (B, L, A).
+            kernel: from :meth:`state_kernel`.
+        """
+        width, n = self.settings.attention_width, c.shape[-1]
+        products = ops.matmul(h, kernel)
+        beta_logit = None
+        if self.settings.selector:
+            beta_logit = products[..., width + 4 * n :] + self.b_beta
+        z_hat, alpha, beta = self.attend(
+            annotations, projected, products[..., :width], beta_logit
+        )
+        gates = word_gates + products[..., width : width + 4 * n]
+        h, c = lstm_update(gates + ops.matmul(z_hat, self.lstm_z), c)
+        return StepOutput(h, c, z_hat, alpha, beta)
+
+    def readout(self, embedded, h, z_hat, dropout):
+        """Return the logits of the deep output, Eq. (7), (..., K).
+
+        L_o tanh(E y_{t-1} + L_h h_t + L_z z_hat_t), the tanh being the authors'.
+
+        Args:
+            embedded: E y_{t-1}, (..., m). h: (..., n). z_hat: (..., D).
+            dropout: a function applied to h and to the tanh.
+        """
+        hidden = ops.matmul(dropout(h), self.l_h) + self.l_b
+        if self.settings.prev2out:
+            hidden = hidden + embedded
+        if self.settings.ctx2out:
+            hidden = hidden + ops.matmul(z_hat, self.l_z)
+        return ops.matmul(dropout(ops.tanh(hidden)), self.l_o) + self.l_o_b

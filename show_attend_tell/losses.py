@@ -1,0 +1,61 @@
+"""The terms of the objective, one value per caption.
+
+Every term is summed over the caption's own words, so that the loss of a batch is the
+mean of its captions' losses whatever the batch and its padding are.
+"""
+
+from keras import ops
+
+
+def token_losses(logits, targets, label_smoothing=0.0):
+    """Return -log p(y_t | a, y_<t) of every word, in nats.
+
+    With smoothing epsilon the true distribution becomes (1 - epsilon) on the true
+    word plus epsilon / K on every word (Szegedy et al., 2016, Sec. 7).
+
+    Args:
+        logits: (B, T, K).
+        targets: word ids, (B, T).
+        label_smoothing: epsilon in [0, 1).
+
+    Returns:
+        (B, T).
+    """
+    nll = ops.sparse_categorical_crossentropy(targets, logits, from_logits=True)
+    if label_smoothing:
+        uniform = ops.logsumexp(logits, axis=-1) - ops.mean(logits, axis=-1)
+        nll = (1 - label_smoothing) * nll + label_smoothing * uniform
+    return nll
+
+
+def doubly_stochastic(alpha, mask):
+    """Return sum_i (1 - sum_t alpha_ti)^2 of each caption, Eq. (14).
+
+    Args:
+        alpha: (B, T, L).
+        mask: 1 for a word of the caption, 0 for padding, (B, T).
+
+    Returns:
+        (B,).
+    """
+    looked = ops.einsum("btl,bt->bl", alpha, ops.cast(mask, alpha.dtype))
+    return ops.sum(ops.square(1 - looked), axis=-1)
+
+
+def caption_losses(logits, alpha, targets, mask, label_smoothing, strength):
+    """Return L_d = -log p(y|a) + lambda sum_i (1 - sum_t alpha_ti)^2 per caption.
+
+    Args:
+        logits: (B, T, K).
+        alpha: (B, T, L).
+        targets: word ids, (B, T).
+        mask: 1 for a word of the caption, 0 for padding, (B, T).
+        label_smoothing: epsilon of :func:`token_losses`.
+        strength: lambda.
+
+    Returns:
+        Two tensors (B,): the words' part and lambda times the attention's part.
+    """
+    mask = ops.cast(mask, logits.dtype)
+    words = ops.sum(token_losses(logits, targets, label_smoothing) * mask, axis=-1)
+    return words, strength * doubly_stochastic(alpha, mask)

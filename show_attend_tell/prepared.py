@@ -1,0 +1,84 @@
+"""The prepared data of an experiment: manifest, vocabulary and features together."""
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from show_attend_tell import manifest
+from show_attend_tell.config import Experiment
+from show_attend_tell.features import FeatureReader, feature_path
+from show_attend_tell.manifest import ManifestError, Photo
+from show_attend_tell.vocabulary import tokenize
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Split:
+    """The photos of one split that can be read and have a caption.
+
+    Attributes:
+        name: of the split.
+        photos: in the order of the manifest.
+        rows: their rows in the feature file, (photos,).
+        captions: tokenized, for each photo.
+    """
+
+    name: str
+    photos: list[Photo]
+    rows: np.ndarray
+    captions: list[list[list[str]]]
+
+
+def folder_of(experiment: Experiment, work: str | Path) -> Path:
+    """Return ``<work>/<data.name>``, the experiment's prepared folder."""
+    return Path(work) / experiment.data.name
+
+
+def open_features(
+    experiment: Experiment,
+    work: str | Path,
+    mirror: bool = False,
+    identity: dict | None = None,
+) -> FeatureReader:
+    """Open the experiment's feature file.
+
+    Args:
+        experiment: names the data and the encoder.
+        work: the folder of prepared data.
+        mirror: whether the file of the mirrored photos is meant.
+        identity: of the encoder the features must come from; any if None.
+
+    Raises:
+        FeatureError: the file is absent, incomplete or another encoder's.
+    """
+    folder = folder_of(experiment, work)
+    return FeatureReader(feature_path(folder, experiment.encoder, mirror), identity)
+
+
+def load_split(
+    experiment: Experiment, work: str | Path, name: str, reader: FeatureReader
+) -> Split:
+    """Read the photos of a split, their captions and their rows.
+
+    Photos without features or captions are left out, and counted in the log.
+
+    Raises:
+        ManifestError: the manifest is absent or damaged, or the split is empty.
+    """
+    path = folder_of(experiment, work) / "manifest.jsonl"
+    everything = [photo for photo in manifest.read(path) if photo.split == name]
+    photos = [p for p in everything if p.id in reader.rows and any(p.captions)]
+    if not photos:
+        raise ManifestError(
+            f"{path}: split {name!r} has no photo with caption and features; choose "
+            "another split, or run `prepare` and `features` again"
+        )
+    if len(photos) < len(everything):
+        left_out = len(everything) - len(photos)
+        logger.warning("%s: %d photos of %s left out", path, left_out, name)
+    captions = [[tokenize(text) for text in p.captions] for p in photos]
+    rows = np.asarray([reader.rows[p.id] for p in photos], np.int64)
+    return Split(name, photos, rows, captions)

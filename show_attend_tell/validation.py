@@ -1,0 +1,67 @@
+"""Captions written for a split, and their scores without Java."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from show_attend_tell.captioner import Captioner
+from show_attend_tell.config import DecodingSettings
+from show_attend_tell.decoding import Hypotheses
+from show_attend_tell.features import FeatureReader
+from show_attend_tell.metrics import validation_scores
+from show_attend_tell.prepared import Split
+
+
+def write_captions(
+    model: Captioner,
+    reader: FeatureReader,
+    rows: np.ndarray,
+    decoding: DecodingSettings,
+    beam: int,
+) -> Iterator[Hypotheses]:
+    """Yield the hypotheses of photos, `decoding.batch_size` photos at a time.
+
+    Args:
+        model: the captioner.
+        reader: of the photos' features. rows: theirs, (N,).
+        decoding: the experiment's settings. beam: the width to use in their place.
+    """
+    size = decoding.batch_size
+    for start in range(0, len(rows), size):
+        yield model.generate(
+            reader.read(rows[start : start + size]),
+            method="beam" if beam > 1 else "greedy",
+            beam=beam,
+            max_words=decoding.max_words,
+            length_normalisation=decoding.length_normalisation,
+            allow_unknown=decoding.allow_unknown,
+            batch_size=size,
+        )
+
+
+def best_words(model: Captioner, hypotheses: Hypotheses) -> list[list[str]]:
+    """Return the words of each photo's best hypothesis."""
+    return [model.vocabulary.decode(row[0].tolist()) for row in hypotheses.tokens]
+
+
+def validate(
+    model: Captioner, reader: FeatureReader, split: Split, decoding: DecodingSettings
+) -> tuple[dict[str, float], dict[str, list[str]]]:
+    """Score the captions written for a split.
+
+    Returns:
+        ``BLEU-4`` and ``CIDEr`` in percent, ``length`` in words and ``distinct``,
+        the share of captions that differ; and the words written for each photo id.
+    """
+    words = []
+    for part in write_captions(
+        model, reader, split.rows, decoding, decoding.validation_beam
+    ):
+        words += best_words(model, part)
+    ids = [photo.id for photo in split.photos]
+    captions = dict(zip(ids, words, strict=True))
+    references = dict(zip(ids, split.captions, strict=True))
+    scores = dict(validation_scores(captions, references))
+    scores["length"] = float(np.mean([len(w) for w in words]))
+    scores["distinct"] = len({tuple(w) for w in words}) / len(words)
+    return scores, captions
