@@ -71,6 +71,6 @@ def assemble(
     others = len(places.keys() - known)
     if others:
         problems.notes.append(
-            f"{others} photos have no caption and are in no list: left out"
+            f"photos left out that have no caption and are in no list: {others}"
         )
     return photos

@@ -51,8 +51,8 @@ def download(source: str, folder: Path, progress: Progress | None = None) -> lis
     """
     if source not in FILES:
         raise DownloadError(
-            f"`source` must be one of {sorted(FILES)}. Received: {source!r}; other data "
-            "sets are given out by their authors on request"
+            f"`source` must be one of {sorted(FILES)}. Received: {source!r}; other "
+            "data sets are given out by their authors on request"
         )
     return [fetch(remote, folder, progress=progress) for remote in FILES[source]]
 

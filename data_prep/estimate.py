@@ -168,9 +168,9 @@ def require_room(expected: Estimate, folder: Path) -> None:
     Raises:
         DataError: with what is needed and what is free.
     """
-    if expected.needed_bytes > expected.free_bytes:
+    needed, free = expected.needed_bytes, expected.free_bytes
+    if needed > free:
         raise DataError(
-            f"{folder}: photos and features need about "
-            f"{size_text(expected.needed_bytes)} and {size_text(expected.free_bytes)} are "
-            "free; make room or choose another work folder"
+            f"{folder}: photos and features need about {size_text(needed)} and "
+            f"{size_text(free)} are free; make room or choose another work folder"
         )

@@ -22,7 +22,7 @@ from urllib3.util import Retry
 from data_prep.estimate import free_bytes, size_text
 
 _LOGGER = logging.getLogger(__name__)
-_CHUNK = 1 << 18  # bytes
+_CHUNK = 1 << 16  # bytes; what of a piece has come is lost when it is cut off
 _RETRY_STATUS = (429, 500, 502, 503, 504)
 
 Progress = Callable[[str, int, int], None]

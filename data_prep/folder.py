@@ -151,7 +151,7 @@ def read(
         )
     elif captions.keys() - splits.keys():
         unnamed = len(captions.keys() - splits.keys())
-        problems.notes.append(f"{unnamed} photos name no usable split: in 'none'")
+        problems.notes.append(f"photos that name no split, put in 'none': {unnamed}")
     places = {name: data.folder / name for name in captions}
     places = {name: path for name, path in places.items() if path.is_file()}
     files = walk(data.folder, leave_out=photo_folder.parent)

@@ -138,12 +138,10 @@ class DataFolder:
                 f"{path}: not a whole zip archive ({error}); fetch it again"
             ) from None
         for member in members:
-            if member.is_dir() or _is_hidden(member.filename):
-                continue
             if not is_safe(member):
                 self.unsafe.append(f"{path.name}: {member.filename!r}")
-                continue
-            self._add(PurePosixPath(member.filename).name, Packed(path, member))
+            elif not member.is_dir() and not _is_hidden(member.filename):
+                self._add(PurePosixPath(member.filename).name, Packed(path, member))
 
     def text(self, *names: str) -> TextFile | None:
         """Return the first of some text files that is there, or None.
