@@ -36,7 +36,8 @@ def check_texts(captions: Mapping[str, str], references: Mapping) -> None:
                 f"{photo}: caption must be a text. Received: {caption!r}"
             )
         texts = references[photo]
-        if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+        listed = isinstance(texts, Sequence) and not isinstance(texts, str)
+        if not listed or not all(isinstance(text, str) for text in texts):
             raise MetricsError(
                 f"{photo}: references must be a list of texts. Received: {texts!r}"
             )

@@ -125,6 +125,8 @@ class JavaProcess:
         with self._deadline():
             line = self._process.stdout.readline(_LINE_LIMIT)
         if not line.endswith(b"\n"):
+            if len(line) == _LINE_LIMIT:
+                raise JavaError(f"{self.name}: java printed a line without end")
             self._fail()
         return line.decode("utf-8", "replace").strip()
 
