@@ -48,6 +48,8 @@ class Captioner(keras.Model):
         doubly_stochastic: lambda of Eq. (14).
         encoder_identity: what :meth:`Encoder.identity` says of the encoder whose
             annotations this model reads; kept in the saved file.
+        decoding: the DecodingSettings, as a dict, that captions are written with
+            where nothing else is said; kept in the saved file.
         seed: of initial weights and dropout.
     """
 
@@ -60,6 +62,7 @@ class Captioner(keras.Model):
         label_smoothing=0.0,
         doubly_stochastic=1.0,
         encoder_identity=None,
+        decoding=None,
         seed=0,
         **kwargs,
     ):
@@ -75,6 +78,7 @@ class Captioner(keras.Model):
         self.label_smoothing = label_smoothing
         self.doubly_stochastic = doubly_stochastic
         self.encoder_identity = encoder_identity or {}
+        self.decoding = decoding or {}
         self.seed = seed
         self._writers = {}
         self._create_layers()
@@ -252,5 +256,6 @@ class Captioner(keras.Model):
             "label_smoothing": self.label_smoothing,
             "doubly_stochastic": self.doubly_stochastic,
             "encoder_identity": self.encoder_identity,
+            "decoding": self.decoding,
             "seed": self.seed,
         }

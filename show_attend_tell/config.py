@@ -131,6 +131,9 @@ class TrainingSettings:
             the saved model use the average.
         patience: validations without a better score before training stops.
         metric: the validation score that chooses the model.
+        validate_every: updates between validations; 0 validates after every epoch.
+        checkpoint_every: updates between checkpoints, besides those at validations.
+        jit_compile: whether the training step is compiled by XLA.
     """
 
     seed: int = 1
@@ -147,6 +150,8 @@ class TrainingSettings:
     average_decay: Rate = 0.0
     patience: Positive = 10
     metric: Literal["BLEU-4", "CIDEr"] = "BLEU-4"
+    validate_every: Annotated[int, Field(ge=0)] = 0
+    checkpoint_every: Positive = 1000
     jit_compile: bool = True
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import shutil
 import subprocess
 from importlib import metadata
 from pathlib import Path
@@ -29,8 +30,10 @@ def write_json(path: Path, value: object) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def open_run(experiment: config.Experiment, runs: Path, resume: bool) -> Path:
-    """Return the folder of a run, new, or as it was left with `resume`.
+def open_run(
+    experiment: config.Experiment, runs: str | Path, resume: bool, overwrite: bool
+) -> Path:
+    """Return the folder of a run: new, replaced, or as it was left with `resume`.
 
     Raises:
         RunError: there is nothing to resume, the settings have changed since, or a
@@ -48,6 +51,8 @@ def open_run(experiment: config.Experiment, runs: Path, resume: bool) -> Path:
                 "restore them, or train without --resume"
             )
         return folder
+    if settings.exists() and overwrite:
+        shutil.rmtree(folder)
     if settings.exists():
         raise RunError(
             f"{folder}: a run lies there; continue it with --resume, replace it with "

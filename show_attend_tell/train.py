@@ -1,0 +1,285 @@
+"""Train a captioner from prepared data, with checkpoints, validation and logs."""
+
+import dataclasses
+import logging
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+from tqdm import tqdm
+
+from show_attend_tell import checkpoint, runs
+from show_attend_tell.captioner import Captioner
+from show_attend_tell.config import Experiment
+from show_attend_tell.dataset import CaptionBatches, encode, measure_deviation
+from show_attend_tell.features import FeatureError, FeatureReader
+from show_attend_tell.optimizer import make_optimizer
+from show_attend_tell.prepared import Split, folder_of, load_split, open_features
+from show_attend_tell.training_log import TrainingLog
+from show_attend_tell.validation import validate
+from show_attend_tell.vocabulary import Vocabulary
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a training ended with.
+
+    Attributes:
+        folder: of the run. model: the best model's file.
+        best: validation score that chose it. best_step: the update it was reached at.
+        steps: updates in all. seconds: of this call.
+        stopped: why training ended.
+    """
+
+    folder: Path
+    model: Path
+    best: float
+    best_step: int
+    steps: int
+    seconds: float
+    stopped: str
+
+
+@dataclass
+class Position:
+    """Where a training stands; what a checkpoint holds besides the variables."""
+
+    epoch: int = 0
+    step_in_epoch: int = 0
+    step: int = 0
+    best: float = -1.0
+    best_step: int = 0
+    without_gain: int = 0
+    stopped: str = ""
+
+
+def train(
+    experiment: Experiment,
+    work: str | Path = "prepared",
+    runs_folder: str | Path = "experiments/runs",
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: bool = True,
+) -> Summary:
+    """Train an experiment; its run folder receives all that comes of it.
+
+    Args:
+        experiment: the settings.
+        work: folder of prepared data.
+        runs_folder: where the run folder lies or is made.
+        resume: go on from the run's checkpoint.
+        overwrite: replace an earlier run of the same name.
+        progress: whether to show a bar with time left.
+
+    Raises:
+        RunError, FeatureError, ManifestError, VocabularyError: something needed is
+            absent or does not fit; the message is one line.
+        KeyboardInterrupt: after the checkpoint was written.
+    """
+    with open_features(experiment, work) as reader:
+        data = load_split(experiment, work, "train", reader)
+        validation = load_split(experiment, work, "val", reader)
+        vocabulary = Vocabulary.load(folder_of(experiment, work) / "vocabulary.json")
+        folder = runs.open_run(experiment, runs_folder, resume, overwrite)
+        readers = [reader]
+        if experiment.encoder.mirror:
+            readers.append(_open_mirror(experiment, work, reader, data))
+        trainer = Trainer(experiment, folder, vocabulary, data, validation, readers)
+        try:
+            return trainer.run(resume, progress)
+        finally:
+            for extra in readers[1:]:
+                extra.close()
+
+
+def _open_mirror(
+    experiment: Experiment, work, reader: FeatureReader, data: Split
+) -> "_Reordered":
+    mirror = open_features(
+        experiment, work, True, identity=reader.attributes["identity"]
+    )
+    missing = [photo.id for photo in data.photos if photo.id not in mirror.rows]
+    if missing:
+        mirror.close()
+        raise FeatureError(
+            f"{mirror.path}: {len(missing)} training photos are missing, the first is "
+            f"{missing[0]}; run `features` again"
+        )
+    return _Reordered(mirror, reader)
+
+
+class _Reordered:
+    """A reader that takes the rows of another file holding the same photos."""
+
+    def __init__(self, own: FeatureReader, other: FeatureReader):
+        self._own, self.shape, self.close = own, own.shape, own.close
+        ids = {row: name for name, row in other.rows.items()}
+        self._rows = {row: own.rows[name] for row, name in ids.items() if name in own.rows}
+
+    def read(self, rows) -> np.ndarray:
+        """Read photos by the other file's rows."""
+        return self._own.read([self._rows[int(row)] for row in rows])
+
+
+class Trainer:
+    """One training: the model, its data and where it stands."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        folder: Path,
+        vocabulary: Vocabulary,
+        data: Split,
+        validation: Split,
+        readers: list[FeatureReader],
+    ):
+        self.experiment, self.folder = experiment, folder
+        self.validation, self.reader = validation, readers[0]
+        settings = experiment.training
+        captions = encode(data.captions, vocabulary, experiment.data.max_words)
+        self.batches = CaptionBatches(
+            captions, data.rows, readers, settings.batch_size, settings.seed
+        )
+        self.total_steps = settings.epochs * self.batches.steps
+        self.model = self._build(vocabulary)
+        if experiment.model.scale_annotations:
+            deviation = measure_deviation(self.reader, data.rows, settings.seed)
+            self.model.set_annotation_scale(deviation)
+        optimizer = make_optimizer(settings, self.total_steps)
+        self.model.compile(optimizer=optimizer, jit_compile=settings.jit_compile)
+        optimizer.build(self.model.trainable_variables)
+        # What is validated and saved: a copy, so that averaged weights stay apart.
+        self.saved = Captioner.from_config(self.model.get_config())
+        self.position = Position()
+        self._step_functions = {}
+
+    def _step_function(self, length: int):
+        """Return the compiled training step for captions padded to `length`.
+
+        Keras' own train function would be traced once for all lengths, with an
+        unknown one, and the loop over words could not be unrolled.
+        """
+        if length not in self._step_functions:
+
+            def step(x, y):
+                self.model.reset_metrics()
+                return self.model.train_step((x, y))
+
+            self._step_functions[length] = tf.function(
+                step,
+                autograph=False,
+                jit_compile=self.experiment.training.jit_compile,
+            )
+        return self._step_functions[length]
+
+    def _build(self, vocabulary: Vocabulary) -> Captioner:
+        experiment, identity = self.experiment, self.reader.attributes["identity"]
+        return Captioner(
+            vocabulary,
+            experiment.model,
+            annotation_width=self.reader.shape[2],
+            grid=identity["grid"],
+            label_smoothing=experiment.training.label_smoothing,
+            doubly_stochastic=experiment.training.doubly_stochastic,
+            encoder_identity=identity,
+            decoding=dataclasses.asdict(experiment.decoding),
+            seed=experiment.training.seed,
+        )
+
+    def run(self, resume: bool, progress: bool) -> Summary:
+        """Train until the end; see :func:`train`."""
+        started = time.monotonic()
+        if resume:
+            state = checkpoint.restore(self.folder / runs.CHECKPOINT, self.model)
+            self.position = Position(**state)
+        position, settings = self.position, self.experiment.training
+        bar = tqdm(
+            total=self.total_steps,
+            initial=position.step,
+            unit="step",
+            disable=not progress,
+            smoothing=0.05,
+        )
+        with bar, TrainingLog(self.folder, self.experiment, self.validation) as log:
+            try:
+                while position.epoch < settings.epochs and not position.stopped:
+                    self._epoch(log, bar)
+            except KeyboardInterrupt:
+                self._checkpoint()
+                raise
+        return Summary(
+            folder=self.folder,
+            model=self.folder / runs.MODEL,
+            best=position.best,
+            best_step=position.best_step,
+            steps=position.step,
+            seconds=time.monotonic() - started,
+            stopped=position.stopped or "all epochs done",
+        )
+
+    def _epoch(self, log: TrainingLog, bar: tqdm) -> None:
+        position, settings = self.position, self.experiment.training
+        last = self.batches.steps
+        for x, y in self.batches.dataset(position.epoch, position.step_in_epoch):
+            values = self._step_function(y.shape[1])(x, y)
+            position.step += 1
+            position.step_in_epoch += 1
+            bar.update()
+            log.step(position.step, values, self.model.optimizer, bar)
+            ends = position.step_in_epoch == last
+            every = settings.validate_every
+            if position.step % every == 0 if every else ends:
+                self._validate(log, bar)
+            if ends:
+                position.epoch, position.step_in_epoch = position.epoch + 1, 0
+            if ends or position.step % settings.checkpoint_every == 0:
+                self._checkpoint()
+            if position.stopped:
+                return
+
+    def _checkpoint(self) -> None:
+        state = dataclasses.asdict(self.position)
+        checkpoint.save(self.folder / runs.CHECKPOINT, self.model, state)
+
+    def _validate(self, log: TrainingLog, bar: tqdm) -> None:
+        """Score written captions; keep the model if they are the best so far."""
+        position, settings = self.position, self.experiment.training
+        self._copy_weights()
+        bar.set_postfix_str("validating", refresh=True)
+        scores, _ = validate(
+            self.saved, self.reader, self.validation, self.experiment.decoding
+        )
+        log.validation_scores(position.step, scores)
+        log.samples(position.step, self.saved, self.reader)
+        score = scores[settings.metric]
+        bar.write(
+            f"epoch {position.step / self.batches.steps:.2f}, step {position.step}: "
+            + ", ".join(f"{name} {value:.2f}" for name, value in scores.items())
+        )
+        if score > position.best:
+            position.best, position.best_step = score, position.step
+            position.without_gain = 0
+            self._save_model()
+        else:
+            position.without_gain += 1
+            if position.without_gain >= settings.patience:
+                position.stopped = f"no gain in {settings.patience} validations"
+
+    def _copy_weights(self) -> None:
+        pairs = zip(self.saved.weights, self.model.weights, strict=True)
+        for copy, original in pairs:
+            copy.assign(original)
+        if self.experiment.training.average_decay:
+            variables = self.saved.trainable_variables
+            self.model.optimizer.finalize_variable_values(variables)
+
+    def _save_model(self) -> None:
+        path = self.folder / runs.MODEL
+        temporary = path.with_name("saving-" + path.name)
+        self.saved.save(temporary)
+        temporary.replace(path)
+
