@@ -11,34 +11,21 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "show_attend_tell"
 
 # A room may import rooms of its own layer and of lower ones, never of higher ones.
+ROOMS_BY_LAYER = {
+    1: "config experiment vocabulary manifest features photos scene_net",
+    2: "attention losses",
+    3: "decoder",
+    4: "generation captioner",
+    5: "train evaluate caption visualize doctor"
+    " checkpoint optimizer prepared runs startup training_log validation",
+    6: "cli __main__",
+}
 LAYERS = {
-    "config": 1,
-    "vocabulary": 1,
-    "features": 1,
-    "manifest": 1,
-    "photos": 1,
-    "attention": 2,
-    "losses": 2,
-    "decoder": 3,
-    "captioner": 4,
-    "train": 5,
-    "evaluate": 5,
-    "caption": 5,
-    "visualize": 5,
-    "doctor": 5,
-    "cli": 6,
-    "__main__": 6,
+    name: layer for layer, names in ROOMS_BY_LAYER.items() for name in names.split()
 }
 # These sit beside layers 2 to 4: they import layer 1 only and serve layers 4 to 6.
-BESIDE = {"encoder", "dataset", "decoding", "metrics"}
-DATA_PREP_MAY_IMPORT = {
-    "config",
-    "vocabulary",
-    "features",
-    "manifest",
-    "photos",
-    "encoder",
-}
+BESIDE = {"encoder", "dataset", "decoding", "metrics", "pointing"}
+DATA_PREP_MAY_IMPORT = {"encoder"} | {n for n, layer in LAYERS.items() if layer == 1}
 HEAVY = {"tensorflow", "keras"}
 
 

@@ -1,0 +1,95 @@
+# The whole line, from photos to captions; every verb is one of `show-attend-tell`.
+#
+#   make demo                    scenes drawn by the program, no download but packages
+#   make train EXPERIMENT=flickr8k_soft DATA=/where/flickr8k/is
+#
+# Variables: EXPERIMENT (a file of experiments/, without .toml), DATA (the folder of
+# photos and captions; scenes need none), PYTHON (3.11 or newer), ARGS (more options of the verb).
+
+EXPERIMENT ?= scenes
+DATA ?=
+PYTHON ?=
+ARGS ?=
+
+BIN := .venv/bin/python
+INSTALLED := .venv/installed
+TELL := $(BIN) -m show_attend_tell
+PICK := --experiment '$(EXPERIMENT)'
+# Earlier stages run first where they know their data; ARGS go to the target named.
+CHAIN := $(if $(DATA),yes,$(filter scenes,$(EXPERIMENT)))
+own_args = $(if $(filter $@,$(MAKECMDGOALS)),$(ARGS))
+QUICK := not slow and not network and not gpu
+FIGURES := experiments/runs/scenes/figures
+
+.PHONY: help demo prepare features train eval caption doctor \
+	test test-slow check format clean
+.DELETE_ON_ERROR:
+
+help:
+	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
+	@echo "Targets: demo, prepare features train eval caption, doctor, test test-slow"
+	@echo "check format, clean"
+
+# A Python of 3.11 or newer that can make virtual environments; the first one found.
+$(INSTALLED): setup.cfg setup.py pyproject.toml
+	@set -e; chosen=; reason="none of version 3.11 or newer was found; install Python 3.11+"; \
+	for python in "$(PYTHON)" $(if $(PYTHON),,python3 python3.13 python3.12 python3.11 python); do \
+	  [ -n "$$python" ] || continue; \
+	  "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+	  if "$$python" -c 'import venv, ensurepip' 2>/dev/null; then chosen=$$python; break; fi; \
+	  reason="$$python cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv"; \
+	done; \
+	if [ -z "$$chosen" ]; then echo "error: no usable Python: $$reason, or name one by PYTHON=..." >&2; exit 1; fi; \
+	echo "Installing into .venv with $$chosen"; \
+	"$$chosen" -m venv --clear .venv; \
+	$(BIN) -m pip install --quiet --disable-pip-version-check -e '.[test]'; \
+	touch $(INSTALLED)
+
+prepare: $(INSTALLED)
+	$(TELL) prepare $(PICK) $(if $(DATA),--data '$(DATA)') $(own_args)
+
+features: $(INSTALLED) $(if $(CHAIN),prepare)
+	$(TELL) features $(PICK) $(own_args)
+
+train: $(INSTALLED) $(if $(CHAIN),features)
+	$(TELL) train $(PICK) $(own_args)
+
+eval: $(INSTALLED)
+	$(TELL) eval $(PICK) $(own_args)
+
+# make caption PHOTOS='one.jpg folder/'
+caption: $(INSTALLED)
+	$(TELL) caption --model 'experiments/runs/$(EXPERIMENT)/model.keras' $(ARGS) $(PHOTOS)
+
+doctor: $(INSTALLED)
+	$(TELL) doctor
+
+demo: $(INSTALLED)
+	@set -e; start=$$(date +%s); \
+	$(TELL) prepare --experiment scenes; \
+	$(TELL) features --experiment scenes; \
+	$(TELL) train --experiment scenes; \
+	$(TELL) eval --experiment scenes; \
+	$(TELL) caption --model experiments/runs/scenes/model.keras \
+	  --attention $(FIGURES) prepared/scenes/photos/scene-test-00000.jpg; \
+	echo "Figure of attention per word: $(FIGURES)/"; \
+	echo "Demo finished in $$(( $$(date +%s) - start )) seconds (after installation)."
+
+test: $(INSTALLED)
+	$(BIN) -m pytest -m '$(QUICK)' $(ARGS)
+
+test-slow: $(INSTALLED)
+	$(BIN) -m pytest -m 'slow and not network and not gpu' $(ARGS)
+
+check: $(INSTALLED)
+	$(BIN) -m ruff check .
+	$(BIN) -m ruff format --check .
+
+format: $(INSTALLED)
+	$(BIN) -m ruff check --fix .
+	$(BIN) -m ruff format .
+
+# Keeps what took long to make: prepared/ and experiments/runs/.
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,44 @@
+"""Start TensorFlow without its banner."""
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def _held_back() -> Iterator[None]:
+    """Hold standard error back, also what libraries in C++ write to it.
+
+    It is let through after all when the body raises.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            held.seek(0)
+            os.write(kept, held.read())
+            raise
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def start_tensorflow() -> None:
+    """Import TensorFlow quietly.
+
+    TensorFlow 2.21 writes a dozen lines on import and at the first look for devices
+    whatever ``TF_CPP_MIN_LOG_LEVEL`` says; afterwards it heeds the level. A level set
+    by the user leaves everything as it is.
+    """
+    if "TF_CPP_MIN_LOG_LEVEL" in os.environ:
+        return
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+    with _held_back():
+        import tensorflow as tf
+
+        tf.config.list_physical_devices()
