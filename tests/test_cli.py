@@ -1,0 +1,212 @@
+"""The console script: options, one-line errors and exit codes."""
+
+import os
+import subprocess
+import sys
+from importlib import metadata
+from types import SimpleNamespace
+
+import click
+import pytest
+
+import data_prep.prepare
+from data_prep import estimate
+from data_prep.problems import DataError
+from show_attend_tell import __version__, cli, doctor, experiment, startup
+
+VERBS = ["prepare", "features", "train", "eval", "caption", "download", "doctor"]
+
+
+@pytest.fixture
+def run(capsys):
+    """Run the command line; returns exit code, standard output, standard error."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        try:
+            cli.main([str(argument) for argument in arguments])
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def prepare_raises(monkeypatch):
+    """Make the verb ``prepare`` end with a given error."""
+
+    def arm(error: BaseException):
+        def raise_it(*arguments):
+            raise error
+
+        monkeypatch.setattr(experiment, "load", lambda *arguments: None)
+        monkeypatch.setattr(
+            estimate, "estimate", lambda *_: SimpleNamespace(lines=lambda: ["expect"])
+        )
+        monkeypatch.setattr(data_prep.prepare, "prepare", raise_it)
+
+    return arm
+
+
+def test_help_names_every_verb(run):
+    code, out, _ = run("--help")
+    assert code == 0
+    assert sorted(cli.cli.commands) == sorted(VERBS)
+    assert all(f"  {verb} " in out for verb in VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_option_of_every_verb_is_explained(verb):
+    options = [p for p in cli.cli.commands[verb].params if isinstance(p, click.Option)]
+    plain = {"--split", "--work", "--runs"}
+    assert all(option.help for option in options if option.opts[0] not in plain)
+
+
+def test_the_version_is_that_of_the_package(run):
+    assert run("--version")[1].strip().endswith(__version__)
+
+
+def test_help_loads_neither_tensorflow_nor_the_readers():
+    code = (
+        "import sys, show_attend_tell.cli as cli\n"
+        "try: cli.main(['train', '--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'tensorflow', 'keras', 'numpy', 'pydantic', 'data_prep'}\n"
+        "sys.exit(bool(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_package_runs_as_a_module():
+    command = [sys.executable, "-m", "show_attend_tell", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert __version__ in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["describe"],
+        ["train", "--epochs", "3"],
+        ["train", "--seed", "one"],
+        ["train", "--resume", "--overwrite"],
+        ["eval", "--split", "train"],
+        ["eval", "--beam", "0"],
+        ["caption", "--model", "model.keras"],
+        ["caption", "photo.jpg"],
+        ["prepare", "--on-problem", "ignore"],
+        ["download", "coco"],
+    ],
+)
+def test_wrong_usage_exits_with_2(run, arguments):
+    code, out, err = run(*arguments)
+    assert code == 2
+    assert "Error: " in err
+    assert out == ""
+
+
+def test_an_unknown_experiment_is_one_line(run):
+    code, out, err = run("prepare", "--experiment", "absent")
+    assert (code, out) == (1, "")
+    assert err.startswith("error: `experiment` must be")
+    assert err.count("\n") == 1
+
+
+def test_an_unknown_setting_is_one_line(run):
+    code, _, err = run("train", "-e", "flickr8k_soft", "--set", "training.epoch=3")
+    assert code == 1
+    assert "training.epoch: unknown key" in err
+    assert err.count("\n") == 1
+
+
+def test_an_error_over_several_lines_is_printed_as_one(run, prepare_raises):
+    prepare_raises(DataError("first line\n  second line"))
+    assert run("prepare") == (1, "expect\n", "error: first line second line\n")
+
+
+def test_an_error_of_the_system_names_the_file(run, prepare_raises):
+    prepare_raises(PermissionError(13, "Permission denied", "captions.txt"))
+    assert run("prepare") == (1, "expect\n", "error: captions.txt: Permission denied\n")
+
+
+def test_an_error_nobody_foresaw_keeps_its_traceback(run, prepare_raises):
+    prepare_raises(ValueError("a mistake of ours"))
+    with pytest.raises(ValueError, match="a mistake of ours"):
+        run("prepare")
+
+
+def test_an_interruption_is_one_line_and_130(run, prepare_raises):
+    prepare_raises(KeyboardInterrupt())
+    code, out, err = run("prepare")
+    assert (code, out) == (130, "expect\n")
+    assert err.strip() == "interrupted; run again (train: with --resume)"
+
+
+def test_prepare_prints_what_to_expect_before_and_what_was_done_after(
+    run, monkeypatch, tmp_path
+):
+    received = []
+
+    def prepare(settings, data, work, on_problem, progress):
+        received.append((settings, str(data), work, on_problem))
+        return SimpleNamespace(lines=lambda: ["done"])
+
+    monkeypatch.setattr(experiment, "load", lambda name, changes: (name, changes))
+    monkeypatch.setattr(
+        estimate, "estimate", lambda *_: SimpleNamespace(lines=lambda: ["expect"])
+    )
+    monkeypatch.setattr(data_prep.prepare, "prepare", prepare)
+    options = ["--work", tmp_path, "--data", "photos", "--on-problem", "refuse"]
+    code, out, _ = run("prepare", "-e", "mine", "--set", "a.b=1", *options)
+    assert (code, out) == (0, "expect\ndone\n")
+    assert received == [(("mine", ("a.b=1",)), "photos", tmp_path, "refuse")]
+
+
+def test_doctor_prints_a_line_for_each_finding_and_fails_on_problems(run, monkeypatch):
+    findings = [doctor.Finding("OK", "this"), doctor.Finding("note", "that")]
+    monkeypatch.setattr(doctor, "examine", lambda: findings)
+    assert run("doctor") == (0, "OK      this\nnote    that\n", "")
+    findings.append(doctor.Finding("problem", "there"))
+    assert run("doctor")[0] == 1
+
+
+def test_doctor_says_what_is_lost_without_java(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    (finding,) = doctor._java()
+    assert finding.level == "note"
+    assert "METEOR" in finding.text
+
+
+def test_doctor_names_packages_that_are_missing(monkeypatch):
+    def version(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(doctor.metadata, "version", version)
+    assert [f.level for f in doctor._packages()] == ["OK", "problem"]
+
+
+def test_doctor_finds_weights_that_keras_has_fetched(monkeypatch, tmp_path):
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    assert doctor._imagenet_weights().level == "note"
+    file = tmp_path / "models" / "vgg19_weights_tf_dim_ordering_tf_kernels_notop.h5"
+    file.parent.mkdir()
+    file.touch()
+    assert doctor._imagenet_weights().level == "OK"
+
+
+def test_standard_error_is_held_back_unless_something_fails(capfd):
+    with startup._held_back():
+        os.write(2, b"a banner\n")
+    assert capfd.readouterr().err == ""
+    with pytest.raises(ImportError):
+        _fail_with_a_reason()
+    assert capfd.readouterr().err == "the reason\n"
+
+
+def _fail_with_a_reason():
+    with startup._held_back():
+        os.write(2, b"the reason\n")
+        raise ImportError
