@@ -57,7 +57,7 @@ def assemble(
     for name in sorted(known.difference(problems.names(TWO_SPLITS))):
         said = []
         for number, caption in enumerate(captions.get(name, ())):
-            if tokenize(caption):
+            if any(map(str.isalnum, caption)) or tokenize(caption):  # quick test first
                 said.append(caption.strip())
             else:
                 problems.add(EMPTY_CAPTION, f"{name}#{number}")

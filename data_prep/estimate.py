@@ -5,20 +5,45 @@ import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+from data_prep.assemble import NO_SPLIT
 from data_prep.problems import DataError
 from data_prep.survey import Survey, survey
 from show_attend_tell.config import EncoderSettings, Experiment
 
 SCENES = 3700  # photos that data_prep.scenes.generate draws
-_SCENE_BYTES = 9_000  # of a scene's JPEG file, about
+_SCENE_BYTES = 10_000  # of a scene's JPEG file, about
 _FLOAT16 = 2  # bytes
-_KEPT = 1 / 6  # size of stored VGG annotations, 95 % zeros, over the dense one
 _UNPACKED_PER_SECOND = 2_000  # photos, measured on two cores
-# Photos per second and core: VGG16 at 224 x 224 in float32; others are scaled from it
-# by the size of the square alone, so this is the order of magnitude only.
-_ENCODED_PER_SECOND = 3.0
 _MARGIN = 1.02  # of free room, for file systems that count in blocks
+
+
+class _Cost(NamedTuple):
+    """What annotations of a network cost.
+
+    Attributes:
+        rate: photos per second and processor core, at ``side``.
+        side: of the square, in pixels, that the rate was measured at.
+        stride: pixels to a cell of the map, at both sides.
+        width: D. kept: stored size over dense size.
+    """
+
+    rate: float
+    side: int
+    stride: int
+    width: int
+    kept: float
+
+
+# VGG: float32, the order of magnitude only; its annotations are 95 % zeros. The other
+# networks are as slow here, and may be dense.
+_VGG = _Cost(rate=3.0, side=224, stride=16, width=512, kept=1 / 6)
+_COSTS = {
+    "VGG16": _VGG,
+    "VGG19": _VGG,
+    "SceneNet": _Cost(rate=300.0, side=112, stride=8, width=64, kept=1.0),
+}
 
 
 @dataclass(frozen=True)
@@ -26,7 +51,7 @@ class Estimate:
     """What is to be expected.
 
     Attributes:
-        photos: that features are made of.
+        photos: that features are made of; those in no list are not.
         mirrored: photos whose mirror image is encoded too.
         unpacked_bytes: of photos still to be unpacked or drawn.
         dense_bytes: of all annotations as float16, N L D 2, without compression.
@@ -91,7 +116,7 @@ def from_counts(
     mirrored: int,
     unpacked: tuple[int, int],
     encoder: EncoderSettings,
-    shape: tuple[int, int],
+    shape: tuple[int, int] | None,
     free: int,
 ) -> Estimate:
     """Compute an estimate.
@@ -101,20 +126,22 @@ def from_counts(
         mirrored: number of mirror images.
         unpacked: number of photos still to be unpacked, and their bytes.
         encoder: its network and the side of its square.
-        shape: (L, D) of the annotations of a photo.
+        shape: (L, D) of the annotations of a photo; by default those that the network
+            is used with.
         free: bytes free on the disk.
     """
-    locations, width = shape
+    cost = _COSTS.get(encoder.network, _VGG._replace(kept=1.0))
+    if shape is None:
+        shape = ((encoder.image_size // cost.stride) ** 2, cost.width)
     encoded = photos + mirrored
-    dense = encoded * locations * width * _FLOAT16
-    kept = _KEPT if encoder.network.startswith("VGG") else 1.0  # others may be dense
-    rate = _ENCODED_PER_SECOND * (os.cpu_count() or 1) * (224 / encoder.image_size) ** 2
+    dense = encoded * shape[0] * shape[1] * _FLOAT16
+    rate = cost.rate * (os.cpu_count() or 1) * (cost.side / encoder.image_size) ** 2
     return Estimate(
         photos=photos,
         mirrored=mirrored,
         unpacked_bytes=unpacked[1],
         dense_bytes=dense,
-        stored_bytes=int(dense * kept),
+        stored_bytes=int(dense * cost.kept),
         free_bytes=free,
         unpack_seconds=unpacked[0] / _UNPACKED_PER_SECOND,
         feature_seconds=encoded / rate,
@@ -122,12 +149,15 @@ def from_counts(
 
 
 def of_survey(
-    found: Survey, experiment: Experiment, folder: Path, shape: tuple[int, int]
+    found: Survey,
+    experiment: Experiment,
+    folder: Path,
+    shape: tuple[int, int] | None = None,
 ) -> Estimate:
     """Return the estimate for a source that was looked at."""
     trained = sum(photo.split == "train" for photo in found.photos)
     return from_counts(
-        photos=len(found.photos),
+        photos=sum(photo.split != NO_SPLIT for photo in found.photos),
         mirrored=trained if experiment.encoder.mirror else 0,
         unpacked=(len(found.packed), found.unpacked_bytes),
         encoder=experiment.encoder,
@@ -140,7 +170,7 @@ def estimate(
     experiment: Experiment,
     data: Path | None,
     work: Path,
-    shape: tuple[int, int] = (196, 512),
+    shape: tuple[int, int] | None = None,
 ) -> Estimate:
     """Say what preparing and encoding a data set will take, without doing it.
 
@@ -148,7 +178,8 @@ def estimate(
         experiment: its ``data`` table names the source, ``encoder`` the network.
         data: the user's folder; not needed for drawn scenes.
         work: the folder that holds prepared data sets.
-        shape: (L, D) of the annotations of a photo; the default is VGG's.
+        shape: (L, D) of the annotations of a photo; by default those that the network
+            is used with.
 
     Raises:
         DataError: the source cannot be read.

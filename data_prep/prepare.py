@@ -16,7 +16,6 @@ from show_attend_tell.manifest import Photo
 from show_attend_tell.vocabulary import SPECIAL, UNKNOWN, Vocabulary, tokenize
 
 MANIFEST, VOCABULARY, PROBLEMS = "manifest.jsonl", "vocabulary.json", "problems.txt"
-_VGG_SHAPE = (196, 512)  # (L, D) that the room on the disk is estimated with
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def _from_source(
     found = survey(experiment.data.source, data, folder)
     if on_problem == "refuse":
         _refuse(found.problems, folder)
-    expected = of_survey(found, experiment, folder, _VGG_SHAPE)
+    expected = of_survey(found, experiment, folder)
     if not any(folder.glob("features*.h5")):
         require_room(expected, folder)
     damaged = unpack(found.packed, folder / PHOTOS, progress)

@@ -1,6 +1,8 @@
 """Prepare: manifest and vocabulary whole or not at all."""
 
 import dataclasses
+import functools
+import inspect
 import os
 from pathlib import Path
 
@@ -16,10 +18,12 @@ from data_prep_files import (
 )
 
 from data_prep import estimate as estimates
+from data_prep import scenes
 from data_prep.estimate import Estimate, estimate
 from data_prep.prepare import prepare
 from data_prep.problems import DataError
 from show_attend_tell import manifest
+from show_attend_tell.config import EncoderSettings
 from show_attend_tell.vocabulary import Vocabulary
 
 REAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "flickr8k"
@@ -183,11 +187,11 @@ def test_own_photos_stay_where_they_are(tmp_path):
 def test_the_estimate_counts_photos_and_bytes_without_writing(tmp_path):
     data = make_flickr8k(tmp_path / "data", packed=True)
     expected = estimate(an_experiment("flickr8k"), data, tmp_path / "work")
-    assert (expected.photos, expected.mirrored) == (5, 0)
+    assert (expected.photos, expected.mirrored) == (4, 0)
     assert expected.unpacked_bytes == 5 * len(JPEG)
-    assert expected.dense_bytes == 5 * 196 * 512 * 2
+    assert expected.dense_bytes == 4 * 196 * 512 * 2
     assert expected.stored_bytes == expected.dense_bytes // 6
-    assert expected.lines()[0] == "5 photos"
+    assert expected.lines()[0] == "4 photos"
     assert not (tmp_path / "work").exists()
 
 
@@ -199,13 +203,35 @@ def test_the_estimate_counts_mirror_images_and_what_is_unpacked_already(tmp_path
     prepare(experiment, data, tmp_path / "work")
     expected = estimate(experiment, data, tmp_path / "work", shape=(49, 2048))
     assert (expected.mirrored, expected.unpacked_bytes) == (2, 0)
-    assert expected.stored_bytes == expected.dense_bytes == 7 * 49 * 2048 * 2
+    assert expected.stored_bytes == expected.dense_bytes == 6 * 49 * 2048 * 2
+
+
+def test_the_estimate_of_scenes_knows_how_many_are_drawn(tmp_path):
+    experiment = an_experiment("scenes")
+    encoder = EncoderSettings("SceneNet", "annotations", "scenes", image_size=112)
+    experiment = dataclasses.replace(experiment, encoder=encoder)
+    expected = estimate(experiment, None, tmp_path / "work")
+    counts = inspect.signature(scenes.generate).parameters
+    assert expected.photos == sum(counts[s].default for s in ("train", "val", "test"))
+    assert expected.dense_bytes == expected.photos * 196 * 64 * 2
+    assert expected.feature_seconds < 60
+
+
+def test_scenes_are_drawn_into_the_folder(tmp_path, monkeypatch):
+    few = functools.partial(scenes.generate, train=4, val=1, test=1)
+    monkeypatch.setattr(scenes, "generate", few)
+    report = prepare(an_experiment("scenes"), None, tmp_path / "work")
+    assert report.photos == {"train": 4, "val": 1, "test": 1}
+    for photo in manifest.read(report.folder / "manifest.jsonl"):
+        assert photo.path.parent == report.folder / "photos"
+        assert photo.path.is_file()
+        assert photo.objects
 
 
 def test_a_full_disk_is_one_line_before_any_work(tmp_path, monkeypatch):
     data = make_flickr8k(tmp_path / "data", packed=True)
     monkeypatch.setattr(estimates, "free_bytes", lambda folder: 1500)
-    with pytest.raises(DataError, match=r"need about 170\.8 kB and 1\.5 kB are free"):
+    with pytest.raises(DataError, match=r"need about 136\.7 kB and 1\.5 kB are free"):
         prepare(an_experiment("flickr8k"), data, tmp_path / "work")
     assert files_below(tmp_path / "work") == {}
 
