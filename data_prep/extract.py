@@ -261,8 +261,8 @@ def _log_expectation(encoder: Encoder, jobs: list[_Job], overwrite: bool) -> Non
     folder = jobs[0][0].parent
     free = shutil.disk_usage(folder).free
     _logger.info(
-        "%d photos: about %.1f MB in %s and %.0f minutes; %.1f MB are free, and twice "
-        "the size is used while a file is put together",
+        "%d photos: about %.1f MB in %s and %.1f minutes, less what an earlier run "
+        "left; %.1f MB are free, and twice the size is used at the end of a file",
         photos,
         photos * size / 1e6,
         folder,

@@ -28,7 +28,8 @@ from show_attend_tell.features import (
 )
 
 PART = 64  # photos: a second of a fast encoder, a megabyte of VGG's features
-_LIBVER = ("v110", "v110")  # the file format, whatever HDF5 is installed
+# The same format whatever HDF5 is installed; later ones put the time into the root.
+_LIBVER = ("earliest", "v110")
 _TEXT = h5py.string_dtype("utf-8")
 
 
@@ -112,7 +113,8 @@ class FeatureWriter:
         if file.exists():
             self._verify_header(json.loads(file.read_text(encoding="utf-8")), header)
         else:
-            self._parts.mkdir(exist_ok=True)
+            shutil.rmtree(self._parts, ignore_errors=True)
+            self._parts.mkdir()
             _write_whole(file, json.dumps(header, indent=1).encode())
         count = -(-len(self.image_ids) // PART)
         self.missing = [part for part in range(count) if not self._file(part).exists()]

@@ -9,6 +9,7 @@ import difflib
 import hashlib
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,8 +21,8 @@ import PIL
 import tensorflow as tf
 from PIL import Image
 
-from . import photos, scene_net
-from .config import EncoderSettings
+from show_attend_tell import photos, scene_net
+from show_attend_tell.config import EncoderSettings
 
 _FLOAT16_MAX = float(np.finfo(np.float16).max)
 _CHANNELS = 3
@@ -54,7 +55,7 @@ class Encoder:
         if settings.weights == "none":
             _randomise(whole, settings.seed)
         output = _layer_output(whole, settings)
-        self._network = keras.Model(whole.inputs, output)
+        self._network = keras.Model(whole.inputs[0], output)
         self.grid: tuple[int, int] = tuple(output.shape[1:3])
         self.width: int = output.shape[3]
         side = settings.image_size
@@ -236,7 +237,10 @@ def _first_line(error: Exception) -> str:
 
 def _load(network: keras.Model, file: str, name: str) -> None:
     try:
-        network.load_weights(file)
+        with warnings.catch_warnings():
+            # Layers not found warn one by one before the error that sums them up.
+            warnings.simplefilter("ignore", UserWarning)
+            network.load_weights(file)
     except (ValueError, KeyError, OSError, TypeError, AttributeError) as error:
         raise EncoderError(
             f"{file}: not weights of {name} without its classifier "

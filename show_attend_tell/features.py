@@ -39,7 +39,7 @@ import h5py
 import hdf5plugin
 import numpy as np
 
-from .config import EncoderSettings
+from show_attend_tell.config import EncoderSettings
 
 FORMAT = 1
 COMPRESSION = hdf5plugin.Blosc(
