@@ -1,0 +1,68 @@
+"""A captioner small enough to recompute, and captions for it."""
+
+import keras
+import numpy as np
+
+from show_attend_tell.captioner import Captioner
+from show_attend_tell.config import ModelSettings
+
+B, L, D, T = 3, 6, 5, 4
+n, m, A, K = 4, 3, 7, 11
+GRID = (2, 3)
+WORDS = ("<pad>", "<start>", "<end>", "<unk>", *"abcdefg")
+PAD, START, END, UNKNOWN = range(4)
+TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
+
+
+def settings(**changes):
+    """Settings of the tiny model; no dropout unless asked for."""
+    widths = {"embedding_width": m, "lstm_width": n, "attention_width": A}
+    return ModelSettings(**{**widths, "dropout": 0.0, **changes})
+
+
+def build(rng, arguments=None, spread=0.5, **changes):
+    """Return a tiny captioner whose every weight, biases too, is random."""
+    arguments = {"annotation_width": D, "grid": GRID, **(arguments or {})}
+    model = Captioner(WORDS, settings(**changes), **arguments)
+    for weight in model.trainable_weights:
+        weight.assign(spread * rng.standard_normal(weight.shape))
+    return model
+
+
+def weights(model):
+    """The decoder's weights in float64, under the oracle's names."""
+    return {w.name: np.asarray(w, np.float64) for w in model.decoder.weights}
+
+
+def photos(rng, count=B):
+    """Return annotations (count, L, D), float16 as stored."""
+    return rng.standard_normal((count, L, D)).astype(np.float16)
+
+
+def captions(rng, lengths=(4, 2, 3), steps=T):
+    """Return inputs and targets (B, T); a length counts <end>, 0 is all padding."""
+    inputs = np.zeros((len(lengths), steps), np.int32)
+    targets = np.zeros_like(inputs)
+    for b, length in enumerate(lengths):
+        words = rng.integers(UNKNOWN, K, max(length - 1, 0))
+        if length:
+            inputs[b, :length] = [START, *words]
+            targets[b, :length] = [*words, END]
+    return inputs, targets
+
+
+def arrays(outputs):
+    """Return NumPy arrays of a dict or tuple of tensors."""
+    return keras.tree.map_structure(keras.ops.convert_to_numpy, outputs)
+
+
+def in_mode(function, mode):
+    """Return a function as it is, as a graph, or compiled by XLA."""
+    if mode == "eager":
+        return function
+    import tensorflow as tf
+
+    return tf.function(function, autograph=False, jit_compile=mode == "jit")
+
+
+MODES = ("eager", "graph", "jit")
