@@ -20,6 +20,7 @@ CHAIN := $(if $(DATA),yes,$(filter scenes,$(EXPERIMENT)))
 own_args = $(if $(filter $@,$(MAKECMDGOALS)),$(ARGS))
 QUICK := not slow and not network and not gpu
 FIGURES := experiments/runs/scenes/figures
+DEMO_PHOTO := scene-test-00000
 
 .PHONY: help demo prepare features train eval caption doctor \
 	test test-slow check format clean
@@ -64,16 +65,17 @@ caption: $(INSTALLED)
 doctor: $(INSTALLED)
 	$(TELL) doctor
 
+# The whole line on drawn scenes; replaces an earlier demo.
 demo: $(INSTALLED)
 	@set -e; start=$$(date +%s); \
 	$(TELL) prepare --experiment scenes; \
 	$(TELL) features --experiment scenes; \
-	$(TELL) train --experiment scenes; \
+	$(TELL) train --experiment scenes --overwrite; \
 	$(TELL) eval --experiment scenes; \
 	$(TELL) caption --model experiments/runs/scenes/model.keras \
-	  --attention $(FIGURES) prepared/scenes/photos/scene-test-00000.jpg; \
-	echo "Figure of attention per word: $(FIGURES)/"; \
-	echo "Demo finished in $$(( $$(date +%s) - start )) seconds (after installation)."
+	  --attention $(FIGURES) prepared/scenes/photos/$(DEMO_PHOTO).jpg; \
+	echo "Attention of every word: $(FIGURES)/$(DEMO_PHOTO).png"; \
+	echo "The demo took $$(( $$(date +%s) - start )) seconds, installation apart."
 
 test: $(INSTALLED)
 	$(BIN) -m pytest -m '$(QUICK)' $(ARGS)

@@ -14,44 +14,17 @@ from pathlib import Path
 import click
 
 from show_attend_tell import __version__
+from show_attend_tell.cli_options import (
+    PATH,
+    encoder_weights_option,
+    experiment_option,
+    runs_option,
+    set_option,
+    work_option,
+)
 
 _OWN_PACKAGES = ("show_attend_tell", "data_prep")
 _INTERRUPTED = 130  # what shells report after Ctrl-C
-_PATH = click.Path(path_type=Path)
-
-_experiment = click.option(
-    *("--experiment", "-e"),
-    default="scenes",
-    show_default=True,
-    metavar="NAME|FILE",
-    help="A shipped experiment, or a .toml file.",
-)
-_set = click.option(
-    *("--set", "changes"),
-    multiple=True,
-    metavar="TABLE.KEY=VALUE",
-    help="Change one setting, such as training.epochs=3; may be repeated.",
-)
-_work = click.option(
-    "--work",
-    type=_PATH,
-    default="prepared",
-    show_default=True,
-    help="Folder of prepared data sets.",
-)
-_runs = click.option(
-    "--runs",
-    type=_PATH,
-    default="experiments/runs",
-    show_default=True,
-    help="Folder of training runs.",
-)
-_encoder_weights = click.option(
-    "--encoder-weights",
-    type=_PATH,
-    metavar="FILE",
-    help="Weights of the encoder, instead of those the settings name.",
-)
 
 
 def _load_experiment(name: str, changes: Sequence[str]):
@@ -100,10 +73,10 @@ def cli() -> None:
 
 
 @cli.command()
-@_experiment
-@_set
-@_work
-@click.option("--data", type=_PATH, help="Folder of photos and captions.")
+@experiment_option
+@set_option
+@work_option
+@click.option("--data", type=PATH, help="Folder of photos and captions.")
 @click.option(
     "--on-problem",
     type=click.Choice(["skip", "refuse"]),
@@ -124,10 +97,10 @@ def prepare(experiment, changes, work, data, on_problem) -> None:
 
 
 @cli.command()
-@_experiment
-@_set
-@_work
-@_encoder_weights
+@experiment_option
+@set_option
+@work_option
+@encoder_weights_option
 @click.option("--overwrite", is_flag=True, help="Throw away features that exist.")
 def features(experiment, changes, work, encoder_weights, overwrite) -> None:
     """Turn prepared photos into annotation vectors; goes on where it stopped."""
@@ -142,10 +115,10 @@ def features(experiment, changes, work, encoder_weights, overwrite) -> None:
 
 
 @cli.command()
-@_experiment
-@_set
-@_work
-@_runs
+@experiment_option
+@set_option
+@work_option
+@runs_option
 @click.option("--seed", type=int, help="Instead of the settings' training.seed.")
 @click.option("--resume", is_flag=True, help="Go on from the run's last checkpoint.")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
@@ -167,17 +140,24 @@ def train(experiment, changes, work, runs, seed, resume, overwrite) -> None:
 
 
 @cli.command("eval")
-@_experiment
-@_set
-@_work
-@_runs
+@experiment_option
+@set_option
+@work_option
+@runs_option
 @click.option(
-    "--split", type=click.Choice(["val", "test"]), default="test", show_default=True
+    "--split",
+    type=click.Choice(["val", "test"]),
+    help="By default test if it has captions, else val.",
 )
-@click.option("--beam", type=click.IntRange(min=1), help="Instead of decoding.beam.")
+@click.option(
+    *("--beam", "beams"),
+    type=click.IntRange(min=1),
+    multiple=True,
+    help="Instead of decoding.beam; repeat it to compare several.",
+)
 @click.option(
     "--captions",
-    type=_PATH,
+    type=PATH,
     metavar="FILE.json",
     help="Score these captions, made elsewhere, instead of the run's model.",
 )
@@ -190,50 +170,66 @@ def train(experiment, changes, work, runs, seed, resume, overwrite) -> None:
 )
 @click.option("--spice", is_flag=True, help="Also SPICE; fetches CoreNLP, needs Java.")
 def evaluate(
-    experiment, changes, work, runs, split, beam, captions, tokenizer, spice
+    experiment, changes, work, runs, split, beams, captions, tokenizer, spice
 ) -> None:
     """Write captions of a split, save them, and score them."""
+    if captions is not None and beams:
+        raise click.UsageError("--captions and --beam exclude each other.")
     settings = _load_experiment(experiment, changes)
-    if captions is None:
-        _start_tensorflow()
-        from show_attend_tell.evaluate import evaluate
+    _start_tensorflow()
+    from show_attend_tell import evaluate as evaluation
+    from show_attend_tell.evaluation_report import table
 
-        report = evaluate(settings, work, runs, split, beam, tokenizer, spice)
+    scoring = {"tokenizer": tokenizer, "spice": spice}
+    if captions is not None:
+        reports = [evaluation.score_file(captions, settings, work, split, **scoring)]
     else:
-        from show_attend_tell.evaluate import score_file
-
-        report = score_file(captions, settings, work, split, tokenizer, spice)
-    click.echo("\n".join(report.lines()))
+        scoring["progress"] = sys.stderr.isatty()
+        where = (settings, work, runs, split)
+        if len(beams) > 1:
+            reports = evaluation.compare(*where, beams, **scoring)
+        else:
+            reports = [evaluation.evaluate(*where, *beams, **scoring)]
+    click.echo("\n".join(table(reports)))
 
 
 @cli.command()
-@click.argument("photos", nargs=-1, required=True, type=_PATH, metavar="PHOTO...")
-@click.option("--model", type=_PATH, required=True, help="A trained .keras file.")
-@_encoder_weights
+@click.argument("photos", nargs=-1, required=True, type=PATH, metavar="PHOTO...")
+@click.option("--model", type=PATH, required=True, help="A trained .keras file.")
+@encoder_weights_option
 @click.option("--beam", type=click.IntRange(min=1), help="Instead of the model's.")
 @click.option("--json", "as_json", is_flag=True, help="JSON Lines with all details.")
 @click.option(
-    "--attention", type=_PATH, metavar="DIR", help="Draw attention per word here."
+    "--attention", type=PATH, metavar="DIR", help="Draw attention per word here."
 )
 def caption(photos, model, encoder_weights, beam, as_json, attention) -> None:
     """Write captions of photos, or of all photos in folders."""
     _start_tensorflow()
-    from show_attend_tell.caption import caption_paths
+    from show_attend_tell import caption as captioning
 
-    for result in caption_paths(model, photos, encoder_weights, beam):
+    results = captioning.caption_paths(model, photos, encoder_weights, beam)
+    drawn = ((result, []) for result in results)
+    if attention is not None:
+        drawn = captioning.draw(results, attention)
+    failed = False
+    for result, figures in drawn:
+        failure = isinstance(result, captioning.Failure)
+        failed |= failure
         if as_json:
-            click.echo(json.dumps(result.to_dict(), ensure_ascii=False))
-        else:
-            click.echo(f"{result.path}: {result.caption}")
-        if attention is not None:
-            from show_attend_tell.visualize import save_figure
-
-            click.echo(f"figure: {save_figure(result, attention)}", err=True)
+            click.echo(json.dumps(result.to_dict()))
+        elif not failure:
+            click.echo(f"{click.format_filename(result.path)}: {result.text}")
+        if failure:
+            click.echo(click.format_filename(result.reason), err=True)
+        for figure in figures:
+            click.echo(f"figure: {click.format_filename(figure)}", err=True)
+    if failed:
+        sys.exit(1)
 
 
 @cli.command()
 @click.argument("source", metavar="SOURCE")
-@click.option("--data", type=_PATH, required=True, help="Folder to put the files in.")
+@click.option("--data", type=PATH, required=True, help="Folder to put the files in.")
 def download(source, data) -> None:
     """Fetch a data set that may be fetched by URL, such as coco; goes on if stopped."""
     from data_prep import download

@@ -17,8 +17,9 @@ ROOMS_BY_LAYER = {
     3: "decoder",
     4: "generation captioner",
     5: "train evaluate caption visualize doctor"
-    " checkpoint optimizer prepared runs startup training_log validation",
-    6: "cli __main__",
+    " caption_result captions_file checkpoint evaluation_report model_file optimizer"
+    " prepared runs startup training_log validation",
+    6: "cli cli_options __main__",
 }
 LAYERS = {
     name: layer for layer, names in ROOMS_BY_LAYER.items() for name in names.split()

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 from types import SimpleNamespace
 
 import click
@@ -13,6 +14,8 @@ import data_prep.prepare
 from data_prep import estimate
 from data_prep.problems import DataError
 from show_attend_tell import __version__, cli, doctor, experiment, startup
+from show_attend_tell.evaluation_report import EvaluationReport
+from show_attend_tell.train import Summary
 
 VERBS = ["prepare", "features", "train", "eval", "caption", "download", "doctor"]
 
@@ -59,8 +62,7 @@ def test_help_names_every_verb(run):
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_option_of_every_verb_is_explained(verb):
     options = [p for p in cli.cli.commands[verb].params if isinstance(p, click.Option)]
-    plain = {"--split", "--work", "--runs"}
-    assert all(option.help for option in options if option.opts[0] not in plain)
+    assert all(option.help for option in options)
 
 
 def test_the_version_is_that_of_the_package(run):
@@ -95,6 +97,7 @@ def test_the_package_runs_as_a_module():
         ["train", "--resume", "--overwrite"],
         ["eval", "--split", "train"],
         ["eval", "--beam", "0"],
+        ["eval", "--beam", "3", "--captions", "captions.json"],
         ["caption", "--model", "model.keras"],
         ["caption", "photo.jpg"],
         ["prepare", "--on-problem", "ignore"],
@@ -163,6 +166,88 @@ def test_prepare_prints_what_to_expect_before_and_what_was_done_after(
     code, out, _ = run("prepare", "-e", "mine", "--set", "a.b=1", *options)
     assert (code, out) == (0, "expect\ndone\n")
     assert received == [(("mine", ("a.b=1",)), "photos", tmp_path, "refuse")]
+
+
+@pytest.fixture
+def received(monkeypatch):
+    """Replace the use-cases; what each is called with is appended."""
+    calls = []
+
+    def replace(name: str, result):
+        def use_case(*arguments, **named):
+            calls.append((*arguments, named))
+            return result
+
+        monkeypatch.setattr(name, use_case)
+
+    monkeypatch.setattr(experiment, "load", lambda name, changes: SETTINGS)
+    replace("data_prep.extract.extract", SimpleNamespace(lines=lambda: ["extracted"]))
+    replace("show_attend_tell.train.train", SUMMARY)
+    replace("show_attend_tell.evaluate.evaluate", REPORT)
+    replace("show_attend_tell.evaluate.compare", [REPORT, REPORT])
+    replace("show_attend_tell.evaluate.score_file", REPORT)
+    return calls
+
+
+SETTINGS = SimpleNamespace(training=SimpleNamespace(metric="CIDEr"))
+SUMMARY = Summary(Path("run"), Path("run/model.keras"), 52.5, 40, 50, 61.2, "done")
+REPORT = EvaluationReport(
+    label="beam 5",
+    scores={"BLEU-4": 21.0},
+    split="val",
+    photos=2,
+    mean_length=10,
+    distinct=1.0,
+    made={"tokenizer": "simple"},
+)
+WHERE = ("--work", "w", "--runs", "r")
+PLACES = (SETTINGS, Path("w"), Path("r"))
+
+
+def test_features_hands_its_options_on(run, received):
+    options = ["--encoder-weights", "vgg.h5", "--overwrite", "--work", "w"]
+    assert run("features", *options)[:2] == (0, "extracted\n")
+    (call,) = received
+    assert call[:4] == (SETTINGS, Path("w"), Path("vgg.h5"), True)
+
+
+def test_train_hands_its_options_on_and_says_what_came_of_it(run, received):
+    code, out, _ = run("train", *WHERE, "--resume")
+    assert code == 0
+    assert "50 steps in 61 s, done; best CIDEr 52.50 at step 40" in out
+    assert "model: run/model.keras" in out
+    assert received[0][:5] == (*PLACES, True, False)
+
+
+def test_the_seed_is_a_setting(run, received, monkeypatch):
+    changes = []
+    monkeypatch.setattr(
+        experiment, "load", lambda name, given: changes.extend(given) or SETTINGS
+    )
+    run("train", "--seed", "7", "--set", "training.epochs=2")
+    assert changes == ["training.epochs=2", "training.seed=7"]
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        ([], (*PLACES, None)),
+        (["--split", "val", "--beam", "3"], (*PLACES, "val", 3)),
+        (["--beam", "1", "--beam", "5"], (*PLACES, None, (1, 5))),
+        (["--captions", "c.json"], (Path("c.json"), *PLACES[:2], None)),
+    ],
+)
+def test_eval_hands_its_options_on_and_prints_a_table(
+    run, received, options, arguments
+):
+    code, out, _ = run("eval", *WHERE, *options, "--tokenizer", "simple", "--spice")
+    assert code == 0
+    assert "BLEU-4" in out
+    assert "21.00" in out
+    ((*given, named),) = received
+    assert tuple(given) == arguments
+    assert named["tokenizer"] == "simple"
+    assert named["spice"] is True
 
 
 def test_doctor_prints_a_line_for_each_finding_and_fails_on_problems(run, monkeypatch):

@@ -1,0 +1,41 @@
+"""Options that several verbs of the command line share."""
+
+from pathlib import Path
+
+import click
+
+PATH = click.Path(path_type=Path)
+
+experiment_option = click.option(
+    *("--experiment", "-e"),
+    default="scenes",
+    show_default=True,
+    metavar="NAME|FILE",
+    help="A shipped experiment, or a .toml file.",
+)
+set_option = click.option(
+    *("--set", "changes"),
+    multiple=True,
+    metavar="TABLE.KEY=VALUE",
+    help="Change one setting, such as training.epochs=3; may be repeated.",
+)
+work_option = click.option(
+    "--work",
+    type=PATH,
+    default="prepared",
+    show_default=True,
+    help="Folder of prepared data sets.",
+)
+runs_option = click.option(
+    "--runs",
+    type=PATH,
+    default="experiments/runs",
+    show_default=True,
+    help="Folder of training runs.",
+)
+encoder_weights_option = click.option(
+    "--encoder-weights",
+    type=PATH,
+    metavar="FILE",
+    help="Weights of the encoder, instead of those the settings name.",
+)
