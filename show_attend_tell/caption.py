@@ -1,0 +1,290 @@
+"""Captions of photos, from a model's file and the encoder's weights alone."""
+
+import dataclasses
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from show_attend_tell.caption_result import Alternative, Caption, Failure
+from show_attend_tell.captioner import Captioner
+from show_attend_tell.config import DecodingSettings, EncoderSettings
+from show_attend_tell.decoding import Hypotheses
+from show_attend_tell.encoder import Encoder
+from show_attend_tell.features import identity_difference
+from show_attend_tell.model_file import load_captioner
+from show_attend_tell.photos import PhotoError
+from show_attend_tell.visualize import attention_figure, save_figure
+
+PHOTO_SUFFIXES = frozenset(
+    [".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"]
+)
+BATCH = 16  # photos in memory and in the encoder at once
+
+_NAMED_WEIGHTS = ("imagenet", "none", "scenes")
+
+
+class CaptionError(ValueError):
+    """Photos cannot be captioned at all; the message is one line for the user."""
+
+
+def caption_paths(
+    model: str | Path,
+    paths: Iterable[str | Path],
+    encoder_weights: str | Path | None = None,
+    beam: int | None = None,
+) -> Iterator[Caption | Failure]:
+    """Load a model and its encoder, then write the captions of photos.
+
+    Args:
+        model: a ``.keras`` file.
+        paths: photos, and folders whose photos are taken, nested ones too.
+        encoder_weights: as in :func:`load`.
+        beam: hypotheses per photo, 1 is greedy; by default the model's.
+
+    Returns:
+        As :func:`caption_photos`; model and encoder are loaded at once.
+
+    Raises:
+        CaptionError, ModelFileError, EncoderError: see :func:`load`.
+    """
+    captioner, encoder = load(model, encoder_weights)
+    decoding = decoding_of(captioner, beam)
+    return caption_photos(captioner, encoder, paths, decoding)
+
+
+def load(
+    model: str | Path, encoder_weights: str | Path | None = None
+) -> tuple[Captioner, Encoder]:
+    """Load a captioner and make the encoder whose annotations it reads.
+
+    Args:
+        model: a ``.keras`` file.
+        encoder_weights: a file, or ``imagenet``, ``scenes`` or ``none``; by default
+            what the model was trained with, looked for beside the model if a file.
+
+    Raises:
+        CaptionError: the encoder's weights are not at hand or others than the model
+            was trained with.
+        ModelFileError: the model's file is absent, damaged or of another model.
+        EncoderError: the encoder's weights cannot be loaded.
+    """
+    captioner = load_captioner(model)
+    wanted = captioner.encoder_identity
+    known = {field.name for field in dataclasses.fields(EncoderSettings)}
+    settings = {name: value for name, value in wanted.items() if name in known}
+    if not {"network", "layer", "weights", "image_size", "resize"} <= settings.keys():
+        raise CaptionError(
+            f"{model}: does not tell which encoder it reads; save the model with "
+            "encoder_identity=Encoder.identity()"
+        )
+    weights = encoder_weights or _find_weights(Path(model), wanted["weights"])
+    encoder = Encoder(EncoderSettings(**settings | {"weights": str(weights)}))
+    difference = identity_difference(wanted, encoder.identity())
+    if difference:
+        raise CaptionError(
+            f"{model}: trained with the {wanted['network']} weights "
+            f"{wanted['weights']!r}. Received: {str(weights)!r}, another encoder "
+            f"({difference}); name the right file with --encoder-weights"
+        )
+    return captioner, encoder
+
+
+def _find_weights(model: Path, name: str) -> str | Path:
+    """Return named weights as they are, of a file where it lies beside the model."""
+    if name in _NAMED_WEIGHTS:
+        return name
+    beside = model.with_name(name)
+    if not beside.is_file():
+        raise CaptionError(
+            f"{model}: needs the encoder's weights {name!r}, which do not lie beside "
+            "it; name the file with --encoder-weights"
+        )
+    return beside
+
+
+def decoding_of(captioner: Captioner, beam: int | None = None) -> DecodingSettings:
+    """Return the settings saved with a model, with another beam if one is given.
+
+    Raises:
+        CaptionError: the saved settings or ``beam`` are out of range.
+    """
+    values = dict(captioner.decoding)
+    if beam is not None:
+        values["beam"] = beam
+    try:
+        return DecodingSettings(**values)
+    except ValueError:
+        raise CaptionError(
+            f"the model's decoding settings with `beam` must fit DecodingSettings, "
+            f"`beam` at least 1. Received: {values}"
+        ) from None
+
+
+def caption_photos(
+    captioner: Captioner,
+    encoder: Encoder,
+    paths: Iterable[str | Path],
+    decoding: DecodingSettings | None = None,
+) -> Iterator[Caption | Failure]:
+    """Write the captions of photos, in batches.
+
+    Args:
+        captioner: the model.
+        encoder: the one it was trained with, see :func:`load`.
+        paths: photos, and folders whose photos are taken, nested ones too.
+        decoding: by default the model's own.
+
+    Yields:
+        A Caption for each photo, or a Failure where there is none to read, in the
+        order of ``paths``, folders sorted by name.
+    """
+    decoding = decoding or decoding_of(captioner)
+    found = list(find_photos(paths))
+    photos = sum(not isinstance(one, Failure) for one in found)
+    batch_size = max(1, min(BATCH, photos))  # nothing is padded for a single photo
+    for start in range(0, len(found), batch_size):
+        entries = [_look(encoder, one) for one in found[start : start + batch_size]]
+        squares = {k: one for k, one in enumerate(entries) if _is_seen(one)}
+        if squares:
+            pixels = [square for _, square in squares.values()]
+            hypotheses = _write(captioner, encoder, pixels, decoding, batch_size)
+            for row, (k, (path, square)) in enumerate(squares.items()):
+                photo = Hypotheses(*(field[row] for field in hypotheses))
+                entries[k] = _read(captioner, photo, path, square)
+        yield from entries
+
+
+def find_photos(paths: Iterable[str | Path]) -> Iterator[Path | Failure]:
+    """Yield the photos that paths name, with those in folders, sorted by name.
+
+    A file named is taken whatever its ending is; in folders the ending decides, and
+    hidden files and folders are passed over. A Failure stands for a folder that
+    cannot be read or holds no photo.
+    """
+    for path in map(Path, paths):
+        if path.is_dir():
+            inside = list(_walk(path))
+            yield from inside or [Failure(path, f"{path}: no photo in this folder")]
+        else:
+            yield path
+
+
+def _walk(folder: Path) -> Iterator[Path | Failure]:
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        yield Failure(folder, f"{folder}: {error.strerror}")
+        return
+    for entry in entries:
+        path = folder / entry.name
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(path)
+        elif path.suffix.lower() in PHOTO_SUFFIXES and entry.is_file():
+            yield path
+
+
+def _look(encoder: Encoder, photo: Path | Failure) -> tuple | Failure:
+    """Return (path, square that the network sees), or why there is none."""
+    if isinstance(photo, Failure):
+        return photo
+    try:
+        return photo, encoder.preprocess(encoder.load_photo(photo))
+    except PhotoError as error:
+        return Failure(photo, str(error))
+
+
+def _is_seen(entry: tuple | Failure) -> bool:
+    return not isinstance(entry, Failure)
+
+
+def _write(
+    captioner: Captioner,
+    encoder: Encoder,
+    squares: Sequence[np.ndarray],
+    decoding: DecodingSettings,
+    batch_size: int,
+) -> Hypotheses:
+    return captioner.generate(
+        encoder.encode(np.stack(squares)),
+        method="beam" if decoding.beam > 1 else "greedy",
+        beam=decoding.beam,
+        max_words=decoding.max_words,
+        length_normalisation=decoding.length_normalisation,
+        allow_unknown=decoding.allow_unknown,
+        batch_size=batch_size,
+    )
+
+
+def _read(
+    captioner: Captioner, photo: Hypotheses, path: Path, square: np.ndarray
+) -> Caption:
+    """Turn the hypotheses of one photo, (W, ...) each, into its caption."""
+    sentences = [captioner.vocabulary.decode(ids) for ids in photo.tokens.tolist()]
+    texts = [" ".join(words) for words in sentences]
+    words = sentences[0]
+    T = len(words)
+    others = [w for w in range(1, len(texts)) if photo.lengths[w] > 0]
+    return Caption(
+        path=path,
+        text=texts[0],
+        words=tuple(words),
+        log_prob=float(photo.log_probs[0]),
+        score=float(photo.scores[0]),
+        word_log_probs=photo.word_log_probs[0, :T],
+        end_log_prob=float(photo.word_log_probs[0, T]) if photo.finished[0] else None,
+        attention=photo.alpha[0, :T].reshape(T, *captioner.grid),
+        beta=photo.beta[0, :T],
+        alternatives=tuple(
+            Alternative(texts[w], float(photo.log_probs[w]), float(photo.scores[w]))
+            for w in others
+        ),
+        square=square,
+    )
+
+
+def draw(
+    results: Iterable[Caption | Failure],
+    folder: str | Path,
+    formats: Sequence[str] = ("png", "pdf"),
+) -> Iterator[tuple[Caption | Failure, list[Path]]]:
+    """Draw the attention of captions while they come, a figure each.
+
+    Figures are named after the photos; the second photo of a name gets ``-2``.
+
+    Args:
+        results: of :func:`caption_photos`.
+        folder: for the figures; it is made.
+        formats: as in :func:`~show_attend_tell.visualize.save_figure`.
+
+    Yields:
+        Every result with the files drawn for it, none for a failure.
+    """
+    taken: set[str] = set()
+    for result in results:
+        if isinstance(result, Failure):
+            yield result, []
+            continue
+        name = _free_name(result.path.stem, taken)
+        figure = attention_figure(
+            result.square,
+            result.words,
+            result.attention.reshape(len(result.words), -1),
+            result.attention.shape[1:],
+            result.beta,
+            np.exp(result.word_log_probs),
+        )
+        yield result, save_figure(figure, Path(folder) / name, formats)
+
+
+def _free_name(stem: str, taken: set[str]) -> str:
+    """Return a name not taken yet, in any case of letters, and take it."""
+    name, count = stem, 1
+    while name.lower() in taken:
+        count += 1
+        name = f"{stem}-{count}"
+    taken.add(name.lower())
+    return name

@@ -1,0 +1,77 @@
+"""The caption of a photo with all its details, or why there is none."""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+_DIGITS = 6  # of numbers in JSON; float32 holds no more
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """Another caption of the same photo; fields as in :class:`Caption`."""
+
+    text: str
+    log_prob: float
+    score: float
+
+
+@dataclass(frozen=True, eq=False)
+class Caption:
+    """What was written for a photo; T words, without the end word.
+
+    Attributes:
+        path: of the photo.
+        text: the words with spaces between.
+        words: T of them.
+        log_prob: log p(caption), its end included, in nats; the sum of
+            ``word_log_probs`` and ``end_log_prob``.
+        score: ``log_prob`` normalised by length, by which alternatives are ranked.
+        word_log_probs: (T,) log p of each word, in nats.
+        end_log_prob: log p of the end, None where the caption was cut.
+        attention: (T, rows, columns) weights alpha over the part of the photo that
+            the network saw; each word's sum to 1.
+        beta: (T,) gates.
+        alternatives: the other captions of the beam, best first.
+        square: (S, S, 3) uint8, what the network saw; not part of the JSON.
+    """
+
+    path: Path
+    text: str
+    words: tuple[str, ...]
+    log_prob: float
+    score: float
+    word_log_probs: np.ndarray
+    end_log_prob: float | None
+    attention: np.ndarray
+    beta: np.ndarray
+    alternatives: tuple[Alternative, ...]
+    square: np.ndarray
+
+    def to_dict(self) -> dict:
+        """Return plain values for JSON; attention and beta to six decimals."""
+        values = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name != "square"
+        }
+        for name in ("word_log_probs", "attention", "beta"):
+            values[name] = np.round(values[name].astype(np.float64), _DIGITS).tolist()
+        values["path"] = str(self.path)
+        values["words"] = list(self.words)
+        values["alternatives"] = [dataclasses.asdict(a) for a in self.alternatives]
+        return values
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A path without a caption, and why, in one line that names it."""
+
+    path: Path
+    reason: str
+
+    def to_dict(self) -> dict:
+        """Return plain values for JSON."""
+        return {"path": str(self.path), "error": self.reason}
