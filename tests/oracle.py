@@ -96,8 +96,9 @@ def run(p, a, words, settings):
     for word in words:
         embedded = p["embedding"][word]
         alpha = softmax(scores(p, a, h, act))
-        beta = sigmoid(h @ p["w_beta"][:, 0] + p["b_beta"][0])
-        beta = beta if settings.selector else 1.0
+        beta = 1.0
+        if settings.selector:
+            beta = sigmoid(h @ p["w_beta"][:, 0] + p["b_beta"][0])
         z_hat = beta * context(a, alpha)
         h, c = lstm(p, embedded, h, c, z_hat)
         switches = settings.prev2out, settings.ctx2out
