@@ -2,7 +2,10 @@
 
 import ast
 import configparser
+import re
+import sys
 from graphlib import CycleError, TopologicalSorter
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -149,3 +152,18 @@ def test_every_package_folder_is_installed():
         f"{PACKAGE}.experiments"
     }
     assert folders == installed
+
+
+def test_every_library_imported_is_a_dependency():
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    required = {
+        re.match(r"[\w-]+", line)[0].lower()
+        for line in setup["options"]["install_requires"].split()
+    }
+    distribution_of = metadata.packages_distributions()
+    used = {target.split(".")[0] for name in MODULES for target in imports(name)}
+    used -= {*sys.stdlib_module_names, PACKAGE, "data_prep"}
+    for name in used:
+        homes = {home.lower() for home in distribution_of.get(name, [name])}
+        assert homes & required, f"{name} is not in install_requires"
