@@ -156,10 +156,17 @@ class Captioner(keras.Model):
         c, h = self._get_initial_lstm(a, training)
         embedded = self.word_dropout(self.decoder.embed(tokens), training=training)
         gates = self.decoder.word_gates(embedded)
-        h, z_hat, alpha, beta = self.decoder.unroll(gates, h, c, a, projected)
+        kernel = self.decoder.state_kernel()
+        steps = []
+        for t in range(length):  # unrolled: XLA fuses across steps
+            step = self.decoder.step(gates[:, t], h, c, a, projected, kernel)
+            h, c = step.h, step.c
+            steps.append(step)
+        h, z_hat = (ops.stack([getattr(s, f) for s in steps], 1) for f in ("h", "z_hat"))
         logits = self.decoder.readout(
             embedded, h, z_hat, lambda value: self.dropout(value, training=training)
         )
+        alpha, beta = (ops.stack([getattr(s, f) for s in steps], 1) for f in ("alpha", "beta"))
         return {"logits": logits, "alpha": alpha, "beta": beta}
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):

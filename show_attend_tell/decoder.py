@@ -9,7 +9,6 @@ import keras
 from keras import ops
 
 from show_attend_tell.attention import attention_scores, gate, soft_context
-from show_attend_tell.recurrence import unroll
 
 
 class StepOutput(NamedTuple):
@@ -208,29 +207,6 @@ class Decoder(keras.layers.Layer):
         gates = word_gates + products[..., width : width + 4 * n]
         h, c = lstm_update(gates + ops.matmul(z_hat, self.lstm_z), c)
         return StepOutput(h, c, z_hat, alpha, beta)
-
-    def unroll(self, word_gates, h, c, annotations, projected):
-        """Take the steps of given words, (B, T, 4n), from h_0 and c_0, (B, n).
-
-        With tanh attention the gradient is that of :mod:`show_attend_tell.recurrence`.
-
-        Returns:
-            h (B, T, n), z_hat (B, T, D), alpha (B, T, L) and beta (B, T).
-        """
-        kernel = self.state_kernel()
-        if self.settings.activation == "tanh":
-            w_att = ops.reshape(self.w_att, (-1,))
-            b_beta = self.b_beta if self.settings.selector else ops.zeros((1,), h.dtype)
-            weights = (kernel, w_att, self.lstm_z, b_beta)
-            weights = [ops.convert_to_tensor(w) for w in weights]
-            return unroll(word_gates, h, c, annotations, projected, *weights)
-        steps = []
-        for t in range(word_gates.shape[1]):
-            step = self.step(word_gates[:, t], h, c, annotations, projected, kernel)
-            h, c = step.h, step.c
-            steps.append(step)
-        fields = ("h", "z_hat", "alpha", "beta")
-        return tuple(ops.stack([getattr(s, f) for s in steps], 1) for f in fields)
 
     def readout(self, embedded, h, z_hat, dropout):
         """Return the logits of the deep output, Eq. (7), (..., K).
