@@ -14,7 +14,6 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-from tqdm import tqdm
 
 from data_prep.feature_writer import FeatureWriter
 from show_attend_tell import manifest
@@ -28,6 +27,7 @@ from show_attend_tell.features import (
 )
 from show_attend_tell.manifest import Photo
 from show_attend_tell.photos import PhotoError
+from show_attend_tell.progress import progress_bar
 
 BATCH = 32  # photos a step of the network; part of what makes the bytes repeatable
 _AHEAD = 4  # parts decoded ahead of the network
@@ -182,13 +182,8 @@ def _write_parts(
 ) -> None:
     """Write all missing parts; photos are decoded and parts stored in background."""
     left = sum(len(writer.rows(part)) for part in writer.missing)
-    bar = tqdm(
-        desc=writer.path.name,
-        total=len(photos),
-        initial=len(photos) - left,
-        unit="photo",
-        disable=not progress,
-    )
+    done, title = len(photos) - left, writer.path.name
+    bar = progress_bar(len(photos), "photo", title, done, progress)
     stored: Future | None = None
     with ThreadPoolExecutor(1) as store, bar:
         for part, squares, problems in _decoded(encoder, writer, photos):

@@ -92,7 +92,9 @@ class Captioner(keras.Model):
             shape=(), initializer="ones", trainable=False, name="annotation_scale"
         )
         self.dropout = keras.layers.Dropout(s.dropout, seed=self.seed)
-        self.word_dropout = keras.layers.Dropout(s.embedding_dropout, seed=self.seed + 1)
+        self.word_dropout = keras.layers.Dropout(
+            s.embedding_dropout, seed=self.seed + 1
+        )
         self.channel_dropout = keras.layers.Dropout(
             s.channel_dropout, noise_shape=(None, 1, None), seed=self.seed + 2
         )
@@ -162,19 +164,27 @@ class Captioner(keras.Model):
             step = self.decoder.step(gates[:, t], h, c, a, projected, kernel)
             h, c = step.h, step.c
             steps.append(step)
-        h, z_hat = (ops.stack([getattr(s, f) for s in steps], 1) for f in ("h", "z_hat"))
+        h, z_hat = (
+            ops.stack([getattr(s, f) for s in steps], 1) for f in ("h", "z_hat")
+        )
         logits = self.decoder.readout(
             embedded, h, z_hat, lambda value: self.dropout(value, training=training)
         )
-        alpha, beta = (ops.stack([getattr(s, f) for s in steps], 1) for f in ("alpha", "beta"))
+        alpha, beta = (
+            ops.stack([getattr(s, f) for s in steps], 1) for f in ("alpha", "beta")
+        )
         return {"logits": logits, "alpha": alpha, "beta": beta}
 
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
+    ):
         """Return the mean over captions of L_d, Eq. (14).
 
         Args:
-            x: not used. y: target ids, (B, T), 0 for padding. y_pred: from
-                :meth:`call`. sample_weight: not used, padding alone is left out.
+            x: not used.
+            y: target ids, (B, T), 0 for padding.
+            y_pred: from :meth:`call`.
+            sample_weight: not used, padding alone is left out.
             training: whether labels are smoothed; the loss of ``evaluate`` is not.
         """
         mask = ops.cast(ops.not_equal(y, PAD), "float32")
@@ -188,7 +198,9 @@ class Captioner(keras.Model):
         )
         length = ops.sum(mask, axis=-1)
         present = ops.cast(length > 0, "float32")
-        self.word_loss.update_state(words / ops.maximum(length, 1), sample_weight=length)
+        self.word_loss.update_state(
+            words / ops.maximum(length, 1), sample_weight=length
+        )
         self.attention_loss.update_state(attention, sample_weight=present)
         return self.caption_mean(y, words + attention, sample_weight=present)
 

@@ -108,9 +108,7 @@ def features(experiment, changes, work, encoder_weights, overwrite) -> None:
     _start_tensorflow()
     from data_prep.extract import extract
 
-    report = extract(
-        settings, work, encoder_weights, overwrite, progress=sys.stderr.isatty()
-    )
+    report = extract(settings, work, encoder_weights, overwrite)
     click.echo("\n".join(report.lines()))
 
 
@@ -131,7 +129,7 @@ def train(experiment, changes, work, runs, seed, resume, overwrite) -> None:
     _start_tensorflow()
     from show_attend_tell.train import train
 
-    done = train(settings, work, runs, resume, overwrite, progress=sys.stderr.isatty())
+    done = train(settings, work, runs, resume, overwrite)
     click.echo(
         f"{done.steps} steps in {done.seconds:.0f} s, {done.stopped}; best "
         f"{settings.training.metric} {done.best:.2f} at step {done.best_step}"
@@ -184,7 +182,6 @@ def evaluate(
     if captions is not None:
         reports = [evaluation.score_file(captions, settings, work, split, **scoring)]
     else:
-        scoring["progress"] = sys.stderr.isatty()
         where = (settings, work, runs, split)
         if len(beams) > 1:
             reports = evaluation.compare(*where, beams, **scoring)

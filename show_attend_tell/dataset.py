@@ -65,7 +65,8 @@ def epoch_order(
     Args:
         lengths: words of each caption, (N,).
         batch_size: captions in a batch; the last batch may hold fewer.
-        seed: of the experiment. epoch: from 0.
+        seed: of the experiment.
+        epoch: from 0.
 
     Returns:
         Batches of caption positions; together every position once.
@@ -164,8 +165,10 @@ def measure_deviation(
     """Return the root mean square deviation of annotations from their mean.
 
     Args:
-        reader: of the training photos. rows: theirs.
-        seed: of the choice of photos. photos: how many to look at, at most.
+        reader: of the training photos.
+        rows: theirs.
+        seed: of the choice of photos.
+        photos: how many to look at, at most.
     """
     rng = np.random.default_rng(seed)
     chosen = rng.permutation(np.asarray(rows))[:photos]

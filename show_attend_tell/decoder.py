@@ -89,7 +89,9 @@ class Decoder(keras.layers.Layer):
             initializer = keras.initializers.RandomNormal(stddev=0.01, seed=seed)
         else:
             initializer = keras.initializers.GlorotUniform(seed=seed)
-        return self.add_weight(shape=(rows, columns), initializer=initializer, name=name)
+        return self.add_weight(
+            shape=(rows, columns), initializer=initializer, name=name
+        )
 
     def _bias(self, name, width):
         return self.add_weight(shape=(width,), initializer="zeros", name=name)
@@ -192,8 +194,10 @@ class Decoder(keras.layers.Layer):
 
         Args:
             word_gates: of y_{t-1}, (B, 4n) or (B, W, 4n).
-            h: (B, n) or (B, W, n). c: likewise.
-            annotations: (B, L, D). projected: (B, L, A).
+            h: (B, n) or (B, W, n).
+            c: likewise.
+            annotations: (B, L, D).
+            projected: (B, L, A).
             kernel: from :meth:`state_kernel`.
         """
         width, n = self.settings.attention_width, c.shape[-1]
@@ -214,7 +218,9 @@ class Decoder(keras.layers.Layer):
         L_o tanh(E y_{t-1} + L_h h_t + L_z z_hat_t), the tanh being the authors'.
 
         Args:
-            embedded: E y_{t-1}, (..., m). h: (..., n). z_hat: (..., D).
+            embedded: E y_{t-1}, (..., m).
+            h: (..., n).
+            z_hat: (..., D).
             dropout: a function applied to h and to the tanh.
         """
         hidden = ops.matmul(dropout(h), self.l_h) + self.l_b

@@ -114,7 +114,7 @@ class Encoder:
         """Return all that decides the features, ready for JSON.
 
         ``features.identity_difference`` compares two of them; it passes over
-        ``weights``, ``precision`` and ``versions``.
+        ``weights``, ``precision``, ``seed`` and ``versions``: the digest says more.
         """
         settings = self.settings
         source = settings.weights
@@ -129,6 +129,7 @@ class Encoder:
             "grid": list(self.grid),
             "width": self.width,
             "precision": settings.precision,
+            "seed": settings.seed,
             "versions": {
                 "keras": keras.__version__,
                 "tensorflow": tf.__version__,

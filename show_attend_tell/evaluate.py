@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tqdm import tqdm
-
 from show_attend_tell import captions_file, manifest, runs
 from show_attend_tell.captioner import Captioner
 from show_attend_tell.config import DecodingSettings, Experiment
@@ -18,6 +16,7 @@ from show_attend_tell.model_file import load_captioner
 from show_attend_tell.photos import Box, PhotoError, load_photo, seen_region
 from show_attend_tell.pointing import Pointing, pointing_score, pointings
 from show_attend_tell.prepared import Split, folder_of, load_split, open_features
+from show_attend_tell.progress import progress_bar
 from show_attend_tell.validation import best_words, write_captions
 
 _DIGITS = 6  # of log-probabilities in files
@@ -211,7 +210,7 @@ def _write(
     regions, notes = _regions(data, model.encoder_identity)
     sentences, log_probs, found = [], [], []
     title, count = f"{data.name}, beam {beam}", len(data.photos)
-    with tqdm(total=count, desc=title, unit="photo", disable=not progress) as bar:
+    with progress_bar(count, "photo", title, shown=progress) as bar:
         for part in write_captions(model, reader, data.rows, decoding, beam):
             words = best_words(model, part)
             photos = data.photos[len(sentences) : len(sentences) + len(words)]

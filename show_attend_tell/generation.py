@@ -40,9 +40,7 @@ def start_state(model, annotations):
     return step, {"h": h, "c": c}
 
 
-def make_writer(
-    model, method, beam, max_words, length_normalisation, allow_unknown
-):
+def make_writer(model, method, beam, max_words, length_normalisation, allow_unknown):
     """Build the function (features, noise, temperature) -> Hypotheses, compiled.
 
     Args:
@@ -96,8 +94,10 @@ def write_all(writer, features, noise, temperature, batch_size):
         draws = noise[start : start + batch_size]
         missing = batch_size - len(block)
         if missing:
-            block = np.concatenate([block, np.zeros_like(block, shape=(missing, *block.shape[1:]))])
-            draws = np.concatenate([draws, np.zeros((missing, draws.shape[1]), draws.dtype)])
+            block, draws = (
+                np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
+                for array in (block, draws)
+            )
         result = writer(
             ops.convert_to_tensor(block),
             ops.convert_to_tensor(draws),

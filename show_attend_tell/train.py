@@ -17,6 +17,7 @@ from show_attend_tell.dataset import CaptionBatches, encode, measure_deviation
 from show_attend_tell.features import FeatureError, FeatureReader
 from show_attend_tell.optimizer import make_optimizer
 from show_attend_tell.prepared import Split, folder_of, load_split, open_features
+from show_attend_tell.progress import progress_bar
 from show_attend_tell.training_log import TrainingLog
 from show_attend_tell.validation import validate
 from show_attend_tell.vocabulary import Vocabulary
@@ -118,7 +119,8 @@ class _Reordered:
     def __init__(self, own: FeatureReader, other: FeatureReader):
         self._own, self.shape, self.close = own, own.shape, own.close
         ids = {row: name for name, row in other.rows.items()}
-        self._rows = {row: own.rows[name] for row, name in ids.items() if name in own.rows}
+        shared = {row: name for row, name in ids.items() if name in own.rows}
+        self._rows = {row: own.rows[name] for row, name in shared.items()}
 
     def read(self, rows) -> np.ndarray:
         """Read photos by the other file's rows."""
@@ -157,23 +159,25 @@ class Trainer:
         self.position = Position()
         self._step_functions = {}
 
-    def _step_function(self, length: int):
-        """Return the compiled training step for captions padded to `length`.
+    def _step_function(self, x: dict, y):
+        """Return the compiled training step for batches shaped like this one.
 
         Keras' own train function would be traced once for all lengths, with an
         unknown one, and the loop over words could not be unrolled.
         """
+        length = y.shape[1]
         if length not in self._step_functions:
 
             def step(x, y):
                 self.model.reset_metrics()
                 return self.model.train_step((x, y))
 
-            self._step_functions[length] = tf.function(
+            function = tf.function(
                 step,
                 autograph=False,
                 jit_compile=self.experiment.training.jit_compile,
             )
+            self._step_functions[length] = function.get_concrete_function(x, y)
         return self._step_functions[length]
 
     def _build(self, vocabulary: Vocabulary) -> Captioner:
@@ -197,13 +201,7 @@ class Trainer:
             state = checkpoint.restore(self.folder / runs.CHECKPOINT, self.model)
             self.position = Position(**state)
         position, settings = self.position, self.experiment.training
-        bar = tqdm(
-            total=self.total_steps,
-            initial=position.step,
-            unit="step",
-            disable=not progress,
-            smoothing=0.05,
-        )
+        bar = progress_bar(self.total_steps, "step", done=position.step, shown=progress)
         with bar, TrainingLog(self.folder, self.experiment, self.validation) as log:
             try:
                 while position.epoch < settings.epochs and not position.stopped:
@@ -225,7 +223,7 @@ class Trainer:
         position, settings = self.position, self.experiment.training
         last = self.batches.steps
         for x, y in self.batches.dataset(position.epoch, position.step_in_epoch):
-            values = self._step_function(y.shape[1])(x, y)
+            values = self._step_function(x, y)(x, y)
             position.step += 1
             position.step_in_epoch += 1
             bar.update()
@@ -282,4 +280,3 @@ class Trainer:
         temporary = path.with_name("saving-" + path.name)
         self.saved.save(temporary)
         temporary.replace(path)
-

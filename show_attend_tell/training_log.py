@@ -4,11 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
+from PIL import Image
 from tqdm import tqdm
 
 from show_attend_tell import config, photos
 from show_attend_tell.captioner import Captioner
 from show_attend_tell.features import FeatureReader
+from show_attend_tell.manifest import Photo
 from show_attend_tell.prepared import Split
 from show_attend_tell.validation import best_words
 from show_attend_tell.visualize import attention_figure, figure_to_array
@@ -26,9 +28,7 @@ class TrainingLog:
         validation: the split whose first photos are drawn.
     """
 
-    def __init__(
-        self, folder: Path, experiment: config.Experiment, validation: Split
-    ):
+    def __init__(self, folder: Path, experiment: config.Experiment, validation: Split):
         self.experiment, self.validation = experiment, validation
         self.writer = tf.summary.create_file_writer(str(folder))
         with self.writer.as_default(step=0):
@@ -60,6 +60,12 @@ class TrainingLog:
             for name, value in scores.items():
                 tf.summary.scalar(f"validation/{name}", value)
 
+    def _square(self, photo: Photo) -> Image.Image:
+        """Return what the encoder saw of a photo."""
+        encoder = self.experiment.encoder
+        image = photos.load_photo(photo.path)
+        return photos.to_square(image, encoder.image_size, encoder.resize)
+
     def samples(self, step: int, model: Captioner, reader: FeatureReader) -> None:
         """Draw the first validation photos with caption and attention."""
         decoding = self.experiment.decoding
@@ -75,7 +81,7 @@ class TrainingLog:
             for k, words in enumerate(sentences):
                 photo = self.validation.photos[k]
                 figure = attention_figure(
-                    photos.load_photo(photo.path),
+                    self._square(photo),
                     words,
                     result.alpha[k, 0, : len(words)],
                     model.grid,

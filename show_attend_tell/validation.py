@@ -23,8 +23,10 @@ def write_captions(
 
     Args:
         model: the captioner.
-        reader: of the photos' features. rows: theirs, (N,).
-        decoding: the experiment's settings. beam: the width to use in their place.
+        reader: of the photos' features.
+        rows: theirs, (N,).
+        decoding: the experiment's settings.
+        beam: the width to use in their place.
     """
     size = decoding.batch_size
     for start in range(0, len(rows), size):

@@ -15,9 +15,9 @@ PACKAGE = "show_attend_tell"
 
 # A room may import rooms of its own layer and of lower ones, never of higher ones.
 ROOMS_BY_LAYER = {
-    1: "config experiment vocabulary manifest features photos scene_net",
+    1: "config experiment vocabulary manifest features photos progress scene_net",
     2: "attention losses",
-    3: "decoder recurrence",
+    3: "decoder",
     4: "generation captioner",
     5: "train evaluate caption visualize doctor"
     " caption_result captions_file checkpoint evaluation_report model_file optimizer"
