@@ -14,15 +14,15 @@ from PIL import Image, ImageDraw
 # Hue of each colour as a fraction of the colour circle, in the order of the circle.
 COLOURS = {
     "red": 0.0,
-    "orange": 0.08,
-    "yellow": 0.155,
-    "green": 0.36,
-    "blue": 0.6,
-    "purple": 0.78,
+    "yellow": 0.15,
+    "green": 0.34,
+    "cyan": 0.5,
+    "blue": 0.63,
+    "purple": 0.79,
 }
 SHAPES = ("circle", "square", "triangle", "star", "cross")
 
-_HUE_JITTER = 0.012  # small beside the 0.075 between orange and yellow
+_HUE_JITTER = 0.015  # small beside the 0.13 between cyan and blue
 _TILT = 10.0  # degrees either way
 _SUPERSAMPLING = 3
 

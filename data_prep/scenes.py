@@ -1,15 +1,16 @@
 """The data set that needs no download: drawn scenes, their captions and boxes.
 
-A scene holds one, two or three shapes of different names; one of them is clearly the
-largest. Exactly one caption is right for a scene:
+A scene holds one, two or three shapes of different names, and exactly one caption is
+right for it: the shapes are named from the highest to the lowest, each with its
+relation to the next,
 
-* the largest shape is named first, then the others, each with its relation to it:
-  "a red circle", "a red circle above a blue square",
-  "a red circle above a blue square and left of a green star";
-* a shape lies above or below the largest, or left or right of it, by at least
-  twice as much as it lies off that axis, so that one relation alone holds;
-* with three shapes, the two relations differ and come in the order of
-  :data:`RELATIONS`.
+    a red circle
+    a red circle above a blue square
+    a red circle left of a blue square above a green star
+
+A shape is above the next if that lies lower by at least twice as much as to a side,
+and left or right of it if that lies to the side by at least 5/3 as much as lower. The
+order cannot be told from what a scene holds nor from sizes: one has to look.
 
 A fifth of the pairs of names never stands together in a training scene, so the held-out
 scenes ask for combinations never seen. Every scene has its own generator, seeded with
@@ -27,19 +28,18 @@ from PIL import Image
 from data_prep.drawing import COLOURS, SHAPES, Shape, draw
 from show_attend_tell.manifest import Photo
 
-# Direction (x, y) from the other shape to the largest, in the order of mention.
+# Relation -> direction (x, y) from a shape to the next, and how far the next may lie
+# off that direction, downwards or to the right, as fractions of the way along it.
 RELATIONS = {
-    "above": (0.0, -1.0),
-    "below": (0.0, 1.0),
-    "left of": (-1.0, 0.0),
-    "right of": (1.0, 0.0),
+    "above": ((0.0, 1.0), (-0.5, 0.5)),
+    "left of": ((1.0, 0.0), (0.4, 0.6)),
+    "right of": ((-1.0, 0.0), (0.4, 0.6)),
 }
 SIDE = 168  # pixels
 SPLITS = ("train", "val", "test")
 
 _SHAPES_IN_SCENE = (0.2, 0.5, 0.3)  # probability of one, two, three
-_LARGE, _SMALL = (0.34, 0.42), (0.18, 0.22)  # size, fraction of the side
-_OFF_AXIS = 0.5  # at most, as a fraction of the distance along the axis
+_SIZES = (0.2, 0.3)  # fraction of the side
 _GAP = 0.03  # least room between two shapes and to the edge
 _QUALITY = 90  # of the JPEG files
 
@@ -98,7 +98,7 @@ def make_scene(seed: int, split: str, number: int) -> tuple[Image.Image, str, li
     """
     generator = np.random.default_rng([seed, SPLITS.index(split), number])
     count = 1 + int(generator.choice(len(_SHAPES_IN_SCENE), p=_SHAPES_IN_SCENE))
-    relations = _choose_relations(count - 1, generator)
+    relations = list(generator.choice(list(RELATIONS), count - 1))
     shapes = _arrange(
         _choose_names(count, split == "train", generator), relations, generator
     )
@@ -114,25 +114,18 @@ def describe(names: list[str], relations: list[str]) -> str:
     """Return the caption of a scene.
 
     Args:
-        names: of the shapes, the largest first.
-        relations: of the largest to each of the others, in their order.
+        names: of the shapes, the highest first.
+        relations: of each to the next.
     """
-    phrases = [
-        f"{relation} a {name}"
-        for relation, name in zip(relations, names[1:], strict=True)
-    ]
-    caption = " ".join([f"a {names[0]}", " and ".join(phrases)]).strip()
-    return caption.replace("a orange", "an orange")
+    words = [f"a {names[0]}"]
+    for relation, name in zip(relations, names[1:], strict=True):
+        words.append(f"{relation} a {name}")
+    return " ".join(words)
 
 
 def is_reserved(first: str, second: str) -> bool:
     """Tell whether two names stand together in held-out scenes only."""
     return zlib.crc32(" ".join(sorted((first, second))).encode()) % 5 == 0
-
-
-def _choose_relations(count: int, generator: np.random.Generator) -> list[str]:
-    chosen = generator.choice(len(RELATIONS), size=count, replace=False)
-    return [list(RELATIONS)[index] for index in sorted(chosen)]
 
 
 def _choose_names(
@@ -155,25 +148,29 @@ def _arrange(
     while True:
         shapes = []
         for index, (colour, kind) in enumerate(names):
-            size = generator.uniform(*(_SMALL if index else _LARGE))
-            margin = size / 2.0 + _GAP
-            centre = generator.uniform(margin, 1.0 - margin, 2)
+            size = generator.uniform(*_SIZES)
             if index:
-                centre = _beside(shapes[0], size, relations[index - 1], generator)
-            shapes.append(Shape(colour, kind, *centre.tolist(), size))
+                x, y = _after(shapes[-1], size, relations[index - 1], generator)
+            else:
+                x, y = generator.uniform(size / 2.0, 1.0 - size / 2.0, 2)
+            shapes.append(Shape(colour, kind, x, y, size))
         if _fits(shapes):
             return shapes
 
 
-def _beside(
-    largest: Shape, size: float, relation: str, generator: np.random.Generator
-) -> np.ndarray:
-    """Return a centre (x, y) to which ``largest`` stands in the relation."""
-    along = np.array(RELATIONS[relation])
-    nearest = (largest.size + size) / 2.0 + _GAP
-    distance = generator.uniform(nearest, 2.0 * nearest)
-    off_axis = distance * generator.uniform(-_OFF_AXIS, _OFF_AXIS)
-    return np.array([largest.x, largest.y]) - distance * along + off_axis * along[::-1]
+def _after(
+    last: Shape, size: float, relation: str, generator: np.random.Generator
+) -> tuple[float, float]:
+    """Return a centre (x, y) to which the last shape stands in the relation."""
+    (across, down), off_axis = RELATIONS[relation]
+    nearest = (last.size + size) / 2.0 + _GAP
+    along = generator.uniform(nearest, 2.0 * nearest)
+    aside = along * generator.uniform(*off_axis)
+    # What is aside of "above" is to the right, and of the others, downwards.
+    return (
+        last.x + across * along + down * aside,
+        last.y + down * along + abs(across) * aside,
+    )
 
 
 def _fits(shapes: list[Shape]) -> bool:

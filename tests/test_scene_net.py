@@ -1,4 +1,4 @@
-"""SceneNet's map, its coordinates and the weights that come with the package."""
+"""SceneNet's map, its edges and the weights that come with the package."""
 
 import keras
 import numpy as np
@@ -19,12 +19,15 @@ def test_the_map_has_14_by_14_cells(network):
     assert layer.output.shape == (None, 14, 14, scene_net.WIDTH)
 
 
-def test_coordinates_are_appended_as_row_and_column():
+def test_nearness_to_the_edges_is_appended():
     maps = np.random.default_rng(0).normal(size=(2, 3, 5, 4)).astype(np.float32)
-    output = keras.ops.convert_to_numpy(scene_net.Coordinates()(maps))
+    output = keras.ops.convert_to_numpy(scene_net.Edges(2.0)(maps))
     np.testing.assert_array_equal(output[..., :4], maps)
-    np.testing.assert_allclose(output[1, :, 2, 4], [-1, 0, 1])
-    np.testing.assert_allclose(output[1, 2, :, 5], [-1, -0.5, 0, 0.5, 1])
+    top, bottom, left, right = np.moveaxis(output[1, :, :, 4:], -1, 0)
+    np.testing.assert_allclose(top[:, 2], [2, 0, 0])
+    np.testing.assert_allclose(bottom[:, 0], [0, 0, 2])
+    np.testing.assert_allclose(left[1], [2, 1, 0, 0, 0])
+    np.testing.assert_allclose(right[2], [0, 0, 0, 1, 2])
 
 
 def test_the_shipped_weights_are_smaller_than_a_megabyte():
