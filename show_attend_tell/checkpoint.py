@@ -8,11 +8,16 @@ import io
 import json
 import os
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
 
 from show_attend_tell.runs import RunError
+
+# What zipfile and NumPy raise, depending on which bytes are wrong.
+_DAMAGE = (OSError, EOFError, KeyError, RuntimeError, ValueError)
+_DAMAGE += (zipfile.BadZipFile, zlib.error)
 
 
 def _variables(model) -> dict:
@@ -67,5 +72,7 @@ def restore(path: str | Path, model) -> dict:
                     )
                 variable.assign(value)
             return json.loads(archive.read("position.json"))
-    except (OSError, zipfile.BadZipFile, KeyError) as error:
+    except RunError:
+        raise
+    except _DAMAGE as error:
         raise RunError(f"{path}: damaged checkpoint ({error})") from None

@@ -1,0 +1,179 @@
+"""Captions from a captioner: decoding agrees with the model read word by word."""
+
+import numpy as np
+import oracle
+import pytest
+import tiny_captioner as tiny
+from tiny_captioner import END, PAD, START, UNKNOWN, K, L
+
+PHOTOS, WORDS = 5, 4
+BATCH = 3  # so that the last batch is filled up
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny.build(np.random.default_rng(8), spread=1.0)
+
+
+@pytest.fixture(scope="module")
+def photos():
+    return tiny.photos(np.random.default_rng(9), PHOTOS)
+
+
+def write(model, photos, **settings):
+    defaults = {"max_words": WORDS, "batch_size": BATCH}
+    return model.generate(photos, **{**defaults, **settings})
+
+
+@pytest.fixture(scope="module")
+def written(model, photos):
+    """Hypotheses by method, each compiled once."""
+    methods = {
+        "beam": {"beam": 3, "length_normalisation": 0.7},
+        "beam of one": {"beam": 1},
+        "greedy": {"method": "greedy"},
+        "sample": {"method": "sample", "seed": 5},
+    }
+    return {name: write(model, photos, **how) for name, how in methods.items()}
+
+
+METHODS = ("beam", "beam of one", "greedy", "sample")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_caption_is_told_as_teacher_forcing_tells_it(model, photos, written, method):
+    found, p = written[method], tiny.weights(model)
+    for b, w in np.ndindex(found.lengths.shape):
+        length = found.lengths[b, w]
+        words = found.tokens[b, w, :length]
+        read = oracle.run(
+            p, photos[b].astype(float), [START, *words[:-1]], model.settings
+        )
+        log_probs = [
+            oracle.log_softmax(logits)[word]
+            for logits, word in zip(read["logits"], words, strict=True)
+        ]
+        told = found.word_log_probs[b, w]
+        np.testing.assert_allclose(told[:length], log_probs, rtol=1e-4, atol=1e-5)
+        assert found.log_probs[b, w] == pytest.approx(sum(log_probs), rel=1e-4)
+        np.testing.assert_allclose(
+            found.alpha[b, w, :length], read["alpha"], 1e-4, 1e-5
+        )
+        np.testing.assert_allclose(found.beta[b, w, :length], read["beta"], 1e-4, 1e-5)
+        assert (found.tokens[b, w, length:] == PAD).all()
+        assert found.finished[b, w] == (words[-1] == END)
+
+
+def test_greedy_takes_the_likeliest_allowed_word(model, photos, written):
+    inputs = np.concatenate(
+        [np.full((PHOTOS, 1), START), written["greedy"].tokens[:, 0, :-1]], axis=1
+    )
+    outputs = tiny.arrays(model({"annotations": photos, "tokens": inputs}))
+    logits = outputs["logits"].copy()
+    logits[..., [PAD, START, UNKNOWN]] = -np.inf
+    for b in range(PHOTOS):
+        length = written["greedy"].lengths[b, 0]
+        words = written["greedy"].tokens[b, 0, :length]
+        np.testing.assert_array_equal(words, logits[b, :length].argmax(-1))
+
+
+def test_a_beam_of_one_is_greedy(written):
+    for one, other in zip(written["beam of one"], written["greedy"], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_a_beam_returns_the_shapes_promised_best_first(written):
+    found = written["beam"]
+    assert found.tokens.shape == (PHOTOS, 3, WORDS)
+    assert found.alpha.shape == (PHOTOS, 3, WORDS, L)
+    assert (np.diff(found.scores, axis=1) <= 0).all()
+    expected = found.log_probs / found.lengths**0.7
+    np.testing.assert_allclose(found.scores, expected, rtol=1e-5)
+    wider = found.log_probs.max(1) >= written["greedy"].log_probs[:, 0] - 1e-5
+    assert wider[found.finished[:, 0] & written["greedy"].finished[:, 0]].all()
+
+
+@pytest.mark.parametrize("method", ["beam", "greedy"])
+def test_photos_one_by_one_get_the_captions_of_the_batch(
+    model, photos, written, method
+):
+    how = {"length_normalisation": 0.7, "beam": 3} if method == "beam" else {}
+    for b in range(PHOTOS):
+        alone = write(model, photos[b : b + 1], method=method, **how)
+        for one, many in zip(alone, written[method], strict=True):
+            np.testing.assert_array_equal(one[0], many[b])
+
+
+def test_float16_and_float32_features_give_the_same_captions(model, photos, written):
+    again = write(model, photos.astype(np.float32), method="greedy")
+    np.testing.assert_array_equal(again.tokens, written["greedy"].tokens)
+
+
+def test_a_seed_fixes_the_captions_drawn(model, photos, written):
+    again = write(model, photos, method="sample", seed=5)
+    np.testing.assert_array_equal(again.tokens, written["sample"].tokens)
+    others = [write(model, photos, method="sample", seed=seed) for seed in range(4)]
+    assert any((other.tokens != again.tokens).any() for other in others)
+
+
+def test_sampling_close_to_temperature_zero_is_greedy(model, photos, written):
+    cold = write(model, photos, method="sample", temperature=1e-3)
+    np.testing.assert_array_equal(cold.tokens, written["greedy"].tokens)
+
+
+@pytest.fixture
+def changeable(model):
+    """The model, compiled already, whose weights are put back after the test."""
+    weights = model.get_weights()
+    yield model
+    model.set_weights(weights)
+
+
+def test_unknown_words_are_written_only_where_allowed_and_special_ones_never(
+    changeable, photos
+):
+    bias = np.zeros(K, np.float32)
+    bias[[PAD, START, UNKNOWN]] = 20
+    changeable.decoder.l_o_b.assign(bias)
+    tokens = {
+        allowed: write(
+            changeable, photos, method="greedy", allow_unknown=allowed
+        ).tokens
+        for allowed in (True, False)
+    }
+    assert (tokens[True][:, 0, 0] == UNKNOWN).all()
+    assert START not in tokens[True]
+    assert not np.isin(tokens[False], [START, UNKNOWN]).any()
+    assert (tokens[False][:, 0, 0] != PAD).all()
+
+
+def test_captions_follow_the_weights_as_they_change(changeable, photos, written):
+    changeable.decoder.l_o_b.assign(np.arange(K) / 2.0)
+    after = write(changeable, photos, method="greedy").log_probs
+    assert np.abs(written["greedy"].log_probs - after).min() > 1e-3
+    changeable.set_annotation_scale(5.0)
+    scaled = write(changeable, photos, method="greedy").log_probs
+    assert np.abs(after - scaled).min() > 1e-6
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method": "magic"}, "`method` must be one of"),
+        ({"method": "sample", "temperature": 0}, "`temperature` must be positive"),
+        ({"beam": 0}, "`beam` must be at least 1"),
+        ({"max_words": 0}, "`max_words` must be at least 1"),
+        ({"length_normalisation": -1}, "`length_normalisation` must be at least 0"),
+    ],
+)
+def test_settings_out_of_range_are_refused_by_one_line(
+    model, photos, settings, message
+):
+    with pytest.raises(ValueError, match=message):
+        write(model, photos, **settings)
+
+
+@pytest.mark.parametrize("shape", [(0, L, 5), (2, L, 4), (2, L + 1, 5), (L, 5)])
+def test_annotations_of_another_shape_are_refused_by_one_line(model, shape):
+    with pytest.raises(ValueError, match=r"`annotations` must be \(N, 6, 5\)"):
+        model.generate(np.zeros(shape, np.float16))
