@@ -55,6 +55,7 @@ class Position:
     best: float = -1.0
     best_step: int = 0
     without_gain: int = 0
+    validated: int = 0  # the update validated last
     stopped: str = ""
 
 
@@ -85,12 +86,12 @@ def train(
         data = load_split(experiment, work, "train", reader)
         validation = load_split(experiment, work, "val", reader)
         vocabulary = Vocabulary.load(folder_of(experiment, work) / "vocabulary.json")
-        folder = runs.open_run(experiment, runs_folder, resume, overwrite)
         readers = [reader]
         if experiment.encoder.mirror:
             readers.append(_open_mirror(experiment, work, reader, data))
-        trainer = Trainer(experiment, folder, vocabulary, data, validation, readers)
         try:
+            folder = runs.open_run(experiment, runs_folder, resume, overwrite)
+            trainer = Trainer(experiment, folder, vocabulary, data, validation, readers)
             return trainer.run(resume, progress)
         finally:
             for extra in readers[1:]:
@@ -204,9 +205,15 @@ class Trainer:
         bar = progress_bar(self.total_steps, "step", done=position.step, shown=progress)
         with bar, TrainingLog(self.folder, self.experiment, self.validation) as log:
             try:
+                if resume:
+                    self._after_update(log, bar)  # what an interrupt left undone
                 while position.epoch < settings.epochs and not position.stopped:
                     self._epoch(log, bar)
             except KeyboardInterrupt:
+                # It comes as an update returns: taken, but not counted yet.
+                position.step = int(self.model.optimizer.iterations)
+                done = position.epoch * self.batches.steps
+                position.step_in_epoch = position.step - done
                 self._checkpoint()
                 raise
         return Summary(
@@ -220,24 +227,31 @@ class Trainer:
         )
 
     def _epoch(self, log: TrainingLog, bar: tqdm) -> None:
-        position, settings = self.position, self.experiment.training
-        last = self.batches.steps
+        position = self.position
         for x, y in self.batches.dataset(position.epoch, position.step_in_epoch):
             values = self._step_function(x, y)(x, y)
             position.step += 1
             position.step_in_epoch += 1
             bar.update()
             log.step(position.step, values, self.model.optimizer, bar)
-            ends = position.step_in_epoch == last
-            every = settings.validate_every
-            if position.step % every == 0 if every else ends:
-                self._validate(log, bar)
-            if ends:
-                position.epoch, position.step_in_epoch = position.epoch + 1, 0
-            if ends or position.step % settings.checkpoint_every == 0:
-                self._checkpoint()
+            self._after_update(log, bar)
             if position.stopped:
                 return
+
+    def _after_update(self, log: TrainingLog, bar: tqdm) -> None:
+        """Validate, end the epoch and write a checkpoint, where these are due."""
+        position, settings = self.position, self.experiment.training
+        ends = position.step_in_epoch == self.batches.steps
+        every = settings.validate_every
+        due = position.step % every == 0 if every else ends
+        due = due or position.step == self.total_steps
+        validates = due and position.validated < position.step
+        if validates:
+            self._validate(log, bar)
+        if ends:
+            position.epoch, position.step_in_epoch = position.epoch + 1, 0
+        if ends or validates or position.step % settings.checkpoint_every == 0:
+            self._checkpoint()
 
     def _checkpoint(self) -> None:
         state = dataclasses.asdict(self.position)
@@ -259,13 +273,14 @@ class Trainer:
             + ", ".join(f"{name} {value:.2f}" for name, value in scores.items())
         )
         if score > position.best:
+            self._save_model()  # first, so that an interrupted one is done again
             position.best, position.best_step = score, position.step
             position.without_gain = 0
-            self._save_model()
         else:
             position.without_gain += 1
             if position.without_gain >= settings.patience:
                 position.stopped = f"no gain in {settings.patience} validations"
+        position.validated = position.step
 
     def _copy_weights(self) -> None:
         pairs = zip(self.saved.weights, self.model.weights, strict=True)
