@@ -20,7 +20,7 @@ CHAIN := $(if $(DATA),yes,$(filter scenes,$(EXPERIMENT)))
 own_args = $(if $(filter $@,$(MAKECMDGOALS)),$(ARGS))
 QUICK := not slow and not network and not gpu
 FIGURES := experiments/runs/scenes/figures
-DEMO_PHOTO := scene-test-00000
+DEMO_PHOTO := scene-test-00004
 
 .PHONY: help demo prepare features train eval caption doctor \
 	test test-slow check format clean

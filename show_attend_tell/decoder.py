@@ -143,14 +143,15 @@ class Decoder(keras.layers.Layer):
 
         Args:
             annotations: (B, L, D).
-            dropout: a function applied before and between the layers.
+            dropout: a function applied behind every ReLU, as in the authors' code.
         """
         mean = ops.mean(annotations, axis=1)  # (B, L, D) -> (B, D)
         states = []
         for part in "hc":
             value = mean
             for j, (w, b) in enumerate(self.init[part]):
-                value = dropout(ops.relu(value) if j else value)
+                if j:
+                    value = dropout(ops.relu(value))
                 value = ops.matmul(value, w) + b
             states.append(ops.tanh(value))
         return tuple(states)
