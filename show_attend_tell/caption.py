@@ -269,11 +269,12 @@ def draw(
             yield result, []
             continue
         name = _free_name(result.path.stem, taken)
+        _, rows, columns = result.attention.shape
         figure = attention_figure(
             result.square,
             result.words,
-            result.attention.reshape(len(result.words), -1),
-            result.attention.shape[1:],
+            result.attention.reshape(len(result.words), rows * columns),
+            (rows, columns),
             result.beta,
             np.exp(result.word_log_probs),
         )
