@@ -35,14 +35,15 @@ def test_the_initial_state_is_two_mlps_of_the_mean_annotation(rng, layers):
     assert np.abs(h - c).max() > 1e-2
 
 
-def test_dropout_of_the_initial_state_comes_before_each_layer(rng):
+def test_dropout_of_the_initial_state_comes_behind_each_relu(rng):
     decoder, _ = make(rng, init_layers=2)
-    widths = []
+    dropped = []
     decoder.initial_state(
         ops.convert_to_tensor(draw(rng, B, L, D)),
-        lambda value: (widths.append(value.shape), value)[1],
+        lambda value: (dropped.append(np.asarray(value)), value)[1],
     )
-    assert widths == [(B, D)] * 4
+    assert [value.shape for value in dropped] == [(B, D)] * 2  # one in h_0, one in c_0
+    assert all((value >= 0).all() and (value == 0).any() for value in dropped)
 
 
 @pytest.mark.parametrize("layers", [1, 2])
