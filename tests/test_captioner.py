@@ -239,13 +239,28 @@ def test_words_yet_to_come_change_nothing(model, batch):
     assert np.abs(after["logits"][:, 2:] - before["logits"][:, 2:]).max() > 1e-3
 
 
-def test_dropout_acts_in_training_only_and_channels_fall_as_a_whole(rng, batch):
-    model = tiny.build(rng, dropout=0.5, embedding_dropout=0.5, channel_dropout=0.5)
+@pytest.mark.parametrize(
+    ("changes", "attention_moves"),
+    [
+        ({"dropout": 0.5}, False),  # around the readout alone
+        ({"dropout": 0.5, "init_layers": 2}, True),  # and behind f_init's ReLU
+        ({"embedding_dropout": 0.5}, True),
+        ({"channel_dropout": 0.5}, True),
+    ],
+)
+def test_each_dropout_acts_in_training_only(rng, batch, changes, attention_moves):
+    model = tiny.build(rng, **changes)
     inputs = {"annotations": batch[0], "tokens": batch[1]}
-    calm = [arrays(model(inputs))["logits"] for _ in range(2)]
-    noisy = [arrays(model(inputs, training=True))["logits"] for _ in range(2)]
-    np.testing.assert_array_equal(*calm)
-    assert np.abs(noisy[0] - noisy[1]).max() > 1e-3
+    calm = [arrays(model(inputs)) for _ in range(2)]
+    noisy = [arrays(model(inputs, training=True)) for _ in range(2)]
+    np.testing.assert_array_equal(calm[0]["logits"], calm[1]["logits"])
+    assert np.abs(noisy[0]["logits"] - noisy[1]["logits"]).max() > 1e-3
+    moved = np.abs(noisy[0]["alpha"] - noisy[1]["alpha"]).max() > 1e-5
+    assert moved == attention_moves
+
+
+def test_channels_of_the_annotations_fall_as_a_whole_photo_by_photo(rng):
+    model = tiny.build(rng, channel_dropout=0.5)
     ones = np.ones((20, L, D), np.float16)
     kept = np.asarray(model._prepare(ones, training=True))
     assert set(np.unique(kept)) == {0.0, 2.0}
