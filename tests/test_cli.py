@@ -295,3 +295,14 @@ def _fail_with_a_reason():
     with startup._held_back():
         os.write(2, b"the reason\n")
         raise ImportError
+
+
+@pytest.mark.parametrize("own", [None, "--xla_cpu_enable_fast_math=false"])
+def test_xla_gets_our_flags_unless_the_user_set_some(monkeypatch, own):
+    monkeypatch.setenv("XLA_FLAGS", "")  # so that it is put back afterwards
+    monkeypatch.delenv("XLA_FLAGS")
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
+    if own:
+        monkeypatch.setenv("XLA_FLAGS", own)
+    startup.start_tensorflow()
+    assert os.environ["XLA_FLAGS"] == (own or "--xla_cpu_prefer_vector_width=512")
