@@ -184,7 +184,8 @@ class Captioner(keras.Model):
             x: not used.
             y: target ids, (B, T), 0 for padding.
             y_pred: from :meth:`call`.
-            sample_weight: not used, padding alone is left out.
+            sample_weight: (B,), multiplies the words' part of each caption; REINFORCE
+                passes its advantages here. Padding is left out in any case.
             training: whether labels are smoothed; the loss of ``evaluate`` is not.
         """
         mask = ops.cast(ops.not_equal(y, PAD), "float32")
@@ -202,6 +203,8 @@ class Captioner(keras.Model):
             words / ops.maximum(length, 1), sample_weight=length
         )
         self.attention_loss.update_state(attention, sample_weight=present)
+        if sample_weight is not None:
+            words = words * ops.cast(sample_weight, words.dtype)
         return self.caption_mean(y, words + attention, sample_weight=present)
 
     def generate(

@@ -118,14 +118,20 @@ def features(experiment, changes, work, encoder_weights, overwrite) -> None:
 @work_option
 @runs_option
 @click.option("--seed", type=int, help="Instead of the settings' training.seed.")
+@click.option(
+    "--init-from",
+    metavar="MODEL|NAME",
+    help="A .keras file, or the experiment of another run, to start from.",
+)
 @click.option("--resume", is_flag=True, help="Go on from the run's last checkpoint.")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
-def train(experiment, changes, work, runs, seed, resume, overwrite) -> None:
+def train(experiment, changes, work, runs, seed, init_from, resume, overwrite) -> None:
     """Train a captioner on prepared features."""
     if resume and overwrite:
         raise click.UsageError("--resume and --overwrite exclude each other.")
-    seeded = () if seed is None else (f"training.seed={seed}",)
-    settings = _load_experiment(experiment, (*changes, *seeded))
+    own = {"seed": seed, "init_from": init_from}
+    own = [f"training.{key}={v}" for key, v in own.items() if v is not None]
+    settings = _load_experiment(experiment, (*changes, *own))
     _start_tensorflow()
     from show_attend_tell.train import train
 

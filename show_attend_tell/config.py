@@ -119,8 +119,14 @@ class TrainingSettings:
 
     Attributes:
         seed: fixes weights, order of captions and dropout on one machine.
-        epochs: passes over every training caption, at most.
-        batch_size: captions per step; a batch holds captions of similar length.
+        epochs: passes over every training caption (``cider``: photo), at most.
+        objective: ``likelihood`` of the given captions (the paper's), or ``cider``: the
+            reward of the model's own, see :mod:`show_attend_tell.self_critical`.
+        init_from: a model to start from instead of random weights: a ``.keras`` file,
+            or the name of an experiment whose run lies in the same folder.
+        batch_size: captions per step; a batch holds captions of similar length, or
+            with ``cider`` all hypotheses of ``batch_size / hypotheses`` photos.
+        hypotheses: captions written for each photo, with ``cider``.
         optimizer: rmsprop (Flickr8k in the paper), adam (Flickr30k, COCO), adamw.
         schedule: ``constant``, or ``cosine`` to zero over all epochs after
             ``warmup_steps``.
@@ -137,7 +143,10 @@ class TrainingSettings:
     """
 
     seed: int = 1
+    objective: Literal["likelihood", "cider"] = "likelihood"
+    init_from: str = ""
     epochs: Positive = 10
+    hypotheses: Annotated[int, Field(ge=2)] = 5
     batch_size: Positive = 64
     optimizer: Literal["rmsprop", "adam", "adamw"] = "adam"
     learning_rate: Annotated[float, Field(gt=0)] = 2e-4
@@ -153,6 +162,16 @@ class TrainingSettings:
     validate_every: Annotated[int, Field(ge=0)] = 0
     checkpoint_every: Positive = 1000
     jit_compile: bool = True
+
+    @model_validator(mode="after")
+    def _check_objective(self):
+        if self.objective == "cider" and self.batch_size % self.hypotheses:
+            raise ValueError(
+                "batch_size must be a multiple of hypotheses with objective = 'cider'. "
+                f"Received: batch_size = {self.batch_size}, "
+                f"hypotheses = {self.hypotheses}"
+            )
+        return self
 
 
 @dataclass(frozen=True, config=_STRICT)

@@ -78,6 +78,33 @@ def epoch_order(
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
+def read_views(
+    readers: Sequence[FeatureReader],
+    rows: np.ndarray,
+    rng: np.random.Generator,
+    batch_size: int,
+) -> np.ndarray:
+    """Read each photo from one of the readers, drawn evenly.
+
+    Args:
+        readers: one, or two where photos are mirrored with probability 1/2.
+        rows: of the photos, (N,), N at most `batch_size`.
+        rng: draws the reader.
+        batch_size: rows of the result; those beyond N are zero.
+
+    Returns:
+        (batch_size, L, D) float16.
+    """
+    _, locations, width = readers[0].shape
+    features = np.zeros((batch_size, locations, width), np.float16)
+    side = rng.integers(len(readers), size=len(rows))
+    for which, reader in enumerate(readers):
+        (own,) = np.nonzero(side == which)
+        if len(own):
+            features[own] = reader.read(rows[own])
+    return features
+
+
 class CaptionBatches:
     """Training batches over feature files.
 
@@ -134,15 +161,8 @@ class CaptionBatches:
             ids = self.captions.tokens[index]
             inputs[k, 0], inputs[k, 1 : len(ids) + 1] = START, ids
             targets[k, : len(ids)], targets[k, len(ids)] = ids, END
-        photos = self.captions.photos[chosen]
-        _, locations, width = self.readers[0].shape
-        features = np.zeros((self.batch_size, locations, width), np.float16)
-        side = rng.integers(len(self.readers), size=len(chosen))
-        for which, reader in enumerate(self.readers):
-            (own,) = np.nonzero(side == which)
-            if len(own):
-                features[own] = reader.read(self.rows[photos[own]])
-        return features, inputs, targets
+        rows = self.rows[self.captions.photos[chosen]]
+        return read_views(self.readers, rows, rng, self.batch_size), inputs, targets
 
     def dataset(self, epoch: int, start: int = 0) -> tf.data.Dataset:
         """Return the epoch as tf.data, read ahead of need by a thread."""

@@ -1,11 +1,13 @@
-"""Read the one file that holds a trained captioner."""
+"""The one file that holds a trained captioner: read it, start from it."""
 
+import itertools
 import zipfile
 from pathlib import Path
 
 import keras
 
 from show_attend_tell.captioner import Captioner
+from show_attend_tell.features import identity_difference
 
 
 class ModelFileError(ValueError):
@@ -33,3 +35,33 @@ def load_captioner(path: str | Path) -> Captioner:
             f"{path}: must hold a Captioner. Received: {type(model).__name__}"
         )
     return model
+
+
+def copy_weights(path: str | Path, model: Captioner) -> None:
+    """Set a captioner's weights to those of a model file.
+
+    Raises:
+        ModelFileError: the file cannot be read, or its words, encoder or weights are
+            not the captioner's.
+    """
+    source = load_captioner(path)
+    if source.vocabulary.words != model.vocabulary.words:
+        raise ModelFileError(
+            f"{path}: its vocabulary is not that of the prepared data; start from a "
+            "model trained on the same data"
+        )
+    difference = identity_difference(source.encoder_identity, model.encoder_identity)
+    if difference:
+        raise ModelFileError(
+            f"{path}: it reads another encoder's features ({difference}); start from a "
+            "model of the same encoder"
+        )
+    shapes = [[(w.name, tuple(w.shape)) for w in m.weights] for m in (source, model)]
+    for theirs, ours in itertools.zip_longest(*shapes):
+        if theirs != ours:
+            raise ModelFileError(
+                f"{path}: its weights must be the settings' own, {ours}. Received: "
+                f"{theirs}; start from a model of the same widths and switches"
+            )
+    for weight, value in zip(model.weights, source.weights, strict=True):
+        weight.assign(value)

@@ -8,7 +8,7 @@ import numpy as np
 
 from show_attend_tell import manifest
 from show_attend_tell.config import Experiment
-from show_attend_tell.features import FeatureReader, feature_path
+from show_attend_tell.features import FeatureError, FeatureReader, feature_path
 from show_attend_tell.manifest import ManifestError, Photo
 from show_attend_tell.vocabulary import tokenize
 
@@ -82,3 +82,39 @@ def load_split(
     captions = [[tokenize(text) for text in p.captions] for p in photos]
     rows = np.asarray([reader.rows[p.id] for p in photos], np.int64)
     return Split(name, photos, rows, captions)
+
+
+def open_mirror(
+    experiment: Experiment, work: str | Path, reader: FeatureReader, data: Split
+) -> "Reordered":
+    """Open the features of the mirrored training photos, by the rows of `reader`.
+
+    Raises:
+        FeatureError: the file is absent, incomplete, another encoder's, or lacks a
+            photo of `data`.
+    """
+    mirror = open_features(
+        experiment, work, True, identity=reader.attributes["identity"]
+    )
+    missing = [photo.id for photo in data.photos if photo.id not in mirror.rows]
+    if missing:
+        mirror.close()
+        raise FeatureError(
+            f"{mirror.path}: {len(missing)} training photos are missing, the first is "
+            f"{missing[0]}; run `features` again"
+        )
+    return Reordered(mirror, reader)
+
+
+class Reordered:
+    """A reader that takes the rows of another file holding the same photos."""
+
+    def __init__(self, own: FeatureReader, other: FeatureReader):
+        self._own, self.shape, self.close = own, own.shape, own.close
+        ids = {row: name for name, row in other.rows.items()}
+        shared = {row: name for row, name in ids.items() if name in own.rows}
+        self._rows = {row: own.rows[name] for row, name in shared.items()}
+
+    def read(self, rows) -> np.ndarray:
+        """Read photos by the other file's rows."""
+        return self._own.read([self._rows[int(row)] for row in rows])

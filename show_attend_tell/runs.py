@@ -77,6 +77,11 @@ def _changed(old: config.Experiment, new: config.Experiment) -> str:
     return ", ".join(names)
 
 
+def model_of(name: str, runs: str | Path) -> Path:
+    """Return the model file meant by a ``.keras`` path or an experiment's name."""
+    return Path(name) if name.endswith(".keras") else Path(runs) / name / MODEL
+
+
 def provenance() -> dict:
     """Return git revision, versions and machine size, for the record."""
     packages = ("tensorflow", "keras", "numpy", "h5py", "pillow", "pycocoevalcap")

@@ -6,18 +6,25 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import tensorflow as tf
 from tqdm import tqdm
 
 from show_attend_tell import checkpoint, runs
 from show_attend_tell.captioner import Captioner
 from show_attend_tell.config import Experiment
-from show_attend_tell.dataset import CaptionBatches, encode, measure_deviation
-from show_attend_tell.features import FeatureError, FeatureReader
+from show_attend_tell.dataset import measure_deviation
+from show_attend_tell.features import FeatureReader
+from show_attend_tell.likelihood import Likelihood
+from show_attend_tell.model_file import copy_weights
 from show_attend_tell.optimizer import make_optimizer
-from show_attend_tell.prepared import Split, folder_of, load_split, open_features
+from show_attend_tell.prepared import (
+    Split,
+    folder_of,
+    load_split,
+    open_features,
+    open_mirror,
+)
 from show_attend_tell.progress import progress_bar
+from show_attend_tell.self_critical import SelfCritical
 from show_attend_tell.training_log import TrainingLog
 from show_attend_tell.validation import validate
 from show_attend_tell.vocabulary import Vocabulary
@@ -78,8 +85,8 @@ def train(
         progress: whether to show a bar with time left.
 
     Raises:
-        RunError, FeatureError, ManifestError, VocabularyError: something needed is
-            absent or does not fit; the message is one line.
+        RunError, FeatureError, ManifestError, VocabularyError, ModelFileError:
+            something needed is absent or does not fit; the message is one line.
         KeyboardInterrupt: after the checkpoint was written.
     """
     with open_features(experiment, work) as reader:
@@ -88,44 +95,19 @@ def train(
         vocabulary = Vocabulary.load(folder_of(experiment, work) / "vocabulary.json")
         readers = [reader]
         if experiment.encoder.mirror:
-            readers.append(_open_mirror(experiment, work, reader, data))
+            readers.append(open_mirror(experiment, work, reader, data))
         try:
+            source = experiment.training.init_from
+            start = (
+                runs.model_of(source, runs_folder) if source and not resume else None
+            )
+            trainer = Trainer(experiment, vocabulary, data, validation, readers, start)
+            # Last, for it may replace a run, also the one that was started from.
             folder = runs.open_run(experiment, runs_folder, resume, overwrite)
-            trainer = Trainer(experiment, folder, vocabulary, data, validation, readers)
-            return trainer.run(resume, progress)
+            return trainer.run(folder, resume, progress)
         finally:
             for extra in readers[1:]:
                 extra.close()
-
-
-def _open_mirror(
-    experiment: Experiment, work, reader: FeatureReader, data: Split
-) -> "_Reordered":
-    mirror = open_features(
-        experiment, work, True, identity=reader.attributes["identity"]
-    )
-    missing = [photo.id for photo in data.photos if photo.id not in mirror.rows]
-    if missing:
-        mirror.close()
-        raise FeatureError(
-            f"{mirror.path}: {len(missing)} training photos are missing, the first is "
-            f"{missing[0]}; run `features` again"
-        )
-    return _Reordered(mirror, reader)
-
-
-class _Reordered:
-    """A reader that takes the rows of another file holding the same photos."""
-
-    def __init__(self, own: FeatureReader, other: FeatureReader):
-        self._own, self.shape, self.close = own, own.shape, own.close
-        ids = {row: name for name, row in other.rows.items()}
-        shared = {row: name for row, name in ids.items() if name in own.rows}
-        self._rows = {row: own.rows[name] for row, name in shared.items()}
-
-    def read(self, rows) -> np.ndarray:
-        """Read photos by the other file's rows."""
-        return self._own.read([self._rows[int(row)] for row in rows])
 
 
 class Trainer:
@@ -134,52 +116,30 @@ class Trainer:
     def __init__(
         self,
         experiment: Experiment,
-        folder: Path,
         vocabulary: Vocabulary,
         data: Split,
         validation: Split,
         readers: list[FeatureReader],
+        start: Path | None,
     ):
-        self.experiment, self.folder = experiment, folder
+        self.experiment = experiment
         self.validation, self.reader = validation, readers[0]
         settings = experiment.training
-        captions = encode(data.captions, vocabulary, experiment.data.max_words)
-        self.batches = CaptionBatches(
-            captions, data.rows, readers, settings.batch_size, settings.seed
-        )
-        self.total_steps = settings.epochs * self.batches.steps
         self.model = self._build(vocabulary)
         if experiment.model.scale_annotations:
             deviation = measure_deviation(self.reader, data.rows, settings.seed)
             self.model.set_annotation_scale(deviation)
+        if start is not None:
+            copy_weights(start, self.model)
+        objective = SelfCritical if settings.objective == "cider" else Likelihood
+        self.objective = objective(experiment, self.model, data, readers)
+        self.total_steps = settings.epochs * self.objective.steps
         optimizer = make_optimizer(settings, self.total_steps)
         self.model.compile(optimizer=optimizer, jit_compile=settings.jit_compile)
         optimizer.build(self.model.trainable_variables)
         # What is validated and saved: a copy, so that averaged weights stay apart.
         self.saved = Captioner.from_config(self.model.get_config())
         self.position = Position()
-        self._step_functions = {}
-
-    def _step_function(self, x: dict, y):
-        """Return the compiled training step for batches shaped like this one.
-
-        Keras' own train function would be traced once for all lengths, with an
-        unknown one, and the loop over words could not be unrolled.
-        """
-        length = y.shape[1]
-        if length not in self._step_functions:
-
-            def step(x, y):
-                self.model.reset_metrics()
-                return self.model.train_step((x, y))
-
-            function = tf.function(
-                step,
-                autograph=False,
-                jit_compile=self.experiment.training.jit_compile,
-            )
-            self._step_functions[length] = function.get_concrete_function(x, y)
-        return self._step_functions[length]
 
     def _build(self, vocabulary: Vocabulary) -> Captioner:
         experiment, identity = self.experiment, self.reader.attributes["identity"]
@@ -195,9 +155,9 @@ class Trainer:
             seed=experiment.training.seed,
         )
 
-    def run(self, resume: bool, progress: bool) -> Summary:
-        """Train until the end; see :func:`train`."""
-        started = time.monotonic()
+    def run(self, folder: Path, resume: bool, progress: bool) -> Summary:
+        """Train until the end in a run folder; see :func:`train`."""
+        started, self.folder = time.monotonic(), folder
         if resume:
             state = checkpoint.restore(self.folder / runs.CHECKPOINT, self.model)
             self.position = Position(**state)
@@ -207,12 +167,14 @@ class Trainer:
             try:
                 if resume:
                     self._after_update(log, bar)  # what an interrupt left undone
+                elif settings.init_from:
+                    self._validate(log, bar)  # so that training cannot end worse
                 while position.epoch < settings.epochs and not position.stopped:
                     self._epoch(log, bar)
             except KeyboardInterrupt:
                 # It comes as an update returns: taken, but not counted yet.
                 position.step = int(self.model.optimizer.iterations)
-                done = position.epoch * self.batches.steps
+                done = position.epoch * self.objective.steps
                 position.step_in_epoch = position.step - done
                 self._checkpoint()
                 raise
@@ -228,8 +190,8 @@ class Trainer:
 
     def _epoch(self, log: TrainingLog, bar: tqdm) -> None:
         position = self.position
-        for x, y in self.batches.dataset(position.epoch, position.step_in_epoch):
-            values = self._step_function(x, y)(x, y)
+        start = position.epoch, position.step_in_epoch
+        for values in self.objective.updates(*start):
             position.step += 1
             position.step_in_epoch += 1
             bar.update()
@@ -241,7 +203,7 @@ class Trainer:
     def _after_update(self, log: TrainingLog, bar: tqdm) -> None:
         """Validate, end the epoch and write a checkpoint, where these are due."""
         position, settings = self.position, self.experiment.training
-        ends = position.step_in_epoch == self.batches.steps
+        ends = position.step_in_epoch == self.objective.steps
         every = settings.validate_every
         due = position.step % every == 0 if every else ends
         due = due or position.step == self.total_steps
@@ -269,7 +231,7 @@ class Trainer:
         log.samples(position.step, self.saved, self.reader)
         score = scores[settings.metric]
         bar.write(
-            f"epoch {position.step / self.batches.steps:.2f}, step {position.step}: "
+            f"epoch {position.step / self.objective.steps:.2f}, step {position.step}: "
             + ", ".join(f"{name} {value:.2f}" for name, value in scores.items())
         )
         if score > position.best:
@@ -286,7 +248,7 @@ class Trainer:
         pairs = zip(self.saved.weights, self.model.weights, strict=True)
         for copy, original in pairs:
             copy.assign(original)
-        if self.experiment.training.average_decay:
+        if self.experiment.training.average_decay and self.position.step:
             variables = self.saved.trainable_variables
             self.model.optimizer.finalize_variable_values(variables)
 

@@ -21,7 +21,7 @@ ROOMS_BY_LAYER = {
     4: "generation captioner",
     5: "train evaluate caption visualize doctor"
     " caption_result captions_file checkpoint evaluation_report model_file optimizer"
-    " prepared runs startup training_log validation",
+    " likelihood prepared runs self_critical startup training_log validation",
     6: "cli cli_options __main__",
 }
 LAYERS = {

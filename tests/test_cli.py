@@ -13,7 +13,7 @@ import pytest
 import data_prep.prepare
 from data_prep import estimate
 from data_prep.problems import DataError
-from show_attend_tell import __version__, cli, doctor, experiment, startup
+from show_attend_tell import __version__, cli, config, doctor, experiment, startup
 from show_attend_tell.evaluation_report import EvaluationReport
 from show_attend_tell.train import Summary
 
@@ -306,3 +306,21 @@ def test_xla_gets_our_flags_unless_the_user_set_some(monkeypatch, own):
         monkeypatch.setenv("XLA_FLAGS", own)
     startup.start_tensorflow()
     assert os.environ["XLA_FLAGS"] == (own or "--xla_cpu_prefer_vector_width=512")
+
+
+def test_train_takes_a_model_to_start_from(run, monkeypatch):
+    seen = []
+
+    def train(settings, *rest):
+        seen.append(settings.training.init_from)
+        return SUMMARY
+
+    monkeypatch.setattr("show_attend_tell.train.train", train)
+    assert run("train", "--init-from", "a b/model.keras")[0] == 0
+    assert seen == ["a b/model.keras"]
+
+
+def test_hypotheses_must_divide_the_batch():
+    settings = ["training.objective=cider", "training.batch_size=64"]
+    with pytest.raises(config.ConfigError, match="must be a multiple of hypotheses"):
+        experiment.load("scenes", settings)

@@ -15,9 +15,10 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tiny_run import IDENTITY, experiment, prepare
 
-from show_attend_tell import checkpoint, config, training_log
+from show_attend_tell import checkpoint, config, likelihood, training_log
 from show_attend_tell import train as training
 from show_attend_tell.features import FeatureError, FeatureReader, feature_path
+from show_attend_tell.likelihood import Likelihood
 from show_attend_tell.prepared import folder_of
 from show_attend_tell.runs import CHECKPOINT, MODEL, SETTINGS, RunError
 from show_attend_tell.train import train
@@ -170,7 +171,7 @@ def interrupt_in_log(monkeypatch, step):
 
 def interrupt_in_update(monkeypatch, step):
     """Raise it as Ctrl-C does: on the way back from the compiled update."""
-    real_update = training.Trainer._step_function
+    real_update = Likelihood._step_function
 
     def make(self, *rest):
         function = real_update(self, *rest)
@@ -183,7 +184,7 @@ def interrupt_in_update(monkeypatch, step):
 
         return update
 
-    monkeypatch.setattr(training.Trainer, "_step_function", make)
+    monkeypatch.setattr(Likelihood, "_step_function", make)
 
 
 def interrupt_in_validation(monkeypatch, number):
@@ -348,7 +349,7 @@ def test_mirrored_photos_are_read_by_the_rows_of_the_others(
         caught.append([reader.read(rows[:4]) for reader in readers])
         raise _Stop
 
-    monkeypatch.setattr(training, "CaptionBatches", catch)
+    monkeypatch.setattr(likelihood, "CaptionBatches", catch)
     with pytest.raises(_Stop):
         go(work, tmp_path, encoder={"mirror": True})
     ((plain, mirrored),) = caught

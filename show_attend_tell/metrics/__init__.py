@@ -5,7 +5,8 @@ our own supervision, SPICE on request only.
 """
 
 from show_attend_tell.metrics.report import MetricsError, Report
+from show_attend_tell.metrics.reward import CiderReward
 from show_attend_tell.metrics.scoring import score
 from show_attend_tell.metrics.validation import validation_scores
 
-__all__ = ["MetricsError", "Report", "score", "validation_scores"]
+__all__ = ["CiderReward", "MetricsError", "Report", "score", "validation_scores"]

@@ -1,0 +1,62 @@
+"""Updates by the likelihood of given captions: the paper's L_d, Eq. (14)."""
+
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+from show_attend_tell.captioner import Captioner
+from show_attend_tell.config import Experiment
+from show_attend_tell.dataset import CaptionBatches, encode
+from show_attend_tell.prepared import Split
+
+
+class Likelihood:
+    """Trains on every caption of the training photos, once an epoch.
+
+    Args:
+        experiment: the settings.
+        model: built now, compiled before the first update.
+        data: the training photos.
+        readers: of their features, see :func:`~show_attend_tell.dataset.read_views`.
+    """
+
+    def __init__(self, experiment: Experiment, model: Captioner, data: Split, readers):
+        settings = experiment.training
+        captions = encode(data.captions, model.vocabulary, experiment.data.max_words)
+        self.model, self.jit_compile = model, settings.jit_compile
+        self.batches = CaptionBatches(
+            captions, data.rows, readers, settings.batch_size, settings.seed
+        )
+        self._step_functions = {}
+
+    @property
+    def steps(self) -> int:
+        """Updates in an epoch."""
+        return self.batches.steps
+
+    def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
+        """Take the updates of an epoch from number `start` on; yield what to log."""
+        for x, y in self.batches.dataset(epoch, start):
+            yield self._step_function(x, y)(x, y)
+
+    def _step_function(self, x: dict, y):
+        """Return the compiled training step for batches shaped like this one.
+
+        Keras' own train function would be traced once for all lengths, with an
+        unknown one, and the loop over words could not be unrolled.
+        """
+        length = y.shape[1]
+        if length not in self._step_functions:
+            function = compiled_step(self.model, self.jit_compile)
+            self._step_functions[length] = function.get_concrete_function(x, y)
+        return self._step_functions[length]
+
+
+def compiled_step(model: Captioner, jit_compile: bool):
+    """Return the model's training step, compiled; it returns this batch's metrics."""
+
+    def step(*data):
+        model.reset_metrics()
+        return model.train_step(data)
+
+    return tf.function(step, autograph=False, jit_compile=jit_compile)
