@@ -1,6 +1,5 @@
 """The console script: options, one-line errors and exit codes."""
 
-import os
 import subprocess
 import sys
 from importlib import metadata
@@ -13,7 +12,7 @@ import pytest
 import data_prep.prepare
 from data_prep import estimate
 from data_prep.problems import DataError
-from show_attend_tell import __version__, cli, config, doctor, experiment, startup
+from show_attend_tell import __version__, cli, config, doctor, experiment
 from show_attend_tell.evaluation_report import EvaluationReport
 from show_attend_tell.train import Summary
 
@@ -280,32 +279,6 @@ def test_doctor_finds_weights_that_keras_has_fetched(monkeypatch, tmp_path):
     file.parent.mkdir()
     file.touch()
     assert doctor._imagenet_weights().level == "OK"
-
-
-def test_standard_error_is_held_back_unless_something_fails(capfd):
-    with startup._held_back():
-        os.write(2, b"a banner\n")
-    assert capfd.readouterr().err == ""
-    with pytest.raises(ImportError):
-        _fail_with_a_reason()
-    assert capfd.readouterr().err == "the reason\n"
-
-
-def _fail_with_a_reason():
-    with startup._held_back():
-        os.write(2, b"the reason\n")
-        raise ImportError
-
-
-@pytest.mark.parametrize("own", [None, "--xla_cpu_enable_fast_math=false"])
-def test_xla_gets_our_flags_unless_the_user_set_some(monkeypatch, own):
-    monkeypatch.setenv("XLA_FLAGS", "")  # so that it is put back afterwards
-    monkeypatch.delenv("XLA_FLAGS")
-    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
-    if own:
-        monkeypatch.setenv("XLA_FLAGS", own)
-    startup.start_tensorflow()
-    assert os.environ["XLA_FLAGS"] == (own or "--xla_cpu_prefer_vector_width=512")
 
 
 def test_train_takes_a_model_to_start_from(run, monkeypatch):
