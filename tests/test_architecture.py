@@ -17,7 +17,7 @@ PACKAGE = "show_attend_tell"
 ROOMS_BY_LAYER = {
     1: "config experiment vocabulary manifest features photos progress scene_net",
     2: "attention losses",
-    3: "decoder",
+    3: "recurrence decoder",
     4: "generation captioner",
     5: "train evaluate caption visualize doctor"
     " caption_result captions_file checkpoint evaluation_report model_file optimizer"
