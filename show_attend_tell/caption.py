@@ -215,6 +215,7 @@ def _write(
         max_words=decoding.max_words,
         length_normalisation=decoding.length_normalisation,
         allow_unknown=decoding.allow_unknown,
+        locations=decoding.locations,
         batch_size=batch_size,
     )
 

@@ -37,6 +37,7 @@ def write_captions(
             max_words=decoding.max_words,
             length_normalisation=decoding.length_normalisation,
             allow_unknown=decoding.allow_unknown,
+            locations=decoding.locations,
             batch_size=size,
         )
 

@@ -15,10 +15,11 @@ PACKAGE = "show_attend_tell"
 
 # A room may import rooms of its own layer and of lower ones, never of higher ones.
 ROOMS_BY_LAYER = {
-    1: "config experiment vocabulary manifest features photos progress scene_net",
+    1: "categorical config experiment hard_settings vocabulary manifest features"
+    " photos progress scene_net",
     2: "attention losses",
-    3: "recurrence decoder",
-    4: "generation captioner",
+    3: "recurrence decoder hard_attention",
+    4: "generation captioner teacher_forcing",
     5: "train evaluate caption visualize doctor"
     " caption_result captions_file checkpoint evaluation_report model_file optimizer"
     " likelihood prepared runs self_critical startup training_log validation",

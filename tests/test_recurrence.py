@@ -10,7 +10,7 @@ from show_attend_tell.decoder import Decoder
 tf = pytest.importorskip("tensorflow")
 
 
-def _by_steps(self, word_gates, h, c, annotations, projected, compiled=None):
+def _by_steps(self, word_gates, h, c, annotations, projected, *rest):
     """Decoder.unroll as a loop over Decoder.step that autodiff differentiates."""
     steps = []
     for t in range(word_gates.shape[1]):
@@ -18,7 +18,7 @@ def _by_steps(self, word_gates, h, c, annotations, projected, compiled=None):
         step = self.step(word_gates[:, t], h, c, annotations, projected, kernel)
         h, c = step.h, step.c
         steps.append(step)
-    fields = ("h", "z_hat", "alpha", "beta")
+    fields = ("h", "z_hat", "alpha", "looked", "beta")
     return tuple(keras.ops.stack([getattr(s, f) for s in steps], 1) for f in fields)
 
 
