@@ -56,13 +56,49 @@ def arrays(outputs):
     return keras.tree.map_structure(keras.ops.convert_to_numpy, outputs)
 
 
+BACKEND = keras.backend.backend()
+MODES = ("eager", "graph", "jit") if BACKEND == "tensorflow" else ("eager", "jit")
+
+
 def in_mode(function, mode):
     """Return a function as it is, as a graph, or compiled by XLA."""
     if mode == "eager":
         return function
+    if BACKEND == "jax":
+        import jax
+
+        def apart(*args):
+            with keras.StatelessScope():  # what it assigns is forgotten
+                return function(*args)
+
+        return jax.jit(apart)
     import tensorflow as tf
 
     return tf.function(function, autograph=False, jit_compile=mode == "jit")
 
 
-MODES = ("eager", "graph", "jit")
+def gradients(function, model, mode="eager"):
+    """Return d function() / dW by weight: name -> array, zeros where there is none."""
+    weights = model.trainable_weights
+    if BACKEND == "jax":
+        import jax
+
+        def loss(values):
+            with keras.StatelessScope(list(zip(weights, values, strict=True))):
+                return function()
+
+        found = jax.grad(loss)
+        found = (jax.jit(found) if mode == "jit" else found)([w.value for w in weights])
+    else:
+        import tensorflow as tf
+
+        def compute():
+            with tf.GradientTape() as tape:
+                loss = function()
+            zero = tf.UnconnectedGradients.ZERO
+            values = [w.value for w in weights]
+            grads = tape.gradient(loss, values, unconnected_gradients=zero)
+            return [tf.convert_to_tensor(g) for g in grads]
+
+        found = in_mode(compute, mode)()
+    return {w.name: np.asarray(g) for w, g in zip(weights, found, strict=True)}
