@@ -12,10 +12,10 @@ from show_attend_tell.teacher_forcing import read
 LENGTHS = (4, 2, 3)
 
 
-def build(rng, hard=None, spread=0.7, **changes):
+def build(rng, hard=None, spread=0.7, arguments=None, **changes):
     """Return a tiny captioner with hard attention and without the term of Eq. (14)."""
-    arguments = {"hard": HardAttentionSettings(**(hard or {}))}
-    arguments |= {"doubly_stochastic": 0.0}
+    arguments = {"doubly_stochastic": 0.0, **(arguments or {})}
+    arguments["hard"] = HardAttentionSettings(**(hard or {}))
     return tiny.build(rng, arguments, spread, attention="hard", **changes)
 
 

@@ -77,28 +77,48 @@ def in_mode(function, mode):
     return tf.function(function, autograph=False, jit_compile=mode == "jit")
 
 
-def gradients(function, model, mode="eager"):
-    """Return d function() / dW by weight: name -> array, zeros where there is none."""
+def gradient_function(function, model, mode="eager"):
+    """Return args -> (d value / dW by weight, rest) of function(*args) -> value, rest.
+
+    Gradients are arrays under the weights' names, zeros where there is none.
+    """
     weights = model.trainable_weights
     if BACKEND == "jax":
         import jax
 
-        def loss(values):
+        def loss(values, *args):
             with keras.StatelessScope(list(zip(weights, values, strict=True))):
-                return function()
+                return function(*args)
 
-        found = jax.grad(loss)
-        found = (jax.jit(found) if mode == "jit" else found)([w.value for w in weights])
+        slope = jax.grad(loss, has_aux=True)
+        slope = jax.jit(slope) if mode != "eager" else slope
+
+        def compute(*args):
+            return slope([w.value for w in weights], *args)
     else:
         import tensorflow as tf
 
-        def compute():
+        def tape_gradient(*args):
             with tf.GradientTape() as tape:
-                loss = function()
-            zero = tf.UnconnectedGradients.ZERO
-            values = [w.value for w in weights]
-            grads = tape.gradient(loss, values, unconnected_gradients=zero)
-            return [tf.convert_to_tensor(g) for g in grads]
+                value, rest = function(*args)
+            found = tape.gradient(
+                value,
+                [w.value for w in weights],
+                unconnected_gradients=tf.UnconnectedGradients.ZERO,
+            )
+            return [tf.convert_to_tensor(g) for g in found], rest
 
-        found = in_mode(compute, mode)()
-    return {w.name: np.asarray(g) for w, g in zip(weights, found, strict=True)}
+        compute = in_mode(tape_gradient, mode)
+
+    def named(*args):
+        found, rest = compute(*args)
+        return {
+            w.name: np.asarray(g) for w, g in zip(weights, found, strict=True)
+        }, rest
+
+    return named
+
+
+def gradients(function, model, mode="eager"):
+    """Return d function() / dW by weight: name -> array, zeros where there is none."""
+    return gradient_function(lambda: (function(), 0.0), model, mode)()[0]
