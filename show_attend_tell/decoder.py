@@ -10,6 +10,7 @@ from keras import ops
 
 from show_attend_tell import recurrence
 from show_attend_tell.attention import attention_scores, context, gate
+from show_attend_tell.initializers import OrthogonalGates
 
 
 class StepOutput(NamedTuple):
@@ -44,27 +45,6 @@ def product(x, w, precision="float32"):
     rows = ops.reshape(x, (-1, x.shape[-1]))
     rows = ops.matmul(ops.cast(rows, precision), ops.cast(w, precision))
     return ops.cast(ops.reshape(rows, (*ops.shape(x)[:-1], w.shape[-1])), x.dtype)
-
-
-@keras.saving.register_keras_serializable("show_attend_tell")
-class OrthogonalGates(keras.initializers.Initializer):
-    """One orthogonal matrix for each gate, side by side: (n, 4n)."""
-
-    def __init__(self, seed=0):
-        self.seed = seed
-
-    def __call__(self, shape, dtype=None):
-        """Return the matrix; `shape` must be (n, 4n)."""
-        seeds = range(self.seed, self.seed + 4)
-        blocks = [
-            keras.initializers.Orthogonal(seed=s)((shape[0], shape[0]), dtype=dtype)
-            for s in seeds
-        ]
-        return ops.concatenate(blocks, axis=-1)
-
-    def get_config(self):
-        """Return the seed."""
-        return {"seed": self.seed}
 
 
 class Decoder(keras.layers.Layer):

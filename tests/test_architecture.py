@@ -17,7 +17,7 @@ PACKAGE = "show_attend_tell"
 ROOMS_BY_LAYER = {
     1: "categorical config experiment hard_settings vocabulary manifest features"
     " photos progress scene_net",
-    2: "attention losses",
+    2: "attention initializers losses",
     3: "recurrence decoder hard_attention",
     4: "generation captioner teacher_forcing",
     5: "train evaluate caption visualize doctor attention_health term_norms"

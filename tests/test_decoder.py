@@ -6,7 +6,8 @@ import tiny_captioner as tiny
 from keras import ops
 from tiny_captioner import TOLERANCE, A, B, D, K, L, T, arrays, m, n
 
-from show_attend_tell.decoder import Decoder, OrthogonalGates, lstm_update
+from show_attend_tell.decoder import Decoder, lstm_update
+from show_attend_tell.initializers import OrthogonalGates
 
 
 def keep(value):
