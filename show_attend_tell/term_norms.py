@@ -49,13 +49,16 @@ class TermNorms:
         }
 
     def _norms(self, u):
-        hard, weights = self.model.hard_attention, self.model.trainable_weights
+        hard = self.model.hard_attention
+        weights = [w.value for w in self.model.trainable_weights]
         with tf.GradientTape(persistent=True) as tape:
             terms = self._terms(hard, Draws(u, tf.ones(u.shape[0])))
-        return [
-            tf.linalg.global_norm(tape.gradient(term, [w.value for w in weights]))
-            for term in terms
-        ]
+        norms = []
+        for term in terms:
+            found = [g for g in tape.gradient(term, weights) if g is not None]
+            # As tensors: the embedding's gradient names a word once for each use.
+            norms.append(tf.linalg.global_norm(list(map(tf.convert_to_tensor, found))))
+        return norms
 
     def _terms(self, hard, draws: Draws):
         """Return the mean over captions of each of the three terms."""

@@ -20,7 +20,7 @@ L = T = 3
 WORDS = ("<pad>", "<start>", "<end>", "<unk>", "a")
 INPUTS, TARGETS = np.array([[1, 4, 3]], "i4"), np.array([[4, 3, 2]], "i4")
 SEQUENCES = np.array(list(itertools.product(range(L), repeat=T)))
-SAMPLES, ESTIMATES = 400, 150
+SAMPLES, ESTIMATES = 1000, 150
 F_ATT = ("w_a_0", "b_a_0", "w_h", "w_att")
 KINDS = {
     "neither": {"baseline": False, "entropy": 0.0},
