@@ -144,7 +144,7 @@ class HardAttention(keras.layers.Layer):
         reward = ops.sum(log_likelihood * present) / rows
         deviation = ops.square(log_likelihood - reward) * present
         entropy = location_entropies(alpha, mask) / ops.maximum(length, 1)
-        self.means["baseline"].update_state(self.baseline)
+        self.means["baseline"].update_state(ops.convert_to_tensor(self.baseline))
         self.means["reward"].update_state(reward)
         self.means["reward_variance"].update_state(ops.sum(deviation) / rows)
         self.means["entropy"].update_state(entropy, sample_weight=length)
@@ -159,6 +159,6 @@ class HardAttention(keras.layers.Layer):
         counted = sampled * ops.cast(ops.any(mask > 0, axis=-1), "float32")
         total = ops.sum(counted)
         mean = ops.sum(log_likelihood * counted) / ops.maximum(total, 1)
-        decay = self.settings.baseline_decay
-        moved = decay * self.baseline + (1 - decay) * mean
-        self.baseline.assign(ops.where(total > 0, moved, self.baseline))
+        decay, old = self.settings.baseline_decay, ops.convert_to_tensor(self.baseline)
+        moved = decay * old + (1 - decay) * mean
+        self.baseline.assign(ops.where(total > 0, moved, old))

@@ -95,6 +95,21 @@ def _cosine(one, other):
     return product / max(np.linalg.norm(one) * np.linalg.norm(other), 1e-12)
 
 
+def test_compiled_parts_serve_hard_attention_too():
+    rng = np.random.default_rng(2)
+    inputs, found = (photos(rng), *captions(rng)), []
+    for by_parts in (False, True):
+        model = build(np.random.default_rng(1), attention="hard")  # the same draws
+        if by_parts:
+            model.compile_parts(lambda f: tf.function(f, autograph=False))
+        found.append(_run(model, *inputs, "graph"))
+    (outputs, loss, gradients), (rounded, rounded_loss, rounded_gradients) = found
+    np.testing.assert_array_equal(rounded["sampled"], outputs["sampled"])
+    np.testing.assert_allclose(rounded_loss, loss, rtol=2e-2)
+    for ours, theirs in zip(rounded_gradients, gradients, strict=True):
+        assert _cosine(ours, theirs) > 0.99 or not np.any(theirs)
+
+
 def test_compiled_parts_serve_training_alone(rng):
     model = build(rng)
     annotations, (tokens, _) = photos(rng), captions(rng)
