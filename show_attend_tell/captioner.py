@@ -95,10 +95,11 @@ class Captioner(keras.Model):
         self.channel_dropout = keras.layers.Dropout(
             s.channel_dropout, noise_shape=(None, 1, None), seed=self.seed + 2
         )
+        self.init_dropout = keras.layers.Dropout(s.init_dropout, seed=self.seed + 3)
         self.hard_attention = None
         if s.attention == "hard":
             self.hard_attention = HardAttention(
-                self.hard, self.seed + 3, name="hard_attention"
+                self.hard, self.seed + 4, name="hard_attention"
             )
         self.caption_mean = CaptionMean()
         self.word_loss = keras.metrics.Mean(name="word_loss")
@@ -135,7 +136,9 @@ class Captioner(keras.Model):
     def _get_initial_lstm(self, features, training=False):
         """Return c_0 and h_0, (B, n) each, from the mean annotation."""
         h, c = self.decoder.initial_state(
-            features, lambda value: self.dropout(value, training=training)
+            features,
+            lambda value: self.dropout(value, training=training),
+            lambda mean: self.init_dropout(mean, training=training),
         )
         return c, h
 

@@ -91,6 +91,7 @@ class ModelSettings:
         selector: the gate beta. prev2out, ctx2out: terms of the deep output.
         dropout: in f_init, on h before the readout and after the readout's tanh.
         embedding_dropout: on E y (the authors use none).
+        init_dropout: on mean_i a_i, which f_init reads (the authors use none there).
         channel_dropout: whole channels of the annotations, one mask per photo.
         scale_annotations: divide annotations by their standard deviation, measured
             on training photos and stored in the model (the authors do not).
@@ -110,6 +111,7 @@ class ModelSettings:
     ctx2out: bool = True
     dropout: Rate = 0.5
     embedding_dropout: Rate = 0.0
+    init_dropout: Rate = 0.0
     channel_dropout: Rate = 0.0
     scale_annotations: bool = False
     initializer: Literal["normal", "glorot"] = "normal"

@@ -128,17 +128,18 @@ class Decoder(keras.layers.Layer):
             projected = product(layer, w, precision) + b
         return projected
 
-    def initial_state(self, annotations, dropout):
+    def initial_state(self, annotations, dropout, input_dropout=lambda mean: mean):
         """Return h_0 and c_0: MLPs of mean_i a_i, ReLU inside and tanh at the end.
 
         Args:
             annotations: (B, L, D).
             dropout: a function applied behind every ReLU, as in the authors' code.
+            input_dropout: a function applied to the mean, once for h and once for c.
         """
         mean = ops.mean(annotations, axis=1)  # (B, L, D) -> (B, D)
         states = []
         for part in "hc":
-            value = mean
+            value = input_dropout(mean)
             for j, (w, b) in enumerate(self.init[part]):
                 if j:
                     value = dropout(ops.relu(value))

@@ -238,6 +238,7 @@ def test_words_yet_to_come_change_nothing(model, batch):
     [
         ({"dropout": 0.5}, False),  # around the readout alone
         ({"dropout": 0.5, "init_layers": 2}, True),  # and behind f_init's ReLU
+        ({"init_dropout": 0.5}, True),
         ({"embedding_dropout": 0.5}, True),
         ({"channel_dropout": 0.5}, True),
     ],
