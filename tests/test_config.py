@@ -202,5 +202,6 @@ def test_hard_attention_takes_the_authors_values_and_is_optional():
 
 def test_reward_training_of_hard_attention_is_refused():
     tables = {**SMALL, "model": {"attention": "hard"}}
-    message = message_of({**tables, "training": {"objective": "cider"}})
+    training = {"objective": "cider", "batch_size": 60}
+    message = message_of({**tables, "training": training})
     assert "objective = 'cider' must go with attention = 'soft'" in message
