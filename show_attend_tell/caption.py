@@ -254,4 +254,13 @@ def _sentence(captioner: Captioner, photo: Hypotheses, w: int) -> dict:
         "word_log_probs": photo.word_log_probs[w, :T],
         "attention": photo.alpha[w, :T].reshape(T, *captioner.grid),
         "beta": photo.beta[w, :T],
+        "locations": _chosen(photo, w, T),
     }
+
+
+def _chosen(photo: Hypotheses, w: int, T: int) -> np.ndarray | None:
+    """Return the location of each word, (T,), None where attention chose none."""
+    locations = photo._asdict().get("locations")  # soft attention has none
+    if locations is None or (locations[w, :T] < 0).all():
+        return None
+    return locations[w, :T]

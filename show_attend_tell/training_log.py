@@ -85,6 +85,7 @@ class TrainingLog:
             max_words=decoding.max_words,
             batch_size=decoding.batch_size,
         )
+        locations = result._asdict().get("locations")  # soft attention has none
         with self.writer.as_default(step=step):
             for name, values in attention_statistics.of_captions(result).items():
                 tf.summary.histogram(f"attention_spread/{name}", values)
@@ -97,6 +98,7 @@ class TrainingLog:
                     model.grid,
                     beta=result.beta[k, 0, :T],
                     probabilities=np.exp(result.word_log_probs[k, 0, :T]),
+                    locations=None if locations is None else locations[k, 0, :T],
                 )
                 tf.summary.text(f"caption/{k}", f"{photo.id}: {' '.join(words)}")
                 tf.summary.image(f"attention/{k}", figure_to_array(figure, DPI)[None])

@@ -33,10 +33,13 @@ def sentence(text, peaks, **more):
     }
 
 
-def make_caption(text="a red <b>", peaks=(0, 6, 11), path="photo.jpg", **more):
-    """Return a caption with two alternatives, the photo half dark and half light."""
-    view = np.full((90, 120, 3), 200, np.uint8)
-    view[:, :60] = 90
+VIEW = np.full((90, 120, 3), 160, np.uint8)
+
+
+def make_caption(
+    text="a red <b>", peaks=(0, 6, 11), path="photo.jpg", view=VIEW, **more
+):
+    """Return a caption of a grey photo with two alternatives."""
     return Caption(
         path=Path(path),
         **sentence(text, peaks, **more),

@@ -18,7 +18,6 @@ from show_attend_tell.caption import (
     find_photos,
     load,
 )
-from show_attend_tell.caption_figures import draw
 from show_attend_tell.caption_result import Caption, Failure
 from show_attend_tell.captioner import Captioner
 from show_attend_tell.config import DecodingSettings, EncoderSettings, ModelSettings
@@ -308,16 +307,6 @@ def test_missing_and_damaged_models_are_refused_in_one_line(model_file, tmp_path
         assert "\n" not in str(caught.value)
 
 
-def test_figures_are_drawn_for_captions_and_never_overwrite_each_other(
-    results, tmp_path
-):
-    drawn = list(draw(results, tmp_path / "figures", formats=["png"]))
-    assert [result for result, _ in drawn] == results
-    names = [[file.name for file in files] for _, files in drawn]
-    assert names == [["a.png"], ["b.png"], [], ["d.png"], ["a-2.png"], ["c.png"]]
-    assert all(file.is_file() for _, files in drawn for file in files)
-
-
 @pytest.fixture
 def run(capsys, model_file):
     """Run the verb; returns exit code, lines of standard output, standard error."""
@@ -354,56 +343,6 @@ def test_the_verb_writes_json_lines_also_for_failures(run, results, folder):
     assert "broken.jpeg" in err
     expected = [json.loads(json.dumps(one.to_dict())) for one in results]
     assert [json.loads(line) for line in out] == expected
-
-
-def test_the_verb_draws_figures(run, captions, tmp_path):
-    code, _, err = run("--attention", tmp_path / "figures", captions[0].path)
-    assert code == 0
-    assert sorted(p.name for p in (tmp_path / "figures").iterdir()) == [
-        "a.pdf",
-        "a.png",
-    ]
-    assert str(tmp_path / "figures" / "a.png") in err
-
-
-def test_the_verb_draws_in_the_format_and_theme_that_are_asked_for(
-    run, captions, tmp_path
-):
-    for theme, ground in (("light", 255), ("dark", 20)):
-        where = tmp_path / theme
-        options = ("--attention", where, "--format", "png", "--theme", theme)
-        assert run(*options, captions[0].path)[0] == 0
-        (only,) = where.iterdir()
-        assert only.name == "a.png"
-        with Image.open(only) as picture:
-            assert picture.convert("RGB").getpixel((0, 0))[0] == ground
-
-
-def test_the_verb_writes_one_page_for_all_photos(run, folder, tmp_path):
-    page = tmp_path / "page.html"
-    code, out, err = run("--html", page, folder)
-    assert code == 1  # for the photo that is broken
-    assert err.splitlines()[-1] == f"page: {page}"
-    assert page.read_text("utf-8").count('class="photo"') == len(out) == 5
-
-
-def test_alternatives_have_attention_of_their_own(captions, encoder):
-    for one in captions:
-        for other in one.alternatives:
-            T = len(other.words)
-            assert other.text == " ".join(other.words)
-            assert other.attention.shape == (T, *encoder.grid)
-            assert other.beta.shape == other.word_log_probs.shape == (T,)
-
-
-def test_the_view_shows_what_the_network_saw_in_its_proportions(captions):
-    for one in captions:
-        height, width = one.view.shape[:2]
-        assert one.picture is one.view
-        assert abs(height - width) <= 1  # the square in the middle of 48 x 40
-        small = Image.fromarray(one.view).resize(one.square.shape[:2])
-        difference = np.asarray(small, float) - one.square
-        assert np.abs(difference).mean() < 12
 
 
 def test_the_verb_reports_other_weights_in_one_line(run, tmp_path, folder):
