@@ -66,11 +66,13 @@ def run(capsys, files):
     """Run the verb; returns exit code and the lines of standard error."""
 
     def run(*arguments) -> tuple[int, list[str]]:
-        with pytest.raises(SystemExit) as stop:
-            model = ("--model", files / "model.keras")
+        model = ("--model", files / "model.keras")
+        try:
             cli.main(["caption", *map(str, (*model, *arguments))])
-            raise SystemExit(0)
-        return stop.value.code, capsys.readouterr().err.splitlines()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code
+        return code, capsys.readouterr().err.splitlines()
 
     return run
 
