@@ -15,7 +15,6 @@ from show_attend_tell.caption import (
     caption_paths,
     caption_photos,
     decoding_of,
-    draw,
     find_photos,
     load,
 )
@@ -308,16 +307,6 @@ def test_missing_and_damaged_models_are_refused_in_one_line(model_file, tmp_path
         assert "\n" not in str(caught.value)
 
 
-def test_figures_are_drawn_for_captions_and_never_overwrite_each_other(
-    results, tmp_path
-):
-    drawn = list(draw(results, tmp_path / "figures", formats=["png"]))
-    assert [result for result, _ in drawn] == results
-    names = [[file.name for file in files] for _, files in drawn]
-    assert names == [["a.png"], ["b.png"], [], ["d.png"], ["a-2.png"], ["c.png"]]
-    assert all(file.is_file() for _, files in drawn for file in files)
-
-
 @pytest.fixture
 def run(capsys, model_file):
     """Run the verb; returns exit code, lines of standard output, standard error."""
@@ -354,16 +343,6 @@ def test_the_verb_writes_json_lines_also_for_failures(run, results, folder):
     assert "broken.jpeg" in err
     expected = [json.loads(json.dumps(one.to_dict())) for one in results]
     assert [json.loads(line) for line in out] == expected
-
-
-def test_the_verb_draws_figures(run, captions, tmp_path):
-    code, _, err = run("--attention", tmp_path / "figures", captions[0].path)
-    assert code == 0
-    assert sorted(p.name for p in (tmp_path / "figures").iterdir()) == [
-        "a.pdf",
-        "a.png",
-    ]
-    assert str(tmp_path / "figures" / "a.png") in err
 
 
 def test_the_verb_reports_other_weights_in_one_line(run, tmp_path, folder):
