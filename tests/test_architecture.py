@@ -20,9 +20,11 @@ ROOMS_BY_LAYER = {
     3: "decoder",
     4: "generation captioner",
     5: "train evaluate caption visualize doctor"
-    " caption_result captions_file checkpoint evaluation_report model_file optimizer"
-    " likelihood prepared runs self_critical startup training_log validation",
-    6: "cli cli_options __main__",
+    " caption_album caption_result caption_rows captions_file captions_page"
+    " checkpoint evaluation_report half_precision likelihood model_file optimizer"
+    " photo_folders prepared runs self_critical shipped_model startup training_log"
+    " validation",
+    6: "cli cli_caption cli_options __main__",
 }
 LAYERS = {
     name: layer for layer, names in ROOMS_BY_LAYER.items() for name in names.split()

@@ -1,0 +1,97 @@
+"""The verbs that use a trained model: ``caption`` and ``export``."""
+
+import json
+import sys
+
+import click
+
+from show_attend_tell.cli_options import (
+    PATH,
+    encoder_weights_option,
+    start_tensorflow,
+)
+
+_MANY = "Write rows of many photos here (.jsonl, .csv, .html); goes on if stopped."
+
+
+@click.command()
+@click.argument("photos", nargs=-1, required=True, type=PATH, metavar="PHOTO...")
+@click.option("--model", type=PATH, help="A .keras file, instead of the shipped one.")
+@encoder_weights_option
+@click.option("--beam", type=click.IntRange(min=1), help="Instead of the model's.")
+@click.option("--out", type=PATH, metavar="FILE", help=_MANY)
+@click.option("--json", "as_json", is_flag=True, help="JSON Lines with all details.")
+@click.option(
+    "--attention", type=PATH, metavar="DIR", help="Draw attention per word here."
+)
+def caption(photos, model, encoder_weights, beam, out, as_json, attention) -> None:
+    """Write captions of photos, or of all photos in folders."""
+    if out is not None and (as_json or attention is not None):
+        raise click.UsageError("--out excludes --json and --attention.")
+    model = _model(model)
+    if out is not None:
+        _caption_into(out, photos, model, encoder_weights, beam)
+        return
+    start_tensorflow()
+    from show_attend_tell import caption as captioning
+
+    results = captioning.caption_paths(model, photos, encoder_weights, beam)
+    drawn = ((result, []) for result in results)
+    if attention is not None:
+        drawn = captioning.draw(results, attention)
+    failed = False
+    for result, figures in drawn:
+        failure = isinstance(result, captioning.Failure)
+        failed |= failure
+        if as_json:
+            click.echo(json.dumps(result.to_dict()))
+        elif not failure:
+            click.echo(f"{click.format_filename(result.path)}: {result.text}")
+        if failure:
+            click.echo(click.format_filename(result.reason), err=True)
+        for figure in figures:
+            click.echo(f"figure: {click.format_filename(figure)}", err=True)
+    if failed:
+        sys.exit(1)
+
+
+def _model(given):
+    from show_attend_tell.shipped_model import shipped_model
+
+    return shipped_model() if given is None else given
+
+
+def _caption_into(out, photos, model, encoder_weights, beam) -> None:
+    start_tensorflow()
+    from show_attend_tell.caption_album import caption_album
+
+    report = caption_album(model, photos, out, encoder_weights, beam)
+    for failure in report.failures:
+        click.echo(click.format_filename(failure.reason), err=True)
+    click.echo(report.line())
+    if report.failures:
+        sys.exit(1)
+
+
+@click.command()
+@click.argument("model", type=PATH)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["half"]),
+    required=True,
+    help="half: a .keras file with weights in float16, and its card.",
+)
+@click.option("--out", type=PATH, required=True, help="The file to write.")
+@click.option(
+    "--accept-imagenet",
+    is_flag=True,
+    help="half: Keras' own ImageNet weights serve its encoder too.",
+)
+def export(model, form, out, accept_imagenet) -> None:
+    """Write a trained model for use elsewhere."""
+    start_tensorflow()
+    from show_attend_tell.half_precision import save_half
+
+    size = save_half(model, out, accept_imagenet)
+    click.echo(f"{out}: {size / 1e6:.1f} MB")
