@@ -169,7 +169,7 @@ def caption_found(
             hypotheses = _write(captioner, encoder, pixels, decoding, batch_size)
             for row, (k, (path, square)) in enumerate(squares.items()):
                 photo = Hypotheses(*(field[row] for field in hypotheses))
-                entries[k] = _read(captioner, photo, path, square)
+                entries[k] = read_hypotheses(captioner, photo, path, square)
         yield from entries
 
 
@@ -205,10 +205,10 @@ def _write(
     )
 
 
-def _read(
+def read_hypotheses(
     captioner: Captioner, photo: Hypotheses, path: Path, square: np.ndarray
 ) -> Caption:
-    """Turn the hypotheses of one photo, (W, ...) each, into its caption."""
+    """Turn the hypotheses of one photo, (W, ...) each, best first, into its caption."""
     sentences = [captioner.vocabulary.decode(ids) for ids in photo.tokens.tolist()]
     texts = [" ".join(words) for words in sentences]
     words = sentences[0]

@@ -14,6 +14,7 @@ import click
 
 from show_attend_tell import __version__
 from show_attend_tell.cli_caption import caption, export
+from show_attend_tell.cli_demo import demo
 from show_attend_tell.cli_options import (
     PATH,
     encoder_weights_option,
@@ -67,8 +68,8 @@ def cli() -> None:
     """
 
 
-cli.add_command(caption)
-cli.add_command(export)
+for verb in (caption, demo, export):
+    cli.add_command(verb)
 
 
 @cli.command()

@@ -5,7 +5,6 @@ The file is read like any other; its weights become float32 again when it is loa
 
 import hashlib
 import io
-import json
 import os
 import tempfile
 import zipfile
@@ -17,7 +16,6 @@ import numpy as np
 from show_attend_tell.model_file import ModelFileError, load_captioner
 
 _WEIGHTS = "model.weights.h5"  # of Keras' format, in the .keras archive
-_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # so that the same model gives the same bytes
 
 # MD5 of the files that Keras downloads: `file_hash` in keras.applications.
 KERAS_FILES = {
@@ -86,17 +84,11 @@ def is_accepted(identity: dict, weights: str | Path) -> bool:
 
 def _halve(full: Path, target: Path, source: str | Path) -> None:
     with zipfile.ZipFile(full) as old, zipfile.ZipFile(target, "w") as new:
-        for name in sorted(old.namelist()):
+        for name in old.namelist():
             content = old.read(name)
             if name == _WEIGHTS:
                 content = _half_weights(content, source)
-            elif name == "metadata.json":
-                told = json.loads(content)
-                told.pop("date_saved", None)
-                content = json.dumps(told)
-            entry = zipfile.ZipInfo(name, _LONG_AGO)
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            new.writestr(entry, content)
+            new.writestr(name, content, zipfile.ZIP_DEFLATED)
 
 
 def _half_weights(content: bytes, source: str | Path) -> bytes:

@@ -41,10 +41,8 @@ def test_weights_come_back_as_float32_rounded_to_float16(model, source, tmp_path
         np.testing.assert_array_equal(found, expected)
 
 
-def test_the_file_stores_float16_and_is_the_same_every_time(source, tmp_path):
-    for name in ("one", "two"):
-        save_half(source, tmp_path / name)
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+def test_the_file_stores_float16(source, tmp_path):
+    save_half(source, tmp_path / "one")
     kinds = set()
     with zipfile.ZipFile(tmp_path / "one") as archive:
         archive.extract("model.weights.h5", tmp_path)
