@@ -1,4 +1,4 @@
-"""A loaded model that tells of one photo at a time, in the ways a visitor may choose."""
+"""A loaded model that tells of one photo at a time, in ways a visitor may choose."""
 
 import dataclasses
 from dataclasses import dataclass

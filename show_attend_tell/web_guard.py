@@ -1,4 +1,4 @@
-"""What every request passes first: a limit of size, and headers that keep pages home."""
+"""What every request passes first: a limit of size, and headers that keep pages in."""
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
