@@ -78,14 +78,15 @@ def _caption_into(out, photos, model, encoder_weights, beam) -> None:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["saved_model", "half"]),
+    type=click.Choice(["saved_model", "litert", "half"]),
     required=True,
     help="saved_model: a TensorFlow SavedModel, JPEG bytes in, caption out. "
+    "litert: a .tflite file and its .json, pixels in, words out. "
     "half: a .keras file with weights in float16, and MODEL_CARD.md.",
 )
 @click.option("--out", type=PATH, required=True, help="The folder or file to write.")
 @encoder_weights_option
-@click.option("--beam", type=click.IntRange(min=1), help="saved_model: hypotheses.")
+@click.option("--beam", type=click.IntRange(min=1), help="Instead of the model's own.")
 @click.option(
     "--accept-imagenet",
     is_flag=True,
@@ -95,15 +96,24 @@ def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
     """Write a trained model for use elsewhere."""
     if form == "half" and (encoder_weights is not None or beam is not None):
         raise click.UsageError("half goes without --encoder-weights and --beam.")
-    if form == "saved_model" and accept_imagenet:
-        raise click.UsageError("saved_model goes without --accept-imagenet.")
+    if form != "half" and accept_imagenet:
+        raise click.UsageError(f"{form} goes without --accept-imagenet.")
     start_tensorflow()
     if form == "saved_model":
         from show_attend_tell.saved_model import export_saved_model
 
         export_saved_model(model, out, encoder_weights, beam)
         click.echo(f"{out}")
-        return
+    elif form == "litert":
+        from show_attend_tell.litert import export_litert
+
+        beside = export_litert(model, out, encoder_weights, beam)
+        click.echo(f"{out}\n{beside}")
+    else:
+        _export_half(model, out, accept_imagenet)
+
+
+def _export_half(model, out, accept_imagenet) -> None:
     from show_attend_tell.half_precision import save_half
     from show_attend_tell.model_card import write_card
 

@@ -2,7 +2,9 @@
 
 The same pixels as :mod:`show_attend_tell.photos` gives: EXIF orientation is read from
 the bytes, and bicubic resizing repeats Pillow's fixed-point arithmetic
-(libImaging/Resample.c), which ``tf.image.resize`` does not.
+(libImaging/Resample.c), which ``tf.image.resize`` does not. Landscape and square photos
+come out equal to the last bit; for some photos higher than wide Pillow 13 resizes the
+columns before the rows, and then rounding leaves up to 2 of 255 levels between them.
 """
 
 import tensorflow as tf

@@ -13,8 +13,8 @@ from show_attend_tell.caption import decoding_of, load
 from show_attend_tell.captioner import Captioner
 from show_attend_tell.config import DecodingSettings
 from show_attend_tell.encoder import Encoder
-from show_attend_tell.generation import make_writer
 from show_attend_tell.graph_photos import square_of
+from show_attend_tell.graph_writer import graph_of, held_by
 
 
 class ExportError(ValueError):
@@ -71,25 +71,13 @@ def _service(
     captioner: Captioner, encoder: Encoder, decoding: DecodingSettings
 ) -> tf.Module:
     """Return a module with the function ``tell`` and the variables that it reads."""
-    settings, T = encoder.settings, decoding.max_words
+    settings = encoder.settings
     words = tf.constant(captioner.vocabulary.words)
-    writer = make_writer(
-        captioner,
-        "beam" if decoding.beam > 1 else "greedy",
-        decoding.beam,
-        T,
-        decoding.length_normalisation,
-        decoding.allow_unknown,
-    )
-    write = writer.python_function  # without XLA, which not every server has
-    L = captioner.grid[0] * captioner.grid[1]
+    write = graph_of(captioner, encoder, decoding)
 
     def tell(jpeg: tf.Tensor) -> dict[str, tf.Tensor]:
         square = square_of(jpeg, settings.image_size, settings.resize)
-        features = tf.ensure_shape(
-            encoder.annotations(square[None]), (1, L, captioner.annotation_width)
-        )
-        found = write(features, tf.zeros((1, 2, T)), tf.constant(1.0))
+        found = write(square[None])
         # The end word is no word of the caption.
         length = found.lengths[0, 0] - tf.cast(found.finished[0, 0], tf.int32)
         named = tf.gather(words, found.tokens[0, 0, :length])
@@ -101,7 +89,7 @@ def _service(
         }
 
     module = tf.Module()
-    module.held = [v.value for v in (*captioner.weights, *encoder.weights)]
+    module.held = held_by(captioner, encoder)
     module.tell = tf.function(
         tell, autograph=False, input_signature=[tf.TensorSpec((), tf.string, "jpeg")]
     )
