@@ -23,7 +23,8 @@ ROOMS_BY_LAYER = {
     " caption_album caption_result caption_rows captions_file captions_page"
     " checkpoint evaluation_report graph_photos graph_writer half_precision"
     " likelihood litert model_card model_file optimizer photo_folders prepared runs"
-    " saved_model self_critical shipped_model startup teller training_log uploads validation",
+    " saved_model self_critical shipped_model startup teller training_log"
+    " uploads validation",
     6: "cli cli_caption cli_demo cli_options web_app web_desk web_guard web_server"
     " __main__",
 }

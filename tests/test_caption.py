@@ -244,6 +244,16 @@ def test_weights_of_a_file_are_found_beside_the_model_or_by_name(
     assert [one.to_dict() for one in named] == [one.to_dict() for one in beside]
 
 
+def test_weights_that_the_model_accepts_serve_where_no_file_is_at_hand(
+    encoder, captioner, tmp_path
+):
+    other = {"weights": "mine.weights.h5", "weights_digest": "0" * 64}
+    identity = encoder.identity() | other | {"accepts": {"none": "0" * 32}}
+    make_captioner(encoder, identity).save(tmp_path / "model.keras")
+    _, made = load(tmp_path / "model.keras")
+    assert made.identity() == encoder.identity()
+
+
 def test_other_weights_are_refused_and_both_are_named(encoder, model_file, tmp_path):
     other = Encoder(EncoderSettings("SceneNet", "annotations", "none", 32, seed=1))
     weights = tmp_path / "other.weights.h5"
