@@ -18,6 +18,7 @@ from show_attend_tell.cli_options import (
     PATH,
     encoder_weights_option,
     experiment_option,
+    figure_options,
     runs_option,
     set_option,
     work_option,
@@ -202,18 +203,21 @@ def evaluate(
 @encoder_weights_option
 @click.option("--beam", type=click.IntRange(min=1), help="Instead of the model's.")
 @click.option("--json", "as_json", is_flag=True, help="JSON Lines with all details.")
-@click.option(
-    "--attention", type=PATH, metavar="DIR", help="Draw attention per word here."
-)
-def caption(photos, model, encoder_weights, beam, as_json, attention) -> None:
+@figure_options
+def caption(
+    photos, model, encoder_weights, beam, as_json, attention, formats, theme, page
+) -> None:
     """Write captions of photos, or of all photos in folders."""
     _start_tensorflow()
     from show_attend_tell import caption as captioning
+    from show_attend_tell import caption_figures
 
     results = captioning.caption_paths(model, photos, encoder_weights, beam)
+    if page is not None:
+        results = caption_figures.write_page(results, page)
     drawn = ((result, []) for result in results)
     if attention is not None:
-        drawn = captioning.draw(results, attention)
+        drawn = caption_figures.draw(results, attention, formats, theme == "dark")
     failed = False
     for result, figures in drawn:
         failure = isinstance(result, captioning.Failure)
@@ -226,6 +230,8 @@ def caption(photos, model, encoder_weights, beam, as_json, attention) -> None:
             click.echo(click.format_filename(result.reason), err=True)
         for figure in figures:
             click.echo(f"figure: {click.format_filename(figure)}", err=True)
+    if page is not None:
+        click.echo(f"page: {click.format_filename(page)}", err=True)
     if failed:
         sys.exit(1)
 

@@ -15,10 +15,10 @@ from show_attend_tell.caption import (
     caption_paths,
     caption_photos,
     decoding_of,
-    draw,
     find_photos,
     load,
 )
+from show_attend_tell.caption_figures import draw
 from show_attend_tell.caption_result import Caption, Failure
 from show_attend_tell.captioner import Captioner
 from show_attend_tell.config import DecodingSettings, EncoderSettings, ModelSettings
