@@ -176,8 +176,9 @@ def save_figure(
     return files
 
 
-def figure_to_array(figure: Figure) -> np.ndarray:
+def figure_to_array(figure: Figure, dpi: int = 100) -> np.ndarray:
     """Draw a figure into pixels, (H, W, 3) uint8, as TensorBoard takes them."""
+    figure.set_dpi(dpi)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()

@@ -20,8 +20,8 @@ ROOMS_BY_LAYER = {
     3: "recurrence decoder",
     4: "generation captioner",
     5: "train evaluate caption visualize doctor"
-    " attention_statistics caption_figures caption_result page projector sat_model"
-    " captions_file checkpoint evaluation_report model_file optimizer"
+    " attention_statistics caption_figures caption_result page photo_captioner"
+    " projector captions_file checkpoint evaluation_report model_file optimizer"
     " likelihood prepared runs self_critical startup training_log validation",
     6: "cli cli_options __main__",
 }
