@@ -224,7 +224,7 @@ def _read(
     photo: Hypotheses,
     path: Path,
     square: np.ndarray,
-    view: np.ndarray,
+    view: np.ndarray | None = None,
 ) -> Caption:
     """Turn the hypotheses of one photo, (W, ...) each, into its caption."""
     best = _sentence(captioner, photo, 0)

@@ -45,7 +45,7 @@ def figure_of(caption: Caption, dark: bool = False) -> Figure:
     """Draw the attention of one caption."""
     T, rows, columns = caption.attention.shape
     return attention_figure(
-        caption.view,
+        caption.picture,
         caption.words,
         caption.attention.reshape(T, rows * columns),
         (rows, columns),

@@ -48,9 +48,9 @@ class Caption:
         alternatives: the other captions of the beam, best first.
         square: (S, S, 3) uint8, what the network saw; not part of the JSON.
         view: (H, W, 3) uint8, the same part of the photo in its own proportions, to
-            be looked at; not part of the JSON.
+            be looked at; None where the square must do. Not part of the JSON.
         locations: (T,) int in [0, rows * columns), chosen by hard attention for each
-            word; None for soft attention.
+            word, -1 where it chose none; None for soft attention.
     """
 
     path: Path
@@ -64,8 +64,13 @@ class Caption:
     beta: np.ndarray
     alternatives: tuple[Alternative, ...]
     square: np.ndarray
-    view: np.ndarray
+    view: np.ndarray | None = None
     locations: np.ndarray | None = None
+
+    @property
+    def picture(self) -> np.ndarray:
+        """What figures are drawn on: the view, or else the square."""
+        return self.square if self.view is None else self.view
 
     def _repr_html_(self) -> str:
         """Return the interactive figure, which Jupyter shows."""

@@ -67,10 +67,10 @@ def _json(value: object) -> str:
 def element(caption) -> str:
     """Return the element of a page that holds one photo with all its captions."""
     _, rows, columns = caption.attention.shape
-    height, width = caption.view.shape[:2]
+    height, width = caption.picture.shape[:2]
     data = {
         "name": caption.path.name,
-        "photo": _jpeg(caption.view),
+        "photo": _jpeg(caption.picture),
         "size": [width, height],
         "grid": [rows, columns],
         "beams": [_beam(one) for one in (caption, *caption.alternatives)],

@@ -109,9 +109,15 @@ class TrainingLog:
 def table_row(experiment: config.Experiment) -> dict[str, bool | int | float | str]:
     """Return the settings by which runs are compared, ``table.key`` -> value."""
     tables = config.to_dict(experiment)
+    compared = {
+        "data": ("name",),
+        "encoder": ("network", "layer"),
+        "model": tables["model"],
+        "training": tables["training"],
+    }
     return {
-        f"{table}.{key}": value
-        for table in ("data", "encoder", "model", "training")
-        for key, value in tables[table].items()
-        if isinstance(value, bool | int | float | str)
+        f"{table}.{key}": tables[table][key]
+        for table, keys in compared.items()
+        for key in keys
+        if isinstance(tables[table][key], bool | int | float | str)
     }

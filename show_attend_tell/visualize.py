@@ -52,7 +52,7 @@ def attention_figure(
         probabilities: T numbers in [0, 1], p of each word.
         dark: light text on a dark ground.
         locations: T indices in [0, L), the location that hard attention chose for
-            each word; its cell is outlined.
+            each word, outlined; -1 where it chose none.
 
     Returns:
         A figure that belongs to no window and no global state of matplotlib.
@@ -71,7 +71,7 @@ def attention_figure(
     for t, (axes, word) in enumerate(zip(panels[1:], words, strict=True)):
         weights = attention_map(alpha[t], grid)
         _show(axes, overlay(pixels, weights / max(weights.max(), 1e-12)))
-        if locations is not None:
+        if locations is not None and locations[t] >= 0:
             _outline(axes, int(locations[t]), grid)
         size = 11 * min(1, 15 / max(len(word), 1))  # a long word fits its panel
         _write(axes, word, -4, color=ink, fontsize=size, weight="bold")
@@ -198,9 +198,9 @@ def _check(words: Sequence[str], alpha: np.ndarray, grid, numbers: dict) -> None
                 f"Received: {len(values)}"
             )
     places = numbers["locations"]
-    if places is not None and not all(0 <= one < locations for one in places):
+    if places is not None and not all(-1 <= one < locations for one in places):
         raise ValueError(
-            f"`locations` must lie in [0, {locations}). Received: {list(places)}"
+            f"`locations` must lie in [-1, {locations}). Received: {list(places)}"
         )
 
 

@@ -99,7 +99,8 @@ class Beam {
 
   numbers(t) {
     const { p, beta, peaks, locations } = this.data;
-    const where = place((locations ?? peaks)[t], this.photo.grid);
+    const chosen = locations?.[t] ?? -1;
+    const where = place(chosen < 0 ? peaks[t] : chosen, this.photo.grid);
     return `p ${p[t].toFixed(2)}, β ${beta[t].toFixed(2)}, looks ${where}`;
   }
 
@@ -130,10 +131,10 @@ class Beam {
   }
 
   outline() {
-    const { locations } = this.data, [rows, columns] = this.photo.grid;
-    this.cell.hidden = this.word === null || !locations;
+    const [rows, columns] = this.photo.grid;
+    const index = this.word === null ? -1 : this.data.locations?.[this.word] ?? -1;
+    this.cell.hidden = index < 0;
     if (this.cell.hidden) return;
-    const index = locations[this.word];
     Object.assign(this.cell.style, {
       left: `${100 * (index % columns) / columns}%`, width: `${100 / columns}%`,
       top: `${100 * Math.floor(index / columns) / rows}%`, height: `${100 / rows}%`,
