@@ -1,7 +1,7 @@
 """The caption of a photo with all its details, or why there is none."""
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +19,9 @@ class Alternative:
     words: tuple[str, ...]
     log_prob: float
     score: float
-    word_log_probs: np.ndarray
-    attention: np.ndarray
-    beta: np.ndarray
+    word_log_probs: np.ndarray = field(repr=False)
+    attention: np.ndarray = field(repr=False)
+    beta: np.ndarray = field(repr=False)
     locations: np.ndarray | None = None
 
     def to_dict(self) -> dict:
@@ -58,13 +58,13 @@ class Caption:
     words: tuple[str, ...]
     log_prob: float
     score: float
-    word_log_probs: np.ndarray
+    word_log_probs: np.ndarray = field(repr=False)
     end_log_prob: float | None
-    attention: np.ndarray
-    beta: np.ndarray
-    alternatives: tuple[Alternative, ...]
-    square: np.ndarray
-    view: np.ndarray | None = None
+    attention: np.ndarray = field(repr=False)
+    beta: np.ndarray = field(repr=False)
+    alternatives: tuple[Alternative, ...] = field(repr=False)
+    square: np.ndarray = field(repr=False)
+    view: np.ndarray | None = field(default=None, repr=False)
     locations: np.ndarray | None = None
 
     @property
@@ -79,9 +79,9 @@ class Caption:
     def to_dict(self) -> dict:
         """Return plain values for JSON; attention and beta to six decimals."""
         values = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if field.name not in ("square", "view", "locations")
+            one.name: getattr(self, one.name)
+            for one in dataclasses.fields(self)
+            if one.name not in ("square", "view", "locations")
         }
         for name in ("word_log_probs", "attention", "beta"):
             values[name] = np.round(values[name].astype(np.float64), _DIGITS).tolist()
