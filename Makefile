@@ -73,8 +73,9 @@ demo: $(INSTALLED)
 	$(TELL) train --experiment scenes --overwrite; \
 	$(TELL) eval --experiment scenes; \
 	$(TELL) caption --model experiments/runs/scenes/model.keras \
-	  --attention $(FIGURES) prepared/scenes/photos/$(DEMO_PHOTO).jpg; \
-	echo "Attention of every word: $(FIGURES)/$(DEMO_PHOTO).png"; \
+	  --attention $(FIGURES) --html $(FIGURES)/$(DEMO_PHOTO).html \
+	  prepared/scenes/photos/$(DEMO_PHOTO).jpg; \
+	echo "Attention of every word: $(FIGURES)/$(DEMO_PHOTO).png and .html"; \
 	echo "The demo took $$(( $$(date +%s) - start )) seconds, installation apart."
 
 test: $(INSTALLED)

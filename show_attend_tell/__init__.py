@@ -1,5 +1,9 @@
 """Show, Attend and Tell (arXiv:1502.03044) in Keras 3.
 
+    import show_attend_tell as sat
+    model = sat.load("model.keras")
+    model.caption("photo.jpg")
+
 The names in :data:`__all__` are imported on first use, so that importing the package
 loads neither TensorFlow nor Keras.
 """
@@ -9,14 +13,26 @@ import importlib
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Caption": "caption_result",
     "Captioner": "captioner",
     "Encoder": "encoder",
     "Experiment": "config",
     "FeatureReader": "features",
+    "PhotoCaptioner": "photo_captioner",
     "Vocabulary": "vocabulary",
+    "load": "photo_captioner",
 }
 
-__all__ = ["Captioner", "Encoder", "Experiment", "FeatureReader", "Vocabulary"]
+__all__ = [
+    "Caption",
+    "Captioner",
+    "Encoder",
+    "Experiment",
+    "FeatureReader",
+    "PhotoCaptioner",
+    "Vocabulary",
+    "load",
+]
 
 
 def __getattr__(name: str):

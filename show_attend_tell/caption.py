@@ -16,7 +16,6 @@ from show_attend_tell.half_precision import is_accepted
 from show_attend_tell.model_file import load_captioner
 from show_attend_tell.photo_folders import find_photos
 from show_attend_tell.photos import PhotoError
-from show_attend_tell.visualize import attention_figure, save_figure
 
 BATCH = 16  # photos in memory and in the encoder at once
 
@@ -165,20 +164,21 @@ def caption_found(
         entries = [_look(encoder, one) for one in found[start : start + batch_size]]
         squares = {k: one for k, one in enumerate(entries) if _is_seen(one)}
         if squares:
-            pixels = [square for _, square in squares.values()]
+            pixels = [square for _, square, _ in squares.values()]
             hypotheses = _write(captioner, encoder, pixels, decoding, batch_size)
-            for row, (k, (path, square)) in enumerate(squares.items()):
+            for row, (k, seen) in enumerate(squares.items()):
                 photo = Hypotheses(*(field[row] for field in hypotheses))
-                entries[k] = read_hypotheses(captioner, photo, path, square)
+                entries[k] = read_hypotheses(captioner, photo, *seen)
         yield from entries
 
 
 def _look(encoder: Encoder, photo: Path | Failure) -> tuple | Failure:
-    """Return (path, square that the network sees), or why there is none."""
+    """Return (path, square that the network sees, view), or why there is none."""
     if isinstance(photo, Failure):
         return photo
     try:
-        return photo, encoder.preprocess(encoder.load_photo(photo))
+        image = encoder.load_photo(photo)
+        return photo, encoder.preprocess(image), encoder.view(image)
     except PhotoError as error:
         return Failure(photo, str(error))
 
@@ -206,72 +206,38 @@ def _write(
 
 
 def read_hypotheses(
-    captioner: Captioner, photo: Hypotheses, path: Path, square: np.ndarray
+    captioner: Captioner,
+    photo: Hypotheses,
+    path: Path,
+    square: np.ndarray,
+    view: np.ndarray | None = None,
 ) -> Caption:
     """Turn the hypotheses of one photo, (W, ...) each, best first, into its caption."""
-    sentences = [captioner.vocabulary.decode(ids) for ids in photo.tokens.tolist()]
-    texts = [" ".join(words) for words in sentences]
-    words = sentences[0]
-    T = len(words)
-    others = [w for w in range(1, len(texts)) if photo.lengths[w] > 0]
+    best = _sentence(captioner, photo, 0)
+    T = len(best["words"])
+    others = [w for w in range(1, len(photo.lengths)) if photo.lengths[w] > 0]
     return Caption(
         path=path,
-        text=texts[0],
-        words=tuple(words),
-        log_prob=float(photo.log_probs[0]),
-        score=float(photo.scores[0]),
-        word_log_probs=photo.word_log_probs[0, :T],
+        **best,
         end_log_prob=float(photo.word_log_probs[0, T]) if photo.finished[0] else None,
-        attention=photo.alpha[0, :T].reshape(T, *captioner.grid),
-        beta=photo.beta[0, :T],
         alternatives=tuple(
-            Alternative(texts[w], float(photo.log_probs[w]), float(photo.scores[w]))
-            for w in others
+            Alternative(**_sentence(captioner, photo, w)) for w in others
         ),
         square=square,
+        view=view,
     )
 
 
-def draw(
-    results: Iterable[Caption | Failure],
-    folder: str | Path,
-    formats: Sequence[str] = ("png", "pdf"),
-) -> Iterator[tuple[Caption | Failure, list[Path]]]:
-    """Draw the attention of captions while they come, a figure each.
-
-    Figures are named after the photos; the second photo of a name gets ``-2``.
-
-    Args:
-        results: of :func:`caption_photos`.
-        folder: for the figures; it is made.
-        formats: as in :func:`~show_attend_tell.visualize.save_figure`.
-
-    Yields:
-        Every result with the files drawn for it, none for a failure.
-    """
-    taken: set[str] = set()
-    for result in results:
-        if isinstance(result, Failure):
-            yield result, []
-            continue
-        name = _free_name(result.path.stem, taken)
-        _, rows, columns = result.attention.shape
-        figure = attention_figure(
-            result.square,
-            result.words,
-            result.attention.reshape(len(result.words), rows * columns),
-            (rows, columns),
-            result.beta,
-            np.exp(result.word_log_probs),
-        )
-        yield result, save_figure(figure, Path(folder) / name, formats)
-
-
-def _free_name(stem: str, taken: set[str]) -> str:
-    """Return a name not taken yet, in any case of letters, and take it."""
-    name, count = stem, 1
-    while name.lower() in taken:
-        count += 1
-        name = f"{stem}-{count}"
-    taken.add(name.lower())
-    return name
+def _sentence(captioner: Captioner, photo: Hypotheses, w: int) -> dict:
+    """Return what a caption and an alternative both tell, of hypothesis ``w``."""
+    words = captioner.vocabulary.decode(photo.tokens[w].tolist())
+    T = len(words)
+    return {
+        "text": " ".join(words),
+        "words": tuple(words),
+        "log_prob": float(photo.log_probs[w]),
+        "score": float(photo.scores[w]),
+        "word_log_probs": photo.word_log_probs[w, :T],
+        "attention": photo.alpha[w, :T].reshape(T, *captioner.grid),
+        "beta": photo.beta[w, :T],
+    }

@@ -8,6 +8,7 @@ import click
 from show_attend_tell.cli_options import (
     PATH,
     encoder_weights_option,
+    figure_options,
     start_tensorflow,
 )
 
@@ -21,24 +22,27 @@ _MANY = "Write rows of many photos here (.jsonl, .csv, .html); goes on if stoppe
 @click.option("--beam", type=click.IntRange(min=1), help="Instead of the model's.")
 @click.option("--out", type=PATH, metavar="FILE", help=_MANY)
 @click.option("--json", "as_json", is_flag=True, help="JSON Lines with all details.")
-@click.option(
-    "--attention", type=PATH, metavar="DIR", help="Draw attention per word here."
-)
-def caption(photos, model, encoder_weights, beam, out, as_json, attention) -> None:
+@figure_options
+def caption(
+    photos, model, encoder_weights, beam, out, as_json, attention, formats, theme, page
+) -> None:
     """Write captions of photos, or of all photos in folders."""
-    if out is not None and (as_json or attention is not None):
-        raise click.UsageError("--out excludes --json and --attention.")
+    if out is not None and (as_json or attention is not None or page is not None):
+        raise click.UsageError("--out excludes --json, --attention and --html.")
     model = _model(model)
     if out is not None:
         _caption_into(out, photos, model, encoder_weights, beam)
         return
     start_tensorflow()
     from show_attend_tell import caption as captioning
+    from show_attend_tell import caption_figures
 
     results = captioning.caption_paths(model, photos, encoder_weights, beam)
+    if page is not None:
+        results = caption_figures.write_page(results, page)
     drawn = ((result, []) for result in results)
     if attention is not None:
-        drawn = captioning.draw(results, attention)
+        drawn = caption_figures.draw(results, attention, formats, theme == "dark")
     failed = False
     for result, figures in drawn:
         failure = isinstance(result, captioning.Failure)
@@ -51,6 +55,8 @@ def caption(photos, model, encoder_weights, beam, out, as_json, attention) -> No
             click.echo(click.format_filename(result.reason), err=True)
         for figure in figures:
             click.echo(f"figure: {click.format_filename(figure)}", err=True)
+    if page is not None:
+        click.echo(f"page: {click.format_filename(page)}", err=True)
     if failed:
         sys.exit(1)
 

@@ -1,5 +1,6 @@
 """Options that several verbs of the command line share."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -47,3 +48,39 @@ encoder_weights_option = click.option(
     metavar="FILE",
     help="Weights of the encoder, instead of those the settings name.",
 )
+
+
+def figure_options(command: Callable) -> Callable:
+    """Add the options of figures and pages to a verb."""
+    options = (
+        click.option(
+            "--attention",
+            type=PATH,
+            metavar="DIR",
+            help="Draw attention here.",
+        ),
+        click.option(
+            *("--format", "formats"),
+            type=click.Choice(["png", "pdf", "svg"]),
+            multiple=True,
+            default=("png", "pdf"),
+            show_default=True,
+            help="Of the drawings; may be repeated.",
+        ),
+        click.option(
+            "--theme",
+            type=click.Choice(["light", "dark"]),
+            default="light",
+            show_default=True,
+            help="Ground of the drawings.",
+        ),
+        click.option(
+            *("--html", "page"),
+            type=PATH,
+            metavar="FILE",
+            help="Write one page that shows where each word looked.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command

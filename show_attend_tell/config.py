@@ -140,6 +140,9 @@ class TrainingSettings:
         validate_every: updates between validations; 0 validates after every epoch.
         checkpoint_every: updates between checkpoints, besides those at validations.
         jit_compile: whether the training step is compiled by XLA.
+        precision: ``float32``, or ``bfloat16``, in which large matrices that do not
+            depend on the words before are multiplied: faster where the processor has
+            units for it. Weights, recurrence and loss stay float32.
     """
 
     seed: int = 1
@@ -162,6 +165,7 @@ class TrainingSettings:
     validate_every: Annotated[int, Field(ge=0)] = 0
     checkpoint_every: Positive = 1000
     jit_compile: bool = True
+    precision: Literal["float32", "bfloat16"] = "float32"
 
     @model_validator(mode="after")
     def _check_objective(self):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
+from show_attend_tell import recurrence
 from show_attend_tell.attention import attention_scores, gate, soft_context
 
 
@@ -35,6 +36,13 @@ def lstm_update(gates, c):
     i, f, o = (ops.sigmoid(gates[..., k * n : (k + 1) * n]) for k in range(3))
     c = f * c + i * ops.tanh(gates[..., 3 * n :])
     return o * ops.tanh(c), c
+
+
+def product(x, w, precision="float32"):
+    """Multiply (..., p) by (p, q) in a precision; (..., q) of the type of `x`."""
+    rows = ops.reshape(x, (-1, x.shape[-1]))
+    rows = ops.matmul(ops.cast(rows, precision), ops.cast(w, precision))
+    return ops.cast(ops.reshape(rows, (*ops.shape(x)[:-1], w.shape[-1])), x.dtype)
 
 
 @keras.saving.register_keras_serializable("show_attend_tell")
@@ -131,11 +139,12 @@ class Decoder(keras.layers.Layer):
             for j, (i, o) in enumerate(zip(widths[:-1], widths[1:], strict=True))
         ]
 
-    def project(self, annotations):
+    def project(self, annotations, precision="float32"):
         """Return W_a a_i + b, (B, L, D) -> (B, L, A), once per photo."""
         projected = annotations
         for j, (w, b) in enumerate(zip(self.w_a, self.b_a, strict=True)):
-            projected = ops.matmul(projected if j == 0 else ops.tanh(projected), w) + b
+            layer = projected if j == 0 else ops.tanh(projected)
+            projected = product(layer, w, precision) + b
         return projected
 
     def initial_state(self, annotations, dropout):
@@ -160,9 +169,9 @@ class Decoder(keras.layers.Layer):
         """Return E y, (...) -> (..., m)."""
         return ops.take(self.embedding, tokens, axis=0)
 
-    def word_gates(self, embedded):
+    def word_gates(self, embedded, precision="float32"):
         """Return the words' share of the LSTM's affine map, (..., m) -> (..., 4n)."""
-        return ops.matmul(embedded, self.lstm_y) + self.lstm_b
+        return product(embedded, self.lstm_y, precision) + self.lstm_b
 
     def state_kernel(self):
         """Return [W_h, U, w_beta], the three matrices that multiply h."""
@@ -213,7 +222,43 @@ class Decoder(keras.layers.Layer):
         h, c = lstm_update(gates + ops.matmul(z_hat, self.lstm_z), c)
         return StepOutput(h, c, z_hat, alpha, beta)
 
-    def readout(self, embedded, h, z_hat, dropout):
+    def unroll(self, word_gates, h, c, annotations, projected, compiled=None):
+        """Take the steps of given words.
+
+        With tanh attention the gradient is that of :mod:`show_attend_tell.recurrence`.
+
+        Args:
+            word_gates: (B, T, 4n), T known.
+            h: h_0, (B, n).
+            c: c_0, (B, n).
+            annotations: (B, L, D).
+            projected: (B, L, A).
+            compiled: see :func:`show_attend_tell.recurrence.unroll`; None compiles
+                with whatever surrounds it.
+
+        Returns:
+            h (B, T, n), z_hat (B, T, D), alpha (B, T, L) and beta (B, T).
+        """
+        kernel = self.state_kernel()
+        if self.settings.activation == "tanh":
+            # Reshaped to tensors: a gradient by hand must not be given variables.
+            w_att = ops.reshape(self.w_att, (-1,))
+            lstm_z = ops.reshape(self.lstm_z, self.lstm_z.shape)
+            b_beta = ops.zeros((1,), h.dtype)
+            if self.settings.selector:
+                b_beta = ops.reshape(self.b_beta, (1,))
+            weights = (annotations, projected, kernel, w_att, lstm_z, b_beta)
+            given = (compiled,) if compiled else ()
+            return recurrence.unroll(word_gates, h, c, weights, *given)
+        steps = []
+        for t in range(word_gates.shape[1]):  # unrolled: XLA fuses across steps
+            step = self.step(word_gates[:, t], h, c, annotations, projected, kernel)
+            h, c = step.h, step.c
+            steps.append(step)
+        fields = ("h", "z_hat", "alpha", "beta")
+        return tuple(ops.stack([getattr(s, f) for s in steps], 1) for f in fields)
+
+    def readout(self, embedded, h, z_hat, dropout, precision="float32"):
         """Return the logits of the deep output, Eq. (7), (..., K).
 
         L_o tanh(E y_{t-1} + L_h h_t + L_z z_hat_t), the tanh being the authors'.
@@ -223,10 +268,11 @@ class Decoder(keras.layers.Layer):
             h: (..., n).
             z_hat: (..., D).
             dropout: a function applied to h and to the tanh.
+            precision: of the products.
         """
-        hidden = ops.matmul(dropout(h), self.l_h) + self.l_b
+        hidden = product(dropout(h), self.l_h, precision) + self.l_b
         if self.settings.prev2out:
             hidden = hidden + embedded
         if self.settings.ctx2out:
-            hidden = hidden + ops.matmul(z_hat, self.l_z)
-        return ops.matmul(dropout(ops.tanh(hidden)), self.l_o) + self.l_o_b
+            hidden = hidden + product(z_hat, self.l_z, precision)
+        return product(dropout(ops.tanh(hidden)), self.l_o, precision) + self.l_o_b

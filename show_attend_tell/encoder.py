@@ -26,6 +26,7 @@ from show_attend_tell.config import EncoderSettings
 
 _FLOAT16_MAX = float(np.finfo(np.float16).max)
 _CHANNELS = 3
+VIEW = 512  # pixels of the longest side of a photo that is shown
 
 
 class EncoderError(ValueError):
@@ -81,6 +82,16 @@ class Encoder:
         """
         square = photos.to_square(image, self.settings.image_size, self.settings.resize)
         return square[:, ::-1] if mirror else square
+
+    def view(self, image: Image.Image) -> np.ndarray:
+        """Return what the network sees of a photo, fit to be looked at by people.
+
+        Returns:
+            (H, W, 3) uint8, RGB, in the photo's proportions; see
+            :func:`show_attend_tell.photos.to_view`.
+        """
+        side, resize = self.settings.image_size, self.settings.resize
+        return photos.to_view(image, side, resize, VIEW)
 
     def encode(self, squares: np.ndarray) -> np.ndarray:
         """Compute the annotation vectors of a batch.

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from show_attend_tell.captioner import Captioner
-from show_attend_tell.config import Experiment
+from show_attend_tell.config import Experiment, TrainingSettings
 from show_attend_tell.dataset import CaptionBatches, encode
 from show_attend_tell.prepared import Split
 
@@ -23,7 +23,7 @@ class Likelihood:
     def __init__(self, experiment: Experiment, model: Captioner, data: Split, readers):
         settings = experiment.training
         captions = encode(data.captions, model.vocabulary, experiment.data.max_words)
-        self.model, self.jit_compile = model, settings.jit_compile
+        self.model, self.settings = model, settings
         self.batches = CaptionBatches(
             captions, data.rows, readers, settings.batch_size, settings.seed
         )
@@ -47,16 +47,29 @@ class Likelihood:
         """
         length = y.shape[1]
         if length not in self._step_functions:
-            function = compiled_step(self.model, self.jit_compile)
+            function = compiled_step(self.model, self.settings)
             self._step_functions[length] = function.get_concrete_function(x, y)
         return self._step_functions[length]
 
 
-def compiled_step(model: Captioner, jit_compile: bool):
-    """Return the model's training step, compiled; it returns this batch's metrics."""
+def compiled_step(model: Captioner, settings: TrainingSettings):
+    """Return the model's training step, compiled; it returns this batch's metrics.
+
+    With bfloat16 XLA compiles its parts, else the whole, see
+    :meth:`Captioner.compile_parts`.
+    """
+    by_parts = settings.precision == "bfloat16"
+
+    def by_xla(function):
+        compiled = settings.jit_compile
+        return tf.function(function, autograph=False, jit_compile=compiled)
+
+    if by_parts:
+        model.compile_parts(by_xla)
+        model.optimizer.apply_compiled(by_xla)
 
     def step(*data):
         model.reset_metrics()
         return model.train_step(data)
 
-    return tf.function(step, autograph=False, jit_compile=jit_compile)
+    return tf.function(step, autograph=False) if by_parts else by_xla(step)

@@ -9,6 +9,12 @@ from show_attend_tell.config import TrainingSettings
 class _RemembersGradientNorm:
     """Mixed into a Keras optimiser: keeps the norm of the last whole gradient."""
 
+    _compiled = staticmethod(lambda function: function)
+
+    def apply_compiled(self, compiled):
+        """Compile :meth:`apply` on its own by a function such as ``tf.function``."""
+        self._compiled = compiled
+
     def build(self, variables):
         """Create the optimiser's variables and one for the norm."""
         super().build(variables)
@@ -21,9 +27,12 @@ class _RemembersGradientNorm:
         """Take a step; the norm is that before clipping."""
         if trainable_variables is not None and not self.built:
             self.build(trainable_variables)
+        self._compiled(self._apply)([ops.convert_to_tensor(g) for g in grads])
+
+    def _apply(self, grads):
         squares = [ops.sum(ops.square(ops.cast(g, "float32"))) for g in grads]
         self.gradient_norm.assign(ops.sqrt(sum(squares)))
-        super().apply(grads, trainable_variables)
+        super().apply(grads)
 
 
 class RMSprop(_RemembersGradientNorm, keras.optimizers.RMSprop):

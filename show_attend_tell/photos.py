@@ -111,6 +111,26 @@ def to_square(image: Image.Image, side: int, resize: str) -> np.ndarray:
     return np.asarray(square, np.uint8)
 
 
+def to_view(image: Image.Image, side: int, resize: str, longest: int) -> np.ndarray:
+    """Return the part of a photo that the network sees, in its own proportions.
+
+    Args:
+        image: RGB.
+        side: of the network's square, in pixels.
+        resize: ``crop`` or ``squash``.
+        longest: side of the view in pixels, not passed; smaller photos stay small.
+
+    Returns:
+        (H, W, 3) uint8, RGB.
+    """
+    region = seen_region(image.size, side, resize)
+    width, height = region[2] - region[0], region[3] - region[1]
+    scale = min(1.0, longest / max(width, height))
+    size = max(1, round(width * scale)), max(1, round(height * scale))
+    view = image.resize(size, Image.Resampling.BICUBIC, box=region)
+    return np.asarray(view, np.uint8)
+
+
 def box_to_square(box: Box, photo_size: tuple[int, int], side: int, resize: str) -> Box:
     """Map a box from pixels of the photo to pixels of the network's square.
 

@@ -78,8 +78,11 @@ def _changed(old: config.Experiment, new: config.Experiment) -> str:
 
 
 def model_of(name: str, runs: str | Path) -> Path:
-    """Return the model file meant by a ``.keras`` path or an experiment's name."""
-    return Path(name) if name.endswith(".keras") else Path(runs) / name / MODEL
+    """Return the model file meant by a file, a run's folder or an experiment's name."""
+    if name.endswith(".keras"):
+        return Path(name)
+    beside = Path(name) / MODEL
+    return beside if beside.is_file() else Path(runs) / name / MODEL
 
 
 def provenance() -> dict:

@@ -42,7 +42,7 @@ class SelfCritical:
         self.photos = settings.batch_size // settings.hypotheses
         self.max_words = experiment.decoding.max_words
         self.reward = CiderReward(data.captions)
-        self._step = compiled_step(model, settings.jit_compile)
+        self.settings, self._step = settings, None
 
     @property
     def steps(self) -> int:
@@ -80,6 +80,8 @@ class SelfCritical:
             "tokens": inputs,
         }
         weight = advantages(rewards, present).astype("float32").reshape(-1)
+        if self._step is None:
+            self._step = compiled_step(self.model, self.settings)
         values = self._step(x, targets, weight)
         return {**values, "reward": rewards[present].mean()}
 

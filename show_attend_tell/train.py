@@ -235,6 +235,7 @@ class Trainer:
             + ", ".join(f"{name} {value:.2f}" for name, value in scores.items())
         )
         if score > position.best:
+            log.embedding(self.saved)
             self._save_model()  # first, so that an interrupted one is done again
             position.best, position.best_step = score, position.step
             position.without_gain = 0

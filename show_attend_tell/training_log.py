@@ -4,23 +4,27 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-from PIL import Image
+from tensorboard.plugins.hparams import api as hparams
 from tqdm import tqdm
 
-from show_attend_tell import config, photos
+from show_attend_tell import attention_statistics, config, photos
 from show_attend_tell.captioner import Captioner
 from show_attend_tell.features import FeatureReader
 from show_attend_tell.manifest import Photo
 from show_attend_tell.prepared import Split
+from show_attend_tell.projector import write_embedding
 from show_attend_tell.validation import best_words
 from show_attend_tell.visualize import attention_figure, figure_to_array
 
 EVERY = 20  # updates between two points of a curve
 SAMPLES = 4  # validation photos drawn with their attention
+MEASURED = 64  # validation photos whose attention goes into the histograms
+VIEW = 256  # pixels of the longest side of a photo in a panel
+DPI = 75  # of the panels, so that a run stays small
 
 
 class TrainingLog:
-    """Writes curves, validation scores and sample captions; a context manager.
+    """Writes curves, scores, sample captions and histograms; a context manager.
 
     Args:
         folder: of the run.
@@ -30,10 +34,12 @@ class TrainingLog:
 
     def __init__(self, folder: Path, experiment: config.Experiment, validation: Split):
         self.experiment, self.validation = experiment, validation
+        self.folder = folder
         self.writer = tf.summary.create_file_writer(str(folder))
         with self.writer.as_default(step=0):
             text = "    " + config.dump(experiment).replace("\n", "\n    ")
             tf.summary.text("settings", text)
+            hparams.hparams(table_row(experiment), trial_id=experiment.name)
 
     def __enter__(self) -> "TrainingLog":
         return self
@@ -60,33 +66,58 @@ class TrainingLog:
             for name, value in scores.items():
                 tf.summary.scalar(f"validation/{name}", value)
 
-    def _square(self, photo: Photo) -> Image.Image:
+    def _view(self, photo: Photo) -> np.ndarray:
         """Return what the encoder saw of a photo."""
         encoder = self.experiment.encoder
         image = photos.load_photo(photo.path)
-        return photos.to_square(image, encoder.image_size, encoder.resize)
+        return photos.to_view(image, encoder.image_size, encoder.resize, VIEW)
 
     def samples(self, step: int, model: Captioner, reader: FeatureReader) -> None:
-        """Draw the first validation photos with caption and attention."""
+        """Write captions of the first validation photos; draw the very first.
+
+        All of them give the histograms of attention's entropy, of beta and of how
+        evenly locations are covered.
+        """
         decoding = self.experiment.decoding
-        rows = self.validation.rows[:SAMPLES]
         result = model.generate(
-            reader.read(rows),
+            reader.read(self.validation.rows[:MEASURED]),
             method="greedy",
             max_words=decoding.max_words,
             batch_size=decoding.batch_size,
         )
-        sentences = best_words(model, result)
         with self.writer.as_default(step=step):
-            for k, words in enumerate(sentences):
-                photo = self.validation.photos[k]
+            for name, values in attention_statistics.of_captions(result).items():
+                tf.summary.histogram(f"attention_spread/{name}", values)
+            for k, words in enumerate(best_words(model, result)[:SAMPLES]):
+                photo, T = self.validation.photos[k], len(words)
                 figure = attention_figure(
-                    self._square(photo),
+                    self._view(photo),
                     words,
-                    result.alpha[k, 0, : len(words)],
+                    result.alpha[k, 0, :T],
                     model.grid,
-                    beta=result.beta[k, 0, : len(words)],
-                    probabilities=np.exp(result.word_log_probs[k, 0, : len(words)]),
+                    beta=result.beta[k, 0, :T],
+                    probabilities=np.exp(result.word_log_probs[k, 0, :T]),
                 )
                 tf.summary.text(f"caption/{k}", f"{photo.id}: {' '.join(words)}")
-                tf.summary.image(f"attention/{k}", figure_to_array(figure)[None])
+                tf.summary.image(f"attention/{k}", figure_to_array(figure, DPI)[None])
+
+    def embedding(self, model: Captioner) -> None:
+        """Write the words' vectors for the projector."""
+        write_embedding(self.folder, model.decoder.embedding, model.vocabulary)
+
+
+def table_row(experiment: config.Experiment) -> dict[str, bool | int | float | str]:
+    """Return the settings by which runs are compared, ``table.key`` -> value."""
+    tables = config.to_dict(experiment)
+    compared = {
+        "data": ("name",),
+        "encoder": ("network", "layer"),
+        "model": tables["model"],
+        "training": tables["training"],
+    }
+    return {
+        f"{table}.{key}": tables[table][key]
+        for table, keys in compared.items()
+        for key in keys
+        if isinstance(tables[table][key], bool | int | float | str)
+    }

@@ -12,15 +12,18 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from PIL import Image
 
 UPSAMPLING = 16  # 2**4 pixels to a cell, Sec. 5.4
 SIGMA = 0.8  # of the Gaussian, in cells; the authors' code takes 20 / 16
-VEIL = 0.25  # brightness left to what gets no attention
+VEIL = 0.3  # brightness left to what gets no attention
 GLOW = 0.3  # white mixed into what gets most, so that it shows on dark photos too
 MOST_COLUMNS = 7
 
 _PANEL, _TEXT, _MARGIN = 1.75, 0.5, 0.1  # inches
+_TALLEST = 1.4  # height of a panel by its width; taller photos become narrower
+_ACCENT, _SHADE = "#ffb000", "black"  # outline of a chosen location, seen on any photo
 _INKS = {False: ("white", "black", "0.4"), True: ("0.08", "0.95", "0.65")}
 
 
@@ -32,6 +35,7 @@ def attention_figure(
     beta: Sequence[float] | None = None,
     probabilities: Sequence[float] | None = None,
     dark: bool = False,
+    locations: Sequence[int] | None = None,
 ) -> Figure:
     """Draw the photo, then the photo under the attention of each word.
 
@@ -47,15 +51,18 @@ def attention_figure(
         beta: T gates, written under the words as they are.
         probabilities: T numbers in [0, 1], p of each word.
         dark: light text on a dark ground.
+        locations: T indices in [0, L), the location that hard attention chose for
+            each word, outlined; -1 where it chose none.
 
     Returns:
         A figure that belongs to no window and no global state of matplotlib.
 
     Raises:
-        ValueError: ``alpha``, ``beta`` or ``probabilities`` do not fit.
+        ValueError: ``alpha``, ``beta``, ``probabilities`` or ``locations`` do not fit.
     """
     alpha = np.asarray(alpha, np.float64)
-    _check(words, alpha, grid, {"beta": beta, "probabilities": probabilities})
+    numbers = {"beta": beta, "probabilities": probabilities, "locations": locations}
+    _check(words, alpha, grid, numbers)
     pixels = np.asarray(photo, np.uint8)
     ground, ink, faint = _INKS[dark]
     figure, panels = _panels(len(words) + 1, pixels.shape[0] / pixels.shape[1])
@@ -64,15 +71,25 @@ def attention_figure(
     for t, (axes, word) in enumerate(zip(panels[1:], words, strict=True)):
         weights = attention_map(alpha[t], grid)
         _show(axes, overlay(pixels, weights / max(weights.max(), 1e-12)))
-        numbers = []
-        if probabilities is not None:
-            numbers.append(f"p {probabilities[t]:.2f}")
-        if beta is not None:
-            numbers.append(f"β {beta[t]:.2f}")
+        if locations is not None and locations[t] >= 0:
+            _outline(axes, int(locations[t]), grid)
         size = 11 * min(1, 15 / max(len(word), 1))  # a long word fits its panel
         _write(axes, word, -4, color=ink, fontsize=size, weight="bold")
-        _write(axes, "   ".join(numbers), -21, color=faint, fontsize=8, weight="normal")
+        line = _numbers(t, probabilities, beta)
+        _write(axes, line, -20, color=faint, fontsize=8.5, weight="normal")
     return figure
+
+
+def _numbers(
+    t: int, probabilities: Sequence[float] | None, beta: Sequence[float] | None
+) -> str:
+    """Return the line of numbers under word ``t``."""
+    numbers = {"p": probabilities, "β": beta}
+    return "   ".join(
+        f"{name} {values[t]:.2f}"
+        for name, values in numbers.items()
+        if values is not None
+    )
 
 
 def attention_map(alpha: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
@@ -159,8 +176,9 @@ def save_figure(
     return files
 
 
-def figure_to_array(figure: Figure) -> np.ndarray:
+def figure_to_array(figure: Figure, dpi: int = 100) -> np.ndarray:
     """Draw a figure into pixels, (H, W, 3) uint8, as TensorBoard takes them."""
+    figure.set_dpi(dpi)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
@@ -179,36 +197,54 @@ def _check(words: Sequence[str], alpha: np.ndarray, grid, numbers: dict) -> None
                 f"`{name}` must have one number for each of {len(words)} words. "
                 f"Received: {len(values)}"
             )
+    places = numbers["locations"]
+    if places is not None and not all(-1 <= one < locations for one in places):
+        raise ValueError(
+            f"`locations` must lie in [-1, {locations}). Received: {list(places)}"
+        )
 
 
 def _panels(count: int, aspect: float) -> tuple[Figure, list[Axes]]:
     """Lay out panels of equal size, height / width = ``aspect``, text under each."""
     rows = -(-count // MOST_COLUMNS)
     columns = -(-count // rows)
-    wide, high = _PANEL + _MARGIN, _PANEL * aspect + _TEXT
+    photo_high = _PANEL * min(aspect, _TALLEST)
+    photo_wide = photo_high / aspect
+    wide, high = _PANEL + _MARGIN, photo_high + _TEXT
     width, height = columns * wide + _MARGIN, rows * high + _MARGIN
     figure = Figure(figsize=(width, height), dpi=100)
     panels = []
     for index in range(count):
         row, column = divmod(index, columns)
-        left = _MARGIN + column * wide
-        bottom = height - _MARGIN - row * high - _PANEL * aspect
-        panels.append(
-            figure.add_axes(
-                (
-                    left / width,
-                    bottom / height,
-                    _PANEL / width,
-                    _PANEL * aspect / height,
-                )
-            )
-        )
+        left = _MARGIN + column * wide + (_PANEL - photo_wide) / 2
+        bottom = height - _MARGIN - row * high - photo_high
+        box = left / width, bottom / height, photo_wide / width, photo_high / height
+        panels.append(figure.add_axes(box))
     return figure, panels
 
 
 def _show(axes: Axes, pixels: np.ndarray) -> None:
     axes.imshow(pixels, interpolation="antialiased", aspect="auto")
     axes.set_axis_off()
+
+
+def _outline(axes: Axes, location: int, grid: tuple[int, int]) -> None:
+    """Draw the border of a cell over a panel."""
+    rows, columns = grid
+    row, column = divmod(location, columns)
+    corner = column / columns, 1 - (row + 1) / rows
+    for colour, width in ((_SHADE, 2.6), (_ACCENT, 1.3)):
+        axes.add_patch(
+            Rectangle(
+                *(corner, 1 / columns, 1 / rows),
+                transform=axes.transAxes,
+                fill=False,
+                edgecolor=colour,
+                linewidth=width,
+                joinstyle="miter",
+                clip_on=False,
+            )
+        )
 
 
 def _write(axes: Axes, text: str, offset: float, color, fontsize, weight) -> None:

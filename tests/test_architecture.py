@@ -17,14 +17,14 @@ PACKAGE = "show_attend_tell"
 ROOMS_BY_LAYER = {
     1: "config experiment vocabulary manifest features photos progress scene_net",
     2: "attention losses",
-    3: "decoder",
+    3: "recurrence decoder",
     4: "generation captioner",
     5: "train evaluate caption visualize doctor"
-    " caption_album caption_result caption_rows captions_file captions_page"
-    " checkpoint evaluation_report graph_photos graph_writer half_precision"
-    " likelihood litert model_card model_file optimizer photo_folders prepared runs"
-    " saved_model self_critical shipped_model startup teller training_log"
-    " uploads validation",
+    " attention_statistics caption_album caption_figures caption_result caption_rows"
+    " captions_file captions_page checkpoint evaluation_report graph_photos"
+    " graph_writer half_precision likelihood litert model_card model_file optimizer"
+    " page photo_captioner photo_folders prepared projector runs saved_model"
+    " self_critical shipped_model startup teller training_log uploads validation",
     6: "cli cli_caption cli_demo cli_options web_app web_desk web_guard web_server"
     " __main__",
 }

@@ -16,9 +16,9 @@ from show_attend_tell.caption import (
     caption_paths,
     caption_photos,
     decoding_of,
-    draw,
     load,
 )
+from show_attend_tell.caption_figures import draw
 from show_attend_tell.caption_result import Caption, Failure
 from show_attend_tell.captioner import Captioner
 from show_attend_tell.config import DecodingSettings, EncoderSettings
@@ -340,6 +340,46 @@ def test_the_verb_draws_figures(run, captions, tmp_path):
         "a.png",
     ]
     assert str(tmp_path / "figures" / "a.png") in err
+
+
+def test_the_verb_draws_in_the_format_and_theme_that_are_asked_for(
+    run, captions, tmp_path
+):
+    for theme, ground in (("light", 255), ("dark", 20)):
+        where = tmp_path / theme
+        options = ("--attention", where, "--format", "png", "--theme", theme)
+        assert run(*options, captions[0].path)[0] == 0
+        (only,) = where.iterdir()
+        assert only.name == "a.png"
+        with Image.open(only) as picture:
+            assert picture.convert("RGB").getpixel((0, 0))[0] == ground
+
+
+def test_the_verb_writes_one_page_for_all_photos(run, folder, tmp_path):
+    page = tmp_path / "page.html"
+    code, out, err = run("--html", page, folder)
+    assert code == 1  # for the photo that is broken
+    assert err.splitlines()[-1] == f"page: {page}"
+    assert page.read_text("utf-8").count('class="photo"') == len(out) == 5
+
+
+def test_alternatives_have_attention_of_their_own(captions, encoder):
+    for one in captions:
+        for other in one.alternatives:
+            T = len(other.words)
+            assert other.text == " ".join(other.words)
+            assert other.attention.shape == (T, *encoder.grid)
+            assert other.beta.shape == other.word_log_probs.shape == (T,)
+
+
+def test_the_view_shows_what_the_network_saw_in_its_proportions(captions):
+    for one in captions:
+        height, width = one.view.shape[:2]
+        assert one.picture is one.view
+        assert abs(height - width) <= 1  # the square in the middle of 48 x 40
+        small = Image.fromarray(one.view).resize(one.square.shape[:2])
+        difference = np.asarray(small, float) - one.square
+        assert np.abs(difference).mean() < 12
 
 
 def test_the_verb_reports_other_weights_in_one_line(run, tmp_path, folder):

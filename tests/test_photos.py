@@ -156,3 +156,19 @@ def test_a_photo_of_too_many_pixels_is_refused(monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
     with pytest.raises(photos.PhotoError, match="cannot be read"):
         photos.load_photo(as_file(Image.new("RGB", (8, 8))))
+
+
+@pytest.mark.parametrize(
+    ("size", "resize", "expected"),
+    [
+        ((1000, 500), "squash", (512, 256)),
+        ((500, 1000), "squash", (256, 512)),
+        ((1000, 500), "crop", (438, 438)),  # 7/8 of the shortest side
+        ((80, 60), "squash", (80, 60)),  # never enlarged
+        ((4000, 2), "squash", (512, 1)),
+    ],
+)
+def test_a_view_keeps_the_proportions_and_stays_small(size, resize, expected):
+    view = photos.to_view(Image.new("RGB", size), 224, resize, 512)
+    assert view.shape[1::-1] == pytest.approx(expected, abs=1)
+    assert view.dtype == np.uint8

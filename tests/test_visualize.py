@@ -148,6 +148,8 @@ def test_dark_figures_have_light_text_on_a_dark_ground():
         ({"alpha": even(4)}, "alpha"),
         ({"alpha": even(5)[:, :5]}, "alpha"),
         ({"beta": [0.5]}, "beta"),
+        ({"locations": [0]}, "locations"),
+        ({"locations": [0, 1, 2, 3, 6]}, "locations"),
         ({"probabilities": [0.5]}, "probabilities"),
     ],
 )
@@ -207,3 +209,32 @@ def test_importing_loads_neither_pyplot_nor_tensorflow():
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_chosen_location_is_outlined_in_its_cell():
+    where = [0, 5, 2, -1, 3]
+    figure = attention_figure(gradient(), WORDS, even(5), (2, 3), locations=where)
+    for axes, location in zip(figure.axes[1:], where, strict=True):
+        corners = {
+            tuple(np.round(patch.get_bbox().bounds, 6)) for patch in axes.patches
+        }
+        row, column = divmod(location, 3)
+        cell = tuple(np.round((column / 3, 1 - (row + 1) / 2, 1 / 3, 1 / 2), 6))
+        assert corners == (set() if location < 0 else {cell})
+    assert not figure.axes[0].patches
+
+
+def test_a_photo_keeps_its_proportions_in_every_panel():
+    for width, height in ((60, 40), (30, 90)):
+        photo = np.zeros((height, width, 3), np.uint8)
+        figure = attention_figure(photo, WORDS, even(5), (2, 3))
+        for axes in figure.axes:
+            box = axes.get_window_extent()
+            assert box.height / box.width == pytest.approx(height / width)
+
+
+@pytest.mark.parametrize(("words", "rows"), [(5, 1), (20, 3)])
+def test_captions_wrap_into_rows(words, rows):
+    figure = attention_figure(gradient(), ["a"] * words, even(words), (2, 3))
+    tops = {round(axes.get_position().y1, 6) for axes in figure.axes}
+    assert len(tops) == rows

@@ -1,0 +1,74 @@
+"""A trained model with its encoder: photos in, captions out, from Python."""
+
+import os
+from pathlib import Path
+
+from show_attend_tell.caption import CaptionError, caption_photos, decoding_of
+from show_attend_tell.caption import load as load_parts
+from show_attend_tell.caption_result import Caption, Failure
+from show_attend_tell.captioner import Captioner
+from show_attend_tell.encoder import Encoder
+from show_attend_tell.runs import model_of
+
+
+class PhotoCaptioner:
+    """Writes captions of photos.
+
+    Attributes:
+        captioner: the Keras model, annotation vectors -> sentences.
+        encoder: photo -> annotation vectors.
+    """
+
+    def __init__(self, captioner: Captioner, encoder: Encoder):
+        self.captioner = captioner
+        self.encoder = encoder
+
+    def caption(self, photo: str | os.PathLike, beam: int | None = None) -> Caption:
+        """Write the caption of a photo.
+
+        Args:
+            photo: its file.
+            beam: hypotheses, 1 is greedy; by default the model's own.
+
+        Returns:
+            Its ``text`` and ``words`` (T), ``log_prob``, ``attention`` (T, rows,
+            columns), ``beta`` (T) and ``alternatives``. In Jupyter it shows itself.
+
+        Raises:
+            CaptionError: the photo cannot be read, or ``beam`` is below 1.
+        """
+        decoding = decoding_of(self.captioner, beam)
+        path = Path(photo)
+        if path.is_dir():
+            raise CaptionError(
+                f"`photo` must be a file. Received: the folder {path}; name one of its "
+                "photos, or use caption.caption_photos for all of them"
+            )
+        (result,) = caption_photos(self.captioner, self.encoder, [path], decoding)
+        if isinstance(result, Failure):
+            raise CaptionError(result.reason)
+        return result
+
+
+def load(
+    model: str | os.PathLike,
+    encoder_weights: str | os.PathLike | None = None,
+    runs: str | os.PathLike = "experiments/runs",
+) -> PhotoCaptioner:
+    """Load a trained model with the encoder that it reads.
+
+    Args:
+        model: a ``.keras`` file, the folder of a run, or an experiment's name.
+        encoder_weights: a file where Keras cannot download the weights; by default
+            what the model was trained with.
+        runs: folder of the runs that names are looked up in.
+
+    Raises:
+        CaptionError: the encoder's weights are not at hand or others than the model
+            was trained with.
+        ModelFileError: the model's file is absent, damaged or of another model.
+        EncoderError: the encoder's weights cannot be loaded.
+    """
+    return PhotoCaptioner(
+        *load_parts(model_of(os.fspath(model), runs), encoder_weights)
+    )

@@ -1,0 +1,61 @@
+"""A real browser for pages, where Chromium and its driver are installed."""
+
+import contextlib
+import shutil
+import time
+
+import pytest
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@contextlib.contextmanager
+def browser():
+    """Start headless Chromium; the test is skipped where there is none."""
+    webdriver = pytest.importorskip("selenium.webdriver")
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or driver is None:
+        pytest.skip("needs Chromium and its driver: apt install chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in FLAGS:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL"})
+    service = webdriver.ChromeService(executable_path=driver)
+    with webdriver.Chrome(options=options, service=service) as started:
+        started.execute_cdp_cmd(
+            "Network.emulateNetworkConditions",
+            {"offline": True, "latency": 0, "downloadThroughput": 0}
+            | {"uploadThroughput": 0},
+        )
+        yield started
+
+
+def shown_as(driver, width=1280, height=900, dark=False):
+    """Give the page a screen of this size and the reader's wish for dark or light."""
+    screen = {"width": width, "height": height, "deviceScaleFactor": 1}
+    driver.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", screen | {"mobile": width < 500}
+    )
+    features = [
+        {"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
+        {"name": "prefers-reduced-motion", "value": "reduce"},
+    ]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+
+def wait_for(condition, seconds=20):
+    """Return the first true value of a function, or its last."""
+    end = time.monotonic() + seconds
+    while not (value := condition()) and time.monotonic() < end:
+        time.sleep(0.05)
+    return value
