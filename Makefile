@@ -19,16 +19,18 @@ PICK := --experiment '$(EXPERIMENT)'
 CHAIN := $(if $(DATA),yes,$(filter scenes,$(EXPERIMENT)))
 own_args = $(if $(filter $@,$(MAKECMDGOALS)),$(ARGS))
 QUICK := not slow and not network and not gpu
+JAX := attention captioner decoder decoding_beam decoding_sampling estimator \
+	generation golden hard_attention losses nwgm
 FIGURES := experiments/runs/scenes/figures
 DEMO_PHOTO := scene-test-00004
 
 .PHONY: help demo prepare features train eval caption doctor \
-	test test-slow check format clean
+	test test-slow test-jax check format clean
 .DELETE_ON_ERROR:
 
 help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
-	@echo "Targets: demo, prepare features train eval caption, doctor, test test-slow"
+	@echo "Targets: demo, prepare features train eval caption, doctor, test test-slow test-jax"
 	@echo "check format, clean"
 
 # A Python of 3.11 or newer that can make virtual environments; the first one found.
@@ -83,6 +85,11 @@ test: $(INSTALLED)
 
 test-slow: $(INSTALLED)
 	$(BIN) -m pytest -m 'slow and not network and not gpu' $(ARGS)
+
+# The model's own code, which is written for any backend of Keras, on JAX.
+test-jax: $(INSTALLED)
+	$(BIN) -m pip install --quiet --disable-pip-version-check -e '.[test,jax]'
+	KERAS_BACKEND=jax $(BIN) -m pytest -m '$(QUICK)' $(JAX:%=tests/test_%.py) $(ARGS)
 
 check: $(INSTALLED)
 	$(BIN) -m ruff check .

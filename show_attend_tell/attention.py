@@ -9,6 +9,7 @@ symbol          shape        what
 a               (B, L, D)    annotation vectors of a photo
 h, c            (B, n)       LSTM state and memory; (B, W, n) while a beam decodes
 e, alpha        (B, L)       scores and weights of the locations at one step
+s               (B, L)       one-hot location of hard attention
 z_hat           (B, D)       context vector
 beta            (B, 1)       gate of the context
 E y             (B, m)       embedded word
@@ -16,6 +17,8 @@ E y             (B, m)       embedded word
 """
 
 from keras import ops
+
+from show_attend_tell import categorical
 
 
 def attention_scores(projected, state, w_att, activation):
@@ -36,19 +39,43 @@ def attention_scores(projected, state, w_att, activation):
     return ops.squeeze(ops.matmul(hidden, ops.expand_dims(w_att, -1)), -1)
 
 
-def soft_context(annotations, alpha):
-    """Average the annotations: sum_i alpha_ti a_i, the soft phi of Sec. 4.2.
+def context(annotations, weights):
+    """Return phi = sum_i w_ti a_i, the context before the gate.
+
+    Weighted by alpha it is the soft phi (Sec. 4.2); by a one-hot s_t the hard one,
+    Eq. (9): the annotation of one location.
 
     Args:
         annotations: a, (B, L, D).
-        alpha: (B, L), or (B, W, L) for the hypotheses of a beam.
+        weights: (B, L), or (B, W, L) for the hypotheses of a beam.
 
     Returns:
-        (B, D) or (B, W, D), not gated yet.
+        (B, D) or (B, W, D).
     """
-    if len(alpha.shape) == 3:
-        return ops.matmul(alpha, annotations)
-    return ops.squeeze(ops.matmul(ops.expand_dims(alpha, 1), annotations), 1)
+    if len(weights.shape) == 3:
+        return ops.matmul(weights, annotations)
+    return ops.squeeze(ops.matmul(ops.expand_dims(weights, 1), annotations), 1)
+
+
+def likeliest_location(alpha):
+    """Return the one-hot of the largest alpha, of equal ones the first; (..., L)."""
+    return ops.one_hot(ops.argmax(alpha, axis=-1), alpha.shape[-1], dtype=alpha.dtype)
+
+
+def drawn_location(alpha, u):
+    """Return one-hot s_t ~ Multinoulli(alpha_t), Eq. (8).
+
+    No gradient passes through the draw.
+
+    Args:
+        alpha: (..., L).
+        u: uniform numbers in [0, 1), (..., 1).
+
+    Returns:
+        s, (..., L).
+    """
+    s = ops.one_hot(categorical.draw(alpha, u), alpha.shape[-1], dtype=alpha.dtype)
+    return ops.stop_gradient(s)
 
 
 def gate(logit):

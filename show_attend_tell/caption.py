@@ -201,6 +201,7 @@ def _write(
         max_words=decoding.max_words,
         length_normalisation=decoding.length_normalisation,
         allow_unknown=decoding.allow_unknown,
+        locations=decoding.locations,
         batch_size=batch_size,
     )
 
@@ -228,6 +229,11 @@ def read_hypotheses(
     )
 
 
+def _looked_at(locations: np.ndarray) -> np.ndarray | None:
+    """Return the one location of each word, None where all were averaged."""
+    return locations if len(locations) and (locations >= 0).all() else None
+
+
 def _sentence(captioner: Captioner, photo: Hypotheses, w: int) -> dict:
     """Return what a caption and an alternative both tell, of hypothesis ``w``."""
     words = captioner.vocabulary.decode(photo.tokens[w].tolist())
@@ -240,4 +246,5 @@ def _sentence(captioner: Captioner, photo: Hypotheses, w: int) -> dict:
         "word_log_probs": photo.word_log_probs[w, :T],
         "attention": photo.alpha[w, :T].reshape(T, *captioner.grid),
         "beta": photo.beta[w, :T],
+        "locations": _looked_at(photo.locations[w, :T]),
     }

@@ -13,26 +13,17 @@ from keras import ops
 
 from show_attend_tell.config import ModelSettings
 from show_attend_tell.decoder import Decoder
-from show_attend_tell.generation import METHODS, make_writer, write_all
-from show_attend_tell.losses import caption_losses
+from show_attend_tell.generation import check_request, make_writer, write_all
+from show_attend_tell.hard_attention import HardAttention
+from show_attend_tell.hard_settings import HardAttentionSettings
+from show_attend_tell.losses import CaptionMean, caption_losses
+from show_attend_tell.teacher_forcing import number_of_words, read
 from show_attend_tell.vocabulary import PAD, Vocabulary
 
 
 @keras.saving.register_keras_serializable("show_attend_tell")
-class CaptionMean(keras.losses.Loss):
-    """The mean over captions of losses already summed over each one's words."""
-
-    def __init__(self, name="caption_mean", reduction="mean_with_sample_weight"):
-        super().__init__(name=name, reduction=reduction)
-
-    def call(self, y_true, y_pred):
-        """Return `y_pred`, (B,); `y_true` is not used."""
-        return y_pred
-
-
-@keras.saving.register_keras_serializable("show_attend_tell")
 class Captioner(keras.Model):
-    """Show, Attend and Tell with soft attention, arXiv:1502.03044v3.
+    """Show, Attend and Tell with soft or hard attention, arXiv:1502.03044v3.
 
     An ordinary Keras model: ``compile(optimizer)`` needs no loss, for the paper's own
     is built in; ``fit``, ``evaluate``, ``predict`` take ``x = {"annotations": (B, L,
@@ -50,7 +41,8 @@ class Captioner(keras.Model):
             annotations this model reads; kept in the saved file.
         decoding: the DecodingSettings, as a dict, that captions are written with
             where nothing else is said; kept in the saved file.
-        seed: of initial weights and dropout.
+        hard: a HardAttentionSettings or the dict of one; used by hard attention only.
+        seed: of initial weights, dropout and the locations drawn.
     """
 
     def __init__(
@@ -63,6 +55,7 @@ class Captioner(keras.Model):
         doubly_stochastic=1.0,
         encoder_identity=None,
         decoding=None,
+        hard=None,
         seed=0,
         **kwargs,
     ):
@@ -79,6 +72,9 @@ class Captioner(keras.Model):
         self.doubly_stochastic = doubly_stochastic
         self.encoder_identity = encoder_identity or {}
         self.decoding = decoding or {}
+        if isinstance(hard, dict):
+            hard = HardAttentionSettings(**hard)
+        self.hard = hard or HardAttentionSettings()
         self.seed = seed
         self.compiled_parts = None
         self._writers = {}
@@ -99,6 +95,11 @@ class Captioner(keras.Model):
         self.channel_dropout = keras.layers.Dropout(
             s.channel_dropout, noise_shape=(None, 1, None), seed=self.seed + 2
         )
+        self.hard_attention = None
+        if s.attention == "hard":
+            self.hard_attention = HardAttention(
+                self.hard, self.seed + 3, name="hard_attention"
+            )
         self.caption_mean = CaptionMean()
         self.word_loss = keras.metrics.Mean(name="word_loss")
         self.attention_loss = keras.metrics.Mean(name="attention_loss")
@@ -145,7 +146,10 @@ class Captioner(keras.Model):
         if self.settings.selector:
             beta_logit = ops.matmul(h, decoder.w_beta) + decoder.b_beta
         state = ops.matmul(h, decoder.w_h)
-        return decoder.attend(features, features_proj, state, beta_logit)
+        z_hat, alpha, _, beta = decoder.attend(
+            features, features_proj, state, beta_logit
+        )
+        return z_hat, alpha, beta
 
     def call(self, inputs, training=False):
         """Run the decoder over given words (teacher forcing).
@@ -156,36 +160,32 @@ class Captioner(keras.Model):
             training: whether dropout is active.
 
         Returns:
-            ``logits`` (B, T, K), ``alpha`` (B, T, L), ``beta`` (B, T).
+            ``logits`` (B, T, K), ``alpha`` (B, T, L), ``beta`` (B, T). Hard attention
+            in training returns ``hard.samples`` rows for each caption, side by side,
+            the weights of phi, ``looked`` (R, T, L), and where these were drawn,
+            ``sampled`` (R,); else it reads with the expected context, as soft does.
         """
-        tokens = inputs["tokens"]
-        if tokens.shape[1] is None:
-            raise ValueError(
-                "`tokens` must have a known number of words T. Received: "
-                f"shape {tuple(tokens.shape)}; pad every batch to a fixed T"
-            )
-        compiled = self.compiled_parts if training else None
-        precision = "bfloat16" if compiled else "float32"
-        prepare = compiled(self._prepare) if compiled else self._prepare
-        a = prepare(inputs["annotations"], training)
-        projected = self._project_features(a, precision)
-        c, h = self._get_initial_lstm(a, training)
-        embedded = self.word_dropout(self.decoder.embed(tokens), training=training)
-        gates = self.decoder.word_gates(embedded, precision)
-        h, z_hat, alpha, beta = self.decoder.unroll(gates, h, c, a, projected, compiled)
-        logits = self.decoder.readout(
-            embedded,
-            h,
-            z_hat,
-            lambda value: self.dropout(value, training=training),
-            precision,
+        if self.hard_attention is None or not training:
+            return read(self, inputs, training)
+        tokens, samples = inputs["tokens"], self.hard.samples
+        rows = ops.shape(tokens)[0] * samples
+        draws = self.hard_attention.draw(rows, number_of_words(tokens))
+        outputs = read(
+            self,
+            inputs,
+            training,
+            lambda t, alpha: self.hard_attention.look(draws, t, alpha),
+            samples,
         )
-        return {"logits": logits, "alpha": alpha, "beta": beta}
+        return {**outputs, "sampled": draws.sampled}
 
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
-        """Return the mean over captions of L_d, Eq. (14).
+        """Return the mean over captions of L_d, Eq. (14), or of -L_s estimated.
+
+        With hard attention, in training, the value is a surrogate whose gradient is
+        that of :mod:`show_attend_tell.hard_attention`.
 
         Args:
             x: not used.
@@ -195,10 +195,15 @@ class Captioner(keras.Model):
                 passes its advantages here. Padding is left out in any case.
             training: whether labels are smoothed; the loss of ``evaluate`` is not.
         """
+        if "sampled" in y_pred:  # its rows are the samples of each caption
+            y = ops.repeat(y, self.hard.samples, axis=0)
+            if sample_weight is not None:
+                sample_weight = ops.repeat(sample_weight, self.hard.samples, axis=0)
         mask = ops.cast(ops.not_equal(y, PAD), "float32")
+        y_pred = {k: ops.cast(value, "float32") for k, value in y_pred.items()}
         words, attention = caption_losses(
-            ops.cast(y_pred["logits"], "float32"),
-            ops.cast(y_pred["alpha"], "float32"),
+            y_pred["logits"],
+            y_pred["alpha"],
             y,
             mask,
             self.label_smoothing if training else 0.0,
@@ -210,6 +215,8 @@ class Captioner(keras.Model):
             words / ops.maximum(length, 1), sample_weight=length
         )
         self.attention_loss.update_state(attention, sample_weight=present)
+        if self.hard_attention is not None:
+            words = words + self.hard_attention.surrogate(y_pred, y, mask)
         if sample_weight is not None:
             words = words * ops.cast(sample_weight, words.dtype)
         return self.caption_mean(y, words + attention, sample_weight=present)
@@ -223,6 +230,7 @@ class Captioner(keras.Model):
         length_normalisation=0.0,
         allow_unknown=False,
         temperature=1.0,
+        locations="expected",
         seed=0,
         batch_size=64,
     ):
@@ -236,7 +244,10 @@ class Captioner(keras.Model):
             length_normalisation: p of log p(y) / length**p, with ``beam``.
             allow_unknown: whether <unk> may be written.
             temperature: divides log-probabilities, with ``sample``.
-            seed: of the draws, with ``sample``.
+            locations: what a word is written from: the ``expected`` context, the
+                ``likeliest`` location, or one ``sampled`` from alpha.
+            seed: of the words drawn with ``sample``, and of the locations ``sampled``;
+                the hypotheses of a beam draw theirs by the same chances.
             batch_size: photos decoded at once.
 
         Returns:
@@ -246,23 +257,18 @@ class Captioner(keras.Model):
         Raises:
             ValueError: an argument is out of its range or shapes do not fit.
         """
-        shape = np.shape(annotations)
         expected = (self.grid[0] * self.grid[1], self.annotation_width)
-        if len(shape) != 3 or shape[0] == 0 or shape[1:] != expected:
-            raise ValueError(
-                f"`annotations` must be (N, {expected[0]}, {expected[1]}) with N > 0. "
-                f"Received: shape {tuple(shape)}"
-            )
-        if method not in METHODS:
-            raise ValueError(f"`method` must be one of {METHODS}. Received: {method!r}")
-        if method == "sample" and not temperature > 0:
-            raise ValueError(f"`temperature` must be positive. Received: {temperature}")
+        check_request(annotations, expected, method, temperature, locations)
         if method != "beam":
             beam, length_normalisation = 1, 0.0
-        key = (method, beam, max_words, length_normalisation, allow_unknown)
+        rules = (method, beam, max_words, length_normalisation, allow_unknown)
+        key = (*rules, locations)
         if key not in self._writers:
             self._writers[key] = make_writer(self, *key)
-        noise = np.random.default_rng(seed).random((shape[0], max_words), np.float32)
+        rng = np.random.default_rng(seed)
+        noise = np.stack(
+            [rng.random((len(annotations), max_words), np.float32) for _ in range(2)], 1
+        )
         return write_all(
             self._writers[key], annotations, noise, temperature, batch_size
         )
@@ -279,5 +285,6 @@ class Captioner(keras.Model):
             "doubly_stochastic": self.doubly_stochastic,
             "encoder_identity": self.encoder_identity,
             "decoding": self.decoding,
+            "hard": dataclasses.asdict(self.hard),
             "seed": self.seed,
         }

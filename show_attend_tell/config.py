@@ -14,6 +14,8 @@ import tomli_w
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
+from show_attend_tell.hard_settings import HardAttentionSettings
+
 _STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True)
 
 Positive = Annotated[int, Field(gt=0)]
@@ -96,7 +98,7 @@ class ModelSettings:
             Glorot's uniform; recurrent matrices are orthogonal in both.
     """
 
-    attention: Literal["soft"] = "soft"
+    attention: Literal["soft", "hard"] = "soft"
     embedding_width: Positive = 512
     lstm_width: Positive = 512
     attention_width: Positive = 512
@@ -188,6 +190,9 @@ class DecodingSettings:
         length_normalisation: exponent p of log p(y) / length**p by which finished
             hypotheses are ranked; 0 is the plain sum.
         allow_unknown: whether <unk> may be written.
+        locations: what a word is written from: the ``expected`` context (all locations
+            averaged by alpha, as soft attention does), the ``likeliest`` location, or
+            one ``sampled`` from alpha.
         validation_beam: beam used while training, for speed.
         batch_size: photos decoded at once.
     """
@@ -196,6 +201,7 @@ class DecodingSettings:
     max_words: Positive = 30
     length_normalisation: NonNegative = 0.0
     allow_unknown: bool = False
+    locations: Literal["expected", "likeliest", "sampled"] = "expected"
     validation_beam: Positive = 3
     batch_size: Positive = 64
 
@@ -210,13 +216,19 @@ class Experiment:
     model: ModelSettings
     training: TrainingSettings
     decoding: DecodingSettings
+    hard: HardAttentionSettings = HardAttentionSettings()
 
     @model_validator(mode="after")
-    def _check_scenes(self):
+    def _check(self):
         if self.encoder.weights == "scenes" and self.encoder.network != "SceneNet":
             raise ValueError(
                 "weights = 'scenes' must go with network = 'SceneNet'. "
                 f"Received: network = {self.encoder.network!r}"
+            )
+        if self.training.objective == "cider" and self.model.attention == "hard":
+            raise ValueError(
+                "objective = 'cider' must go with attention = 'soft'. Received: "
+                "attention = 'hard'; train hard attention by likelihood"
             )
         return self
 

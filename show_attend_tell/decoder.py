@@ -9,7 +9,8 @@ import keras
 from keras import ops
 
 from show_attend_tell import recurrence
-from show_attend_tell.attention import attention_scores, gate, soft_context
+from show_attend_tell.attention import attention_scores, context, gate
+from show_attend_tell.initializers import OrthogonalGates
 
 
 class StepOutput(NamedTuple):
@@ -19,6 +20,7 @@ class StepOutput(NamedTuple):
     c: object  # (B, n)
     z_hat: object  # (B, D)
     alpha: object  # (B, L)
+    looked: object  # (B, L), the weights of phi: alpha, or one-hot s
     beta: object  # (B,)
 
 
@@ -43,27 +45,6 @@ def product(x, w, precision="float32"):
     rows = ops.reshape(x, (-1, x.shape[-1]))
     rows = ops.matmul(ops.cast(rows, precision), ops.cast(w, precision))
     return ops.cast(ops.reshape(rows, (*ops.shape(x)[:-1], w.shape[-1])), x.dtype)
-
-
-@keras.saving.register_keras_serializable("show_attend_tell")
-class OrthogonalGates(keras.initializers.Initializer):
-    """One orthogonal matrix for each gate, side by side: (n, 4n)."""
-
-    def __init__(self, seed=0):
-        self.seed = seed
-
-    def __call__(self, shape, dtype=None):
-        """Return the matrix; `shape` must be (n, 4n)."""
-        seeds = range(self.seed, self.seed + 4)
-        blocks = [
-            keras.initializers.Orthogonal(seed=s)((shape[0], shape[0]), dtype=dtype)
-            for s in seeds
-        ]
-        return ops.concatenate(blocks, axis=-1)
-
-    def get_config(self):
-        """Return the seed."""
-        return {"seed": self.seed}
 
 
 class Decoder(keras.layers.Layer):
@@ -180,26 +161,29 @@ class Decoder(keras.layers.Layer):
             matrices.append(self.w_beta)
         return ops.concatenate([ops.convert_to_tensor(w) for w in matrices], axis=1)
 
-    def attend(self, annotations, projected, state, beta_logit=None):
-        """Return z_hat, alpha and beta for one step, Eq. (4)-(6).
+    def attend(self, annotations, projected, state, beta_logit=None, look=None):
+        """Return z_hat, alpha, the weights of phi and beta for one step, Eq. (4)-(6).
 
         Args:
             annotations: a, (B, L, D).
             projected: from :meth:`project`.
             state: W_h h_{t-1}, (B, A) or (B, W, A).
             beta_logit: f_beta(h_{t-1}), (B, 1) or (B, W, 1); None without selector.
+            look: hard attention's choice, alpha -> weights of phi of the same shape;
+                None takes alpha itself, as soft attention does.
         """
         scores = attention_scores(
             projected, state, ops.reshape(self.w_att, (-1,)), self.activation
         )
         alpha = ops.softmax(scores, axis=-1)
-        z_hat = soft_context(annotations, alpha)
+        looked = alpha if look is None else look(alpha)
+        z_hat = context(annotations, looked)
         if beta_logit is None:
-            return z_hat, alpha, ops.ones_like(alpha[..., 0])
+            return z_hat, alpha, looked, ops.ones_like(alpha[..., 0])
         beta = gate(beta_logit)
-        return beta * z_hat, alpha, beta[..., 0]
+        return beta * z_hat, alpha, looked, beta[..., 0]
 
-    def step(self, word_gates, h, c, annotations, projected, kernel):
+    def step(self, word_gates, h, c, annotations, projected, kernel, look=None):
         """Advance by one word, Eq. (1)-(6).
 
         Args:
@@ -209,23 +193,26 @@ class Decoder(keras.layers.Layer):
             annotations: (B, L, D).
             projected: (B, L, A).
             kernel: from :meth:`state_kernel`.
+            look: of :meth:`attend`.
         """
         width, n = self.settings.attention_width, c.shape[-1]
         products = ops.matmul(h, kernel)
         beta_logit = None
         if self.settings.selector:
             beta_logit = products[..., width + 4 * n :] + self.b_beta
-        z_hat, alpha, beta = self.attend(
-            annotations, projected, products[..., :width], beta_logit
+        z_hat, alpha, looked, beta = self.attend(
+            annotations, projected, products[..., :width], beta_logit, look
         )
         gates = word_gates + products[..., width : width + 4 * n]
         h, c = lstm_update(gates + ops.matmul(z_hat, self.lstm_z), c)
-        return StepOutput(h, c, z_hat, alpha, beta)
+        return StepOutput(h, c, z_hat, alpha, looked, beta)
 
-    def unroll(self, word_gates, h, c, annotations, projected, compiled=None):
+    def unroll(
+        self, word_gates, h, c, annotations, projected, compiled=None, look=None
+    ):
         """Take the steps of given words.
 
-        With tanh attention the gradient is that of :mod:`show_attend_tell.recurrence`.
+        Soft tanh attention takes the gradient of :mod:`show_attend_tell.recurrence`.
 
         Args:
             word_gates: (B, T, 4n), T known.
@@ -235,27 +222,44 @@ class Decoder(keras.layers.Layer):
             projected: (B, L, A).
             compiled: see :func:`show_attend_tell.recurrence.unroll`; None compiles
                 with whatever surrounds it.
+            look: hard attention's choice, (t, alpha) -> weights of phi, (B, L) both.
 
         Returns:
-            h (B, T, n), z_hat (B, T, D), alpha (B, T, L) and beta (B, T).
+            h (B, T, n), z_hat (B, T, D), alpha and the weights of phi (B, T, L), and
+            beta (B, T).
         """
+        tensors = word_gates, h, c, annotations, projected
+        if look is None and self.settings.activation == "tanh":
+            return self._unroll_by_hand(*tensors, compiled)
+
+        def loop(*tensors):
+            return self._unroll_by_steps(*tensors, look)
+
+        return (compiled(loop) if compiled else loop)(*tensors)
+
+    def _unroll_by_hand(self, word_gates, h, c, annotations, projected, compiled):
+        # Reshaped to tensors: a gradient by hand must not be given variables.
+        w_att = ops.reshape(self.w_att, (-1,))
+        lstm_z = ops.reshape(self.lstm_z, self.lstm_z.shape)
+        b_beta = ops.zeros((1,), h.dtype)
+        if self.settings.selector:
+            b_beta = ops.reshape(self.b_beta, (1,))
         kernel = self.state_kernel()
-        if self.settings.activation == "tanh":
-            # Reshaped to tensors: a gradient by hand must not be given variables.
-            w_att = ops.reshape(self.w_att, (-1,))
-            lstm_z = ops.reshape(self.lstm_z, self.lstm_z.shape)
-            b_beta = ops.zeros((1,), h.dtype)
-            if self.settings.selector:
-                b_beta = ops.reshape(self.b_beta, (1,))
-            weights = (annotations, projected, kernel, w_att, lstm_z, b_beta)
-            given = (compiled,) if compiled else ()
-            return recurrence.unroll(word_gates, h, c, weights, *given)
-        steps = []
+        weights = (annotations, projected, kernel, w_att, lstm_z, b_beta)
+        given = (compiled,) if compiled else ()
+        h, z_hat, alpha, beta = recurrence.unroll(word_gates, h, c, weights, *given)
+        return h, z_hat, alpha, alpha, beta
+
+    def _unroll_by_steps(self, word_gates, h, c, annotations, projected, look):
+        kernel, steps = self.state_kernel(), []
         for t in range(word_gates.shape[1]):  # unrolled: XLA fuses across steps
-            step = self.step(word_gates[:, t], h, c, annotations, projected, kernel)
+            chosen = None if look is None else lambda alpha, t=t: look(t, alpha)
+            step = self.step(
+                word_gates[:, t], h, c, annotations, projected, kernel, chosen
+            )
             h, c = step.h, step.c
             steps.append(step)
-        fields = ("h", "z_hat", "alpha", "beta")
+        fields = ("h", "z_hat", "alpha", "looked", "beta")
         return tuple(ops.stack([getattr(s, f) for s in steps], 1) for f in fields)
 
     def readout(self, embedded, h, z_hat, dropout, precision="float32"):

@@ -5,22 +5,49 @@ import numpy as np
 from keras import ops
 
 from show_attend_tell import decoding
+from show_attend_tell.attention import drawn_location, likeliest_location
 from show_attend_tell.vocabulary import END, PAD, START, UNKNOWN
 
 METHODS = ("beam", "greedy", "sample")
+LOCATIONS = ("expected", "likeliest", "sampled")
 _SPECIAL = {"start_id": START, "end_id": END, "pad_id": PAD}
 
 
-def start_state(model, annotations):
+def check_request(annotations, expected, method, temperature, locations):
+    """Check what :meth:`Captioner.generate` is asked for; `expected` is (L, D).
+
+    Raises:
+        ValueError: an argument is out of its range or shapes do not fit.
+    """
+    shape = np.shape(annotations)
+    if len(shape) != 3 or shape[0] == 0 or shape[1:] != expected:
+        raise ValueError(
+            f"`annotations` must be (N, {expected[0]}, {expected[1]}) with N > 0. "
+            f"Received: shape {tuple(shape)}"
+        )
+    if method not in METHODS:
+        raise ValueError(f"`method` must be one of {METHODS}. Received: {method!r}")
+    if locations not in LOCATIONS:
+        raise ValueError(
+            f"`locations` must be one of {LOCATIONS}. Received: {locations!r}"
+        )
+    if method == "sample" and not temperature > 0:
+        raise ValueError(f"`temperature` must be positive. Received: {temperature}")
+
+
+def start_state(model, annotations, locations, noise):
     """Return a decoding step for these photos and the state it begins with.
 
     Args:
         model: a Captioner.
         annotations: prepared (cast and scaled), (B, L, D).
+        locations: one of :data:`LOCATIONS`.
+        noise: uniform numbers in [0, 1), (B, T), one for each location ``sampled``.
 
     Returns:
         ``step`` as :mod:`show_attend_tell.decoding` wants it, and ``{"h", "c"}`` of
-        (B, n). The photos are projected once, here.
+        (B, n); where locations are sampled also ``"noise"`` (B, T), the next number
+        first. The photos are projected once, here.
     """
     decoder = model.decoder
     projected = model._project_features(annotations)
@@ -30,17 +57,36 @@ def start_state(model, annotations):
     def step(tokens, state):
         embedded = decoder.embed(tokens)
         gates = decoder.word_gates(embedded)
+        look = _choice(locations, state.get("noise"))
         out = decoder.step(
-            gates, state["h"], state["c"], annotations, projected, kernel
+            gates, state["h"], state["c"], annotations, projected, kernel, look
         )
         logits = decoder.readout(embedded, out.h, out.z_hat, lambda value: value)
-        extras = {"alpha": out.alpha, "beta": out.beta}
-        return ops.log_softmax(logits), {"h": out.h, "c": out.c}, extras
+        place = ops.cast(ops.argmax(out.looked, axis=-1), "int32")
+        if look is None:
+            place = ops.full_like(place, -1)
+        extras = {"alpha": out.alpha, "beta": out.beta, "locations": place}
+        after = {"h": out.h, "c": out.c}
+        if locations == "sampled":
+            after["noise"] = ops.roll(state["noise"], -1, axis=-1)
+        return ops.log_softmax(logits), after, extras
 
-    return step, {"h": h, "c": c}
+    state = {"h": h, "c": c}
+    return step, {**state, "noise": noise} if locations == "sampled" else state
 
 
-def make_writer(model, method, beam, max_words, length_normalisation, allow_unknown):
+def _choice(locations, noise):
+    """Return the step's choice, alpha -> one-hot location, None for the average."""
+    if locations == "sampled":
+        return lambda alpha: drawn_location(
+            alpha, ops.cast(noise[..., :1], alpha.dtype)
+        )
+    return likeliest_location if locations == "likeliest" else None
+
+
+def make_writer(
+    model, method, beam, max_words, length_normalisation, allow_unknown, locations
+):
     """Build the function (features, noise, temperature) -> Hypotheses, compiled.
 
     Args:
@@ -50,29 +96,26 @@ def make_writer(model, method, beam, max_words, length_normalisation, allow_unkn
         max_words: T, ``<end>`` included.
         length_normalisation: exponent p, of ``beam`` only.
         allow_unknown: whether ``<unk>`` may be written.
+        locations: one of :data:`LOCATIONS`.
+
+    The noise is (B, 2, T): for words and for locations.
     """
     forbidden = (PAD, START) if allow_unknown else (PAD, START, UNKNOWN)
+    rules = {**_SPECIAL, "forbidden": forbidden}
+    search = {"beam": beam, "length_normalisation": length_normalisation}
 
     def write(features, noise, temperature):
-        step, state = start_state(model, model._prepare(features))
+        annotations = model._prepare(features)
+        step, state = start_state(model, annotations, locations, noise[:, 1])
         rows = ops.shape(features)[0]
         if method == "beam":
             return decoding.beam_search(
-                step,
-                state,
-                rows,
-                **_SPECIAL,
-                beam=beam,
-                max_words=max_words,
-                length_normalisation=length_normalisation,
-                forbidden=forbidden,
+                step, state, rows, **rules, **search, max_words=max_words
             )
         if method == "greedy":
-            return decoding.greedy(
-                step, state, rows, **_SPECIAL, max_words=max_words, forbidden=forbidden
-            )
+            return decoding.greedy(step, state, rows, **rules, max_words=max_words)
         return decoding.sample(
-            step, state, noise, **_SPECIAL, temperature=temperature, forbidden=forbidden
+            step, state, noise[:, 0], **rules, temperature=temperature
         )
 
     if keras.backend.backend() != "tensorflow":

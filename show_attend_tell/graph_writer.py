@@ -27,6 +27,7 @@ def graph_of(
         T,
         decoding.length_normalisation,
         decoding.allow_unknown,
+        decoding.locations,
     )
     write = writer.python_function
     L = captioner.grid[0] * captioner.grid[1]

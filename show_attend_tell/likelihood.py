@@ -1,4 +1,4 @@
-"""Updates by the likelihood of given captions: the paper's L_d, Eq. (14)."""
+"""Updates by the likelihood of given captions: the paper's L_d, Eq. (14), or L_s."""
 
 from collections.abc import Iterator
 
@@ -8,6 +8,7 @@ from show_attend_tell.captioner import Captioner
 from show_attend_tell.config import Experiment, TrainingSettings
 from show_attend_tell.dataset import CaptionBatches, encode
 from show_attend_tell.prepared import Split
+from show_attend_tell.term_norms import EVERY, TermNorms
 
 
 class Likelihood:
@@ -28,6 +29,7 @@ class Likelihood:
             captions, data.rows, readers, settings.batch_size, settings.seed
         )
         self._step_functions = {}
+        self._term_norms = None
 
     @property
     def steps(self) -> int:
@@ -36,8 +38,19 @@ class Likelihood:
 
     def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
         """Take the updates of an epoch from number `start` on; yield what to log."""
-        for x, y in self.batches.dataset(epoch, start):
-            yield self._step_function(x, y)(x, y)
+        first = epoch * self.steps + start + 1
+        for step, (x, y) in enumerate(self.batches.dataset(epoch, start), first):
+            values = self._step_function(x, y)(x, y)
+            if step % EVERY == 0 and self.model.hard_attention is not None:
+                values = {**values, **self._measure(step)}
+            yield values
+
+    def _measure(self, step: int) -> dict:
+        """Return the gradient norm of each term, on the first batch of all."""
+        if self._term_norms is None:
+            batch = next(self.batches.batches(epoch=0))
+            self._term_norms = TermNorms(self.model, batch, self.batches.seed)
+        return self._term_norms(step)
 
     def _step_function(self, x: dict, y):
         """Return the compiled training step for batches shaped like this one.

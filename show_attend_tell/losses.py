@@ -4,7 +4,20 @@ Every term is summed over the caption's own words, so that the loss of a batch i
 mean of its captions' losses whatever the batch and its padding are.
 """
 
+import keras
 from keras import ops
+
+
+@keras.saving.register_keras_serializable("show_attend_tell")
+class CaptionMean(keras.losses.Loss):
+    """The mean over captions of losses already summed over each one's words."""
+
+    def __init__(self, name="caption_mean", reduction="mean_with_sample_weight"):
+        super().__init__(name=name, reduction=reduction)
+
+    def call(self, y_true, y_pred):
+        """Return `y_pred`, (B,); `y_true` is not used."""
+        return y_pred
 
 
 def token_losses(logits, targets, label_smoothing=0.0):
@@ -59,3 +72,37 @@ def caption_losses(logits, alpha, targets, mask, label_smoothing, strength):
     mask = ops.cast(mask, logits.dtype)
     words = ops.sum(token_losses(logits, targets, label_smoothing) * mask, axis=-1)
     return words, strength * doubly_stochastic(alpha, mask)
+
+
+def location_log_probs(alpha, looked, mask):
+    """Return log p(s|a) = sum_t log alpha_t[s_t] of each caption's locations.
+
+    Args:
+        alpha: (B, T, L).
+        looked: one-hot s_t, (B, T, L).
+        mask: 1 for a word of the caption, 0 for padding, (B, T).
+
+    Returns:
+        (B,).
+    """
+    chosen = ops.sum(looked * _log(alpha), axis=-1)
+    return ops.sum(chosen * ops.cast(mask, alpha.dtype), axis=-1)
+
+
+def location_entropies(alpha, mask):
+    """Return H[s] = -sum_t sum_i alpha_ti log alpha_ti of each caption, in nats.
+
+    Args:
+        alpha: (B, T, L).
+        mask: 1 for a word of the caption, 0 for padding, (B, T).
+
+    Returns:
+        (B,).
+    """
+    entropy = -ops.sum(alpha * _log(alpha), axis=-1)
+    return ops.sum(entropy * ops.cast(mask, alpha.dtype), axis=-1)
+
+
+def _log(alpha):
+    """Return log alpha, finite where alpha has become 0."""
+    return ops.log(ops.maximum(alpha, 1e-30))  # float32 ends at 1e-38

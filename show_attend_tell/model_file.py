@@ -40,6 +40,9 @@ def load_captioner(path: str | Path) -> Captioner:
 def copy_weights(path: str | Path, model: Captioner) -> None:
     """Set a captioner's weights to those of a model file.
 
+    A soft model may start a hard one, and a hard one a soft one: they differ by the
+    baseline alone, which then starts at 0.
+
     Raises:
         ModelFileError: the file cannot be read, or its words, encoder or weights are
             not the captioner's.
@@ -56,12 +59,23 @@ def copy_weights(path: str | Path, model: Captioner) -> None:
             f"{path}: it reads another encoder's features ({difference}); start from a "
             "model of the same encoder"
         )
-    shapes = [[(w.name, tuple(w.shape)) for w in m.weights] for m in (source, model)]
+    weights = [
+        _shared_weights(m, other) for m, other in ((source, model), (model, source))
+    ]
+    shapes = [[(w.name, tuple(w.shape)) for w in each] for each in weights]
     for theirs, ours in itertools.zip_longest(*shapes):
         if theirs != ours:
             raise ModelFileError(
                 f"{path}: its weights must be the settings' own, {ours}. Received: "
                 f"{theirs}; start from a model of the same widths and switches"
             )
-    for weight, value in zip(model.weights, source.weights, strict=True):
-        weight.assign(value)
+    for theirs, ours in zip(*weights, strict=True):
+        ours.assign(theirs)
+
+
+def _shared_weights(model: Captioner, other: Captioner) -> list:
+    """Return a model's weights, without hard attention's own where `other` is soft."""
+    if model.hard_attention is None or other.hard_attention is not None:
+        return model.weights
+    own = {w.path for w in model.hard_attention.weights}
+    return [w for w in model.weights if w.path not in own]

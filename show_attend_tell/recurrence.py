@@ -41,7 +41,7 @@ from typing import NamedTuple
 
 from keras import ops
 
-from show_attend_tell.attention import soft_context
+from show_attend_tell.attention import context
 
 LIMIT = 43.0
 
@@ -128,7 +128,7 @@ def _step(word_gates, h, c, growth, weights):
     r = 1 / (1 + growth * ops.expand_dims(_exp2(shift), 1))  # (B, L, A)
     scores = ops.squeeze(ops.matmul(r, ops.expand_dims(-2 * weights.w_att, 1)), -1)
     alpha = ops.softmax(scores, axis=-1)
-    z = soft_context(weights.annotations, alpha)
+    z = context(weights.annotations, alpha)
     if weights.kernel.shape[1] > width + 4 * n:
         beta = ops.sigmoid(products[:, width + 4 * n :] + weights.b_beta)
     else:

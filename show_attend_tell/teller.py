@@ -25,12 +25,15 @@ class Wish:
         beam: hypotheses kept, 1 to 10; None is the model's own.
         temperature: of the draws, above 0; low is careful.
         seed: of the draws.
+        locations: what a word is written from, see ``DecodingSettings``; None is the
+            model's own.
     """
 
     method: Literal["beam", "sample"] = "beam"
     beam: int | None = None
     temperature: float = 1.0
     seed: int = 0
+    locations: Literal["expected", "likeliest", "sampled"] | None = None
 
 
 class Teller:
@@ -41,6 +44,7 @@ class Teller:
         captioner: the model.
         encoder: its encoder.
         beam: the model's own.
+        locations: the model's own.
 
     Raises:
         CaptionError, ModelFileError, EncoderError: see
@@ -52,6 +56,7 @@ class Teller:
         self.captioner, self.encoder = load(model, encoder_weights)
         self._decoding = decoding_of(self.captioner)
         self.beam = min(self._decoding.beam, MOST_BEAMS)
+        self.locations = self._decoding.locations
 
     @property
     def attention(self) -> str:
@@ -93,6 +98,8 @@ class Teller:
         common = {
             "max_words": decoding.max_words,
             "allow_unknown": decoding.allow_unknown,
+            "locations": wish.locations or self.locations,
+            "seed": wish.seed,
         }
         if wish.method == "beam":
             found = self.captioner.generate(
@@ -108,7 +115,6 @@ class Teller:
             np.repeat(features, DRAWS, axis=0),
             method="sample",
             temperature=wish.temperature,
-            seed=wish.seed,
             batch_size=DRAWS,
             **common,
         )

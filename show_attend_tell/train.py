@@ -152,6 +152,7 @@ class Trainer:
             doubly_stochastic=experiment.training.doubly_stochastic,
             encoder_identity=identity,
             decoding=dataclasses.asdict(experiment.decoding),
+            hard=experiment.hard,
             seed=experiment.training.seed,
         )
 

@@ -8,6 +8,7 @@ from tensorboard.plugins.hparams import api as hparams
 from tqdm import tqdm
 
 from show_attend_tell import attention_statistics, config, photos
+from show_attend_tell.attention_health import AttentionWatch
 from show_attend_tell.captioner import Captioner
 from show_attend_tell.features import FeatureReader
 from show_attend_tell.manifest import Photo
@@ -35,6 +36,7 @@ class TrainingLog:
     def __init__(self, folder: Path, experiment: config.Experiment, validation: Split):
         self.experiment, self.validation = experiment, validation
         self.folder = folder
+        self.watch = AttentionWatch()
         self.writer = tf.summary.create_file_writer(str(folder))
         with self.writer.as_default(step=0):
             text = "    " + config.dump(experiment).replace("\n", "\n    ")
@@ -61,10 +63,11 @@ class TrainingLog:
             tf.summary.scalar("train/gradient_norm", float(norm))
 
     def validation_scores(self, step: int, scores: dict[str, float]) -> None:
-        """Log the scores of generated captions."""
+        """Log the scores of generated captions; warn once if attention has died."""
         with self.writer.as_default(step=step):
             for name, value in scores.items():
                 tf.summary.scalar(f"validation/{name}", value)
+        self.watch(scores)
 
     def _view(self, photo: Photo) -> np.ndarray:
         """Return what the encoder saw of a photo."""
@@ -83,6 +86,7 @@ class TrainingLog:
             reader.read(self.validation.rows[:MEASURED]),
             method="greedy",
             max_words=decoding.max_words,
+            locations=decoding.locations,
             batch_size=decoding.batch_size,
         )
         with self.writer.as_default(step=step):

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from show_attend_tell.attention_health import measure
 from show_attend_tell.captioner import Captioner
 from show_attend_tell.config import DecodingSettings
 from show_attend_tell.decoding import Hypotheses
@@ -37,6 +38,7 @@ def write_captions(
             max_words=decoding.max_words,
             length_normalisation=decoding.length_normalisation,
             allow_unknown=decoding.allow_unknown,
+            locations=decoding.locations,
             batch_size=size,
         )
 
@@ -52,18 +54,23 @@ def validate(
     """Score the captions written for a split.
 
     Returns:
-        ``BLEU-4`` and ``CIDEr`` in percent, ``length`` in words and ``distinct``,
-        the share of captions that differ; and the words written for each photo id.
+        ``BLEU-4`` and ``CIDEr`` in percent, ``length`` in words, ``distinct``, the
+        share of captions that differ, and what
+        :func:`~show_attend_tell.attention_health.measure` says; and the words written
+        for each photo id.
     """
-    words = []
+    words, looked = [], []
     for part in write_captions(
         model, reader, split.rows, decoding, decoding.validation_beam
     ):
         words += best_words(model, part)
+        looked += [
+            a[:n] for a, n in zip(part.alpha[:, 0], part.lengths[:, 0], strict=True)
+        ]
     ids = [photo.id for photo in split.photos]
     captions = dict(zip(ids, words, strict=True))
     references = dict(zip(ids, split.captions, strict=True))
     scores = dict(validation_scores(captions, references))
     scores["length"] = float(np.mean([len(w) for w in words]))
     scores["distinct"] = len({tuple(w) for w in words}) / len(words)
-    return scores, captions
+    return {**scores, **measure(looked)}, captions

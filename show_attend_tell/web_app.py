@@ -55,6 +55,9 @@ class Answer(pydantic.BaseModel):
     attention: list[list[list[float]]] = pydantic.Field(
         description="T maps (rows, columns) over `seen`; each sums to 1."
     )
+    locations: list[int] | None = pydantic.Field(
+        None, description="The one place of each word, row by row; null if averaged."
+    )
     beta: list[float] = pydantic.Field(description="T gates.")
     alternatives: list[Other] = pydantic.Field(description="Best first.")
     seen: list[float] = pydantic.Field(
@@ -147,6 +150,10 @@ def _add_service(
         beam: Annotated[int | None, Form(ge=1, le=MOST_BEAMS)] = None,
         temperature: Annotated[float, Form(ge=0.1, le=3)] = 1.0,
         seed: Annotated[int, Form(ge=0, lt=2**31)] = 0,
+        locations: Annotated[
+            Literal["expected", "likeliest", "sampled"] | None,
+            Form(description="Soft attention, or one place for each word."),
+        ] = None,
     ):
         """Write the caption of a photo, with attention for each word."""
         if model not in tellers:
@@ -154,12 +161,15 @@ def _add_service(
                 422, f"`model` must be one of {list(tellers)}. Received: {model!r}"
             )
         teller = tellers[model]
-        wish = Wish(method, beam, temperature, seed)
-        settings = {"method": method}
+        wish = Wish(method, beam, temperature, seed, locations)
+        looked = locations or teller.locations
+        settings = {"method": method, "locations": looked}
         if method == "beam":
             settings["beam"] = beam or teller.beam
         else:
-            settings |= {"temperature": temperature, "seed": seed}
+            settings["temperature"] = temperature
+        if method == "sample" or looked == "sampled":
+            settings["seed"] = seed
         values = await desk.run(tell, await photo.read(), teller, wish)
         return values | {"photo": photo.filename or "photo", "settings": settings}
 
@@ -174,8 +184,13 @@ def _add_page(app, tellers, examples, limits) -> None:
         return {
             "version": __version__,
             "models": [
-                {"name": t.name, "attention": t.attention, "beam": t.beam}
-                for t in tellers
+                {
+                    "name": teller.name,
+                    "attention": teller.attention,
+                    "beam": teller.beam,
+                    "locations": teller.locations,
+                }
+                for teller in tellers
             ],
             "most_beams": MOST_BEAMS,
             "examples": [example.name for example in examples],

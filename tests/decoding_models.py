@@ -22,7 +22,8 @@ class Markov:
     """A Markov chain per photo whose alpha and beta spell the words read so far.
 
     The state ``code`` is the number whose digits in base K are the words read;
-    ``alpha`` (B, W, 3) is (code, the photo, last word) and ``beta`` is code + 1/2.
+    ``alpha`` (B, W, 3) is (code, the photo, last word), ``beta`` is code + 1/2 and
+    ``locations`` is code.
     """
 
     def __init__(self, tables):
@@ -52,7 +53,8 @@ def markov_step(tables, tokens, state):
     parts = [code, rows + ops.zeros_like(tokens), tokens]
     alpha = ops.cast(ops.stack(parts, axis=-1), "float32")
     beta = ops.cast(code, "float32") + 0.5
-    return log_probs, {"code": code}, {"alpha": alpha, "beta": beta}
+    extras = {"alpha": alpha, "beta": beta, "locations": code}
+    return log_probs, {"code": code}, extras
 
 
 def compiled(method, jit_compile, tables, **settings):

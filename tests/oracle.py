@@ -19,6 +19,8 @@ l_o, l_o_b                (m, K), (K,)
 ========================= ================= ======================================
 """
 
+import itertools
+
 import numpy as np
 
 
@@ -84,8 +86,10 @@ def deep_output(p, embedded, h, z_hat, prev2out=True, ctx2out=True):
     return np.tanh(hidden) @ p["l_o"] + p["l_o_b"]
 
 
-def run(p, a, words, settings):
+def run(p, a, words, settings, locations=None):
     """Read the words (T,) over one photo (L, D), its annotations already scaled.
+
+    With locations (T,) the context of each step is the annotation there, Eq. (9).
 
     Returns:
         dict of (T, ...) arrays: logits, alpha, beta, z_hat, h, c.
@@ -93,13 +97,13 @@ def run(p, a, words, settings):
     act = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0)}[settings.activation]
     h, c = initial_state(p, a)
     told = []
-    for word in words:
+    for t, word in enumerate(words):
         embedded = p["embedding"][word]
         alpha = softmax(scores(p, a, h, act))
         beta = 1.0
         if settings.selector:
             beta = sigmoid(h @ p["w_beta"][:, 0] + p["b_beta"][0])
-        z_hat = beta * context(a, alpha)
+        z_hat = beta * (context(a, alpha) if locations is None else a[locations[t]])
         h, c = lstm(p, embedded, h, c, z_hat)
         switches = settings.prev2out, settings.ctx2out
         logits = deep_output(p, embedded, h, z_hat, *switches)
@@ -119,3 +123,60 @@ def caption_loss(logits, alpha, words, smoothing=0.0, strength=1.0):
     return nll, strength * sum(
         (1 - alpha[:, i].sum()) ** 2 for i in range(alpha.shape[1])
     )
+
+
+def drawn_location(alpha, u):
+    """The first location at which the cumulative sum of alpha exceeds u."""
+    total = 0.0
+    for i, weight in enumerate(alpha):
+        total += weight
+        if total > u:
+            return i
+    raise AssertionError("u must be below the sum of alpha")
+
+
+def log_likelihood(logits, words):
+    """Log p(y|s,a) of T words, from the logits (T, K) of their steps."""
+    return sum(log_softmax(row)[word] for row, word in zip(logits, words, strict=True))
+
+
+def location_log_prob(alpha, locations):
+    """Log p(s|a) = sum_t log alpha_t[s_t]."""
+    return sum(np.log(row[i]) for row, i in zip(alpha, locations, strict=True))
+
+
+def location_entropy(alpha):
+    """H[s] along a path: the entropies of its steps, summed."""
+    return -sum(x * np.log(x) for row in alpha for x in row)
+
+
+def surrogate(told, words, locations, baseline, hard):
+    """The value whose gradient is minus Eq. (12); locations None is the average."""
+    reached = log_likelihood(told["logits"], words)
+    value = reached + hard.entropy_weight * location_entropy(told["alpha"])
+    if locations is not None:
+        reward = hard.reward_scale * (reached - baseline)
+        value += (
+            hard.reinforce_weight * reward * location_log_prob(told["alpha"], locations)
+        )
+    return -value
+
+
+def enumerate_locations(p, a, inputs, words, settings):
+    """Return log p(s|a) and log p(y|s,a) of every sequence s, (L^T, 2)."""
+    rows = []
+    for s in itertools.product(range(len(a)), repeat=len(words)):
+        told = run(p, a, inputs, settings, s)
+        reached = log_likelihood(told["logits"], words)
+        rows.append((location_log_prob(told["alpha"], s), reached))
+    return np.array(rows)
+
+
+def lower_bound(pairs):
+    """L_s = sum_s p(s|a) log p(y|s,a), Eq. (10)."""
+    return sum(np.exp(log_p) * reached for log_p, reached in pairs)
+
+
+def log_marginal(pairs):
+    """Log p(y|a) = log sum_s p(s|a) p(y|s,a)."""
+    return np.log(sum(np.exp(log_p + reached) for log_p, reached in pairs))

@@ -15,11 +15,12 @@ PACKAGE = "show_attend_tell"
 
 # A room may import rooms of its own layer and of lower ones, never of higher ones.
 ROOMS_BY_LAYER = {
-    1: "config experiment vocabulary manifest features photos progress scene_net",
-    2: "attention losses",
-    3: "recurrence decoder",
-    4: "generation captioner",
-    5: "train evaluate caption visualize doctor"
+    1: "categorical config experiment hard_settings vocabulary manifest features"
+    " photos progress scene_net",
+    2: "attention initializers losses",
+    3: "recurrence decoder hard_attention",
+    4: "generation captioner teacher_forcing",
+    5: "train evaluate caption visualize doctor attention_health term_norms"
     " attention_statistics caption_album caption_figures caption_result caption_rows"
     " captions_file captions_page checkpoint evaluation_report graph_photos"
     " graph_writer half_precision likelihood litert model_card model_file optimizer"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from keras import ops
 from tiny_captioner import MODES, TOLERANCE, A, B, D, L, arrays, in_mode
 
-from show_attend_tell.attention import attention_scores, gate, soft_context
+from show_attend_tell.attention import attention_scores, context, gate
 
 W = 2
 
@@ -55,7 +55,7 @@ def test_the_state_moves_attention(rng):
 def test_the_context_is_the_weighted_sum_of_annotations(rng):
     a, e = draw(rng, B, L, D), draw(rng, B, L)
     alpha, expected = locations_first(a.astype(float), e.astype(float))
-    z_hat = soft_context(a, alpha.astype(np.float32))
+    z_hat = context(a, alpha.astype(np.float32))
     np.testing.assert_allclose(z_hat, expected, **TOLERANCE)
 
 
@@ -63,14 +63,14 @@ def test_the_hypotheses_of_a_beam_are_computed_as_if_alone(rng):
     a, projected, w_att = draw(rng, B, L, D), draw(rng, B, L, A), draw(rng, A)
     states = draw(rng, B, W, A)
     e = attention_scores(projected, states, w_att, ops.tanh)
-    z_hat = soft_context(a, ops.softmax(e))
+    z_hat = context(a, ops.softmax(e))
     assert e.shape == (B, W, L)
     assert z_hat.shape == (B, W, D)
     for w in range(W):
         alone = attention_scores(projected, states[:, w], w_att, ops.tanh)
         np.testing.assert_allclose(e[:, w], alone, **TOLERANCE)
-        context = soft_context(a, ops.softmax(alone))
-        np.testing.assert_allclose(z_hat[:, w], context, **TOLERANCE)
+        alone_too = context(a, ops.softmax(alone))
+        np.testing.assert_allclose(z_hat[:, w], alone_too, **TOLERANCE)
 
 
 def test_the_gate_is_the_logistic_function():
@@ -90,7 +90,7 @@ def test_alpha_sums_to_one_and_permuting_locations_permutes_it(seed, scale):
 
     def attend(a, projected):
         alpha = ops.softmax(attention_scores(projected, state, w_att, ops.tanh))
-        return arrays((alpha, soft_context(a, alpha)))
+        return arrays((alpha, context(a, alpha)))
 
     alpha, z_hat = attend(a, projected)
     permuted_alpha, permuted_z_hat = attend(a[:, order], projected[:, order])

@@ -124,19 +124,13 @@ def oracle_loss(p, settings, batch, smoothing, strength):
 
 def gradients(model, batch, mode):
     """The gradient of the training loss by weight: name -> array."""
-    import tensorflow as tf
+    a, inputs, targets = map(keras.ops.convert_to_tensor, batch)
 
-    def compute(a, inputs, targets):
-        with tf.GradientTape() as tape:
-            outputs = model({"annotations": a, "tokens": inputs}, training=True)
-            loss = model.compute_loss(y=targets, y_pred=outputs, training=True)
-        return tape.gradient(loss, [w.value for w in model.trainable_weights])
+    def loss():
+        outputs = model({"annotations": a, "tokens": inputs}, training=True)
+        return model.compute_loss(y=targets, y_pred=outputs, training=True)
 
-    found = in_mode(compute, mode)(*map(tf.convert_to_tensor, batch))
-    names = [w.name for w in model.trainable_weights]
-    return dict(
-        zip(names, map(np.asarray, map(tf.convert_to_tensor, found)), strict=True)
-    )
+    return tiny.gradients(loss, model, mode)
 
 
 @pytest.mark.parametrize(

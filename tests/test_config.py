@@ -17,6 +17,7 @@ SMALL = {
     "model": {"lstm_width": 8},
     "training": {"epochs": 2},
     "decoding": {},
+    "hard": {},
 }
 
 
@@ -76,6 +77,11 @@ def test_a_missing_table_is_named():
         ("training", "learning_rate", -1e-3),
         ("training", "label_smoothing", 1.0),
         ("decoding", "beam", 0),
+        ("decoding", "locations", "best"),
+        ("hard", "samples", 0),
+        ("hard", "sampling_probability", 1.5),
+        ("hard", "baseline_decay", 1.0),
+        ("hard", "drawn_per", "word"),
     ],
 )
 def test_a_value_that_does_not_fit_is_named_and_shown(table, key, value):
@@ -184,3 +190,17 @@ def test_single_settings_can_be_changed(small_file):
 def test_a_change_that_does_not_fit_is_refused(small_file, change, message):
     with pytest.raises(ConfigError, match=message):
         experiment.load(str(small_file), [change])
+
+
+def test_hard_attention_takes_the_authors_values_and_is_optional():
+    without = {key: value for key, value in SMALL.items() if key != "hard"}
+    hard = config.from_dict(without).hard
+    assert (hard.entropy_weight, hard.reinforce_weight) == (0.002, 1)
+    assert (hard.reward_scale, hard.baseline_decay) == (0.1, 0.9)
+    assert (hard.sampling_probability, hard.drawn_per) == (0.5, "minibatch")
+
+
+def test_reward_training_of_hard_attention_is_refused():
+    tables = {**SMALL, "model": {"attention": "hard"}}
+    message = message_of({**tables, "training": {"objective": "cider"}})
+    assert "objective = 'cider' must go with attention = 'soft'" in message

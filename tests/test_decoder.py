@@ -6,7 +6,8 @@ import tiny_captioner as tiny
 from keras import ops
 from tiny_captioner import TOLERANCE, A, B, D, K, L, T, arrays, m, n
 
-from show_attend_tell.decoder import Decoder, OrthogonalGates, lstm_update
+from show_attend_tell.decoder import Decoder, lstm_update
+from show_attend_tell.initializers import OrthogonalGates
 
 
 def keep(value):
@@ -53,7 +54,7 @@ def test_attend_recomputes_the_paper(rng, layers, activation):
     a, h = draw(rng, B, L, D), draw(rng, B, n)
     projected = decoder.project(ops.convert_to_tensor(a))
     state, beta_logit = h @ decoder.w_h, h @ decoder.w_beta + decoder.b_beta
-    z_hat, alpha, beta = arrays(decoder.attend(a, projected, state, beta_logit))
+    z_hat, alpha, _, beta = arrays(decoder.attend(a, projected, state, beta_logit))
     act = np.tanh if activation == "tanh" else lambda x: np.maximum(x, 0)
     for b in range(B):
         photo, h_b = a[b].astype(float), h[b].astype(float)
@@ -69,7 +70,7 @@ def test_without_selector_nothing_is_gated(rng):
     decoder, _ = make(rng, selector=False)
     a = draw(rng, B, L, D)
     projected = decoder.project(ops.convert_to_tensor(a))
-    z_hat, alpha, beta = arrays(decoder.attend(a, projected, draw(rng, B, A)))
+    z_hat, alpha, _, beta = arrays(decoder.attend(a, projected, draw(rng, B, A)))
     np.testing.assert_array_equal(beta, 1)
     np.testing.assert_allclose(z_hat, np.einsum("bl,bld->bd", alpha, a), **TOLERANCE)
     assert not [w for w in decoder.weights if "beta" in w.name]
@@ -145,7 +146,7 @@ def test_one_step_is_the_oracles_and_the_same_for_a_beam(rng, selector):
         z_hat = beta * oracle.context(photo, alpha)
         embedded = p["embedding"][words[b, 1]]
         new_h, new_c = oracle.lstm(p, embedded, h_b, c[b, 1].astype(float), z_hat)
-        expected = (new_h, new_c, z_hat, alpha, beta)
+        expected = (new_h, new_c, z_hat, alpha, alpha, beta)
         for name, value in zip(beam._fields, expected, strict=True):
             np.testing.assert_allclose(getattr(beam, name)[b, 1], value, **TOLERANCE)
 

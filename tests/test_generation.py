@@ -121,6 +121,46 @@ def test_sampling_close_to_temperature_zero_is_greedy(model, photos, written):
     np.testing.assert_array_equal(cold.tokens, written["greedy"].tokens)
 
 
+@pytest.mark.parametrize("locations", ["likeliest", "sampled"])
+@pytest.mark.parametrize("method", ["beam", "greedy"])
+def test_a_word_is_written_from_the_location_that_is_told(
+    model, photos, method, locations
+):
+    found = write(model, photos, method=method, beam=2, locations=locations, seed=3)
+    p, chosen = tiny.weights(model), set()
+    for b, w in np.ndindex(found.lengths.shape):
+        length = found.lengths[b, w]
+        words, s = found.tokens[b, w, :length], found.locations[b, w, :length]
+        inputs, a = [START, *words[:-1]], photos[b].astype(float)
+        read = oracle.run(p, a, inputs, model.settings, s)
+        reached = oracle.log_likelihood(read["logits"], words)
+        assert found.log_probs[b, w] == pytest.approx(reached, rel=1e-4)
+        np.testing.assert_allclose(
+            found.alpha[b, w, :length], read["alpha"], 1e-4, 1e-5
+        )
+        if locations == "likeliest":
+            np.testing.assert_array_equal(s, read["alpha"].argmax(1))
+        chosen |= set(s == read["alpha"].argmax(1))
+        assert (found.locations[b, w, length:] == -1).all()
+    assert chosen == ({True} if locations == "likeliest" else {True, False})
+
+
+def test_the_expected_context_tells_no_location(written):
+    assert all((found.locations == -1).all() for found in written.values())
+
+
+def test_a_seed_fixes_the_locations_sampled_and_photos_share_none(model, photos):
+    same = np.repeat(photos[:1], 12, axis=0)
+    how = {"method": "greedy", "locations": "sampled"}
+    one, again, other = (write(model, same, **how, seed=s) for s in (3, 3, 4))
+    np.testing.assert_array_equal(one.locations, again.locations)
+    assert (one.locations != other.locations).any()
+    first = one.locations[:, 0, 0]
+    alpha = one.alpha[0, 0, 0]
+    assert len(set(first)) > 1
+    assert (alpha[first] > 0).all()
+
+
 @pytest.fixture
 def changeable(model):
     """The model, compiled already, whose weights are put back after the test."""
@@ -161,6 +201,7 @@ def test_captions_follow_the_weights_as_they_change(changeable, photos, written)
     [
         ({"method": "magic"}, "`method` must be one of"),
         ({"method": "sample", "temperature": 0}, "`temperature` must be positive"),
+        ({"locations": "best"}, "`locations` must be one of"),
         ({"beam": 0}, "`beam` must be at least 1"),
         ({"max_words": 0}, "`max_words` must be at least 1"),
         ({"length_normalisation": -1}, "`length_normalisation` must be at least 0"),

@@ -29,6 +29,26 @@ def test_all_weights_are_copied_whatever_the_dropout(saved):
             np.testing.assert_array_equal(ours, theirs)
 
 
+def test_a_soft_model_starts_a_hard_one_and_the_other_way_round(saved, rng, tmp_path):
+    hard = build(np.random.default_rng(5), IDENTITY, attention="hard")
+    copy_weights(saved, hard)
+    soft = build(np.random.default_rng(20150215))
+    for ours, theirs in zip(
+        hard.trainable_weights, soft.trainable_weights, strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+    assert float(hard.hard_attention.baseline) == 0
+    hard.hard_attention.baseline.assign(-7)
+    hard.save(tmp_path / "hard.keras")
+    again = build(rng, IDENTITY, attention="hard")
+    copy_weights(tmp_path / "hard.keras", again)
+    assert float(again.hard_attention.baseline) == -7
+    back = build(rng, IDENTITY)
+    copy_weights(tmp_path / "hard.keras", back)
+    np.testing.assert_array_equal(back.decoder.w_att, soft.decoder.w_att)
+    assert float(back.annotation_scale) == 0.25
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -46,7 +46,11 @@ def test_the_answer_is_the_caption_that_the_package_writes(address, teller, tmp_
         o.text for o in expected.alternatives
     ]
     assert found["photo"] == "p.png"
-    assert found["settings"] == {"method": "beam", "beam": decoding_of(captioner).beam}
+    assert found["settings"] == {
+        "method": "beam",
+        "beam": decoding_of(captioner).beam,
+        "locations": "expected",
+    }
 
 
 def test_seen_is_the_part_of_the_photo_that_the_network_saw(address):
@@ -54,6 +58,16 @@ def test_seen_is_the_part_of_the_photo_that_the_network_saw(address):
     assert x0 == pytest.approx(1 - x1, abs=0.03)
     assert (x1 - x0) * 96 == pytest.approx((y1 - y0) * 72, rel=0.05)
     assert 0 < x0 < x1 < 1
+
+
+def test_hard_attention_tells_the_place_of_each_word(address):
+    assert ask(address).json()["locations"] is None
+    found = ask(address, locations="likeliest").json()
+    for place, alpha in zip(found["locations"], found["attention"], strict=True):
+        assert place == int(np.argmax(alpha))
+    drawn = [ask(address, locations="sampled", seed=k).json() for k in (1, 1, 2, 3)]
+    assert drawn[0]["locations"] == drawn[1]["locations"]
+    assert len({tuple(one["locations"]) for one in drawn}) > 1
 
 
 def test_draws_follow_their_seed_and_their_temperature(address):

@@ -121,11 +121,13 @@ def test_settings_are_sent(captioned):
     def settings():
         return captioned.execute_script("return answer && answer.settings")
 
-    assert settings() == {"method": "beam", "beam": 3}
+    assert settings() == {"method": "beam", "beam": 3, "locations": "expected"}
     captioned.find_element(CSS, "input[value=sample]").click()
     wait(captioned, lambda b: settings()["method"] == "sample")
     captioned.find_element(By.ID, "again").click()
     wait(captioned, lambda b: settings()["seed"] == 1)
+    captioned.find_element(CSS, "#locations [value=likeliest]").click()
+    wait(captioned, lambda b: b.execute_script("return answer.locations !== null"))
     captioned.find_element(CSS, "#model option:nth-child(2)").click()
     wait(captioned, lambda b: b.execute_script("return answer.model") == "second")
 

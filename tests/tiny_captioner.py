@@ -56,13 +56,69 @@ def arrays(outputs):
     return keras.tree.map_structure(keras.ops.convert_to_numpy, outputs)
 
 
+BACKEND = keras.backend.backend()
+MODES = ("eager", "graph", "jit") if BACKEND == "tensorflow" else ("eager", "jit")
+
+
 def in_mode(function, mode):
     """Return a function as it is, as a graph, or compiled by XLA."""
     if mode == "eager":
         return function
+    if BACKEND == "jax":
+        import jax
+
+        def apart(*args):
+            with keras.StatelessScope():  # what it assigns is forgotten
+                return function(*args)
+
+        return jax.jit(apart)
     import tensorflow as tf
 
     return tf.function(function, autograph=False, jit_compile=mode == "jit")
 
 
-MODES = ("eager", "graph", "jit")
+def gradient_function(function, model, mode="eager"):
+    """Return args -> (d value / dW by weight, rest) of function(*args) -> value, rest.
+
+    Gradients are arrays under the weights' names, zeros where there is none.
+    """
+    weights = model.trainable_weights
+    if BACKEND == "jax":
+        import jax
+
+        def loss(values, *args):
+            with keras.StatelessScope(list(zip(weights, values, strict=True))):
+                return function(*args)
+
+        slope = jax.grad(loss, has_aux=True)
+        slope = jax.jit(slope) if mode != "eager" else slope
+
+        def compute(*args):
+            return slope([w.value for w in weights], *args)
+    else:
+        import tensorflow as tf
+
+        def tape_gradient(*args):
+            with tf.GradientTape() as tape:
+                value, rest = function(*args)
+            found = tape.gradient(
+                value,
+                [w.value for w in weights],
+                unconnected_gradients=tf.UnconnectedGradients.ZERO,
+            )
+            return [tf.convert_to_tensor(g) for g in found], rest
+
+        compute = in_mode(tape_gradient, mode)
+
+    def named(*args):
+        found, rest = compute(*args)
+        return {
+            w.name: np.asarray(g) for w, g in zip(weights, found, strict=True)
+        }, rest
+
+    return named
+
+
+def gradients(function, model, mode="eager"):
+    """Return d function() / dW by weight: name -> array, zeros where there is none."""
+    return gradient_function(lambda: (function(), 0.0), model, mode)()[0]

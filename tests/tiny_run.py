@@ -37,6 +37,7 @@ _TABLES = {
 def experiment(name="tiny", **changes):
     """Return the tiny experiment; keywords are tables of changed settings."""
     tables = {key: {**table, **changes.get(key, {})} for key, table in _TABLES.items()}
+    tables |= {key: changes[key] for key in changes.keys() - _TABLES.keys()}
     return config.from_dict({"name": name, **tables})
 
 

@@ -222,17 +222,16 @@ def _collect(search: _Search, powers: np.ndarray, pad_id: int) -> Hypotheses:
     )
     exists = beams.log_probs > -np.inf
     lengths = ops.where(exists, beams.lengths, 0)
-    extras = keras.tree.map_structure(
-        lambda x: clear_behind(_follow(x, beams.path), lengths), search.extras
-    )
+    extras = {name: _follow(x, beams.path) for name, x in search.extras.items()}
     return Hypotheses(
         tokens=clear_behind(beams.tokens, lengths, pad_id),
         lengths=lengths,
         log_probs=beams.log_probs,
         scores=beams.log_probs / ops.take(powers, ops.maximum(lengths, 1) - 1),
         word_log_probs=clear_behind(beams.word_log_probs, lengths),
-        alpha=extras["alpha"],
-        beta=extras["beta"],
+        alpha=clear_behind(extras["alpha"], lengths),
+        beta=clear_behind(extras["beta"], lengths),
+        locations=clear_behind(extras["locations"], lengths, -1),
         finished=ops.logical_and(exists, has_finished),
     )
 

@@ -25,6 +25,8 @@ class Hypotheses(NamedTuple):
         word_log_probs: (B, W, T), log p of each word; they sum to ``log_probs``.
         alpha: (B, W, T, L), attention weights with which each word was written.
         beta: (B, W, T), gate with which each word was written.
+        locations: (B, W, T) int32, the one location that each word was written from;
+            -1 where all were averaged, and behind the length.
         finished: (B, W) bool, False where ``max_words`` came before the end word.
     """
 
@@ -35,6 +37,7 @@ class Hypotheses(NamedTuple):
     word_log_probs: Tensor
     alpha: Tensor
     beta: Tensor
+    locations: Tensor
     finished: Tensor
 
 

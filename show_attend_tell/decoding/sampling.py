@@ -6,6 +6,7 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
+from show_attend_tell import categorical
 from show_attend_tell.decoding.hypotheses import (
     Hypotheses,
     Step,
@@ -100,7 +101,7 @@ def sample(
 
     def choose(log_probs, t):
         u = ops.take(noise, ops.reshape(t, (1, 1)), axis=1)  # (B, T) -> (B, 1, 1)
-        return _invert(ops.softmax(log_probs / temperature, axis=-1), u)
+        return categorical.draw(ops.softmax(log_probs / temperature, axis=-1), u)
 
     return _write(
         lambda tokens, state: call(step, tokens, state, forbidden),
@@ -113,25 +114,6 @@ def sample(
 def draw_noise(batch_size: int, max_words: int, seed: int) -> Tensor:
     """Return uniform numbers (B, T) in [0, 1); the same seed gives the same ones."""
     return keras.random.uniform((batch_size, max_words), seed=seed)
-
-
-def _invert(p: Tensor, u: Tensor) -> Tensor:
-    """Return the first word whose cumulative probability exceeds ``u``.
-
-    A word of probability 0 never comes: its sum equals that of the word before.
-
-    Args:
-        p: (B, W, K).
-        u: (B, W, 1) in [0, 1).
-
-    Returns:
-        (B, W) int32.
-    """
-    K = p.shape[-1]
-    sums = ops.cumsum(p, axis=-1)
-    words = ops.sum(ops.cast(sums <= u * sums[..., -1:], "int32"), axis=-1)
-    # Rounding may lift u * sum to the sum itself; then the likeliest word is taken.
-    return ops.where(words < K, words, ops.cast(ops.argmax(p, axis=-1), "int32"))
 
 
 def _write(next_word: Step, choose: Callable, first: tuple, rules: tuple) -> Hypotheses:
@@ -192,5 +174,6 @@ def _collect(draft: _Draft, pad_id: int) -> Hypotheses:
         word_log_probs=word_log_probs,
         alpha=clear_behind(draft.extras["alpha"], lengths),
         beta=clear_behind(draft.extras["beta"], lengths),
+        locations=clear_behind(draft.extras["locations"], lengths, -1),
         finished=draft.finished,
     )

@@ -42,12 +42,14 @@ function veilOf(alpha) {
   return canvas;
 }
 
-// Draw a photo into a box of a canvas, under the veil of a word if there is one.
-function drawPhoto(context, photo, box, seen, alpha) {
+// Draw a photo into a box of a canvas, under the veil of word k if k >= 0; the one place
+// that hard attention looked at is framed.
+function drawPhoto(context, photo, box, answer, k) {
   const [x, y, width, height] = box;
   context.imageSmoothingQuality = "high";
   context.drawImage(photo, x, y, width, height);
-  if (!alpha) return;
+  if (!answer || k < 0) return;
+  const [alpha, seen] = [answer.attention[k], answer.seen];
   const [left, top, right, bottom] = [
     x + seen[0] * width, y + seen[1] * height, x + seen[2] * width, y + seen[3] * height,
   ];
@@ -57,6 +59,14 @@ function drawPhoto(context, photo, box, seen, alpha) {
   context.fillRect(x, top, left - x, bottom - top);
   context.fillRect(right, top, x + width - right, bottom - top);
   context.drawImage(veilOf(alpha), left, top, right - left, bottom - top);
+  if (!answer.locations) return;
+  const across = (right - left) / alpha[0].length;
+  const down = (bottom - top) / alpha.length;
+  const row = Math.floor(answer.locations[k] / alpha[0].length);
+  const column = answer.locations[k] % alpha[0].length;
+  context.strokeStyle = "#ffd9a0";
+  context.lineWidth = 2;
+  context.strokeRect(left + column * across, top + row * down, across, down);
 }
 
 // The photo, and the photo under the attention of each word, side by side.
@@ -76,8 +86,7 @@ function figureOf(photo, answer) {
   for (let k = 0; k < count; k++) {
     const x = gap + (k % columns) * (width + gap);
     const y = gap + Math.floor(k / columns) * (height + text);
-    const alpha = k ? answer.attention[k - 1] : null;
-    drawPhoto(context, photo, [x, y, width, height], answer.seen, alpha);
+    drawPhoto(context, photo, [x, y, width, height], answer, k - 1);
     if (!k) continue;
     context.fillStyle = "black";
     context.font = "bold 17px system-ui, sans-serif";

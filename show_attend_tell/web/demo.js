@@ -24,8 +24,7 @@ function show(k) {
   canvas.width = Math.round(canvas.width * small);
   canvas.height = Math.round(canvas.height * small);
   const alpha = answer && k >= 0 ? answer.attention[k] : null;
-  const box = [0, 0, canvas.width, canvas.height];
-  drawPhoto(canvas.getContext("2d"), photo.image, box, answer ? answer.seen : null, alpha);
+  drawPhoto(canvas.getContext("2d"), photo.image, [0, 0, canvas.width, canvas.height], answer, k);
   const word = alpha ? `; lit is what was looked at for the word ${answer.words[k]}` : "";
   canvas.setAttribute("aria-label", `The photo ${photo.name}${word}`);
   [...$("words").children].forEach((button, i) => {
@@ -113,11 +112,10 @@ function wish() {
   form.set("photo", photo.blob, photo.name);
   form.set("model", $("model").value);
   form.set("method", method);
+  form.set("locations", $("locations").value);
+  form.set("seed", String(seed));
   if (method === "beam") form.set("beam", $("beam").value);
-  else {
-    form.set("temperature", $("temperature").value);
-    form.set("seed", String(seed));
-  }
+  else form.set("temperature", $("temperature").value);
   return form;
 }
 
@@ -257,6 +255,7 @@ async function start() {
   $("model-box").hidden = about.models.length < 2;
   $("beam").max = about.most_beams;
   $("beam").value = about.models[0].beam;
+  $("locations").value = about.models[0].locations;
   $("limits").textContent = `At most ${about.megabytes} MB and ${about.megapixels} megapixels.`;
   about.examples.forEach((name, number) => {
     const button = document.createElement("button");

@@ -1,0 +1,35 @@
+"""The settings of hard attention, the table ``[hard]`` of an experiment."""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", str_strip_whitespace=True))
+class HardAttentionSettings:
+    """How hard attention is trained, Sec. 4.1; defaults are the authors' own.
+
+    Used with ``model.attention = "hard"`` only. See
+    :mod:`show_attend_tell.hard_attention` for the equation.
+
+    Attributes:
+        entropy_weight: lambda_e, of the entropy of alpha.
+        reinforce_weight: lambda_r, of the score-function term.
+        reward_scale: multiplies the reward log p(y|s~) - b; 1/10 in the authors' code.
+        baseline_decay: of the moving average b.
+        samples: sequences of locations drawn for each caption of a batch; the batch
+            grows as many times.
+        sampling_probability: with which s~ is drawn; else it is replaced by its
+            expected value alpha. 1 always draws.
+        drawn_per: what is replaced at once: the whole ``minibatch``, as in the authors'
+            code, or each ``caption`` (each of its samples) for itself.
+    """
+
+    entropy_weight: Annotated[float, Field(ge=0)] = 0.002
+    reinforce_weight: Annotated[float, Field(ge=0)] = 1.0
+    reward_scale: Annotated[float, Field(gt=0)] = 0.1
+    baseline_decay: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    samples: Annotated[int, Field(ge=1)] = 1
+    sampling_probability: Annotated[float, Field(ge=0, le=1)] = 0.5
+    drawn_per: Literal["minibatch", "caption"] = "minibatch"

@@ -1,0 +1,52 @@
+"""A hard-attention captioner and chances for it, given from outside."""
+
+import numpy as np
+import tiny_captioner as tiny
+from keras import ops
+from tiny_captioner import T
+
+from show_attend_tell.config import HardAttentionSettings
+from show_attend_tell.hard_attention import Draws
+from show_attend_tell.teacher_forcing import read
+
+LENGTHS = (4, 2, 3)
+
+
+def build(rng, hard=None, spread=0.7, arguments=None, **changes):
+    """Return a tiny captioner with hard attention and without the term of Eq. (14)."""
+    arguments = {"doubly_stochastic": 0.0, **(arguments or {})}
+    arguments["hard"] = HardAttentionSettings(**(hard or {}))
+    return tiny.build(rng, arguments, spread, attention="hard", **changes)
+
+
+def batch(rng, lengths=LENGTHS, steps=T):
+    """Return annotations, inputs and targets."""
+    return tiny.photos(rng, len(lengths)), *tiny.captions(rng, lengths, steps)
+
+
+def chances(rng, rows, steps=T, sampled=None):
+    """Return Draws; `sampled` (rows,) is 1 for all by default."""
+    u = rng.random((rows, steps), np.float32)
+    return Draws(u, np.ones(rows, np.float32) if sampled is None else sampled)
+
+
+def outputs_of(model, annotations, inputs, draws, samples=1):
+    """Return what ``call`` returns in training, with chances given."""
+    draws = Draws(*map(ops.convert_to_tensor, draws))
+    told = read(
+        model,
+        {"annotations": annotations, "tokens": inputs},
+        look=lambda t, alpha: model.hard_attention.look(draws, t, alpha),
+        samples=samples,
+    )
+    return {**told, "sampled": draws.sampled}
+
+
+def forced(model, annotations, inputs, locations):
+    """Return what the model says when it must look at locations (R, T)."""
+    where = np.eye(annotations.shape[1], dtype=np.float32)[locations]
+    return read(
+        model,
+        {"annotations": annotations, "tokens": inputs},
+        look=lambda t, alpha: ops.convert_to_tensor(where[:, t]),
+    )
