@@ -50,7 +50,7 @@ def browser(tmp_path_factory):
 
 
 def wait(browser, condition):
-    return WebDriverWait(browser, 120, 0.05).until(condition)
+    return WebDriverWait(browser, 300, 0.05).until(condition)
 
 
 @pytest.fixture
