@@ -41,7 +41,15 @@ def demo(models, encoder_weights, host, port, queue) -> None:
     from show_attend_tell.web_server import server_of, take_port
 
     models = models or (shipped_model(),)
-    taken = take_port(host, port)
+    with take_port(host, port) as taken:
+        app = _load(models, encoder_weights, queue, _hosts(host))
+        shown = f"[{host}]" if ":" in host else host
+        click.echo(f"http://{shown}:{taken.getsockname()[1]} - stop with Ctrl-C")
+        server_of(app).run(sockets=[taken])
+
+
+def _load(models, encoder_weights, queue, hosts):
+    """Load models and compile what the first visitor will use; the application."""
     start_tensorflow()
     from data_prep.example_pictures import example_pictures
     from show_attend_tell.teller import Teller
@@ -54,12 +62,12 @@ def demo(models, encoder_weights, host, port, queue) -> None:
     for teller in tellers:
         teller.warm_up()
     pictures = example_pictures(tellers[0].encoder.settings.network == "SceneNet")
-    hosts = [host, *_LOCAL, "[::1]"] if host in _LOCAL else ["*"]
-    app = create_app(tellers, [Example(*p) for p in pictures], queue, hosts=hosts)
-    shown = f"[{host}]" if ":" in host else host
-    click.echo(f"http://{shown}:{taken.getsockname()[1]} - stop with Ctrl-C")
-    with taken:
-        server_of(app).run(sockets=[taken])
+    return create_app(tellers, [Example(*p) for p in pictures], queue, hosts=hosts)
+
+
+def _hosts(host: str) -> list[str]:
+    """Return the names under which the server answers."""
+    return [*_LOCAL, "[::1]"] if host in _LOCAL else ["*"]
 
 
 def _names(models) -> list[str]:
