@@ -3,6 +3,7 @@
 import json
 import os
 import string
+import tomllib
 from importlib.resources import files
 from pathlib import Path
 
@@ -16,10 +17,11 @@ class CardError(ValueError):
     """A card that cannot be written; the message is one line for the user."""
 
 
-def write_card(model: str | Path, shipped: str | Path) -> Path:
-    """Write MODEL_CARD.md beside an exported model, all or nothing.
+def write_card(model: str | Path, shipped: str | Path) -> Path | None:
+    """Write MODEL_CARD.md beside an exported model of Flickr8k, all or nothing.
 
-    The scores are those that lie beside the model in its run folder, in
+    What is said of the data holds for Flickr8k only, so other models get no card. The
+    run folder's ``experiment.toml`` tells which data it was. The scores are those that lie beside the model in its run folder, in
     ``scores*.json`` as ``eval`` leaves them; without them the card says so.
 
     Args:
@@ -27,12 +29,14 @@ def write_card(model: str | Path, shipped: str | Path) -> Path:
         shipped: the file that was exported.
 
     Returns:
-        The card.
+        The card; None where the model's data are not known to be Flickr8k.
 
     Raises:
         ModelFileError: the model cannot be read.
         CardError: a file of scores is damaged.
     """
+    if _data_name(Path(model).parent) != "flickr8k":
+        return None
     captioner, shipped = load_captioner(model), Path(shipped)
     identity, settings = captioner.encoder_identity, captioner.settings
     template = files(__package__).joinpath("web", "model_card.md")
@@ -57,6 +61,15 @@ def write_card(model: str | Path, shipped: str | Path) -> Path:
     return path
 
 
+def _data_name(folder: Path) -> str | None:
+    """Return the name of the data that a run was trained on."""
+    try:
+        settings = tomllib.loads((folder / "experiment.toml").read_text("utf-8"))
+        return settings["data"]["name"]
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError, TypeError):
+        return None
+
+
 def _scores(folder: Path) -> str:
     """Return the table of the scores in a run folder."""
     reports = []
@@ -71,6 +84,7 @@ def _scores(folder: Path) -> str:
                 "or evaluate again"
             ) from None
         reports.append((made, report))
+    reports.sort(key=lambda pair: (pair[0][0], int(pair[0][2])))
     if not reports:
         return "Not evaluated yet."
     names = [n for n in _NAMES if any(n in report for _, report in reports)]

@@ -17,6 +17,7 @@ def model(rng, tmp_path):
     identity = {"network": "VGG16", "layer": "block5_conv3", "weights": "mine.h5"}
     made = tiny_captioner.build(rng, {"encoder_identity": identity})
     made.save(tmp_path / "model.keras")
+    (tmp_path / "experiment.toml").write_text('[data]\nname = "flickr8k"\n')
     return tmp_path / "model.keras"
 
 
@@ -36,6 +37,14 @@ def test_the_card_has_the_facts_of_the_model_and_its_run(model, tmp_path, capsys
 def test_a_model_without_scores_says_so(model, tmp_path):
     card = write_card(model, model)
     assert "Not evaluated yet." in card.read_text("utf-8")
+
+
+def test_a_model_of_other_data_gets_no_card(model, tmp_path):
+    (tmp_path / "experiment.toml").write_text('[data]\nname = "scenes"\n')
+    assert write_card(model, model) is None
+    assert not (tmp_path / "MODEL_CARD.md").exists()
+    (tmp_path / "experiment.toml").unlink()
+    assert write_card(model, model) is None
 
 
 def test_damaged_scores_are_refused_in_one_line(model, tmp_path):
