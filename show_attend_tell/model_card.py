@@ -21,8 +21,9 @@ def write_card(model: str | Path, shipped: str | Path) -> Path | None:
     """Write MODEL_CARD.md beside an exported model of Flickr8k, all or nothing.
 
     What is said of the data holds for Flickr8k only, so other models get no card. The
-    run folder's ``experiment.toml`` tells which data it was. The scores are those that lie beside the model in its run folder, in
-    ``scores*.json`` as ``eval`` leaves them; without them the card says so.
+    run folder's ``experiment.toml`` tells which data it was. The scores are those that
+    lie beside the model in its run folder, in ``scores*.json`` as ``eval`` leaves them;
+    without them the card says so.
 
     Args:
         model: the ``.keras`` file that was trained.
