@@ -27,7 +27,9 @@ def photo(seed=1, kind="PNG", size=(96, 72)):
 def make_teller(folder, name="tiny"):
     path = folder / f"{name}.keras"
     make_captioner(Encoder(ENCODER)).save(path)
-    return Teller(path, name)
+    teller = Teller(path, name)
+    teller.warm_up()
+    return teller
 
 
 @contextlib.contextmanager
