@@ -91,8 +91,14 @@ def test_arrow_keys_move_through_the_words_and_attention_follows(captioned):
     def pixels():
         return captioned.execute_script("return document.all.view.toDataURL()")
 
+    captioned.execute_script(  # each word looks at one cell, and at another one
+        "answer.attention.forEach((map, k) => map.forEach((row, y) =>"
+        " row.forEach((_, x) => { row[x] = Number(y === 0 && x === k % 4); })))"
+    )
+    whole = pixels()
     words(captioned)[0].click()
     first = pixels()
+    assert first != whole
     assert pressed(captioned) == 0
     words(captioned)[0].send_keys(Keys.ARROW_RIGHT)
     assert pressed(captioned) == 1
