@@ -1,7 +1,6 @@
 """Captions of photos, from a model's file and the encoder's weights alone."""
 
 import dataclasses
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -13,12 +12,11 @@ from show_attend_tell.config import DecodingSettings, EncoderSettings
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.encoder import Encoder
 from show_attend_tell.features import identity_difference
+from show_attend_tell.half_precision import is_accepted
 from show_attend_tell.model_file import load_captioner
+from show_attend_tell.photo_folders import find_photos
 from show_attend_tell.photos import PhotoError
 
-PHOTO_SUFFIXES = frozenset(
-    [".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"]
-)
 BATCH = 16  # photos in memory and in the encoder at once
 
 _NAMED_WEIGHTS = ("imagenet", "none", "scenes")
@@ -78,9 +76,12 @@ def load(
             f"{model}: does not tell which encoder it reads; save the model with "
             "encoder_identity=Encoder.identity()"
         )
-    weights = encoder_weights or _find_weights(Path(model), wanted["weights"])
+    weights = encoder_weights or _find_weights(Path(model), wanted)
     encoder = Encoder(EncoderSettings(**settings | {"weights": str(weights)}))
-    difference = identity_difference(wanted, encoder.identity())
+    found = encoder.identity()
+    if is_accepted(wanted, weights):
+        found["weights_digest"] = wanted["weights_digest"]
+    difference = identity_difference(wanted, found)
     if difference:
         raise CaptionError(
             f"{model}: trained with the {wanted['network']} weights "
@@ -90,17 +91,23 @@ def load(
     return captioner, encoder
 
 
-def _find_weights(model: Path, name: str) -> str | Path:
-    """Return named weights as they are, of a file where it lies beside the model."""
+def _find_weights(model: Path, wanted: dict) -> str | Path:
+    """Return named weights as they are, of a file where it lies beside the model.
+
+    Otherwise a name that the model accepts instead of the file, if there is one.
+    """
+    name = wanted["weights"]
     if name in _NAMED_WEIGHTS:
         return name
     beside = model.with_name(name)
-    if not beside.is_file():
-        raise CaptionError(
-            f"{model}: needs the encoder's weights {name!r}, which do not lie beside "
-            "it; name the file with --encoder-weights"
-        )
-    return beside
+    if beside.is_file():
+        return beside
+    for accepted in wanted.get("accepts", {}):
+        return accepted
+    raise CaptionError(
+        f"{model}: needs the encoder's weights {name!r}, which do not lie beside "
+        "it; name the file with --encoder-weights"
+    )
 
 
 def decoding_of(captioner: Captioner, beam: int | None = None) -> DecodingSettings:
@@ -139,8 +146,18 @@ def caption_photos(
         A Caption for each photo, or a Failure where there is none to read, in the
         order of ``paths``, folders sorted by name.
     """
-    decoding = decoding or decoding_of(captioner)
     found = list(find_photos(paths))
+    yield from caption_found(captioner, encoder, found, decoding)
+
+
+def caption_found(
+    captioner: Captioner,
+    encoder: Encoder,
+    found: Sequence[Path | Failure],
+    decoding: DecodingSettings | None = None,
+) -> Iterator[Caption | Failure]:
+    """Write the captions of photos that :func:`find_photos` found; see there."""
+    decoding = decoding or decoding_of(captioner)
     photos = sum(not isinstance(one, Failure) for one in found)
     batch_size = max(1, min(BATCH, photos))  # nothing is padded for a single photo
     for start in range(0, len(found), batch_size):
@@ -151,39 +168,8 @@ def caption_photos(
             hypotheses = _write(captioner, encoder, pixels, decoding, batch_size)
             for row, (k, seen) in enumerate(squares.items()):
                 photo = Hypotheses(*(field[row] for field in hypotheses))
-                entries[k] = _read(captioner, photo, *seen)
+                entries[k] = read_hypotheses(captioner, photo, *seen)
         yield from entries
-
-
-def find_photos(paths: Iterable[str | Path]) -> Iterator[Path | Failure]:
-    """Yield the photos that paths name, with those in folders, sorted by name.
-
-    A file named is taken whatever its ending is; in folders the ending decides, and
-    hidden files and folders are passed over. A Failure stands for a folder that
-    cannot be read or holds no photo.
-    """
-    for path in map(Path, paths):
-        if path.is_dir():
-            inside = list(_walk(path))
-            yield from inside or [Failure(path, f"{path}: no photo in this folder")]
-        else:
-            yield path
-
-
-def _walk(folder: Path) -> Iterator[Path | Failure]:
-    try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except OSError as error:
-        yield Failure(folder, f"{folder}: {error.strerror}")
-        return
-    for entry in entries:
-        path = folder / entry.name
-        if entry.name.startswith("."):
-            continue
-        if entry.is_dir(follow_symlinks=False):
-            yield from _walk(path)
-        elif path.suffix.lower() in PHOTO_SUFFIXES and entry.is_file():
-            yield path
 
 
 def _look(encoder: Encoder, photo: Path | Failure) -> tuple | Failure:
@@ -220,14 +206,14 @@ def _write(
     )
 
 
-def _read(
+def read_hypotheses(
     captioner: Captioner,
     photo: Hypotheses,
     path: Path,
     square: np.ndarray,
     view: np.ndarray | None = None,
 ) -> Caption:
-    """Turn the hypotheses of one photo, (W, ...) each, into its caption."""
+    """Turn the hypotheses of one photo, (W, ...) each, best first, into its caption."""
     best = _sentence(captioner, photo, 0)
     T = len(best["words"])
     others = [w for w in range(1, len(photo.lengths)) if photo.lengths[w] > 0]
@@ -243,6 +229,11 @@ def _read(
     )
 
 
+def _looked_at(locations: np.ndarray) -> np.ndarray | None:
+    """Return the one location of each word, None where all were averaged."""
+    return locations if len(locations) and (locations >= 0).all() else None
+
+
 def _sentence(captioner: Captioner, photo: Hypotheses, w: int) -> dict:
     """Return what a caption and an alternative both tell, of hypothesis ``w``."""
     words = captioner.vocabulary.decode(photo.tokens[w].tolist())
@@ -255,11 +246,5 @@ def _sentence(captioner: Captioner, photo: Hypotheses, w: int) -> dict:
         "word_log_probs": photo.word_log_probs[w, :T],
         "attention": photo.alpha[w, :T].reshape(T, *captioner.grid),
         "beta": photo.beta[w, :T],
-        "locations": _chosen(photo, w, T),
+        "locations": _looked_at(photo.locations[w, :T]),
     }
-
-
-def _chosen(photo: Hypotheses, w: int, T: int) -> np.ndarray | None:
-    """Return the location of each word, (T,), None where attention chose none."""
-    locations = photo.locations[w, :T]
-    return None if (locations < 0).all() else locations

@@ -4,7 +4,6 @@ Each verb imports what it needs when it runs, so that ``--help`` comes at once.
 """
 
 import contextlib
-import json
 import logging
 import os
 import sys
@@ -14,13 +13,15 @@ from pathlib import Path
 import click
 
 from show_attend_tell import __version__
+from show_attend_tell.cli_caption import average, caption, export
+from show_attend_tell.cli_demo import demo
 from show_attend_tell.cli_options import (
     PATH,
     encoder_weights_option,
     experiment_option,
-    figure_options,
     runs_option,
     set_option,
+    start_tensorflow,
     work_option,
 )
 
@@ -32,12 +33,6 @@ def _load_experiment(name: str, changes: Sequence[str]):
     from show_attend_tell import experiment
 
     return experiment.load(name, changes)
-
-
-def _start_tensorflow() -> None:
-    from show_attend_tell.startup import start_tensorflow
-
-    start_tensorflow()
 
 
 @contextlib.contextmanager
@@ -69,8 +64,12 @@ def cli() -> None:
     """Photos in, captions and attention out (Show, Attend and Tell, in Keras 3).
 
     A data set walks through prepare, features, train and eval; a photo of your own
-    needs caption and a trained model only.
+    needs caption only.
     """
+
+
+for verb in (average, caption, demo, export):
+    cli.add_command(verb)
 
 
 @cli.command()
@@ -106,7 +105,7 @@ def prepare(experiment, changes, work, data, on_problem) -> None:
 def features(experiment, changes, work, encoder_weights, overwrite) -> None:
     """Turn prepared photos into annotation vectors; goes on where it stopped."""
     settings = _load_experiment(experiment, changes)
-    _start_tensorflow()
+    start_tensorflow()
     from data_prep.extract import extract
 
     report = extract(settings, work, encoder_weights, overwrite)
@@ -133,7 +132,7 @@ def train(experiment, changes, work, runs, seed, init_from, resume, overwrite) -
     own = {"seed": seed, "init_from": init_from}
     own = [f"training.{key}={v}" for key, v in own.items() if v is not None]
     settings = _load_experiment(experiment, (*changes, *own))
-    _start_tensorflow()
+    start_tensorflow()
     from show_attend_tell.train import train
 
     done = train(settings, work, runs, resume, overwrite)
@@ -181,7 +180,7 @@ def evaluate(
     if captions is not None and beams:
         raise click.UsageError("--captions and --beam exclude each other.")
     settings = _load_experiment(experiment, changes)
-    _start_tensorflow()
+    start_tensorflow()
     from show_attend_tell import evaluate as evaluation
     from show_attend_tell.evaluation_report import table
 
@@ -195,45 +194,6 @@ def evaluate(
         else:
             reports = [evaluation.evaluate(*where, *beams, **scoring)]
     click.echo("\n".join(table(reports)))
-
-
-@cli.command()
-@click.argument("photos", nargs=-1, required=True, type=PATH, metavar="PHOTO...")
-@click.option("--model", type=PATH, required=True, help="A trained .keras file.")
-@encoder_weights_option
-@click.option("--beam", type=click.IntRange(min=1), help="Instead of the model's.")
-@click.option("--json", "as_json", is_flag=True, help="JSON Lines with all details.")
-@figure_options
-def caption(
-    photos, model, encoder_weights, beam, as_json, attention, formats, theme, page
-) -> None:
-    """Write captions of photos, or of all photos in folders."""
-    _start_tensorflow()
-    from show_attend_tell import caption as captioning
-    from show_attend_tell import caption_figures
-
-    results = captioning.caption_paths(model, photos, encoder_weights, beam)
-    if page is not None:
-        results = caption_figures.write_page(results, page)
-    drawn = ((result, []) for result in results)
-    if attention is not None:
-        drawn = caption_figures.draw(results, attention, formats, theme == "dark")
-    failed = False
-    for result, figures in drawn:
-        failure = isinstance(result, captioning.Failure)
-        failed |= failure
-        if as_json:
-            click.echo(json.dumps(result.to_dict()))
-        elif not failure:
-            click.echo(f"{click.format_filename(result.path)}: {result.text}")
-        if failure:
-            click.echo(click.format_filename(result.reason), err=True)
-        for figure in figures:
-            click.echo(f"figure: {click.format_filename(figure)}", err=True)
-    if page is not None:
-        click.echo(f"page: {click.format_filename(page)}", err=True)
-    if failed:
-        sys.exit(1)
 
 
 @cli.command()

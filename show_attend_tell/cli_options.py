@@ -7,6 +7,14 @@ import click
 
 PATH = click.Path(path_type=Path)
 
+
+def start_tensorflow() -> None:
+    """Import TensorFlow quietly, when a verb that needs it runs."""
+    from show_attend_tell.startup import start_tensorflow
+
+    start_tensorflow()
+
+
 experiment_option = click.option(
     *("--experiment", "-e"),
     default="scenes",

@@ -61,7 +61,7 @@ class Encoder:
         self.width: int = output.shape[3]
         side = settings.image_size
         self._encode = tf.function(
-            self._annotations,
+            self.annotations,
             input_signature=[tf.TensorSpec((None, side, side, _CHANNELS), tf.uint8)],
         )
         self._digest = _digest(self._network)
@@ -104,7 +104,13 @@ class Encoder:
         """
         return self._encode(np.asarray(squares, np.uint8)).numpy()
 
-    def _annotations(self, squares: tf.Tensor) -> tf.Tensor:
+    @property
+    def weights(self) -> list[keras.Variable]:
+        """The variables of the network up to its layer."""
+        return self._network.weights
+
+    def annotations(self, squares: tf.Tensor) -> tf.Tensor:
+        """Compute annotation vectors inside a graph; see :meth:`encode`."""
         rows, columns = self.grid
         pixels = self._scale(tf.cast(squares, tf.float32))
         a = self._network(pixels, training=False)  # (B, S, S, 3) -> (B, rows, cols, D)

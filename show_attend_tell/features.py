@@ -47,7 +47,7 @@ COMPRESSION = hdf5plugin.Blosc(
 )
 
 # What the identity says for the record, and what no two encoders differ by.
-_INFORMATIVE = ("weights", "precision", "seed", "versions")
+_INFORMATIVE = ("weights", "precision", "seed", "versions", "accepts")
 
 
 class FeatureError(ValueError):

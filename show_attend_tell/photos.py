@@ -15,7 +15,7 @@ from PIL import Image, ImageOps
 Box = tuple[float, float, float, float]
 
 # What Pillow raises for files that are damaged, cut short, too large or no photo.
-_UNREADABLE = (
+UNREADABLE = (
     OSError,
     ValueError,
     SyntaxError,
@@ -61,7 +61,7 @@ def load_photo(file: str | os.PathLike | IO[bytes]) -> Image.Image:
             return _to_rgb(ImageOps.exif_transpose(image))
     except FileNotFoundError:
         raise PhotoError(f"{name}: no such photo") from None
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         if isinstance(error, Image.UnidentifiedImageError):
             reason = "no image format that is known"

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 from PIL import Image
+from speaking_captioner import DECODING, ENCODER, make_captioner
 
 from show_attend_tell import cli
 from show_attend_tell.caption import (
@@ -15,36 +16,14 @@ from show_attend_tell.caption import (
     caption_paths,
     caption_photos,
     decoding_of,
-    find_photos,
     load,
 )
 from show_attend_tell.caption_result import Caption, Failure
 from show_attend_tell.captioner import Captioner
-from show_attend_tell.config import DecodingSettings, EncoderSettings, ModelSettings
+from show_attend_tell.config import DecodingSettings, EncoderSettings
 from show_attend_tell.encoder import Encoder
 from show_attend_tell.model_file import ModelFileError
-from show_attend_tell.vocabulary import SPECIAL, Vocabulary
-
-WORDS = ("a", "red", "blue", "circle", "square", "above", "below", "the")
-ENCODER = EncoderSettings("SceneNet", "annotations", "none", 32, "crop")
-DECODING = {"beam": 3, "max_words": 6, "length_normalisation": 0.5}
-
-
-def make_captioner(encoder: Encoder, identity: dict | None = None) -> Captioner:
-    """A small captioner with weights so large that photos get different captions."""
-    model = Captioner(
-        Vocabulary((*SPECIAL, *WORDS)),
-        ModelSettings(embedding_width=8, lstm_width=8, attention_width=8),
-        annotation_width=encoder.width,
-        grid=encoder.grid,
-        encoder_identity=encoder.identity() if identity is None else identity,
-        decoding=DECODING,
-    )
-    model.set_annotation_scale(1 / 60)
-    rng = np.random.default_rng(1)
-    for variable in model.trainable_variables:
-        variable.assign(rng.normal(0, 0.7, variable.shape))
-    return model
+from show_attend_tell.photo_folders import find_photos
 
 
 @pytest.fixture(scope="module")
@@ -107,19 +86,6 @@ def test_folders_are_walked_in_order_and_only_for_photos(folder):
 def test_a_file_that_is_named_is_taken_whatever_its_ending(folder):
     path = folder / "notes.txt"
     assert list(find_photos([str(path), path])) == [path, path]
-
-
-def test_a_folder_without_photos_is_a_failure(tmp_path):
-    (only,) = find_photos([tmp_path])
-    assert only == Failure(tmp_path, f"{tmp_path}: no photo in this folder")
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read every folder")
-def test_a_folder_that_cannot_be_read_is_a_failure(tmp_path):
-    tmp_path.chmod(0)
-    (only,) = find_photos([tmp_path])
-    tmp_path.chmod(0o700)
-    assert only.reason == f"{tmp_path}: Permission denied"
 
 
 def test_unreadable_photos_are_reported_in_place_and_stop_nothing(results, folder):
@@ -275,6 +241,16 @@ def test_weights_of_a_file_are_found_beside_the_model_or_by_name(
     expected = list(caption_photos(captioner, encoder, [folder / "a.png"]))
     assert [one.text for one in expected] == [one.text for one in named]
     assert [one.to_dict() for one in named] == [one.to_dict() for one in beside]
+
+
+def test_weights_that_the_model_accepts_serve_where_no_file_is_at_hand(
+    encoder, captioner, tmp_path
+):
+    other = {"weights": "mine.weights.h5", "weights_digest": "0" * 64}
+    identity = encoder.identity() | other | {"accepts": {"none": "0" * 32}}
+    make_captioner(encoder, identity).save(tmp_path / "model.keras")
+    _, made = load(tmp_path / "model.keras")
+    assert made.identity() == encoder.identity()
 
 
 def test_other_weights_are_refused_and_both_are_named(encoder, model_file, tmp_path):

@@ -1,12 +1,10 @@
 """Figures and pages of captions, from Python and from the command line."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from made_up_captions import make_caption
 from PIL import Image
-from test_caption import ENCODER, make_captioner
+from speaking_captioner import ENCODER, make_captioner
 
 from show_attend_tell import caption, cli
 from show_attend_tell.caption_figures import draw, figure_of
@@ -41,11 +39,10 @@ def test_figures_are_drawn_on_the_view_or_else_on_the_square():
 
 
 @pytest.mark.parametrize(
-    ("chosen", "expected"), [([4, 0, 7], [4, 0]), ([-1, -1, -1], None)]
+    ("chosen", "expected"), [([4, 0], [4, 0]), ([-1, -1], None), ([], None)]
 )
-def test_locations_that_attention_chose_are_those_of_the_words(chosen, expected):
-    photo = SimpleNamespace(locations=np.array([chosen]))
-    found = caption._chosen(photo, 0, 2)
+def test_locations_are_told_where_attention_chose_one_a_word(chosen, expected):
+    found = caption._looked_at(np.array(chosen, int))
     assert (found if found is None else found.tolist()) == expected
 
 

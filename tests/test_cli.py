@@ -16,7 +16,8 @@ from show_attend_tell import __version__, cli, config, doctor, experiment
 from show_attend_tell.evaluation_report import EvaluationReport
 from show_attend_tell.train import Summary
 
-VERBS = ["prepare", "features", "train", "eval", "caption", "download", "doctor"]
+VERBS = ["average", "prepare", "features", "train", "eval", "caption", "export", "demo"]
+VERBS += ["download", "doctor"]
 
 
 @pytest.fixture
@@ -98,7 +99,8 @@ def test_the_package_runs_as_a_module():
         ["eval", "--beam", "0"],
         ["eval", "--beam", "3", "--captions", "captions.json"],
         ["caption", "--model", "model.keras"],
-        ["caption", "photo.jpg"],
+        ["caption", "photo.jpg", "--out", "captions.jsonl", "--json"],
+        ["export", "model.keras"],
         ["prepare", "--on-problem", "ignore"],
         ["download", "coco"],
     ],

@@ -301,7 +301,8 @@ def test_a_model_without_state_and_with_half_precision(rng):
     def step(tokens, state):
         alpha = ops.cast(ops.one_hot(tokens, 6), "float16")
         log_probs = ops.cast(ops.take(table, tokens, axis=0), "float16")
-        return log_probs, state, {"alpha": alpha, "beta": alpha[..., 0]}
+        extras = {"alpha": alpha, "beta": alpha[..., 0], "locations": tokens}
+        return log_probs, state, extras
 
     found = beam_search(step, {}, 3, beam=2, max_words=4, **IDS)
     assert ops.shape(found.alpha) == (3, 2, 4, 6)

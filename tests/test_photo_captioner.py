@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from PIL import Image
-from test_caption import ENCODER, make_captioner
+from speaking_captioner import ENCODER, make_captioner
 
 import show_attend_tell as sat
 from show_attend_tell.caption import CaptionError

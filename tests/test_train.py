@@ -101,7 +101,8 @@ def test_the_run_folder_holds_what_the_design_says(real):
     names = {path.name for path in real.folder.iterdir()}
     logs = {name for name in names if name.startswith("events.out.tfevents")}
     assert len(logs) == 1
-    assert names - logs == {SETTINGS, MODEL, CHECKPOINT}
+    projector = {"embedding.tsv", "embedding-words.tsv", "projector_config.pbtxt"}
+    assert names - logs == {SETTINGS, MODEL, CHECKPOINT} | projector
     resolved = config.load(real.folder / SETTINGS)
     assert resolved.training.epochs == 12
     assert resolved.name == "tiny"

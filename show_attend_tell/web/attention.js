@@ -1,0 +1,104 @@
+"use strict";
+// Drawing attention: alpha, upsampled by 8 and smoothed with a Gaussian, as a veil over
+// the photo that is thin where the network looked.
+
+const UPSAMPLING = 8; // pixels of the veil to a cell
+const SIGMA = 0.8; // of the Gaussian, in cells
+const VEIL = 0.8; // darkness of what gets no attention
+
+function smoothing(cells) {
+  const rows = [];
+  for (let p = 0; p < cells * UPSAMPLING; p++) {
+    const at = (p + 0.5) / UPSAMPLING;
+    const weights = [];
+    for (let k = 0; k < cells; k++) {
+      let sum = 0;
+      for (const centre of [k + 0.5, -k - 0.5, 2 * cells - k - 0.5]) {
+        sum += Math.exp(-0.5 * ((at - centre) / SIGMA) ** 2);
+      }
+      weights.push(sum);
+    }
+    const whole = weights.reduce((a, b) => a + b, 0);
+    rows.push(weights.map((w) => w / whole));
+  }
+  return rows;
+}
+
+// (rows, columns) weights -> a small canvas, black with the veil as its opacity.
+function veilOf(alpha) {
+  const down = smoothing(alpha.length);
+  const across = smoothing(alpha[0].length);
+  const half = alpha.map((row) => across.map((w) => w.reduce((s, v, k) => s + v * row[k], 0)));
+  const map = down.map((w) => across.map((_, x) => w.reduce((s, v, k) => s + v * half[k][x], 0)));
+  const most = Math.max(...map.map((row) => Math.max(...row)), 1e-12);
+  const canvas = document.createElement("canvas");
+  canvas.width = across.length;
+  canvas.height = down.length;
+  const pixels = new ImageData(canvas.width, canvas.height);
+  map.forEach((row, y) => row.forEach((value, x) => {
+    pixels.data[4 * (y * canvas.width + x) + 3] = Math.round(255 * VEIL * (1 - value / most));
+  }));
+  canvas.getContext("2d").putImageData(pixels, 0, 0);
+  return canvas;
+}
+
+// Draw a photo into a box of a canvas, under the veil of word k if k >= 0; the one place
+// that hard attention looked at is framed.
+function drawPhoto(context, photo, box, answer, k) {
+  const [x, y, width, height] = box;
+  context.imageSmoothingQuality = "high";
+  context.drawImage(photo, x, y, width, height);
+  if (!answer || k < 0) return;
+  const [alpha, seen] = [answer.attention[k], answer.seen];
+  const [left, top, right, bottom] = [
+    x + seen[0] * width, y + seen[1] * height, x + seen[2] * width, y + seen[3] * height,
+  ];
+  context.fillStyle = `rgba(0, 0, 0, ${VEIL})`; // what the network did not see
+  context.fillRect(x, y, width, top - y);
+  context.fillRect(x, bottom, width, y + height - bottom);
+  context.fillRect(x, top, left - x, bottom - top);
+  context.fillRect(right, top, x + width - right, bottom - top);
+  context.drawImage(veilOf(alpha), left, top, right - left, bottom - top);
+  if (!answer.locations) return;
+  const across = (right - left) / alpha[0].length;
+  const down = (bottom - top) / alpha.length;
+  const row = Math.floor(answer.locations[k] / alpha[0].length);
+  const column = answer.locations[k] % alpha[0].length;
+  context.strokeStyle = "#ffd9a0";
+  context.lineWidth = 2;
+  context.strokeRect(left + column * across, top + row * down, across, down);
+}
+
+// The photo, and the photo under the attention of each word, side by side.
+function figureOf(photo, answer) {
+  const count = answer.words.length + 1;
+  const columns = Math.ceil(count / Math.ceil(count / 6));
+  const width = 240, gap = 12, text = 52;
+  const height = Math.round((width * photo.height) / photo.width);
+  const rows = Math.ceil(count / columns);
+  const canvas = document.createElement("canvas");
+  canvas.width = gap + columns * (width + gap);
+  canvas.height = gap + rows * (height + text);
+  const context = canvas.getContext("2d");
+  context.fillStyle = "white";
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  context.textAlign = "center";
+  for (let k = 0; k < count; k++) {
+    const x = gap + (k % columns) * (width + gap);
+    const y = gap + Math.floor(k / columns) * (height + text);
+    drawPhoto(context, photo, [x, y, width, height], answer, k - 1);
+    if (!k) continue;
+    context.fillStyle = "black";
+    context.font = "bold 17px system-ui, sans-serif";
+    context.fillText(answer.words[k - 1], x + width / 2, y + height + 19, width);
+    context.fillStyle = "#666";
+    context.font = "13px system-ui, sans-serif";
+    context.fillText(numbersOf(answer, k - 1), x + width / 2, y + height + 37, width);
+  }
+  return canvas;
+}
+
+function numbersOf(answer, k) {
+  const p = Math.exp(answer.word_log_probs[k]);
+  return `p ${p.toFixed(2)}   β ${answer.beta[k].toFixed(2)}`;
+}

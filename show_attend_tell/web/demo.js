@@ -1,0 +1,276 @@
+"use strict";
+
+const $ = (id) => document.getElementById(id);
+const PAUSE = 650; // milliseconds to a word
+const MOST_TRIES = 6; // where the server is busy
+const still = matchMedia("(prefers-reduced-motion: reduce)");
+
+let photo = null; // {blob, name, image}
+let answer = null;
+let chosen = -1; // the word shown, -1 for the whole photo
+let timer = null;
+let turn = 0; // of requests; an answer to an earlier one is dropped
+let seed = 0;
+
+// ---- showing
+
+function show(k) {
+  chosen = k;
+  const canvas = $("view");
+  const most = 960 / Math.max(photo.image.width, photo.image.height);
+  canvas.width = Math.round(photo.image.width * Math.min(1, most));
+  canvas.height = Math.round(photo.image.height * Math.min(1, most));
+  const small = Math.max(1, 480 / canvas.width); // a small photo is enlarged
+  canvas.width = Math.round(canvas.width * small);
+  canvas.height = Math.round(canvas.height * small);
+  const alpha = answer && k >= 0 ? answer.attention[k] : null;
+  drawPhoto(canvas.getContext("2d"), photo.image, [0, 0, canvas.width, canvas.height], answer, k);
+  const word = alpha ? `; lit is what was looked at for the word ${answer.words[k]}` : "";
+  canvas.setAttribute("aria-label", `The photo ${photo.name}${word}`);
+  [...$("words").children].forEach((button, i) => {
+    button.setAttribute("aria-pressed", String(i === k));
+    button.tabIndex = i === Math.max(k, 0) ? 0 : -1;
+  });
+  $("detail").textContent = alpha
+    ? `${answer.words[k]}: word ${k + 1} of ${answer.words.length},   ${numbersOf(answer, k)}`
+    : answer ? "Hover over the words, or move through them with the arrow keys." : "";
+}
+
+function addWord(k) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.textContent = answer.words[k];
+  const p = Math.round(100 * Math.exp(answer.word_log_probs[k]));
+  button.setAttribute("aria-label", `${answer.words[k]}, ${p} percent`);
+  button.addEventListener("pointerenter", (event) => {
+    if (event.pointerType === "mouse" && !timer) show(k);
+  });
+  button.addEventListener("click", () => { stop(); show(k); });
+  button.addEventListener("focus", () => { if (!timer) show(k); });
+  $("words").append(button);
+}
+
+function stop() {
+  clearInterval(timer);
+  timer = null;
+  while (answer && $("words").children.length < answer.words.length) {
+    addWord($("words").children.length);
+  }
+  $("play").textContent = "Play";
+}
+
+function play() {
+  stop();
+  $("words").replaceChildren();
+  if (still.matches || !answer.words.length) {
+    stop();
+    show(-1);
+    return;
+  }
+  $("play").textContent = "Stop";
+  const next = () => {
+    const k = $("words").children.length;
+    if (k === answer.words.length) {
+      stop();
+      show(-1);
+      return;
+    }
+    addWord(k);
+    show(k);
+  };
+  timer = setInterval(next, PAUSE);
+  next();
+}
+
+function showAnswer() {
+  $("result").hidden = false;
+  $("spoken").textContent = answer.text || "The model wrote no words.";
+  const waited = `${answer.seconds.toFixed(1)} s, log p ${answer.log_prob.toFixed(2)}`;
+  $("status").textContent = answer.words.length ? waited : "The model wrote no words.";
+  $("others").replaceChildren(...answer.alternatives.map((other) => {
+    const row = document.createElement("tr");
+    for (const text of [other.text, other.log_prob.toFixed(2), other.score.toFixed(2)]) {
+      row.insertCell().textContent = text;
+    }
+    return row;
+  }));
+  $("others-box").hidden = !answer.alternatives.length;
+  play();
+}
+
+function say(status, error) {
+  $("status").textContent = status;
+  $("error").textContent = error || "";
+  $("error").hidden = !error;
+}
+
+// ---- asking
+
+function wish() {
+  const form = new FormData();
+  const method = new FormData($("settings")).get("method");
+  form.set("photo", photo.blob, photo.name);
+  form.set("model", $("model").value);
+  form.set("method", method);
+  form.set("locations", $("locations").value);
+  form.set("seed", String(seed));
+  if (method === "beam") form.set("beam", $("beam").value);
+  else form.set("temperature", $("temperature").value);
+  return form;
+}
+
+async function ask() {
+  if (!photo) return;
+  const own = ++turn;
+  stop();
+  say("Looking …");
+  for (let tries = 1; ; tries++) {
+    let response, found;
+    try {
+      response = await fetch("caption", { method: "POST", body: wish() });
+      found = await response.json();
+    } catch (error) {
+      if (own === turn) say("", "The program does not answer; is it still running?");
+      return;
+    }
+    if (own !== turn) return;
+    if (response.status === 503 && tries < MOST_TRIES) {
+      const wait = Number(response.headers.get("Retry-After")) || 2;
+      say(`Many photos are waiting; trying again in ${wait} s …`);
+      await new Promise((done) => setTimeout(done, 1000 * wait));
+      if (own !== turn) return;
+      continue;
+    }
+    if (!response.ok) {
+      say("", found.error);
+      return;
+    }
+    say("");
+    answer = found;
+    $("again").disabled = false;
+    showAnswer();
+    return;
+  }
+}
+
+async function take(blob, name) {
+  const url = URL.createObjectURL(blob);
+  const image = new Image();
+  image.src = url;
+  try {
+    await image.decode();
+  } catch (error) {
+    URL.revokeObjectURL(url);
+    say("", `${name}: this browser cannot show it as a photo; choose another.`);
+    return;
+  }
+  stop();
+  if (photo) URL.revokeObjectURL(photo.image.src);
+  photo = { blob, name, image };
+  answer = null;
+  $("words").replaceChildren();
+  $("result").hidden = $("others-box").hidden = true;
+  $("invitation").hidden = true;
+  $("view").hidden = false;
+  $("drop").classList.add("full");
+  show(-1);
+  ask();
+}
+
+function save(blob, ending) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = photo.name.replace(/\.[^.]*$/, "") + ending;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+// ---- controls
+
+function settingsChanged() {
+  const drawn = new FormData($("settings")).get("method") === "sample";
+  $("beam-box").hidden = drawn;
+  $("temperature-box").hidden = !drawn;
+  $("beam-value").textContent = $("beam").value;
+  $("temperature-value").textContent = Number($("temperature").value).toFixed(1);
+}
+
+function wire() {
+  $("file").addEventListener("change", (event) => {
+    const [file] = event.target.files;
+    if (file) take(file, file.name);
+    event.target.value = "";
+  });
+  for (const kind of ["dragover", "dragleave", "drop"]) {
+    document.addEventListener(kind, (event) => {
+      event.preventDefault();
+      $("drop").classList.toggle("over", kind === "dragover");
+    });
+  }
+  document.addEventListener("drop", (event) => {
+    const [file] = event.dataTransfer.files;
+    if (file) take(file, file.name);
+  });
+  document.addEventListener("paste", (event) => {
+    const [file] = event.clipboardData.files;
+    if (file) take(file, file.name || "pasted.png");
+  });
+  $("words").addEventListener("keydown", (event) => {
+    const last = answer.words.length - 1;
+    const moves = { ArrowRight: chosen + 1, ArrowLeft: chosen - 1, Home: 0, End: last };
+    if (!(event.key in moves)) return;
+    event.preventDefault();
+    stop();
+    const k = Math.min(Math.max(moves[event.key], 0), last);
+    show(k);
+    $("words").children[k].focus();
+  });
+  $("words").addEventListener("pointerleave", () => {
+    if (!timer && !$("words").contains(document.activeElement)) show(-1);
+  });
+  $("settings").addEventListener("submit", (event) => event.preventDefault());
+  $("settings").addEventListener("input", settingsChanged);
+  $("settings").addEventListener("change", ask);
+  $("again").addEventListener("click", () => { seed += 1; ask(); });
+  $("play").addEventListener("click", () => { if (timer) { stop(); show(-1); } else play(); });
+  $("copy").addEventListener("click", async () => {
+    await navigator.clipboard.writeText(answer.text);
+    $("status").textContent = "Copied.";
+  });
+  $("figure").addEventListener("click", () => {
+    figureOf(photo.image, answer).toBlob((blob) => save(blob, "-attention.png"));
+  });
+  $("json").addEventListener("click", () => {
+    const text = JSON.stringify(answer, null, 1);
+    save(new Blob([text], { type: "application/json" }), ".json");
+  });
+}
+
+async function start() {
+  wire();
+  const about = await (await fetch("about")).json();
+  for (const model of about.models) {
+    $("model").add(new Option(`${model.name} (${model.attention} attention)`, model.name));
+  }
+  $("model-box").hidden = about.models.length < 2;
+  $("beam").max = about.most_beams;
+  $("beam").value = about.models[0].beam;
+  $("locations").value = about.models[0].locations;
+  $("limits").textContent = `At most ${about.megabytes} MB and ${about.megapixels} megapixels.`;
+  about.examples.forEach((name, number) => {
+    const button = document.createElement("button");
+    const image = new Image();
+    image.src = `examples/${number}`;
+    image.alt = name;
+    button.type = "button";
+    button.append(image);
+    button.addEventListener("click", async () => {
+      take(await (await fetch(image.src)).blob(), `example-${number + 1}.jpg`);
+    });
+    $("examples").append(button);
+  });
+  $("examples-box").hidden = !about.examples.length;
+  settingsChanged();
+}
+
+start();

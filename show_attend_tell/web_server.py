@@ -1,0 +1,36 @@
+"""Serving the page on a port of this machine until Ctrl-C."""
+
+import logging
+import socket
+
+import uvicorn
+from fastapi import FastAPI
+
+
+class PortError(ValueError):
+    """A port that cannot be had; the message is one line for the user."""
+
+
+def take_port(host: str, port: int) -> socket.socket:
+    """Open the port before any model is loaded, so that a taken one is told at once.
+
+    Raises:
+        PortError: it is taken, not allowed, or the host is not this machine.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=256)
+    except (OSError, OverflowError) as error:
+        raise PortError(
+            f"`port` must be free on {host}. Received: {port} ({error}); choose "
+            "another with --port"
+        ) from None
+
+
+def server_of(app: FastAPI) -> uvicorn.Server:
+    """Return a server for an application; ``run(sockets=[...])`` blocks."""
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, timeout_graceful_shutdown=3
+    )
+    return uvicorn.Server(config)

@@ -1,0 +1,198 @@
+"""The page in a real browser: photo, words, keyboard, widths, nothing from outside."""
+
+import shutil
+
+import pytest
+from served import make_teller, photo, serving
+
+webdriver = pytest.importorskip("selenium.webdriver")
+
+from selenium.webdriver.chrome.service import Service  # noqa: E402
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
+from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+FLAGS = "headless no-sandbox disable-gpu no-first-run disable-background-networking"
+FLAGS += " disable-component-update disable-sync disable-quic"
+CSS = By.CSS_SELECTOR
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    tellers = [make_teller(folder, name) for name in ("first", "second")]
+    with serving(tellers) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (chromium and driver):
+        pytest.skip("needs chromium and chromedriver on the PATH")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in FLAGS.split():
+        options.add_argument(f"--{flag}")
+    downloads = tmp_path_factory.mktemp("downloads")
+    profile = tmp_path_factory.mktemp("profile")
+    options.add_argument(f"--user-data-dir={profile}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    options.add_experimental_option(
+        "prefs", {"download.default_directory": str(downloads)}
+    )
+    opened = webdriver.Chrome(options=options, service=Service(driver))
+    opened.downloads = downloads
+    yield opened
+    opened.quit()
+
+
+def wait(browser, condition):
+    return WebDriverWait(browser, 300, 0.05).until(condition)
+
+
+@pytest.fixture
+def page(browser, address):
+    """The page, opened anew, without motion so that the words stand there at once."""
+    motion = {"name": "prefers-reduced-motion", "value": "reduce"}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [motion]})
+    browser.set_window_size(1280, 900)
+    browser.get(address)
+    wait(browser, lambda b: b.find_elements(CSS, "#examples img"))
+    return browser
+
+
+@pytest.fixture
+def captioned(page, tmp_path):
+    (tmp_path / "été 1.png").write_bytes(photo())
+    page.find_element(By.ID, "file").send_keys(str(tmp_path / "été 1.png"))
+    wait(page, lambda b: b.find_element(By.ID, "spoken").get_property("textContent"))
+    return page
+
+
+def words(browser):
+    return browser.find_elements(CSS, "#words button")
+
+
+def pressed(browser):
+    return [w.get_attribute("aria-pressed") for w in words(browser)].index("true")
+
+
+def test_a_photo_gets_its_caption_and_alternatives(captioned):
+    spoken = captioned.find_element(By.ID, "spoken").get_property("textContent")
+    assert " ".join(word.text for word in words(captioned)) == spoken
+    assert len(captioned.find_elements(CSS, "#others tr")) >= 1
+    assert captioned.get_log("browser") == []
+
+
+def test_arrow_keys_move_through_the_words_and_attention_follows(captioned):
+    def pixels():
+        return captioned.execute_script("return document.all.view.toDataURL()")
+
+    captioned.execute_script(  # each word looks at one cell, and at another one
+        "answer.attention.forEach((map, k) => map.forEach((row, y) =>"
+        " row.forEach((_, x) => { row[x] = Number(y === 0 && x === k % 4); })))"
+    )
+    whole = pixels()
+    words(captioned)[0].click()
+    first = pixels()
+    assert first != whole
+    assert pressed(captioned) == 0
+    words(captioned)[0].send_keys(Keys.ARROW_RIGHT)
+    assert pressed(captioned) == 1
+    assert pixels() != first
+    focused = captioned.switch_to.active_element
+    assert "percent" in focused.get_attribute("aria-label")
+    focused.send_keys(Keys.END)
+    assert pressed(captioned) == len(words(captioned)) - 1
+    assert "for the word" in captioned.find_element(By.ID, "view").get_attribute(
+        "aria-label"
+    )
+
+
+def test_words_appear_one_by_one_where_motion_is_welcome(page):
+    motion = {"name": "prefers-reduced-motion", "value": "no-preference"}
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [motion]})
+    page.execute_script(
+        "window.counts = []; const words = document.getElementById('words');"
+        "new MutationObserver(() => counts.push(words.children.length))"
+        ".observe(words, {childList: true})"
+    )
+    page.find_element(CSS, "#examples button").click()
+    wait(page, lambda b: b.find_element(By.ID, "spoken").get_property("textContent"))
+    wait(page, lambda b: b.find_element(By.ID, "play").text == "Play")
+    counts = page.execute_script("return counts.filter(count => count > 0)")
+    assert counts == list(range(1, len(words(page)) + 1))
+    spoken = page.find_element(By.ID, "spoken").get_property("textContent")
+    assert len(words(page)) == len(spoken.split())
+
+
+def test_settings_are_sent(captioned):
+    def settings():
+        return captioned.execute_script("return answer && answer.settings")
+
+    assert settings() == {"method": "beam", "beam": 3, "locations": "expected"}
+    captioned.find_element(CSS, "input[value=sample]").click()
+    wait(captioned, lambda b: settings()["method"] == "sample")
+    captioned.find_element(By.ID, "again").click()
+    wait(captioned, lambda b: settings()["seed"] == 1)
+    captioned.find_element(CSS, "#locations [value=likeliest]").click()
+    wait(captioned, lambda b: b.execute_script("return answer.locations !== null"))
+    captioned.find_element(CSS, "#model option:nth-child(2)").click()
+    wait(captioned, lambda b: b.execute_script("return answer.model") == "second")
+
+
+def test_figure_and_json_are_saved(captioned):
+    captioned.find_element(By.ID, "json").click()
+    captioned.find_element(By.ID, "figure").click()
+    wanted = {"été 1.json", "été 1-attention.png"}
+    wait(captioned, lambda b: wanted <= {f.name for f in b.downloads.iterdir()})
+    png = (captioned.downloads / "été 1-attention.png").read_bytes()
+    assert png.startswith(b"\x89PNG")
+
+
+def test_what_is_no_photo_is_told_in_place(page, tmp_path):
+    (tmp_path / "notes.png").write_text("no photo")
+    page.find_element(By.ID, "file").send_keys(str(tmp_path / "notes.png"))
+    wait(page, lambda b: b.find_element(By.ID, "error").is_displayed())
+    assert "notes.png" in page.find_element(By.ID, "error").text
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_sticks_out_and_text_stands_out(captioned, width, scheme):
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    captioned.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    captioned.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    try:
+        assert captioned.execute_script(
+            "return document.documentElement.scrollWidth <= innerWidth"
+        )
+        ground, ink = captioned.execute_script(
+            "const s = getComputedStyle(document.body);"
+            "return [s.backgroundColor, s.color].map("
+            "t => t.match(/[0-9]+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0))"
+        )
+        assert (ground > ink) == (scheme == "light")
+        assert abs(ground - ink) > 500
+    finally:
+        captioned.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_every_control_has_a_name_for_screen_readers(captioned):
+    tree = captioned.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    controls = {"button", "radio", "slider", "combobox", "img", "textbox"}
+    for node in tree:
+        if node.get("role", {}).get("value") in controls and not node["ignored"]:
+            assert node["name"]["value"], node
+
+
+def test_nothing_is_asked_of_another_machine(captioned, address):
+    asked = captioned.execute_script(
+        "return performance.getEntriesByType('resource').map(entry => entry.name)"
+    )
+    assert any(url.endswith("/caption") for url in asked)
+    assert all(url.startswith((address, "blob:", "data:")) for url in asked)
