@@ -5,40 +5,45 @@ of their weights tends to write better captions than each of them, at the cost o
 (model soups, Wortsman et al., ICML 2022).
 """
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from show_attend_tell import runs
 from show_attend_tell.captioner import Captioner
+from show_attend_tell.config import Experiment
 from show_attend_tell.model_file import ModelFileError, copy_weights, load_captioner
-from show_attend_tell.runs import SETTINGS, write_text
 
 
-def average_models(paths: Sequence[str | Path], out: str | Path) -> Captioner:
-    """Write the mean of models; settings and decoding are the first one's.
-
-    The settings file of the first one's run is copied beside it.
+def average_models(
+    paths: Sequence[str | Path],
+    experiment: Experiment,
+    runs_folder: str | Path = "experiments/runs",
+    overwrite: bool = False,
+) -> Path:
+    """Write the mean of models as an experiment's run; it decodes as that says.
 
     Args:
         paths: two model files or more, of the same words, encoder and widths.
-        out: the ``.keras`` file to write; all or nothing.
+        experiment: names the run; its decoding settings go into the model.
+        runs_folder: where the run folder is made.
+        overwrite: replace an earlier run of the same name.
 
     Returns:
-        The model written.
+        The model's file.
 
     Raises:
-        ModelFileError: there are fewer than two models, one cannot be read or does
-            not go with the first, or ``out`` does not end in ``.keras``.
+        ModelFileError: there are fewer than two models, or one cannot be read or does
+            not go with the first.
+        RunError: a run lies there already.
     """
     if len(paths) < 2:
         raise ModelFileError(
             f"`models` must be two or more. Received: {len(paths)}; name the models of "
             "several trainings from the same start"
         )
-    out = Path(out)
-    if out.suffix != ".keras":
-        raise ModelFileError(f"`out` must end in .keras. Received: {out}; rename it")
     model = load_captioner(paths[0])
     sums = [np.asarray(weight, np.float64) for weight in model.weights]
     other = Captioner.from_config(model.get_config())
@@ -47,11 +52,10 @@ def average_models(paths: Sequence[str | Path], out: str | Path) -> Captioner:
         sums = [s + np.asarray(w) for s, w in zip(sums, other.weights, strict=True)]
     for weight, total in zip(model.weights, sums, strict=True):
         weight.assign(total / len(paths))
-    out.parent.mkdir(parents=True, exist_ok=True)
+    model.decoding = dataclasses.asdict(experiment.decoding)
+    # Last, for it may replace a run, also one of those that were read.
+    out = runs.open_run(experiment, runs_folder, False, overwrite) / runs.MODEL
     temporary = out.with_name("saving-" + out.name)
     model.save(temporary)
     temporary.replace(out)
-    settings = Path(paths[0]).with_name(SETTINGS)
-    if settings.is_file() and settings.parent != out.parent:
-        write_text(out.with_name(SETTINGS), settings.read_text(encoding="utf-8"))
-    return model
+    return out

@@ -8,7 +8,10 @@ import click
 from show_attend_tell.cli_options import (
     PATH,
     encoder_weights_option,
+    experiment_option,
     figure_options,
+    runs_option,
+    set_option,
     start_tensorflow,
 )
 
@@ -81,13 +84,19 @@ def _caption_into(out, photos, model, encoder_weights, beam) -> None:
 
 @click.command()
 @click.argument("models", nargs=-1, required=True, type=PATH, metavar="MODEL...")
-@click.option("--out", type=PATH, required=True, help="The .keras file to write.")
-def average(models, out) -> None:
-    """Write the mean of models that were trained further from one start."""
+@experiment_option
+@set_option
+@runs_option
+@click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
+def average(models, experiment, changes, runs, overwrite) -> None:
+    """Write the mean of models trained further from one start, as a run."""
+    from show_attend_tell.experiment import load
+
+    settings = load(experiment, changes)
     start_tensorflow()
     from show_attend_tell.average import average_models
 
-    average_models(models, out)
+    out = average_models(models, settings, runs, overwrite)
     click.echo(f"{out}: the mean of {len(models)} models")
 
 
