@@ -112,7 +112,7 @@ def test_arrow_keys_move_through_the_words_and_attention_follows(captioned):
     )
 
 
-def test_words_appear_one_by_one_where_motion_is_welcome(page):
+def test_words_appear_one_by_one_where_motion_is_welcome(page, tmp_path):
     motion = {"name": "prefers-reduced-motion", "value": "no-preference"}
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [motion]})
     page.execute_script(
@@ -120,12 +120,14 @@ def test_words_appear_one_by_one_where_motion_is_welcome(page):
         "new MutationObserver(() => counts.push(words.children.length))"
         ".observe(words, {childList: true})"
     )
-    page.find_element(CSS, "#examples button").click()
+    (tmp_path / "photo.png").write_bytes(photo())
+    page.find_element(By.ID, "file").send_keys(str(tmp_path / "photo.png"))
     wait(page, lambda b: b.find_element(By.ID, "spoken").get_property("textContent"))
+    spoken = page.find_element(By.ID, "spoken").get_property("textContent")
+    wait(page, lambda b: len(words(page)) >= len(spoken.split()))
     wait(page, lambda b: b.find_element(By.ID, "play").text == "Play")
     counts = page.execute_script("return counts.filter(count => count > 0)")
     assert counts == list(range(1, len(words(page)) + 1))
-    spoken = page.find_element(By.ID, "spoken").get_property("textContent")
     assert len(words(page)) == len(spoken.split())
 
 
