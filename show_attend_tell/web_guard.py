@@ -14,6 +14,17 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
+_DISCARDED = 2**28  # bytes of a body that is too large are read, to be thrown away
+
+
+async def _discard(receive: Receive) -> None:
+    """Read the rest of a body; a sender who cannot send it misses the answer."""
+    left = _DISCARDED
+    while left > 0:
+        message = await receive()
+        left -= len(message.get("body", b""))
+        if message["type"] != "http.request" or not message.get("more_body"):
+            return
 
 
 class Guard:
@@ -40,6 +51,8 @@ class Guard:
             message = await receive()
             received += len(message.get("body", b""))
             if received > self.most:
+                if message.get("more_body"):
+                    await _discard(receive)
                 raise HTTPException(413, self.message)
             return message
 
@@ -50,6 +63,7 @@ class Guard:
 
         length = Headers(scope=scope).get("content-length", "0")
         if length.isdigit() and int(length) > self.most:
+            await _discard(receive)
             answer = JSONResponse(
                 {"error": self.message}, 413, {"Connection": "close", **_HEADERS}
             )
