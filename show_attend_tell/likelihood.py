@@ -56,7 +56,7 @@ class Likelihood:
         """Return the compiled training step for batches shaped like this one.
 
         Keras' own train function would be traced once for all lengths, with an
-        unknown one, and the loop over words could not be unrolled.
+        unknown one, and XLA needs to know it.
         """
         length = y.shape[1]
         if length not in self._step_functions:

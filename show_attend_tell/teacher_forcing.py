@@ -1,4 +1,4 @@
-"""Reading given words with a captioner, all steps unrolled."""
+"""Reading given words with a captioner, T known when the graph is traced."""
 
 from keras import ops
 
