@@ -6,7 +6,8 @@ captions of similar length; only a few padded lengths occur, so that few graphs 
 compiled.
 """
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,10 +18,32 @@ from show_attend_tell.vocabulary import END, PAD, START, Vocabulary
 
 
 class Captions(NamedTuple):
-    """Encoded captions, one entry per caption."""
+    """Encoded captions, N in all, in three arrays: millions of words take little room.
+
+    ``captions.words(i)`` are the ids of caption i, without special tokens.
+    """
 
     photos: np.ndarray  # (N,) position of the caption's photo in the photo list
-    tokens: list[np.ndarray]  # word ids without special tokens
+    ids: np.ndarray  # of the words of all captions, one caption behind the other
+    starts: np.ndarray  # (N + 1,) where each caption begins in `ids`
+
+    @classmethod
+    def join(cls, photos: Sequence[int], captions: Iterable[Sequence[int]]):
+        """Return the captions of photos, given each one's ids."""
+        captions = list(captions)
+        starts = np.zeros(len(captions) + 1, np.int64)
+        np.cumsum([len(ids) for ids in captions], out=starts[1:])
+        ids = np.fromiter(itertools.chain.from_iterable(captions), np.int32)
+        return cls(np.asarray(photos, np.int64), ids, starts)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Words of each caption, (N,)."""
+        return np.diff(self.starts)
+
+    def words(self, caption: int) -> np.ndarray:
+        """Return the word ids of one caption."""
+        return self.ids[self.starts[caption] : self.starts[caption + 1]]
 
 
 def padded_length(length: int) -> int:
@@ -52,9 +75,8 @@ def encode(
         for words in sentences:
             if words:
                 photos.append(position)
-                ids = vocabulary.encode(words[:max_words])
-                tokens.append(np.asarray(ids, np.int32))
-    return Captions(np.asarray(photos, np.int64), tokens)
+                tokens.append(vocabulary.encode(words[:max_words]))
+    return Captions.join(photos, tokens)
 
 
 def epoch_order(
@@ -130,7 +152,7 @@ class CaptionBatches:
         self.readers = tuple(readers)
         self.batch_size = batch_size
         self.seed = seed
-        self.lengths = np.asarray([len(ids) for ids in captions.tokens])
+        self.lengths = captions.lengths
 
     @property
     def steps(self) -> int:
@@ -158,7 +180,7 @@ class CaptionBatches:
         inputs = np.full((self.batch_size, length), PAD, np.int32)
         targets = np.full((self.batch_size, length), PAD, np.int32)
         for k, index in enumerate(chosen):
-            ids = self.captions.tokens[index]
+            ids = self.captions.words(index)
             inputs[k, 0], inputs[k, 1 : len(ids) + 1] = START, ids
             targets[k, : len(ids)], targets[k, len(ids)] = ids, END
         rows = self.rows[self.captions.photos[chosen]]

@@ -1,6 +1,7 @@
 """The prepared data of an experiment: manifest, vocabulary and features together."""
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,16 +69,30 @@ def load_split(
     Raises:
         ManifestError: the manifest is absent or damaged, or the split is empty.
     """
+    return load_splits(experiment, work, [name], reader)[0]
+
+
+def load_splits(
+    experiment: Experiment, work: str | Path, names: Sequence[str], reader
+) -> list[Split]:
+    """Read several splits as :func:`load_split` does, the manifest once."""
     path = folder_of(experiment, work) / "manifest.jsonl"
-    everything = [photo for photo in manifest.read(path) if photo.split == name]
-    photos = [p for p in everything if p.id in reader.rows and any(p.captions)]
+    photos = manifest.read(path)
+    return [_choose(photos, name, reader, path) for name in names]
+
+
+def _choose(
+    everything: Sequence[Photo], name: str, reader: FeatureReader, path: Path
+) -> Split:
+    of_split = [photo for photo in everything if photo.split == name]
+    photos = [p for p in of_split if p.id in reader.rows and any(p.captions)]
     if not photos:
         raise ManifestError(
             f"{path}: split {name!r} has no photo with caption and features; choose "
             "another split, or run `prepare` and `features` again"
         )
-    if len(photos) < len(everything):
-        left_out = len(everything) - len(photos)
+    if len(photos) < len(of_split):
+        left_out = len(of_split) - len(photos)
         logger.warning("%s: %d photos of %s left out", path, left_out, name)
     captions = [[tokenize(text) for text in p.captions] for p in photos]
     rows = np.asarray([reader.rows[p.id] for p in photos], np.int64)

@@ -19,7 +19,7 @@ from show_attend_tell.optimizer import make_optimizer
 from show_attend_tell.prepared import (
     Split,
     folder_of,
-    load_split,
+    load_splits,
     open_features,
     open_mirror,
 )
@@ -90,8 +90,7 @@ def train(
         KeyboardInterrupt: after the checkpoint was written.
     """
     with open_features(experiment, work) as reader:
-        data = load_split(experiment, work, "train", reader)
-        validation = load_split(experiment, work, "val", reader)
+        data, validation = load_splits(experiment, work, ("train", "val"), reader)
         vocabulary = Vocabulary.load(folder_of(experiment, work) / "vocabulary.json")
         readers = [reader]
         if experiment.encoder.mirror:

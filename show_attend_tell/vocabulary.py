@@ -7,6 +7,8 @@ drops. It downloads nothing.
 
 import json
 import os
+import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -22,6 +24,9 @@ _PUNCTUATION = frozenset(
     + [":", "-", "--", "...", ";", "(", ")", "{", "}", "[", "]", '"']
 )
 _treebank = TreebankWordTokenizer()
+# Words that Treebank parts in two.
+_PARTED = frozenset(["cannot", "gimme", "gonna", "gotta", "lemme", "wanna"])
+_ODD = re.compile("[^a-z0-9 ]")
 
 
 class VocabularyError(ValueError):
@@ -35,10 +40,27 @@ def tokenize(text: str) -> list[str]:
         text: one caption as written; line breaks count as spaces.
 
     Returns:
-        Its words, possibly none.
+        Its words, possibly none; equal words are one object.
     """
+    text = " ".join(text.lower().split())
+    words = _split_plain(text) or _split_by_treebank(text)
+    return [sys.intern(word) for word in words]
+
+
+def _split_plain(text: str) -> list[str]:
+    """Split at spaces, as Treebank does but fast, where nothing else is to be done.
+
+    Returns:
+        The words; none where they are Treebank's to find, in one caption of ten.
+    """
+    text = text.removesuffix(".").replace(", ", " ")
+    words = [] if _ODD.search(text) else text.split()
+    return words if _PARTED.isdisjoint(words) else []
+
+
+def _split_by_treebank(text: str) -> list[str]:
     # A full stop inside the text ends a sentence too: Treebank splits the last only.
-    words = _treebank.tokenize(" ".join(text.lower().split()))
+    words = _treebank.tokenize(text)
     words = [word[:-1] if _ends_sentence(word) else word for word in words]
     return [word for word in words if word not in _PUNCTUATION]
 

@@ -32,7 +32,7 @@ def make(lengths, batch_size=4, seed=1, readers=None):
     photos = np.arange(len(lengths)) % PHOTOS
     tokens = [np.full(length, 10 + k, np.int32) for k, length in enumerate(lengths)]
     rows = np.arange(PHOTOS)[::-1]
-    captions = Captions(photos, tokens)
+    captions = Captions.join(photos, tokens)
     return CaptionBatches(captions, rows, readers or [Reader()], batch_size, seed)
 
 
@@ -165,9 +165,12 @@ def test_encoding_cuts_long_captions_and_drops_empty_ones():
     sentences = [[["a", "dog", "runs"], []], [], [["zebra"], ["a"]]]
     captions = encode(sentences, vocabulary, max_words=2)
     np.testing.assert_array_equal(captions.photos, [0, 2, 2])
-    words = [vocabulary.decode(ids.tolist()) for ids in captions.tokens]
+    words = [
+        vocabulary.decode(ids.tolist())
+        for ids in map(captions.words, range(len(captions.photos)))
+    ]
     assert words == [["a", "dog"], ["<unk>"], ["a"]]
-    assert captions.tokens[1].tolist() == [UNKNOWN]
+    assert captions.words(1).tolist() == [UNKNOWN]
 
 
 def test_the_dataset_yields_the_same_batches():

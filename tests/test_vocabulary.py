@@ -2,7 +2,7 @@ import json
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from show_attend_tell.vocabulary import (
@@ -13,6 +13,7 @@ from show_attend_tell.vocabulary import (
     UNKNOWN,
     Vocabulary,
     VocabularyError,
+    _split_by_treebank,
     tokenize,
 )
 
@@ -50,6 +51,17 @@ captions = st.lists(st.lists(words, max_size=5), min_size=1, max_size=6)
 @pytest.mark.parametrize("text", PTB)
 def test_captions_are_split_as_by_the_ptb_tokenizer(text):
     assert tokenize(text) == PTB[text].split()
+
+
+FRAGMENTS = ["a", "dog", "st", "5", "cannot", "wanna", "gonna", " ", " ", ",", ".", "-"]
+FRAGMENTS += ["'s", "é", "?", "...", ", ", " ."]
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join))
+@example("a dog, 5 dogs .")
+@example("a st-cannot.")
+def test_plain_captions_are_split_faster_but_not_otherwise(text):
+    assert tokenize(text) == _split_by_treebank(" ".join(text.lower().split()))
 
 
 @given(st.lists(st.text("abcxyz", min_size=2, max_size=6), max_size=8))
