@@ -213,7 +213,7 @@ class Decoder(keras.layers.Layer):
     ):
         """Take the steps of given words.
 
-        Soft tanh attention takes the gradient of :mod:`show_attend_tell.recurrence`.
+        Tanh attention takes the gradient of :mod:`show_attend_tell.recurrence`.
 
         Args:
             word_gates: (B, T, 4n), T known.
@@ -223,22 +223,22 @@ class Decoder(keras.layers.Layer):
             projected: (B, L, A).
             compiled: see :func:`show_attend_tell.recurrence.unroll`; None compiles
                 with whatever surrounds it.
-            look: hard attention's choice, (t, alpha) -> weights of phi, (B, L) both.
+            look: hard attention's choice, see the same function.
 
         Returns:
             h (B, T, n), z_hat (B, T, D), alpha and the weights of phi (B, T, L), and
             beta (B, T).
         """
         tensors = word_gates, h, c, annotations, projected
-        if look is None and self.settings.activation == "tanh":
-            return self._unroll_by_hand(*tensors, compiled)
+        if self.settings.activation == "tanh":
+            return self._unroll_by_hand(*tensors, compiled, look)
 
         def loop(*tensors):
             return self._unroll_by_steps(*tensors, look)
 
         return (compiled(loop) if compiled else loop)(*tensors)
 
-    def _unroll_by_hand(self, word_gates, h, c, annotations, projected, compiled):
+    def _unroll_by_hand(self, word_gates, h, c, annotations, projected, compiled, look):
         # Reshaped to tensors: a gradient by hand must not be given variables.
         w_att = ops.reshape(self.w_att, (-1,))
         lstm_z = ops.reshape(self.lstm_z, self.lstm_z.shape)
@@ -247,14 +247,14 @@ class Decoder(keras.layers.Layer):
             b_beta = ops.reshape(self.b_beta, (1,))
         kernel = self.state_kernel()
         weights = (annotations, projected, kernel, w_att, lstm_z, b_beta)
-        given = (compiled,) if compiled else ()
-        h, z_hat, alpha, beta = recurrence.unroll(word_gates, h, c, weights, *given)
-        return h, z_hat, alpha, alpha, beta
+        given = {"compiled": compiled, "look": look}
+        given = {name: function for name, function in given.items() if function}
+        return recurrence.unroll(word_gates, h, c, weights, **given)
 
     def _unroll_by_steps(self, word_gates, h, c, annotations, projected, look):
         kernel, steps = self.state_kernel(), []
         for t in range(word_gates.shape[1]):  # unrolled: XLA fuses across steps
-            chosen = None if look is None else lambda alpha, t=t: look(t, alpha)
+            chosen = None if look is None else lambda alpha, t=t: look(t, alpha)[0]
             step = self.step(
                 word_gates[:, t], h, c, annotations, projected, kernel, chosen
             )

@@ -88,9 +88,15 @@ class HardAttention(keras.layers.Layer):
 
     @staticmethod
     def look(draws: Draws, t, alpha):
-        """Return the weights of phi at step t: one-hot s~_t, or alpha; (R, L)."""
-        s = drawn_location(alpha, ops.cast(draws.u[:, t : t + 1], alpha.dtype))
-        return ops.where(ops.expand_dims(draws.sampled, 1) > 0, s, alpha)
+        """Return the weights of phi at step t: one-hot s~_t, or alpha; (R, L).
+
+        And which share of their gradient goes on to alpha: none where s~_t was drawn;
+        (R, 1).
+        """
+        u = ops.expand_dims(ops.take(draws.u, t, axis=1), 1)
+        s = drawn_location(alpha, ops.cast(u, alpha.dtype))
+        sampled = ops.cast(ops.expand_dims(draws.sampled, 1), alpha.dtype)
+        return ops.where(sampled > 0, s, alpha), 1 - sampled
 
     def surrogate(self, outputs, targets, mask):
         """Return what each row's loss lacks of -L_s; keep the baseline and the log.

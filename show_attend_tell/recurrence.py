@@ -8,19 +8,21 @@ Forward, for t = 1 .. T, with P = W_a a and [s, u, v] = h_{t-1} [W_h, U, w_beta]
 
     r = 1 / (1 + exp(2P) exp(2s))       tanh(P + s) = 1 - 2r
     alpha = softmax(-2 r w)             = softmax(tanh(P + s) w), w.1 being no matter
-    z = sum_i alpha_i a_i    beta = sigma(v + b)    z_hat = beta z
+    z = sum_i l_i a_i        l = alpha, or where hard attention looks
+    beta = sigma(v + b)      z_hat = beta z
     [i, f, o, g] = (sigma, sigma, sigma, tanh)(x + u + z_hat V)
     c_t = f c_{t-1} + i g    h_t = o tanh(c_t)
 
-Backward, from t = T to 1; d. is the cotangent of ., those of h_t, z_hat, alpha and beta
-start from what the caller's loss sends (readout, Eq. (14)), dh and dc also from t + 1::
+Backward, from t = T to 1; d. is the cotangent of ., those of h_t, z_hat, alpha, l and
+beta start from what the caller's loss sends (readout, Eq. (14), REINFORCE), dh and dc
+also from t + 1::
 
     do = dh tanh(c_t)        dc = dc + dh o (1 - tanh(c_t)^2)
     di = dc g    df = dc c_{t-1}    dg = dc i
     dx = du = [di i(1-i), df f(1-f), do o(1-o), dg (1-g^2)]
     dz_hat = dz_hat + du V^T    dz = beta dz_hat
     dv = (dbeta + dz_hat . z) beta (1 - beta)
-    dalpha_i = dalpha_i + a_i . dz
+    dalpha_i = dalpha_i + q (dl_i + a_i . dz)       q = 1, or 0 where l was drawn
     de = alpha (dalpha - alpha . dalpha)            softmax; sum_i de_i = 0
     ds = w sum_i de_i 4 (r_i - r_i^2)               1 - tanh^2 = 4 (r - r^2)
     dh_{t-1} = [ds, du, dv] [W_h, U, w_beta]^T    dc_{t-1} = dc f
@@ -28,7 +30,7 @@ start from what the caller's loss sends (readout, Eq. (14)), dh and dc also from
 After the loop, sums over t and the batch, each one matrix product or one pass over P::
 
     d[W_h, U, w_beta] = sum h_{t-1}^T [ds, du, dv]    dV = sum z_hat^T du    db = sum dv
-    dP = w sum_t de 4 (r - r^2)    da = sum_t alpha dz
+    dP = w sum_t de 4 (r - r^2)    da = sum_t l dz
     dw = sum de tanh(P + s) = 2 sum de (1 - r),  1 - r = 1 / (1 + exp(-2P) exp(-2s))
 
 Both passes are loops whose body is compiled once, not unrolled: the first update of a
@@ -70,12 +72,26 @@ class Saved(NamedTuple):
     c: object  # c_{t-1}, (B, n)
     shift: object  # s, (B, A)
     alpha: object  # (B, L)
+    looked: object  # l, (B, L)
+    passes: object  # q, (B, 1)
     z: object  # (B, D)
     beta: object  # (B, 1)
     gates: object  # i, f, o, g and tanh(c_t) side by side, (B, 5n)
 
 
-def unroll(word_gates, h, c, weights, compiled: Callable = lambda function: function):
+def take_alpha(t, alpha):
+    """Look as soft attention does: at alpha itself, the whole gradient passing."""
+    return alpha, ops.ones_like(alpha[:, :1])
+
+
+def unroll(
+    word_gates,
+    h,
+    c,
+    weights,
+    compiled: Callable = lambda function: function,
+    look: Callable = take_alpha,
+):
     """Run the steps of :meth:`Decoder.step` with tanh attention over given words.
 
     Args:
@@ -84,11 +100,17 @@ def unroll(word_gates, h, c, weights, compiled: Callable = lambda function: func
         c: c_0, (B, n).
         weights: the tensors of :class:`Weights`.
         compiled: applied to the forward pass and to the backward pass.
+        look: (t, alpha) -> the weights of phi, l (B, L), and which share of their
+            gradient goes on to alpha, q (B, 1).
 
     Returns:
-        h (B, T, n), z_hat (B, T, D), alpha (B, T, L) and beta (B, T).
+        h (B, T, n), z_hat (B, T, D), alpha and l (B, T, L) and beta (B, T).
     """
-    forward, backward = compiled(_forward), compiled(_backward)
+
+    def forward(*tensors):
+        return _forward(look, *tensors)
+
+    forward, backward = compiled(forward), compiled(_backward)
 
     @ops.custom_gradient
     def run(*tensors):
@@ -96,14 +118,17 @@ def unroll(word_gates, h, c, weights, compiled: Callable = lambda function: func
 
         def gradient(*upstream):  # TensorFlow: one argument an output; JAX: one tuple
             upstream = upstream[0] if len(upstream) == 1 else upstream
-            return backward(steps, tensors[3:], upstream)
+            du, dh, dc, dz, *rest = backward(steps, tensors[3:], upstream)
+            # Here, where it is left out if nobody asks for it.
+            da = ops.einsum("tbl,tbd->bld", Saved(*steps).looked, dz)
+            return du, dh, dc, da, *rest
 
         return outputs, gradient
 
     return run(word_gates, h, c, *weights)
 
 
-def _forward(word_gates, h, c, *weights):
+def _forward(look, word_gates, h, c, *weights):
     """Return the outputs of :func:`unroll` and what its steps saved."""
     weights = Weights(*weights)
     growth = _exp2(weights.projected)
@@ -111,14 +136,20 @@ def _forward(word_gates, h, c, *weights):
 
     def step(t, state):
         h, c, steps = state
-        saved, h, c = _step(x[t], h, c, growth, weights)
+        saved, h, c = _step(t, x[t], h, c, growth, weights, look)
         return h, c, _put(steps, t, saved)
 
-    empty = _room(x.shape[0], _step(x[0], h, c, growth, weights)[0])
+    empty = _room(x.shape[0], _step(0, x[0], h, c, growth, weights, look)[0])
     h, _, saved = ops.fori_loop(0, x.shape[0], step, (h, c, empty))
     saved = Saved(*saved)
     states = ops.concatenate([saved.h[1:], h[None]], 0)
-    outputs = states, saved.beta * saved.z, saved.alpha, saved.beta[..., 0]
+    outputs = (
+        states,
+        saved.beta * saved.z,
+        saved.alpha,
+        saved.looked,
+        saved.beta[..., 0],
+    )
     return tuple(_turned(value) for value in outputs), tuple(saved)
 
 
@@ -145,7 +176,7 @@ def _exp2(value):
     return ops.exp(2 * ops.clip(value, -LIMIT, LIMIT))
 
 
-def _step(word_gates, h, c, growth, weights):
+def _step(t, word_gates, h, c, growth, weights, look):
     """Advance by one word; return what to save, h_t and c_t."""
     width, n = weights.w_att.shape[0], c.shape[-1]
     products = ops.matmul(h, weights.kernel)
@@ -153,7 +184,8 @@ def _step(word_gates, h, c, growth, weights):
     r = 1 / (1 + growth * ops.expand_dims(_exp2(shift), 1))  # (B, L, A)
     scores = ops.squeeze(ops.matmul(r, ops.expand_dims(-2 * weights.w_att, 1)), -1)
     alpha = ops.softmax(scores, axis=-1)
-    z = context(weights.annotations, alpha)
+    looked, passes = look(t, alpha)
+    z = context(weights.annotations, looked)
     if weights.kernel.shape[1] > width + 4 * n:
         beta = ops.sigmoid(products[:, width + 4 * n :] + weights.b_beta)
     else:
@@ -165,11 +197,11 @@ def _step(word_gates, h, c, growth, weights):
     new_c = f * c + i * g
     tanh_c = ops.tanh(new_c)
     gates = ops.concatenate([i, f, o, g, tanh_c], -1)
-    saved = Saved(h, c, shift, alpha, z, beta, gates)
+    saved = Saved(h, c, shift, alpha, looked, passes, z, beta, gates)
     return saved, o * tanh_c, new_c
 
 
-def _step_backward(saved, growth, weights, dh, dc, dz_hat, dalpha, dbeta):
+def _step_backward(saved, growth, weights, dh, dc, dz_hat, dalpha, dlooked, dbeta):
     """Return [ds, du, dv], dc_{t-1}, dz and de of one step."""
     i, f, o, g, tanh_c = ops.split(saved.gates, 5, -1)
     dc = dc + dh * o * (1 - tanh_c**2)
@@ -180,7 +212,8 @@ def _step_backward(saved, growth, weights, dh, dc, dz_hat, dalpha, dbeta):
     dv = dbeta + ops.sum(dz_hat * saved.z, -1, keepdims=True)
     dv = dv * saved.beta * (1 - saved.beta)
     dz = saved.beta * dz_hat
-    dalpha = dalpha + ops.squeeze(ops.matmul(weights.annotations, dz[:, :, None]), -1)
+    dlooked = dlooked + ops.squeeze(ops.matmul(weights.annotations, dz[:, :, None]), -1)
+    dalpha = dalpha + saved.passes * dlooked
     de = saved.alpha * (dalpha - ops.sum(saved.alpha * dalpha, -1, keepdims=True))
     ds = 4 * weights.w_att * _slope(growth, _exp2(saved.shift), de)
     products = ops.concatenate([ds, du, dv], -1)[:, : weights.kernel.shape[1]]
@@ -205,9 +238,9 @@ def _slope(growth, factor, de):
 
 
 def _backward(steps, weights, upstream):
-    """Return the gradients of word_gates, h_0, c_0 and the six weights."""
+    """Return the gradients of word_gates, h_0, c_0, z and the weights but for a's."""
     steps, weights = Saved(*steps), Weights(*weights)
-    dhs, dz_hats, dalphas, dbetas = (_turned(value) for value in upstream)
+    dhs, *upstream, dbetas = (_turned(value) for value in upstream)
     growth = _exp2(weights.projected)
     last = steps.h.shape[0] - 1
     width, n = weights.w_att.shape[0], steps.c.shape[-1]
@@ -221,7 +254,7 @@ def _backward(steps, weights, upstream):
     def row_of(t, dh, dc):
         """Return what step t adds to sums over words, dh_{t-1} and dc_{t-1}."""
         saved = Saved(*(value[t] for value in steps))
-        dout = dh + dhs[t], dc, dz_hats[t], dalphas[t], dbetas[t][:, None]
+        dout = dh + dhs[t], dc, *(value[t] for value in upstream), dbetas[t][:, None]
         products, dc, dz, de = _step_backward(saved, growth, weights, *dout)
         return (products, dz, de), ops.matmul(products, back), dc
 
@@ -231,10 +264,9 @@ def _backward(steps, weights, upstream):
     du = dproducts[..., width : width + 4 * n]
     dkernel = _outer(steps.h, dproducts)
     db = ops.reshape(ops.sum(dproducts[..., width + 4 * n :]), (1,))
-    da = ops.einsum("tbl,tbd->bld", steps.alpha, dz)
     dprojected, dw = _attention_gradients(steps.shift, growth, weights, de)
     dlstm_z = _outer(steps.beta * steps.z, du)
-    return _turned(du), dh, dc, da, dprojected, dkernel, dw, dlstm_z, db
+    return _turned(du), dh, dc, dz, dprojected, dkernel, dw, dlstm_z, db
 
 
 def _outer(left, right):

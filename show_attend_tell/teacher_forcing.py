@@ -25,8 +25,7 @@ def read(model, inputs, training=False, look=None, samples=1):
         model: a Captioner.
         inputs: ``annotations`` (B, L, D) and ``tokens`` (B, T), y_0 .. y_{T-1}.
         training: whether dropout is active.
-        look: hard attention's choice, (t, alpha) -> weights of phi, (R, L) both; None
-            takes alpha itself.
+        look: of :func:`show_attend_tell.recurrence.unroll`; None takes alpha itself.
         samples: times that each caption is read, side by side: R = B samples rows.
 
     Returns:
