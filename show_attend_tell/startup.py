@@ -57,8 +57,9 @@ def start_tensorflow() -> None:
     """Import TensorFlow quietly, with our flags for XLA unless the user set their own.
 
     TensorFlow 2.21 writes a dozen lines on import and at the first look for devices
-    whatever ``TF_CPP_MIN_LOG_LEVEL`` says; afterwards it heeds the level. A level set
-    by the user leaves everything as it is.
+    whatever ``TF_CPP_MIN_LOG_LEVEL`` says, and one, as an error, at the first float16
+    on a processor that has no arithmetic for it; afterwards it heeds the level. A level
+    set by the user leaves everything as it is.
     """
     keep_memory()
     os.environ.setdefault("XLA_FLAGS", _XLA_FLAGS)
@@ -69,3 +70,6 @@ def start_tensorflow() -> None:
         import tensorflow as tf
 
         tf.config.list_physical_devices()
+        with tf.device("CPU"):
+            half = tf.zeros((1, 1), tf.float16)
+            tf.matmul(half, half)

@@ -37,6 +37,22 @@ def test_xla_gets_our_flags_unless_the_user_set_some(monkeypatch, own):
     assert os.environ["XLA_FLAGS"] == (own or "--xla_cpu_prefer_vector_width=512")
 
 
+HALF = """
+from show_attend_tell.startup import start_tensorflow
+start_tensorflow()
+import tensorflow as tf
+half = tf.ones((1, 1), tf.float16)
+print(tf.matmul(half, half).numpy().item())
+"""
+
+
+def test_tensorflow_says_nothing_at_the_first_float16():
+    command = [sys.executable, "-c", HALF]
+    environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert (done.stdout, done.stderr) == ("1.0\n", "")
+
+
 PAGES = """
 import resource, numpy
 from show_attend_tell.startup import keep_memory
