@@ -6,6 +6,7 @@ counted. Bytes are those of what is larger than the caches: each pass that needs
 array reads it once. Notation: :mod:`show_attend_tell.attention`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.sizes import Sizes
@@ -28,7 +29,7 @@ class Cost:
         return max(calculating, self.bytes / rates["bandwidth"])
 
     @property
-    def total(self) -> float:
+    def count(self) -> float:
         """Operations of all types."""
         return sum(self.operations.values())
 
@@ -105,3 +106,12 @@ def vgg19(photos: int, side: int, precision: str) -> Cost:
     last = side // 16
     moved = 3 * side * side + HALF * last * last * channels
     return Cost({precision: float(photos * operations)}, float(photos * moved))
+
+
+def total(costs: Sequence[Cost]) -> Cost:
+    """Return the cost of all together."""
+    operations: dict[str, float] = {}
+    for cost in costs:
+        for kind, count in cost.operations.items():
+            operations[kind] = operations.get(kind, 0.0) + count
+    return Cost(operations, sum(cost.bytes for cost in costs))

@@ -88,7 +88,7 @@ class Row:
         return dataclasses.replace(
             self,
             limit=cost.seconds(rates) / units if known else None,
-            operations=cost.total / units,
+            operations=cost.count / units,
             bytes=cost.bytes / units,
         )
 

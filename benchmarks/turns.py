@@ -8,11 +8,14 @@ both contenders of a round alike, so the median of the rounds' ratios says littl
 
 import multiprocessing
 import os
+import resource
 import statistics
+import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 _PAUSE = 0.05  # seconds in which the threads of the last one fall asleep
@@ -76,6 +79,16 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def peak_memory() -> int:
+    """Return the most bytes that this process has had resident."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
+        return int(status.split("VmHWM:")[1].split()[0]) * 1024
+    except (OSError, IndexError):
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
 
 
 class _Process:

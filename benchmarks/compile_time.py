@@ -1,0 +1,92 @@
+"""Seconds from nothing until every training step of an epoch is compiled."""
+
+import tempfile
+import time
+
+import numpy as np
+
+from benchmarks import made_up, turns
+from benchmarks.row import Bar, Row
+from benchmarks.sizes import FULL, Sizes, chosen
+
+BAR = Bar("ours", most=60)
+
+
+def padded_lengths(batch: int) -> list[int]:
+    """Return every T that an epoch of Flickr8k holds in batches of `batch`."""
+    from show_attend_tell.dataset import epoch_order, padded_length
+
+    lengths = made_up.flickr8k_lengths()
+    order = epoch_order(lengths, batch, seed=1, epoch=0)
+    return sorted({padded_length(int(lengths[b].max()) + 1) for b in order})
+
+
+def compiling(sizes: Sizes, precision: str = "float32") -> dict:
+    """Take a pass over one batch of each length, and another one.
+
+    Returns:
+        ``lengths``, the seconds until the ``first`` update returned, ``compiling``, by
+        which the first pass is longer than the second, and the ``peak`` memory.
+    """
+    from show_attend_tell.startup import start_tensorflow
+
+    start_tensorflow()
+    from benchmarks.ours import captioner, experiment
+    from show_attend_tell.likelihood import Likelihood
+    from show_attend_tell.prepared import Split
+
+    settings = experiment(sizes, precision=precision)
+    model = captioner(settings, sizes)
+    lengths = padded_lengths(FULL.batch)
+    word = model.vocabulary.words[-1]
+    # A batch of captions of T - 1 words, and <end>, is padded to T and mixes with none.
+    captions = [[[word] * (T - 1)] for T in lengths for _ in range(sizes.batch)]
+    reader = made_up.MemoryReader(
+        made_up.features(np.random.default_rng(1), sizes.batch, sizes)
+    )
+    rows = np.arange(len(captions)) % sizes.batch
+    data = Split("train", [], rows, captions)
+    start = time.perf_counter()
+    objective = Likelihood(settings, model, data, [reader, reader])
+    ends = [start]
+    for epoch in range(2):
+        for values in objective.updates(epoch):
+            float(values["loss"])
+            ends.append(time.perf_counter())
+    first, second = ends[len(lengths)] - start, ends[-1] - ends[len(lengths)]
+    return {
+        "lengths": lengths,
+        "first": ends[1] - start,
+        "compiling": first - second,
+        "peak": turns.peak_memory(),
+    }
+
+
+def rows(machine: dict, quick: bool) -> list[Row]:
+    """Measure twice, in two processes that share an empty cache folder."""
+    sizes = chosen(quick)
+    with tempfile.TemporaryDirectory() as cache:
+        cold, again = (
+            turns.alone(compiling, {"XDG_CACHE_HOME": cache}, sizes=sizes)
+            for _ in range(2)
+        )
+    lengths = ", ".join(map(str, cold["lengths"]))
+    common = {"work": "compile", "unit": "s", "machine": machine}
+    return [
+        Row(
+            what=f"all {len(cold['lengths'])} caption lengths, K {sizes.vocabulary}",
+            ours=cold["compiling"],
+            bar=BAR,
+            note=f"lengths {lengths}; the first update returned after "
+            f"{cold['first']:.1f} s; no arithmetic bounds this",
+            **common,
+        ),
+        Row(
+            what="the same in the next process",
+            ours=again["compiling"],
+            baseline=cold["compiling"],
+            ratio=cold["compiling"] / again["compiling"],
+            note="what a cache between runs saves",
+            **common,
+        ),
+    ]
