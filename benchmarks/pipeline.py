@@ -19,8 +19,17 @@ _ROUNDS, _STEPS = 3, 20
 _DRAINED = 6  # steps after which what was read ahead while nobody asked is used up
 
 
-def measure(sizes: Sizes, folder: str, photos: int, steps: int) -> dict:
+def measure(
+    sizes: Sizes, folder: str, photos: int, steps: int, longest: int | None = None
+) -> dict:
     """Take steps of an epoch from features.h5, and the same steps from memory.
+
+    Args:
+        sizes: of the model.
+        folder: for the feature file.
+        photos: in it.
+        steps: of a round.
+        longest: words that a caption is cut to, None for none.
 
     Returns:
         Seconds a step of each round, ``pipeline`` and ``memory``, and the ``lengths``
@@ -42,7 +51,7 @@ def measure(sizes: Sizes, folder: str, photos: int, steps: int) -> dict:
     feature_file.write(path, photos, photos, sizes)
     rng = np.random.default_rng(3)
     owners = np.repeat(np.arange(photos), _PER_PHOTO)
-    words = made_up.lengths(rng, len(owners))
+    words = made_up.lengths(rng, len(owners)).clip(max=longest)
     captions = Captions(owners, made_up.tokens(rng, words, sizes.vocabulary))
     functions = {}
 
@@ -96,10 +105,15 @@ def _mean_cost(sizes: Sizes, lengths: list[int]) -> Cost:
 def rows(machine: dict, quick: bool) -> list[Row]:
     """Measure; one row."""
     sizes = chosen(quick)
-    photos, steps = (40, 2) if quick else (_PHOTOS, _STEPS)
+    photos, steps, longest = (40, 2, 5) if quick else (_PHOTOS, _STEPS, None)
     with tempfile.TemporaryDirectory() as folder:
         found = turns.alone(
-            measure, sizes=sizes, folder=folder, photos=photos, steps=steps
+            measure,
+            sizes=sizes,
+            folder=folder,
+            photos=photos,
+            steps=steps,
+            longest=longest,
         )
     pairs = zip(found["pipeline"], found["memory"], strict=True)
     row = Row(

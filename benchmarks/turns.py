@@ -81,6 +81,12 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+def use_cores(count: int | None) -> None:
+    """Keep this process to its first `count` processors; None keeps all."""
+    if count is not None:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
+
+
 def peak_memory() -> int:
     """Return the most bytes that this process has had resident."""
     try:
