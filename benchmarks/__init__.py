@@ -1,5 +1,5 @@
 """Speed as ratios to a baseline of the same run; see README.md beside this file.
 
-Nothing here imports TensorFlow, PyTorch or JAX before a process of its own was started
-for it.
+No two of TensorFlow, PyTorch and JAX are imported into one process: what is measured
+runs in processes of its own, see :mod:`benchmarks.turns`.
 """

@@ -23,10 +23,17 @@ class Cost:
     operations: dict[str, float]
     bytes: float
 
+    def calculating(self, rates: dict[str, float]) -> float:
+        """Return the time of the operations at the measured rates."""
+        return sum(n / rates[kind] for kind, n in self.operations.items())
+
+    def moving(self, rates: dict[str, float]) -> float:
+        """Return the time of the bytes at the measured bandwidth."""
+        return self.bytes / rates["bandwidth"]
+
     def seconds(self, rates: dict[str, float]) -> float:
         """Return the time that measured rates allow, the longer of the two."""
-        calculating = sum(n / rates[kind] for kind, n in self.operations.items())
-        return max(calculating, self.bytes / rates["bandwidth"])
+        return max(self.calculating(rates), self.moving(rates))
 
     @property
     def count(self) -> float:

@@ -121,8 +121,7 @@ def train_step(
         with autocast:
             loss = loss_of(model, *batch)
     loss.backward()
-    for parameter in model.parameters():  # the tutorials clip each number
-        parameter.grad.clamp_(-5, 5)
+    nn.utils.clip_grad_value_(model.parameters(), 5)  # as the tutorials do
     optimizer.step()
     return loss.item()
 
