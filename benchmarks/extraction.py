@@ -83,6 +83,9 @@ def ours(
 
 def keras_predict(work: str, photos: int, side: int = SIDE) -> Work:
     """Prepare ``predict`` of keras.applications, photos decoded by Pillow."""
+    from show_attend_tell.startup import start_tensorflow
+
+    start_tensorflow()
     import keras
 
     whole = keras.applications.VGG19(
@@ -114,7 +117,7 @@ def rows(machine: dict, quick: bool) -> list[Row]:
         common = {"work": work, "photos": photos, "side": side}
         contenders = {
             "ours": Contender(ours, {**common, "precision": precision}),
-            "predict": Contender(keras_predict, common, {"TF_CPP_MIN_LOG_LEVEL": "2"}),
+            "predict": Contender(keras_predict, common),
         }
         times = turns.compare(contenders, 1 if quick else _SECONDS, rounds=6)
     reason = "" if half else "the processor lacks AVX512-BF16, or it is unknown; "

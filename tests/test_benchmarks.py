@@ -27,6 +27,7 @@ def design():
     torch = pytest.importorskip("torch")
     from benchmarks import torch_design
 
+    torch.set_num_threads(1)  # for what is tiny more only wait for each other
     torch.manual_seed(0)
     return torch_design, torch_design.CommonDesign(TINY, dropout=0.0)
 
