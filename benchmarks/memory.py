@@ -1,5 +1,6 @@
 """Peak memory, and the first step, of a training on features of COCO's size."""
 
+import dataclasses
 import shutil
 import tempfile
 import time
@@ -137,7 +138,8 @@ def rows(machine: dict, quick: bool) -> list[Row]:
         )
     data = f"{photos} photos, {size / 1e9:.2f} GB of features"
     common = {"work": "memory", "machine": machine}
-    limit = _resident(sizes, found["parameters"]) / 2**30
+    held = dataclasses.replace(sizes, vocabulary=vocabulary)
+    limit = _resident(held, found["parameters"]) / 2**30
     return [
         Row(
             what=f"training of coco_soft on {data}",

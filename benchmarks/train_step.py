@@ -10,7 +10,7 @@ from benchmarks.turns import Contender, Work
 
 BAR = Bar("ratio", least=6)
 _OURS, _THEIRS = 4, 2  # steps in a burst
-_SECONDS = 75
+_SECONDS = 45
 
 
 def ours(sizes: Sizes, precision: str, steps: int = _OURS) -> Work:
