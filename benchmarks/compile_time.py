@@ -77,7 +77,7 @@ def rows(machine: dict, quick: bool) -> list[Row]:
         what=f"all {len(options['lengths'])} caption lengths, K {sizes.vocabulary}",
         ours=cold["compiling"],
         bar=BAR,
-        note=f"lengths {names}; the first update was there after {cold['first']:.1f} s; "
+        note=f"lengths {names}; the first update came after {cold['first']:.1f} s; "
         f"{'' if cached else 'nothing is kept between runs; '}no arithmetic bounds it",
         **common,
     )
