@@ -2,6 +2,7 @@
 #
 #   make demo                    scenes drawn by the program, no download but packages
 #   make train EXPERIMENT=flickr8k_soft DATA=/where/flickr8k/is
+#   make bench                   speed against baselines; ARGS=train_step for a part
 #
 # Variables: EXPERIMENT (a file of experiments/, without .toml), DATA (the folder of
 # photos and captions; scenes need none), PYTHON (3.11 or newer), ARGS (more options of the verb).
@@ -19,19 +20,21 @@ PICK := --experiment '$(EXPERIMENT)'
 CHAIN := $(if $(DATA),yes,$(filter scenes,$(EXPERIMENT)))
 own_args = $(if $(filter $@,$(MAKECMDGOALS)),$(ARGS))
 QUICK := not slow and not network and not gpu
-JAX := attention captioner decoder decoding_beam decoding_sampling estimator \
+JAX := attention benchmarks captioner decoder decoding_beam decoding_sampling estimator \
 	generation hard_attention losses nwgm
 FIGURES := experiments/runs/scenes/figures
 DEMO_PHOTO := scene-test-00004
+# PyTorch for processors alone, a tenth of the size of the one for graphics cards.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 .PHONY: help demo prepare features train eval caption doctor \
-	test test-slow test-jax check format clean
+	test test-slow test-jax check format clean bench
 .DELETE_ON_ERROR:
 
 help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
 	@echo "Targets: demo, prepare features train eval caption, doctor, test test-slow test-jax"
-	@echo "check format, clean"
+	@echo "check format, bench, clean"
 
 # A Python of 3.11 or newer that can make virtual environments; the first one found.
 $(INSTALLED): setup.cfg setup.py pyproject.toml
@@ -90,6 +93,12 @@ test-slow: $(INSTALLED)
 test-jax: $(INSTALLED)
 	$(BIN) -m pip install --quiet --disable-pip-version-check -e '.[test,jax]'
 	KERAS_BACKEND=jax $(BIN) -m pytest -m '$(QUICK)' $(JAX:%=tests/test_%.py) $(ARGS)
+
+# The table of benchmarks/README.md and benchmarks/results.json; wants a quiet machine.
+bench: $(INSTALLED)
+	$(BIN) -m pip install --quiet --disable-pip-version-check \
+	  --extra-index-url '$(TORCH_INDEX)' -e '.[bench]'
+	$(BIN) -m benchmarks $(ARGS)
 
 check: $(INSTALLED)
 	$(BIN) -m ruff check .

@@ -52,6 +52,11 @@ def module_name(path: Path) -> str:
 
 
 MODULES = {module_name(path): path for path in source_files()}
+# The benchmarks may import the packages; they are not installed.
+BENCHMARKS = {
+    module_name(path): path for path in sorted((ROOT / "benchmarks").rglob("*.py"))
+}
+EVERY_MODULE = MODULES | BENCHMARKS
 
 
 def base_of(node: ast.ImportFrom, name: str, is_package: bool) -> str:
@@ -63,17 +68,21 @@ def base_of(node: ast.ImportFrom, name: str, is_package: bool) -> str:
     return ".".join([*parts, node.module] if node.module else parts)
 
 
-def imports(name: str) -> set[str]:
-    """Modules that module ``name`` imports anywhere in its file, absolute."""
-    path = MODULES[name]
+def imports(name: str, at_once: bool = False) -> set[str]:
+    """Modules that module ``name`` imports anywhere in its file, absolute.
+
+    With ``at_once`` only those that it imports when it is imported itself.
+    """
+    path = EVERY_MODULE[name]
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in tree.body if at_once else ast.walk(tree):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = base_of(node, name, path.name == "__init__.py")
             members = {f"{base}.{alias.name}" for alias in node.names}
-            modules = members & MODULES.keys()
+            modules = members & EVERY_MODULE.keys()
             found.update(modules)
             if len(modules) < len(members):
                 found.add(base)
@@ -130,6 +139,22 @@ def test_data_prep_imports_only_what_it_may(name):
     assert rooms_imported_by(name) <= DATA_PREP_MAY_IMPORT
 
 
+@pytest.mark.parametrize("name", MODULES)
+def test_nothing_imports_the_benchmarks(name):
+    assert "benchmarks" not in {target.split(".")[0] for target in imports(name)}
+
+
+@pytest.mark.parametrize("name", ["benchmarks.gpu_ours", "benchmarks.ours"])
+def test_what_is_measured_on_jax_does_not_import_tensorflow(name):
+    waiting, seen = {name}, set()
+    while waiting:
+        module = waiting.pop()
+        found = imports(module, at_once=True)
+        assert "tensorflow" not in {target.split(".")[0] for target in found}, module
+        seen.add(module)
+        waiting |= (found & EVERY_MODULE.keys()) - seen
+
+
 @pytest.mark.parametrize("name", [n for n in PACKAGE_MODULES if room(n) == "metrics"])
 def test_metrics_never_import_tensorflow_or_keras(name):
     assert not {target.split(".")[0] for target in imports(name)} & HEAVY
@@ -145,9 +170,9 @@ def test_only_the_command_line_prints(name):
     assert "print" not in calls or room(name) == "cli"
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", EVERY_MODULE)
 def test_no_file_is_longer_than_300_lines(name):
-    assert len(MODULES[name].read_text(encoding="utf-8").splitlines()) <= 300
+    assert len(EVERY_MODULE[name].read_text(encoding="utf-8").splitlines()) <= 300
 
 
 def test_every_package_folder_is_installed():

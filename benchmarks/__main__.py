@@ -1,0 +1,82 @@
+"""``python -m benchmarks``: measure, print one table, write results.json."""
+
+import importlib
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from benchmarks import machine, table
+from benchmarks.turns import ContenderError
+
+RESULTS = Path(__file__).with_name("results.json")
+# Work -> module; in the order of the table. Those of _TORCH have a baseline in PyTorch.
+WORKS = {
+    "train_step": "train_step",
+    "pipeline": "pipeline",
+    "extraction": "extraction",
+    "beam_search": "beam_search",
+    "memory": "memory",
+    "compile": "compile_time",
+}
+_TORCH = {"train_step", "beam_search"}
+
+
+def _measure(works: list[str], found: dict, quick: bool) -> tuple[list, list[str]]:
+    """Return the rows of the works, and the works that failed or were left out."""
+    rows, failed = [], []
+    for work in works:
+        if work in _TORCH and not find_spec("torch"):
+            click.echo(f"{work}: left out, for PyTorch is absent; pip install torch")
+            failed.append(work)
+            continue
+        start = time.monotonic()
+        module = importlib.import_module(f"benchmarks.{WORKS[work]}")
+        try:
+            new = module.rows(found, quick)
+        except ContenderError as error:
+            click.echo(f"{work}: failed: {error}", err=True)
+            failed.append(work)
+            continue
+        rows += new
+        seconds = time.monotonic() - start
+        click.echo(f"[{seconds:4.0f} s] " + " | ".join(table.cells(new[0])))
+        for row in new[1:]:
+            click.echo(" " * 9 + " | ".join(table.cells(row)))
+    return rows, failed
+
+
+@click.command(help=__doc__)
+@click.argument("works", nargs=-1, type=click.Choice([*WORKS, "growth"]))
+@click.option("--quick", is_flag=True, help="Tiny sizes: does it run? Means nothing.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    default=RESULTS,
+    help="Instead of benchmarks/results.json.",
+)
+def main(works: tuple[str, ...], quick: bool, output: Path) -> None:
+    """Measure the works named, or all but growth."""
+    start = time.monotonic()
+    found = machine.measure(quick)
+    click.echo("\n".join(machine.lines(found)))
+    if "growth" in works:
+        from benchmarks import growth
+
+        growth.run(found, quick, output.with_name("growth.json"))
+    chosen = [w for w in WORKS if w in works] if works else list(WORKS)
+    if not chosen:
+        return
+    rows, failed = _measure(chosen, found, quick)
+    table.write(output, [row.to_json() for row in rows])
+    click.echo(f"\n{table.table(rows)}\n")
+    click.echo(f"{output}, in {time.monotonic() - start:.0f} s")
+    if failed:
+        click.echo(f"not measured: {', '.join(failed)}", err=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

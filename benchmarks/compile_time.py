@@ -1,0 +1,93 @@
+"""Seconds from nothing until every training step of an epoch is compiled."""
+
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import made_up, turns
+from benchmarks.row import Bar, Row
+from benchmarks.sizes import FULL, Sizes, chosen
+
+BAR = Bar("ours", most=60)
+
+
+def padded_lengths(batch: int) -> dict:
+    """Return every T that an epoch of Flickr8k holds in batches of `batch`."""
+    from show_attend_tell.dataset import epoch_order, padded_length
+
+    lengths = made_up.flickr8k_lengths()
+    order = epoch_order(lengths, batch, seed=1, epoch=0)
+    longest = (int(lengths[batch].max()) for batch in order)
+    return {"lengths": sorted({padded_length(words + 1) for words in longest})}
+
+
+def compiling(sizes: Sizes, lengths: list[int], precision: str = "float32") -> dict:
+    """Take a pass over one batch of each length T, and another one.
+
+    Returns:
+        Seconds until the ``first`` update returned, and ``compiling``, those by which
+        the first pass is longer than the second.
+    """
+    from show_attend_tell.startup import start_tensorflow
+
+    start_tensorflow()
+    from benchmarks.ours import captioner, experiment
+    from show_attend_tell.likelihood import Likelihood
+    from show_attend_tell.prepared import Split
+
+    settings = experiment(sizes, precision=precision)
+    model = captioner(settings, sizes)
+    word = model.vocabulary.words[-1]
+    # A batch of captions of T - 1 words, and <end>, is padded to T and mixes with none.
+    captions = [[[word] * (T - 1)] for T in lengths for _ in range(sizes.batch)]
+    reader = made_up.MemoryReader(
+        made_up.features(np.random.default_rng(1), sizes.batch, sizes)
+    )
+    rows = np.arange(len(captions)) % sizes.batch
+    data = Split("train", [], rows, captions)
+    start = time.perf_counter()
+    objective = Likelihood(settings, model, data, [reader, reader])
+    ends = [start]
+    for epoch in range(2):
+        for values in objective.updates(epoch):
+            float(values["loss"])
+            ends.append(time.perf_counter())
+    first, second = ends[len(lengths)] - start, ends[-1] - ends[len(lengths)]
+    return {
+        "first": ends[1] - start,
+        "compiling": first - second,
+    }
+
+
+def rows(machine: dict, quick: bool) -> list[Row]:
+    """Measure in a process with an empty cache folder, and again if it was used."""
+    sizes = chosen(quick)
+    lengths = turns.alone(padded_lengths, batch=FULL.batch)["lengths"]
+    options = {"sizes": sizes, "lengths": lengths[:2] if quick else lengths}
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {"XDG_CACHE_HOME": cache}
+        cold = turns.alone(compiling, environment, **options)
+        cached = any(path.is_file() for path in Path(cache).rglob("*"))
+        again = turns.alone(compiling, environment, **options) if cached else None
+    names = ", ".join(map(str, options["lengths"]))
+    common = {"work": "compile", "unit": "s", "machine": machine}
+    first = Row(
+        what=f"all {len(options['lengths'])} caption lengths, K {sizes.vocabulary}",
+        ours=cold["compiling"],
+        bar=BAR,
+        note=f"lengths {names}; the first update came after {cold['first']:.1f} s; "
+        f"{'' if cached else 'nothing is kept between runs; '}no arithmetic bounds it",
+        **common,
+    )
+    if again is None:
+        return [first]
+    second = Row(
+        what="the same in the next process",
+        ours=again["compiling"],
+        baseline=cold["compiling"],
+        ratio=cold["compiling"] / again["compiling"],
+        **common,
+    )
+    return [first, second]

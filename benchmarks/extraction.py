@@ -1,0 +1,137 @@
+"""Feature extraction from JPEG files: ours against ``model.predict``, both VGG19."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from benchmarks import turns
+from benchmarks.cost import vgg19
+from benchmarks.row import Bar, Row
+from benchmarks.turns import Contender, Work
+from show_attend_tell import manifest
+
+HALF_BAR, BAR = Bar("ratio", least=1.9), Bar("ratio", least=1.0)
+PHOTOS, SIDE = 64, 224
+_BATCH = 32  # of the baseline; Keras' own default, and ours
+_SECONDS = 60
+_DATA = "made-up"
+
+
+def draw(work: str | Path, photos: int, smallest: int = 224, largest: int = 500) -> int:
+    """Write JPEG files of the sizes that Flickr's have, and their manifest.
+
+    Returns:
+        Bytes of all files.
+    """
+    rng = np.random.default_rng(5)
+    folder = Path(work) / _DATA
+    folder.mkdir(parents=True)
+    rows = []
+    for k in range(photos):
+        width, height = rng.integers(smallest, largest + 1, 2).tolist()
+        coarse = rng.integers(0, 256, (12, 12, 3), np.uint8)
+        image = Image.fromarray(coarse).resize(
+            (width, height), Image.Resampling.BICUBIC
+        )
+        grain = rng.integers(-12, 13, (height, width, 3), np.int16)
+        pixels = np.clip(np.asarray(image, np.int16) + grain, 0, 255).astype(np.uint8)
+        file = folder / f"{k:04d}.jpg"
+        Image.fromarray(pixels).save(file, quality=90)
+        rows.append(manifest.Photo(file.name, file.name, "train", ["a photo"]))
+    manifest.write(folder / "manifest.jsonl", rows)
+    return sum(file.stat().st_size for file in folder.glob("*.jpg"))
+
+
+def ours(
+    work: str, photos: int, precision: str, side: int = SIDE, cores: int | None = None
+) -> Work:
+    """Prepare :func:`data_prep.extract.extract`, on some of the processors if asked.
+
+    Its own clock is taken: that of one feature file, from the first photo read to the
+    file's last byte on disk, without building the network.
+    """
+    turns.use_cores(cores)
+    from show_attend_tell.startup import start_tensorflow
+
+    start_tensorflow()
+    from data_prep.extract import extract
+    from show_attend_tell import experiment
+
+    changes = {
+        "data.name": _DATA,
+        "encoder.network": "VGG19",
+        "encoder.layer": "block5_conv4",
+        "encoder.weights": "none",
+        "encoder.precision": precision,
+        "encoder.image_size": side,
+        "encoder.mirror": "false",
+    }
+    settings = experiment.load(
+        "flickr8k_soft", [f"{key}={value}" for key, value in changes.items()]
+    )
+
+    def run() -> float:
+        (file,) = extract(settings, work, overwrite=True, progress=False).files
+        assert file.extracted == photos
+        assert not file.unreadable
+        return file.seconds
+
+    return Work(run, photos)
+
+
+def keras_predict(work: str, photos: int, side: int = SIDE) -> Work:
+    """Prepare ``predict`` of keras.applications, photos decoded by Pillow."""
+    from show_attend_tell.startup import start_tensorflow
+
+    start_tensorflow()
+    import keras
+
+    whole = keras.applications.VGG19(
+        include_top=False, weights=None, input_shape=(side, side, 3)
+    )
+    model = keras.Model(whole.inputs, whole.get_layer("block5_conv4").output)
+    files = sorted((Path(work) / _DATA).glob("*.jpg"))
+    assert len(files) == photos
+
+    def run():
+        squares = np.empty((photos, side, side, 3), np.float32)
+        for k, file in enumerate(files):
+            with Image.open(file) as image:
+                square = image.convert("RGB").resize((side, side))
+            squares[k] = square
+        pixels = keras.applications.vgg19.preprocess_input(squares)
+        model.predict(pixels, batch_size=_BATCH, verbose=0)
+
+    return Work(run, photos)
+
+
+def rows(machine: dict, quick: bool) -> list[Row]:
+    """Measure; one row, in seconds for all photos."""
+    photos, side = (4, 32) if quick else (PHOTOS, SIDE)
+    half = machine["instruction_sets"]["AVX512-BF16"]
+    precision = "bfloat16" if half else "float32"
+    with tempfile.TemporaryDirectory() as work:
+        size = draw(work, photos)
+        common = {"work": work, "photos": photos, "side": side}
+        contenders = {
+            "ours": Contender(ours, {**common, "precision": precision}),
+            "predict": Contender(keras_predict, common),
+        }
+        times = turns.compare(contenders, 1 if quick else _SECONDS, rounds=6)
+    reason = "" if half else "the processor lacks AVX512-BF16, or it is unknown; "
+    row = Row(
+        work="extraction",
+        what=f"VGG19 to block5_conv4 in {precision}, {photos} JPEG files, {side} px",
+        unit="s",
+        ours=times.median("ours") * photos,
+        machine=machine,
+        baseline=times.median("predict") * photos,
+        ratio=times.ratio("predict", "ours"),
+        bar=HALF_BAR if half else BAR,
+        precision=precision,
+        note=f"{reason}224 to 500 px, {size / photos / 1e3:.0f} kB a file; ours to the "
+        "finished features.h5, the baseline in float32 to an array",
+    )
+    return [row.limited(vgg19(photos, side, precision))]

@@ -1,0 +1,70 @@
+"""Feature files of made-up photos, of any size and soon written."""
+
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from benchmarks import made_up
+from benchmarks.sizes import Sizes
+from show_attend_tell.features import COMPRESSION, FORMAT
+
+_TEXT = h5py.string_dtype("utf-8")
+
+
+def names(photos: int) -> list[str]:
+    """Return the ids of photos."""
+    return [f"{k:06d}" for k in range(photos)]
+
+
+def write(path: str | Path, photos: int, distinct: int, sizes: Sizes) -> int:
+    """Write a feature file of the program's contract.
+
+    Args:
+        path: the file.
+        photos: rows.
+        distinct: rows that are made and compressed; the others copy their bytes.
+        sizes: of the features.
+
+    Returns:
+        The size of the file in bytes.
+    """
+    rng = np.random.default_rng(7)
+    _, L, D, *_ = sizes.letters
+    with h5py.File(path, "w", libver=("earliest", "v110")) as file:
+        file.attrs["format"] = FORMAT
+        file.attrs["identity"] = json.dumps(identity(sizes))
+        file.attrs["mirrored"] = False
+        file.attrs["complete"] = True
+        features = file.create_dataset(
+            "features", (photos, L, D), np.float16, chunks=(1, L, D), **COMPRESSION
+        )
+        distinct = min(distinct, photos)
+        for start in range(0, distinct, 64):
+            stop = min(start + 64, distinct)
+            features[start:stop] = made_up.features(rng, stop - start, sizes)
+        file.flush()
+        if distinct < photos:
+            _repeat(features, distinct)
+        file["image_ids"] = np.asarray(names(photos), _TEXT)
+        file["written"] = np.ones(photos, bool)
+        file["problems"] = np.asarray([""] * photos, _TEXT)
+    return Path(path).stat().st_size
+
+
+def _repeat(features: h5py.Dataset, distinct: int) -> None:
+    chunks = [features.id.read_direct_chunk((k, 0, 0)) for k in range(distinct)]
+    for row in range(distinct, features.shape[0]):
+        mask, chunk = chunks[row % distinct]
+        features.id.write_direct_chunk((row, 0, 0), chunk, mask)
+
+
+def identity(sizes: Sizes) -> dict:
+    """Return the identity of an encoder that makes features of these sizes."""
+    return {
+        "network": "VGG19",
+        "layer": "block5_conv4",
+        "grid": list(sizes.grid),
+        "width": sizes.annotation_width,
+    }

@@ -1,0 +1,196 @@
+"""Our captioner on JAX against PyTorch, eager and compiled, on a graphics processor.
+
+Run ``python -m benchmarks.gpu``. Each contender is a process of its own, by turns; what
+does not fit beside the others is measured alone, and what does not fit at all is noted.
+"""
+
+import dataclasses
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from benchmarks import gpu_ours, machine, table, turns
+from benchmarks.cost import Cost, training_step, vgg19, writing
+from benchmarks.sizes import FULL, TINY, Sizes
+from benchmarks.turns import Contender, ContenderError, Times
+
+BATCHES = (64, 256, 1024, 4096)
+BAR_BATCH, BAR = 256, 3.0  # times the compiled common design's training step
+RESULTS = Path(__file__).with_name("gpu.json")
+BEAM, WORDS = 5, 20
+PRECISIONS = ("float32", "bfloat16")
+NAMES = ("ours", "eager", "compiled")
+_SECONDS = 10
+_STEPS = 5
+_DECODED = 4  # photos in a burst of the baseline
+
+
+def _contenders(work: str, options: dict, theirs: dict) -> dict[str, Contender]:
+    """Return ours, PyTorch's eager and its compiled contender of one work."""
+    from benchmarks import gpu_theirs  # PyTorch, in the child too
+
+    ours, common = getattr(gpu_ours, work), getattr(gpu_theirs, work)
+    return {
+        "ours": Contender(ours, options, gpu_ours.ENVIRONMENT),
+        "eager": Contender(common, {**options, **theirs, "compiled": False}),
+        "compiled": Contender(common, {**options, **theirs, "compiled": True}),
+    }
+
+
+def _measured(contenders: dict[str, Contender], seconds: float) -> tuple[Times, dict]:
+    """Measure by turns, or where that fails one after the other; and what failed."""
+    try:
+        return turns.compare(contenders, seconds), {}
+    except ContenderError:
+        times, failed = Times({}, {}), {}
+    for name, contender in contenders.items():
+        try:
+            own = turns.compare({name: contender}, seconds)
+        except ContenderError as error:
+            failed[name] = str(error).splitlines()[-1]
+            continue
+        times.seconds.update(own.seconds)
+        times.facts.update(own.facts)
+    return times, failed
+
+
+def _ratio(times: Times, name: str, together: bool) -> float | None:
+    if not {"ours", name} <= times.seconds.keys():
+        return None
+    if together:
+        return times.ratio(name, "ours")
+    return times.median(name) / times.median("ours")
+
+
+def _row(work: str, batch: int, precision: str, found, cost: Cost, about) -> dict:
+    """Return what is known of one work at one batch; `cost` is that of one unit."""
+    times, failed = found
+    median = {name: times.median(name) for name in times.seconds}
+    peaks = {name: facts.get("peak") for name, facts in times.facts.items()}
+    rates, ours = about["rates"], median.get("ours")
+    captions = batch if work == "train_step" else 1  # in a unit
+    return {
+        "work": work,
+        "batch": batch,
+        "precision": precision,
+        "seconds": median,
+        "captions_per_second": ours and captions / ours,
+        "times_faster_than_eager": _ratio(times, "eager", not failed),
+        "times_faster_than_compiled": _ratio(times, "compiled", not failed),
+        "share_of_arithmetic": ours and cost.calculating(rates) / ours,
+        "share_of_bandwidth": ours and cost.moving(rates) / ours,
+        "peak_bytes": peaks,
+        "failed": failed,
+        "machine": about,
+    }
+
+
+def _per(cost: Cost, units: int) -> Cost:
+    operations = {kind: n / units for kind, n in cost.operations.items()}
+    return Cost(operations, cost.bytes / units)
+
+
+def _plan(sizes: Sizes, side: int, precision: str):
+    """Yield work, contenders and the cost of a unit, at one batch and precision."""
+    batch, common = sizes.batch, {"precision": precision}
+    steps = {"sizes": sizes, "steps": _STEPS, **common}
+    cost = training_step(sizes, precision)
+    yield "train_step", _contenders("train_step", steps, {}), cost
+    search = {"sizes": sizes, "beam": BEAM, "words": WORDS, **common}
+    cost = _per(writing(sizes, batch, BEAM, WORDS), batch)
+    yield "decode", _contenders("decode", search, {"photos": _DECODED}), cost
+    photos = {"batch": batch, "side": side, **common}
+    cost = _per(vgg19(batch, side, precision), batch)
+    yield "extract", _contenders("extract", photos, {}), cost
+
+
+def _cells(row: dict) -> list[str]:
+    def gib(name):
+        peak = row["peak_bytes"].get(name)
+        return "-" if peak is None else f"{peak / 2**30:.2f}"
+
+    def share(name):
+        return "-" if row[name] is None else f"{row[name]:.0%}"
+
+    times = [row["seconds"].get(name) for name in NAMES]
+    milliseconds = [table.number(t and t * 1e3) for t in times]
+    ratios = ("times_faster_than_eager", "times_faster_than_compiled")
+    return [
+        *(row["work"], str(row["batch"]), row["precision"], *milliseconds),
+        table.number(row["captions_per_second"]),
+        *(table.number(row[name]) for name in ratios),
+        *(share("share_of_arithmetic"), share("share_of_bandwidth")),
+        " ".join(gib(name) for name in NAMES),
+    ]
+
+
+def show(rows: list[dict]) -> str:
+    """Return the table, what failed, and what became of the bar."""
+    head = ("work", "batch", "precision", "ours ms", "eager ms", "compiled ms")
+    head += (
+        "ours per s",
+        "x eager",
+        "x compiled",
+        "arithmetic",
+        "bandwidth",
+        "peak GiB of each",
+    )
+    lines = [table.markdown(head, [_cells(row) for row in rows]), ""]
+    lines.append("ms: of a training step, else of a photo.")
+    for row in rows:
+        lines += [
+            f"{row['work']}, batch {row['batch']}, {row['precision']}: {name} failed: "
+            f"{reason}"
+            for name, reason in row["failed"].items()
+        ]
+        if row["work"] == "train_step" and row["batch"] == BAR_BATCH:
+            ratio = row["times_faster_than_compiled"]
+            verdict = "unknown" if ratio is None else "yes" if ratio >= BAR else "no"
+            lines.append(f"at least {BAR:g}x compiled, {row['precision']}: {verdict}")
+    return "\n".join(lines)
+
+
+def _about(small: bool) -> dict:
+    from benchmarks import gpu_theirs
+
+    side, copied = (64, 2**20) if small else (8192, 2**30)
+    about = machine.describe() | turns.alone(gpu_theirs.device)
+    rates = turns.alone(gpu_theirs.rates, side=side, copied=copied)
+    return {**about, "rates": rates}
+
+
+@click.command(help=__doc__)
+@click.option("--batches", default=",".join(map(str, BATCHES)), show_default=True)
+@click.option("--small", is_flag=True, help="Tiny sizes, on a CPU too: does it run?")
+@click.option("--output", type=click.Path(path_type=Path), default=RESULTS)
+def main(batches: str, small: bool, output: Path) -> None:
+    """Measure all works at all batches in both precisions."""
+    missing = [name for name in ("torch", "jax") if not find_spec(name)]
+    if missing:
+        raise click.ClickException(f"needs {', '.join(missing)}; pip install them")
+    about = _about(small)
+    if about["gpu"] is None and not small:
+        raise click.ClickException(
+            "PyTorch sees no graphics processor; run this where there is one, or with "
+            "--small to see that it runs"
+        )
+    gpu = f"{about['gpu'] or 'no graphics processor'}"
+    click.echo("\n".join([gpu, *machine.lines(about)]))
+    rows, side = [], 32 if small else 224
+    for batch in map(int, batches.split(",")):
+        sizes = dataclasses.replace(TINY if small else FULL, batch=batch)
+        for precision in PRECISIONS:
+            for work, contenders, cost in _plan(sizes, side, precision):
+                found = _measured(contenders, 0 if small else _SECONDS)
+                rows.append(_row(work, batch, precision, found, cost, about))
+                click.echo(" | ".join(_cells(rows[-1])))
+                table.write(output, rows)  # what is known, should a later one fail
+    click.echo(f"\n{show(rows)}\n\n{output}")
+    if any(row["failed"] for row in rows):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Our contenders on JAX, for :mod:`benchmarks.gpu`; TensorFlow is never imported."""
+
+import sys
+
+import numpy as np
+
+from benchmarks import made_up
+from benchmarks.sizes import Sizes
+from benchmarks.turns import Work
+
+ENVIRONMENT = {
+    "KERAS_BACKEND": "jax",
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # PyTorch needs room beside us
+}
+_NEVER = -1e4  # added to the logit of <end>
+
+
+def _facts() -> dict:
+    import jax
+
+    statistics = jax.local_devices()[0].memory_stats() or {}
+    return {
+        "peak": statistics.get("peak_bytes_in_use"),
+        "device": str(jax.local_devices()[0].device_kind),
+        "tensorflow": "tensorflow" in sys.modules,
+    }
+
+
+def _model(sizes: Sizes, precision: str):
+    import jax
+
+    # Float32 is float32 in all contenders, not the shorter type of tensor cores.
+    jax.config.update("jax_default_matmul_precision", "float32")
+    from benchmarks.ours import captioner, experiment
+
+    model = captioner(experiment(sizes, precision=precision), sizes)
+    if precision == "bfloat16":
+        # Keras' JAX trainer compiles the whole; this asks for the products' precision.
+        model.compile_parts(lambda function: function)
+    return model
+
+
+def train_step(sizes: Sizes, precision: str, steps: int) -> Work:
+    """Prepare the step that Keras' trainer for JAX takes."""
+    import jax
+
+    model = _model(sizes, precision)
+    groups = (
+        model.trainable_variables,
+        model.non_trainable_variables,
+        model.optimizer.variables,
+        model.metrics_variables,
+    )
+    holder = [tuple([v.value for v in variables] for variables in groups)]
+    annotations, inputs, targets = map(
+        jax.numpy.asarray, made_up.batch(np.random.default_rng(1), sizes)
+    )
+    data = ({"annotations": annotations, "tokens": inputs}, targets)
+    step = jax.jit(model.train_step, donate_argnums=0)
+
+    def run():
+        for _ in range(steps):
+            logs, holder[0] = step(holder[0], data)
+        float(logs["loss"])
+        jax.block_until_ready(holder[0])
+
+    return Work(run, steps, _facts)
+
+
+def decode(sizes: Sizes, precision: str, beam: int, words: int) -> Work:
+    """Prepare a beam search over a batch of photos, compiled as a whole."""
+    import jax
+    import keras
+
+    from show_attend_tell.generation import make_writer
+    from show_attend_tell.vocabulary import END
+
+    model = _model(sizes, precision)
+    bias = np.zeros(sizes.vocabulary, np.float32)
+    bias[END] = _NEVER
+    model.decoder.l_o_b.assign(bias)
+    writer = make_writer(model, "beam", beam, words, 0.0, False, "expected")
+    variables = model.variables
+    values = [variable.value for variable in variables]
+    features = made_up.features(np.random.default_rng(2), sizes.batch, sizes)
+    noise = np.zeros((sizes.batch, 2, words), np.float32)
+    given = [jax.numpy.asarray(x) for x in (features, noise, np.float32(1))]
+
+    @jax.jit
+    def write(values, *given):
+        with keras.StatelessScope(list(zip(variables, values, strict=True))):
+            return tuple(writer(*given))
+
+    def run():
+        jax.block_until_ready(write(values, *given))
+
+    return Work(run, sizes.batch, _facts)
+
+
+def extract(batch: int, side: int, precision: str) -> Work:
+    """Prepare VGG19 to block5_conv4: bytes in, float16 out."""
+    import jax
+    import keras
+
+    jax.config.update("jax_default_matmul_precision", "float32")
+    policy = "mixed_bfloat16" if precision == "bfloat16" else "float32"
+    keras.config.set_dtype_policy(policy)
+    whole = keras.applications.VGG19(
+        include_top=False, weights=None, input_shape=(side, side, 3)
+    )
+    model = keras.Model(whole.inputs, whole.get_layer("block5_conv4").output)
+    weights = [v.value for v in model.trainable_variables]
+    shape = (batch, side, side, 3)
+    squares = np.random.default_rng(4).integers(0, 256, shape, np.uint8)
+    squares = jax.numpy.asarray(squares)
+
+    @jax.jit
+    def annotations(weights, squares):
+        pixels = keras.applications.vgg19.preprocess_input(squares.astype("float32"))
+        maps, _ = model.stateless_call(weights, [], pixels, training=False)
+        return maps.astype("float16")
+
+    def run():
+        jax.block_until_ready(annotations(weights, squares))
+
+    return Work(run, batch, _facts)

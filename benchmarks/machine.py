@@ -1,0 +1,167 @@
+"""The machine: what it is, and the rates that limit any program on it."""
+
+import platform
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import turns
+from show_attend_tell.runs import revision
+
+# Instruction sets that the bars speak of, by the names of /proc/cpuinfo.
+SETS = {"avx512f": "AVX-512", "avx512_bf16": "AVX512-BF16", "amx_bf16": "AMX-BF16"}
+_LIBRARIES = ("tensorflow", "keras", "torch", "jax", "numpy", "h5py")
+_SIDES = ((2048, 2048, 2048), (12544, 512, 512))  # the second: 64 photos projected
+_COPY = 2**27  # bytes of each array that is copied: beyond any cache
+
+
+def _cpuinfo() -> dict[str, str]:
+    """Return the first processor of /proc/cpuinfo; empty where there is none."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0]
+    except OSError:
+        return {}
+    pairs = (line.partition(":") for line in text.splitlines())
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def instruction_sets() -> dict[str, bool | None]:
+    """Return which of :data:`SETS` the processor has; None where that is unknown."""
+    flags = _cpuinfo().get("flags")
+    if flags is None:
+        return dict.fromkeys(SETS.values())
+    return {name: flag in flags.split() for flag, name in SETS.items()}
+
+
+def _memory() -> float | None:
+    try:
+        text = Path("/proc/meminfo").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    return int(text.split("MemTotal:")[1].split()[0]) / 2**20
+
+
+def _versions() -> dict[str, str]:
+    found = {name: metadata.version(name) for name in _LIBRARIES if find_spec(name)}
+    return {"python": platform.python_version(), **found}
+
+
+def describe() -> dict:
+    """Return what the machine is, without measuring anything."""
+    return {
+        "date": date.today().isoformat(),
+        "revision": revision(),
+        "processor": _cpuinfo().get("model name") or platform.processor(),
+        "cores": turns.cores(),
+        "memory_gib": _memory(),
+        "instruction_sets": instruction_sets(),
+        "versions": _versions(),
+        "rates": {},
+    }
+
+
+def measure(quick: bool = False) -> dict:
+    """Return what the machine is and its ``rates``.
+
+    ``float32`` and ``bfloat16`` are operations a second in matrix products, the better
+    of PyTorch and TensorFlow; ``bandwidth`` is bytes a second of a large copy by all
+    processors, read and written.
+    """
+    shapes = ((64, 64, 64),) if quick else _SIDES
+    measured = [turns.alone(tensorflow_rates, shapes=shapes)]
+    if find_spec("torch"):
+        measured.append(turns.alone(torch_rates, shapes=shapes))
+    rates = {kind: max(m[kind] for m in measured) for kind in measured[0]}
+    rates["bandwidth"] = bandwidth(2**20 if quick else _COPY)
+    return {**describe(), "rates": rates}
+
+
+def lines(machine: dict) -> list[str]:
+    """Describe a machine for a person."""
+    sets = machine["instruction_sets"]
+    has = [name for name, there in sets.items() if there]
+    lacks = [name for name, there in sets.items() if there is False]
+    unknown = [name for name, there in sets.items() if there is None]
+    words = [", ".join(has)] if has else []
+    words += [f"without {', '.join(lacks)}"] if lacks else []
+    words += [f"unknown: {', '.join(unknown)}"] if unknown else []
+    versions = ", ".join(f"{k} {v}" for k, v in machine["versions"].items())
+    rates = machine["rates"]
+    return [
+        f"{machine['date']}, revision {machine['revision']}",
+        f"{machine['processor']}, {machine['cores']} cores; {'; '.join(words)}",
+        versions,
+        f"matrix products: float32 {rates['float32'] / 1e9:.0f}, bfloat16 "
+        f"{rates['bfloat16'] / 1e9:.0f} GFLOP/s; copying: "
+        f"{rates['bandwidth'] / 1e9:.1f} GB/s read and written",
+    ]
+
+
+def best_rate(work: Callable[[], object], amount: float, seconds: float = 1.0) -> float:
+    """Repeat `work` for some time; return `amount` a second of the fastest."""
+    work()
+    fastest, end = float("inf"), time.perf_counter() + seconds
+    while (start := time.perf_counter()) < end:
+        work()
+        fastest = min(fastest, time.perf_counter() - start)
+    return amount / fastest
+
+
+def bandwidth(size: int) -> float:
+    """Return bytes a second, read and written, of a copy by all processors."""
+    parts = turns.cores()
+    sources = [np.ones(size // 8) for _ in range(parts)]
+    copies = [np.zeros(size // 8) for _ in range(parts)]
+    with ThreadPoolExecutor(parts) as pool:
+        return best_rate(
+            lambda: list(pool.map(np.copyto, copies, sources)), 2 * parts * size
+        )
+
+
+def torch_rates(shapes) -> dict[str, float]:
+    """Return PyTorch's operations a second, by type of number."""
+    import torch
+
+    torch.set_num_threads(turns.cores())
+    rates = {}
+    for kind in (torch.float32, torch.bfloat16):
+        pairs = [
+            (torch.randn(p, q).to(kind), torch.randn(q, r).to(kind))
+            for p, q, r in shapes
+        ]
+        name = str(kind).removeprefix("torch.")
+        rates[name] = _best_product(torch.matmul, pairs, shapes)
+    return rates
+
+
+def tensorflow_rates(shapes) -> dict[str, float]:
+    """Return TensorFlow's operations a second, by type of number."""
+    from show_attend_tell.startup import start_tensorflow
+
+    start_tensorflow()
+    import tensorflow as tf
+
+    rates = {}
+    for kind in ("float32", "bfloat16"):
+        pairs = [
+            (
+                tf.cast(tf.random.normal((p, q)), kind),
+                tf.cast(tf.random.normal((q, r)), kind),
+            )
+            for p, q, r in shapes
+        ]
+        rates[kind] = _best_product(tf.matmul, pairs, shapes)
+    return rates
+
+
+def _best_product(multiply: Callable, pairs: list[tuple], shapes) -> float:
+    return max(
+        best_rate(lambda a=a, b=b: multiply(a, b), 2 * p * q * r)
+        for (a, b), (p, q, r) in zip(pairs, shapes, strict=True)
+    )

@@ -1,0 +1,163 @@
+"""Peak memory, and the first step, of a training on features of COCO's size."""
+
+import dataclasses
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import feature_file, made_up, turns
+from benchmarks.row import Bar, Row
+from benchmarks.sizes import FULL, TINY, Sizes
+
+MEMORY_BAR, START_BAR = Bar("ours", most=3), Bar("ours", most=20)
+PHOTOS, VOCABULARY, STEPS = 123_287, 10_000, 25
+_HELD_OUT = 5000  # photos of validation, and of test, in Karpathy's split
+_PER_PHOTO = 5
+_DISTINCT = 256  # photos whose bytes all others repeat
+_COPIES = 5  # of the weights: they, gradients, two moments, the copy that is saved
+
+
+def changes(sizes: Sizes, quick: bool) -> list[str]:
+    """Return what is changed of coco_soft: nothing, or all widths of a quick look."""
+    if not quick:
+        return []
+    widths = {
+        "model.embedding_width": sizes.embedding_width,
+        "model.lstm_width": sizes.lstm_width,
+        "model.attention_width": sizes.attention_width,
+        "training.batch_size": sizes.batch,
+    }
+    return [f"{key}={value}" for key, value in widths.items()]
+
+
+def prepare(work: str | Path, photos: int, vocabulary: int, sizes: Sizes) -> int:
+    """Write the prepared folder of made-up data under the name of COCO's.
+
+    Returns:
+        Bytes of the feature file.
+    """
+    from show_attend_tell import config, experiment, manifest
+    from show_attend_tell.features import feature_path
+    from show_attend_tell.prepared import folder_of
+    from show_attend_tell.vocabulary import Vocabulary
+
+    settings: config.Experiment = experiment.load("coco_soft")
+    folder = folder_of(settings, work)
+    folder.mkdir(parents=True)
+    words = made_up.words(vocabulary)
+    Vocabulary(words).save(folder / "vocabulary.json")
+    held_out = min(_HELD_OUT, photos // 4)
+    splits = ["val"] * held_out + ["test"] * held_out
+    splits += ["train"] * (photos - len(splits))
+    rng = np.random.default_rng(11)
+    captions = made_up.tokens(
+        rng, made_up.lengths(rng, photos * _PER_PHOTO), vocabulary
+    )
+    texts = [" ".join(words[k] for k in ids) for ids in captions]
+    rows = [
+        manifest.Photo(
+            name, f"{name}.jpg", split, texts[k * _PER_PHOTO : (k + 1) * _PER_PHOTO]
+        )
+        for k, (name, split) in enumerate(
+            zip(feature_file.names(photos), splits, strict=True)
+        )
+    ]
+    manifest.write(folder / "manifest.jsonl", rows)
+    path = feature_path(folder, settings.encoder)
+    return feature_file.write(path, photos, _DISTINCT, sizes)
+
+
+def train(work: str, started: float, steps: int, changed: list[str]) -> dict:
+    """Train through :func:`show_attend_tell.train.train`, as the command line does.
+
+    Args:
+        work: the prepared folder.
+        started: ``time.monotonic()`` when this process was begun.
+        steps: after which it is interrupted, as by Ctrl-C: the checkpoint is written.
+        changed: settings changed of coco_soft.
+
+    Returns:
+        ``first``, seconds from the process's start to the end of the first step,
+        ``peak``, bytes resident at most, ``parameters``, and each step's ``lengths``.
+    """
+    from show_attend_tell.startup import start_tensorflow
+
+    start_tensorflow()
+    from show_attend_tell import experiment
+    from show_attend_tell import train as training
+
+    result = {}
+
+    class Watched(training.Trainer):
+        """The trainer, stopped after some steps."""
+
+        def _after_update(self, log, bar):
+            result.setdefault("first", time.monotonic() - started)
+            result["parameters"] = self.model.count_params()
+            super()._after_update(log, bar)
+            if self.position.step >= steps:
+                raise KeyboardInterrupt
+
+    training.Trainer = Watched
+    settings = experiment.load("coco_soft", changed)
+    try:
+        training.train(settings, work, Path(work) / "runs", progress=False)
+    except KeyboardInterrupt:
+        pass
+    return {**result, "peak": turns.peak_memory()}
+
+
+def _resident(sizes: Sizes, parameters: int) -> float:
+    """Return bytes that a step cannot do without: weights, photos, P, dP, logits."""
+    B, L, D, A, _, _, K, T = sizes.letters
+    return 4 * (_COPIES * parameters + B * L * (D + 2 * A) + B * T * K)
+
+
+def rows(machine: dict, quick: bool) -> list[Row]:
+    """Measure; a row for memory and one for the start."""
+    photos, vocabulary = (60, 50) if quick else (PHOTOS, VOCABULARY)
+    sizes, steps = (TINY, 3) if quick else (FULL, STEPS)
+    with tempfile.TemporaryDirectory() as work:
+        free = shutil.disk_usage(work).free
+        needed = photos * 25_000  # a tenth of (L, D) float16, and room to spare
+        if free < needed:
+            raise turns.ContenderError(
+                f"{work} must have {needed / 1e9:.1f} GB free. Received: "
+                f"{free / 1e9:.1f} GB; set TMPDIR to a folder with room"
+            )
+        size = prepare(work, photos, vocabulary, sizes)
+        found = turns.alone(
+            train,
+            work=work,
+            started=time.monotonic(),
+            steps=steps,
+            changed=changes(sizes, quick),
+        )
+    data = f"{photos} photos, {size / 1e9:.2f} GB of features"
+    common = {"work": "memory", "machine": machine}
+    held = dataclasses.replace(sizes, vocabulary=vocabulary)
+    limit = _resident(held, found["parameters"]) / 2**30
+    return [
+        Row(
+            what=f"training of coco_soft on {data}",
+            unit="GiB",
+            ours=found["peak"] / 2**30,
+            bar=MEMORY_BAR,
+            limit=limit,
+            bytes=limit * 2**30,
+            note=f"most resident in {steps} steps and a checkpoint; the limit holds "
+            "weights, gradients, moments, one batch with its projection, its logits",
+            **common,
+        ),
+        Row(
+            what=f"from start to the end of the first step, {data}",
+            unit="s",
+            ours=found["first"],
+            bar=START_BAR,
+            note="manifest, tokens and compilation included",
+            **common,
+        ),
+    ]

@@ -1,0 +1,53 @@
+"""Our captioner as the product sets it up, on whichever backend Keras runs.
+
+Import it where it is used, in a process of its own, after
+:func:`show_attend_tell.startup.start_tensorflow`.
+"""
+
+import dataclasses
+
+from benchmarks import made_up
+from benchmarks.sizes import Sizes
+from show_attend_tell import experiment as experiments
+from show_attend_tell.captioner import Captioner
+from show_attend_tell.config import Experiment
+from show_attend_tell.optimizer import make_optimizer
+
+_STEPS = 5000  # of the learning rate's schedule
+_DEVIATION = 0.7  # of made-up features, about
+
+
+def experiment(
+    sizes: Sizes, name: str = "flickr8k_soft", precision: str = "float32"
+) -> Experiment:
+    """Return a shipped experiment with the widths and the batch of `sizes`."""
+    widths = {
+        "model.embedding_width": sizes.embedding_width,
+        "model.lstm_width": sizes.lstm_width,
+        "model.attention_width": sizes.attention_width,
+        "training.batch_size": sizes.batch,
+        "training.precision": precision,
+    }
+    return experiments.load(name, [f"{key}={value}" for key, value in widths.items()])
+
+
+def captioner(settings: Experiment, sizes: Sizes) -> Captioner:
+    """Return the model that the trainer would build, compiled, of random weights."""
+    training = settings.training
+    model = Captioner(
+        made_up.words(sizes.vocabulary),
+        settings.model,
+        annotation_width=sizes.annotation_width,
+        grid=sizes.grid,
+        label_smoothing=training.label_smoothing,
+        doubly_stochastic=training.doubly_stochastic,
+        decoding=dataclasses.asdict(settings.decoding),
+        hard=settings.hard,
+        seed=training.seed,
+    )
+    if settings.model.scale_annotations:
+        model.set_annotation_scale(_DEVIATION)
+    optimizer = make_optimizer(training, _STEPS)
+    model.compile(optimizer=optimizer, jit_compile=training.jit_compile)
+    optimizer.build(model.trainable_variables)
+    return model

@@ -1,0 +1,142 @@
+"""The training step through the input pipeline, against the same on tensors at hand."""
+
+import dataclasses
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import feature_file, made_up, turns
+from benchmarks.cost import Cost, total, training_step
+from benchmarks.row import Bar, Row
+from benchmarks.sizes import Sizes, chosen
+
+BAR = Bar("ratio", most=1.05)
+_PHOTOS, _PER_PHOTO = 2000, 5
+_ROUNDS, _STEPS = 3, 20
+_DRAINED = 6  # steps after which what was read ahead while nobody asked is used up
+
+
+def measure(
+    sizes: Sizes, folder: str, photos: int, steps: int, longest: int | None = None
+) -> dict:
+    """Take steps of an epoch from features.h5, and the same steps from memory.
+
+    Args:
+        sizes: of the model.
+        folder: for the feature file.
+        photos: in it.
+        steps: of a round.
+        longest: words that a caption is cut to, None for none.
+
+    Returns:
+        Seconds a step of each round, ``pipeline`` and ``memory``, and the ``lengths``
+        of the batches.
+    """
+    from show_attend_tell.startup import start_tensorflow
+
+    start_tensorflow()
+    import tensorflow as tf
+
+    from benchmarks.ours import captioner, experiment
+    from show_attend_tell.dataset import (
+        CaptionBatches,
+        Captions,
+        epoch_order,
+        padded_length,
+    )
+    from show_attend_tell.features import FeatureReader
+    from show_attend_tell.likelihood import compiled_step
+
+    settings = experiment(sizes)
+    model = captioner(settings, sizes)
+    path = Path(folder) / "features.h5"
+    feature_file.write(path, photos, photos, sizes)
+    rng = np.random.default_rng(3)
+    owners = np.repeat(np.arange(photos), _PER_PHOTO)
+    words = made_up.lengths(rng, len(owners)).clip(max=longest)
+    captions = Captions(owners, made_up.tokens(rng, words, sizes.vocabulary))
+    functions = {}
+
+    def step(x, y):
+        length = y.shape[1]
+        if length not in functions:
+            function = compiled_step(model, settings.training)
+            functions[length] = function.get_concrete_function(x, y)
+        return functions[length](x, y)
+
+    def take(batches) -> float:
+        start = time.perf_counter()
+        for x, y in batches:
+            values = step(x, y)
+        float(values["loss"])
+        return (time.perf_counter() - start) / steps
+
+    def remembered(batches, seen):
+        for batch in batches:
+            seen.append(batch)
+            yield batch
+            if len(seen) == steps:
+                return
+
+    # Two readers, as the experiment's photos and their mirrored ones.
+    with FeatureReader(path) as reader, FeatureReader(path) as mirror:
+        batches = CaptionBatches(
+            captions, np.arange(photos), [reader, mirror], sizes.batch, seed=1
+        )
+        order = epoch_order(batches.lengths, sizes.batch, seed=1, epoch=0)
+        needed = order[: _ROUNDS * (_DRAINED + steps)]
+        longest_of = (int(batches.lengths[batch].max()) for batch in needed)
+        # Compiled before any clock runs.
+        for length in sorted({padded_length(words + 1) for words in longest_of}):
+            fitting = dataclasses.replace(sizes, words=length)
+            a, x, y = map(tf.constant, made_up.batch(rng, fitting))
+            step({"annotations": a, "tokens": x}, y)
+        stream = iter(batches.dataset(epoch=0))
+        result = {"pipeline": [], "memory": [], "lengths": []}
+        for _ in range(_ROUNDS):
+            for _ in range(_DRAINED):
+                step(*next(stream))
+            seen = []
+            result["pipeline"].append(take(remembered(stream, seen)))
+            result["memory"].append(take(seen))
+            result["lengths"] += [y.shape[1] for _, y in seen]
+    return result
+
+
+def _mean_cost(sizes: Sizes, lengths: list[int]) -> Cost:
+    every = [training_step(dataclasses.replace(sizes, words=T)) for T in lengths]
+    return total(every)
+
+
+def rows(machine: dict, quick: bool) -> list[Row]:
+    """Measure; one row."""
+    sizes = chosen(quick)
+    photos, steps, longest = (40, 2, 5) if quick else (_PHOTOS, _STEPS, None)
+    with tempfile.TemporaryDirectory() as folder:
+        found = turns.alone(
+            measure,
+            sizes=sizes,
+            folder=folder,
+            photos=photos,
+            steps=steps,
+            longest=longest,
+        )
+    pairs = zip(found["pipeline"], found["memory"], strict=True)
+    row = Row(
+        work="pipeline",
+        what=f"training step from features.h5, batch {sizes.batch}, Flickr8k's lengths",
+        unit="s",
+        ours=statistics.median(found["pipeline"]),
+        machine=machine,
+        baseline=statistics.median(found["memory"]),
+        ratio=statistics.median(ours / memory for ours, memory in pairs),
+        ratio_is="ours / baseline",
+        bar=BAR,
+        note=f"{photos} made-up photos in a file that the system has in memory; "
+        f"{_ROUNDS} rounds of {steps} steps, the same batches by both",
+    )
+    lengths = found["lengths"]
+    return [row.limited(_mean_cost(sizes, lengths), units=len(lengths))]

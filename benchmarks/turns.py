@@ -1,0 +1,212 @@
+"""Contenders in processes of their own, measured by turns.
+
+TensorFlow and PyTorch in one process would share, and disturb, each other's threads and
+memory. So each contender prepares in a process of its own and then waits, asleep; by
+turns each is asked for one burst of work. What else the machine does meanwhile slows
+both contenders of a round alike, so the median of the rounds' ratios says little of it.
+"""
+
+import multiprocessing
+import os
+import resource
+import statistics
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_PAUSE = 0.05  # seconds in which the threads of the last one fall asleep
+_LEAST = 3  # rounds, however long they take
+
+
+class ContenderError(RuntimeError):
+    """A contender that failed; the message ends with its own last line."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a contender does when it is its turn.
+
+    Attributes:
+        run: does one burst. The seconds it took are measured; where it returns a
+            number, that is taken instead.
+        units: of work in a burst, such as steps.
+        facts: told once at the end, such as the memory in use.
+    """
+
+    run: Callable[[], float | None]
+    units: float = 1
+    facts: Callable[[], dict] = dict
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A contender: a function of a module, and what it is called with.
+
+    Attributes:
+        prepare: returns its :class:`Work`; called in the new process.
+        options: its arguments.
+        environment: variables set before `prepare` is called.
+    """
+
+    prepare: Callable[..., Work]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds per unit of every round, by contender, and what each told at the end."""
+
+    seconds: dict[str, list[float]]
+    facts: dict[str, dict]
+
+    def median(self, name: str) -> float:
+        """Return the median over the rounds."""
+        return statistics.median(self.seconds[name])
+
+    def ratio(self, slower: str, faster: str) -> float:
+        """Return the median of the rounds' ratios of two contenders' times."""
+        pairs = zip(self.seconds[slower], self.seconds[faster], strict=True)
+        return statistics.median(a / b for a, b in pairs)
+
+
+def cores() -> int:
+    """Return the number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def use_cores(count: int | None) -> None:
+    """Keep this process to its first `count` processors; None keeps all."""
+    if count is not None:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
+
+
+def peak_memory() -> int:
+    """Return the most bytes that this process has had resident."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
+        return int(status.split("VmHWM:")[1].split()[0]) * 1024
+    except (OSError, IndexError):
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
+
+
+class _Process:
+    """A contender's process, as its caller sees it."""
+
+    def __init__(self, name: str, contender: Contender):
+        context = multiprocessing.get_context("spawn")
+        self.name = name
+        self._pipe, theirs = context.Pipe()
+        # No daemon: a contender may have processes of its own.
+        self._process = context.Process(target=_serve, args=(theirs, contender))
+        self._process.start()
+        theirs.close()
+
+    def answer(self) -> Any:
+        """Wait for what the contender says next."""
+        try:
+            succeeded, value = self._pipe.recv()
+        except EOFError:
+            self._process.join()
+            code = self._process.exitcode
+            raise ContenderError(f"{self.name}: ended with code {code}") from None
+        if not succeeded:
+            raise ContenderError(f"{self.name}: {value}")
+        return value
+
+    def ask(self, what: str) -> Any:
+        """Send `burst` or `facts` and return the answer."""
+        self._pipe.send(what)
+        return self.answer()
+
+    def close(self) -> None:
+        """Let the process end, and see to it that it does."""
+        self._pipe.close()
+        self._process.join(10)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
+
+def _serve(pipe, contender: Contender) -> None:
+    """Prepare and warm up a contender, then do what is asked until the pipe closes."""
+    try:
+        os.environ.update(contender.environment)
+        work = contender.prepare(**contender.options)
+        work.run()
+        pipe.send((True, None))
+        while True:
+            if pipe.recv() == "facts":
+                pipe.send((True, work.facts()))
+                continue
+            start = time.perf_counter()
+            own = work.run()
+            seconds = time.perf_counter() - start
+            pipe.send((True, (seconds if own is None else own) / work.units))
+    except (EOFError, KeyboardInterrupt, BrokenPipeError):
+        return
+    except Exception:
+        pipe.send((False, traceback.format_exc().strip()))
+
+
+def compare(
+    contenders: Mapping[str, Contender], seconds: float, rounds: int = 30
+) -> Times:
+    """Measure contenders by turns.
+
+    Args:
+        contenders: by name.
+        seconds: no round begins later, but for the first three.
+        rounds: at most.
+
+    Raises:
+        ContenderError: one of them failed.
+    """
+    processes = []
+    try:
+        for name, contender in contenders.items():
+            processes.append(_Process(name, contender))
+            processes[-1].answer()  # ready; only then the next one begins
+        start, taken = time.monotonic(), {name: [] for name in contenders}
+        for number in range(rounds):
+            if number >= _LEAST and time.monotonic() - start > seconds:
+                break
+            for process in processes if number % 2 else processes[::-1]:
+                time.sleep(_PAUSE)
+                taken[process.name].append(process.ask("burst"))
+        facts = {process.name: process.ask("facts") for process in processes}
+        return Times(taken, facts)
+    finally:
+        for process in processes:
+            process.close()
+
+
+def alone(
+    function: Callable[..., dict], environment: Mapping | None = None, **options
+) -> dict:
+    """Call a function of a module once, in a process of its own; return its answer.
+
+    Raises:
+        ContenderError: it failed.
+    """
+    contender = Contender(
+        _once, {"function": function, "options": options}, environment or {}
+    )
+    process = _Process(function.__name__, contender)
+    try:
+        process.answer()
+        return process.ask("facts")
+    finally:
+        process.close()
+
+
+def _once(function: Callable[..., dict], options: dict) -> Work:
+    answer = {}
+    return Work(run=lambda: answer.update(function(**options)), facts=lambda: answer)

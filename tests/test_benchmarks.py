@@ -1,0 +1,252 @@
+"""The benchmarks compute what they claim; how fast is no matter here."""
+
+import itertools
+import json
+import os
+
+import keras
+import numpy as np
+import pytest
+
+from benchmarks import cost, feature_file, made_up, table, turns
+from benchmarks.row import Bar, Row
+from benchmarks.sizes import FULL, TINY, Sizes
+from benchmarks.turns import Contender, ContenderError, Times, Work
+from show_attend_tell.features import FeatureReader
+
+MACHINE = {"rates": {"float32": 1e9, "bfloat16": 4e9, "bandwidth": 1e8}}
+FIELDS = (
+    "work ours baseline ratio limit share_of_limit unit bar reached machine".split()
+)
+_calls = []
+
+
+@pytest.fixture
+def design():
+    """The common PyTorch design, tiny and always the same."""
+    torch = pytest.importorskip("torch")
+    from benchmarks import torch_design
+
+    torch.set_num_threads(1)  # for what is tiny more only wait for each other
+    torch.manual_seed(0)
+    return torch_design, torch_design.CommonDesign(TINY, dropout=0.0)
+
+
+def torch_batch(lengths):
+    torch = pytest.importorskip("torch")
+    arrays = made_up.batch(np.random.default_rng(0), TINY)
+    a, inputs, targets = map(torch.from_numpy, arrays)
+    targets = targets.long()
+    for k, length in enumerate(lengths):
+        targets[k, length:] = 0
+    return a.float(), inputs.long(), targets, lengths
+
+
+def test_the_common_design_learns(design):
+    torch_design, model = design
+    optimizer = torch_design.make_optimizer(model)
+    batch = torch_batch([4, 4, 4, 4])
+    losses = [torch_design.train_step(model, optimizer, *batch) for _ in range(30)]
+    assert losses[-1] < losses[0]
+
+
+def test_the_common_design_reads_a_caption_alone_as_among_others(design):
+    _, model = design
+    a, inputs, _, lengths = torch_batch([4, 3, 3, 1])
+    logits, alpha = model(a, inputs, lengths)
+    alone, _ = model(a[2:3], inputs[2:3], [3])
+    np.testing.assert_allclose(
+        logits[2, :3].detach(), alone[0].detach(), rtol=1e-5, atol=1e-6
+    )
+    assert not logits[3, 1:].any()
+    np.testing.assert_allclose(alpha[0].sum(-1).detach(), 1, rtol=1e-5)
+
+
+def test_the_common_design_has_the_products_of_the_paper_at_every_step(design):
+    _, model = design
+    count = []
+    model.attention.encoder_att.register_forward_hook(lambda *_: count.append(1))
+    model(*torch_batch([4, 4, 4, 4])[:2], [4, 4, 4, 4])
+    assert len(count) == TINY.words
+
+
+@pytest.mark.parametrize("photo", range(4))
+def test_a_beam_as_wide_as_the_tree_is_brute_force(photo):
+    torch = pytest.importorskip("torch")
+    from benchmarks import torch_design
+
+    torch.manual_seed(photo)
+    sizes = Sizes(1, 4, 8, 8, 8, 8, vocabulary=5, words=3)
+    model = torch_design.CommonDesign(sizes).eval()
+    with torch.no_grad():
+        model.fc.weight.mul_(8)  # so that captions differ in their chances
+    a = torch.randn(1, 4, 8)
+    end, best = torch_design.END, (-np.inf, [])
+    for length in range(1, sizes.words + 1):
+        for words in itertools.product(range(sizes.vocabulary), repeat=length - 1):
+            if end in words:
+                continue
+            caption = [*words, end]
+            inputs = torch.tensor([[torch_design.START, *words]])
+            logits, _ = model(a, inputs, [length])
+            each = torch.log_softmax(logits[0], -1)[range(length), caption]
+            best = max(best, (float(each.sum().detach()), caption))
+    words, score = torch_design.beam_search(model, a, 125, sizes.words)
+    assert words == best[1]
+    assert score == pytest.approx(best[0], rel=1e-4)
+
+
+def test_our_training_step_is_the_products(monkeypatch):
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("the product trains on TensorFlow")
+    from benchmarks import train_step
+
+    monkeypatch.setattr("show_attend_tell.startup.start_tensorflow", lambda: None)
+    called = []
+    from show_attend_tell import likelihood
+
+    real = likelihood.compiled_step
+    monkeypatch.setattr(
+        likelihood, "compiled_step", lambda *a: called.append(a) or real(*a)
+    )
+    work = train_step.ours(TINY, "float32", steps=1)
+    work.run()
+    ((model, settings),) = called
+    assert int(model.optimizer.iterations) == 1
+    assert (settings.optimizer, settings.precision) == ("adamw", "float32")
+    assert model.count_params() - 1 == cost.parameters(TINY)  # the annotations' scale
+
+
+def test_the_parameters_of_the_full_sizes_are_counted():
+    # 2 K m words, 0.5 M attention, 4 n (m + D + n) LSTM, 0.5 M f_init, 0.5 M readout
+    assert cost.parameters(FULL) == pytest.approx(7.4e6, rel=0.02)
+
+
+def test_the_projection_is_the_largest_product_of_few_words():
+    once = cost.training_step(Sizes(words=1), "bfloat16").operations
+    projection = 2 * 2 * 64 * 196 * 512 * 512
+    assert projection < once["bfloat16"] < 1.1 * projection
+    assert once["float32"] < 0.1 * projection
+
+
+def test_vgg19_has_the_operations_that_are_known_of_it():
+    # 19.5e9 multiply-adds are known of the convolutions of 224 x 224.
+    assert cost.vgg19(1, 224, "float32").count == pytest.approx(2 * 19.5e9, rel=0.01)
+
+
+def test_a_limit_is_the_longer_of_calculating_and_moving():
+    work = cost.Cost({"float32": 1e9, "bfloat16": 4e9}, 1e8)
+    assert work.calculating(MACHINE["rates"]) == 2
+    assert work.moving(MACHINE["rates"]) == 1
+    assert work.seconds(MACHINE["rates"]) == 2
+    assert cost.total([work, work]).seconds(MACHINE["rates"]) == 4
+
+
+def row(**changes) -> Row:
+    values = {"work": "train_step", "what": "tiny", "unit": "s", "ours": 2.0}
+    values |= {"machine": MACHINE, "baseline": 14.0, "ratio": 7.0, **changes}
+    return Row(**values)
+
+
+def test_a_row_tells_its_share_of_the_limit_and_whether_the_bar_was_reached():
+    one = row(bar=Bar("ratio", least=6)).limited(cost.Cost({"float32": 1e9}, 0), 1)
+    values = one.to_json()
+    assert set(FIELDS) <= values.keys()
+    assert values["share_of_limit"] == 0.5
+    assert values["reached"] is True
+    assert values["bar"] == "at least 6x"
+    assert row(bar=Bar("ratio", most=1.05)).reached is False
+    assert row().reached is None
+    assert row(bar=Bar("ours", most=3), unit="GiB").to_json()["bar"] == "at most 3 GiB"
+
+
+def test_a_rate_that_was_not_measured_leaves_the_limit_open():
+    one = row(machine={"rates": {"bandwidth": 1e8}})
+    assert one.limited(cost.Cost({"float32": 1e9}, 1)).share_of_limit is None
+
+
+def test_the_table_is_aligned_and_results_are_written_whole(tmp_path):
+    rows = [row(), row(work="compile", baseline=None, ratio=None, note="why")]
+    lines = table.table(rows).splitlines()
+    assert len({len(line) for line in lines if line.startswith("|")}) == 1
+    assert lines[-1] == "- compile: tiny: why"
+    path = tmp_path / "results.json"
+    path.write_text("an earlier one")
+    table.write(path, [r.to_json() for r in rows])
+    assert [r["work"] for r in json.loads(path.read_text())] == [
+        "train_step",
+        "compile",
+    ]
+    assert os.listdir(tmp_path) == ["results.json"]
+    with pytest.raises(TypeError):
+        table.write(path, [{"machine": object()}])
+    assert len(json.loads(path.read_text())) == 2
+
+
+def test_ratios_are_medians_over_rounds():
+    times = Times({"a": [2.0, 30.0, 8.0], "b": [1.0, 10.0, 2.0]}, {})
+    assert times.ratio("a", "b") == 3
+    assert times.median("b") == 2
+
+
+def prepare(answer):
+    return Work(run=lambda: 6.0, units=2, facts=lambda: {"answer": answer})
+
+
+def fail():
+    raise ValueError("of no use")
+
+
+def double(number):
+    return {"double": 2 * number, "seen": os.environ.get("SEEN")}
+
+
+def test_contenders_run_in_processes_of_their_own_by_turns():
+    contenders = {name: Contender(prepare, {"answer": name}) for name in "ab"}
+    times = turns.compare(contenders, seconds=0)
+    assert times.seconds == {"a": [3.0] * 3, "b": [3.0] * 3}
+    assert times.facts["b"] == {"answer": "b"}
+
+
+def test_a_contender_that_fails_says_why():
+    with pytest.raises(ContenderError, match="of no use"):
+        turns.compare({"bad": Contender(fail)}, seconds=0)
+
+
+def test_alone_returns_the_answer_of_a_process_with_its_own_environment():
+    answer = turns.alone(double, {"SEEN": "yes"}, number=4)
+    assert answer == {"double": 8, "seen": "yes"}
+
+
+def test_features_are_sparse_and_a_file_of_copies_is_read_by_the_product(tmp_path):
+    rng = np.random.default_rng(0)
+    sizes = Sizes(locations=49, annotation_width=256)
+    zeros = (made_up.features(rng, 20, sizes) == 0).mean()
+    assert zeros == pytest.approx(0.95, abs=0.01)
+    path = tmp_path / "features.h5"
+    size = feature_file.write(path, photos=7, distinct=3, sizes=sizes)
+    assert size == path.stat().st_size
+    with FeatureReader(path, feature_file.identity(sizes)) as reader:
+        assert reader.shape == (7, 49, 256)
+        values = reader.read(range(7))
+    np.testing.assert_array_equal(values[:3], values[3:6])
+    assert (values[0] != values[1]).any()
+
+
+def test_made_up_captions_are_as_long_as_flickr8ks():
+    known = made_up.flickr8k_lengths()
+    assert (len(known), known.min(), known.max()) == (30_000, 2, 36)
+    drawn = made_up.lengths(np.random.default_rng(0), 20_000)
+    assert drawn.mean() == pytest.approx(known.mean(), abs=0.1)
+
+
+def test_our_contenders_run_on_jax():
+    if keras.backend.backend() != "jax":
+        pytest.skip("runs on JAX, with `make test-jax`")
+    from benchmarks import gpu_ours
+
+    for precision in ("float32", "bfloat16"):
+        gpu_ours.train_step(TINY, precision, steps=2).run()
+    work = gpu_ours.decode(TINY, "float32", beam=2, words=3)
+    work.run()
+    assert not work.facts()["tensorflow"]
