@@ -20,7 +20,7 @@ CHAIN := $(if $(DATA),yes,$(filter scenes,$(EXPERIMENT)))
 own_args = $(if $(filter $@,$(MAKECMDGOALS)),$(ARGS))
 QUICK := not slow and not network and not gpu
 JAX := attention captioner decoder decoding_beam decoding_sampling estimator \
-	generation hard_attention losses nwgm
+	generation golden hard_attention losses nwgm
 FIGURES := experiments/runs/scenes/figures
 DEMO_PHOTO := scene-test-00004
 
