@@ -77,6 +77,11 @@ def in_mode(function, mode):
     return tf.function(function, autograph=False, jit_compile=mode == "jit")
 
 
+def said_in(mode, function, *inputs):
+    """Return the NumPy arrays that a function of arrays gives in a mode."""
+    return arrays(in_mode(function, mode)(*map(keras.ops.convert_to_tensor, inputs)))
+
+
 def gradient_function(function, model, mode="eager"):
     """Return args -> (d value / dW by weight, rest) of function(*args) -> value, rest.
 
