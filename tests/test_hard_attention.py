@@ -5,9 +5,9 @@ import numpy as np
 import oracle
 import pytest
 import tiny_captioner as tiny
-from hard_model import LENGTHS, outputs_of
+from hard_model import outputs_of
 from keras import ops
-from tiny_captioner import MODES, TOLERANCE, B, D, L, T, arrays, said_in
+from tiny_captioner import LENGTHS, MODES, TOLERANCE, B, D, L, T, arrays, said_in
 
 from show_attend_tell.attention import context, drawn_location, likeliest_location
 from show_attend_tell.hard_attention import Draws
@@ -98,7 +98,7 @@ def expected_rows(model, batch, draws):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_reading_and_surrogate_are_the_oracles(rng, mode):
-    model, batch = hard_model.build(rng, HARD), hard_model.batch(rng)
+    model, batch = hard_model.build(rng, HARD), tiny.batch(rng)
     model.hard_attention.baseline.assign(BASELINE)
     draws = hard_model.chances(rng, 2 * B, sampled=SAMPLED)
 
@@ -118,7 +118,7 @@ def test_reading_and_surrogate_are_the_oracles(rng, mode):
 
 
 def test_training_draws_and_evaluation_takes_the_expected_context(rng):
-    model, (a, inputs, targets) = hard_model.build(rng, HARD), hard_model.batch(rng)
+    model, (a, inputs, targets) = hard_model.build(rng, HARD), tiny.batch(rng)
     x = {"annotations": a, "tokens": inputs}
     calm, drawn = arrays(model(x)), arrays(model(x, training=True))
     assert set(calm) == {"logits", "alpha", "beta"}
@@ -170,7 +170,7 @@ def touched(model, batch, term, sampled):
 
 
 def test_each_term_touches_the_weights_that_it_should(rng):
-    model, batch = hard_model.build(rng), hard_model.batch(rng)
+    model, batch = hard_model.build(rng), tiny.batch(rng)
     everything = set(tiny.weights(model))
     words, reinforce, entropy = (touched(model, batch, k, 1) for k in range(3))
     assert words == everything - F_ATT
@@ -183,7 +183,7 @@ def test_each_term_touches_the_weights_that_it_should(rng):
 
 def test_the_surrogate_of_a_batch_is_the_mean_of_its_captions_alone(rng):
     model, longer = hard_model.build(rng, HARD), 2
-    batch = hard_model.batch(rng, (*LENGTHS, 0, 0), T + longer)
+    batch = tiny.batch(rng, (*LENGTHS, 0, 0), T + longer)
     draws = hard_model.chances(rng, 10, T + longer)
 
     def loss(rows, steps):
@@ -199,7 +199,7 @@ def test_the_surrogate_of_a_batch_is_the_mean_of_its_captions_alone(rng):
 
 
 def test_the_baseline_is_the_moving_average_of_drawn_rewards(rng):
-    model, (a, inputs, targets) = hard_model.build(rng, HARD), hard_model.batch(rng)
+    model, (a, inputs, targets) = hard_model.build(rng, HARD), tiny.batch(rng)
     model.hard_attention.baseline.assign(BASELINE)
     draws = hard_model.chances(rng, 2 * B, sampled=SAMPLED)
     expected = expected_rows(model, (a, inputs, targets), draws)

@@ -3,11 +3,20 @@ import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_captioner import MODES, TOLERANCE, B, K, L, T, arrays, captions, said_in
+from tiny_captioner import (
+    LENGTHS,
+    MODES,
+    TOLERANCE,
+    B,
+    K,
+    L,
+    T,
+    arrays,
+    captions,
+    said_in,
+)
 
 from show_attend_tell.losses import caption_losses, doubly_stochastic, token_losses
-
-LENGTHS = (4, 2, 3)
 
 
 def draw(rng, lengths=LENGTHS, steps=T):
