@@ -20,8 +20,9 @@ PICK := --experiment '$(EXPERIMENT)'
 CHAIN := $(if $(DATA),yes,$(filter scenes,$(EXPERIMENT)))
 own_args = $(if $(filter $@,$(MAKECMDGOALS)),$(ARGS))
 QUICK := not slow and not network and not gpu
-JAX := attention benchmarks captioner decoder decoding_beam decoding_sampling estimator \
-	generation hard_attention losses nwgm
+JAX := attention benchmarks captioner captioner_file captioner_fit captioner_loss decoder \
+	decoding_beam decoding_hypotheses decoding_sampling estimator generation golden \
+	hard_attention losses nwgm
 FIGURES := experiments/runs/scenes/figures
 DEMO_PHOTO := scene-test-00004
 # PyTorch for processors alone, a tenth of the size of the one for graphics cards.

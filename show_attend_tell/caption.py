@@ -31,6 +31,7 @@ def caption_paths(
     paths: Iterable[str | Path],
     encoder_weights: str | Path | None = None,
     beam: int | None = None,
+    locations: str | None = None,
 ) -> Iterator[Caption | Failure]:
     """Load a model and its encoder, then write the captions of photos.
 
@@ -39,6 +40,8 @@ def caption_paths(
         paths: photos, and folders whose photos are taken, nested ones too.
         encoder_weights: as in :func:`load`.
         beam: hypotheses per photo, 1 is greedy; by default the model's.
+        locations: what a word is written from, ``expected``, ``likeliest`` or
+            ``sampled``, see ``DecodingSettings``; by default the model's.
 
     Returns:
         As :func:`caption_photos`; model and encoder are loaded at once.
@@ -47,7 +50,7 @@ def caption_paths(
         CaptionError, ModelFileError, EncoderError: see :func:`load`.
     """
     captioner, encoder = load(model, encoder_weights)
-    decoding = decoding_of(captioner, beam)
+    decoding = decoding_of(captioner, beam, locations)
     return caption_photos(captioner, encoder, paths, decoding)
 
 
@@ -110,20 +113,25 @@ def _find_weights(model: Path, wanted: dict) -> str | Path:
     )
 
 
-def decoding_of(captioner: Captioner, beam: int | None = None) -> DecodingSettings:
-    """Return the settings saved with a model, with another beam if one is given.
+def decoding_of(
+    captioner: Captioner, beam: int | None = None, locations: str | None = None
+) -> DecodingSettings:
+    """Return the settings saved with a model, with what is given in their place.
 
     Raises:
-        CaptionError: the saved settings or ``beam`` are out of range.
+        CaptionError: the saved settings, ``beam`` or ``locations`` are out of range.
     """
-    values = dict(captioner.decoding)
-    if beam is not None:
-        values["beam"] = beam
+    given = {"beam": beam, "locations": locations}
+    values = {
+        **captioner.decoding,
+        **{name: value for name, value in given.items() if value is not None},
+    }
     try:
         return DecodingSettings(**values)
     except ValueError:
         raise CaptionError(
-            f"the model's decoding settings with `beam` must fit DecodingSettings, "
+            "the model's decoding settings with those given must fit "
+            "DecodingSettings, `locations` be expected, likeliest or sampled and "
             f"`beam` at least 1. Received: {values}"
         ) from None
 

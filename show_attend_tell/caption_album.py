@@ -11,6 +11,7 @@ from show_attend_tell.caption import load as load_model
 from show_attend_tell.caption_result import Caption, Failure
 from show_attend_tell.caption_rows import FORMATS, CaptionRows
 from show_attend_tell.captions_page import write_page
+from show_attend_tell.config import DecodingSettings
 from show_attend_tell.photo_folders import find_photos
 from show_attend_tell.progress import progress_bar
 
@@ -47,6 +48,7 @@ def caption_album(
     out: str | Path,
     encoder_weights: str | Path | None = None,
     beam: int | None = None,
+    locations: str | None = None,
     shown: bool = True,
 ) -> AlbumReport:
     """Write the captions of many photos into a file.
@@ -58,6 +60,7 @@ def caption_album(
             of the same name that grows beside it.
         encoder_weights: as in :func:`~show_attend_tell.caption.load`.
         beam: hypotheses per photo; by default the model's.
+        locations: as in :func:`~show_attend_tell.caption.caption_paths`.
         shown: whether a progress bar is.
 
     Raises:
@@ -72,10 +75,10 @@ def caption_album(
             "name"
         )
     captioner, encoder = load_model(model, encoder_weights)
-    decoding = decoding_of(captioner, beam)
+    decoding = decoding_of(captioner, beam, locations)
     found = _distinct(find_photos(paths))
     rows_file = out.with_suffix(".jsonl") if is_page else out
-    with CaptionRows(rows_file, _made_by(model, decoding.beam)) as rows:
+    with CaptionRows(rows_file, _made_by(model, decoding)) as rows:
         left = [one for one in found if isinstance(one, Failure) or one not in rows]
         kept, failures = len(found) - len(left), []
         results = caption_found(captioner, encoder, left, decoding)
@@ -98,7 +101,8 @@ def _distinct(found: Iterable[Path | Failure]) -> Sequence[Path | Failure]:
     return list(photos.values())
 
 
-def _made_by(model: str | Path, beam: int) -> str:
+def _made_by(model: str | Path, decoding: DecodingSettings) -> str:
     with open(model, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return f"{Path(model).name} {digest[:12]}, beam {beam}"
+    looked = "" if decoding.locations == "expected" else f", {decoding.locations}"
+    return f"{Path(model).name} {digest[:12]}, beam {decoding.beam}{looked}"

@@ -23,24 +23,40 @@ _MANY = "Write rows of many photos here (.jsonl, .csv, .html); goes on if stoppe
 @click.option("--model", type=PATH, help="A .keras file, instead of the shipped one.")
 @encoder_weights_option
 @click.option("--beam", type=click.IntRange(min=1), help="Instead of the model's.")
+@click.option(
+    "--locations",
+    type=click.Choice(["expected", "likeliest", "sampled"]),
+    help="What each word looks at, instead of the model's: all places by their weight "
+    "(soft), the likeliest one, or one drawn by chance (hard).",
+)
 @click.option("--out", type=PATH, metavar="FILE", help=_MANY)
 @click.option("--json", "as_json", is_flag=True, help="JSON Lines with all details.")
 @figure_options
 def caption(
-    photos, model, encoder_weights, beam, out, as_json, attention, formats, theme, page
+    photos,
+    model,
+    encoder_weights,
+    beam,
+    locations,
+    out,
+    as_json,
+    attention,
+    formats,
+    theme,
+    page,
 ) -> None:
     """Write captions of photos, or of all photos in folders."""
     if out is not None and (as_json or attention is not None or page is not None):
         raise click.UsageError("--out excludes --json, --attention and --html.")
     model = _model(model)
     if out is not None:
-        _caption_into(out, photos, model, encoder_weights, beam)
+        _caption_into(out, photos, model, encoder_weights, beam, locations)
         return
     start_tensorflow()
     from show_attend_tell import caption as captioning
     from show_attend_tell import caption_figures
 
-    results = captioning.caption_paths(model, photos, encoder_weights, beam)
+    results = captioning.caption_paths(model, photos, encoder_weights, beam, locations)
     if page is not None:
         results = caption_figures.write_page(results, page)
     drawn = ((result, []) for result in results)
@@ -70,11 +86,11 @@ def _model(given):
     return shipped_model() if given is None else given
 
 
-def _caption_into(out, photos, model, encoder_weights, beam) -> None:
+def _caption_into(out, photos, model, encoder_weights, beam, locations) -> None:
     start_tensorflow()
     from show_attend_tell.caption_album import caption_album
 
-    report = caption_album(model, photos, out, encoder_weights, beam)
+    report = caption_album(model, photos, out, encoder_weights, beam, locations)
     for failure in report.failures:
         click.echo(click.format_filename(failure.reason), err=True)
     click.echo(report.line())

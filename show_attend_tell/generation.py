@@ -1,11 +1,11 @@
 """Captions from a captioner: the model's step function, compiled with its decoding."""
 
-import keras
 import numpy as np
 from keras import ops
 
 from show_attend_tell import decoding
 from show_attend_tell.attention import drawn_location, likeliest_location
+from show_attend_tell.compilation import compiled
 from show_attend_tell.vocabulary import END, PAD, START, UNKNOWN
 
 METHODS = ("beam", "greedy", "sample")
@@ -118,11 +118,7 @@ def make_writer(
             step, state, noise[:, 0], **rules, temperature=temperature
         )
 
-    if keras.backend.backend() != "tensorflow":
-        return write
-    import tensorflow as tf
-
-    return tf.function(write, autograph=False, jit_compile=True)
+    return compiled(write, model)
 
 
 def write_all(writer, features, noise, temperature, batch_size):

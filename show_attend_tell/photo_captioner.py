@@ -23,21 +23,29 @@ class PhotoCaptioner:
         self.captioner = captioner
         self.encoder = encoder
 
-    def caption(self, photo: str | os.PathLike, beam: int | None = None) -> Caption:
+    def caption(
+        self,
+        photo: str | os.PathLike,
+        beam: int | None = None,
+        locations: str | None = None,
+    ) -> Caption:
         """Write the caption of a photo.
 
         Args:
             photo: its file.
             beam: hypotheses, 1 is greedy; by default the model's own.
+            locations: what a word is written from, the ``expected`` context, the
+                ``likeliest`` or a ``sampled`` location; by default the model's own.
 
         Returns:
             Its ``text`` and ``words`` (T), ``log_prob``, ``attention`` (T, rows,
-            columns), ``beta`` (T) and ``alternatives``. In Jupyter it shows itself.
+            columns), ``beta`` (T), ``locations`` (T) where each word was written from
+            one, and ``alternatives``. In Jupyter it shows itself.
 
         Raises:
-            CaptionError: the photo cannot be read, or ``beam`` is below 1.
+            CaptionError: the photo cannot be read, or an argument is out of range.
         """
-        decoding = decoding_of(self.captioner, beam)
+        decoding = decoding_of(self.captioner, beam, locations)
         path = Path(photo)
         if path.is_dir():
             raise CaptionError(

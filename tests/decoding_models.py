@@ -82,6 +82,21 @@ def all_captions(table, max_words, allowed):
     return captions
 
 
+def captions_of(found, b):
+    """Return the words of each caption of photo ``b``, empty places left out."""
+    return [
+        tuple(int(w) for w in words[:length])
+        for words, length in zip(found.tokens[b], found.lengths[b], strict=True)
+        if length
+    ]
+
+
+def one_chain(probabilities):
+    """Return tables (1, K, K) from rows of probabilities per last word."""
+    with np.errstate(divide="ignore"):
+        return np.log(np.asarray(probabilities, "f4"))[None]
+
+
 def rescore(table, words):
     """Return log p of the words, the first given the start word."""
     return float(sum(table[a, b] for a, b in zip((START, *words), words, strict=False)))

@@ -9,19 +9,12 @@ from show_attend_tell.config import HardAttentionSettings
 from show_attend_tell.hard_attention import Draws
 from show_attend_tell.teacher_forcing import read
 
-LENGTHS = (4, 2, 3)
-
 
 def build(rng, hard=None, spread=0.7, arguments=None, **changes):
     """Return a tiny captioner with hard attention and without the term of Eq. (14)."""
     arguments = {"doubly_stochastic": 0.0, **(arguments or {})}
     arguments["hard"] = HardAttentionSettings(**(hard or {}))
     return tiny.build(rng, arguments, spread, attention="hard", **changes)
-
-
-def batch(rng, lengths=LENGTHS, steps=T):
-    """Return annotations, inputs and targets."""
-    return tiny.photos(rng, len(lengths)), *tiny.captions(rng, lengths, steps)
 
 
 def chances(rng, rows, steps=T, sampled=None):

@@ -19,7 +19,7 @@ FIELDS = ("tokens", "lengths", "log_probs", "alpha", "beta", "locations")
 def inputs():
     """Return a batch and the chances of hard attention, from one seed."""
     rng = np.random.default_rng(2015)
-    batch = hard_model.batch(rng)
+    batch = tiny.batch(rng)
     draws = hard_model.chances(rng, B, sampled=np.float32([1, 0, 1]))
     return dict(zip(("a", "x", "y", "u", "sampled"), (*batch, *draws), strict=True))
 

@@ -19,7 +19,7 @@ ROOMS_BY_LAYER = {
     " photos progress scene_net",
     2: "attention initializers losses",
     3: "recurrence decoder hard_attention",
-    4: "generation captioner teacher_forcing",
+    4: "captioner compilation generation teacher_forcing",
     5: "average train evaluate caption visualize doctor attention_health term_norms"
     " attention_statistics caption_album caption_figures caption_result caption_rows"
     " captions_file captions_page checkpoint evaluation_report graph_photos"
@@ -37,6 +37,7 @@ BESIDE = {"encoder", "dataset", "decoding", "metrics", "pointing"}
 DATA_PREP_MAY_IMPORT = {"encoder"} | {n for n, layer in LAYERS.items() if layer == 1}
 COMMAND_LINE = {"cli", "cli_demo"}
 HEAVY = {"tensorflow", "keras"}
+BACKENDS = {"tensorflow", "jax", "torch"}
 
 
 def source_files() -> list[Path]:
@@ -160,6 +161,13 @@ def test_metrics_never_import_tensorflow_or_keras(name):
     assert not {target.split(".")[0] for target in imports(name)} & HEAVY
 
 
+@pytest.mark.parametrize("name", PACKAGE_MODULES)
+def test_the_models_code_names_a_backend_in_one_file_alone(name):
+    if LAYERS.get(room(name), 5) in (2, 3, 4) or room(name) == "decoding":
+        named = {target.split(".")[0] for target in imports(name)} & BACKENDS
+        assert not named or room(name) == "compilation"
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_only_the_command_line_prints(name):
     calls = (
@@ -188,13 +196,13 @@ def test_every_package_folder_is_installed():
 def test_every_library_imported_is_a_dependency():
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg", encoding="utf-8")
-    required = {
-        re.match(r"[\w-]+", line)[0].lower()
-        for line in setup["options"]["install_requires"].split()
-    }
+    lines = (
+        setup["options"]["install_requires"] + setup["options.extras_require"]["jax"]
+    )
+    required = {re.match(r"[\w-]+", line)[0].lower() for line in lines.split()}
     distribution_of = metadata.packages_distributions()
     used = {target.split(".")[0] for name in MODULES for target in imports(name)}
     used -= {*sys.stdlib_module_names, PACKAGE, "data_prep"}
     for name in used:
         homes = {home.lower() for home in distribution_of.get(name, [name])}
-        assert homes & required, f"{name} is not in install_requires"
+        assert homes & required, f"{name} is not in setup.cfg"

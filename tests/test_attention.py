@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
-from tiny_captioner import MODES, TOLERANCE, A, B, D, L, arrays, in_mode
+from tiny_captioner import MODES, TOLERANCE, A, B, D, L, arrays, said_in
 
 from show_attend_tell.attention import attention_scores, context, gate
 
@@ -31,7 +31,7 @@ def test_scores_are_those_of_the_mlp(rng, mode):
     def compute(projected, state, w_att):
         return attention_scores(projected, state, w_att, ops.tanh)
 
-    e = in_mode(compute, mode)(*map(ops.convert_to_tensor, (projected, state, w_att)))
+    e = said_in(mode, compute, projected, state, w_att)
     expected = np.tanh(projected.astype(float) + state[:, None]) @ w_att.astype(float)
     np.testing.assert_allclose(e, expected, **TOLERANCE)
 
@@ -52,11 +52,17 @@ def test_the_state_moves_attention(rng):
     assert np.abs(np.subtract(*arrays(alphas))).max() > 1e-2
 
 
-def test_the_context_is_the_weighted_sum_of_annotations(rng):
+@pytest.mark.parametrize("mode", MODES)
+def test_alpha_and_the_soft_phi_are_recomputed(rng, mode):
     a, e = draw(rng, B, L, D), draw(rng, B, L)
-    alpha, expected = locations_first(a.astype(float), e.astype(float))
-    z_hat = context(a, alpha.astype(np.float32))
-    np.testing.assert_allclose(z_hat, expected, **TOLERANCE)
+
+    def attend(a, e):
+        alpha = ops.softmax(e, axis=-1)
+        return alpha, context(a, alpha)
+
+    expected = locations_first(a.astype(float), e.astype(float))
+    for one, other in zip(said_in(mode, attend, a, e), expected, strict=True):
+        np.testing.assert_allclose(one, other, **TOLERANCE)
 
 
 def test_the_hypotheses_of_a_beam_are_computed_as_if_alone(rng):
@@ -73,12 +79,11 @@ def test_the_hypotheses_of_a_beam_are_computed_as_if_alone(rng):
         np.testing.assert_allclose(z_hat[:, w], alone_too, **TOLERANCE)
 
 
-def test_the_gate_is_the_logistic_function():
+@pytest.mark.parametrize("mode", MODES)
+def test_the_gate_is_the_logistic_function(mode):
     logit = np.linspace(-8, 8, 9, dtype=np.float32)[:, None]
     expected = oracle.sigmoid(logit.astype(float))
-    np.testing.assert_allclose(
-        gate(ops.convert_to_tensor(logit)), expected, **TOLERANCE
-    )
+    np.testing.assert_allclose(said_in(mode, gate, logit), expected, **TOLERANCE)
 
 
 @given(seed=st.integers(0, 2**32 - 1), scale=st.sampled_from([0.1, 1.0, 30.0]))

@@ -4,7 +4,7 @@ import oracle
 import pytest
 import tiny_captioner as tiny
 from keras import ops
-from tiny_captioner import TOLERANCE, A, B, D, K, L, T, arrays, m, n
+from tiny_captioner import MODES, TOLERANCE, A, B, D, K, L, T, arrays, m, n, said_in
 
 from show_attend_tell.decoder import Decoder, lstm_update
 from show_attend_tell.initializers import OrthogonalGates
@@ -25,11 +25,12 @@ def make(rng, **changes):
     return model.decoder, tiny.weights(model)
 
 
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("layers", [1, 2])
-def test_the_initial_state_is_two_mlps_of_the_mean_annotation(rng, layers):
+def test_the_initial_state_is_two_mlps_of_the_mean_annotation(rng, layers, mode):
     decoder, p = make(rng, init_layers=layers)
     a = draw(rng, B, L, D)
-    h, c = arrays(decoder.initial_state(ops.convert_to_tensor(a), keep))
+    h, c = said_in(mode, lambda a: decoder.initial_state(a, keep), a)
     expected = [oracle.initial_state(p, photo) for photo in a.astype(float)]
     np.testing.assert_allclose(h, [pair[0] for pair in expected], **TOLERANCE)
     np.testing.assert_allclose(c, [pair[1] for pair in expected], **TOLERANCE)
@@ -47,14 +48,21 @@ def test_dropout_of_the_initial_state_comes_behind_each_relu(rng):
     assert all((value >= 0).all() and (value == 0).any() for value in dropped)
 
 
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
-def test_attend_recomputes_the_paper(rng, layers, activation):
+def test_f_att_alpha_beta_and_the_soft_phi_are_the_papers(
+    rng, layers, activation, mode
+):
     decoder, p = make(rng, attention_layers=layers, activation=activation)
     a, h = draw(rng, B, L, D), draw(rng, B, n)
-    projected = decoder.project(ops.convert_to_tensor(a))
-    state, beta_logit = h @ decoder.w_h, h @ decoder.w_beta + decoder.b_beta
-    z_hat, alpha, _, beta = arrays(decoder.attend(a, projected, state, beta_logit))
+
+    def attend(a, h):
+        beta_logit = ops.matmul(h, decoder.w_beta) + decoder.b_beta
+        state = ops.matmul(h, decoder.w_h)
+        return decoder.attend(a, decoder.project(a), state, beta_logit)
+
+    z_hat, alpha, _, beta = said_in(mode, attend, a, h)
     act = np.tanh if activation == "tanh" else lambda x: np.maximum(x, 0)
     for b in range(B):
         photo, h_b = a[b].astype(float), h[b].astype(float)
@@ -76,33 +84,33 @@ def test_without_selector_nothing_is_gated(rng):
     assert not [w for w in decoder.weights if "beta" in w.name]
 
 
-def test_the_lstm_recomputes_the_paper(rng):
+@pytest.mark.parametrize("mode", MODES)
+def test_the_lstm_recomputes_the_paper(rng, mode):
     decoder, p = make(rng)
-    embedded, h, c, z_hat = (draw(rng, B, width) for width in (m, n, n, D))
-    gates = decoder.word_gates(embedded) + h @ decoder.lstm_h + z_hat @ decoder.lstm_z
-    new_h, new_c = arrays(lstm_update(gates, ops.convert_to_tensor(c)))
+    inputs = [draw(rng, B, width) for width in (m, n, n, D)]
+
+    def advance(embedded, h, c, z_hat):
+        gates = decoder.word_gates(embedded) + ops.matmul(h, decoder.lstm_h)
+        return lstm_update(gates + ops.matmul(z_hat, decoder.lstm_z), c)
+
+    new_h, new_c = said_in(mode, advance, *inputs)
     for b in range(B):
-        row = [x[b].astype(float) for x in (embedded, h, c, z_hat)]
+        row = [x[b].astype(float) for x in inputs]
         expected_h, expected_c = oracle.lstm(p, *row)
         np.testing.assert_allclose(new_h[b], expected_h, **TOLERANCE)
         np.testing.assert_allclose(new_c[b], expected_c, **TOLERANCE)
 
 
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("prev2out", [True, False])
 @pytest.mark.parametrize("ctx2out", [True, False])
-def test_the_deep_output_has_the_terms_switched_on(rng, prev2out, ctx2out):
+def test_the_deep_output_has_the_terms_switched_on(rng, prev2out, ctx2out, mode):
     decoder, p = make(rng, prev2out=prev2out, ctx2out=ctx2out)
-    embedded, h, z_hat = (draw(rng, B, T, width) for width in (m, n, D))
-    logits = arrays(decoder.readout(embedded, ops.convert_to_tensor(h), z_hat, keep))
+    inputs = [draw(rng, B, T, width) for width in (m, n, D)]
+    logits = said_in(mode, lambda *args: decoder.readout(*args, keep), *inputs)
     assert logits.shape == (B, T, K)
-    expected = oracle.deep_output(
-        p,
-        embedded.astype(float),
-        h.astype(float),
-        z_hat.astype(float),
-        prev2out,
-        ctx2out,
-    )
+    exact = (x.astype(float) for x in inputs)
+    expected = oracle.deep_output(p, *exact, prev2out, ctx2out)
     np.testing.assert_allclose(logits, expected, **TOLERANCE)
 
 
@@ -122,21 +130,24 @@ def test_dropout_of_the_deep_output_is_on_h_and_on_the_tanh(rng):
     assert len(seen) == 2
 
 
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("selector", [True, False])
-def test_one_step_is_the_oracles_and_the_same_for_a_beam(rng, selector):
+def test_one_step_is_the_oracles_and_the_same_for_a_beam(rng, selector, mode):
     decoder, p = make(rng, selector=selector)
     a = draw(rng, B, L, D)
     words = rng.integers(4, K, (B, 2))
     h, c = draw(rng, B, 2, n), draw(rng, B, 2, n)
-    projected, kernel = (
-        decoder.project(ops.convert_to_tensor(a)),
-        decoder.state_kernel(),
-    )
-    gates = decoder.word_gates(decoder.embed(words))
-    beam = decoder.step(gates, h, c, a, projected, kernel)
-    alone = decoder.step(gates[:, 0], h[:, 0], c[:, 0], a, projected, kernel)
-    for name, whole in zip(beam._fields, arrays(tuple(beam)), strict=True):
-        np.testing.assert_allclose(whole[:, 0], getattr(alone, name), **TOLERANCE)
+
+    def step(a, words, h, c):
+        gates = decoder.word_gates(decoder.embed(words))
+        kernel = decoder.state_kernel()
+        return decoder.step(gates, h, c, a, decoder.project(a), kernel)
+
+    beam = said_in(mode, step, a, words, h, c)
+    alone = said_in(mode, step, a, words[:, 0], h[:, 0], c[:, 0])
+    for name in beam._fields:
+        found = getattr(beam, name)[:, 0]
+        np.testing.assert_allclose(found, getattr(alone, name), **TOLERANCE)
     for b in range(B):
         photo, h_b = a[b].astype(float), h[b, 1].astype(float)
         alpha = oracle.softmax(oracle.scores(p, photo, h_b))

@@ -1,3 +1,5 @@
+"""Beam search against brute force, plain Python, greedy and itself compiled."""
+
 import dataclasses
 
 import numpy as np
@@ -10,32 +12,18 @@ from decoding_models import (
     START,
     Markov,
     all_captions,
+    captions_of,
     compiled,
     on_tensorflow,
+    one_chain,
     random_tables,
     rescore,
-    spelled_code,
 )
 from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
 
 from show_attend_tell.decoding import beam_search, greedy
-
-
-def captions_of(found, b):
-    """Return the words of each caption of photo ``b``, empty places left out."""
-    return [
-        tuple(int(w) for w in words[:length])
-        for words, length in zip(found.tokens[b], found.lengths[b], strict=True)
-        if length
-    ]
-
-
-def one_chain(probabilities):
-    """Return tables (1, K, K) from rows of probabilities per last word."""
-    with np.errstate(divide="ignore"):
-        return np.log(np.asarray(probabilities, "f4"))[None]
 
 
 @pytest.mark.parametrize("length_normalisation", [0.0, 0.7, 1.0])
@@ -157,73 +145,6 @@ def test_compiled_equals_eager(rng, jit_compile, max_words):
             np.testing.assert_allclose(got, expected, rtol=1e-6, err_msg=name)
 
 
-def test_when_nothing_ends_the_best_live_captions_come_unfinished(rng):
-    tables = random_tables(rng, B=2, K=6)
-    tables[0, :, END] = -np.inf
-    found = Markov(tables).run(
-        beam_search, beam=3, max_words=4, length_normalisation=1.0
-    )
-    assert not found.finished[0].any()
-    assert found.finished[1, 0]
-    np.testing.assert_array_equal(found.lengths[0], 4)
-    assert END not in found.tokens[0]
-    for words, log_prob in zip(captions_of(found, 0), found.log_probs[0], strict=True):
-        assert log_prob == pytest.approx(rescore(tables[0], words), rel=1e-5)
-    np.testing.assert_allclose(found.scores[0], found.log_probs[0] / 4, rtol=1e-6)
-
-
-def test_finished_captions_are_never_extended(rng):
-    found = Markov(random_tables(rng, B=8, K=6)).run(beam_search, beam=5, max_words=8)
-    for b, w in np.ndindex(found.lengths.shape):
-        n = found.lengths[b, w]
-        assert END not in found.tokens[b, w, : max(n - 1, 0)]
-        assert (found.tokens[b, w, n:] == PAD).all()
-        if found.finished[b, w]:
-            assert found.tokens[b, w, n - 1] == END
-
-
-def test_word_log_probs_sum_to_log_probs_and_to_a_second_scoring(rng):
-    tables = random_tables(rng, B=6, K=7)
-    found = Markov(tables).run(beam_search, beam=4, max_words=6)
-    exists = found.lengths > 0
-    np.testing.assert_allclose(
-        found.word_log_probs.sum(-1)[exists], found.log_probs[exists], rtol=1e-5
-    )
-    for b in range(6):
-        for w, words in enumerate(captions_of(found, b)):
-            assert found.log_probs[b, w] == pytest.approx(
-                rescore(tables[b], words), rel=1e-5
-            )
-
-
-def test_alpha_and_beta_belong_to_their_caption(rng):
-    K = 6
-    found = Markov(random_tables(rng, B=4, K=K, sharpness=1.0)).run(
-        beam_search, beam=5, max_words=6
-    )
-    for b in range(4):
-        for w, words in enumerate(captions_of(found, b)):
-            for t in range(len(words)):
-                code = spelled_code(words, t, K)
-                last = (START, *words)[t]
-                np.testing.assert_array_equal(found.alpha[b, w, t], [code, b, last])
-                assert found.beta[b, w, t] == code + 0.5
-            assert not found.alpha[b, w, len(words) :].any()
-            assert not found.beta[b, w, len(words) :].any()
-
-
-@pytest.mark.parametrize("length_normalisation", [0.0, 0.7])
-def test_scores_descend_and_captions_differ(rng, length_normalisation):
-    tables = random_tables(rng, B=50, K=6)
-    found = Markov(tables).run(
-        beam_search, beam=4, max_words=5, length_normalisation=length_normalisation
-    )
-    assert (found.scores[:, 1:] <= found.scores[:, :-1]).all()
-    for b in range(50):
-        captions = captions_of(found, b)
-        assert len(set(captions)) == len(captions)
-
-
 def test_forbidden_words_never_come_and_the_others_are_not_renormalised(rng):
     tables = random_tables(rng, B=5, K=6)
     tables[:, :, 3] += 10  # by far the best word
@@ -242,30 +163,6 @@ def test_equal_captions_come_by_the_smaller_id():
     uniform = one_chain(np.full((6, 6), 1 / 6))
     found = Markov(uniform).run(beam_search, beam=4, max_words=2)
     assert captions_of(found, 0) == [(END,), (3, END)]
-
-
-def test_one_word_is_the_end_or_the_best_words():
-    chain = one_chain([[0, 0, 0.5, 0.3, 0.2]] * 5)
-    found = Markov(chain).run(beam_search, beam=3, max_words=1)
-    assert captions_of(found, 0) == [(END,)]
-    np.testing.assert_array_equal(found.finished, [[True, False, False]])
-    np.testing.assert_array_equal(found.log_probs[0, 1:], -np.inf)
-    assert found.alpha.shape == (1, 3, 1, 3)
-
-    endless = one_chain([[0, 0, 0, 0.6, 0.4]] * 5)
-    found = Markov(endless).run(beam_search, beam=2, max_words=1)
-    assert captions_of(found, 0) == [(3,), (4,)]
-    assert not found.finished.any()
-
-
-def test_places_without_a_caption_are_empty():
-    only = one_chain([[0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 1, 0], [0, 0, 1, 0]])
-    found = Markov(only).run(beam_search, beam=3, max_words=6)
-    assert captions_of(found, 0) == [(3, END)]
-    np.testing.assert_array_equal(found.log_probs, [[0, -np.inf, -np.inf]])
-    np.testing.assert_array_equal(found.finished, [[True, False, False]])
-    np.testing.assert_array_equal(found.tokens[0, 1:], PAD)
-    assert not np.isnan(found.scores).any()
 
 
 @dataclasses.dataclass

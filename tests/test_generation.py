@@ -82,6 +82,24 @@ def test_a_beam_of_one_is_greedy(written):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
+def test_a_beam_as_wide_as_the_tree_is_brute_force(model, photos):
+    words, p = [END, *range(UNKNOWN + 1, K)], tiny.weights(model)
+    found = write(model, photos, beam=7 * 8, max_words=2, length_normalisation=0.7)
+    captions = [(END,), *((word, END) for word in words[1:])]
+    for b, photo in enumerate(photos.astype(float)):
+        scores = {}
+        for caption in captions:
+            inputs = [START, *caption[:-1]]
+            logits = oracle.run(p, photo, inputs, model.settings)["logits"]
+            reached = oracle.log_likelihood(logits, caption)
+            scores[caption] = reached / len(caption) ** 0.7
+        best = sorted(scores, key=lambda caption: -scores[caption])
+        for w, caption in enumerate(best):
+            assert tuple(found.tokens[b, w, : found.lengths[b, w]]) == caption
+            assert found.scores[b, w] == pytest.approx(scores[caption], rel=1e-4)
+        assert not found.lengths[b, len(captions) :].any()
+
+
 def test_a_beam_returns_the_shapes_promised_best_first(written):
     found = written["beam"]
     assert found.tokens.shape == (PHOTOS, 3, WORDS)

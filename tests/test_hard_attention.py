@@ -5,9 +5,9 @@ import numpy as np
 import oracle
 import pytest
 import tiny_captioner as tiny
-from hard_model import LENGTHS, outputs_of
+from hard_model import outputs_of
 from keras import ops
-from tiny_captioner import MODES, TOLERANCE, B, D, L, T, arrays, in_mode
+from tiny_captioner import LENGTHS, MODES, TOLERANCE, B, D, L, T, arrays, said_in
 
 from show_attend_tell.attention import context, drawn_location, likeliest_location
 from show_attend_tell.hard_attention import Draws
@@ -27,7 +27,7 @@ def alphas(rng, *shape):
 @pytest.mark.parametrize("mode", MODES)
 def test_a_drawn_location_inverts_the_cumulative_sum_of_alpha(rng, mode):
     alpha, u = alphas(rng, 50), rng.random((50, 1), np.float32)
-    s = in_mode(drawn_location, mode)(*map(ops.convert_to_tensor, (alpha, u)))
+    s = said_in(mode, drawn_location, alpha, u)
     expected = [
         oracle.drawn_location(*pair) for pair in zip(alpha, u[:, 0], strict=True)
     ]
@@ -50,7 +50,7 @@ def test_the_hard_phi_is_the_annotation_of_one_location(rng, mode):
     def look(a, alpha):
         return context(a, likeliest_location(alpha))
 
-    z_hat = in_mode(look, mode)(*map(ops.convert_to_tensor, (a, alpha)))
+    z_hat = said_in(mode, look, a, alpha)
     np.testing.assert_allclose(z_hat, a[np.arange(B), alpha.argmax(1)], **TOLERANCE)
 
 
@@ -62,8 +62,8 @@ def test_log_prob_and_entropy_of_locations_are_recomputed(rng, mode):
     def terms(alpha, looked):
         return location_log_probs(alpha, looked, mask), location_entropies(alpha, mask)
 
-    inputs = map(ops.convert_to_tensor, (alpha, np.eye(L, dtype="f4")[s]))
-    log_probs, entropies = in_mode(terms, mode)(*inputs)
+    looked = np.eye(L, dtype="f4")[s]
+    log_probs, entropies = said_in(mode, terms, alpha, looked)
     for b, length in enumerate(LENGTHS):
         own = alpha[b, :length].astype(float)
         expected = oracle.location_log_prob(own, s[b, :length])
@@ -98,7 +98,7 @@ def expected_rows(model, batch, draws):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_reading_and_surrogate_are_the_oracles(rng, mode):
-    model, batch = hard_model.build(rng, HARD), hard_model.batch(rng)
+    model, batch = hard_model.build(rng, HARD), tiny.batch(rng)
     model.hard_attention.baseline.assign(BASELINE)
     draws = hard_model.chances(rng, 2 * B, sampled=SAMPLED)
 
@@ -106,7 +106,7 @@ def test_reading_and_surrogate_are_the_oracles(rng, mode):
         told = outputs_of(model, a, inputs, Draws(u, sampled), samples=2)
         return told, model.compute_loss(y=targets, y_pred=told, training=True)
 
-    told, loss = in_mode(compute, mode)(*map(ops.convert_to_tensor, (*batch, *draws)))
+    told, loss = said_in(mode, compute, *batch, *draws)
     losses = []
     for r, (expected, s) in enumerate(expected_rows(model, batch, draws)):
         words = batch[2][r // 2][: LENGTHS[r // 2]]
@@ -118,7 +118,7 @@ def test_reading_and_surrogate_are_the_oracles(rng, mode):
 
 
 def test_training_draws_and_evaluation_takes_the_expected_context(rng):
-    model, (a, inputs, targets) = hard_model.build(rng, HARD), hard_model.batch(rng)
+    model, (a, inputs, targets) = hard_model.build(rng, HARD), tiny.batch(rng)
     x = {"annotations": a, "tokens": inputs}
     calm, drawn = arrays(model(x)), arrays(model(x, training=True))
     assert set(calm) == {"logits", "alpha", "beta"}
@@ -170,7 +170,7 @@ def touched(model, batch, term, sampled):
 
 
 def test_each_term_touches_the_weights_that_it_should(rng):
-    model, batch = hard_model.build(rng), hard_model.batch(rng)
+    model, batch = hard_model.build(rng), tiny.batch(rng)
     everything = set(tiny.weights(model))
     words, reinforce, entropy = (touched(model, batch, k, 1) for k in range(3))
     assert words == everything - F_ATT
@@ -183,7 +183,7 @@ def test_each_term_touches_the_weights_that_it_should(rng):
 
 def test_the_surrogate_of_a_batch_is_the_mean_of_its_captions_alone(rng):
     model, longer = hard_model.build(rng, HARD), 2
-    batch = hard_model.batch(rng, (*LENGTHS, 0, 0), T + longer)
+    batch = tiny.batch(rng, (*LENGTHS, 0, 0), T + longer)
     draws = hard_model.chances(rng, 10, T + longer)
 
     def loss(rows, steps):
@@ -199,7 +199,7 @@ def test_the_surrogate_of_a_batch_is_the_mean_of_its_captions_alone(rng):
 
 
 def test_the_baseline_is_the_moving_average_of_drawn_rewards(rng):
-    model, (a, inputs, targets) = hard_model.build(rng, HARD), hard_model.batch(rng)
+    model, (a, inputs, targets) = hard_model.build(rng, HARD), tiny.batch(rng)
     model.hard_attention.baseline.assign(BASELINE)
     draws = hard_model.chances(rng, 2 * B, sampled=SAMPLED)
     expected = expected_rows(model, (a, inputs, targets), draws)

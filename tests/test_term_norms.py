@@ -11,7 +11,7 @@ from show_attend_tell.term_norms import TermNorms
 def test_norms_are_those_of_each_terms_gradient_and_nothing_is_touched(rng):
     model = hard_model.build(rng, {"samples": 3}, dropout=0.5)
     model.hard_attention.baseline.assign(-2.0)
-    batch = hard_model.batch(rng, (4, 2, 0))
+    batch = tiny.batch(rng, (4, 2, 0))
     before = [np.array(v) for v in model.variables]
     found = TermNorms(model, batch, seed=3)(step=200)
     for old, new in zip(before, model.variables, strict=True):

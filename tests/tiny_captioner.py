@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import oracle
 
 from show_attend_tell.captioner import Captioner
 from show_attend_tell.config import ModelSettings
@@ -11,7 +12,14 @@ n, m, A, K = 4, 3, 7, 11
 GRID = (2, 3)
 WORDS = ("<pad>", "<start>", "<end>", "<unk>", *"abcdefg")
 PAD, START, END, UNKNOWN = range(4)
+LENGTHS = (4, 2, 3)  # words of the captions of a batch
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
+VARIANTS = {
+    "the default": {},
+    "two layers each": {"attention_layers": 2, "init_layers": 2},
+    "nothing but h": {"prev2out": False, "ctx2out": False, "selector": False},
+    "relu": {"activation": "relu", "ctx2out": False},
+}
 
 
 def settings(**changes):
@@ -39,7 +47,7 @@ def photos(rng, count=B):
     return rng.standard_normal((count, L, D)).astype(np.float16)
 
 
-def captions(rng, lengths=(4, 2, 3), steps=T):
+def captions(rng, lengths=LENGTHS, steps=T):
     """Return inputs and targets (B, T); a length counts <end>, 0 is all padding."""
     inputs = np.zeros((len(lengths), steps), np.int32)
     targets = np.zeros_like(inputs)
@@ -49,6 +57,11 @@ def captions(rng, lengths=(4, 2, 3), steps=T):
             inputs[b, :length] = [START, *words]
             targets[b, :length] = [*words, END]
     return inputs, targets
+
+
+def batch(rng, lengths=LENGTHS, steps=T):
+    """Return annotations, inputs and targets."""
+    return photos(rng, len(lengths)), *captions(rng, lengths, steps)
 
 
 def arrays(outputs):
@@ -75,6 +88,40 @@ def in_mode(function, mode):
     import tensorflow as tf
 
     return tf.function(function, autograph=False, jit_compile=mode == "jit")
+
+
+def said_in(mode, function, *inputs):
+    """Return the NumPy arrays that a function of arrays gives in a mode."""
+    return arrays(in_mode(function, mode)(*map(keras.ops.convert_to_tensor, inputs)))
+
+
+def read(model, annotations, tokens, mode="eager"):
+    """Return what the model says of given words: dict of arrays (B, T, ...)."""
+
+    def call(annotations, tokens):
+        return model({"annotations": annotations, "tokens": tokens})
+
+    return said_in(mode, call, annotations, tokens)
+
+
+def expected(model, annotations, tokens, scale=1.0):
+    """Return what the oracle says of a batch: dict of arrays (B, T, ...)."""
+    p = weights(model)
+    rows = [
+        oracle.run(p, a.astype(float) * scale, words, model.settings)
+        for a, words in zip(annotations, tokens, strict=True)
+    ]
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def loss_of(model, annotations, inputs, targets, training=False, mode="eager"):
+    """Return the loss of a batch as ``fit`` and ``evaluate`` compute it."""
+
+    def loss(annotations, inputs, targets):
+        outputs = model({"annotations": annotations, "tokens": inputs})
+        return model.compute_loss(y=targets, y_pred=outputs, training=training)
+
+    return float(said_in(mode, loss, annotations, inputs, targets))
 
 
 def gradient_function(function, model, mode="eager"):

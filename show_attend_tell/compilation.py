@@ -1,0 +1,40 @@
+"""Compiling by XLA, the one thing that the model's code asks of a backend by name."""
+
+from collections.abc import Callable
+
+import keras
+
+
+def compiled(function: Callable, model: keras.Model) -> Callable:
+    """Compile a function of tensors that reads a model's weights.
+
+    It follows the weights as they change, and is traced anew for every shape of its
+    arguments.
+
+    Args:
+        function: of positional tensors; what it assigns to variables may be lost.
+        model: the owner of all variables that the function reads.
+
+    Returns:
+        The function compiled by XLA on TensorFlow and on JAX; on another backend the
+        function itself.
+    """
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        return tf.function(function, autograph=False, jit_compile=True)
+    return _compiled_by_jax(function, model) if backend == "jax" else function
+
+
+def _compiled_by_jax(function: Callable, model: keras.Model) -> Callable:
+    """Compile; JAX would keep weights as they were when traced, so they are given."""
+    import jax
+
+    @jax.jit
+    def pure(values, *args):
+        pairs = zip(model.weights, values, strict=True)
+        with keras.StatelessScope(state_mapping=list(pairs)):
+            return function(*args)
+
+    return lambda *args: pure([weight.value for weight in model.weights], *args)
