@@ -15,6 +15,9 @@ BAR = Bar("ours", most=60)
 
 def padded_lengths(batch: int) -> dict:
     """Return every T that an epoch of Flickr8k holds in batches of `batch`."""
+    from show_attend_tell.startup import start_tensorflow
+
+    start_tensorflow()
     from show_attend_tell.dataset import epoch_order, padded_length
 
     lengths = made_up.flickr8k_lengths()
