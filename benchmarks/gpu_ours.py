@@ -36,7 +36,7 @@ def _model(sizes: Sizes, precision: str):
     model = captioner(experiment(sizes, precision=precision), sizes)
     if precision == "bfloat16":
         # Keras' JAX trainer compiles the whole; this asks for the products' precision.
-        model.compile_parts(lambda function: function)
+        model.compile_parts(lambda function: function, "bfloat16")
     return model
 
 

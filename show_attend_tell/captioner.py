@@ -17,7 +17,7 @@ from show_attend_tell.generation import check_request, make_writer, write_all
 from show_attend_tell.hard_attention import HardAttention
 from show_attend_tell.hard_settings import HardAttentionSettings
 from show_attend_tell.losses import CaptionMean, caption_losses
-from show_attend_tell.teacher_forcing import number_of_words, read
+from show_attend_tell.teacher_forcing import Parts, number_of_words, read
 from show_attend_tell.vocabulary import PAD, Vocabulary
 
 
@@ -112,16 +112,18 @@ class Captioner(keras.Model):
             raise ValueError(f"`deviation` must be positive. Received: {deviation}")
         self.annotation_scale.assign(1.0 / deviation)
 
-    def compile_parts(self, compiled):
-        """Have training multiply its large matrices in bfloat16, outside of XLA.
+    def compile_parts(self, compiled, precision="float32"):
+        """Have training compile its parts, and its large products stay outside of them.
 
-        On a CPU XLA multiplies in float32 only, while TensorFlow's own products use
-        the processor's units for bfloat16. The recurrence stays float32.
+        On a CPU TensorFlow's own matrix products are faster than XLA's, and use the
+        processor's units for bfloat16. The recurrence stays float32.
 
         Args:
             compiled: compiles a function; applied to the parts that XLA does better.
+            precision: of the large products.
         """
-        self.compiled_parts = compiled
+        if self.compiled_parts is None:
+            self.compiled_parts = Parts(compiled, compiled(self._prepare), precision)
 
     def _prepare(self, features, training=False):
         """Cast and scale stored features, drop channels in training; (B, L, D)."""

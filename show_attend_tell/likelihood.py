@@ -68,21 +68,20 @@ class Likelihood:
 def compiled_step(model: Captioner, settings: TrainingSettings):
     """Return the model's training step, compiled; it returns this batch's metrics.
 
-    With bfloat16 XLA compiles its parts, else the whole, see
+    On a CPU, and with bfloat16, XLA compiles its parts, else the whole, see
     :meth:`Captioner.compile_parts`.
     """
-    by_parts = settings.precision == "bfloat16"
 
     def by_xla(function):
         compiled = settings.jit_compile
         return tf.function(function, autograph=False, jit_compile=compiled)
 
-    if by_parts:
-        model.compile_parts(by_xla)
-        model.optimizer.apply_compiled(by_xla)
-
     def step(*data):
         model.reset_metrics()
         return model.train_step(data)
 
-    return tf.function(step, autograph=False) if by_parts else by_xla(step)
+    if settings.precision == "float32" and tf.config.list_physical_devices("GPU"):
+        return by_xla(step)
+    model.compile_parts(by_xla, settings.precision)
+    model.optimizer.apply_compiled(by_xla)
+    return tf.function(step, autograph=False)

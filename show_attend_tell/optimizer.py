@@ -9,11 +9,11 @@ from show_attend_tell.config import TrainingSettings
 class _RemembersGradientNorm:
     """Mixed into a Keras optimiser: keeps the norm of the last whole gradient."""
 
-    _compiled = staticmethod(lambda function: function)
+    _compiled = None
 
     def apply_compiled(self, compiled):
-        """Compile :meth:`apply` on its own by a function such as ``tf.function``."""
-        self._compiled = compiled
+        """Compile :meth:`apply` on its own, once, by one such as ``tf.function``."""
+        self._compiled = self._compiled or compiled(self._apply)
 
     def build(self, variables):
         """Create the optimiser's variables and one for the norm."""
@@ -27,7 +27,8 @@ class _RemembersGradientNorm:
         """Take a step; the norm is that before clipping."""
         if trainable_variables is not None and not self.built:
             self.build(trainable_variables)
-        self._compiled(self._apply)([ops.convert_to_tensor(g) for g in grads])
+        take = self._compiled or self._apply
+        take([ops.convert_to_tensor(g) for g in grads])
 
     def _apply(self, grads):
         squares = [ops.sum(ops.square(ops.cast(g, "float32"))) for g in grads]

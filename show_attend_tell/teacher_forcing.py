@@ -1,6 +1,17 @@
 """Reading given words with a captioner, T known when the graph is traced."""
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 from keras import ops
+
+
+class Parts(NamedTuple):
+    """What training compiles by parts, see :meth:`Captioner.compile_parts`."""
+
+    compiled: Callable | None = None  # compiles a function
+    prepare: Callable | None = None  # the model's, compiled once for all lengths
+    precision: str = "float32"  # of the large matrix products
 
 
 def number_of_words(tokens):
@@ -33,9 +44,8 @@ def read(model, inputs, training=False, look=None, samples=1):
         the weights of phi, ``looked`` (R, T, L).
     """
     number_of_words(inputs["tokens"])
-    compiled = model.compiled_parts if training else None
-    precision = "bfloat16" if compiled else "float32"
-    prepare = compiled(model._prepare) if compiled else model._prepare
+    parts = (training and model.compiled_parts) or Parts(prepare=model._prepare)
+    compiled, prepare, precision = parts
     a = prepare(inputs["annotations"], training)
     projected = model._project_features(a, precision)
     c, h = model._get_initial_lstm(a, training)

@@ -90,7 +90,7 @@ def test_compiled_parts_multiply_in_bfloat16_and_change_little_else(rng):
         parts.append(function.__name__)
         return tf.function(function, autograph=False, jit_compile=True)
 
-    model.compile_parts(compiled)
+    model.compile_parts(compiled, "bfloat16")
     rounded, rounded_loss, rounded_gradients = _run(model, *inputs, "graph")
     assert parts == ["_prepare", "forward", "_backward"]
     assert rounded_loss != loss
@@ -112,7 +112,7 @@ def test_compiled_parts_serve_hard_attention_too():
     for by_parts in (False, True):
         model = build(np.random.default_rng(1), attention="hard")  # the same draws
         if by_parts:
-            model.compile_parts(lambda f: tf.function(f, autograph=False))
+            model.compile_parts(lambda f: tf.function(f, autograph=False), "bfloat16")
         found.append(_run(model, *inputs, "graph"))
     (outputs, loss, gradients), (rounded, rounded_loss, rounded_gradients) = found
     np.testing.assert_array_equal(rounded["sampled"], outputs["sampled"])
