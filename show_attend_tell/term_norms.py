@@ -51,10 +51,12 @@ class TermNorms:
     def _norms(self, u):
         hard = self.model.hard_attention
         weights = [w.value for w in self.model.trainable_weights]
-        with tf.GradientTape(persistent=True) as tape:
-            terms = self._terms(hard, Draws(u, tf.ones(u.shape[0])))
         norms = []
-        for term in terms:
+        for number in range(3):
+            # A tape each: one that persists would look into the recurrence, whose
+            # loop has no gradient but the one written by hand.
+            with tf.GradientTape() as tape:
+                term = self._terms(hard, Draws(u, tf.ones(u.shape[0])))[number]
             found = [g for g in tape.gradient(term, weights) if g is not None]
             # As tensors: the embedding's gradient names a word once for each use.
             norms.append(tf.linalg.global_norm(list(map(tf.convert_to_tensor, found))))
