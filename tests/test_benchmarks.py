@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 
+import contenders
 import keras
 import numpy as np
 import pytest
@@ -12,14 +13,13 @@ import pytest
 from benchmarks import cost, feature_file, made_up, table, turns
 from benchmarks.row import Bar, Row
 from benchmarks.sizes import FULL, TINY, Sizes
-from benchmarks.turns import Contender, ContenderError, Times, Work
+from benchmarks.turns import Contender, ContenderError, Times
 from show_attend_tell.features import FeatureReader
 
 MACHINE = {"rates": {"float32": 1e9, "bfloat16": 4e9, "bandwidth": 1e8}}
 FIELDS = (
     "work ours baseline ratio limit share_of_limit unit bar reached machine".split()
 )
-_calls = []
 
 
 @pytest.fixture
@@ -190,32 +190,20 @@ def test_ratios_are_medians_over_rounds():
     assert times.median("b") == 2
 
 
-def prepare(answer):
-    return Work(run=lambda: 6.0, units=2, facts=lambda: {"answer": answer})
-
-
-def fail():
-    raise ValueError("of no use")
-
-
-def double(number):
-    return {"double": 2 * number, "seen": os.environ.get("SEEN")}
-
-
 def test_contenders_run_in_processes_of_their_own_by_turns():
-    contenders = {name: Contender(prepare, {"answer": name}) for name in "ab"}
-    times = turns.compare(contenders, seconds=0)
+    both = {name: Contender(contenders.prepare, {"answer": name}) for name in "ab"}
+    times = turns.compare(both, seconds=0)
     assert times.seconds == {"a": [3.0] * 3, "b": [3.0] * 3}
     assert times.facts["b"] == {"answer": "b"}
 
 
 def test_a_contender_that_fails_says_why():
     with pytest.raises(ContenderError, match="of no use"):
-        turns.compare({"bad": Contender(fail)}, seconds=0)
+        turns.compare({"bad": Contender(contenders.fail)}, seconds=0)
 
 
 def test_alone_returns_the_answer_of_a_process_with_its_own_environment():
-    answer = turns.alone(double, {"SEEN": "yes"}, number=4)
+    answer = turns.alone(contenders.double, {"SEEN": "yes"}, number=4)
     assert answer == {"double": 8, "seen": "yes"}
 
 
