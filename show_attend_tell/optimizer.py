@@ -28,7 +28,8 @@ class _RemembersGradientNorm:
         if trainable_variables is not None and not self.built:
             self.build(trainable_variables)
         take = self._compiled or self._apply
-        take([ops.convert_to_tensor(g) for g in grads])
+        # Reshaped to tensors: TensorFlow has rows and their numbers for the embedding.
+        take([ops.reshape(g, g.shape) for g in grads])
 
     def _apply(self, grads):
         squares = [ops.sum(ops.square(ops.cast(g, "float32"))) for g in grads]

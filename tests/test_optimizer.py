@@ -129,3 +129,14 @@ def test_the_optimiser_follows_the_schedule():
     optimizer = make_optimizer(settings(schedule="cosine"), 4)
     take_steps(optimizer, 2)
     assert float(optimizer.learning_rate) == pytest.approx(0.05)
+
+
+def test_a_gradient_given_as_rows_is_compiled_as_a_tensor():
+    tf = pytest.importorskip("tensorflow")
+    rows = tf.IndexedSlices([[1.0], [2.0], [4.0]], [2, 0, 2], dense_shape=[3, 1])
+    seen, optimizer = [], make_optimizer(settings(optimizer="rmsprop"), 10)
+    optimizer.apply_compiled(lambda function: seen.extend)
+    optimizer.apply([rows], [keras.Variable(np.zeros((3, 1), np.float32))])
+    assert tf.is_tensor(seen[0])
+    assert not isinstance(seen[0], tf.IndexedSlices)
+    np.testing.assert_array_equal(seen[0], [[2], [0], [5]])
