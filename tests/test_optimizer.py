@@ -133,7 +133,8 @@ def test_the_optimiser_follows_the_schedule():
 
 def test_a_gradient_given_as_rows_is_compiled_as_a_tensor():
     tf = pytest.importorskip("tensorflow")
-    rows = tf.IndexedSlices([[1.0], [2.0], [4.0]], [2, 0, 2], dense_shape=[3, 1])
+    parts = [[1.0], [2.0], [4.0]], [2, 0, 2], [3, 1]
+    rows = tf.IndexedSlices(*map(tf.constant, parts))
     seen, optimizer = [], make_optimizer(settings(optimizer="rmsprop"), 10)
     optimizer.apply_compiled(lambda function: seen.extend)
     optimizer.apply([rows], [keras.Variable(np.zeros((3, 1), np.float32))])
