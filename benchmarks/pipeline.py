@@ -57,7 +57,7 @@ def measure(
     rng = np.random.default_rng(3)
     owners = np.repeat(np.arange(photos), _PER_PHOTO)
     words = made_up.lengths(rng, len(owners)).clip(max=longest)
-    captions = Captions(owners, made_up.tokens(rng, words, sizes.vocabulary))
+    captions = Captions.join(owners, made_up.tokens(rng, words, sizes.vocabulary))
     functions = {}
 
     def step(x, y):

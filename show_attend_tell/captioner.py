@@ -122,7 +122,7 @@ class Captioner(keras.Model):
             compiled: compiles a function; applied to the parts that XLA does better.
             precision: of the large products.
         """
-        if self.compiled_parts is None:
+        if self.compiled_parts is None or self.compiled_parts.precision != precision:
             self.compiled_parts = Parts(compiled, compiled(self._prepare), precision)
 
     def _prepare(self, features, training=False):
