@@ -14,6 +14,15 @@ with log p(s~|a) = sum_t log alpha_t[s~_t], H[s~] = sum_t H(alpha_t) along the p
 drawn, r the scale of the reward, and the baseline
 b_k = 0.9 b_{k-1} + 0.1 log p(y|s~_k).
 
+With ``reward_per = "word"`` a location is rewarded by the words that it can have
+changed, and b is the moving average of one word's log p, so that long captions are not
+punished for their length. The second term then is::
+
+    lambda_r r sum_t [sum_{k >= t} (log p(y_k|s~,a) - b)] d log alpha_t[s~_t]/dW
+
+Neither makes the estimator biased: no word depends on a location drawn after it, and b
+on no draw of the batch; the variance is far lower where lengths differ.
+
 What each term touches:
 
 * Back-propagation holds s~ fixed. It reaches the deep output (L_o, L_h, L_z), the LSTM,
@@ -112,23 +121,22 @@ class HardAttention(keras.layers.Layer):
         Returns:
             (R,); 0 where nothing was drawn, outside training.
         """
-        nll = token_losses(outputs["logits"], targets)
-        log_likelihood = ops.stop_gradient(-ops.sum(nll * mask, axis=-1))
+        words = ops.stop_gradient(-token_losses(outputs["logits"], targets) * mask)
         alpha = outputs["alpha"]
         drawn = "sampled" in outputs
-        sampled = outputs["sampled"] if drawn else ops.zeros_like(log_likelihood)
-        self._observe(log_likelihood, alpha, sampled, mask)
+        sampled = outputs["sampled"] if drawn else ops.zeros_like(words[:, 0])
+        self._observe(ops.sum(words, axis=-1), alpha, sampled, mask)
         if not drawn:
-            return ops.zeros_like(log_likelihood)
-        reinforce, entropy = self.terms(log_likelihood, outputs, mask)
-        self._update_baseline(log_likelihood, sampled, mask)
+            return ops.zeros_like(sampled)
+        reinforce, entropy = self.terms(words, outputs, mask)
+        self._update_baseline(words, sampled, mask)
         return -(reinforce + entropy)
 
-    def terms(self, log_likelihood, outputs, mask):
+    def terms(self, words, outputs, mask):
         """Return the REINFORCE and the entropy term of each row, to be raised.
 
         Args:
-            log_likelihood: log p(y|s~,a), (R,), no gradient in it.
+            words: log p(y_t|s~,a), (R, T), 0 for padding, no gradient in it.
             outputs: ``alpha``, ``looked`` and ``sampled`` of :meth:`surrogate`.
             mask: (R, T).
 
@@ -136,11 +144,18 @@ class HardAttention(keras.layers.Layer):
             Two tensors (R,).
         """
         s, alpha = self.settings, outputs["alpha"]
-        reward = s.reward_scale * (log_likelihood - self.baseline)
-        reward = s.reinforce_weight * reward * outputs["sampled"]
+        reward = s.reinforce_weight * s.reward_scale * self._rewards(words, mask)
+        reward = reward * ops.expand_dims(outputs["sampled"], 1)
         log_probs = location_log_probs(alpha, outputs["looked"], mask)
-        entropy = s.entropy_weight * location_entropies(alpha, mask)
-        return ops.stop_gradient(reward) * log_probs, entropy
+        reinforce = ops.sum(ops.stop_gradient(reward) * log_probs, axis=-1)
+        return reinforce, s.entropy_weight * location_entropies(alpha, mask)
+
+    def _rewards(self, words, mask):
+        """Return what each location is rewarded with, less b; (R, T) or (R, 1)."""
+        if self.settings.reward_per == "caption":
+            return ops.sum(words, axis=-1, keepdims=True) - self.baseline
+        gains = (words - self.baseline) * mask
+        return ops.flip(ops.cumsum(ops.flip(gains, axis=1), axis=1), axis=1)
 
     def _observe(self, log_likelihood, alpha, sampled, mask):
         """Keep what a batch says of rewards and attention; padding does not count."""
@@ -156,15 +171,19 @@ class HardAttention(keras.layers.Layer):
         self.means["entropy"].update_state(entropy, sample_weight=length)
         self.means["sampled"].update_state(sampled, sample_weight=length)
 
-    def _update_baseline(self, log_likelihood, sampled, mask):
-        """Move b towards the mean reward of the rows that were drawn, if any were.
+    def _update_baseline(self, words, sampled, mask):
+        """Move b towards the mean of what was drawn, if anything was.
 
-        Only after the terms were computed: b must not know the draws it is subtracted
-        from, or the estimator would be biased.
+        The mean over captions or over words, see ``reward_per``. Only after the terms
+        were computed: b must not know the draws it is subtracted from, or the estimator
+        would be biased.
         """
-        counted = sampled * ops.cast(ops.any(mask > 0, axis=-1), "float32")
-        total = ops.sum(counted)
-        mean = ops.sum(log_likelihood * counted) / ops.maximum(total, 1)
+        drawn = mask * ops.expand_dims(sampled, 1)
+        if self.settings.reward_per == "caption":
+            total = ops.sum(ops.max(drawn, axis=-1))
+        else:
+            total = ops.sum(drawn)
+        mean = ops.sum(words * drawn) / ops.maximum(total, 1)
         decay, old = self.settings.baseline_decay, ops.convert_to_tensor(self.baseline)
         moved = decay * old + (1 - decay) * mean
         self.baseline.assign(ops.where(total > 0, moved, old))

@@ -16,7 +16,10 @@ class HardAttentionSettings:
     Attributes:
         entropy_weight: lambda_e, of the entropy of alpha.
         reinforce_weight: lambda_r, of the score-function term.
-        reward_scale: multiplies the reward log p(y|s~) - b; 1/10 in the authors' code.
+        reward_per: what rewards a location: the whole ``caption``, log p(y|s~) - b, the
+            paper's; or the words from its own on, log p(y_t|s~) - b each, where b is
+            the average of a ``word``.
+        reward_scale: multiplies the reward; 1/10 in the authors' code.
         baseline_decay: of the moving average b.
         samples: sequences of locations drawn for each caption of a batch; the batch
             grows as many times.
@@ -28,6 +31,7 @@ class HardAttentionSettings:
 
     entropy_weight: Annotated[float, Field(ge=0)] = 0.002
     reinforce_weight: Annotated[float, Field(ge=0)] = 1.0
+    reward_per: Literal["caption", "word"] = "caption"
     reward_scale: Annotated[float, Field(gt=0)] = 0.1
     baseline_decay: Annotated[float, Field(ge=0, lt=1)] = 0.9
     samples: Annotated[int, Field(ge=1)] = 1

@@ -75,7 +75,7 @@ def caption_losses(logits, alpha, targets, mask, label_smoothing, strength):
 
 
 def location_log_probs(alpha, looked, mask):
-    """Return log p(s|a) = sum_t log alpha_t[s_t] of each caption's locations.
+    """Return log alpha_t[s_t] of each location; log p(s|a) is their sum over t.
 
     Args:
         alpha: (B, T, L).
@@ -83,10 +83,9 @@ def location_log_probs(alpha, looked, mask):
         mask: 1 for a word of the caption, 0 for padding, (B, T).
 
     Returns:
-        (B,).
+        (B, T), 0 for padding.
     """
-    chosen = ops.sum(looked * _log(alpha), axis=-1)
-    return ops.sum(chosen * ops.cast(mask, alpha.dtype), axis=-1)
+    return ops.sum(looked * _log(alpha), axis=-1) * ops.cast(mask, alpha.dtype)
 
 
 def location_entropies(alpha, mask):

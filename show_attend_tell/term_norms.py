@@ -71,8 +71,7 @@ class TermNorms:
             look=lambda t, alpha: hard.look(draws, t, alpha),
         )
         outputs = {**outputs, "sampled": draws.sampled}
-        nll = token_losses(outputs["logits"], self.targets)
-        log_likelihood = -tf.reduce_sum(nll * mask, axis=-1)
-        rest = hard.terms(tf.stop_gradient(log_likelihood), outputs, mask)
+        words = -token_losses(outputs["logits"], self.targets) * mask
+        rest = hard.terms(tf.stop_gradient(words), outputs, mask)
         captions = tf.reduce_sum(tf.reduce_max(mask, axis=-1))
-        return [tf.reduce_sum(term) / captions for term in (log_likelihood, *rest)]
+        return [tf.reduce_sum(term) / captions for term in (words, *rest)]

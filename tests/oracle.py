@@ -135,9 +135,14 @@ def drawn_location(alpha, u):
     raise AssertionError("u must be below the sum of alpha")
 
 
+def word_log_likelihoods(logits, words):
+    """Log p(y_t|s,a) of each of T words, from the logits (T, K) of their steps."""
+    return [log_softmax(row)[word] for row, word in zip(logits, words, strict=True)]
+
+
 def log_likelihood(logits, words):
     """Log p(y|s,a) of T words, from the logits (T, K) of their steps."""
-    return sum(log_softmax(row)[word] for row, word in zip(logits, words, strict=True))
+    return sum(word_log_likelihoods(logits, words))
 
 
 def location_log_prob(alpha, locations):
@@ -152,13 +157,15 @@ def location_entropy(alpha):
 
 def surrogate(told, words, locations, baseline, hard):
     """The value whose gradient is minus Eq. (12); locations None is the average."""
-    reached = log_likelihood(told["logits"], words)
-    value = reached + hard.entropy_weight * location_entropy(told["alpha"])
-    if locations is not None:
-        reward = hard.reward_scale * (reached - baseline)
-        value += (
-            hard.reinforce_weight * reward * location_log_prob(told["alpha"], locations)
-        )
+    each = word_log_likelihoods(told["logits"], words)
+    value = sum(each) + hard.entropy_weight * location_entropy(told["alpha"])
+    for t, location in enumerate([] if locations is None else locations):
+        if hard.reward_per == "caption":
+            reward = sum(each) - baseline
+        else:
+            reward = sum(word - baseline for word in each[t:])
+        reward = hard.reinforce_weight * hard.reward_scale * reward
+        value += reward * np.log(told["alpha"][t][location])
     return -value
 
 

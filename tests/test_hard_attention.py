@@ -60,7 +60,8 @@ def test_log_prob_and_entropy_of_locations_are_recomputed(rng, mode):
     mask = np.arange(T) < np.array(LENGTHS)[:, None]
 
     def terms(alpha, looked):
-        return location_log_probs(alpha, looked, mask), location_entropies(alpha, mask)
+        log_probs = ops.sum(location_log_probs(alpha, looked, mask), axis=-1)
+        return log_probs, location_entropies(alpha, mask)
 
     looked = np.eye(L, dtype="f4")[s]
     log_probs, entropies = said_in(mode, terms, alpha, looked)
@@ -96,9 +97,11 @@ def expected_rows(model, batch, draws):
     return rows
 
 
+@pytest.mark.parametrize("reward_per", ["caption", "word"])
 @pytest.mark.parametrize("mode", MODES)
-def test_reading_and_surrogate_are_the_oracles(rng, mode):
-    model, batch = hard_model.build(rng, HARD), tiny.batch(rng)
+def test_reading_and_surrogate_are_the_oracles(rng, mode, reward_per):
+    hard = {**HARD, "reward_per": reward_per}
+    model, batch = hard_model.build(rng, hard), tiny.batch(rng)
     model.hard_attention.baseline.assign(BASELINE)
     draws = hard_model.chances(rng, 2 * B, sampled=SAMPLED)
 
@@ -161,9 +164,9 @@ def touched(model, batch, term, sampled):
     def value():
         told = outputs_of(model, *batch[:2], draws)
         nll = ops.sparse_categorical_crossentropy(batch[2], told["logits"], True)
-        reached = -ops.sum(nll * mask, axis=-1)
-        rest = model.hard_attention.terms(ops.stop_gradient(reached), told, mask)
-        return ops.sum((reached, *rest)[term])
+        words = -nll * mask
+        rest = model.hard_attention.terms(ops.stop_gradient(words), told, mask)
+        return ops.sum((words, *rest)[term])
 
     found = tiny.gradients(value, model)
     return {name for name, g in found.items() if np.abs(g).max() > 0}
@@ -198,8 +201,10 @@ def test_the_surrogate_of_a_batch_is_the_mean_of_its_captions_alone(rng):
     assert loss(slice(0, 5), T + longer) == pytest.approx(np.mean(alone), rel=1e-5)
 
 
-def test_the_baseline_is_the_moving_average_of_drawn_rewards(rng):
-    model, (a, inputs, targets) = hard_model.build(rng, HARD), tiny.batch(rng)
+@pytest.mark.parametrize("reward_per", ["caption", "word"])
+def test_the_baseline_is_the_moving_average_of_drawn_rewards(rng, reward_per):
+    hard = {**HARD, "reward_per": reward_per}
+    model, (a, inputs, targets) = hard_model.build(rng, hard), tiny.batch(rng)
     model.hard_attention.baseline.assign(BASELINE)
     draws = hard_model.chances(rng, 2 * B, sampled=SAMPLED)
     expected = expected_rows(model, (a, inputs, targets), draws)
@@ -209,14 +214,15 @@ def test_the_baseline_is_the_moving_average_of_drawn_rewards(rng):
     ]
     told = outputs_of(model, a, inputs, draws, samples=2)
     model.compute_loss(y=targets, y_pred=told, training=True)
-    mean = np.array(rewards)[SAMPLED > 0].mean()
+    steps = np.repeat(LENGTHS, 2)
+    counted = SAMPLED * (steps if reward_per == "word" else 1)
+    mean = (SAMPLED * rewards).sum() / counted.sum()
     now = float(model.hard_attention.baseline)
     assert now == pytest.approx(0.9 * BASELINE + 0.1 * mean, rel=1e-5)
     values = {m.name: float(m.result()) for m in model.metrics}
     assert values["reward"] == pytest.approx(np.mean(rewards), rel=1e-5)
     assert values["reward_variance"] == pytest.approx(np.var(rewards), rel=1e-4)
     assert values["baseline"] == BASELINE
-    steps = np.repeat(LENGTHS, 2)
     assert values["sampled"] == pytest.approx((SAMPLED * steps).sum() / steps.sum())
     nothing = {**told, "sampled": ops.zeros(2 * B)}
     model.compute_loss(y=targets, y_pred=nothing, training=True)

@@ -1,12 +1,4 @@
-"""Training, from prepared data to a run folder, and its interruptions."""
-
-import json
-import shutil
-import signal
-import subprocess
-import sys
-import zipfile
-from pathlib import Path
+"""Training, from prepared data to a run folder."""
 
 import keras
 import numpy as np
@@ -14,18 +6,16 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tiny_run import IDENTITY, experiment, prepare
+from tiny_training import STEPS, go, skip_captions
 
 from show_attend_tell import checkpoint, config, likelihood, training_log
 from show_attend_tell import train as training
 from show_attend_tell.features import FeatureError, FeatureReader, feature_path
-from show_attend_tell.likelihood import Likelihood
 from show_attend_tell.prepared import folder_of
-from show_attend_tell.runs import CHECKPOINT, MODEL, SETTINGS, RunError
-from show_attend_tell.train import train
+from show_attend_tell.runs import CHECKPOINT, MODEL, SETTINGS
 from show_attend_tell.training_log import TrainingLog
 
 CURVES = ("loss", "word_loss", "attention_loss", "learning_rate", "gradient_norm")
-STEPS = 3  # updates per epoch: 18 captions in batches of 8
 
 
 @pytest.fixture(scope="module")
@@ -33,46 +23,9 @@ def work(tmp_path_factory):
     return prepare(tmp_path_factory.mktemp("work"), mirror=True)
 
 
-def score_weights(model, *rest):
-    """Scores that follow from the weights, in place of those of captions."""
-    value = float(np.sum(np.abs(np.asarray(model.decoder.l_o)))) % 1.0
-    return {"BLEU-4": 100 * value, "CIDEr": 1.0}, {}
-
-
-def skip_captions(patch):
-    """Write no captions and draw no samples while training, to save time."""
-    patch.setattr(training, "validate", score_weights)
-    patch.setattr(TrainingLog, "samples", lambda *arguments: None)
-
-
 @pytest.fixture
 def unvalidated(monkeypatch):
     skip_captions(monkeypatch)
-
-
-def go(work, folder, resume=False, overwrite=False, **changes):
-    chosen = experiment(**changes)
-    return train(chosen, work, folder, resume, overwrite, progress=False)
-
-
-def read_checkpoint(folder):
-    """Return the arrays and the position of a run's checkpoint."""
-    with zipfile.ZipFile(folder / "tiny" / CHECKPOINT) as archive:
-        names = [name for name in archive.namelist() if name.endswith(".npy")]
-        arrays = {name: np.load(archive.open(name)) for name in names}
-        return arrays, json.loads(archive.read("position.json"))
-
-
-def assert_same_run(one, other):
-    """Compare two run folders: last weights, optimiser, position, best model."""
-    (arrays, position), (others, other_position) = map(read_checkpoint, (one, other))
-    assert position == other_position
-    assert arrays.keys() == others.keys()
-    for name, values in arrays.items():
-        np.testing.assert_array_equal(values, others[name], err_msg=name)
-    models = [keras.saving.load_model(f / "tiny" / MODEL) for f in (one, other)]
-    for ours, theirs in zip(models[0].weights, models[1].weights, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.fixture(scope="module")
@@ -140,104 +93,6 @@ def test_tensorboard_shows_the_training(real):
     np.testing.assert_allclose(values["train/learning_rate"], 0.05, rtol=1e-6)
     assert min(values["train/gradient_norm"]) > 0
     assert max(values["validation/CIDEr"]) == pytest.approx(real.best)
-
-
-@pytest.fixture(scope="module")
-def whole(work, tmp_path_factory):
-    """The folder of a training that was never interrupted; it is not to be changed."""
-    folder = tmp_path_factory.mktemp("whole")
-    with pytest.MonkeyPatch.context() as patch:
-        skip_captions(patch)
-        go(work, folder)
-    return folder
-
-
-@pytest.fixture
-def copied(whole, tmp_path, unvalidated):
-    """A copy of that folder."""
-    return Path(shutil.copytree(whole, tmp_path / "copied"))
-
-
-def interrupt_in_log(monkeypatch, step):
-    """Raise KeyboardInterrupt after update ``step`` was taken and counted."""
-    real_step = TrainingLog.step
-
-    def interrupted(self, number, *rest):
-        real_step(self, number, *rest)
-        if number == step:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(TrainingLog, "step", interrupted)
-
-
-def interrupt_in_update(monkeypatch, step):
-    """Raise it as Ctrl-C does: on the way back from the compiled update."""
-    real_update = Likelihood._step_function
-
-    def make(self, *rest):
-        function = real_update(self, *rest)
-
-        def update(*batch):
-            values = function(*batch)
-            if int(self.model.optimizer.iterations) == step:
-                raise KeyboardInterrupt
-            return values
-
-        return update
-
-    monkeypatch.setattr(Likelihood, "_step_function", make)
-
-
-def interrupt_in_validation(monkeypatch, number):
-    """Raise it in the validation of that number, from 1."""
-    real_validate, calls = training.validate, []
-
-    def interrupted(*rest):
-        calls.append(1)
-        if len(calls) == number:
-            raise KeyboardInterrupt
-        return real_validate(*rest)
-
-    monkeypatch.setattr(training, "validate", interrupted)
-
-
-def test_a_training_interrupted_again_and_again_goes_on_as_if_it_had_not_been(
-    whole, work, tmp_path, unvalidated
-):
-    interruptions = [
-        (interrupt_in_log, 2),
-        (interrupt_in_log, STEPS),  # the epoch's last update, before its validation
-        (interrupt_in_update, 5),
-        (interrupt_in_validation, 1),
-    ]
-    steps = []
-    for number, (interrupt, when) in enumerate(interruptions):
-        with pytest.MonkeyPatch.context() as patch:
-            interrupt(patch, when)
-            with pytest.raises(KeyboardInterrupt):
-                go(work, tmp_path, resume=number > 0)
-        steps.append(read_checkpoint(tmp_path)[1]["step"])
-    assert steps == [2, 3, 5, 6]
-    summary = go(work, tmp_path, resume=True)
-    assert summary.steps == 3 * STEPS
-    assert_same_run(whole, tmp_path)
-
-
-def test_the_same_seed_gives_the_same_model_and_another_another(
-    whole, work, tmp_path, unvalidated
-):
-    go(work, tmp_path / "again")
-    assert_same_run(whole, tmp_path / "again")
-    go(work, tmp_path / "other", training={"seed": 2, "epochs": 1})
-    ours, theirs = (read_checkpoint(f)[0] for f in (whole, tmp_path / "other"))
-    different = [name for name in ours if not np.array_equal(ours[name], theirs[name])]
-    assert len(different) > len(ours) / 2
-
-
-def test_resuming_a_finished_training_changes_nothing(whole, copied, work):
-    summary = go(work, copied, resume=True)
-    assert summary.steps == 3 * STEPS
-    assert_same_run(whole, copied)
 
 
 def test_what_is_validated_and_saved_is_the_average_of_weights(
@@ -324,19 +179,6 @@ def test_the_gradient_norm_logged_is_that_of_the_update(
     assert np.isfinite(losses).all()
 
 
-def test_resuming_with_other_settings_is_refused_by_one_line(work, whole):
-    with pytest.raises(RunError, match=r"training.learning_rate was 0.02") as caught:
-        go(work, whole, resume=True, training={"learning_rate": 0.5})
-    assert "\n" not in str(caught.value)
-
-
-def test_an_existing_run_is_refused_and_replaced_on_demand(work, copied):
-    with pytest.raises(RunError, match="a run lies there"):
-        go(work, copied)
-    summary = go(work, copied, overwrite=True, training={"epochs": 1})
-    assert summary.steps == STEPS
-
-
 class _Stop(Exception):
     """Ends a training as soon as its readers are known."""
 
@@ -376,37 +218,3 @@ def test_annotations_are_scaled_by_their_measured_deviation(
         deviation = reader.read(range(12)).astype(float).std()
     model = keras.saving.load_model(summary.model)
     assert float(model.annotation_scale) == pytest.approx(1 / deviation, rel=1e-5)
-
-
-KILLED = """
-import os, pathlib, signal, sys
-sys.path[:0] = [{root!r}, {tests!r}]
-import pytest, test_train
-from test_train import TrainingLog
-step = TrainingLog.step
-def wait(self, number, *rest):
-    step(self, number, *rest)
-    if number == 8:
-        os.kill(os.getpid(), signal.SIGKILL)
-TrainingLog.step = wait
-test_train.skip_captions(pytest.MonkeyPatch())
-often = {{"checkpoint_every": 1}}
-test_train.go(pathlib.Path({work!r}), pathlib.Path({folder!r}), training=often)
-"""
-
-
-@pytest.mark.slow
-def test_a_killed_training_goes_on_from_its_last_checkpoint(
-    work, tmp_path, unvalidated
-):
-    often = {"checkpoint_every": 1}
-    go(work, tmp_path / "whole", training=often)
-    tests = Path(__file__).resolve().parent
-    folder = tmp_path / "killed"
-    paths = {"root": str(tests.parent), "tests": str(tests)}
-    code = KILLED.format(**paths, work=str(work), folder=str(folder))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
-    assert read_checkpoint(folder)[1]["step"] == 7
-    go(work, folder, resume=True, training=often)
-    assert_same_run(tmp_path / "whole", folder)
