@@ -37,11 +37,14 @@ def load_captioner(path: str | Path) -> Captioner:
     return model
 
 
-def copy_weights(path: str | Path, model: Captioner) -> None:
+def copy_weights(path: str | Path, model: Captioner) -> Captioner:
     """Set a captioner's weights to those of a model file.
 
     A soft model may start a hard one, and a hard one a soft one: they differ by the
     baseline alone, which then starts at 0.
+
+    Returns:
+        The captioner of the file.
 
     Raises:
         ModelFileError: the file cannot be read, or its words, encoder or weights are
@@ -71,6 +74,7 @@ def copy_weights(path: str | Path, model: Captioner) -> None:
             )
     for theirs, ours in zip(*weights, strict=True):
         ours.assign(theirs)
+    return source
 
 
 def _shared_weights(model: Captioner, other: Captioner) -> list:

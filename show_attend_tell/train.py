@@ -128,8 +128,11 @@ class Trainer:
         if experiment.model.scale_annotations:
             deviation = measure_deviation(self.reader, data.rows, settings.seed)
             self.model.set_annotation_scale(deviation)
+        # A start of the other attention is no result of this training.
+        self.start_counts = False
         if start is not None:
-            copy_weights(start, self.model)
+            attention = copy_weights(start, self.model).settings.attention
+            self.start_counts = attention == experiment.model.attention
         objective = SelfCritical if settings.objective == "cider" else Likelihood
         self.objective = objective(experiment, self.model, data, readers)
         self.total_steps = settings.epochs * self.objective.steps
@@ -168,7 +171,8 @@ class Trainer:
                 if resume:
                     self._after_update(log, bar)  # what an interrupt left undone
                 elif settings.init_from:
-                    self._validate(log, bar)  # so that training cannot end worse
+                    # Kept where it counts, so that training cannot end worse.
+                    self._validate(log, bar, keep=self.start_counts)
                 while position.epoch < settings.epochs and not position.stopped:
                     self._epoch(log, bar)
             except KeyboardInterrupt:
@@ -219,8 +223,8 @@ class Trainer:
         state = dataclasses.asdict(self.position)
         checkpoint.save(self.folder / runs.CHECKPOINT, self.model, state)
 
-    def _validate(self, log: TrainingLog, bar: tqdm) -> None:
-        """Score written captions; keep the model if they are the best so far."""
+    def _validate(self, log: TrainingLog, bar: tqdm, keep: bool = True) -> None:
+        """Score written captions; `keep` the model if they are the best so far."""
         position, settings = self.position, self.experiment.training
         self._copy_weights()
         bar.set_postfix_str("validating", refresh=True)
@@ -229,11 +233,16 @@ class Trainer:
         )
         log.validation_scores(position.step, scores)
         log.samples(position.step, self.saved, self.reader)
-        score = scores[settings.metric]
         bar.write(
             f"epoch {position.step / self.objective.steps:.2f}, step {position.step}: "
             + ", ".join(f"{name} {value:.2f}" for name, value in scores.items())
         )
+        if keep:
+            self._keep_if_best(scores[settings.metric], log)
+        position.validated = position.step
+
+    def _keep_if_best(self, score: float, log: TrainingLog) -> None:
+        position, patience = self.position, self.experiment.training.patience
         if score > position.best:
             log.embedding(self.saved)
             self._save_model()  # first, so that an interrupted one is done again
@@ -241,9 +250,8 @@ class Trainer:
             position.without_gain = 0
         else:
             position.without_gain += 1
-            if position.without_gain >= settings.patience:
-                position.stopped = f"no gain in {settings.patience} validations"
-        position.validated = position.step
+            if position.without_gain >= patience:
+                position.stopped = f"no gain in {patience} validations"
 
     def _copy_weights(self) -> None:
         pairs = zip(self.saved.weights, self.model.weights, strict=True)

@@ -5,6 +5,7 @@ import pytest
 from tiny_run import experiment, prepare
 
 from show_attend_tell import likelihood
+from show_attend_tell import train as training
 from show_attend_tell.model_file import load_captioner
 from show_attend_tell.train import train
 from show_attend_tell.training_log import TrainingLog
@@ -77,3 +78,19 @@ def test_an_interrupted_hard_training_goes_on_as_if_it_had_not_been(
     ]
     for one, other in zip(*(m.weights for m in models), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_a_soft_start_is_validated_but_is_no_result_of_hard_training(
+    work, tmp_path, told, monkeypatch
+):
+    scores = iter([50.0, 90.0, 10.0])
+
+    def score(*arguments):
+        return dict.fromkeys(("BLEU-4", "CIDEr"), next(scores)), {}
+
+    monkeypatch.setattr(training, "validate", score)
+    soft = experiment("soft", training={"epochs": 1})
+    assert train(soft, work, tmp_path, progress=False).best == 50
+    summary = go(work, tmp_path, epochs=1, init_from="soft")
+    assert (summary.best, summary.best_step) == (10, 3)
+    assert load_captioner(summary.model).settings.attention == "hard"
