@@ -97,8 +97,11 @@ test-jax: $(INSTALLED)
 
 # The table of benchmarks/README.md and benchmarks/results.json; wants a quiet machine.
 bench: $(INSTALLED)
-	$(BIN) -m pip install --quiet --disable-pip-version-check \
-	  --extra-index-url '$(TORCH_INDEX)' -e '.[bench]'
+	$(BIN) -c 'import torch' 2>/dev/null \
+	  || $(BIN) -m pip install --quiet --disable-pip-version-check --retries 0 \
+	    --index-url '$(TORCH_INDEX)' torch \
+	  || echo 'No PyTorch from $(TORCH_INDEX): the one of PyPI follows, which is larger.'
+	$(BIN) -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	$(BIN) -m benchmarks $(ARGS)
 
 check: $(INSTALLED)
