@@ -49,9 +49,12 @@ class Captions(NamedTuple):
 def padded_length(length: int) -> int:
     """Return the number of steps a batch of captions up to `length` is padded to.
 
-    Even numbers to 16, multiples of 4 to 32, multiples of 16 beyond.
+    Even numbers from 8 to 16, multiples of 4 to 24, of 16 beyond. Each length takes
+    some seconds to compile, which rare ones do not bring in again: Flickr8k has 9
+    graphs, and 0.9 % more steps than with 11, for all even numbers and multiples of 4.
     """
-    for limit, multiple in ((16, 2), (32, 4)):
+    length = max(length, 8)
+    for limit, multiple in ((16, 2), (24, 4)):
         if length <= limit:
             return -(-length // multiple) * multiple
     return -(-length // 16) * 16
