@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from show_attend_tell.features import FeatureReader
+from show_attend_tell.garbage import uncollected
 from show_attend_tell.vocabulary import END, PAD, START, Vocabulary
 
 
@@ -60,6 +61,7 @@ def padded_length(length: int) -> int:
     return -(-length // 16) * 16
 
 
+@uncollected()
 def encode(
     captions: Sequence[Sequence[Sequence[str]]], vocabulary: Vocabulary, max_words: int
 ) -> Captions:

@@ -10,6 +10,7 @@ import numpy as np
 from show_attend_tell import manifest
 from show_attend_tell.config import Experiment
 from show_attend_tell.features import FeatureError, FeatureReader, feature_path
+from show_attend_tell.garbage import uncollected
 from show_attend_tell.manifest import ManifestError, Photo
 from show_attend_tell.vocabulary import tokenize
 
@@ -72,6 +73,7 @@ def load_split(
     return load_splits(experiment, work, [name], reader)[0]
 
 
+@uncollected()
 def load_splits(
     experiment: Experiment, work: str | Path, names: Sequence[str], reader
 ) -> list[Split]:

@@ -1,6 +1,7 @@
 """Train a captioner from prepared data, with checkpoints, validation and logs."""
 
 import dataclasses
+import functools
 import logging
 import time
 from dataclasses import dataclass
@@ -103,6 +104,7 @@ def train(
             trainer = Trainer(experiment, vocabulary, data, validation, readers, start)
             # Last, for it may replace a run, also the one that was started from.
             folder = runs.open_run(experiment, runs_folder, resume, overwrite)
+            del data  # what training needs of its words is encoded
             return trainer.run(folder, resume, progress)
         finally:
             for extra in readers[1:]:
@@ -139,9 +141,12 @@ class Trainer:
         optimizer = make_optimizer(settings, self.total_steps)
         self.model.compile(optimizer=optimizer, jit_compile=settings.jit_compile)
         optimizer.build(self.model.trainable_variables)
-        # What is validated and saved: a copy, so that averaged weights stay apart.
-        self.saved = Captioner.from_config(self.model.get_config())
         self.position = Position()
+
+    @functools.cached_property
+    def saved(self) -> Captioner:
+        """What is validated and saved: a copy, so that averaged weights stay apart."""
+        return Captioner.from_config(self.model.get_config())
 
     def _build(self, vocabulary: Vocabulary) -> Captioner:
         experiment, identity = self.experiment, self.reader.attributes["identity"]

@@ -44,7 +44,7 @@ def tokenize(text: str) -> list[str]:
     """
     text = " ".join(text.lower().split())
     words = _split_plain(text) or _split_by_treebank(text)
-    return [sys.intern(word) for word in words]
+    return list(map(sys.intern, words))
 
 
 def _split_plain(text: str) -> list[str]:

@@ -15,8 +15,8 @@ PACKAGE = "show_attend_tell"
 
 # A room may import rooms of its own layer and of lower ones, never of higher ones.
 ROOMS_BY_LAYER = {
-    1: "categorical config experiment hard_settings vocabulary manifest features"
-    " photos progress scene_net",
+    1: "categorical config experiment features garbage hard_settings manifest photos"
+    " progress scene_net vocabulary",
     2: "attention initializers losses",
     3: "recurrence decoder hard_attention",
     4: "captioner compilation generation teacher_forcing",
