@@ -196,14 +196,19 @@ class CaptionBatches:
         _, locations, width = self.readers[0].shape
         tokens = tf.TensorSpec((self.batch_size, None), tf.int32)
         spec = tf.TensorSpec((self.batch_size, locations, width), tf.float16)
+        x_spec = {"annotations": spec, "tokens": tokens}
         dataset = tf.data.Dataset.from_generator(
-            lambda: self.batches(epoch, start), output_signature=(spec, tokens, tokens)
+            lambda: self._pairs(epoch, start), output_signature=(x_spec, tokens)
         )
-        dataset = dataset.map(
-            lambda a, x, y: ({"annotations": a, "tokens": x}, y),
-            num_parallel_calls=tf.data.AUTOTUNE,
-        )
-        return dataset.prefetch(4)
+        # The tuner has nothing to tune here, and its thread sleeps for up to a minute
+        # whatever happens: the end of an epoch, or Ctrl-C, would wait for it.
+        options = tf.data.Options()
+        options.autotune.enabled = False
+        return dataset.prefetch(4).with_options(options)
+
+    def _pairs(self, epoch: int, start: int) -> Iterator[tuple]:
+        for annotations, inputs, targets in self.batches(epoch, start):
+            yield {"annotations": annotations, "tokens": inputs}, targets
 
 
 def measure_deviation(
