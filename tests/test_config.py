@@ -197,6 +197,7 @@ def test_hard_attention_takes_the_authors_values_and_is_optional():
     hard = config.from_dict(without).hard
     assert (hard.entropy_weight, hard.reinforce_weight) == (0.002, 1)
     assert (hard.reward_scale, hard.baseline_decay) == (0.1, 0.9)
+    assert hard.reward_per == "caption"
     assert (hard.sampling_probability, hard.drawn_per) == (0.5, "minibatch")
 
 

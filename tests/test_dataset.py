@@ -215,6 +215,6 @@ def test_the_deviation_looks_at_a_choice_of_photos_fixed_by_the_seed(rng):
     assert found[0] == pytest.approx(values[chosen].astype(float).std(), rel=1e-9)
 
 
-def test_nothing_waits_for_the_tuners_thread_when_an_epoch_ends():
+def test_batches_are_read_without_the_tuner_that_epochs_had_to_wait_for():
     dataset = make([3, 4], batch_size=2).dataset(epoch=0)
     assert dataset.options().autotune.enabled is False
