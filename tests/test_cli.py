@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -257,30 +256,6 @@ def test_doctor_prints_a_line_for_each_finding_and_fails_on_problems(run, monkey
     assert run("doctor") == (0, "OK      this\nnote    that\n", "")
     findings.append(doctor.Finding("problem", "there"))
     assert run("doctor")[0] == 1
-
-
-def test_doctor_says_what_is_lost_without_java(monkeypatch):
-    monkeypatch.setenv("PATH", "")
-    (finding,) = doctor._java()
-    assert finding.level == "note"
-    assert "METEOR" in finding.text
-
-
-def test_doctor_names_packages_that_are_missing(monkeypatch):
-    def version(name):
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(doctor.metadata, "version", version)
-    assert [f.level for f in doctor._packages()] == ["OK", "problem"]
-
-
-def test_doctor_finds_weights_that_keras_has_fetched(monkeypatch, tmp_path):
-    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
-    assert doctor._imagenet_weights().level == "note"
-    file = tmp_path / "models" / "vgg19_weights_tf_dim_ordering_tf_kernels_notop.h5"
-    file.parent.mkdir()
-    file.touch()
-    assert doctor._imagenet_weights().level == "OK"
 
 
 def test_train_takes_a_model_to_start_from(run, monkeypatch):
