@@ -23,6 +23,10 @@ punished for their length. The second term then is::
 Neither makes the estimator biased: no word depends on a location drawn after it, and b
 on no draw of the batch; the variance is far lower where lengths differ.
 
+With ``baseline = "samples"`` b is, word by word, the mean of log p(y_k|s~,a) in the
+other samples of the same caption, drawn or expected. They share how likely its words
+are anyway, so that this adds no variance, but none of its draws: no bias either.
+
 What each term touches:
 
 * Back-propagation holds s~ fixed. It reaches the deep output (L_o, L_h, L_z), the LSTM,
@@ -152,9 +156,14 @@ class HardAttention(keras.layers.Layer):
 
     def _rewards(self, words, mask):
         """Return what each location is rewarded with, less b; (R, T) or (R, 1)."""
-        if self.settings.reward_per == "caption":
-            return ops.sum(words, axis=-1, keepdims=True) - self.baseline
-        gains = (words - self.baseline) * mask
+        s, b = self.settings, self.baseline
+        if s.baseline == "samples":
+            b = mean_of_others(words, s.samples)
+        elif s.reward_per == "caption":
+            return ops.sum(words, axis=-1, keepdims=True) - b
+        gains = (words - b) * mask
+        if s.reward_per == "caption":
+            return ops.sum(gains, axis=-1, keepdims=True)
         return ops.flip(ops.cumsum(ops.flip(gains, axis=1), axis=1), axis=1)
 
     def _observe(self, log_likelihood, alpha, sampled, mask):
@@ -187,3 +196,19 @@ class HardAttention(keras.layers.Layer):
         decay, old = self.settings.baseline_decay, ops.convert_to_tensor(self.baseline)
         moved = decay * old + (1 - decay) * mean
         self.baseline.assign(ops.where(total > 0, moved, old))
+
+
+def mean_of_others(words, samples):
+    """Return the mean over the other samples of each row's caption.
+
+    Args:
+        words: (R, T), R = B samples rows, those of a caption side by side.
+        samples: two or more.
+
+    Returns:
+        (R, T).
+    """
+    steps = words.shape[1]
+    samples_of = ops.reshape(words, (-1, samples, steps))
+    total = ops.sum(samples_of, axis=1, keepdims=True)
+    return ops.reshape((total - samples_of) / (samples - 1), (-1, steps))

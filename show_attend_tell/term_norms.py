@@ -41,7 +41,9 @@ class TermNorms:
             captions.
         """
         rng = np.random.default_rng([self.seed, step])
-        u = tf.constant(rng.random(self.targets.shape, np.float32))
+        captions, steps = self.targets.shape
+        rows = captions * self.model.hard.samples
+        u = tf.constant(rng.random((rows, steps), np.float32))
         names = ("words", "reinforce", "entropy")
         return {
             f"gradient_norm_{name}": float(norm)
@@ -63,15 +65,18 @@ class TermNorms:
         return norms
 
     def _terms(self, hard, draws: Draws):
-        """Return the mean over captions of each of the three terms."""
-        mask = tf.cast(self.targets != PAD, "float32")
+        """Return the mean over samples of each of the three terms."""
+        samples = self.model.hard.samples
+        targets = tf.repeat(self.targets, samples, axis=0)
+        mask = tf.cast(targets != PAD, "float32")
         outputs = read(
             self.model,
             {"annotations": self.annotations, "tokens": self.inputs},
             look=lambda t, alpha: hard.look(draws, t, alpha),
+            samples=samples,
         )
         outputs = {**outputs, "sampled": draws.sampled}
-        words = -token_losses(outputs["logits"], self.targets) * mask
+        words = -token_losses(outputs["logits"], targets) * mask
         rest = hard.terms(tf.stop_gradient(words), outputs, mask)
-        captions = tf.reduce_sum(tf.reduce_max(mask, axis=-1))
-        return [tf.reduce_sum(term) / captions for term in (words, *rest)]
+        present = tf.reduce_sum(tf.reduce_max(mask, axis=-1))
+        return [tf.reduce_sum(term) / present for term in (words, *rest)]

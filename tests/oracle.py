@@ -155,15 +155,22 @@ def location_entropy(alpha):
     return -sum(x * np.log(x) for row in alpha for x in row)
 
 
-def surrogate(told, words, locations, baseline, hard):
-    """The value whose gradient is minus Eq. (12); locations None is the average."""
+def surrogate(told, words, locations, baseline, hard, others=()):
+    """The value whose gradient is minus Eq. (12); locations None is the average.
+
+    `others`: what the captioner told in the other samples of the caption.
+    """
     each = word_log_likelihoods(told["logits"], words)
     value = sum(each) + hard.entropy_weight * location_entropy(told["alpha"])
+    baselines = [baseline] * len(each)
+    if hard.baseline == "samples":
+        rows = [word_log_likelihoods(other["logits"], words) for other in others]
+        baselines, baseline = np.mean(rows, axis=0), np.mean(rows, axis=0).sum()
     for t, location in enumerate([] if locations is None else locations):
         if hard.reward_per == "caption":
             reward = sum(each) - baseline
         else:
-            reward = sum(word - baseline for word in each[t:])
+            reward = sum(w - b for w, b in zip(each[t:], baselines[t:], strict=True))
         reward = hard.reinforce_weight * hard.reward_scale * reward
         value += reward * np.log(told["alpha"][t][location])
     return -value

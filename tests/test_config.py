@@ -82,6 +82,7 @@ def test_a_missing_table_is_named():
         ("hard", "sampling_probability", 1.5),
         ("hard", "baseline_decay", 1.0),
         ("hard", "drawn_per", "word"),
+        ("hard", "baseline", "caption"),
     ],
 )
 def test_a_value_that_does_not_fit_is_named_and_shown(table, key, value):
@@ -197,8 +198,13 @@ def test_hard_attention_takes_the_authors_values_and_is_optional():
     hard = config.from_dict(without).hard
     assert (hard.entropy_weight, hard.reinforce_weight) == (0.002, 1)
     assert (hard.reward_scale, hard.baseline_decay) == (0.1, 0.9)
-    assert hard.reward_per == "caption"
+    assert (hard.reward_per, hard.baseline) == ("caption", "moving")
     assert (hard.sampling_probability, hard.drawn_per) == (0.5, "minibatch")
+
+
+def test_a_baseline_of_other_samples_needs_some():
+    hard = {"samples": 1, "baseline": "samples"}
+    assert "needs samples = 2 or more" in message_of({**SMALL, "hard": hard})
 
 
 def test_reward_training_of_hard_attention_is_refused():

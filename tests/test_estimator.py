@@ -16,6 +16,7 @@ from tiny_captioner import MODES, TOLERANCE, said_in
 
 from show_attend_tell.captioner import Captioner
 from show_attend_tell.losses import location_entropies, location_log_probs
+from show_attend_tell.vocabulary import START
 
 logger = logging.getLogger(__name__)
 
@@ -26,24 +27,20 @@ SEQUENCES = np.array(list(itertools.product(range(L), repeat=T)))
 SAMPLES, ESTIMATES = 1000, 150
 F_ATT = ("w_a_0", "b_a_0", "w_h", "w_att")
 KINDS = {
-    "neither": {"baseline": False, "entropy": 0.0},
-    "baseline": {"baseline": True, "entropy": 0.0},
-    "baseline and entropy": {"baseline": True, "entropy": 0.4},
-    "rewards by the word": {"baseline": True, "entropy": 0.0, "reward_per": "word"},
+    "neither": {"moves": False},
+    "baseline": {},
+    "baseline and entropy": {"entropy_weight": 0.4},
+    "rewards by the word": {"reward_per": "word"},
+    "other samples": {"baseline": "samples"},
 }
 
 
-def build(entropy=0.0, seed=5, reward_per="caption"):
+def build(seed=5, **hard):
     """Return a captioner small enough to enumerate, and a photo for it."""
     rng = np.random.default_rng(seed)
     widths = {"embedding_width": 2, "lstm_width": 3, "attention_width": 3}
-    hard = hard_model.HardAttentionSettings(
-        entropy_weight=entropy,
-        reward_per=reward_per,
-        reward_scale=1,
-        sampling_probability=1,
-        samples=SAMPLES,
-    )
+    always = {"reward_scale": 1, "sampling_probability": 1, "entropy_weight": 0.0}
+    hard = hard_model.HardAttentionSettings(**always | {"samples": SAMPLES} | hard)
     model = Captioner(
         WORDS,
         tiny.settings(attention="hard", **widths),
@@ -133,27 +130,33 @@ def estimated():
     return {kind: estimate(**how) for kind, how in KINDS.items()}
 
 
-def estimate(baseline, entropy, reward_per="caption"):
-    """Return ({name: exact gradient}, {name: estimates (ESTIMATES, ...)})."""
-    model, photo = build(entropy, reward_per=reward_per)
-    photo_, inputs = ops.convert_to_tensor(photo), ops.convert_to_tensor(INPUTS)
+def estimate(moves=True, targets=TARGETS, **hard):
+    """Return ({name: exact gradient}, {name: estimates (ESTIMATES, ...)}).
+
+    The moving baseline stays 0 unless it `moves`.
+    """
+    model, photo = build(**hard)
+    inputs = np.pad(targets[:, :-1], [(0, 0), (1, 0)], constant_values=START)
+    photos = ops.convert_to_tensor(np.repeat(photo, len(targets), 0))
+    inputs, samples = ops.convert_to_tensor(inputs), model.hard.samples
+    rows = len(targets) * samples
 
     def loss(u, b):
         model.hard_attention.baseline.assign(b)
-        draws = hard_model.Draws(u, np.ones(SAMPLES, "f4"))
-        told = hard_model.outputs_of(model, photo_, inputs, draws, SAMPLES)
-        value = model.compute_loss(y=TARGETS, y_pred=told, training=True)
+        draws = hard_model.Draws(u, np.ones(rows, "f4"))
+        told = hard_model.outputs_of(model, photos, inputs, draws, samples)
+        value = model.compute_loss(y=targets, y_pred=told, training=True)
         return -value, ops.convert_to_tensor(model.hard_attention.baseline)
 
     gradient = tiny.gradient_function(loss, model, tiny.MODES[1])
-    rng, b, rows = np.random.default_rng(1), np.float32(0), []
+    rng, b, found = np.random.default_rng(1), np.float32(0), []
     for _ in range(ESTIMATES):
-        u = rng.random((SAMPLES, T), np.float32)
-        found, after = gradient(ops.convert_to_tensor(u), ops.convert_to_tensor(b))
-        b = np.float32(after) if baseline else b
-        rows.append(found)
+        u = rng.random((rows, T), np.float32)
+        one, after = gradient(ops.convert_to_tensor(u), ops.convert_to_tensor(b))
+        b = np.float32(after) if moves else b
+        found.append(one)
     exact = exact_gradient(model, photo)
-    return exact, {name: np.stack([row[name] for row in rows]) for name in exact}
+    return exact, {name: np.stack([one[name] for one in found]) for name in exact}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -178,12 +181,21 @@ def test_the_mean_estimate_is_the_exact_gradient_for_every_weight(estimated, kin
     [("baseline", "neither", 0.6), ("rewards by the word", "baseline", 1.0)],
 )
 def test_the_variance_is_lower(estimated, better, worse, most):
-    """The shares that are left are shown by --log-cli-level=INFO."""
-    ratios = {}
-    for name in F_ATT:
-        with_, without = (
-            estimated[kind][1][name].var(0).sum() for kind in (better, worse)
-        )
-        ratios[name] = with_ / without
-    logger.info("variance with %s, of that with %s: %s", better, worse, ratios)
-    assert max(ratios.values()) < most, ratios
+    assert share_left(estimated[better][1], estimated[worse][1]) < most
+
+
+def test_other_samples_know_how_likely_their_caption_is():
+    """Beside a long caption a short one, whose log p is far from the moving average."""
+    targets = np.array([[4, 3, 2], [2, 0, 0]], "i4")
+    own, moving = (
+        estimate(targets=targets, samples=4, baseline=baseline)[1]
+        for baseline in ("samples", "moving")
+    )
+    assert share_left(own, moving) < 0.6
+
+
+def share_left(better, worse):
+    """Return the share of the variance that is left; --log-cli-level=INFO shows all."""
+    ratios = {k: better[k].var(0).sum() / worse[k].var(0).sum() for k in F_ATT}
+    logger.info("variance left: %s", ratios)
+    return max(ratios.values())

@@ -97,10 +97,11 @@ def expected_rows(model, batch, draws):
     return rows
 
 
+@pytest.mark.parametrize("baseline", ["moving", "samples"])
 @pytest.mark.parametrize("reward_per", ["caption", "word"])
 @pytest.mark.parametrize("mode", MODES)
-def test_reading_and_surrogate_are_the_oracles(rng, mode, reward_per):
-    hard = {**HARD, "reward_per": reward_per}
+def test_reading_and_surrogate_are_the_oracles(rng, mode, reward_per, baseline):
+    hard = {**HARD, "reward_per": reward_per, "baseline": baseline}
     model, batch = hard_model.build(rng, hard), tiny.batch(rng)
     model.hard_attention.baseline.assign(BASELINE)
     draws = hard_model.chances(rng, 2 * B, sampled=SAMPLED)
@@ -111,12 +112,16 @@ def test_reading_and_surrogate_are_the_oracles(rng, mode, reward_per):
 
     told, loss = said_in(mode, compute, *batch, *draws)
     losses = []
-    for r, (expected, s) in enumerate(expected_rows(model, batch, draws)):
+    rows = expected_rows(model, batch, draws)
+    for r, (expected, s) in enumerate(rows):
         words = batch[2][r // 2][: LENGTHS[r // 2]]
+        other, _ = rows[r + 1 - 2 * (r % 2)]
         for name in ("logits", "alpha", "beta"):
             own = told[name][r, : len(words)]
             np.testing.assert_allclose(own, expected[name], **TOLERANCE)
-        losses.append(oracle.surrogate(expected, words, s, BASELINE, model.hard))
+        losses.append(
+            oracle.surrogate(expected, words, s, BASELINE, model.hard, [other])
+        )
     np.testing.assert_allclose(loss, np.mean(losses), rtol=1e-5)
 
 
