@@ -32,6 +32,7 @@ def caption_paths(
     encoder_weights: str | Path | None = None,
     beam: int | None = None,
     locations: str | None = None,
+    seed: int | None = None,
 ) -> Iterator[Caption | Failure]:
     """Load a model and its encoder, then write the captions of photos.
 
@@ -42,6 +43,7 @@ def caption_paths(
         beam: hypotheses per photo, 1 is greedy; by default the model's.
         locations: what a word is written from, ``expected``, ``likeliest`` or
             ``sampled``, see ``DecodingSettings``; by default the model's.
+        seed: of the locations ``sampled``; by default the model's.
 
     Returns:
         As :func:`caption_photos`; model and encoder are loaded at once.
@@ -50,7 +52,7 @@ def caption_paths(
         CaptionError, ModelFileError, EncoderError: see :func:`load`.
     """
     captioner, encoder = load(model, encoder_weights)
-    decoding = decoding_of(captioner, beam, locations)
+    decoding = decoding_of(captioner, beam, locations, seed)
     return caption_photos(captioner, encoder, paths, decoding)
 
 
@@ -114,14 +116,17 @@ def _find_weights(model: Path, wanted: dict) -> str | Path:
 
 
 def decoding_of(
-    captioner: Captioner, beam: int | None = None, locations: str | None = None
+    captioner: Captioner,
+    beam: int | None = None,
+    locations: str | None = None,
+    seed: int | None = None,
 ) -> DecodingSettings:
     """Return the settings saved with a model, with what is given in their place.
 
     Raises:
-        CaptionError: the saved settings, ``beam`` or ``locations`` are out of range.
+        CaptionError: the saved settings or those given are out of range.
     """
-    given = {"beam": beam, "locations": locations}
+    given = {"beam": beam, "locations": locations, "seed": seed}
     values = {
         **captioner.decoding,
         **{name: value for name, value in given.items() if value is not None},
@@ -131,8 +136,8 @@ def decoding_of(
     except ValueError:
         raise CaptionError(
             "the model's decoding settings with those given must fit "
-            "DecodingSettings, `locations` be expected, likeliest or sampled and "
-            f"`beam` at least 1. Received: {values}"
+            "DecodingSettings, `locations` be expected, likeliest or sampled, "
+            f"`beam` at least 1 and `seed` at least 0. Received: {values}"
         ) from None
 
 
@@ -210,6 +215,7 @@ def _write(
         length_normalisation=decoding.length_normalisation,
         allow_unknown=decoding.allow_unknown,
         locations=decoding.locations,
+        seed=decoding.seed,
         batch_size=batch_size,
     )
 

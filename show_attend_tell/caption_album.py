@@ -49,6 +49,7 @@ def caption_album(
     encoder_weights: str | Path | None = None,
     beam: int | None = None,
     locations: str | None = None,
+    seed: int | None = None,
     shown: bool = True,
 ) -> AlbumReport:
     """Write the captions of many photos into a file.
@@ -61,6 +62,7 @@ def caption_album(
         encoder_weights: as in :func:`~show_attend_tell.caption.load`.
         beam: hypotheses per photo; by default the model's.
         locations: as in :func:`~show_attend_tell.caption.caption_paths`.
+        seed: likewise.
         shown: whether a progress bar is.
 
     Raises:
@@ -75,7 +77,7 @@ def caption_album(
             "name"
         )
     captioner, encoder = load_model(model, encoder_weights)
-    decoding = decoding_of(captioner, beam, locations)
+    decoding = decoding_of(captioner, beam, locations, seed)
     found = _distinct(find_photos(paths))
     rows_file = out.with_suffix(".jsonl") if is_page else out
     with CaptionRows(rows_file, _made_by(model, decoding)) as rows:
@@ -105,4 +107,6 @@ def _made_by(model: str | Path, decoding: DecodingSettings) -> str:
     with open(model, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     looked = "" if decoding.locations == "expected" else f", {decoding.locations}"
+    if decoding.locations == "sampled":
+        looked += f" with seed {decoding.seed}"
     return f"{Path(model).name} {digest[:12]}, beam {decoding.beam}{looked}"

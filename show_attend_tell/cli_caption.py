@@ -29,6 +29,11 @@ _MANY = "Write rows of many photos here (.jsonl, .csv, .html); goes on if stoppe
     help="What each word looks at, instead of the model's: all places by their weight "
     "(soft), the likeliest one, or one drawn by chance (hard).",
 )
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    help="Of the places drawn by chance, instead of the model's.",
+)
 @click.option("--out", type=PATH, metavar="FILE", help=_MANY)
 @click.option("--json", "as_json", is_flag=True, help="JSON Lines with all details.")
 @figure_options
@@ -38,6 +43,7 @@ def caption(
     encoder_weights,
     beam,
     locations,
+    seed,
     out,
     as_json,
     attention,
@@ -50,13 +56,15 @@ def caption(
         raise click.UsageError("--out excludes --json, --attention and --html.")
     model = _model(model)
     if out is not None:
-        _caption_into(out, photos, model, encoder_weights, beam, locations)
+        _caption_into(out, photos, model, encoder_weights, beam, locations, seed)
         return
     start_tensorflow()
     from show_attend_tell import caption as captioning
     from show_attend_tell import caption_figures
 
-    results = captioning.caption_paths(model, photos, encoder_weights, beam, locations)
+    results = captioning.caption_paths(
+        model, photos, encoder_weights, beam, locations, seed
+    )
     if page is not None:
         results = caption_figures.write_page(results, page)
     drawn = ((result, []) for result in results)
@@ -86,11 +94,11 @@ def _model(given):
     return shipped_model() if given is None else given
 
 
-def _caption_into(out, photos, model, encoder_weights, beam, locations) -> None:
+def _caption_into(out, photos, model, *settings) -> None:
     start_tensorflow()
     from show_attend_tell.caption_album import caption_album
 
-    report = caption_album(model, photos, out, encoder_weights, beam, locations)
+    report = caption_album(model, photos, out, *settings)
     for failure in report.failures:
         click.echo(click.format_filename(failure.reason), err=True)
     click.echo(report.line())

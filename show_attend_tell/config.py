@@ -195,6 +195,7 @@ class DecodingSettings:
         locations: what a word is written from: the ``expected`` context (all locations
             averaged by alpha, as soft attention does), the ``likeliest`` location, or
             one ``sampled`` from alpha.
+        seed: of the locations ``sampled``.
         validation_beam: beam used while training, for speed.
         batch_size: photos decoded at once.
     """
@@ -204,6 +205,7 @@ class DecodingSettings:
     length_normalisation: NonNegative = 0.0
     allow_unknown: bool = False
     locations: Literal["expected", "likeliest", "sampled"] = "expected"
+    seed: Annotated[int, Field(ge=0)] = 0
     validation_beam: Positive = 3
     batch_size: Positive = 64
 

@@ -11,6 +11,10 @@ from show_attend_tell.encoder import Encoder
 from show_attend_tell.generation import make_writer
 
 
+class ExportError(ValueError):
+    """A model that cannot be exported; the message is one line for the user."""
+
+
 def graph_of(
     captioner: Captioner, encoder: Encoder, decoding: DecodingSettings
 ) -> Callable[[tf.Tensor], Hypotheses]:
@@ -18,7 +22,16 @@ def graph_of(
 
     It is not compiled by XLA, which not every place has where graphs are used; a beam
     of one is greedy.
+
+    Raises:
+        ExportError: the model draws its locations, and a graph has no chances to draw
+            them by.
     """
+    if decoding.locations == "sampled":
+        raise ExportError(
+            "the model's decoding.locations must be 'expected' or 'likeliest' for an "
+            "export. Received: 'sampled'; train or save it with another"
+        )
     T = decoding.max_words
     writer = make_writer(
         captioner,

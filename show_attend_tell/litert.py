@@ -39,6 +39,7 @@ def export_litert(
 
     Raises:
         CaptionError, ModelFileError, EncoderError: see ``caption.load``.
+        ExportError: see :func:`~show_attend_tell.graph_writer.graph_of`.
     """
     captioner, encoder = load(model, encoder_weights)
     if encoder.settings.precision != "float32":  # LiteRT has no bfloat16 convolution

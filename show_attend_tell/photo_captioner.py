@@ -28,6 +28,7 @@ class PhotoCaptioner:
         photo: str | os.PathLike,
         beam: int | None = None,
         locations: str | None = None,
+        seed: int | None = None,
     ) -> Caption:
         """Write the caption of a photo.
 
@@ -36,6 +37,7 @@ class PhotoCaptioner:
             beam: hypotheses, 1 is greedy; by default the model's own.
             locations: what a word is written from, the ``expected`` context, the
                 ``likeliest`` or a ``sampled`` location; by default the model's own.
+            seed: of the locations ``sampled``; by default the model's own.
 
         Returns:
             Its ``text`` and ``words`` (T), ``log_prob``, ``attention`` (T, rows,
@@ -45,7 +47,7 @@ class PhotoCaptioner:
         Raises:
             CaptionError: the photo cannot be read, or an argument is out of range.
         """
-        decoding = decoding_of(self.captioner, beam, locations)
+        decoding = decoding_of(self.captioner, beam, locations, seed)
         path = Path(photo)
         if path.is_dir():
             raise CaptionError(

@@ -14,11 +14,7 @@ from show_attend_tell.captioner import Captioner
 from show_attend_tell.config import DecodingSettings
 from show_attend_tell.encoder import Encoder
 from show_attend_tell.graph_photos import square_of
-from show_attend_tell.graph_writer import graph_of, held_by
-
-
-class ExportError(ValueError):
-    """A model that cannot be exported; the message is one line for the user."""
+from show_attend_tell.graph_writer import ExportError, graph_of, held_by
 
 
 def export_saved_model(
@@ -44,7 +40,8 @@ def export_saved_model(
         beam: hypotheses, fixed in the export; by default the model's.
 
     Raises:
-        ExportError: the folder exists and is not empty.
+        ExportError: the folder exists and is not empty, or see
+            :func:`~show_attend_tell.graph_writer.graph_of`.
         CaptionError, ModelFileError, EncoderError: see ``caption.load``.
     """
     folder = Path(folder)

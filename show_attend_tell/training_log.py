@@ -86,6 +86,7 @@ class TrainingLog:
             method="greedy",
             max_words=decoding.max_words,
             locations=decoding.locations,
+            seed=decoding.seed,
             batch_size=decoding.batch_size,
         )
         with self.writer.as_default(step=step):

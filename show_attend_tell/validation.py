@@ -39,6 +39,7 @@ def write_captions(
             length_normalisation=decoding.length_normalisation,
             allow_unknown=decoding.allow_unknown,
             locations=decoding.locations,
+            seed=decoding.seed,
             batch_size=size,
         )
 

@@ -51,9 +51,19 @@ def test_the_verb_tells_the_location_of_each_word_where_asked(capsys, files):
     assert drawn["locations"] != peaks(drawn["attention"])
 
 
+def test_other_seeds_draw_other_locations(files):
+    model, photo = sat.load(files / "model.keras"), files / "a.png"
+    seeds = (None, 0, 1, 2, 3, 4)
+    found = [model.caption(photo, None, "sampled", seed) for seed in seeds]
+    drawn = [tuple(one.locations) for one in found if one.words]
+    assert drawn[0] == drawn[1]
+    assert len(set(drawn)) > 2
+
+
 def test_python_gives_what_the_verb_prints(capsys, files):
-    printed = by_verb(capsys, files, "--locations", "sampled")
-    found = sat.load(files / "model.keras").caption(files / "a.png", None, "sampled")
+    printed = by_verb(capsys, files, "--locations", "sampled", "--seed", 4)
+    photo = (files / "a.png", None, "sampled", 4)
+    found = sat.load(files / "model.keras").caption(*photo)
     assert found.locations.tolist() == printed["locations"]
     assert found.text == printed["text"]
 
@@ -83,6 +93,13 @@ def test_rows_written_from_other_locations_are_not_mixed(files, tmp_path):
         caption_album(*album, shown=False)
 
 
+def test_rows_tell_the_seed_of_their_locations(files, tmp_path):
+    album = (files / "model.keras", [files / "a.png"], tmp_path / "captions.jsonl")
+    caption_album(*album, locations="sampled", seed=3, shown=False)
+    with pytest.raises(RowsError, match="beam 3, sampled with seed 3, and not by"):
+        caption_album(*album, locations="sampled", seed=4, shown=False)
+
+
 def test_the_models_own_locations_stand_unless_others_are_given(captioner):
     own = {**captioner.decoding, "locations": "likeliest"}
     model = make_captioner(sat.Encoder(ENCODER))
@@ -94,6 +111,8 @@ def test_the_models_own_locations_stand_unless_others_are_given(captioner):
 def test_unknown_locations_are_refused(captioner, files, capsys):
     with pytest.raises(caption.CaptionError, match="`locations` be expected, likel"):
         caption.decoding_of(captioner, locations="best")
+    with pytest.raises(caption.CaptionError, match="`seed` at least 0"):
+        caption.decoding_of(captioner, seed=-1)
     with pytest.raises(SystemExit):
         by_verb(capsys, files, "--locations", "best")
     assert "'best' is not one of 'expected', 'likeliest'" in capsys.readouterr().err

@@ -86,6 +86,17 @@ def test_a_folder_that_is_not_empty_is_left_alone(model_file, tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
+@pytest.mark.parametrize("form", ["saved_model", "litert"])
+def test_a_model_that_draws_its_locations_is_refused(form, tmp_path, capsys):
+    captioner = make_captioner(Encoder(ENCODER))
+    captioner.decoding = {**captioner.decoding, "locations": "sampled"}
+    captioner.save(tmp_path / "model.keras")
+    out = ("--out", tmp_path / "x")
+    assert run(tmp_path / "model.keras", "--format", form, *out) == 1
+    assert "Received: 'sampled'; train" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
 def test_options_of_the_other_format_are_refused(model_file, tmp_path):
     out = ("--out", tmp_path / "x")
     half = ("--format", "half", "--beam", 2)
