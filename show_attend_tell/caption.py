@@ -1,6 +1,7 @@
 """Captions of photos, from a model's file and the encoder's weights alone."""
 
 import dataclasses
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -43,7 +44,8 @@ def caption_paths(
         beam: hypotheses per photo, 1 is greedy; by default the model's.
         locations: what a word is written from, ``expected``, ``likeliest`` or
             ``sampled``, see ``DecodingSettings``; by default the model's.
-        seed: of the locations ``sampled``; by default the model's.
+        seed: of the locations ``sampled``; by default the model's. What is drawn for
+            a photo depends on the seed and the photo alone.
 
     Returns:
         As :func:`caption_photos`; model and encoder are loaded at once.
@@ -124,7 +126,8 @@ def decoding_of(
     """Return the settings saved with a model, with what is given in their place.
 
     Raises:
-        CaptionError: the saved settings or those given are out of range.
+        CaptionError: the saved settings or those given are out of range, or a seed is
+            given that changes nothing.
     """
     given = {"beam": beam, "locations": locations, "seed": seed}
     values = {
@@ -132,13 +135,19 @@ def decoding_of(
         **{name: value for name, value in given.items() if value is not None},
     }
     try:
-        return DecodingSettings(**values)
+        settings = DecodingSettings(**values)
     except ValueError:
         raise CaptionError(
             "the model's decoding settings with those given must fit "
             "DecodingSettings, `locations` be expected, likeliest or sampled, "
             f"`beam` at least 1 and `seed` at least 0. Received: {values}"
         ) from None
+    if seed is not None and settings.locations != "sampled":
+        raise CaptionError(
+            f"a seed changes nothing where locations are {settings.locations!r}, not "
+            f"'sampled'; ask for sampled ones or leave it out. Received: seed {seed}"
+        )
+    return settings
 
 
 def caption_photos(
@@ -215,9 +224,14 @@ def _write(
         length_normalisation=decoding.length_normalisation,
         allow_unknown=decoding.allow_unknown,
         locations=decoding.locations,
-        seed=decoding.seed,
+        seed=[_own_seed(decoding.seed, square) for square in squares],
         batch_size=batch_size,
     )
+
+
+def _own_seed(seed: int, square: np.ndarray) -> tuple[int, int]:
+    """Return a photo's own seed: what is drawn for it depends on no other photo."""
+    return seed, zlib.crc32(square.tobytes())
 
 
 def read_hypotheses(

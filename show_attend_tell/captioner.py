@@ -8,12 +8,16 @@ Method names follow the reference implementation: ``_get_initial_lstm``,
 import dataclasses
 
 import keras
-import numpy as np
 from keras import ops
 
 from show_attend_tell.config import ModelSettings
 from show_attend_tell.decoder import Decoder
-from show_attend_tell.generation import check_request, make_writer, write_all
+from show_attend_tell.generation import (
+    check_request,
+    draw_noise,
+    make_writer,
+    write_all,
+)
 from show_attend_tell.hard_attention import HardAttention
 from show_attend_tell.hard_settings import HardAttentionSettings
 from show_attend_tell.losses import CaptionMean, caption_losses
@@ -190,7 +194,8 @@ class Captioner(keras.Model):
         """Return the mean over captions of L_d, Eq. (14), or of -L_s estimated.
 
         With hard attention, in training, the value is a surrogate whose gradient is
-        that of :mod:`show_attend_tell.hard_attention`.
+        that of :mod:`show_attend_tell.hard_attention`; ``doubly_stochastic`` adds its
+        term of Eq. (14), soft attention's, there too unless it is 0.
 
         Args:
             x: not used.
@@ -252,7 +257,8 @@ class Captioner(keras.Model):
             locations: what a word is written from: the ``expected`` context, the
                 ``likeliest`` location, or one ``sampled`` from alpha.
             seed: of the words drawn with ``sample``, and of the locations ``sampled``;
-                the hypotheses of a beam draw theirs by the same chances.
+                the hypotheses of a beam draw theirs by the same chances. Or N seeds,
+                one for each photo, whose draws then are the same in any company.
             batch_size: photos decoded at once.
 
         Returns:
@@ -270,10 +276,7 @@ class Captioner(keras.Model):
         key = (*rules, locations)
         if key not in self._writers:
             self._writers[key] = make_writer(self, *key)
-        rng = np.random.default_rng(seed)
-        noise = np.stack(
-            [rng.random((len(annotations), max_words), np.float32) for _ in range(2)], 1
-        )
+        noise = draw_noise(seed, len(annotations), max_words)
         return write_all(
             self._writers[key], annotations, noise, temperature, batch_size
         )

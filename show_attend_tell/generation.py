@@ -35,6 +35,31 @@ def check_request(annotations, expected, method, temperature, locations):
         raise ValueError(f"`temperature` must be positive. Received: {temperature}")
 
 
+def draw_noise(seed, photos, max_words):
+    """Return uniform numbers in [0, 1), for words and for locations: (N, 2, T).
+
+    A photo's numbers do not depend on how many photos follow it.
+
+    Args:
+        seed: one of all photos, or one for each of them, whose numbers then depend on
+            no other photo.
+        photos: N.
+        max_words: T.
+
+    Raises:
+        ValueError: there are several seeds, but not N.
+    """
+    if np.ndim(seed) == 0:
+        return np.random.default_rng(seed).random((photos, 2, max_words), np.float32)
+    if len(seed) != photos:
+        raise ValueError(
+            f"`seed` must be one number or one for each of the {photos} photos. "
+            f"Received: {len(seed)} of them"
+        )
+    rngs = [np.random.default_rng(one) for one in seed]
+    return np.stack([rng.random((2, max_words), np.float32) for rng in rngs])
+
+
 def start_state(model, annotations, locations, noise):
     """Return a decoding step for these photos and the state it begins with.
 
@@ -78,9 +103,7 @@ def start_state(model, annotations, locations, noise):
 def _choice(locations, noise):
     """Return the step's choice, alpha -> one-hot location, None for the average."""
     if locations == "sampled":
-        return lambda alpha: drawn_location(
-            alpha, ops.cast(noise[..., :1], alpha.dtype)
-        )
+        return lambda alpha: drawn_location(alpha, noise[..., :1])
     return likeliest_location if locations == "likeliest" else None
 
 

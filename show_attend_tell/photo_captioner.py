@@ -45,7 +45,8 @@ class PhotoCaptioner:
             one, and ``alternatives``. In Jupyter it shows itself.
 
         Raises:
-            CaptionError: the photo cannot be read, or an argument is out of range.
+            CaptionError: the photo cannot be read, an argument is out of range, or a
+                seed is given that changes nothing.
         """
         decoding = decoding_of(self.captioner, beam, locations, seed)
         path = Path(photo)

@@ -22,6 +22,8 @@ def write_captions(
 ) -> Iterator[Hypotheses]:
     """Yield the hypotheses of photos, `decoding.batch_size` photos at a time.
 
+    What is drawn for a photo depends on `decoding.seed` and its place among the rows.
+
     Args:
         model: the captioner.
         reader: of the photos' features.
@@ -31,15 +33,16 @@ def write_captions(
     """
     size = decoding.batch_size
     for start in range(0, len(rows), size):
+        block = rows[start : start + size]
         yield model.generate(
-            reader.read(rows[start : start + size]),
+            reader.read(block),
             method="beam" if beam > 1 else "greedy",
             beam=beam,
             max_words=decoding.max_words,
             length_normalisation=decoding.length_normalisation,
             allow_unknown=decoding.allow_unknown,
             locations=decoding.locations,
-            seed=decoding.seed,
+            seed=[(decoding.seed, start + k) for k in range(len(block))],
             batch_size=size,
         )
 

@@ -16,7 +16,11 @@ from decoding_models import (
 from keras import ops
 from scipy import stats
 
-from show_attend_tell.decoding import draw_noise, greedy, sample
+from show_attend_tell.decoding import greedy, sample
+
+
+def draw_noise(photos, words, seed):
+    return np.random.default_rng(seed).random((photos, words), np.float32)
 
 
 def test_greedy_takes_the_best_word_until_the_end(rng):

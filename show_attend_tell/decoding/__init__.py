@@ -17,6 +17,6 @@ Everything is made of ``keras.ops``; it runs eagerly, and compiled it is one gra
 
 from show_attend_tell.decoding.beam import beam_search
 from show_attend_tell.decoding.hypotheses import Hypotheses, Step
-from show_attend_tell.decoding.sampling import draw_noise, greedy, sample
+from show_attend_tell.decoding.sampling import greedy, sample
 
-__all__ = ["Hypotheses", "Step", "beam_search", "draw_noise", "greedy", "sample"]
+__all__ = ["Hypotheses", "Step", "beam_search", "greedy", "sample"]

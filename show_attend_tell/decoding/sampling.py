@@ -82,7 +82,7 @@ def sample(
     Args:
         step: as in :func:`~show_attend_tell.decoding.beam_search`.
         initial_state: dict of tensors (B, ...).
-        noise: (B, T) in [0, 1), from :func:`draw_noise`; T is the most words.
+        noise: uniform numbers in [0, 1), (B, T); T is the most words.
         start_id: id given to the first step.
         end_id: id that ends a caption.
         pad_id: id written behind a caption's last word.
@@ -109,11 +109,6 @@ def sample(
         first_inputs(initial_state, batch_size, start_id),
         (end_id, pad_id, max_words),
     )
-
-
-def draw_noise(batch_size: int, max_words: int, seed: int) -> Tensor:
-    """Return uniform numbers (B, T) in [0, 1); the same seed gives the same ones."""
-    return keras.random.uniform((batch_size, max_words), seed=seed)
 
 
 def _write(next_word: Step, choose: Callable, first: tuple, rules: tuple) -> Hypotheses:
