@@ -55,7 +55,9 @@ def evaluate(
     """Write the captions of a split, save them, score them, save the scores.
 
     The run folder receives ``captions-<split>.json``, a list of ``image_id``,
-    ``caption`` and ``log_prob`` (nats), and after it ``scores.json``.
+    ``caption`` and ``log_prob`` (nats), and after it ``scores.json``. Where words are
+    written from the likeliest or a sampled location, both names say so before their
+    ``.json``: ``scores-likeliest.json``.
 
     Args:
         experiment: the settings; those of decoding are used.
@@ -85,6 +87,8 @@ def evaluate(
     split = split or default_split(photos)
     captioner = load_captioner(file)
     identity = captioner.encoder_identity
+    if decoding.locations != "expected":
+        suffix += f"-{decoding.locations}"
     with open_features(experiment, work, identity=identity) as reader:
         data = load_split(experiment, work, split, reader)
         written = _write(captioner, reader, data, decoding, beam, progress)
@@ -93,7 +97,12 @@ def evaluate(
     made = {"experiment": experiment.name, "model": str(file)}
     made |= _how(decoding, beam) | {"seconds": round(written.seconds, 1)}
     report = make_report(
-        f"beam {beam}", written.captions, data.photos, tokenizer, spice, made
+        _label(decoding, beam),
+        written.captions,
+        data.photos,
+        tokenizer,
+        spice,
+        made,
     )
     report = _complete(report, written, _left_out(photos, data))
     runs.write_json(folder / f"scores{suffix}.json", report.to_dict())
@@ -188,13 +197,22 @@ def default_split(photos: Iterable[Photo]) -> str:
 
 
 def _how(decoding: DecodingSettings, beam: int) -> dict:
+    drawn = {"seed": decoding.seed} if decoding.locations == "sampled" else {}
     return {
         "beam": beam,
         # Greedy writing ranks nothing, so there is nothing to normalise.
         "length_normalisation": decoding.length_normalisation if beam > 1 else 0.0,
         "max_words": decoding.max_words,
         "allow_unknown": decoding.allow_unknown,
+        "locations": decoding.locations,
+        **drawn,
     }
+
+
+def _label(decoding: DecodingSettings, beam: int) -> str:
+    """Name a column of a table: ``beam 5``, ``beam 5, likeliest``."""
+    looked = "" if decoding.locations == "expected" else f", {decoding.locations}"
+    return f"beam {beam}{looked}"
 
 
 def _write(

@@ -71,6 +71,13 @@ def _data_name(folder: Path) -> str | None:
         return None
 
 
+def _beam(report: dict) -> str:
+    """Tell the beam and, unless it was the expected context, the locations used."""
+    locations = report.get("locations", "expected")
+    looked = "" if locations == "expected" else f", {locations}"
+    return f"{report['beam']}{looked}"
+
+
 def _scores(folder: Path) -> str:
     """Return the table of the scores in a run folder."""
     reports = []
@@ -78,14 +85,14 @@ def _scores(folder: Path) -> str:
         try:
             report = json.loads(file.read_text(encoding="utf-8"))
             made = [_SPLITS.get(report["split"], report["split"]), report["photos"]]
-            made += [report["beam"], report["tokenizer"], report["revision"]]
+            made += [_beam(report), report["tokenizer"], report["revision"]]
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise CardError(
                 f"{file}: must be scores as `eval` writes them ({error!r}); remove it "
                 "or evaluate again"
             ) from None
         reports.append((made, report))
-    reports.sort(key=lambda pair: (pair[0][0], int(pair[0][2])))
+    reports.sort(key=lambda pair: (pair[0][0], int(pair[1]["beam"]), pair[0][2]))
     if not reports:
         return "Not evaluated yet."
     names = [n for n in _NAMES if any(n in report for _, report in reports)]

@@ -23,6 +23,8 @@ def model(rng, tmp_path):
 
 def test_the_card_has_the_facts_of_the_model_and_its_run(model, tmp_path, capsys):
     (tmp_path / "scores.json").write_text(json.dumps(SCORES))
+    other = json.dumps(SCORES | {"locations": "likeliest", "CIDEr": 37.5})
+    (tmp_path / "scores-likeliest.json").write_text(other)
     out = tmp_path / "out" / "shipped.keras"
     arguments = ["export", str(model), "--format", "half", "--out", str(out)]
     cli.main([*arguments, "--accept-imagenet"])
@@ -30,6 +32,7 @@ def test_the_card_has_the_facts_of_the_model_and_its_run(model, tmp_path, capsys
     for text in ("shipped.keras", "VGG16, block5_conv3", "`mine.h5`", "soft attention"):
         assert text in card
     assert "| dev list | 1000 | 5 | ptb | 7086d1b | 20.97 | 50.64 |" in card
+    assert "| dev list | 1000 | 5, likeliest | ptb | 7086d1b | 20.97 | 37.50 |" in card
     assert "$" not in card
     assert str(out) in capsys.readouterr().out
 
