@@ -32,7 +32,8 @@ What each term touches:
 
 * Back-propagation holds s~ fixed. It reaches the deep output (L_o, L_h, L_z), the LSTM,
   E, f_init and f_beta, and **nothing of f_att** (W_a, W_h, w_att, b): f_att acts on the
-  words through the draws alone, and no gradient passes through a draw.
+  words through the draws alone, and no gradient passes through a draw. With
+  ``label_smoothing`` it is the smoothed likelihood's; rewards are log p itself.
 * REINFORCE is the draws' gradient, the reward being a constant. It reaches f_att, and
   through h_{t-1}, from which alpha_t is computed, the LSTM, E, f_init and f_beta; not
   the deep output, which has no part in p(s|a).
@@ -108,7 +109,7 @@ class HardAttention(keras.layers.Layer):
         (R, 1).
         """
         u = ops.expand_dims(ops.take(draws.u, t, axis=1), 1)
-        s = drawn_location(alpha, ops.cast(u, alpha.dtype))
+        s = drawn_location(alpha, u)
         sampled = ops.cast(ops.expand_dims(draws.sampled, 1), alpha.dtype)
         return ops.where(sampled > 0, s, alpha), 1 - sampled
 

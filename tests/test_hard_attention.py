@@ -43,6 +43,14 @@ def test_locations_are_drawn_as_often_as_alpha_says(rng):
     assert (np.abs(s.mean(0) - alpha) < 4 * error).all()
 
 
+def test_in_half_precision_many_places_are_drawn_as_often_as_alpha_says():
+    places, each = 196, 20
+    alpha = ops.cast(np.full((places * each, places), 1 / places), "bfloat16")
+    u = (np.arange(places * each, dtype="f4")[:, None] + 0.5) / (places * each)
+    s = ops.convert_to_numpy(ops.cast(drawn_location(alpha, u), "float32"))
+    np.testing.assert_allclose(s.sum(0), each, atol=1)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_the_hard_phi_is_the_annotation_of_one_location(rng, mode):
     a, alpha = rng.standard_normal((B, L, D)).astype("f4"), alphas(rng, B)
@@ -228,6 +236,8 @@ def test_the_baseline_is_the_moving_average_of_drawn_rewards(rng, reward_per):
     assert values["reward"] == pytest.approx(np.mean(rewards), rel=1e-5)
     assert values["reward_variance"] == pytest.approx(np.var(rewards), rel=1e-4)
     assert values["baseline"] == BASELINE
+    entropies = [oracle.location_entropy(told["alpha"]) for told, _ in expected]
+    assert values["entropy"] == pytest.approx(sum(entropies) / steps.sum(), rel=1e-5)
     assert values["sampled"] == pytest.approx((SAMPLED * steps).sum() / steps.sum())
     nothing = {**told, "sampled": ops.zeros(2 * B)}
     model.compute_loss(y=targets, y_pred=nothing, training=True)
