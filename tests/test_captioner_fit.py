@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import hard_model
 import keras
 import numpy as np
 import oracle
@@ -66,6 +67,21 @@ def test_evaluate_and_predict_agree_with_call(fitted):
     predicted = model.predict(x, batch_size=2, verbose=0)
     np.testing.assert_allclose(predicted["logits"], outputs["logits"], 1e-4, 1e-4)
     np.testing.assert_allclose(predicted["alpha"], outputs["alpha"], 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("baseline", ["moving", "samples"])
+def test_hard_attention_is_fitted_too(rng, batch, baseline):
+    hard = {"samples": 2, "baseline": baseline, "drawn_per": "caption"}
+    model = hard_model.build(rng, hard)
+    model.compile(optimizer=keras.optimizers.Adam(0.03), jit_compile=True)
+    a, inputs, targets = (np.tile(x, (20, *[1] * (x.ndim - 1))) for x in batch)
+    x = {"annotations": a, "tokens": inputs}
+    history = model.fit(x, targets, batch_size=6, epochs=3, verbose=0).history
+    assert history["word_loss"][-1] < history["word_loss"][0] - 0.3
+    assert 0.3 < history["sampled"][-1] < 0.7
+    assert float(model.hard_attention.baseline) < -0.1
+    values = model.evaluate(x, targets, batch_size=6, verbose=0, return_dict=True)
+    assert values["sampled"] == 0  # from the expected context
 
 
 def test_evaluate_smooths_no_labels(rng, batch):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tiny_run import experiment, prepare
 
-from show_attend_tell import likelihood
+from show_attend_tell import attention_health, likelihood
 from show_attend_tell import train as training
 from show_attend_tell.model_file import load_captioner
 from show_attend_tell.train import train
@@ -56,6 +56,15 @@ def test_every_update_tells_of_rewards_and_some_of_the_terms(
     assert model.settings.attention == "hard"
     assert model.hard.samples == 2
     assert float(model.hard_attention.baseline) < 0
+
+
+def test_training_warns_once_of_attention_that_died(
+    work, tmp_path, told, monkeypatch, caplog
+):
+    monkeypatch.setattr(attention_health, "COLLAPSED", 0.0)  # so that any attention is
+    go(work, tmp_path, epochs=2)
+    warned = [one for one in caplog.messages if "attention has collapsed" in one]
+    assert len(warned) == 1
 
 
 def test_an_interrupted_hard_training_goes_on_as_if_it_had_not_been(
