@@ -23,6 +23,8 @@ QUICK := not slow and not network and not gpu
 JAX := attention benchmarks captioner captioner_file captioner_fit captioner_loss decoder \
 	decoding_beam decoding_hypotheses decoding_sampling estimator generation golden \
 	hard_attention losses nwgm
+# Several files of tests at once, one a core: most of their time is compiling on one.
+AT_ONCE := -n logical --maxprocesses 4 --dist loadfile
 FIGURES := experiments/runs/scenes/figures
 DEMO_PHOTO := scene-test-00004
 # PyTorch for processors alone, a tenth of the size of the one for graphics cards.
@@ -85,7 +87,7 @@ demo: $(INSTALLED)
 	echo "The demo took $$(( $$(date +%s) - start )) seconds, installation apart."
 
 test: $(INSTALLED)
-	$(BIN) -m pytest -m '$(QUICK)' $(ARGS)
+	$(BIN) -m pytest -m '$(QUICK)' $(AT_ONCE) $(ARGS)
 
 test-slow: $(INSTALLED)
 	$(BIN) -m pytest -m 'slow and not network and not gpu' $(ARGS)
@@ -93,7 +95,8 @@ test-slow: $(INSTALLED)
 # The model's own code, which is written for any backend of Keras, on JAX.
 test-jax: $(INSTALLED)
 	$(BIN) -m pip install --quiet --disable-pip-version-check -e '.[test,jax]'
-	KERAS_BACKEND=jax $(BIN) -m pytest -m '$(QUICK)' $(JAX:%=tests/test_%.py) $(ARGS)
+	KERAS_BACKEND=jax $(BIN) -m pytest -m '$(QUICK)' $(AT_ONCE) \
+	  $(JAX:%=tests/test_%.py) $(ARGS)
 
 # The table of benchmarks/README.md and benchmarks/results.json; wants a quiet machine.
 bench: $(INSTALLED)
