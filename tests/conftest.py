@@ -39,6 +39,14 @@ def java() -> str:
     return path
 
 
+@pytest.fixture
+def no_java(monkeypatch, tmp_path):
+    """Take Java away, and with it METEOR, which takes seconds to start."""
+    empty = tmp_path / "nothing"
+    empty.mkdir()
+    monkeypatch.setenv("PATH", str(empty))
+
+
 def pytest_runtest_setup(item):
     """Skip tests marked ``gpu`` where TensorFlow sees no graphics processor."""
     if item.get_closest_marker("gpu"):

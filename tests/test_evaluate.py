@@ -56,11 +56,6 @@ def load_once(path: Path) -> Captioner:
     return load_captioner(path)
 
 
-@pytest.fixture
-def no_java(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
-
-
 def references(place: Place) -> dict[str, list[str]]:
     photos = manifest.read(place.manifest)
     return {p.id: list(p.captions) for p in photos if p.split == "val"}
@@ -163,6 +158,7 @@ def test_with_java_every_score_is_a_number(place):
     assert again.made["tokenizer"] == "ptb"
 
 
+@pytest.mark.usefixtures("no_java")
 def test_a_comparison_keeps_scores_json_for_the_experiments_own_beam(place, compiled):
     (place.run / "scores.json").unlink()
     reports = compare(
@@ -178,6 +174,7 @@ def test_a_comparison_keeps_scores_json_for_the_experiments_own_beam(place, comp
     assert [line.split()[0] for line in table[2 : 2 + len(METRICS)]] == list(METRICS)
 
 
+@pytest.mark.usefixtures("no_java")
 def test_a_photo_without_features_is_left_out_with_a_note(place, compiled):
     path = feature_path(place.work / "tiny", EXPERIMENT.encoder)
     with h5py.File(path, "r+") as file:
@@ -202,6 +199,7 @@ def with_objects(place: Place, captions: dict[str, str], box: list[float]) -> No
     manifest.write(place.manifest, photos)
 
 
+@pytest.mark.usefixtures("no_java")
 def test_scenes_also_get_exact_match_and_pointing(place, report, compiled):
     left_half = [0, 0, SIDE / 2, SIDE]
     with_objects(place, report.captions, left_half)
@@ -227,6 +225,7 @@ def test_scenes_also_get_exact_match_and_pointing(place, report, compiled):
     assert place.saved("scores.json")["pointing"] == again.scores["pointing"]
 
 
+@pytest.mark.usefixtures("no_java")
 def test_without_the_photo_files_pointing_is_null_with_a_note(place, report, compiled):
     with_objects(place, report.captions, [0, 0, SIDE, SIDE])
     (place.work / "tiny" / "photos" / "2.png").unlink()

@@ -24,6 +24,7 @@ def looking(locations, **changes):
     return dataclasses.replace(EXPERIMENT, decoding=decoding)
 
 
+@pytest.mark.usefixtures("no_java")
 def test_scores_of_other_locations_stand_beside_and_say_so(place):
     how = {"tokenizer": "simple", "progress": False}
     chosen = {

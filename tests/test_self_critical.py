@@ -149,6 +149,7 @@ def test_every_photo_is_seen_once_an_epoch(work, started):
             np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_by_reward_goes_on_as_if_it_had_not_been(
     work, started, monkeypatch, no_samples
 ):

@@ -67,6 +67,7 @@ def test_training_warns_once_of_attention_that_died(
     assert len(warned) == 1
 
 
+@pytest.mark.slow
 def test_an_interrupted_hard_training_goes_on_as_if_it_had_not_been(
     work, tmp_path, told, monkeypatch
 ):
