@@ -245,6 +245,8 @@ def _describe(error: ValidationError) -> str:
             lines.append(f"{key}: unknown key, remove it or correct its spelling")
         elif item["type"] in ("missing", "missing_argument"):
             lines.append(f"{key}: missing, add it")
+        elif item["type"] == "value_error":  # raised here; it tells what was received
+            lines.append(f"{key}: {item['ctx']['error']}")
         else:
             lines.append(f"{key}: {item['msg']}. Received: {item['input']!r}")
     return "; ".join(lines)

@@ -57,7 +57,7 @@ def evaluate(
     The run folder receives ``captions-<split>.json``, a list of ``image_id``,
     ``caption`` and ``log_prob`` (nats), and after it ``scores.json``. Where words are
     written from the likeliest or a sampled location, both names say so before their
-    ``.json``: ``scores-likeliest.json``.
+    ``.json``: ``scores-likeliest.json``, ``scores-sampled-seed-3.json``.
 
     Args:
         experiment: the settings; those of decoding are used.
@@ -87,8 +87,7 @@ def evaluate(
     split = split or default_split(photos)
     captioner = load_captioner(file)
     identity = captioner.encoder_identity
-    if decoding.locations != "expected":
-        suffix += f"-{decoding.locations}"
+    suffix += "".join(f"-{part}" for part in _looked(decoding))
     with open_features(experiment, work, identity=identity) as reader:
         data = load_split(experiment, work, split, reader)
         written = _write(captioner, reader, data, decoding, beam, progress)
@@ -211,8 +210,16 @@ def _how(decoding: DecodingSettings, beam: int) -> dict:
 
 def _label(decoding: DecodingSettings, beam: int) -> str:
     """Name a column of a table: ``beam 5``, ``beam 5, likeliest``."""
-    looked = "" if decoding.locations == "expected" else f", {decoding.locations}"
-    return f"beam {beam}{looked}"
+    parts = [part.replace("-", " ") for part in _looked(decoding)]
+    return ", ".join([f"beam {beam}", *parts])
+
+
+def _looked(decoding: DecodingSettings) -> tuple[str, ...]:
+    """Say from which locations words are written, unless it is the expected context."""
+    if decoding.locations == "expected":
+        return ()
+    seed = (f"seed-{decoding.seed}",) if decoding.locations == "sampled" else ()
+    return decoding.locations, *seed
 
 
 def _write(

@@ -75,6 +75,8 @@ def _beam(report: dict) -> str:
     """Tell the beam and, unless it was the expected context, the locations used."""
     locations = report.get("locations", "expected")
     looked = "" if locations == "expected" else f", {locations}"
+    if "seed" in report:
+        looked += f", seed {report['seed']}"
     return f"{report['beam']}{looked}"
 
 

@@ -22,7 +22,9 @@ def load_captioner(path: str | Path) -> Captioner:
     """
     path = Path(path)
     if not path.is_file():
-        raise ModelFileError(f"{path}: no such model; train the experiment first")
+        raise ModelFileError(
+            f"{path}: no such model; train the run it belongs to first"
+        )
     try:
         model = keras.saving.load_model(path, compile=False)
     except (ValueError, OSError, KeyError, TypeError, zipfile.BadZipFile) as error:

@@ -204,7 +204,10 @@ def test_hard_attention_takes_the_authors_values_and_is_optional():
 
 def test_a_baseline_of_other_samples_needs_some():
     hard = {"samples": 1, "baseline": "samples"}
-    assert "needs samples = 2 or more" in message_of({**SMALL, "hard": hard})
+    message = message_of({**SMALL, "hard": hard})
+    assert "needs samples = 2 or more" in message
+    assert message.count("Received") == 1
+    assert "Value error" not in message
 
 
 def test_reward_training_of_hard_attention_is_refused():

@@ -30,13 +30,13 @@ def test_scores_of_other_locations_stand_beside_and_say_so(place):
     chosen = {
         "": looking("expected"),
         "-likeliest": looking("likeliest"),
-        "-sampled": looking("sampled", seed=3),
+        "-sampled-seed-3": looking("sampled", seed=3),
     }
     labels = [
         evaluate(settings, place.work, place.runs, **how).label
         for settings in chosen.values()
     ]
-    assert labels == ["beam 1", "beam 1, likeliest", "beam 1, sampled"]
+    assert labels == ["beam 1", "beam 1, likeliest", "beam 1, sampled, seed 3"]
     made = [place.saved(f"scores{suffix}.json") for suffix in chosen]
     assert [one["locations"] for one in made] == ["expected", "likeliest", "sampled"]
     assert [one.get("seed") for one in made] == [None, None, 3]
