@@ -9,7 +9,13 @@ from typing import NamedTuple
 from show_attend_tell import captions_file, manifest, runs
 from show_attend_tell.captioner import Captioner
 from show_attend_tell.config import DecodingSettings, Experiment
-from show_attend_tell.evaluation_report import EvaluationReport, make_report
+from show_attend_tell.evaluation_report import (
+    EvaluationReport,
+    how_written,
+    label_of,
+    looked_from,
+    make_report,
+)
 from show_attend_tell.features import FeatureReader
 from show_attend_tell.manifest import ManifestError, Photo
 from show_attend_tell.model_file import load_captioner
@@ -87,16 +93,16 @@ def evaluate(
     split = split or default_split(photos)
     captioner = load_captioner(file)
     identity = captioner.encoder_identity
-    suffix += "".join(f"-{part}" for part in _looked(decoding))
+    suffix += "".join(f"-{part}" for part in looked_from(decoding))
     with open_features(experiment, work, identity=identity) as reader:
         data = load_split(experiment, work, split, reader)
         written = _write(captioner, reader, data, decoding, beam, progress)
     folder.mkdir(parents=True, exist_ok=True)
     _save_captions(folder / f"captions-{split}{suffix}.json", written)
     made = {"experiment": experiment.name, "model": str(file)}
-    made |= _how(decoding, beam) | {"seconds": round(written.seconds, 1)}
+    made |= how_written(decoding, beam) | {"seconds": round(written.seconds, 1)}
     report = make_report(
-        _label(decoding, beam),
+        label_of(decoding, beam),
         written.captions,
         data.photos,
         tokenizer,
@@ -193,33 +199,6 @@ def default_split(photos: Iterable[Photo]) -> str:
     """Return ``test`` where a photo of it has a caption, else ``val``."""
     has_test = any(photo.split == "test" and photo.captions for photo in photos)
     return "test" if has_test else "val"
-
-
-def _how(decoding: DecodingSettings, beam: int) -> dict:
-    drawn = {"seed": decoding.seed} if decoding.locations == "sampled" else {}
-    return {
-        "beam": beam,
-        # Greedy writing ranks nothing, so there is nothing to normalise.
-        "length_normalisation": decoding.length_normalisation if beam > 1 else 0.0,
-        "max_words": decoding.max_words,
-        "allow_unknown": decoding.allow_unknown,
-        "locations": decoding.locations,
-        **drawn,
-    }
-
-
-def _label(decoding: DecodingSettings, beam: int) -> str:
-    """Name a column of a table: ``beam 5``, ``beam 5, likeliest``."""
-    parts = [part.replace("-", " ") for part in _looked(decoding)]
-    return ", ".join([f"beam {beam}", *parts])
-
-
-def _looked(decoding: DecodingSettings) -> tuple[str, ...]:
-    """Say from which locations words are written, unless it is the expected context."""
-    if decoding.locations == "expected":
-        return ()
-    seed = (f"seed-{decoding.seed}",) if decoding.locations == "sampled" else ()
-    return decoding.locations, *seed
 
 
 def _write(

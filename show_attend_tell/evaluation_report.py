@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from show_attend_tell import metrics, runs
+from show_attend_tell.config import DecodingSettings
 from show_attend_tell.manifest import Photo
 from show_attend_tell.pointing import is_exact
 from show_attend_tell.vocabulary import tokenize
@@ -105,6 +106,34 @@ def make_report(
         captions=captions,
         per_caption=result.per_caption,
     )
+
+
+def how_written(decoding: DecodingSettings, beam: int) -> dict[str, object]:
+    """Return what ``scores.json`` tells of how captions were written."""
+    drawn = {"seed": decoding.seed} if decoding.locations == "sampled" else {}
+    return {
+        "beam": beam,
+        # Greedy writing ranks nothing, so there is nothing to normalise.
+        "length_normalisation": decoding.length_normalisation if beam > 1 else 0.0,
+        "max_words": decoding.max_words,
+        "allow_unknown": decoding.allow_unknown,
+        "locations": decoding.locations,
+        **drawn,
+    }
+
+
+def label_of(decoding: DecodingSettings, beam: int) -> str:
+    """Name a column of a table: ``beam 5``, ``beam 5, likeliest``."""
+    parts = [part.replace("-", " ") for part in looked_from(decoding)]
+    return ", ".join([f"beam {beam}", *parts])
+
+
+def looked_from(decoding: DecodingSettings) -> tuple[str, ...]:
+    """Say from which locations words are written, unless it is the expected context."""
+    if decoding.locations == "expected":
+        return ()
+    seed = (f"seed-{decoding.seed}",) if decoding.locations == "sampled" else ()
+    return decoding.locations, *seed
 
 
 def _exact_match(captions: Mapping[str, str], photos: Sequence[Photo]) -> float:
