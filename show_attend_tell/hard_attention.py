@@ -21,8 +21,9 @@ punished for their length. The second term then is::
     lambda_r r sum_t [sum_{k >= t} (log p(y_k|s~,a) - b)] d log alpha_t[s~_t]/dW
 
 Neither makes the estimator biased: no word depends on a location drawn after it, and b
-on no draw of the batch. The variance is far lower where lengths differ, a tenth on
-captions of one and of three words; for one caption alone it is up to twice as high.
+on no draw of the batch. The variance is far lower where lengths differ, about a tenth
+on captions of one and of three words (experiments/README.md); for one caption alone it
+may be higher.
 
 With ``baseline = "samples"`` b is, word by word, the mean of log p(y_k|s~,a) in the
 other samples of the same caption, drawn or expected. They share how likely its words
