@@ -20,9 +20,9 @@ PICK := --experiment '$(EXPERIMENT)'
 CHAIN := $(if $(DATA),yes,$(filter scenes,$(EXPERIMENT)))
 own_args = $(if $(filter $@,$(MAKECMDGOALS)),$(ARGS))
 QUICK := not slow and not network and not gpu
-JAX := attention benchmarks captioner captioner_file captioner_fit captioner_loss decoder \
-	decoding_beam decoding_hypotheses decoding_sampling estimator generation golden \
-	hard_attention losses nwgm
+JAX := test_benchmarks decoding/test_beam decoding/test_hypotheses decoding/test_sampling \
+	$(addprefix models/test_,attention captioner captioner_saving captioner_fit captioner_loss \
+	decoder estimator generation golden hard_attention losses nwgm)
 # Several files of tests at once, one a core: most of their time is compiling on one.
 AT_ONCE := -n logical --maxprocesses 4 --dist loadfile
 FIGURES := experiments/runs/scenes/figures
@@ -96,7 +96,7 @@ test-slow: $(INSTALLED)
 test-jax: $(INSTALLED)
 	$(BIN) -m pip install --quiet --disable-pip-version-check -e '.[test,jax]'
 	KERAS_BACKEND=jax $(BIN) -m pytest -m '$(QUICK)' $(AT_ONCE) \
-	  $(JAX:%=tests/test_%.py) $(ARGS)
+	  $(JAX:%=tests/%.py) $(ARGS)
 
 # The table of benchmarks/README.md and benchmarks/results.json; wants a quiet machine.
 bench: $(INSTALLED)

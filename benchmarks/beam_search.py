@@ -20,11 +20,11 @@ def ours(
     sizes: Sizes, photos: int, beam: int = BEAM, words: int = WORDS, batch: int = _BATCH
 ) -> Work:
     """Prepare :meth:`Captioner.generate`."""
-    from show_attend_tell.startup import start_tensorflow
+    from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
 
     start_tensorflow()
     from benchmarks.ours import captioner, experiment
-    from show_attend_tell.vocabulary import END
+    from show_attend_tell.data.vocabulary import END
 
     model = captioner(experiment(sizes), sizes)
     bias = np.zeros(sizes.vocabulary, np.float32)

@@ -15,10 +15,10 @@ BAR = Bar("ours", most=60)
 
 def padded_lengths(batch: int) -> dict:
     """Return every T that an epoch of Flickr8k holds in batches of `batch`."""
-    from show_attend_tell.startup import start_tensorflow
+    from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
 
     start_tensorflow()
-    from show_attend_tell.dataset import epoch_order, padded_length
+    from show_attend_tell.data.dataset import epoch_order, padded_length
 
     lengths = made_up.flickr8k_lengths()
     order = epoch_order(lengths, batch, seed=1, epoch=0)
@@ -33,12 +33,12 @@ def compiling(sizes: Sizes, lengths: list[int], precision: str = "float32") -> d
         Seconds until the ``first`` update returned, and ``compiling``, those by which
         the first pass is longer than the second.
     """
-    from show_attend_tell.startup import start_tensorflow
+    from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
 
     start_tensorflow()
     from benchmarks.ours import captioner, experiment
-    from show_attend_tell.likelihood import Likelihood
-    from show_attend_tell.prepared import Split
+    from show_attend_tell.data.splits import Split
+    from show_attend_tell.training.maximum_likelihood import Likelihood
 
     settings = experiment(sizes, precision=precision)
     model = captioner(settings, sizes)

@@ -10,7 +10,7 @@ from benchmarks import turns
 from benchmarks.cost import vgg19
 from benchmarks.row import Bar, Row
 from benchmarks.turns import Contender, Work
-from show_attend_tell import manifest
+from show_attend_tell.data import manifest
 
 HALF_BAR, BAR = Bar("ratio", least=1.9), Bar("ratio", least=1.0)
 PHOTOS, SIDE = 64, 224
@@ -53,11 +53,11 @@ def ours(
     file's last byte on disk, without building the network.
     """
     turns.use_cores(cores)
-    from show_attend_tell.startup import start_tensorflow
+    from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
 
     start_tensorflow()
     from data_prep.extract import extract
-    from show_attend_tell import experiment
+    from show_attend_tell.config import experiments as experiment
 
     changes = {
         "data.name": _DATA,
@@ -83,7 +83,7 @@ def ours(
 
 def keras_predict(work: str, photos: int, side: int = SIDE) -> Work:
     """Prepare ``predict`` of keras.applications, photos decoded by Pillow."""
-    from show_attend_tell.startup import start_tensorflow
+    from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
 
     start_tensorflow()
     import keras

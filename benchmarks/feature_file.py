@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks import made_up
 from benchmarks.sizes import Sizes
-from show_attend_tell.features import COMPRESSION, FORMAT
+from show_attend_tell.data.features import COMPRESSION, FORMAT
 
 _TEXT = h5py.string_dtype("utf-8")
 

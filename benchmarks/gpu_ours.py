@@ -72,8 +72,8 @@ def decode(sizes: Sizes, precision: str, beam: int, words: int) -> Work:
     import jax
     import keras
 
-    from show_attend_tell.generation import make_writer
-    from show_attend_tell.vocabulary import END
+    from show_attend_tell.data.vocabulary import END
+    from show_attend_tell.models.generation import make_writer
 
     model = _model(sizes, precision)
     bias = np.zeros(sizes.vocabulary, np.float32)

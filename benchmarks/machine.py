@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import turns
-from show_attend_tell.runs import revision
+from show_attend_tell.config.runs import revision
 
 # Instruction sets that the bars speak of, by the names of /proc/cpuinfo.
 SETS = {"avx512f": "AVX-512", "avx512_bf16": "AVX512-BF16", "amx_bf16": "AMX-BF16"}
@@ -142,7 +142,7 @@ def torch_rates(shapes) -> dict[str, float]:
 
 def tensorflow_rates(shapes) -> dict[str, float]:
     """Return TensorFlow's operations a second, by type of number."""
-    from show_attend_tell.startup import start_tensorflow
+    from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
 
     start_tensorflow()
     import tensorflow as tf

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks.sizes import Sizes
-from show_attend_tell.vocabulary import SPECIAL
+from show_attend_tell.data.vocabulary import SPECIAL
 
 # Words of the 30,000 training captions of Flickr8k: how many captions have 2, 3, ...
 _FLICKR8K = (
@@ -88,7 +88,7 @@ def batch(rng: np.random.Generator, sizes: Sizes) -> tuple[np.ndarray, ...]:
 
 
 class MemoryReader:
-    """Features in memory, read as :class:`~show_attend_tell.features.FeatureReader`."""
+    """Features in memory, read as :class:`data.features.FeatureReader`."""
 
     def __init__(self, values: np.ndarray):
         self._values, self.shape = values, values.shape

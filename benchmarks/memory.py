@@ -39,10 +39,12 @@ def prepare(work: str | Path, photos: int, vocabulary: int, sizes: Sizes) -> int
     Returns:
         Bytes of the feature file.
     """
-    from show_attend_tell import config, experiment, manifest
-    from show_attend_tell.features import feature_path
-    from show_attend_tell.prepared import folder_of
-    from show_attend_tell.vocabulary import Vocabulary
+    from show_attend_tell.config import experiments as experiment
+    from show_attend_tell.config import settings as config
+    from show_attend_tell.data import manifest
+    from show_attend_tell.data.features import feature_path
+    from show_attend_tell.data.splits import folder_of
+    from show_attend_tell.data.vocabulary import Vocabulary
 
     settings: config.Experiment = experiment.load("coco_soft")
     folder = folder_of(settings, work)
@@ -71,7 +73,7 @@ def prepare(work: str | Path, photos: int, vocabulary: int, sizes: Sizes) -> int
 
 
 def train(work: str, started: float, steps: int, changed: list[str]) -> dict:
-    """Train through :func:`show_attend_tell.train.train`, as the command line does.
+    """Train through :func:`training.train.train`, as the command line does.
 
     Args:
         work: the prepared folder.
@@ -83,11 +85,11 @@ def train(work: str, started: float, steps: int, changed: list[str]) -> dict:
         ``first``, seconds from the process's start to the end of the first step,
         ``peak``, bytes resident at most, ``parameters``, and each step's ``lengths``.
     """
-    from show_attend_tell.startup import start_tensorflow
+    from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
 
     start_tensorflow()
-    from show_attend_tell import experiment
-    from show_attend_tell import train as training
+    from show_attend_tell.config import experiments as experiment
+    from show_attend_tell.training import train as training
 
     result = {}
 

@@ -1,17 +1,17 @@
 """Our captioner as the product sets it up, on whichever backend Keras runs.
 
 Import it where it is used, in a process of its own, after
-:func:`show_attend_tell.startup.start_tensorflow`.
+:func:`show_attend_tell.runtime.tensorflow_startup.start_tensorflow`.
 """
 
 import dataclasses
 
 from benchmarks import made_up
 from benchmarks.sizes import Sizes
-from show_attend_tell import experiment as experiments
-from show_attend_tell.captioner import Captioner
-from show_attend_tell.config import Experiment
-from show_attend_tell.optimizer import make_optimizer
+from show_attend_tell.config import experiments
+from show_attend_tell.config.settings import Experiment
+from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.training.optimizer import make_optimizer
 
 _STEPS = 5000  # of the learning rate's schedule
 _DEVIATION = 0.7  # of made-up features, about

@@ -35,20 +35,20 @@ def measure(
         Seconds a step of each round, ``pipeline`` and ``memory``, and the ``lengths``
         of the batches.
     """
-    from show_attend_tell.startup import start_tensorflow
+    from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
 
     start_tensorflow()
     import tensorflow as tf
 
     from benchmarks.ours import captioner, experiment
-    from show_attend_tell.dataset import (
+    from show_attend_tell.data.dataset import (
         CaptionBatches,
         Captions,
         epoch_order,
         padded_length,
     )
-    from show_attend_tell.features import FeatureReader
-    from show_attend_tell.likelihood import compiled_step
+    from show_attend_tell.data.features import FeatureReader
+    from show_attend_tell.training.maximum_likelihood import compiled_step
 
     settings = experiment(sizes)
     model = captioner(settings, sizes)

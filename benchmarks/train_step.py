@@ -15,13 +15,13 @@ _SECONDS = 45
 
 def ours(sizes: Sizes, precision: str, steps: int = _OURS) -> Work:
     """Prepare our step with the settings of flickr8k_soft."""
-    from show_attend_tell.startup import start_tensorflow
+    from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
 
     start_tensorflow()
     import tensorflow as tf
 
     from benchmarks.ours import captioner, experiment
-    from show_attend_tell.likelihood import compiled_step
+    from show_attend_tell.training.maximum_likelihood import compiled_step
 
     settings = experiment(sizes, precision=precision)
     model = captioner(settings, sizes)

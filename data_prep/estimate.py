@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from data_prep.assemble import NO_SPLIT
 from data_prep.problems import DataError
+from data_prep.sources.assemble import NO_SPLIT
 from data_prep.survey import Survey, survey
-from show_attend_tell.config import EncoderSettings, Experiment
+from show_attend_tell.config.settings import EncoderSettings, Experiment
 
-SCENES = 3700  # photos that data_prep.scenes.generate draws
+SCENES = 3700  # photos that data_prep.scenes.scenes.generate draws
 _SCENE_BYTES = 10_000  # of a scene's JPEG file, about
 _FLOAT16 = 2  # bytes
 _UNPACKED_PER_SECOND = 2_000  # photos, measured on two cores

@@ -16,18 +16,18 @@ import h5py
 import numpy as np
 
 from data_prep.feature_writer import FeatureWriter
-from show_attend_tell import manifest
-from show_attend_tell.config import Experiment
-from show_attend_tell.encoder import Encoder
-from show_attend_tell.features import (
+from show_attend_tell.config.settings import Experiment
+from show_attend_tell.data import manifest
+from show_attend_tell.data.features import (
     COMPRESSION,
     FeatureError,
     FeatureReader,
     feature_path,
 )
-from show_attend_tell.manifest import Photo
-from show_attend_tell.photos import PhotoError
-from show_attend_tell.progress import progress_bar
+from show_attend_tell.data.manifest import Photo
+from show_attend_tell.data.preprocessing import PhotoError
+from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.runtime.progress import progress_bar
 
 BATCH = 32  # photos a step of the network; part of what makes the bytes repeatable
 _AHEAD = 4  # parts decoded ahead of the network

@@ -18,12 +18,12 @@ import filelock
 import h5py
 import numpy as np
 
-from show_attend_tell.features import (
+from show_attend_tell.data.encoder_identity import identity_difference
+from show_attend_tell.data.features import (
     COMPRESSION,
     FORMAT,
     FeatureError,
     FeatureReader,
-    identity_difference,
     parts_folder,
 )
 

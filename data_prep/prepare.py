@@ -10,10 +10,10 @@ from data_prep.estimate import of_survey, require_room
 from data_prep.problems import DataError, Problems
 from data_prep.survey import PHOTOS, survey
 from data_prep.unpack import Progress, unpack, waiting
-from show_attend_tell import manifest
-from show_attend_tell.config import DataSettings, Experiment
-from show_attend_tell.manifest import Photo
-from show_attend_tell.vocabulary import SPECIAL, UNKNOWN, Vocabulary, tokenize
+from show_attend_tell.config.settings import DataSettings, Experiment
+from show_attend_tell.data import manifest
+from show_attend_tell.data.manifest import Photo
+from show_attend_tell.data.vocabulary import SPECIAL, UNKNOWN, Vocabulary, tokenize
 
 MANIFEST, VOCABULARY, PROBLEMS = "manifest.jsonl", "vocabulary.json", "problems.txt"
 
@@ -141,7 +141,7 @@ def prepare(
     folder = Path(work).absolute() / settings.name
     folder.mkdir(parents=True, exist_ok=True)
     if settings.source == "scenes":
-        from data_prep import scenes
+        from data_prep.scenes import scenes
 
         photos, problems = scenes.generate(folder), Problems()
     else:

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_prep import coco, flickr8k, flickr30k, folder
 from data_prep.locate import DataFolder, Packed
 from data_prep.problems import DUPLICATE_FILE, UNSAFE_ENTRY, DataError, Problems
+from data_prep.sources import coco, flickr8k, flickr30k, folder
 from data_prep.unpack import waiting
-from show_attend_tell.manifest import Photo
+from show_attend_tell.data.manifest import Photo
 
 PHOTOS = "photos"  # folder of unpacked photos, beside the manifest
 

@@ -13,14 +13,14 @@ import importlib
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Caption": "caption_result",
-    "Captioner": "captioner",
-    "Encoder": "encoder",
-    "Experiment": "config",
-    "FeatureReader": "features",
-    "PhotoCaptioner": "photo_captioner",
-    "Vocabulary": "vocabulary",
-    "load": "photo_captioner",
+    "Caption": "inference.result",
+    "Captioner": "models.captioner",
+    "Encoder": "models.encoder",
+    "Experiment": "config.settings",
+    "FeatureReader": "data.features",
+    "PhotoCaptioner": "inference.pipeline",
+    "Vocabulary": "data.vocabulary",
+    "load": "inference.pipeline",
 }
 
 __all__ = [

@@ -13,29 +13,18 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "show_attend_tell"
 
-# A room may import rooms of its own layer and of lower ones, never of higher ones.
-ROOMS_BY_LAYER = {
-    1: "categorical config experiment features garbage hard_settings manifest photos"
-    " progress scene_net vocabulary",
-    2: "attention initializers losses",
-    3: "recurrence decoder hard_attention",
-    4: "captioner compilation generation teacher_forcing",
-    5: "average train evaluate caption visualize doctor attention_health term_norms"
-    " attention_statistics caption_album caption_figures caption_result caption_rows"
-    " captions_file captions_page checkpoint evaluation_report graph_photos"
-    " graph_writer half_precision likelihood litert model_card model_file optimizer"
-    " page photo_captioner photo_folders prepared projector runs saved_model"
-    " self_critical shipped_model startup teller training_log uploads validation",
-    6: "cli cli_caption cli_demo cli_options web_app web_desk web_guard web_server"
-    " __main__",
-}
-LAYERS = {
-    name: layer for layer, names in ROOMS_BY_LAYER.items() for name in names.split()
-}
-# These sit beside layers 2 to 4: they import layer 1 only and serve layers 4 to 6.
-BESIDE = {"encoder", "dataset", "decoding", "metrics", "pointing"}
-DATA_PREP_MAY_IMPORT = {"encoder"} | {n for n, layer in LAYERS.items() if layer == 1}
-COMMAND_LINE = {"cli", "cli_demo"}
+# A room may import the rooms to the left of it; those joined by a comma stand beside
+# each other and do not import each other, but that config may import runtime.
+ORDER = (
+    "runtime, decoding, config < data < models < inference < evaluation"
+    " < training, deployment < cli"
+)
+FLOORS = [floor.split(", ") for floor in ORDER.split(" < ")]
+FLOOR_OF = {name: level for level, names in enumerate(FLOORS) for name in names}
+BESIDE_ALLOWED = {("config", "runtime")}
+DATA_PREP_MAY_IMPORT = {"runtime", "config", "data", "models"}
+MOST_ENTRIES = {"show_attend_tell": 13}
+MOST_IN_A_ROOM = 18
 HEAVY = {"tensorflow", "keras"}
 BACKENDS = {"tensorflow", "jax", "torch"}
 
@@ -47,7 +36,7 @@ def source_files() -> list[Path]:
 
 
 def module_name(path: Path) -> str:
-    """``show_attend_tell/metrics/__init__.py`` -> ``show_attend_tell.metrics``."""
+    """``data_prep/sources/__init__.py`` -> ``data_prep.sources``."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -105,20 +94,28 @@ DATA_PREP_MODULES = [name for name in MODULES if name.startswith("data_prep")]
 
 
 @pytest.mark.parametrize("name", PACKAGE_MODULES)
-def test_every_module_has_a_place_in_the_layers(name):
-    assert room(name) in LAYERS.keys() | BESIDE
+def test_every_module_is_in_a_room(name):
+    assert room(name) in FLOOR_OF or name == f"{PACKAGE}.__main__"
 
 
-@pytest.mark.parametrize("name", PACKAGE_MODULES)
-def test_imports_point_to_the_same_layer_or_down(name):
+@pytest.mark.parametrize("name", [n for n in PACKAGE_MODULES if room(n) in FLOOR_OF])
+def test_imports_point_to_lower_rooms(name):
     own = room(name)
     for other in rooms_imported_by(name):
-        if own in BESIDE:
-            assert LAYERS.get(other) == 1, f"{own} must not import {other}"
-        elif other in BESIDE:
-            assert LAYERS[own] >= 4, f"{own} must not import {other}"
-        else:
-            assert LAYERS[other] <= LAYERS[own], f"{own} must not import {other}"
+        lower = FLOOR_OF[other] < FLOOR_OF[own]
+        assert lower or (own, other) in BESIDE_ALLOWED, f"{own} must not import {other}"
+
+
+def entries(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.name != "__pycache__"]
+
+
+@pytest.mark.parametrize("base", [PACKAGE, "data_prep"])
+def test_no_folder_has_too_many_entries(base):
+    for folder in [ROOT / base, *(ROOT / base).rglob("*")]:
+        if folder.is_dir() and folder.name != "__pycache__":
+            most = MOST_ENTRIES.get(folder.name, MOST_IN_A_ROOM)
+            assert len(entries(folder)) <= most, folder
 
 
 def test_no_imports_run_in_a_circle():
@@ -132,7 +129,7 @@ def test_no_imports_run_in_a_circle():
 @pytest.mark.parametrize("name", PACKAGE_MODULES)
 def test_only_the_command_line_imports_data_prep(name):
     targets = {target.split(".")[0] for target in imports(name)}
-    assert "data_prep" not in targets or room(name) in COMMAND_LINE
+    assert "data_prep" not in targets or room(name) == "cli"
 
 
 @pytest.mark.parametrize("name", DATA_PREP_MODULES)
@@ -156,16 +153,21 @@ def test_what_is_measured_on_jax_does_not_import_tensorflow(name):
         waiting |= (found & EVERY_MODULE.keys()) - seen
 
 
-@pytest.mark.parametrize("name", [n for n in PACKAGE_MODULES if room(n) == "metrics"])
+@pytest.mark.parametrize("name", [n for n in MODULES if ".metrics" in n])
 def test_metrics_never_import_tensorflow_or_keras(name):
     assert not {target.split(".")[0] for target in imports(name)} & HEAVY
 
 
-@pytest.mark.parametrize("name", PACKAGE_MODULES)
-def test_the_models_code_names_a_backend_in_one_file_alone(name):
-    if LAYERS.get(room(name), 5) in (2, 3, 4) or room(name) == "decoding":
-        named = {target.split(".")[0] for target in imports(name)} & BACKENDS
-        assert not named or room(name) == "compilation"
+MODEL_CODE = [
+    name
+    for name in PACKAGE_MODULES
+    if room(name) in ("decoding", "models") and not name.endswith(".encoder")
+]
+
+
+@pytest.mark.parametrize("name", MODEL_CODE)
+def test_the_models_code_runs_on_any_backend(name):
+    assert not {target.split(".")[0] for target in imports(name)} & BACKENDS
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -179,8 +181,8 @@ def test_only_the_command_line_prints(name):
 
 
 @pytest.mark.parametrize("name", EVERY_MODULE)
-def test_no_file_is_longer_than_300_lines(name):
-    assert len(EVERY_MODULE[name].read_text(encoding="utf-8").splitlines()) <= 300
+def test_no_file_is_longer_than_400_lines(name):
+    assert len(EVERY_MODULE[name].read_text(encoding="utf-8").splitlines()) <= 400
 
 
 def test_every_package_folder_is_installed():

@@ -14,7 +14,7 @@ from benchmarks import cost, feature_file, made_up, table, turns
 from benchmarks.row import Bar, Row
 from benchmarks.sizes import FULL, TINY, Sizes
 from benchmarks.turns import Contender, ContenderError, Times
-from show_attend_tell.features import FeatureReader
+from show_attend_tell.data.features import FeatureReader
 
 MACHINE = {"rates": {"float32": 1e9, "bfloat16": 4e9, "bandwidth": 1e8}}
 FIELDS = (
@@ -102,9 +102,11 @@ def test_our_training_step_is_the_products(monkeypatch):
         pytest.skip("the product trains on TensorFlow")
     from benchmarks import train_step
 
-    monkeypatch.setattr("show_attend_tell.startup.start_tensorflow", lambda: None)
+    monkeypatch.setattr(
+        "show_attend_tell.runtime.tensorflow_startup.start_tensorflow", lambda: None
+    )
     called = []
-    from show_attend_tell import likelihood
+    from show_attend_tell.training import maximum_likelihood as likelihood
 
     real = likelihood.compiled_step
     monkeypatch.setattr(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from show_attend_tell import categorical
+from show_attend_tell.decoding import categorical
 from show_attend_tell.decoding.hypotheses import (
     Hypotheses,
     Step,

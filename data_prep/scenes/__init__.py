@@ -1,0 +1,1 @@
+"""Scenes of coloured shapes, drawn by the program."""

@@ -1,0 +1,187 @@
+"""The data set that needs no download: drawn scenes, their captions and boxes.
+
+A scene holds one, two or three shapes of different names, and exactly one caption is
+right for it: the shapes are named from the highest to the lowest, each with its
+relation to the next,
+
+    a red circle
+    a red circle above a blue square
+    a red circle left of a blue square above a green star
+
+A shape is above the next if that lies lower by at least twice as much as to a side,
+and left or right of it if that lies to the side by at least 5/3 as much as lower. The
+order cannot be told from what a scene holds nor from sizes: one has to look.
+
+A fifth of the pairs of names never stands together in a training scene, so the held-out
+scenes ask for combinations never seen. Every scene has its own generator, seeded with
+(seed, split, number): the same arguments write the same bytes with the same Pillow.
+"""
+
+import itertools
+import math
+import zlib
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from data_prep.scenes.drawing import COLOURS, SHAPES, Shape, draw
+from show_attend_tell.data.manifest import Photo
+
+# Relation -> direction (x, y) from a shape to the next, and how far the next may lie
+# off that direction, downwards or to the right, as fractions of the way along it.
+RELATIONS = {
+    "above": ((0.0, 1.0), (-0.5, 0.5)),
+    "left of": ((1.0, 0.0), (0.4, 0.6)),
+    "right of": ((-1.0, 0.0), (0.4, 0.6)),
+}
+SIDE = 168  # pixels
+SPLITS = ("train", "val", "test")
+
+_SHAPES_IN_SCENE = (0.2, 0.5, 0.3)  # probability of one, two, three
+_SIZES = (0.2, 0.3)  # fraction of the side
+_GAP = 0.03  # least room between two shapes and to the edge
+_QUALITY = 90  # of the JPEG files
+
+
+def generate(
+    folder: str | Path,
+    seed: int = 0,
+    train: int = 3000,
+    val: int = 200,
+    test: int = 500,
+) -> list[Photo]:
+    """Draw a data set of scenes into ``folder``/photos.
+
+    Args:
+        folder: where the manifest will lie; created if absent.
+        seed: the same seed gives the same files, another one other scenes.
+        train: number of training scenes.
+        val: of validation scenes.
+        test: of test scenes.
+
+    Returns:
+        One row per scene; paths are relative to ``folder``.
+    """
+    folder = Path(folder)
+    (folder / "photos").mkdir(parents=True, exist_ok=True)
+    photos = []
+    for split, count in zip(SPLITS, (train, val, test), strict=True):
+        for number in range(count):
+            name = f"scene-{split}-{number:05d}"
+            image, caption, objects = make_scene(seed, split, number)
+            path = folder / "photos" / f"{name}.jpg"
+            image.save(path, quality=_QUALITY, subsampling=0)
+            photos.append(
+                Photo(
+                    id=name,
+                    path=f"photos/{path.name}",
+                    split=split,
+                    captions=(caption,),
+                    objects=objects,
+                )
+            )
+    return photos
+
+
+def make_scene(seed: int, split: str, number: int) -> tuple[Image.Image, str, list]:
+    """Draw one scene.
+
+    Args:
+        seed: of the whole data set.
+        split: one of :data:`SPLITS`; a training scene shows no reserved pair.
+        number: of the scene in its split, from 0.
+
+    Returns:
+        The RGB picture, its caption, and its objects in the order of mention, each
+        ``{"name": str, "box": [x0, y0, x1, y1]}`` in pixels.
+    """
+    generator = np.random.default_rng([seed, SPLITS.index(split), number])
+    count = 1 + int(generator.choice(len(_SHAPES_IN_SCENE), p=_SHAPES_IN_SCENE))
+    relations = list(generator.choice(list(RELATIONS), count - 1))
+    shapes = _arrange(
+        _choose_names(count, split == "train", generator), relations, generator
+    )
+    image, boxes = draw(shapes, SIDE, generator)
+    objects = [
+        {"name": shape.name, "box": list(box)}
+        for shape, box in zip(shapes, boxes, strict=True)
+    ]
+    return image, describe([shape.name for shape in shapes], relations), objects
+
+
+def describe(names: list[str], relations: list[str]) -> str:
+    """Return the caption of a scene.
+
+    Args:
+        names: of the shapes, the highest first.
+        relations: of each to the next.
+    """
+    words = [f"a {names[0]}"]
+    for relation, name in zip(relations, names[1:], strict=True):
+        words.append(f"{relation} a {name}")
+    return " ".join(words)
+
+
+def is_reserved(first: str, second: str) -> bool:
+    """Tell whether two names stand together in held-out scenes only."""
+    return zlib.crc32(" ".join(sorted((first, second))).encode()) % 5 == 0
+
+
+def _choose_names(
+    count: int, training: bool, generator: np.random.Generator
+) -> list[tuple[str, str]]:
+    """Return different (colour, kind) pairs; no reserved pair if ``training``."""
+    every = list(itertools.product(COLOURS, SHAPES))
+    while True:
+        chosen = generator.choice(len(every), size=count, replace=False)
+        names = [every[index] for index in chosen]
+        pairs = itertools.combinations([" ".join(name) for name in names], 2)
+        if not (training and any(is_reserved(*pair) for pair in pairs)):
+            return names
+
+
+def _arrange(
+    names: list[tuple[str, str]], relations: list[str], generator: np.random.Generator
+) -> list[Shape]:
+    """Place the shapes so that the relations hold and nothing touches."""
+    while True:
+        shapes = []
+        for index, (colour, kind) in enumerate(names):
+            size = generator.uniform(*_SIZES)
+            if index:
+                x, y = _after(shapes[-1], size, relations[index - 1], generator)
+            else:
+                x, y = generator.uniform(size / 2.0, 1.0 - size / 2.0, 2)
+            shapes.append(Shape(colour, kind, x, y, size))
+        if _fits(shapes):
+            return shapes
+
+
+def _after(
+    last: Shape, size: float, relation: str, generator: np.random.Generator
+) -> tuple[float, float]:
+    """Return a centre (x, y) to which the last shape stands in the relation."""
+    (across, down), off_axis = RELATIONS[relation]
+    nearest = (last.size + size) / 2.0 + _GAP
+    along = generator.uniform(nearest, 2.0 * nearest)
+    aside = along * generator.uniform(*off_axis)
+    # What is aside of "above" is to the right, and of the others, downwards.
+    return (
+        last.x + across * along + down * aside,
+        last.y + down * along + abs(across) * aside,
+    )
+
+
+def _fits(shapes: list[Shape]) -> bool:
+    """Tell whether all shapes lie inside the picture and apart from each other."""
+    inside = all(
+        shape.size / 2.0 + _GAP <= value <= 1.0 - shape.size / 2.0 - _GAP
+        for shape in shapes
+        for value in (shape.x, shape.y)
+    )
+    apart = all(
+        math.hypot(one.x - two.x, one.y - two.y) >= (one.size + two.size) / 2.0 + _GAP
+        for one, two in itertools.combinations(shapes, 2)
+    )
+    return inside and apart

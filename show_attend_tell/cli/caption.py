@@ -1,0 +1,174 @@
+"""The verbs that use trained models: ``caption``, ``average`` and ``export``."""
+
+import json
+import sys
+
+import click
+
+from show_attend_tell.cli.options import (
+    PATH,
+    encoder_weights_option,
+    experiment_option,
+    figure_options,
+    runs_option,
+    set_option,
+    start_tensorflow,
+)
+
+_MANY = "Write rows of many photos here (.jsonl, .csv, .html); goes on if stopped."
+
+
+@click.command()
+@click.argument("photos", nargs=-1, required=True, type=PATH, metavar="PHOTO...")
+@click.option("--model", type=PATH, help="A .keras file, instead of the shipped one.")
+@encoder_weights_option
+@click.option("--beam", type=click.IntRange(min=1), help="Instead of the model's.")
+@click.option(
+    "--locations",
+    type=click.Choice(["expected", "likeliest", "sampled"]),
+    help="What each word looks at, instead of the model's: all places by their weight "
+    "(soft), the likeliest one, or one drawn by chance (hard).",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    help="Of the places drawn by chance, instead of the model's.",
+)
+@click.option("--out", type=PATH, metavar="FILE", help=_MANY)
+@click.option("--json", "as_json", is_flag=True, help="JSON Lines with all details.")
+@figure_options
+def caption(
+    photos,
+    model,
+    encoder_weights,
+    beam,
+    locations,
+    seed,
+    out,
+    as_json,
+    attention,
+    formats,
+    theme,
+    page,
+) -> None:
+    """Write captions of photos, or of all photos in folders."""
+    if out is not None and (as_json or attention is not None or page is not None):
+        raise click.UsageError("--out excludes --json, --attention and --html.")
+    model = _model(model)
+    if out is not None:
+        _caption_into(out, photos, model, encoder_weights, beam, locations, seed)
+        return
+    start_tensorflow()
+    from show_attend_tell.inference import captioning
+    from show_attend_tell.inference import figures as caption_figures
+
+    results = captioning.caption_paths(
+        model, photos, encoder_weights, beam, locations, seed
+    )
+    if page is not None:
+        results = caption_figures.write_page(results, page)
+    drawn = ((result, []) for result in results)
+    if attention is not None:
+        drawn = caption_figures.draw(results, attention, formats, theme == "dark")
+    failed = False
+    for result, figures in drawn:
+        failure = isinstance(result, captioning.Failure)
+        failed |= failure
+        if as_json:
+            click.echo(json.dumps(result.to_dict()))
+        elif not failure:
+            click.echo(f"{click.format_filename(result.path)}: {result.text}")
+        if failure:
+            click.echo(click.format_filename(result.reason), err=True)
+        for figure in figures:
+            click.echo(f"figure: {click.format_filename(figure)}", err=True)
+    if page is not None:
+        click.echo(f"page: {click.format_filename(page)}", err=True)
+    if failed:
+        sys.exit(1)
+
+
+def _model(given):
+    from show_attend_tell.models.pretrained import shipped_model
+
+    return shipped_model() if given is None else given
+
+
+def _caption_into(out, photos, model, *settings) -> None:
+    start_tensorflow()
+    from show_attend_tell.inference.batch import caption_album
+
+    report = caption_album(model, photos, out, *settings)
+    for failure in report.failures:
+        click.echo(click.format_filename(failure.reason), err=True)
+    click.echo(report.line())
+    if report.failures:
+        sys.exit(1)
+
+
+@click.command()
+@click.argument("models", nargs=-1, required=True, type=PATH, metavar="MODEL...")
+@experiment_option
+@set_option
+@runs_option
+@click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
+def average(models, experiment, changes, runs, overwrite) -> None:
+    """Write the mean of models trained further from one start, as a run."""
+    from show_attend_tell.config.experiments import load
+
+    settings = load(experiment, changes)
+    start_tensorflow()
+    from show_attend_tell.training.weight_averaging import average_models
+
+    out = average_models(models, settings, runs, overwrite)
+    click.echo(f"{out}: the mean of {len(models)} models")
+
+
+@click.command()
+@click.argument("model", type=PATH)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["saved_model", "litert", "half"]),
+    required=True,
+    help="saved_model: a TensorFlow SavedModel, JPEG bytes in, caption out. "
+    "litert: a .tflite file and its .json, pixels in, words out. "
+    "half: a .keras file with weights in float16; of Flickr8k with MODEL_CARD.md.",
+)
+@click.option("--out", type=PATH, required=True, help="The folder or file to write.")
+@encoder_weights_option
+@click.option("--beam", type=click.IntRange(min=1), help="Instead of the model's own.")
+@click.option(
+    "--accept-imagenet",
+    is_flag=True,
+    help="half: Keras' own ImageNet weights serve its encoder too.",
+)
+def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
+    """Write a trained model for use elsewhere."""
+    if form == "half" and (encoder_weights is not None or beam is not None):
+        raise click.UsageError("half goes without --encoder-weights and --beam.")
+    if form != "half" and accept_imagenet:
+        raise click.UsageError(f"{form} goes without --accept-imagenet.")
+    start_tensorflow()
+    if form == "saved_model":
+        from show_attend_tell.deployment.saved_model import export_saved_model
+
+        export_saved_model(model, out, encoder_weights, beam)
+        click.echo(f"{out}")
+    elif form == "litert":
+        from show_attend_tell.deployment.litert import export_litert
+
+        beside = export_litert(model, out, encoder_weights, beam)
+        click.echo(f"{out}\n{beside}")
+    else:
+        _export_half(model, out, accept_imagenet)
+
+
+def _export_half(model, out, accept_imagenet) -> None:
+    from show_attend_tell.deployment.half_precision import save_half
+    from show_attend_tell.deployment.model_card import write_card
+
+    size = save_half(model, out, accept_imagenet)
+    click.echo(f"{out}: {size / 1e6:.1f} MB")
+    card = write_card(model, out)
+    click.echo(card or "no card, as this is no run of Flickr8k")

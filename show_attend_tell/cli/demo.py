@@ -1,0 +1,80 @@
+"""The verb ``demo``: a web page for trained models."""
+
+from pathlib import Path
+
+import click
+
+from show_attend_tell.cli.options import (
+    PATH,
+    encoder_weights_option,
+    start_tensorflow,
+)
+
+_LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+@click.command()
+@click.argument("models", nargs=-1, type=PATH, metavar="[MODEL]...")
+@encoder_weights_option
+@click.option("--host", default=_LOCAL[0], show_default=True, help="Address to serve.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="0 takes any that is free.",
+)
+@click.option(
+    "--queue",
+    type=click.IntRange(min=1),
+    default=32,
+    show_default=True,
+    help="Photos served or waiting at once; more are told to come again.",
+)
+def demo(models, encoder_weights, host, port, queue) -> None:
+    """Serve a web page that captions photos, and POST /caption, on this machine.
+
+    MODEL is a .keras file, by default the shipped one; of several models, with soft
+    and with hard attention perhaps, the page lets one choose.
+    """
+    from show_attend_tell.deployment.server.serve import server_of, take_port
+    from show_attend_tell.models.pretrained import shipped_model
+
+    models = models or (shipped_model(),)
+    with take_port(host, port) as taken:
+        app = _load(models, encoder_weights, queue, _hosts(host))
+        shown = f"[{host}]" if ":" in host else host
+        click.echo(f"http://{shown}:{taken.getsockname()[1]} - stop with Ctrl-C")
+        server_of(app).run(sockets=[taken])
+
+
+def _load(models, encoder_weights, queue, hosts):
+    """Load models and compile what the first visitor will use; the application."""
+    start_tensorflow()
+    from data_prep.scenes.example_pictures import example_pictures
+    from show_attend_tell.deployment.server.app import Example, create_app
+    from show_attend_tell.inference.teller import Teller
+
+    tellers = [
+        Teller(model, name, encoder_weights)
+        for model, name in zip(models, _names(models), strict=True)
+    ]
+    for teller in tellers:
+        teller.warm_up()
+    pictures = example_pictures(tellers[0].encoder.settings.network == "SceneNet")
+    return create_app(tellers, [Example(*p) for p in pictures], queue, hosts=hosts)
+
+
+def _hosts(host: str) -> list[str]:
+    """Return the names under which the server answers."""
+    return [*_LOCAL, "[::1]"] if host in _LOCAL else ["*"]
+
+
+def _names(models) -> list[str]:
+    """Return distinct names: of the files, with their folders where these are equal."""
+    names = [Path(model).stem for model in models]
+    if len(set(names)) < len(names):
+        names = [Path(model).absolute().parent.name for model in models]
+    if len(set(names)) < len(names):
+        names = [str(model) for model in models]
+    return [f"{n} {k}" if n in names[:k] else n for k, n in enumerate(names)]

@@ -1,0 +1,260 @@
+"""The console script ``show-attend-tell``: argument parsing and printing only.
+
+Each verb imports what it needs when it runs, so that ``--help`` comes at once.
+"""
+
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from show_attend_tell import __version__
+from show_attend_tell.cli.caption import average, caption, export
+from show_attend_tell.cli.demo import demo
+from show_attend_tell.cli.options import (
+    PATH,
+    encoder_weights_option,
+    experiment_option,
+    runs_option,
+    set_option,
+    start_tensorflow,
+    work_option,
+)
+
+_OWN_PACKAGES = ("show_attend_tell", "data_prep")
+_INTERRUPTED = 130  # what shells report after Ctrl-C
+
+
+def _load_experiment(name: str, changes: Sequence[str]):
+    from show_attend_tell.config import experiments as experiment
+
+    return experiment.load(name, changes)
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[str, int, int], None] | None]:
+    """Yield a callback (what, done, of how much) that draws bars, None if unwatched."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from tqdm import tqdm
+
+    bars = {}
+
+    def report(what: object, done: int, whole: int) -> None:
+        name = Path(str(what)).name
+        if name not in bars:
+            bars[name] = tqdm(desc=name, total=whole, initial=done, unit_scale=True)
+        bars[name].update(done - bars[name].n)
+
+    try:
+        yield report
+    finally:
+        for bar in bars.values():
+            bar.close()
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="show-attend-tell")
+def cli() -> None:
+    """Photos in, captions and attention out (Show, Attend and Tell, in Keras 3).
+
+    A data set walks through prepare, features, train and eval; a photo of your own
+    needs caption only.
+    """
+
+
+for verb in (average, caption, demo, export):
+    cli.add_command(verb)
+
+
+@cli.command()
+@experiment_option
+@set_option
+@work_option
+@click.option("--data", type=PATH, help="Folder of photos and captions.")
+@click.option(
+    "--on-problem",
+    type=click.Choice(["skip", "refuse"]),
+    default="skip",
+    show_default=True,
+    help="Leave out odd lines and photos, or stop before any work.",
+)
+def prepare(experiment, changes, work, data, on_problem) -> None:
+    """Make the manifest and the vocabulary of a data set."""
+    from data_prep.estimate import estimate
+    from data_prep.prepare import prepare
+
+    settings = _load_experiment(experiment, changes)
+    click.echo("\n".join(estimate(settings, data, work).lines()))
+    with _progress() as progress:
+        report = prepare(settings, data, work, on_problem, progress)
+    click.echo("\n".join(report.lines()))
+
+
+@cli.command()
+@experiment_option
+@set_option
+@work_option
+@encoder_weights_option
+@click.option("--overwrite", is_flag=True, help="Throw away features that exist.")
+def features(experiment, changes, work, encoder_weights, overwrite) -> None:
+    """Turn prepared photos into annotation vectors; goes on where it stopped."""
+    settings = _load_experiment(experiment, changes)
+    start_tensorflow()
+    from data_prep.extract import extract
+
+    report = extract(settings, work, encoder_weights, overwrite)
+    click.echo("\n".join(report.lines()))
+
+
+@cli.command()
+@experiment_option
+@set_option
+@work_option
+@runs_option
+@click.option("--seed", type=int, help="Instead of the settings' training.seed.")
+@click.option(
+    "--init-from",
+    metavar="MODEL|NAME",
+    help="A .keras file, or the experiment of another run, to start from.",
+)
+@click.option("--resume", is_flag=True, help="Go on from the run's last checkpoint.")
+@click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
+def train(experiment, changes, work, runs, seed, init_from, resume, overwrite) -> None:
+    """Train a captioner on prepared features."""
+    if resume and overwrite:
+        raise click.UsageError("--resume and --overwrite exclude each other.")
+    own = {"seed": seed, "init_from": init_from}
+    own = [f"training.{key}={v}" for key, v in own.items() if v is not None]
+    settings = _load_experiment(experiment, (*changes, *own))
+    start_tensorflow()
+    from show_attend_tell.training.train import train
+
+    done = train(settings, work, runs, resume, overwrite)
+    click.echo(
+        f"{done.steps} steps in {done.seconds:.0f} s, {done.stopped}; best "
+        f"{settings.training.metric} {done.best:.2f} at step {done.best_step}"
+    )
+    click.echo(f"model: {done.model}")
+
+
+@cli.command("eval")
+@experiment_option
+@set_option
+@work_option
+@runs_option
+@click.option(
+    "--split",
+    type=click.Choice(["val", "test"]),
+    help="By default test if it has captions, else val.",
+)
+@click.option(
+    *("--beam", "beams"),
+    type=click.IntRange(min=1),
+    multiple=True,
+    help="Instead of decoding.beam; repeat it to compare several.",
+)
+@click.option(
+    "--captions",
+    type=PATH,
+    metavar="FILE.json",
+    help="Score these captions, made elsewhere, instead of the run's model.",
+)
+@click.option(
+    "--tokenizer",
+    type=click.Choice(["auto", "ptb", "simple"]),
+    default="auto",
+    show_default=True,
+    help="ptb needs Java.",
+)
+@click.option("--spice", is_flag=True, help="Also SPICE; fetches CoreNLP, needs Java.")
+def evaluate(
+    experiment, changes, work, runs, split, beams, captions, tokenizer, spice
+) -> None:
+    """Write captions of a split, save them, and score them."""
+    if captions is not None and beams:
+        raise click.UsageError("--captions and --beam exclude each other.")
+    settings = _load_experiment(experiment, changes)
+    start_tensorflow()
+    from show_attend_tell.evaluation import evaluate as evaluation
+    from show_attend_tell.evaluation.report import table
+
+    scoring = {"tokenizer": tokenizer, "spice": spice}
+    if captions is not None:
+        reports = [evaluation.score_file(captions, settings, work, split, **scoring)]
+    else:
+        where = (settings, work, runs, split)
+        if len(beams) > 1:
+            reports = evaluation.compare(*where, beams, **scoring)
+        else:
+            reports = [evaluation.evaluate(*where, *beams, **scoring)]
+    click.echo("\n".join(table(reports)))
+
+
+@cli.command()
+@click.argument("source", metavar="SOURCE")
+@click.option("--data", type=PATH, required=True, help="Folder to put the files in.")
+def download(source, data) -> None:
+    """Fetch a data set that may be fetched by URL, such as coco; goes on if stopped."""
+    from data_prep import download
+    from data_prep.estimate import free_bytes, size_text
+
+    if size := download.size_of(source):
+        free = size_text(free_bytes(data))
+        click.echo(f"{size_text(size)} to fetch, {free} free in {data}")
+    with _progress() as progress:
+        files = download.download(source, data, progress)
+    click.echo("\n".join(map(str, files)))
+
+
+@cli.command()
+def doctor() -> None:
+    """Look at this machine and installation; fails only on problems."""
+    from show_attend_tell.cli.doctor import examine
+
+    problems = 0
+    for level, text in examine():
+        click.echo(f"{level:8}{text}")
+        problems += level == "problem"
+    if problems:
+        sys.exit(1)
+
+
+def _is_foreseen(error: Exception) -> bool:
+    """Tell whether an error is meant for the user: the system's, or one of ours."""
+    own = type(error).__module__.split(".")[0] in _OWN_PACKAGES
+    return own or isinstance(error, OSError)
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0, 1 (error), 2 (usage) or 130 (interrupted)."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    for package in _OWN_PACKAGES:
+        logging.getLogger(package).setLevel(logging.INFO)
+    try:
+        cli.main(arguments, prog_name="show-attend-tell", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted; run again (train: with --resume)", err=True)
+        sys.exit(_INTERRUPTED)
+    except BrokenPipeError:  # the reader of a pipe, such as head, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except (ValueError, OSError) as error:
+        if not _is_foreseen(error):
+            raise
+        click.echo(f"error: {_one_line(error)}", err=True)
+        sys.exit(1)

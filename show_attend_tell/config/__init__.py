@@ -1,0 +1,1 @@
+"""Settings of experiments, read from TOML, and run folders."""

@@ -1,0 +1,1 @@
+"""Manifest, vocabulary, features and photos: what a captioner is trained on."""

@@ -1,0 +1,137 @@
+"""The prepared data of an experiment: manifest, vocabulary and features together."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from show_attend_tell.config.settings import Experiment
+from show_attend_tell.data import manifest
+from show_attend_tell.data.features import FeatureError, FeatureReader, feature_path
+from show_attend_tell.data.manifest import ManifestError, Photo
+from show_attend_tell.data.vocabulary import tokenize
+from show_attend_tell.runtime.gc_pause import uncollected
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Split:
+    """The photos of one split that can be read and have a caption.
+
+    Attributes:
+        name: of the split.
+        photos: in the order of the manifest.
+        rows: their rows in the feature file, (photos,).
+        captions: tokenized, for each photo.
+    """
+
+    name: str
+    photos: list[Photo]
+    rows: np.ndarray
+    captions: list[list[list[str]]]
+
+
+def folder_of(experiment: Experiment, work: str | Path) -> Path:
+    """Return ``<work>/<data.name>``, the experiment's prepared folder."""
+    return Path(work) / experiment.data.name
+
+
+def open_features(
+    experiment: Experiment,
+    work: str | Path,
+    mirror: bool = False,
+    identity: dict | None = None,
+) -> FeatureReader:
+    """Open the experiment's feature file.
+
+    Args:
+        experiment: names the data and the encoder.
+        work: the folder of prepared data.
+        mirror: whether the file of the mirrored photos is meant.
+        identity: of the encoder the features must come from; any if None.
+
+    Raises:
+        FeatureError: the file is absent, incomplete or another encoder's.
+    """
+    folder = folder_of(experiment, work)
+    return FeatureReader(feature_path(folder, experiment.encoder, mirror), identity)
+
+
+def load_split(
+    experiment: Experiment, work: str | Path, name: str, reader: FeatureReader
+) -> Split:
+    """Read the photos of a split, their captions and their rows.
+
+    Photos without features or captions are left out, and counted in the log.
+
+    Raises:
+        ManifestError: the manifest is absent or damaged, or the split is empty.
+    """
+    return load_splits(experiment, work, [name], reader)[0]
+
+
+@uncollected()
+def load_splits(
+    experiment: Experiment, work: str | Path, names: Sequence[str], reader
+) -> list[Split]:
+    """Read several splits as :func:`load_split` does, the manifest once."""
+    path = folder_of(experiment, work) / "manifest.jsonl"
+    photos = manifest.read(path)
+    return [_choose(photos, name, reader, path) for name in names]
+
+
+def _choose(
+    everything: Sequence[Photo], name: str, reader: FeatureReader, path: Path
+) -> Split:
+    of_split = [photo for photo in everything if photo.split == name]
+    photos = [p for p in of_split if p.id in reader.rows and any(p.captions)]
+    if not photos:
+        raise ManifestError(
+            f"{path}: split {name!r} has no photo with caption and features; choose "
+            "another split, or run `prepare` and `features` again"
+        )
+    if len(photos) < len(of_split):
+        left_out = len(of_split) - len(photos)
+        logger.warning("%s: %d photos of %s left out", path, left_out, name)
+    captions = [[tokenize(text) for text in p.captions] for p in photos]
+    rows = np.asarray([reader.rows[p.id] for p in photos], np.int64)
+    return Split(name, photos, rows, captions)
+
+
+def open_mirror(
+    experiment: Experiment, work: str | Path, reader: FeatureReader, data: Split
+) -> "Reordered":
+    """Open the features of the mirrored training photos, by the rows of `reader`.
+
+    Raises:
+        FeatureError: the file is absent, incomplete, another encoder's, or lacks a
+            photo of `data`.
+    """
+    mirror = open_features(
+        experiment, work, True, identity=reader.attributes["identity"]
+    )
+    missing = [photo.id for photo in data.photos if photo.id not in mirror.rows]
+    if missing:
+        mirror.close()
+        raise FeatureError(
+            f"{mirror.path}: {len(missing)} training photos are missing, the first is "
+            f"{missing[0]}; run `features` again"
+        )
+    return Reordered(mirror, reader)
+
+
+class Reordered:
+    """A reader that takes the rows of another file holding the same photos."""
+
+    def __init__(self, own: FeatureReader, other: FeatureReader):
+        self._own, self.shape, self.close = own, own.shape, own.close
+        ids = {row: name for name, row in other.rows.items()}
+        shared = {row: name for row, name in ids.items() if name in own.rows}
+        self._rows = {row: own.rows[name] for row, name in shared.items()}
+
+    def read(self, rows) -> np.ndarray:
+        """Read photos by the other file's rows."""
+        return self._own.read([self._rows[int(row)] for row in rows])

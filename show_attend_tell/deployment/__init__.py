@@ -1,0 +1,1 @@
+"""Exports for other systems, and the web server."""

@@ -1,0 +1,1 @@
+"""Captions of a split, their scores and what attention looked at."""

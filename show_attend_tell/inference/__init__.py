@@ -1,0 +1,1 @@
+"""Captions of photos: batches, results, figures and pages."""

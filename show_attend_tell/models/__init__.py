@@ -1,0 +1,1 @@
+"""The networks of the paper, and the encoder whose features they read."""

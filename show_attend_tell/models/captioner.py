@@ -1,0 +1,298 @@
+"""The captioner: a Keras model from annotation vectors to sentences.
+
+Method names follow the reference implementation: ``_get_initial_lstm``,
+``_project_features``, ``_attention_layer``. Notation and shapes:
+:mod:`show_attend_tell.models.attention`.
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from show_attend_tell.config.hard_attention import HardAttentionSettings
+from show_attend_tell.config.settings import ModelSettings
+from show_attend_tell.data.vocabulary import PAD, Vocabulary
+from show_attend_tell.models.decoder import Decoder
+from show_attend_tell.models.generation import (
+    check_request,
+    draw_noise,
+    make_writer,
+    write_all,
+)
+from show_attend_tell.models.hard_attention import HardAttention
+from show_attend_tell.models.losses import CaptionMean, caption_losses
+from show_attend_tell.models.teacher_forcing import Parts, number_of_words, read
+
+
+@keras.saving.register_keras_serializable("show_attend_tell")
+class Captioner(keras.Model):
+    """Show, Attend and Tell with soft or hard attention, arXiv:1502.03044v3.
+
+    An ordinary Keras model: ``compile(optimizer)`` needs no loss, for the paper's own
+    is built in; ``fit``, ``evaluate``, ``predict`` take ``x = {"annotations": (B, L,
+    D), "tokens": (B, T) ids from <start> on}`` and ``y = (B, T)`` ids up to <end>,
+    both padded with 0. A caption that is all padding counts for nothing.
+
+    Args:
+        vocabulary: the words in the order of their ids, special tokens first.
+        settings: a ModelSettings or the dict of one.
+        annotation_width: D.
+        grid: rows and columns of the annotations; L is their product.
+        label_smoothing: epsilon of :func:`models.losses.token_losses`.
+        doubly_stochastic: lambda of Eq. (14).
+        encoder_identity: what :meth:`Encoder.identity` says of the encoder whose
+            annotations this model reads; kept in the saved file.
+        decoding: the DecodingSettings, as a dict, that captions are written with
+            where nothing else is said; kept in the saved file.
+        hard: a HardAttentionSettings or the dict of one; used by hard attention only.
+        seed: of initial weights, dropout and the locations drawn.
+    """
+
+    def __init__(
+        self,
+        vocabulary,
+        settings=None,
+        annotation_width=512,
+        grid=(14, 14),
+        label_smoothing=0.0,
+        doubly_stochastic=1.0,
+        encoder_identity=None,
+        decoding=None,
+        hard=None,
+        seed=0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if isinstance(settings, dict):
+            settings = ModelSettings(**settings)
+        self.settings = settings or ModelSettings()
+        self.vocabulary = (
+            vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary(vocabulary)
+        )
+        self.annotation_width = annotation_width
+        self.grid = tuple(grid)
+        self.label_smoothing = label_smoothing
+        self.doubly_stochastic = doubly_stochastic
+        self.encoder_identity = encoder_identity or {}
+        self.decoding = decoding or {}
+        if isinstance(hard, dict):
+            hard = HardAttentionSettings(**hard)
+        self.hard = hard or HardAttentionSettings()
+        self.seed = seed
+        self.compiled_parts = None
+        self._writers = {}
+        self._create_layers()
+
+    def _create_layers(self):
+        s = self.settings
+        self.decoder = Decoder(
+            s, len(self.vocabulary), self.annotation_width, self.seed, name="decoder"
+        )
+        self.annotation_scale = self.add_weight(
+            shape=(), initializer="ones", trainable=False, name="annotation_scale"
+        )
+        self.dropout = keras.layers.Dropout(s.dropout, seed=self.seed)
+        self.word_dropout = keras.layers.Dropout(
+            s.embedding_dropout, seed=self.seed + 1
+        )
+        self.channel_dropout = keras.layers.Dropout(
+            s.channel_dropout, noise_shape=(None, 1, None), seed=self.seed + 2
+        )
+        self.init_dropout = keras.layers.Dropout(s.init_dropout, seed=self.seed + 3)
+        self.hard_attention = None
+        if s.attention == "hard":
+            self.hard_attention = HardAttention(
+                self.hard, self.seed + 4, name="hard_attention"
+            )
+        self.caption_mean = CaptionMean()
+        self.word_loss = keras.metrics.Mean(name="word_loss")
+        self.attention_loss = keras.metrics.Mean(name="attention_loss")
+        self.built = True
+
+    def set_annotation_scale(self, deviation):
+        """Divide annotations by `deviation` from now on; it is saved as a weight."""
+        if not deviation > 0:
+            raise ValueError(f"`deviation` must be positive. Received: {deviation}")
+        self.annotation_scale.assign(1.0 / deviation)
+
+    def compile_parts(self, compiled, precision="float32"):
+        """Have training compile its parts, and its large products stay outside of them.
+
+        On a CPU TensorFlow's own matrix products are faster than XLA's, and use the
+        processor's units for bfloat16. The recurrence stays float32.
+
+        Args:
+            compiled: compiles a function; applied to the parts that XLA does better.
+            precision: of the large products.
+        """
+        if self.compiled_parts is None or self.compiled_parts.precision != precision:
+            self.compiled_parts = Parts(compiled, compiled(self._prepare), precision)
+
+    def _prepare(self, features, training=False):
+        """Cast and scale stored features, drop channels in training; (B, L, D)."""
+        annotations = ops.cast(features, self.compute_dtype)
+        annotations = annotations * ops.cast(self.annotation_scale, self.compute_dtype)
+        return self.channel_dropout(annotations, training=training)
+
+    def _project_features(self, features, precision="float32"):
+        """Return W_a a_i + b of every location, once per photo; (B, L, A)."""
+        return self.decoder.project(features, precision)
+
+    def _get_initial_lstm(self, features, training=False):
+        """Return c_0 and h_0, (B, n) each, from the mean annotation."""
+        h, c = self.decoder.initial_state(
+            features,
+            lambda value: self.dropout(value, training=training),
+            lambda mean: self.init_dropout(mean, training=training),
+        )
+        return c, h
+
+    def _attention_layer(self, features, features_proj, h):
+        """Return the gated context (B, D), alpha (B, L) and beta (B,) for h (B, n)."""
+        decoder = self.decoder
+        beta_logit = None
+        if self.settings.selector:
+            beta_logit = ops.matmul(h, decoder.w_beta) + decoder.b_beta
+        state = ops.matmul(h, decoder.w_h)
+        z_hat, alpha, _, beta = decoder.attend(
+            features, features_proj, state, beta_logit
+        )
+        return z_hat, alpha, beta
+
+    def call(self, inputs, training=False):
+        """Run the decoder over given words (teacher forcing).
+
+        Args:
+            inputs: ``annotations`` (B, L, D) and ``tokens`` (B, T), y_0 .. y_{T-1};
+                T must be known when the graph is traced.
+            training: whether dropout is active.
+
+        Returns:
+            ``logits`` (B, T, K), ``alpha`` (B, T, L), ``beta`` (B, T). Hard attention
+            in training returns ``hard.samples`` rows for each caption, side by side,
+            the weights of phi, ``looked`` (R, T, L), and where these were drawn,
+            ``sampled`` (R,); else it reads with the expected context, as soft does.
+        """
+        if self.hard_attention is None or not training:
+            return read(self, inputs, training)
+        tokens, samples = inputs["tokens"], self.hard.samples
+        rows = ops.shape(tokens)[0] * samples
+        draws = self.hard_attention.draw(rows, number_of_words(tokens))
+        outputs = read(
+            self,
+            inputs,
+            training,
+            lambda t, alpha: self.hard_attention.look(draws, t, alpha),
+            samples,
+        )
+        return {**outputs, "sampled": draws.sampled}
+
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
+    ):
+        """Return the mean over captions of L_d, Eq. (14), or of -L_s estimated.
+
+        With hard attention, in training, the value is a surrogate whose gradient is
+        that of :mod:`models.hard_attention`; ``doubly_stochastic`` adds its
+        term of Eq. (14), soft attention's, there too unless it is 0.
+
+        Args:
+            x: not used.
+            y: target ids, (B, T), 0 for padding.
+            y_pred: from :meth:`call`.
+            sample_weight: (B,), multiplies the words' part of each caption; REINFORCE
+                passes its advantages here. Padding is left out in any case.
+            training: whether labels are smoothed; the loss of ``evaluate`` is not.
+        """
+        if "sampled" in y_pred:  # its rows are the samples of each caption
+            y = ops.repeat(y, self.hard.samples, axis=0)
+            if sample_weight is not None:
+                sample_weight = ops.repeat(sample_weight, self.hard.samples, axis=0)
+        mask = ops.cast(ops.not_equal(y, PAD), "float32")
+        y_pred = {k: ops.cast(value, "float32") for k, value in y_pred.items()}
+        words, attention = caption_losses(
+            y_pred["logits"],
+            y_pred["alpha"],
+            y,
+            mask,
+            self.label_smoothing if training else 0.0,
+            self.doubly_stochastic,
+        )
+        length = ops.sum(mask, axis=-1)
+        present = ops.cast(length > 0, "float32")
+        self.word_loss.update_state(
+            words / ops.maximum(length, 1), sample_weight=length
+        )
+        self.attention_loss.update_state(attention, sample_weight=present)
+        if self.hard_attention is not None:
+            words = words + self.hard_attention.surrogate(y_pred, y, mask)
+        if sample_weight is not None:
+            words = words * ops.cast(sample_weight, words.dtype)
+        return self.caption_mean(y, words + attention, sample_weight=present)
+
+    def generate(
+        self,
+        annotations,
+        method="beam",
+        beam=5,
+        max_words=30,
+        length_normalisation=0.0,
+        allow_unknown=False,
+        temperature=1.0,
+        locations="expected",
+        seed=0,
+        batch_size=64,
+    ):
+        """Write captions for photos.
+
+        Args:
+            annotations: features as stored, (N, L, D), any float type.
+            method: ``beam``, ``greedy`` or ``sample``.
+            beam: W hypotheses per photo, with ``beam``.
+            max_words: the longest caption, its <end> included.
+            length_normalisation: p of log p(y) / length**p, with ``beam``.
+            allow_unknown: whether <unk> may be written.
+            temperature: divides log-probabilities, with ``sample``.
+            locations: what a word is written from: the ``expected`` context, the
+                ``likeliest`` location, or one ``sampled`` from alpha.
+            seed: of the words drawn with ``sample``, and of the locations ``sampled``;
+                the hypotheses of a beam draw theirs by the same chances. Or N seeds,
+                one for each photo, whose draws then are the same in any company.
+            batch_size: photos decoded at once.
+
+        Returns:
+            :class:`~show_attend_tell.decoding.Hypotheses` of NumPy arrays, N rows,
+            best hypothesis first.
+
+        Raises:
+            ValueError: an argument is out of its range or shapes do not fit.
+        """
+        expected = (self.grid[0] * self.grid[1], self.annotation_width)
+        check_request(annotations, expected, method, temperature, locations)
+        if method != "beam":
+            beam, length_normalisation = 1, 0.0
+        rules = (method, beam, max_words, length_normalisation, allow_unknown)
+        key = (*rules, locations)
+        if key not in self._writers:
+            self._writers[key] = make_writer(self, *key)
+        noise = draw_noise(seed, len(annotations), max_words)
+        return write_all(
+            self._writers[key], annotations, noise, temperature, batch_size
+        )
+
+    def get_config(self):
+        """Return all that :meth:`from_config` needs, as JSON values."""
+        return {
+            **super().get_config(),
+            "vocabulary": list(self.vocabulary.words),
+            "settings": dataclasses.asdict(self.settings),
+            "annotation_width": self.annotation_width,
+            "grid": list(self.grid),
+            "label_smoothing": self.label_smoothing,
+            "doubly_stochastic": self.doubly_stochastic,
+            "encoder_identity": self.encoder_identity,
+            "decoding": self.decoding,
+            "hard": dataclasses.asdict(self.hard),
+            "seed": self.seed,
+        }

@@ -1,0 +1,301 @@
+"""Photo -> annotation vectors: the only place that knows an encoder's preprocessing.
+
+The encoder is a convolution network cut after one of its layers. Every cell of that
+layer's map is one annotation vector a_i (Sec. 3.1.1, arXiv:1502.03044v3); the paper's
+is VGG19's fourth convolution of block 5, after its ReLU and before pooling.
+"""
+
+import difflib
+import hashlib
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import keras
+import numpy as np
+import PIL
+import tensorflow as tf
+from PIL import Image
+
+from show_attend_tell.config.settings import EncoderSettings
+from show_attend_tell.data import preprocessing as photos
+from show_attend_tell.models import scene_net
+
+_FLOAT16_MAX = float(np.finfo(np.float16).max)
+_CHANNELS = 3
+VIEW = 512  # pixels of the longest side of a photo that is shown
+
+
+class EncoderError(ValueError):
+    """An encoder that cannot be made; the message is one line for the user."""
+
+
+class Encoder:
+    """A network cut after a layer, with its weights and its preprocessing.
+
+    Attributes:
+        settings: as given.
+        grid: (rows, columns) of the feature map; L = rows * columns.
+        width: D, channels of the feature map.
+    """
+
+    def __init__(self, settings: EncoderSettings):
+        """Build the network and load its weights.
+
+        Raises:
+            EncoderError: network, layer or weights are unknown or do not fit.
+        """
+        self.settings = settings
+        self._scale, self._preprocessing = _preprocessing(settings.network)
+        policy = "mixed_bfloat16" if settings.precision == "bfloat16" else "float32"
+        with _dtype_policy(policy):
+            whole = _build(settings)
+        if settings.weights == "none":
+            _randomise(whole, settings.seed)
+        output = _layer_output(whole, settings)
+        self._network = keras.Model(whole.inputs[0], output)
+        self.grid: tuple[int, int] = tuple(output.shape[1:3])
+        self.width: int = output.shape[3]
+        side = settings.image_size
+        self._encode = tf.function(
+            self.annotations,
+            input_signature=[tf.TensorSpec((None, side, side, _CHANNELS), tf.uint8)],
+        )
+        self._digest = _digest(self._network)
+
+    def load_photo(self, file: str | os.PathLike | IO[bytes]) -> Image.Image:
+        """Decode a photo; see :func:`data.preprocessing.load_photo`."""
+        return photos.load_photo(file)
+
+    def preprocess(self, image: Image.Image, mirror: bool = False) -> np.ndarray:
+        """Resize a photo to the square that the network sees.
+
+        Args:
+            image: RGB, as :meth:`load_photo` returns it.
+            mirror: exchange left and right.
+
+        Returns:
+            (S, S, 3) uint8, RGB.
+        """
+        square = photos.to_square(image, self.settings.image_size, self.settings.resize)
+        return square[:, ::-1] if mirror else square
+
+    def view(self, image: Image.Image) -> np.ndarray:
+        """Return what the network sees of a photo, fit to be looked at by people.
+
+        Returns:
+            (H, W, 3) uint8, RGB, in the photo's proportions; see
+            :func:`show_attend_tell.data.preprocessing.to_view`.
+        """
+        side, resize = self.settings.image_size, self.settings.resize
+        return photos.to_view(image, side, resize, VIEW)
+
+    def encode(self, squares: np.ndarray) -> np.ndarray:
+        """Compute the annotation vectors of a batch.
+
+        Args:
+            squares: (B, S, S, 3) uint8, RGB, from :meth:`preprocess`.
+
+        Returns:
+            (B, L, D) float16; what float16 cannot hold is clipped to its range.
+        """
+        return self._encode(np.asarray(squares, np.uint8)).numpy()
+
+    @property
+    def weights(self) -> list[keras.Variable]:
+        """The variables of the network up to its layer."""
+        return self._network.weights
+
+    def annotations(self, squares: tf.Tensor) -> tf.Tensor:
+        """Compute annotation vectors inside a graph; see :meth:`encode`."""
+        rows, columns = self.grid
+        pixels = self._scale(tf.cast(squares, tf.float32))
+        a = self._network(pixels, training=False)  # (B, S, S, 3) -> (B, rows, cols, D)
+        a = tf.clip_by_value(tf.cast(a, tf.float32), -_FLOAT16_MAX, _FLOAT16_MAX)
+        return tf.cast(tf.reshape(a, (-1, rows * columns, self.width)), tf.float16)
+
+    def box_to_square(self, box: photos.Box, photo_size: tuple[int, int]) -> photos.Box:
+        """Map a box of the photo; see :func:`data.preprocessing.box_to_square`."""
+        side, resize = self.settings.image_size, self.settings.resize
+        return photos.box_to_square(box, photo_size, side, resize)
+
+    def box_to_photo(self, box: photos.Box, photo_size: tuple[int, int]) -> photos.Box:
+        """Map a box of the square; see :func:`data.preprocessing.box_to_photo`."""
+        side, resize = self.settings.image_size, self.settings.resize
+        return photos.box_to_photo(box, photo_size, side, resize)
+
+    def identity(self) -> dict:
+        """Return all that decides the features, ready for JSON.
+
+        ``encoder_identity.identity_difference`` compares two of them; it passes over
+        ``weights``, ``precision``, ``seed`` and ``versions``: the digest says more.
+        """
+        settings = self.settings
+        source = settings.weights
+        return {
+            "network": settings.network,
+            "layer": settings.layer,
+            "weights": source if _is_named(source) else Path(source).name,
+            "weights_digest": self._digest,
+            "image_size": settings.image_size,
+            "resize": settings.resize,
+            "preprocessing": self._preprocessing,
+            "grid": list(self.grid),
+            "width": self.width,
+            "precision": settings.precision,
+            "seed": settings.seed,
+            "versions": {
+                "keras": keras.__version__,
+                "tensorflow": tf.__version__,
+                "pillow": PIL.__version__,
+            },
+        }
+
+
+@contextmanager
+def _dtype_policy(name: str) -> Iterator[None]:
+    """Set the policy of layers made meanwhile; ``keras.applications`` take none."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(name)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def _is_named(weights: str) -> bool:
+    return weights in ("imagenet", "none", "scenes")
+
+
+def _applications() -> dict[str, Callable]:
+    return {
+        name: member
+        for name, member in vars(keras.applications).items()
+        if callable(member)
+    }
+
+
+def _near(name: str, known: list[str]) -> str:
+    """Name the known names most like a wrong one."""
+    lower = {one.lower(): one for one in known}
+    close = difflib.get_close_matches(name.lower(), lower, n=5, cutoff=0.5)
+    return ", ".join([lower[one] for one in close] or known[-5:])
+
+
+def _preprocessing(network: str) -> tuple[Callable, str]:
+    """Return the scaling of pixels proper to a network, and its name."""
+    if network == "SceneNet":
+        return tf.identity, "none"  # the network takes 0..255
+    known = _applications()
+    if network not in known:
+        raise EncoderError(
+            f"`network` must be SceneNet or a network of keras.applications. "
+            f"Received: {network!r}; nearest: {_near(network, [*known, 'SceneNet'])}"
+        )
+    module = sys.modules[known[network].__module__]
+    return module.preprocess_input, module.__name__.rpartition(".")[2]
+
+
+def _build(settings: EncoderSettings) -> keras.Model:
+    """Build the whole network, without its classifier, with the weights asked for."""
+    ours, source = settings.network == "SceneNet", settings.weights
+    if source == ("imagenet" if ours else "scenes"):
+        raise EncoderError(
+            f"`weights` of {settings.network} must be "
+            f"{'scenes' if ours else 'imagenet'}, none or a file. Received: {source!r}"
+        )
+    if not _is_named(source) and not Path(source).is_file():
+        raise EncoderError(
+            "`weights` must be imagenet, none, scenes or a file that exists. "
+            f"Received: {source!r}; correct the path"
+        )
+    network = _scene_net(settings.image_size) if ours else _application(settings)
+    if source == "scenes":
+        source = str(scene_net.WEIGHTS)
+    if not _is_named(source):
+        _load(network, source, settings.network)
+    return network
+
+
+def _scene_net(side: int) -> keras.Model:
+    try:
+        return scene_net.build(side)
+    except ValueError as error:
+        raise EncoderError(str(error)) from None
+
+
+def _application(settings: EncoderSettings) -> keras.Model:
+    side = settings.image_size
+    weights = "imagenet" if settings.weights == "imagenet" else None
+    try:
+        return _applications()[settings.network](
+            include_top=False, weights=weights, input_shape=(side, side, _CHANNELS)
+        )
+    except Exception as error:
+        # A failed download is a bare Exception in Keras: nothing narrower is raised.
+        if type(error) is Exception or isinstance(error, OSError):
+            raise EncoderError(
+                f"{settings.network}: the ImageNet weights could not be downloaded "
+                f"({_first_line(error)}); pass --encoder-weights FILE with the weights "
+                "without the classifier (notop), or connect to the network"
+            ) from None
+        if isinstance(error, ValueError):
+            raise EncoderError(
+                f"{settings.network} with `image_size` {side}: {_first_line(error)}"
+            ) from None
+        raise
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _load(network: keras.Model, file: str, name: str) -> None:
+    try:
+        with warnings.catch_warnings():
+            # Layers not found warn one by one before the error that sums them up.
+            warnings.simplefilter("ignore", UserWarning)
+            network.load_weights(file)
+    except (ValueError, KeyError, OSError, TypeError, AttributeError) as error:
+        raise EncoderError(
+            f"{file}: not weights of {name} without its classifier "
+            f"({_first_line(error)}); choose the file that fits"
+        ) from None
+
+
+def _randomise(network: keras.Model, seed: int) -> None:
+    """Draw all kernels anew by Glorot's rule, from a generator of their own."""
+    rng = np.random.default_rng(seed)
+    for variable in network.weights:
+        shape = tuple(variable.shape)
+        if len(shape) > 1:
+            window = int(np.prod(shape[:-2]))
+            limit = np.sqrt(6 / (window * (shape[-2] + shape[-1])))
+            variable.assign(rng.uniform(-limit, limit, shape).astype(np.float32))
+
+
+def _layer_output(network: keras.Model, settings: EncoderSettings):
+    maps = [
+        layer.name
+        for layer in network.layers
+        if isinstance(layer.output, keras.KerasTensor) and layer.output.ndim == 4
+    ]
+    if settings.layer not in maps:
+        raise EncoderError(
+            f"`layer` must be a layer of {settings.network} that makes a map. "
+            f"Received: {settings.layer!r}; nearest: {_near(settings.layer, maps)}"
+        )
+    return network.get_layer(settings.layer).output
+
+
+def _digest(network: keras.Model) -> str:
+    """Return the SHA-256 of the values of all weights up to the layer."""
+    digest = hashlib.sha256()
+    for variable in network.weights:
+        digest.update(str(tuple(variable.shape)).encode())
+        digest.update(np.asarray(variable.numpy(), "<f4").tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,1 @@
+"""What has nothing to do with captions: TensorFlow, compiling, files, progress."""

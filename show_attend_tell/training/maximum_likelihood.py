@@ -1,0 +1,87 @@
+"""Updates by the likelihood of given captions: the paper's L_d, Eq. (14), or L_s."""
+
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+from show_attend_tell.config.settings import Experiment, TrainingSettings
+from show_attend_tell.data.dataset import CaptionBatches, encode
+from show_attend_tell.data.splits import Split
+from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.training.gradient_norms import EVERY, TermNorms
+
+
+class Likelihood:
+    """Trains on every caption of the training photos, once an epoch.
+
+    Args:
+        experiment: the settings.
+        model: built now, compiled before the first update.
+        data: the training photos.
+        readers: of their features, see :func:`data.dataset.read_views`.
+    """
+
+    def __init__(self, experiment: Experiment, model: Captioner, data: Split, readers):
+        settings = experiment.training
+        captions = encode(data.captions, model.vocabulary, experiment.data.max_words)
+        self.model, self.settings = model, settings
+        self.batches = CaptionBatches(
+            captions, data.rows, readers, settings.batch_size, settings.seed
+        )
+        self._step_functions = {}
+        self._term_norms = None
+
+    @property
+    def steps(self) -> int:
+        """Updates in an epoch."""
+        return self.batches.steps
+
+    def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
+        """Take the updates of an epoch from number `start` on; yield what to log."""
+        first = epoch * self.steps + start + 1
+        for step, (x, y) in enumerate(self.batches.dataset(epoch, start), first):
+            values = self._step_function(x, y)(x, y)
+            if step % EVERY == 0 and self.model.hard_attention is not None:
+                values = {**values, **self._measure(step)}
+            yield values
+
+    def _measure(self, step: int) -> dict:
+        """Return the gradient norm of each term, on the first batch of all."""
+        if self._term_norms is None:
+            batch = next(self.batches.batches(epoch=0))
+            self._term_norms = TermNorms(self.model, batch, self.batches.seed)
+        return self._term_norms(step)
+
+    def _step_function(self, x: dict, y):
+        """Return the compiled training step for batches shaped like this one.
+
+        Keras' own train function would be traced once for all lengths, with an
+        unknown one, and XLA needs to know it.
+        """
+        length = y.shape[1]
+        if length not in self._step_functions:
+            function = compiled_step(self.model, self.settings)
+            self._step_functions[length] = function.get_concrete_function(x, y)
+        return self._step_functions[length]
+
+
+def compiled_step(model: Captioner, settings: TrainingSettings):
+    """Return the model's training step, compiled; it returns this batch's metrics.
+
+    On a CPU, and with bfloat16, XLA compiles its parts, else the whole, see
+    :meth:`Captioner.compile_parts`.
+    """
+
+    def by_xla(function):
+        compiled = settings.jit_compile
+        return tf.function(function, autograph=False, jit_compile=compiled)
+
+    def step(*data):
+        model.reset_metrics()
+        return model.train_step(data)
+
+    if settings.precision == "float32" and tf.config.list_physical_devices("GPU"):
+        return by_xla(step)
+    model.compile_parts(by_xla, settings.precision)
+    model.optimizer.apply_compiled(by_xla)
+    return tf.function(step, autograph=False)

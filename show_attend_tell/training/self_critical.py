@@ -1,0 +1,129 @@
+"""Updates by reward: the model's own captions, weighted by their CIDEr.
+
+Self-critical sequence training (Rennie et al., CVPR 2017) follows the gradient of the
+expected reward r by REINFORCE. For the K captions y_k written for a photo a::
+
+    dL/dW = -1/K sum_k (r(y_k) - b_k) d log p(y_k | a) / dW
+
+As Cornia et al. (CVPR 2020, Sec. 3.3) do, the captions are the K hypotheses of a beam
+search, and the baseline is the mean reward; here b_k is that of the photo's other
+K - 1 captions, so that it does not depend on y_k. Attention stays soft, and
+back-propagation passes through it as in the paper.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from show_attend_tell.config.settings import Experiment
+from show_attend_tell.data.dataset import read_views
+from show_attend_tell.data.splits import Split
+from show_attend_tell.data.vocabulary import PAD, START, Vocabulary
+from show_attend_tell.decoding import Hypotheses
+from show_attend_tell.evaluation.metrics import CiderReward
+from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.training.maximum_likelihood import compiled_step
+
+
+class SelfCritical:
+    """Trains on captions that the model writes for every training photo.
+
+    Args:
+        experiment: the settings; ``batch_size / hypotheses`` photos an update.
+        model: built now, compiled before the first update.
+        data: the training photos.
+        readers: of their features, see :func:`data.dataset.read_views`.
+    """
+
+    def __init__(self, experiment: Experiment, model: Captioner, data: Split, readers):
+        settings = experiment.training
+        self.model, self.data, self.readers = model, data, readers
+        self.hypotheses, self.seed = settings.hypotheses, settings.seed
+        self.photos = settings.batch_size // settings.hypotheses
+        self.max_words = experiment.decoding.max_words
+        self.reward = CiderReward(data.captions)
+        self.settings, self._step = settings, None
+
+    @property
+    def steps(self) -> int:
+        """Updates in an epoch, which sees every photo once."""
+        return -(-len(self.data.rows) // self.photos)
+
+    def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
+        """Take the updates of an epoch from number `start` on; yield what to log."""
+        order = np.random.default_rng([self.seed, epoch]).permutation(
+            len(self.data.rows)
+        )
+        for number in range(start, self.steps):
+            chosen = order[number * self.photos : (number + 1) * self.photos]
+            rng = np.random.default_rng([self.seed, epoch, number])
+            yield self._update(chosen, rng)
+
+    def _update(self, chosen: np.ndarray, rng: np.random.Generator) -> dict:
+        """Write captions for photos, reward them, and follow the gradient."""
+        features = read_views(self.readers, self.data.rows[chosen], rng, self.photos)
+        written = self.model.generate(
+            features,
+            beam=self.hypotheses,
+            max_words=self.max_words,
+            batch_size=self.photos,
+        )
+        present = written.lengths > 0  # (P, K)
+        present[len(chosen) :] = False  # rows that fill up the last batch
+        rewards = np.zeros(present.shape)
+        for p, k in np.argwhere(present):
+            words = reward_words(self.model.vocabulary, written, p, k)
+            rewards[p, k] = self.reward(chosen[p], words)
+        inputs, targets = teacher(written.tokens, present)
+        x = {
+            "annotations": np.repeat(features, self.hypotheses, axis=0),
+            "tokens": inputs,
+        }
+        weight = advantages(rewards, present).astype("float32").reshape(-1)
+        if self._step is None:
+            self._step = compiled_step(self.model, self.settings)
+        values = self._step(x, targets, weight)
+        return {**values, "reward": rewards[present].mean()}
+
+
+def reward_words(
+    vocabulary: Vocabulary, written: Hypotheses, photo: int, hypothesis: int
+) -> list[str]:
+    """Return a caption's words, with ``<end>`` if it has one.
+
+    Where the end counts as a word, stopping in the middle of a phrase does not pay.
+    """
+    words = vocabulary.decode(written.tokens[photo, hypothesis].tolist())
+    return words + [CiderReward.END] * bool(written.finished[photo, hypothesis])
+
+
+def teacher(tokens: np.ndarray, present: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Turn captions into a training batch.
+
+    Args:
+        tokens: (P, K, T) ids up to <end>, then padding.
+        present: (P, K), False for captions to leave out.
+
+    Returns:
+        inputs from <start> on, and targets; (P K, T) int32.
+    """
+    targets = np.where(present[..., None], tokens, PAD).reshape(-1, tokens.shape[-1])
+    inputs = np.full_like(targets, START)
+    inputs[:, 1:] = targets[:, :-1]
+    return np.where(targets == PAD, PAD, inputs), targets
+
+
+def advantages(rewards: np.ndarray, present: np.ndarray) -> np.ndarray:
+    """Return r_k - b_k, b_k being the mean reward of the photo's other captions.
+
+    Args:
+        rewards: (P, K).
+        present: (P, K), False for captions to leave out.
+
+    Returns:
+        (P, K); 0 for captions left out and for those without another.
+    """
+    rewards = np.where(present, rewards, 0.0)
+    others = present.sum(1, keepdims=True) - 1
+    baseline = (rewards.sum(1, keepdims=True) - rewards) / np.maximum(others, 1)
+    return np.where(present & (others > 0), rewards - baseline, 0.0)

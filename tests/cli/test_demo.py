@@ -1,0 +1,50 @@
+"""The verb ``demo``: models, names, addresses."""
+
+import re
+from types import SimpleNamespace
+
+import pytest
+from speaking_captioner import ENCODER, make_captioner
+
+from show_attend_tell.cli import main as cli
+from show_attend_tell.cli.demo import _names
+from show_attend_tell.models import pretrained as shipped_model
+from show_attend_tell.models.encoder import Encoder
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """Replace the server; the applications to be served are appended."""
+    apps = []
+
+    def server_of(app):
+        apps.append(app)
+        return SimpleNamespace(run=lambda sockets: None)
+
+    monkeypatch.setattr("show_attend_tell.deployment.server.serve.server_of", server_of)
+    return apps
+
+
+def test_the_shipped_model_is_served_on_this_machine(
+    served, tmp_path, monkeypatch, capsys
+):
+    make_captioner(Encoder(ENCODER)).save(tmp_path / "flickr8k.keras")
+    monkeypatch.setattr(shipped_model, "SHIPPED", tmp_path / "flickr8k.keras")
+    cli.main(["demo", "--port", "0"])
+    said = capsys.readouterr().out
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+ - stop with Ctrl-C\n", said)
+    assert len(served) == 1
+
+
+def test_a_missing_model_is_one_line(served, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["demo", str(tmp_path / "absent.keras"), "--port", "0"])
+    assert stop.value.code == 1
+    assert "absent.keras: no such model" in capsys.readouterr().err
+    assert served == []
+
+
+def test_models_of_the_same_file_name_are_told_apart():
+    assert _names(["a/soft.keras", "b/hard.keras"]) == ["soft", "hard"]
+    assert _names(["a/model.keras", "b/model.keras"]) == ["a", "b"]
+    assert len(set(_names(["a/m.keras", "a/m.keras"]))) == 2

@@ -1,0 +1,220 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from show_attend_tell.data.dataset import (
+    CaptionBatches,
+    Captions,
+    encode,
+    epoch_order,
+    measure_deviation,
+    padded_length,
+)
+from show_attend_tell.data.vocabulary import END, PAD, START, UNKNOWN, Vocabulary
+
+L, D, PHOTOS = 3, 2, 7
+
+
+class Reader:
+    """Features that name their file and row: every value is ``offset + row``."""
+
+    def __init__(self, offset=0, photos=PHOTOS):
+        self.offset, self.shape = offset, (photos, L, D)
+
+    def read(self, rows):
+        values = np.asarray(rows, np.float16)[:, None, None] + self.offset
+        return np.broadcast_to(values, (len(rows), L, D)).astype(np.float16)
+
+
+def make(lengths, batch_size=4, seed=1, readers=None):
+    """Return batches of captions; a caption's words are its number, from 10 on."""
+    photos = np.arange(len(lengths)) % PHOTOS
+    tokens = [np.full(length, 10 + k, np.int32) for k, length in enumerate(lengths)]
+    rows = np.arange(PHOTOS)[::-1]
+    captions = Captions.join(photos, tokens)
+    return CaptionBatches(captions, rows, readers or [Reader()], batch_size, seed)
+
+
+def seen(batches):
+    """Return caption numbers in the order of their rows, padding left out."""
+    return [row[0] - 10 for _, _, targets in batches for row in targets if row[0]]
+
+
+lengths_lists = st.lists(st.integers(1, 20), min_size=1, max_size=30)
+
+
+@given(lengths_lists, st.integers(1, 9), st.integers(0, 5), st.integers(0, 3))
+def test_every_caption_is_seen_exactly_once_an_epoch(lengths, batch_size, seed, epoch):
+    batches = make(lengths, batch_size, seed)
+    found = list(batches.batches(epoch))
+    assert sorted(seen(found)) == list(range(len(lengths)))
+    assert len(found) == batches.steps
+    assert {targets.shape[1] for _, _, targets in found} <= set(batches.padded_lengths)
+
+
+@given(lengths_lists, st.integers(1, 9), st.integers(0, 3), st.integers(0, 4))
+def test_an_epoch_goes_on_from_any_batch_as_if_never_stopped(
+    lengths, batch_size, epoch, start
+):
+    readers = [Reader(), Reader(100)]
+    whole = list(make(lengths, batch_size, readers=readers).batches(epoch))
+    rest = list(make(lengths, batch_size, readers=readers).batches(epoch, start))
+    assert len(rest) == max(len(whole) - start, 0)
+    for ours, theirs in zip(whole[start:], rest, strict=True):
+        for a, b in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_the_order_is_a_function_of_seed_and_epoch():
+    lengths = np.arange(40) % 9 + 1
+
+    def order(seed, epoch):
+        return np.concatenate(epoch_order(lengths, 4, seed, epoch)).tolist()
+
+    assert order(1, 0) == order(1, 0)
+    assert len({tuple(order(seed, e)) for seed in (1, 2) for e in (0, 1)}) == 4
+
+
+def test_a_batch_holds_captions_of_similar_length():
+    lengths = np.random.default_rng(0).integers(1, 20, 200)
+    batches = epoch_order(lengths, 10, seed=0, epoch=0)
+    ranges = sorted((lengths[b].min(), lengths[b].max()) for b in batches)
+    for (_, longest), (shortest, _) in zip(ranges[:-1], ranges[1:], strict=True):
+        assert longest <= shortest
+    firsts = [lengths[b].max() for b in batches]
+    assert firsts != sorted(firsts)
+
+
+def test_captions_of_one_length_are_dealt_anew_every_epoch():
+    lengths = np.full(12, 5)
+    groups = [
+        {frozenset(batch.tolist()) for batch in epoch_order(lengths, 4, 0, epoch)}
+        for epoch in (0, 1)
+    ]
+    assert groups[0] != groups[1]
+
+
+def test_inputs_are_targets_moved_by_one_from_start_to_end():
+    batches = make([3, 1, 2, 5], batch_size=4)
+    ((_, inputs, targets),) = batches.batches(0)
+    assert inputs.dtype == targets.dtype == np.int32
+    for given_words, wanted in zip(inputs, targets, strict=True):
+        length = np.count_nonzero(wanted)
+        assert given_words[0] == START
+        assert wanted[length - 1] == END
+        np.testing.assert_array_equal(given_words[1:length], wanted[: length - 1])
+        assert (given_words[length:] == PAD).all()
+        assert (wanted[length:] == PAD).all()
+        assert length - 1 == batches.lengths[wanted[0] - 10]
+
+
+def test_a_caption_comes_with_the_features_of_its_photo():
+    batches = make([2] * 10, batch_size=4)
+    for features, _, targets in batches.batches(0):
+        assert features.dtype == np.float16
+        for values, wanted in zip(features, targets, strict=True):
+            if wanted[0]:
+                photo = (wanted[0] - 10) % PHOTOS
+                assert (values == PHOTOS - 1 - photo).all()
+
+
+def test_a_short_batch_is_filled_with_captions_of_padding():
+    (last,) = [
+        b for b in make([2] * 5, batch_size=4).batches(0) if not b[2].all(0).any()
+    ]
+    features, inputs, targets = last
+    assert features.shape == (4, L, D)
+    assert (np.count_nonzero(targets, axis=1) == [3, 0, 0, 0]).all()
+    assert (inputs[1:] == PAD).all()
+    assert (features[1:] == 0).all()
+
+
+def test_mirrored_photos_are_drawn_half_the_time_and_anew_each_epoch():
+    batches = make([2] * 400, batch_size=50, readers=[Reader(), Reader(100)])
+    sides = []
+    for epoch in (0, 1):
+        mirrored = np.zeros(400, bool)
+        for features, _, targets in batches.batches(epoch):
+            mirrored[targets[:, 0] - 10] = features[:, 0, 0] >= 100
+            rows = features[:, 0, 0] % 100
+            photos = (targets[:, 0] - 10) % PHOTOS
+            np.testing.assert_array_equal(rows, PHOTOS - 1 - photos)
+        assert 150 < mirrored.sum() < 250
+        sides.append(mirrored)
+    assert 100 < (sides[0] != sides[1]).sum() < 300
+
+
+@given(st.integers(1, 400))
+def test_captions_are_padded_a_little_and_to_few_lengths(length):
+    padded, least = padded_length(length), max(length, 8)
+    assert least <= padded < least + (2 if least <= 16 else 4 if least <= 24 else 16)
+    assert padded_length(padded) == padded
+
+
+def test_padded_lengths_leave_room_for_the_end():
+    batches = make([1, 7, 8, 16, 17], batch_size=1)
+    assert batches.padded_lengths == [8, 10, 20]
+    assert {y.shape[1] for _, _, y in batches.batches(0)} == {8, 10, 20}
+
+
+def test_encoding_cuts_long_captions_and_drops_empty_ones():
+    vocabulary = Vocabulary.build([["a", "dog", "runs"]])
+    sentences = [[["a", "dog", "runs"], []], [], [["zebra"], ["a"]]]
+    captions = encode(sentences, vocabulary, max_words=2)
+    np.testing.assert_array_equal(captions.photos, [0, 2, 2])
+    words = [
+        vocabulary.decode(ids.tolist())
+        for ids in map(captions.words, range(len(captions.photos)))
+    ]
+    assert words == [["a", "dog"], ["<unk>"], ["a"]]
+    assert captions.words(1).tolist() == [UNKNOWN]
+
+
+def test_the_dataset_yields_the_same_batches():
+    batches = make([2, 3, 9, 4, 1], batch_size=2)
+    expected = list(batches.batches(1, start=1))
+    found = list(batches.dataset(1, start=1).as_numpy_iterator())
+    assert len(found) == len(expected) == 2
+    for (x, y), (features, inputs, targets) in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(x["annotations"], features)
+        np.testing.assert_array_equal(x["tokens"], inputs)
+        np.testing.assert_array_equal(y, targets)
+
+
+class Stored(Reader):
+    """Features of random values, read 64 photos at a time at most."""
+
+    def __init__(self, values):
+        self.values, self.shape, self.calls = values, values.shape, []
+
+    def read(self, rows):
+        self.calls.append(list(rows))
+        return self.values[np.asarray(rows)]
+
+
+def test_the_deviation_is_that_of_all_values_together(rng):
+    values = (5 + 3 * rng.standard_normal((150, L, D))).astype(np.float16)
+    rows = np.arange(20, 150)
+    reader = Stored(values)
+    found = measure_deviation(reader, rows, seed=0)
+    assert found == pytest.approx(values[rows].astype(float).std(), rel=1e-9)
+    assert max(map(len, reader.calls)) <= 64
+
+
+def test_the_deviation_looks_at_a_choice_of_photos_fixed_by_the_seed(rng):
+    values = rng.standard_normal((150, L, D)).astype(np.float16)
+    readers = [Stored(values) for _ in range(3)]
+    found = [
+        measure_deviation(reader, np.arange(150), seed, photos=20)
+        for reader, seed in zip(readers, (1, 1, 2), strict=True)
+    ]
+    assert found[0] == found[1] != found[2]
+    chosen = sum(readers[0].calls, [])
+    assert len(set(chosen)) == 20
+    assert found[0] == pytest.approx(values[chosen].astype(float).std(), rel=1e-9)
+
+
+def test_batches_are_read_without_the_tuner_that_epochs_had_to_wait_for():
+    dataset = make([3, 4], batch_size=2).dataset(epoch=0)
+    assert dataset.options().autotune.enabled is False

@@ -1,0 +1,184 @@
+"""The contract of feature files, and what a reader refuses."""
+
+import json
+import threading
+
+import h5py
+import numpy as np
+import pytest
+
+from data_prep.feature_writer import PART, FeatureWriter
+from show_attend_tell.config.settings import EncoderSettings
+from show_attend_tell.data import features
+from show_attend_tell.data.encoder_identity import identity_difference
+from show_attend_tell.data.features import FeatureError, FeatureReader
+
+IDENTITY = {
+    "network": "VGG19",
+    "layer": "block5_conv4",
+    "weights": "imagenet",
+    "weights_digest": "a" * 64,
+    "grid": [2, 3],
+    "width": 4,
+    "precision": "float32",
+    "versions": {"keras": "3.15.1"},
+}
+COUNT = PART + 6
+UNREADABLE = 5
+
+
+@pytest.fixture
+def values(rng):
+    dense = rng.normal(size=(COUNT, 6, 4)).astype(np.float16)
+    dense[UNREADABLE] = 0
+    return dense
+
+
+@pytest.fixture
+def path(tmp_path, values):
+    path = tmp_path / "features.h5"
+    ids = [f"photo é {number}.jpg" for number in range(COUNT)]
+    problems = ["cut short" if row == UNREADABLE else "" for row in range(COUNT)]
+    with FeatureWriter(path, IDENTITY, ids) as writer:
+        for part in writer.missing:
+            rows = slice(writer.rows(part).start, writer.rows(part).stop)
+            writer.write(part, values[rows], problems[rows])
+        writer.finish()
+    return path
+
+
+def test_the_file_holds_what_the_contract_says(path, values):
+    with h5py.File(path) as file:
+        assert file["features"].shape == (COUNT, 6, 4)
+        assert file["features"].dtype == np.float16
+        assert file["features"].chunks == (1, 6, 4)
+        assert file["image_ids"].asstr()[0] == "photo é 0.jpg"
+        assert file["written"].dtype == bool
+        assert file["written"][:].sum() == COUNT - 1
+        assert json.loads(file.attrs["identity"]) == IDENTITY
+        np.testing.assert_array_equal(file["features"][:], values)
+
+
+def test_photos_are_read_in_any_order_and_repeatedly(path, values):
+    rows = [9, 3, 3, COUNT - 1, 0, 9]
+    with FeatureReader(path, IDENTITY) as reader:
+        found = reader.read(rows)
+        assert reader.shape == (COUNT, 6, 4)
+    assert found.dtype == np.float16
+    np.testing.assert_array_equal(found, values[rows])
+
+
+def test_rows_in_order_and_no_rows_are_read(path, values):
+    with FeatureReader(path) as reader:
+        np.testing.assert_array_equal(reader.read(range(3)), values[:3])
+        assert reader.read([]).shape == (0, 6, 4)
+
+
+def test_photos_that_could_not_be_read_have_no_row_and_a_reason(path):
+    with FeatureReader(path) as reader:
+        assert len(reader.rows) == COUNT - 1
+        assert reader.rows["photo é 6.jpg"] == 6
+        assert reader.problems == {f"photo é {UNREADABLE}.jpg": "cut short"}
+        with pytest.raises(FeatureError, match=r"photo é 5.jpg.*cut short"):
+            reader.read([UNREADABLE])
+
+
+@pytest.mark.parametrize("row", [-1, COUNT])
+def test_a_row_out_of_range_is_refused(path, row):
+    with FeatureReader(path) as reader, pytest.raises(FeatureError, match="from 0 to"):
+        reader.read([0, row])
+
+
+def test_threads_read_the_same_file(path, values):
+    found = {}
+    with FeatureReader(path) as reader:
+
+        def work(first):
+            rows = [(first + 7 * step) % 5 for step in range(50)]
+            found[first] = (reader.read(rows) == values[rows]).all()
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert list(found.values()) == [True] * 4
+
+
+def test_another_encoder_is_refused_by_what_differs(path):
+    other = {**IDENTITY, "layer": "block5_conv3", "weights_digest": "b" * 64}
+    with pytest.raises(FeatureError) as caught:
+        FeatureReader(path, other)
+    message = str(caught.value)
+    assert "layer block5_conv4 instead of block5_conv3" in message
+    assert "weights_digest aaaaaaaaaaaa... instead of bbbbbbbbbbbb..." in message
+    assert "network" not in message
+
+
+def test_precision_versions_and_source_of_weights_do_not_matter(path):
+    other = {**IDENTITY, "precision": "bfloat16", "versions": {}, "weights": "a.h5"}
+    FeatureReader(path, other).close()
+    assert identity_difference(IDENTITY, other) is None
+
+
+def test_a_key_that_one_identity_lacks_is_a_difference():
+    less = {key: value for key, value in IDENTITY.items() if key != "grid"}
+    assert identity_difference(IDENTITY, less) == ("grid none instead of [2, 3]")
+    assert identity_difference(less, IDENTITY) == "grid [2, 3] instead of none"
+
+
+def test_an_incomplete_file_is_refused(path):
+    with h5py.File(path, "r+") as file:
+        file.attrs["complete"] = False
+    with pytest.raises(FeatureError, match="incomplete"):
+        FeatureReader(path)
+
+
+def test_an_unfinished_extraction_is_refused(tmp_path):
+    path = tmp_path / "features.h5"
+    with FeatureWriter(path, IDENTITY, ["a", "b"]):
+        pass
+    with pytest.raises(FeatureError, match="incomplete; run the extraction again"):
+        FeatureReader(path)
+
+
+def test_a_file_cut_short_is_refused(path):
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(FeatureError, match="damaged"):
+        FeatureReader(path)
+
+
+def test_absent_and_foreign_files_are_refused(tmp_path):
+    with pytest.raises(FeatureError, match="no such feature file"):
+        FeatureReader(tmp_path / "features.h5")
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["x"] = 1
+    with pytest.raises(FeatureError, match="not a feature file"):
+        FeatureReader(tmp_path / "other.h5")
+
+
+def test_a_later_format_is_refused(path):
+    with h5py.File(path, "r+") as file:
+        file.attrs["format"] = features.FORMAT + 1
+    with pytest.raises(FeatureError, match="`format` must be 1"):
+        FeatureReader(path)
+
+
+def test_the_name_of_the_file_carries_the_encoder(tmp_path):
+    settings = EncoderSettings()
+    name = features.feature_path(tmp_path, settings).name
+    assert name == "features-VGG19-block5_conv4.h5"
+    mirror = features.feature_path(tmp_path, settings, mirror=True).name
+    assert mirror == "features-VGG19-block5_conv4.mirror.h5"
+
+
+def test_maps_that_are_mostly_zeros_take_a_quarter_at_most(tmp_path, rng):
+    dense = np.maximum(rng.normal(-1.6, 1, (PART, 196, 64)), 0).astype(np.float16)
+    assert 0.93 < (dense == 0).mean() < 0.96  # as VGG's conv5
+    path = tmp_path / "features.h5"
+    identity = {**IDENTITY, "grid": [14, 14], "width": 64}
+    with FeatureWriter(path, identity, [str(n) for n in range(PART)]) as writer:
+        writer.write(0, dense, [""] * PART)
+        writer.finish()
+    assert path.stat().st_size < dense.nbytes / 4

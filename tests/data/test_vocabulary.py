@@ -1,0 +1,156 @@
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from show_attend_tell.data.vocabulary import (
+    END,
+    PAD,
+    SPECIAL,
+    START,
+    UNKNOWN,
+    Vocabulary,
+    VocabularyError,
+    _split_by_treebank,
+    tokenize,
+)
+
+# What Stanford's PTB tokenizer makes of them, with pycocoevalcap's punctuation dropped.
+PTB = {
+    "A dog runs.": "a dog runs",
+    "A man's dog doesn't bark!": "a man 's dog does n't bark",
+    "Two dogs , one ball .": "two dogs one ball",
+    "A t-shirt, a black-and-white cat; a hat": "a t-shirt a black-and-white cat a hat",
+    'He said "stop" to the dog': "he said stop to the dog",
+    "It can't; they cannot see": "it ca n't they can not see",
+    "Dogs' toys": "dogs toys",
+    "it's the boys' ball": "it 's the boys ball",
+    "he'll we've they'd you're": "he 'll we 've they 'd you 're",
+    "a 3/4 view of 2,000 people": "a 3/4 view of 2,000 people",
+    "50% off for $5 at 5:30 pm": "50 % off for $ 5 at 5:30 pm",
+    "A man is running. A dog follows.": "a man is running a dog follows",
+    "Mr. Smith at 5 p.m. in the U.S. waits": "mr. smith at 5 p.m. in the u.s. waits",
+    "St. Bernard": "st. bernard",
+    "rock & roll": "rock & roll",
+    "wow... look -- there - is it?": "wow look there is it",
+    "Café  ÉCOLE\nline": "café école line",
+    "gonna run": "gon na run",
+    "a man #5 @ home": "a man # 5 @ home",
+    "dogs: big/small people,dogs": "dogs big/small people dogs",
+    "A man in a blue t - shirt .": "a man in a blue t shirt",
+    'end."': "end",
+    "": "",
+    " . ": "",
+}
+words = st.text("abc", min_size=1, max_size=2)
+captions = st.lists(st.lists(words, max_size=5), min_size=1, max_size=6)
+
+
+@pytest.mark.parametrize("text", PTB)
+def test_captions_are_split_as_by_the_ptb_tokenizer(text):
+    assert tokenize(text) == PTB[text].split()
+
+
+FRAGMENTS = ["a", "dog", "st", "5", "cannot", "wanna", "gonna", " ", " ", ",", ".", "-"]
+FRAGMENTS += ["'s", "é", "?", "...", ", ", " ."]
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join))
+@example("a dog, 5 dogs .")
+@example("a st-cannot.")
+def test_plain_captions_are_split_faster_but_not_otherwise(text):
+    assert tokenize(text) == _split_by_treebank(" ".join(text.lower().split()))
+
+
+@given(st.lists(st.text("abcxyz", min_size=2, max_size=6), max_size=8))
+def test_words_separated_by_spaces_stay_themselves(plain):
+    glued = {"cannot", "gonna"}
+    expected = [word for word in plain if word not in glued]
+    assert tokenize("  ".join(expected)) == expected
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_split_into_lower_case_words_without_spaces(text):
+    for word in tokenize(text):
+        assert word
+        assert word == word.lower()
+        assert not any(letter.isspace() for letter in word)
+
+
+def test_special_tokens_have_the_first_ids():
+    assert (PAD, START, END, UNKNOWN) == (0, 1, 2, 3)
+    assert SPECIAL == ("<pad>", "<start>", "<end>", "<unk>")
+    assert Vocabulary.build([["dog"]]).words == (*SPECIAL, "dog")
+
+
+@given(captions, st.integers(5, 12), st.integers(1, 3))
+def test_the_most_frequent_words_are_kept_in_a_fixed_order(captions, size, min_count):
+    counts = Counter(word for caption in captions for word in caption)
+    frequent = sorted(w for w in counts if counts[w] >= min_count)
+    expected = sorted(frequent, key=lambda w: -counts[w])[: size - len(SPECIAL)]
+    if not expected:
+        with pytest.raises(VocabularyError, match="lower data.min_count"):
+            Vocabulary.build(captions, size, min_count)
+        return
+    vocabulary = Vocabulary.build(captions, size, min_count)
+    assert vocabulary.words == (*SPECIAL, *expected)
+    assert len(vocabulary) <= size
+    assert Vocabulary.build(reversed(captions), size, min_count) == vocabulary
+
+
+def test_a_written_special_token_is_no_word():
+    vocabulary = Vocabulary.build([["<unk>", "<end>", "dog"]])
+    assert vocabulary.words == (*SPECIAL, "dog")
+
+
+def test_words_not_kept_are_unknown():
+    vocabulary = Vocabulary.build([["a", "dog"], ["a"]], min_count=2)
+    assert vocabulary.encode(["a", "dog", "zebra"]) == [4, UNKNOWN, UNKNOWN]
+    assert "a" in vocabulary
+    assert "dog" not in vocabulary
+
+
+@given(st.lists(words, max_size=6))
+def test_decoding_undoes_encoding_up_to_the_end(sentence):
+    vocabulary = Vocabulary.build([[*sentence, "a"]])
+    ids = [START, *vocabulary.encode(sentence), END, 4, PAD]
+    assert vocabulary.decode(ids) == sentence
+    assert vocabulary.decode([UNKNOWN, PAD, 4]) == ["<unk>", vocabulary.words[4]]
+
+
+def test_a_saved_vocabulary_comes_back(tmp_path):
+    vocabulary = Vocabulary.build([["été", "dog"], ["dog"]])
+    path = tmp_path / "vocabulary.json"
+    vocabulary.save(path, {"size": 6})
+    again = Vocabulary.load(path)
+    assert again == vocabulary
+    assert hash(again) == hash(vocabulary)
+    assert json.loads(path.read_text(encoding="utf-8"))["settings"] == {"size": 6}
+    assert [file.name for file in tmp_path.iterdir()] == ["vocabulary.json"]
+
+
+@pytest.mark.parametrize(
+    ("given_words", "message"),
+    [(["a", "b"], "must begin with"), ([*SPECIAL, "a", "a"], "Received twice: .'a'")],
+)
+def test_words_out_of_place_are_refused(given_words, message):
+    with pytest.raises(VocabularyError, match=message):
+        Vocabulary(given_words)
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[]", '{"words": 3}', '{"words": ["a"]}', b"\xff"]
+)
+def test_a_damaged_file_is_named_in_one_line(tmp_path, content):
+    path = tmp_path / "vocabulary.json"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(VocabularyError) as caught:
+        Vocabulary.load(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_absent_file_is_named_in_one_line(tmp_path):
+    with pytest.raises(VocabularyError, match="no such vocabulary; run"):
+        Vocabulary.load(tmp_path / "vocabulary.json")

@@ -1,0 +1,56 @@
+"""Shapes are drawn where, how large and in the colour that was asked for."""
+
+import colorsys
+
+import numpy as np
+import pytest
+
+from data_prep.scenes.drawing import COLOURS, SHAPES, Shape, draw
+
+
+def drawn(shape: Shape, side: int = 96, seed: int = 0):
+    image, (box,) = draw([shape], side, np.random.default_rng(seed))
+    return np.asarray(image), box
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+def test_the_box_is_around_the_centre_and_no_wider_than_the_size(kind):
+    _, (x0, y0, x1, y1) = drawn(Shape("red", kind, 0.5, 0.25, 0.4))
+    assert 0.6 * 0.4 * 96 < max(x1 - x0, y1 - y0) <= 0.4 * 96 + 2
+    assert x0 < 48 < x1
+    assert y0 < 24 < y1
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("kind", SHAPES)
+def test_the_centre_has_the_colour_that_is_named(colour, kind):
+    pixels, _ = drawn(Shape(colour, kind, 0.5, 0.5, 0.4))
+    hue = colorsys.rgb_to_hsv(*pixels[44:52, 44:52].mean((0, 1)) / 255)[0]
+    distances = {
+        name: min(abs(hue - value), 1 - abs(hue - value))
+        for name, value in COLOURS.items()
+    }
+    assert min(distances, key=distances.get) == colour
+
+
+def test_outside_of_the_box_is_only_background():
+    shape = Shape("green", "star", 0.5, 0.5, 0.4)
+    pixels, (x0, y0, x1, y1) = drawn(shape)
+    colourful = np.ptp(pixels.astype(float), axis=2) > 0.5 * 255 * 0.7
+    colourful[y0:y1, x0:x1] = False
+    assert not colourful.any()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_backgrounds_are_textured_and_nearly_grey(seed):
+    image, boxes = draw([], 64, np.random.default_rng(seed))
+    pixels = np.asarray(image).astype(float)
+    assert boxes == []
+    assert pixels.mean(2).std() > 5
+    assert np.ptp(pixels.mean((0, 1))) < 60
+
+
+def test_the_same_generator_draws_the_same_picture():
+    shape = Shape("blue", "triangle", 0.4, 0.6, 0.3)
+    assert (drawn(shape, seed=4)[0] == drawn(shape, seed=4)[0]).all()
+    assert (drawn(shape, seed=4)[0] != drawn(shape, seed=5)[0]).any()

@@ -1,0 +1,133 @@
+"""Scenes are determined by their seed, and captions by their scenes."""
+
+import itertools
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data_prep.scenes import scenes
+from data_prep.scenes.drawing import COLOURS, SHAPES
+from data_prep.scenes.scenes import SIDE, describe, is_reserved, make_scene
+from show_attend_tell.data import manifest
+from show_attend_tell.data.vocabulary import tokenize
+
+NAMES = [f"{colour} {kind}" for colour in COLOURS for kind in SHAPES]
+
+
+def some_scenes(split: str = "train", count: int = 60):
+    """The captions and objects of a few scenes, as lists of equal length."""
+    made = [make_scene(3, split, number) for number in range(count)]
+    return [caption for _, caption, _ in made], [objects for *_, objects in made]
+
+
+def centre(item: dict) -> np.ndarray:
+    x0, y0, x1, y1 = item["box"]
+    return np.array([x0 + x1, y0 + y1]) / 2
+
+
+def test_the_same_seed_writes_the_same_bytes(tmp_path):
+    one = scenes.generate(tmp_path / "one", seed=5, train=3, val=1, test=2)
+    two = scenes.generate(tmp_path / "two", seed=5, train=3, val=1, test=2)
+    assert one == two
+    for photo in one:
+        first, second = ((tmp_path / at / photo.path) for at in ("one", "two"))
+        assert first.read_bytes() == second.read_bytes()
+
+
+def test_a_scene_does_not_depend_on_how_many_there_are(tmp_path):
+    few = scenes.generate(tmp_path / "few", train=1, val=1, test=2)
+    more = scenes.generate(tmp_path / "more", train=3, val=2, test=3)
+    assert set(map(repr, few)) < set(map(repr, more))
+
+
+def test_seeds_splits_and_numbers_draw_different_pictures():
+    keys = itertools.product((0, 1), scenes.SPLITS, (0, 1))
+    pictures = [make_scene(*key)[0].tobytes() for key in keys]
+    assert len(set(pictures)) == len(pictures)
+
+
+def test_the_rows_make_a_manifest_whose_photos_open(tmp_path):
+    rows = scenes.generate(tmp_path, train=2, val=1, test=1)
+    manifest.write(tmp_path / "manifest.jsonl", rows)
+    photos = manifest.read(tmp_path / "manifest.jsonl")
+    assert [photo.split for photo in photos] == ["train", "train", "val", "test"]
+    for photo in photos:
+        with Image.open(photo.path) as image:
+            assert (image.size, image.mode) == ((SIDE, SIDE), "RGB")
+
+
+def test_every_name_in_a_caption_is_an_object_in_the_order_of_mention():
+    for caption, objects in zip(*some_scenes(), strict=True):
+        text = " ".join(tokenize(caption))
+        places = [text.index(item["name"]) for item in objects]
+        assert places == sorted(places)
+        assert len({item["name"] for item in objects}) == len(objects)
+        assert sum(text.split().count(kind) for kind in SHAPES) == len(objects)
+
+
+def test_objects_come_from_the_highest_to_the_lowest():
+    for objects in some_scenes()[1]:
+        for one, other in itertools.pairwise(objects):
+            assert centre(other)[1] - centre(one)[1] >= 0.05 * SIDE
+
+
+def test_exactly_the_relation_that_is_told_holds():
+    for caption, objects in zip(*some_scenes(), strict=True):
+        for one, other in itertools.pairwise(objects):
+            across, down = centre(other) - centre(one)
+            relation = "above" if down > abs(across) else "left of"
+            if relation == "left of" and across < 0:
+                relation = "right of"
+            assert f"{one['name']} {relation} a {other['name']}" in caption
+
+
+def test_boxes_lie_inside_the_picture_and_apart():
+    for objects in some_scenes()[1]:
+        boxes = np.array([item["box"] for item in objects])
+        assert boxes.min() >= 0
+        assert boxes.max() <= SIDE
+        for one, two in itertools.combinations(boxes, 2):
+            distance = np.abs(one[:2] + one[2:] - two[:2] - two[2:])
+            assert (distance > 0.5 * (one[2:] - one[:2] + two[2:] - two[:2])).any()
+
+
+def test_scenes_of_one_two_and_three_shapes_occur():
+    assert {len(objects) for objects in some_scenes()[1]} == {1, 2, 3}
+
+
+def test_reserved_pairs_stand_together_in_held_out_scenes_only():
+    def reserved(split):
+        return [
+            is_reserved(one["name"], two["name"])
+            for objects in some_scenes(split)[1]
+            for one, two in itertools.combinations(objects, 2)
+        ]
+
+    assert not any(reserved("train"))
+    assert any(reserved("val"))
+    assert any(reserved("test"))
+
+
+def test_a_fifth_of_the_pairs_is_reserved_whatever_their_order():
+    pairs = list(itertools.combinations(NAMES, 2))
+    assert np.mean([is_reserved(*pair) for pair in pairs]) == pytest.approx(
+        0.2, abs=0.02
+    )
+    assert all(is_reserved(one, two) == is_reserved(two, one) for one, two in pairs)
+
+
+@pytest.mark.parametrize(
+    ("names", "relations", "caption"),
+    [
+        (["cyan star"], [], "a cyan star"),
+        (["red cross", "blue star"], ["above"], "a red cross above a blue star"),
+        (
+            ["red cross", "cyan star", "blue circle"],
+            ["right of", "left of"],
+            "a red cross right of a cyan star left of a blue circle",
+        ),
+    ],
+)
+def test_captions_read_as_documented(names, relations, caption):
+    assert describe(names, relations) == caption

@@ -1,0 +1,177 @@
+"""Flickr8k and Flickr30k: one manifest from archives or folders."""
+
+from pathlib import Path
+
+import pytest
+from data_prep_files import (
+    JPEG,
+    karpathy_json,
+    make_file,
+    make_flickr8k,
+    make_zip,
+)
+
+from data_prep.locate import DataFolder
+from data_prep.problems import (
+    DUPLICATE_ID,
+    EMPTY_CAPTION,
+    MISSING_PHOTO,
+    NO_CAPTIONS,
+    ODD_LINE,
+    TWO_SPLITS,
+    DataError,
+)
+from data_prep.sources import flickr8k, flickr30k
+
+
+def read(reader, folder):
+    work = folder.parent / "work"
+    return reader.read(DataFolder(folder, leave_out=work), work / "photos")
+
+
+def splits(photos):
+    return {photo.id: photo.split for photo in photos}
+
+
+FLICKR8K = {
+    "dog.jpg": "train",
+    "cat.jpg": "train",
+    "hen.jpg": "val",
+    "cow.jpg": "test",
+    "pig.jpg": "none",
+}
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_flickr8k_is_read_from_archives_and_from_folders(tmp_path, packed):
+    photos, problems = read(flickr8k, make_flickr8k(tmp_path / "data", packed))
+    assert splits(photos) == FLICKR8K
+    assert photos[0].captions == ("A cat runs .", "A cat runs .")
+    place = tmp_path / ("work/photos" if packed else "data/images/Flicker8k_Dataset")
+    assert photos[0].path == place / "cat.jpg"
+    assert len(problems) == 0
+
+
+def test_flickr8k_without_a_test_list_says_so(tmp_path):
+    folder = make_flickr8k(tmp_path / "data", packed=False)
+    (folder / "text" / "Flickr_8k.testImages.txt").unlink()
+    photos, problems = read(flickr8k, folder)
+    assert splits(photos) == {**FLICKR8K, "cow.jpg": "none"}
+    assert problems.notes == ["no Flickr_8k.testImages.txt: the split 'test' is empty"]
+
+
+@pytest.mark.parametrize("name", ["Flickr8k.token", "Flickr_8k.trainImages"])
+def test_flickr8k_without_captions_or_training_list_is_refused(tmp_path, name):
+    folder = make_flickr8k(tmp_path / "data", packed=False)
+    (folder / "text" / f"{name}.txt").unlink()
+    with pytest.raises(DataError, match=rf"{name}\.txt must be in this folder"):
+        read(flickr8k, folder)
+
+
+def test_flickr8k_without_photos_is_refused(tmp_path):
+    make_flickr8k(tmp_path / "data", packed=True)
+    (tmp_path / "data" / "Flickr8k_Dataset.zip").unlink()
+    with pytest.raises(DataError, match="no photo is in this folder"):
+        read(flickr8k, tmp_path / "data")
+
+
+def test_a_caption_of_a_photo_that_does_not_exist_is_named(tmp_path):
+    tokens = "dog.jpg#0\tA dog .\nhen.jpg.1#0\tA hen .\nhen.jpg.1#1\tA hen .\n"
+    folder = make_flickr8k(tmp_path / "data", True, **{"Flickr8k.token": tokens})
+    photos, problems = read(flickr8k, folder)
+    assert splits(photos) == {"dog.jpg": "train"}
+    assert problems.names(MISSING_PHOTO) == ["hen.jpg.1"]
+    assert problems.names(NO_CAPTIONS) == ["cat.jpg", "cow.jpg", "hen.jpg"]
+    assert problems.notes == [
+        "photos left out that have no caption and are in no list: 1"
+    ]
+
+
+def test_odd_lines_of_a_token_file_are_counted_by_line(tmp_path):
+    tokens = (
+        "dog.jpg#0\tA dog .\r\n"
+        "no tab here\n"
+        "dog.jpg#0\tSaid twice .\n"
+        "\n"
+        "dog.jpg#1\t ! . \n"
+        "cat.jpg\tno number\n"
+        "cat.jpg#0\t  A cat with a \x85 odd space .  \n"
+    )
+    folder = make_flickr8k(tmp_path / "data", False, **{"Flickr8k.token": tokens})
+    photos, problems = read(flickr8k, folder)
+    label = folder / "text" / "Flickr8k.token.txt"
+    assert problems.names(ODD_LINE) == [f"{label}:2", f"{label}:6"]
+    assert problems.names(DUPLICATE_ID) == ["dog.jpg#0"]
+    assert problems.names(EMPTY_CAPTION) == ["dog.jpg#1"]
+    assert [photo.captions for photo in photos] == [
+        ("A cat with a \x85 odd space .",),
+        ("A dog .",),
+    ]
+
+
+def test_a_photo_in_two_lists_is_in_no_split_at_all(tmp_path):
+    changes = {"Flickr_8k.devImages": "hen.jpg\ndog.jpg\nhen.jpg\n"}
+    folder = make_flickr8k(tmp_path / "data", False, **changes)
+    photos, problems = read(flickr8k, folder)
+    assert "dog.jpg" not in splits(photos)
+    assert problems.names(TWO_SPLITS) == ["dog.jpg"]
+    label = folder / "text" / "Flickr_8k.devImages.txt"
+    assert problems.names(DUPLICATE_ID) == [f"{label}: hen.jpg"]
+
+
+def test_text_that_is_not_utf8_is_refused_by_name(tmp_path):
+    folder = make_flickr8k(tmp_path / "data", packed=False)
+    make_file(folder / "text" / "Flickr8k.token.txt", b"dog.jpg#0\tA caf\xe9 .\n")
+    with pytest.raises(DataError, match=r"Flickr8k\.token\.txt: must be UTF-8"):
+        read(flickr8k, folder)
+
+
+KARPATHY = karpathy_json(
+    [
+        ("1.jpg", "train", ["one man", "a man"]),
+        ("2.jpg", "val", ["two men"]),
+        ("3.jpg", "test", ["three men"]),
+    ]
+)
+TOKENS = "1.jpg#0\tOne man .\n1.jpg#1\tA man .\n2.jpg#0\tTwo .\n3.jpg#0\tThree .\n"
+RESULTS = (
+    "image_name| comment_number| comment\n"
+    "1.jpg| 0| One man .\n1.jpg| 1| A man .\n2.jpg| 0| Two .\n3.jpg| 0| Three .\n"
+    "3.jpg| 4   A dog runs across the grass .\n"  # as in the file that goes round
+)
+
+
+def make_flickr30k(folder: Path, name: str | None, text: str = "") -> Path:
+    make_zip(folder / "caption_datasets.zip", {"dataset_flickr30k.json": KARPATHY})
+    for number in (1, 2, 3):
+        make_file(folder / "flickr30k_images" / f"{number}.jpg", JPEG)
+    if name:
+        make_file(folder / name, text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "odd"),
+    [("results_20130124.token", TOKENS, 0), ("results.csv", RESULTS, 1)],
+)
+def test_flickr30k_takes_captions_from_tokens_and_splits_from_karpathy(
+    tmp_path, name, text, odd
+):
+    photos, problems = read(flickr30k, make_flickr30k(tmp_path / "data", name, text))
+    assert splits(photos) == {"1.jpg": "train", "2.jpg": "val", "3.jpg": "test"}
+    assert photos[0].captions == ("One man .", "A man .")
+    assert len(problems) == len(problems.names(ODD_LINE)) == odd
+
+
+def test_flickr30k_without_tokens_takes_karpathys_captions_and_says_so(tmp_path):
+    photos, problems = read(flickr30k, make_flickr30k(tmp_path / "data", None))
+    assert photos[0].captions == ("one man", "a man")
+    assert "the captions come from dataset_flickr30k.json" in problems.notes[0]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"images": 1}'])
+def test_a_split_file_of_another_form_is_refused_by_name(tmp_path, text):
+    folder = make_flickr30k(tmp_path / "data", None)
+    make_file(folder / "dataset_flickr30k.json", text)
+    with pytest.raises(DataError, match=r"dataset_flickr30k\.json: .*; (fetch|is it)"):
+        read(flickr30k, folder)

@@ -1,0 +1,168 @@
+"""A folder of one's own, with CSV or JSON Lines."""
+
+import json
+
+import pytest
+from data_prep_files import make_csv, make_file
+
+from data_prep.locate import DataFolder
+from data_prep.problems import (
+    EMPTY_CAPTION,
+    MISSING_PHOTO,
+    NO_CAPTIONS,
+    ODD_LINE,
+    TWO_SPLITS,
+    DataError,
+)
+from data_prep.sources import folder as own
+
+ROWS = [
+    ["a.jpg", "A dog, running .", "train"],
+    ["a.jpg", 'A "fast" dog', "train"],
+    ["sub/b.png", "Ein Hund läuft .", "dev"],
+    ["./c.jpg", "A cat .", "Test"],
+]
+
+
+def make_photos(folder):
+    for name in ("a.jpg", "sub/b.png", "c.jpg"):
+        make_file(folder / name)
+    return folder
+
+
+def read(folder, **options):
+    work = folder / "prepared" / "mine"
+    return own.read(DataFolder(folder, leave_out=work), work / "photos", **options)
+
+
+def check(photos, folder):
+    assert [(photo.id, photo.split) for photo in photos] == [
+        ("a.jpg", "train"),
+        ("c.jpg", "test"),
+        ("sub/b.png", "val"),
+    ]
+    assert photos[0].captions == ("A dog, running .", 'A "fast" dog')
+    assert photos[2].captions == ("Ein Hund läuft .",)
+    assert photos[2].path == folder / "sub" / "b.png"
+
+
+@pytest.mark.parametrize("column", ["file", "path"])
+def test_a_csv_file_is_read(tmp_path, column):
+    make_csv(tmp_path / "captions.csv", [[column, "caption", "split"], *ROWS])
+    photos, problems = read(make_photos(tmp_path))
+    check(photos, tmp_path)
+    assert len(problems) == 0
+    assert problems.notes == []
+
+
+def test_a_csv_file_with_a_byte_order_mark_is_read(tmp_path):
+    file = make_csv(tmp_path / "captions.csv", [["file", "caption"], ["a.jpg", "A ."]])
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    photos, _ = read(make_photos(tmp_path))
+    assert [photo.id for photo in photos] == ["a.jpg"]
+
+
+def test_a_json_lines_file_is_read(tmp_path):
+    keys = ("file", "caption", "split")
+    lines = [json.dumps(dict(zip(keys, row, strict=True))) for row in ROWS]
+    make_file(tmp_path / "captions.jsonl", "\n".join(lines) + "\n\n")
+    photos, problems = read(make_photos(tmp_path))
+    check(photos, tmp_path)
+    assert len(problems) == 0
+
+
+def test_without_splits_the_hash_of_the_id_decides_and_says_so(tmp_path):
+    names = [f"{number}.jpg" for number in range(300)]
+    for name in names:
+        make_file(tmp_path / name)
+    rows = [[name, "A dog ."] for name in names]
+    make_csv(tmp_path / "captions.csv", [["file", "caption"], *rows])
+    photos, problems = read(tmp_path, seed=3)
+    found = {photo.id: photo.split for photo in photos}
+    assert found == {name: own.split_by_hash(name, 3) for name in names}
+    assert found != {name: own.split_by_hash(name, 4) for name in names}
+    shares = [list(found.values()).count(split) / 300 for split in ("val", "test")]
+    assert shares == pytest.approx([0.1, 0.1], abs=0.05)
+    assert "no row names a split: 80% of the photos train" in problems.notes[0]
+
+
+def test_odd_rows_are_counted_and_the_others_kept(tmp_path):
+    rows = [
+        ["file", "caption", "split"],
+        ["a.jpg", "A dog .", "train"],
+        ["a.jpg"],
+        ["a.jpg", "one", "train", "too many"],
+        ["", "no file", "train"],
+        ["c.jpg", "A cat .", "trian"],
+        ["a.jpg", " ", "train"],
+        ["gone.jpg", "Gone .", "train"],
+        ["a.jpg", "two\nlines", "train"],
+    ]
+    file = make_csv(tmp_path / "captions.csv", rows)
+    photos, problems = read(make_photos(tmp_path))
+    assert [photo.captions for photo in photos] == [("A dog .",)]
+    assert problems.names(ODD_LINE) == [f"{file}:{line}" for line in (3, 4, 5, 6, 10)]
+    assert problems.names(EMPTY_CAPTION) == ["a.jpg#1"]
+    assert problems.names(MISSING_PHOTO) == ["gone.jpg"]
+    assert problems.names(NO_CAPTIONS) == ["c.jpg", "sub/b.png"]
+
+
+@pytest.mark.parametrize("line", ["{", "[]", '{"file": 1, "caption": "A"}'])
+def test_odd_lines_of_json_are_counted(tmp_path, line):
+    file = make_file(
+        tmp_path / "captions.jsonl", '{"path": "a.jpg", "caption": "A"}\n' + line
+    )
+    photos, problems = read(make_photos(tmp_path))
+    assert [photo.id for photo in photos] == ["a.jpg"]
+    assert problems.names(ODD_LINE) == [f"{file}:2"]
+
+
+def test_a_photo_whose_rows_disagree_on_the_split_is_left_out(tmp_path):
+    rows = [
+        ["file", "caption", "split"],
+        ["a.jpg", "A", "train"],
+        ["a.jpg", "B", "val"],
+    ]
+    make_csv(tmp_path / "captions.csv", [*rows, ["c.jpg", "C", "val"]])
+    photos, problems = read(make_photos(tmp_path))
+    assert [photo.id for photo in photos] == ["c.jpg"]
+    assert problems.names(TWO_SPLITS) == ["a.jpg"]
+
+
+def test_a_photo_without_a_split_among_others_is_in_none(tmp_path):
+    rows = [["file", "caption", "split"], ["a.jpg", "A", "train"], ["c.jpg", "C", ""]]
+    make_csv(tmp_path / "captions.csv", rows)
+    photos, problems = read(make_photos(tmp_path))
+    assert [photo.split for photo in photos] == ["train", "none"]
+    assert problems.notes == ["photos that name no split, put in 'none': 1"]
+
+
+@pytest.mark.parametrize("names", [[], ["captions.csv", "captions.jsonl"]])
+def test_there_must_be_one_table_of_captions(tmp_path, names):
+    for name in names:
+        make_file(tmp_path / name, "file,caption\n")
+    with pytest.raises(DataError, match=r"either captions\.csv or captions\.jsonl"):
+        read(make_photos(tmp_path))
+
+
+@pytest.mark.parametrize("header", ["", "file;caption", "file,path,caption", "file"])
+def test_a_csv_file_without_the_columns_is_refused(tmp_path, header):
+    make_file(tmp_path / "captions.csv", header + "\na.jpg,A dog\n")
+    with pytest.raises(DataError, match=r"captions\.csv: the first line must name"):
+        read(make_photos(tmp_path))
+
+
+def test_a_quote_that_swallows_the_file_is_refused_by_line(tmp_path):
+    text = 'file,caption\na.jpg,"A dog\n' + "c.jpg,A cat\n" * 20_000
+    make_file(tmp_path / "captions.csv", text)
+    with pytest.raises(DataError, match="line .*: not CSV: field larger"):
+        read(make_photos(tmp_path))
+
+
+def test_an_absolute_path_and_one_outside_the_folder_are_taken(tmp_path):
+    inside, outside = tmp_path / "in", make_file(tmp_path / "out" / "d.jpg")
+    make_photos(inside)
+    rows = [["file", "caption"], [str(outside), "A"], ["../out/d.jpg", "B"]]
+    make_csv(inside / "captions.csv", rows)
+    photos, _ = read(inside)
+    assert {photo.path.resolve() for photo in photos} == {outside}

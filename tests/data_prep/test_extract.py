@@ -1,0 +1,214 @@
+"""Extraction end to end: manifest in, feature file out, whatever happens meanwhile."""
+
+import logging
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data_prep.extract import BATCH, extract
+from data_prep.feature_writer import PART
+from show_attend_tell.config import settings as config
+from show_attend_tell.data import manifest
+from show_attend_tell.data.features import FeatureError, FeatureReader
+from show_attend_tell.data.manifest import Photo
+from show_attend_tell.models.encoder import Encoder
+
+SIDE = 16
+TRAIN, VAL = PART + 10, 5
+BROKEN, ABSENT = 3, TRAIN + 1
+NAME = "features-SceneNet-annotations"
+
+ROOT = Path(__file__).resolve().parents[2]
+CHILD = """
+import os, signal, sys
+from pathlib import Path
+sys.path[:0] = {paths}
+from data_prep.feature_writer import FeatureWriter
+from test_extract import run
+write = FeatureWriter.write
+
+def deadly(self, part, features, problems):
+    write(self, part, features, problems)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+FeatureWriter.write = deadly
+run(Path(sys.argv[1]))
+"""
+
+
+def experiment(**encoder) -> config.Experiment:
+    settings = {
+        "network": "SceneNet",
+        "layer": "annotations",
+        "weights": "none",
+        "image_size": SIDE,
+    }
+    return config.from_dict(
+        {
+            "name": "tiny",
+            "data": {"name": "tiny", "source": "folder"},
+            "encoder": {**settings, **encoder},
+            "model": {},
+            "training": {},
+            "decoding": {},
+        }
+    )
+
+
+def run(work: Path, mirror: bool = False, **options):
+    return extract(experiment(mirror=mirror), work, progress=False, **options)
+
+
+def prepare(work: Path) -> list[Photo]:
+    """Write tiny photos, one of them damaged and one absent, and their manifest."""
+    rng = np.random.default_rng(8)
+    folder = work / "tiny"
+    (folder / "photos").mkdir(parents=True)
+    photos = []
+    for number in range(TRAIN + VAL + 1):
+        split = "train" if number < TRAIN else "val"
+        split = "none" if number == TRAIN + VAL else split
+        path = Path("photos") / f"{number}.png"
+        pixels = rng.integers(0, 256, (18, 20 + number % 7, 3), np.uint8)
+        if number == BROKEN:
+            (folder / path).write_bytes(b"no photo")
+        elif number != ABSENT:
+            Image.fromarray(pixels).save(folder / path)
+        photos.append(Photo(f"{number}.png", path, split, ("a photo",)))
+    manifest.write(folder / "manifest.jsonl", photos)
+    return photos
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory) -> Path:
+    work = tmp_path_factory.mktemp("work")
+    prepare(work)
+    return work
+
+
+@pytest.fixture(scope="module")
+def report(work):
+    return run(work, mirror=True)
+
+
+def read(path: Path, name: str) -> np.ndarray:
+    with FeatureReader(path) as reader:
+        return reader.read([reader.rows[name]])[0]
+
+
+def test_every_photo_in_a_split_gets_its_features(work, report):
+    encoder = Encoder(experiment().encoder)
+    path = work / "tiny" / f"{NAME}.h5"
+    assert report.files[0].path == path
+    with FeatureReader(path, encoder.identity()) as reader:
+        assert reader.shape == (TRAIN + VAL, 4, 64)
+        assert len(reader.rows) == TRAIN + VAL - 2
+        assert f"{TRAIN + VAL}.png" not in reader.image_ids  # of split none
+    for number in (0, BATCH, PART + 3):
+        image = encoder.load_photo(work / "tiny" / "photos" / f"{number}.png")
+        expected = encoder.encode(encoder.preprocess(image)[None])[0]
+        found = read(path, f"{number}.png")
+        np.testing.assert_allclose(found, expected, rtol=5e-3, atol=1e-3)
+
+
+def test_mirrored_training_photos_lie_beside(work, report):
+    encoder = Encoder(experiment().encoder)
+    path = work / "tiny" / f"{NAME}.mirror.h5"
+    with FeatureReader(path, encoder.identity()) as reader:
+        assert reader.attributes["mirrored"]
+        assert reader.shape == (TRAIN, 4, 64)
+    image = encoder.load_photo(work / "tiny" / "photos" / "9.png")
+    expected = encoder.encode(encoder.preprocess(image, mirror=True)[None])[0]
+    np.testing.assert_allclose(read(path, "9.png"), expected, rtol=5e-3, atol=1e-3)
+
+
+def test_unreadable_photos_are_reported_and_stop_nothing(report):
+    first, mirrored = report.files
+    assert list(first.unreadable) == [f"{BROKEN}.png", f"{ABSENT}.png"]
+    assert list(mirrored.unreadable) == [f"{BROKEN}.png"]
+    lines = report.lines()
+    assert sum("no such photo" in line for line in lines) == 1
+    assert sum("cannot be read as a photo" in line for line in lines) == 2
+    assert all("\n" not in line for line in lines)
+
+
+def test_the_report_counts_photos_bytes_and_time(report):
+    first = report.files[0]
+    assert (first.photos, first.extracted) == (TRAIN + VAL, TRAIN + VAL)
+    assert first.size == first.path.stat().st_size
+    assert first.dense_size == (TRAIN + VAL) * 4 * 64 * 2
+    assert first.photos_per_second > 0
+    assert f"{TRAIN + VAL} new" in report.lines()[0]
+
+
+def test_a_second_call_has_nothing_to_do(work, report):
+    before = report.files[0].path.stat().st_mtime_ns
+    again = run(work, mirror=True)
+    assert [file.extracted for file in again.files] == [0, 0]
+    assert again.files[0].unreadable == report.files[0].unreadable
+    assert again.files[0].path.stat().st_mtime_ns == before
+    assert "all there already" in again.lines()[0]
+
+
+def test_a_killed_extraction_is_resumed_to_the_same_bytes(tmp_path, work, report):
+    prepare(tmp_path)
+    folders = [str(ROOT), str(ROOT / "tests" / "support"), str(Path(__file__).parent)]
+    script = CHILD.format(paths=folders)
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    child = subprocess.run(command, check=False, capture_output=True)
+    assert child.returncode == -signal.SIGKILL, child.stderr
+    path = tmp_path / "tiny" / f"{NAME}.h5"
+    with pytest.raises(FeatureError, match="incomplete"):
+        FeatureReader(path)
+    resumed = run(tmp_path).files[0]
+    assert resumed.extracted == TRAIN + VAL - PART
+    whole = tmp_path / "whole.h5"
+    path.rename(whole)
+    assert run(tmp_path).files[0].extracted == TRAIN + VAL
+    assert path.read_bytes() == whole.read_bytes()
+
+
+def test_features_of_another_encoder_are_refused_or_overwritten(tmp_path):
+    prepare(tmp_path)
+    run(tmp_path)
+    other = experiment(seed=1)
+    with pytest.raises(FeatureError, match=r"weights_digest.*--overwrite"):
+        extract(other, tmp_path, progress=False)
+    again = extract(other, tmp_path, overwrite=True, progress=False)
+    assert again.files[0].extracted == TRAIN + VAL
+
+
+def test_splits_choose_the_photos(tmp_path):
+    prepare(tmp_path)
+    assert run(tmp_path, splits=["val"]).files[0].photos == VAL
+    with pytest.raises(FeatureError, match="`splits` must name splits"):
+        run(tmp_path, splits=["test"])
+
+
+def test_weights_given_by_hand_replace_those_of_the_settings(tmp_path, work):
+    with pytest.raises(ValueError, match="a file that exists"):
+        run(work, encoder_weights=tmp_path / "absent.weights.h5")
+
+
+def test_size_and_time_are_announced_first(tmp_path, caplog):
+    prepare(tmp_path)
+    with caplog.at_level(logging.INFO, logger="data_prep.extract"):
+        run(tmp_path)
+    assert f"{TRAIN + VAL} photos: about " in caplog.text
+    caplog.clear()
+    with caplog.at_level(logging.INFO, logger="data_prep.extract"):
+        run(tmp_path)
+    assert "about" not in caplog.text
+
+
+def test_the_progress_bar_shows_the_rate(tmp_path, capfd):
+    prepare(tmp_path)
+    extract(experiment(), tmp_path)
+    shown = capfd.readouterr().err
+    assert f"{TRAIN + VAL}/{TRAIN + VAL}" in shown
+    assert "photo/s" in shown

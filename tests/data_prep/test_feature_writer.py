@@ -1,0 +1,171 @@
+"""Interruption at any point leaves the bytes that no interruption leaves."""
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data_prep.feature_writer import PART, FeatureWriter
+from show_attend_tell.data.features import FeatureError, FeatureReader
+
+COUNT = 2 * PART + 3  # three parts
+IDENTITY = {"network": "net", "grid": [2, 2], "width": 3, "precision": "float32"}
+
+# Writes the file and kills itself before (or after) the given renaming: the header is
+# the first, the parts follow, the feature file is the fifth.
+ROOT = Path(__file__).resolve().parents[2]
+CHILD = """
+import os, signal, sys
+from pathlib import Path
+sys.path[:0] = {paths}
+from data_prep import feature_writer
+from test_feature_writer import write
+replace, calls = os.replace, []
+
+def deadly(source, target):
+    calls.append(target)
+    if {after}:
+        replace(source, target)
+    if len(calls) == {call}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if not {after}:
+        replace(source, target)
+
+os.replace = deadly
+write(Path(sys.argv[1]))
+"""
+
+
+def write(path: Path, identity: dict = IDENTITY, **options) -> list[int]:
+    """Write or finish the file; returns the parts written by this call."""
+    rng = np.random.default_rng(3)
+    values = rng.normal(size=(COUNT, 4, 3)).astype(np.float16)
+    problems = ["broken" if row == 70 else "" for row in range(COUNT)]
+    ids = [f"{row}.jpg" for row in range(COUNT)]
+    with FeatureWriter(path, identity, ids, **options) as writer:
+        if writer.complete:
+            return []
+        written = list(writer.missing)
+        for part in writer.missing:
+            rows = slice(writer.rows(part).start, writer.rows(part).stop)
+            writer.write(part, values[rows], problems[rows])
+        writer.finish()
+    return written
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory) -> bytes:
+    path = tmp_path_factory.mktemp("whole") / "features.h5"
+    assert write(path) == [0, 1, 2]
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("call", [1, 3, 5])
+def test_a_killed_writer_is_resumed_to_the_same_bytes(
+    tmp_path, uninterrupted, call, after
+):
+    path = tmp_path / "features.h5"
+    folders = [str(ROOT), str(ROOT / "tests" / "support"), str(Path(__file__).parent)]
+    script = CHILD.format(paths=folders, call=call, after=after)
+    child = subprocess.run([sys.executable, "-c", script, str(path)], check=False)
+    assert child.returncode == -signal.SIGKILL
+    done = max(0, call - 2 + after)
+    assert write(path) == ([] if done > 3 else list(range(done, 3)))
+    assert path.read_bytes() == uninterrupted
+    assert not list(tmp_path.glob("*.parts"))
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_the_bytes_do_not_depend_on_the_time(tmp_path, uninterrupted):
+    time.sleep(1.1)  # times in HDF5 are whole seconds
+    write(tmp_path / "features.h5")
+    assert (tmp_path / "features.h5").read_bytes() == uninterrupted
+
+
+def test_a_finished_file_is_left_alone(tmp_path, uninterrupted):
+    path = tmp_path / "features.h5"
+    path.write_bytes(uninterrupted)
+    (tmp_path / "features.h5.parts").mkdir()  # as after a kill while tidying up
+    assert write(path) == []
+    assert path.read_bytes() == uninterrupted
+    assert not (tmp_path / "features.h5.parts").exists()
+
+
+def test_a_finished_file_of_another_encoder_is_refused(tmp_path, uninterrupted):
+    path = tmp_path / "features.h5"
+    path.write_bytes(uninterrupted)
+    other = {**IDENTITY, "network": "other"}
+    with pytest.raises(FeatureError, match=r"net instead of other.*--overwrite"):
+        write(path, other)
+    assert write(path, other, overwrite=True) == [0, 1, 2]
+    with FeatureReader(path, other) as reader:
+        assert reader.problems == {"70.jpg": "broken"}
+
+
+def test_a_finished_file_of_other_photos_is_refused(tmp_path, uninterrupted):
+    path = tmp_path / "features.h5"
+    path.write_bytes(uninterrupted)
+    with (
+        pytest.raises(FeatureError, match="other photos"),
+        FeatureWriter(path, IDENTITY, ["a.jpg"]),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"network": "other"}, "network net instead of other"),
+        ({"precision": "bfloat16"}, "precision or library versions"),
+    ],
+)
+def test_parts_begun_by_another_encoder_are_not_continued(tmp_path, change, reason):
+    path = tmp_path / "features.h5"
+    with FeatureWriter(path, IDENTITY, ["a", "b"]):
+        pass
+    with (
+        pytest.raises(FeatureError, match=reason),
+        FeatureWriter(path, {**IDENTITY, **change}, ["a", "b"]),
+    ):
+        pass
+
+
+def test_parts_begun_for_other_photos_are_not_continued(tmp_path):
+    path = tmp_path / "features.h5"
+    with FeatureWriter(path, IDENTITY, ["a", "b"]):
+        pass
+    with (
+        pytest.raises(FeatureError, match=r"photos 2 instead of 3.*--overwrite"),
+        FeatureWriter(path, IDENTITY, ["a", "b", "c"]),
+    ):
+        pass
+    with FeatureWriter(path, IDENTITY, ["a", "b", "c"], overwrite=True) as writer:
+        assert writer.missing == [0]
+
+
+def test_parts_without_a_header_are_thrown_away(tmp_path, uninterrupted):
+    path = tmp_path / "features.h5"
+    parts = tmp_path / "features.h5.parts"
+    parts.mkdir()
+    (parts / "000000.h5").write_bytes(b"of unknown origin")
+    assert write(path) == [0, 1, 2]
+    assert path.read_bytes() == uninterrupted
+
+
+def test_two_extractions_into_one_file_are_refused(tmp_path):
+    path = tmp_path / "features.h5"
+    with (
+        FeatureWriter(path, IDENTITY, ["a"]),
+        pytest.raises(FeatureError, match="another extraction"),
+        FeatureWriter(path, IDENTITY, ["a"]),
+    ):
+        pass
+    with FeatureWriter(path, IDENTITY, ["a"]) as writer:
+        assert writer.missing == [0]
+    shutil.rmtree(tmp_path / "features.h5.parts")

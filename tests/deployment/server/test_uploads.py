@@ -1,0 +1,75 @@
+"""Photos from strangers: limits, types by content, bombs."""
+
+import io
+import struct
+import zlib
+
+import pytest
+from PIL import Image
+
+from show_attend_tell.deployment.server.uploads import Limits, UploadError, open_upload
+
+LIMITS = Limits(megabytes=1, megapixels=1)
+
+
+def encoded(kind="PNG", size=(20, 10), **options):
+    buffer = io.BytesIO()
+    Image.new("RGB", size, "red").save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def bomb(width, height):
+    """A PNG of a few bytes whose header promises many pixels."""
+
+    def chunk(kind, data):
+        body = kind + data
+        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    data = zlib.compress(b"\0" * 1000)
+    parts = [chunk(b"IHDR", header), chunk(b"IDAT", data), chunk(b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF"])
+def test_photos_are_known_by_their_content(kind):
+    image = open_upload(encoded(kind), LIMITS)
+    assert (image.mode, image.size) == ("RGB", (20, 10))
+
+
+def test_a_photo_is_turned_upright():
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    assert open_upload(encoded("JPEG", exif=exif), LIMITS).size == (10, 20)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"GIF89a",
+        b"<svg xmlns='http://www.w3.org/2000/svg'/>",
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
+        encoded()[:60],
+        encoded("JPEG", (300, 300))[:500],
+    ],
+)
+def test_what_is_no_photo_is_refused_in_one_line(content):
+    with pytest.raises(UploadError, match="must be a photo") as caught:
+        open_upload(content, LIMITS)
+    assert caught.value.status == 415
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("side", [1001, 30_000, 2_000_000_000])
+def test_bombs_are_refused_before_they_are_decoded(side):
+    with pytest.raises(UploadError) as caught:
+        open_upload(bomb(side, side), LIMITS)
+    assert caught.value.status in (413, 415)
+    assert "megapixel" in str(caught.value) or side > 10_000
+
+
+def test_large_files_are_refused():
+    with pytest.raises(UploadError, match="at most 1 MB") as caught:
+        open_upload(b"x" * 1_000_001, LIMITS)
+    assert caught.value.status == 413

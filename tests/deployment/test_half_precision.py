@@ -1,0 +1,110 @@
+"""Model files in float16: size, values, refusals, and whose weights they accept."""
+
+import hashlib
+import zipfile
+
+import h5py
+import numpy as np
+import pytest
+import tiny_captioner
+
+from show_attend_tell.data.encoder_identity import identity_difference, is_accepted
+from show_attend_tell.deployment.half_precision import (
+    KERAS_FILES,
+    save_half,
+)
+from show_attend_tell.models import pretrained as shipped_model
+from show_attend_tell.models.saving import ModelFileError, load_captioner
+
+
+@pytest.fixture
+def model(rng):
+    identity = {"network": "VGG16", "weights": "mine.h5", "weights_digest": "abc"}
+    made = tiny_captioner.build(rng, {"encoder_identity": identity})
+    made.set_annotation_scale(7.0)
+    return made
+
+
+@pytest.fixture
+def source(model, tmp_path):
+    model.save(tmp_path / "model.keras")
+    return tmp_path / "model.keras"
+
+
+def test_weights_come_back_as_float32_rounded_to_float16(model, source, tmp_path):
+    size = save_half(source, tmp_path / "new" / "half.keras")
+    loaded = load_captioner(tmp_path / "new" / "half.keras")
+    assert size == (tmp_path / "new" / "half.keras").stat().st_size
+    assert loaded.get_config() == model.get_config()
+    for ours, theirs in zip(model.weights, loaded.weights, strict=True):
+        expected, found = np.asarray(ours.numpy()), np.asarray(theirs.numpy())
+        assert found.dtype == np.float32
+        if expected.ndim:
+            expected = expected.astype(np.float16)
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_the_file_stores_float16(source, tmp_path):
+    save_half(source, tmp_path / "one")
+    kinds = set()
+    with zipfile.ZipFile(tmp_path / "one") as archive:
+        archive.extract("model.weights.h5", tmp_path)
+    with h5py.File(tmp_path / "model.weights.h5") as file:
+        file.visititems(
+            lambda _, item: (
+                kinds.add(item.dtype)
+                if isinstance(item, h5py.Dataset) and item.ndim and item.size > 2
+                else None
+            )
+        )
+    assert kinds == {np.dtype(np.float16)}
+
+
+def test_a_weight_too_large_is_refused_and_nothing_is_written(model, tmp_path):
+    model.decoder.w_h.assign(np.full(model.decoder.w_h.shape, 1e6))
+    model.save(tmp_path / "model.keras")
+    with pytest.raises(ModelFileError, match="below 65504.*Received: 1e.06 in"):
+        save_half(tmp_path / "model.keras", tmp_path / "half.keras")
+    assert [p.name for p in tmp_path.iterdir()] == ["model.keras"]
+
+
+def test_accepted_weights_are_named_in_the_file(source, tmp_path, monkeypatch):
+    save_half(source, tmp_path / "half.keras", imagenet=True)
+    identity = load_captioner(tmp_path / "half.keras").encoder_identity
+    assert is_accepted(identity, "imagenet")
+    assert not is_accepted(identity, "none")
+    file = tmp_path / "notop.h5"
+    file.write_bytes(b"as Keras has them")
+    assert not is_accepted(identity, file)
+    digest = hashlib.md5(b"as Keras has them").hexdigest()
+    assert is_accepted({"accepts": {"imagenet": digest}}, file)
+    assert not is_accepted({}, "imagenet")
+    plain = {key: value for key, value in identity.items() if key != "accepts"}
+    assert identity_difference(identity, plain) is None
+
+
+def test_only_networks_whose_download_is_known_accept_it(rng, tmp_path):
+    identity = {"encoder_identity": {"network": "SceneNet"}}
+    tiny_captioner.build(rng, identity).save(tmp_path / "model.keras")
+    with pytest.raises(ModelFileError, match="one of VGG16, VGG19.*SceneNet"):
+        save_half(tmp_path / "model.keras", tmp_path / "half.keras", imagenet=True)
+
+
+def test_the_digests_are_those_of_keras():
+    import inspect
+
+    from keras.src.applications import vgg16, vgg19
+
+    for name, module in (("VGG16", vgg16), ("VGG19", vgg19)):
+        assert KERAS_FILES[name] in inspect.getsource(module)
+
+
+def test_the_shipped_model_is_small_and_has_its_card():
+    if not shipped_model.SHIPPED.is_file():
+        pytest.skip("this installation ships no model")
+    assert shipped_model.shipped_model().stat().st_size < 25e6
+    model = load_captioner(shipped_model.SHIPPED)
+    assert is_accepted(model.encoder_identity, "imagenet")
+    card = shipped_model.CARD.read_text(encoding="utf-8")
+    for text in ("Flickr8k", "research", "BLEU-4", "Limits"):
+        assert text in card

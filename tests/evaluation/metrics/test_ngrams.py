@@ -1,0 +1,189 @@
+"""BLEU, CIDEr and ROUGE-L against NLTK and a NumPy recomputation."""
+
+import json
+import math
+import subprocess
+import sys
+from collections import Counter
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nltk.translate.bleu_score import corpus_bleu
+
+from show_attend_tell.evaluation.metrics import MetricsError, validation_scores
+from show_attend_tell.evaluation.metrics.ngrams import bleu, cider, rouge_l
+
+VOCABULARY = "a man dog red ball runs on the grass with".split()
+
+
+def draw_corpus(rng, photos=30, references=5):
+    """Captions that share many words with their references."""
+    texts = [
+        [
+            list(rng.choice(VOCABULARY, size=rng.integers(4, 12)))
+            for _ in range(references)
+        ]
+        for _ in range(photos)
+    ]
+    captions = [list(refs[0][:-1]) + [str(rng.choice(VOCABULARY))] for refs in texts]
+    return captions, texts
+
+
+def joined(captions, references):
+    """The form that scorers take: words joined by spaces."""
+    texts = [[" ".join(words) for words in refs] for refs in references]
+    return [" ".join(words) for words in captions], texts
+
+
+def numpy_cider_d(captions, references, sigma=6.0):
+    """CIDEr-D in 0..10 from its definition (arXiv:1411.5726, Sec. 5 and 7)."""
+
+    def grams(words, n):
+        return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+
+    scores = np.zeros((len(captions), 4))
+    for n in range(1, 5):
+        names = sorted({g for refs in references for r in refs for g in grams(r, n)})
+        names = sorted({*names, *(g for c in captions for g in grams(c, n))})
+        index = {name: i for i, name in enumerate(names)}
+        found = [{g for r in refs for g in grams(r, n)} for refs in references]
+        frequency = np.array([max(1, sum(g in f for f in found)) for g in names])
+        idf = np.log(len(captions)) - np.log(frequency)
+
+        def vector(words, n=n, index=index, idf=idf):
+            counts = np.zeros(len(index))
+            for name, count in Counter(grams(words, n)).items():
+                counts[index[name]] = count
+            return counts * idf
+
+        for row, (caption, refs) in enumerate(zip(captions, references, strict=True)):
+            c = vector(caption)
+            for words in refs:
+                r = vector(words)
+                norm = np.linalg.norm(c) * np.linalg.norm(r)
+                cosine = np.minimum(c, r) @ r / norm if norm > 0 else 0.0
+                # The library measures length in bigrams: at least 0, words - 1.
+                gap = max(len(caption) - 1, 0) - max(len(words) - 1, 0)
+                scores[row, n - 1] += cosine * math.exp(-(gap**2) / (2 * sigma**2))
+            scores[row, n - 1] /= len(refs)
+    return 10 * scores.mean()
+
+
+def slow_rouge_l(caption, references, beta=1.2):
+    """ROUGE-L by a recursive longest common subsequence."""
+
+    @cache
+    def lcs(a, b):
+        if not a or not b:
+            return 0
+        if a[-1] == b[-1]:
+            return lcs(a[:-1], b[:-1]) + 1
+        return max(lcs(a[:-1], b), lcs(a, b[:-1]))
+
+    lengths = [lcs(tuple(caption), tuple(words)) for words in references]
+    precision = max(length / len(caption) for length in lengths)
+    recall = max(
+        length / len(words) for length, words in zip(lengths, references, strict=True)
+    )
+    if not precision or not recall:
+        return 0.0
+    return (1 + beta**2) * precision * recall / (recall + beta**2 * precision)
+
+
+def test_bleu_equals_nltk_for_every_order(rng):
+    captions, references = draw_corpus(rng)
+    penalised, _, _ = bleu(*joined(captions, references))
+    for n in range(1, 5):
+        expected = corpus_bleu(references, captions, weights=(1 / n,) * n)
+        assert penalised[n - 1] == pytest.approx(expected, abs=1e-6)
+
+
+def test_bleu_without_penalty_times_the_penalty_is_bleu(rng):
+    captions, references = draw_corpus(rng)
+    captions = [words[:4] for words in captions]
+    penalised, plain, _ = bleu(*joined(captions, references))
+    length = sum(map(len, captions))
+    closest = sum(
+        min((abs(len(r) - len(c)), len(r)) for r in refs)[1]
+        for c, refs in zip(captions, references, strict=True)
+    )
+    penalty = math.exp(1 - closest / length)
+    assert penalty < 1
+    np.testing.assert_allclose(penalised, np.array(plain) * penalty, rtol=1e-6)
+
+
+def test_bleu_of_long_captions_needs_no_penalty(rng):
+    captions, references = draw_corpus(rng)
+    captions = [words * 3 for words in captions]
+    penalised, plain, _ = bleu(*joined(captions, references))
+    assert penalised == plain
+
+
+def test_cider_equals_its_numpy_recomputation(rng):
+    captions, references = draw_corpus(rng)
+    mean, each = cider(*joined(captions, references))
+    assert mean == pytest.approx(numpy_cider_d(captions, references), abs=1e-6)
+    assert np.mean(each) == pytest.approx(mean)
+
+
+def test_rouge_l_equals_a_recursive_recomputation(rng):
+    captions, references = draw_corpus(rng, photos=8)
+    mean, each = rouge_l(*joined(captions, references))
+    expected = [slow_rouge_l(c, r) for c, r in zip(captions, references, strict=True)]
+    assert each == pytest.approx(expected, abs=1e-9)
+    assert mean == pytest.approx(np.mean(expected), abs=1e-9)
+
+
+def test_validation_scores_equal_independent_recomputations(rng):
+    captions, references = draw_corpus(rng)
+    ids = [f"{index}.jpg" for index in range(len(captions))]
+    scores = validation_scores(
+        dict(zip(ids, captions, strict=True)), dict(zip(ids, references, strict=True))
+    )
+    bleu_4 = 100 * corpus_bleu(references, captions)
+    assert scores["BLEU-4"] == pytest.approx(bleu_4, abs=1e-6)
+    cider_d = 100 * numpy_cider_d(captions, references)
+    assert scores["CIDEr"] == pytest.approx(cider_d, abs=1e-6)
+
+
+def test_validation_scores_take_empty_captions():
+    references = {"a": [["a", "dog"]], "b": [["a", "cat"]]}
+    scores = validation_scores({"a": [], "b": []}, references)
+    assert scores == pytest.approx({"BLEU-4": 0.0, "CIDEr": 0.0}, abs=1e-6)
+
+
+def test_validation_scores_refuse_other_photos():
+    with pytest.raises(MetricsError, match="1 photos have no references: b"):
+        validation_scores({"a": ["x"], "b": ["x"]}, {"a": [["x"]]})
+
+
+@given(st.permutations(range(6)))
+def test_the_order_of_photos_changes_no_score(order):
+    captions, references = draw_corpus(np.random.default_rng(1), photos=6)
+    expected = validation_scores(dict(enumerate(captions)), dict(enumerate(references)))
+    shuffled = validation_scores(
+        {i: captions[i] for i in order}, {i: references[i] for i in reversed(order)}
+    )
+    assert shuffled == pytest.approx(expected, abs=1e-9)
+
+
+def test_scorers_print_nothing(rng, capfd):
+    captions, references = joined(*draw_corpus(rng, photos=5))
+    bleu(captions, references)
+    cider(captions, references)
+    rouge_l(captions, references)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_metrics_import_neither_tensorflow_nor_keras():
+    code = (
+        "import json, sys, show_attend_tell.evaluation.metrics\n"
+        "print(json.dumps([m for m in sys.modules if m in ('tensorflow', 'keras')]))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert json.loads(run.stdout) == []

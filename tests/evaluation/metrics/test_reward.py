@@ -1,0 +1,49 @@
+"""CIDEr as a reward, against pycocoevalcap's own scores."""
+
+import pytest
+
+from show_attend_tell.evaluation.metrics import CiderReward
+from show_attend_tell.evaluation.metrics.ngrams import cider
+
+END = CiderReward.END
+REFERENCES = [
+    ["a dog runs on the beach", "the brown dog is running", "a dog runs"],
+    ["two men play football", "men are playing a game of football on grass"],
+    ["a girl in a red dress", "a girl jumps"],
+    ["a dog and a cat sleep on a red sofa"],
+]
+CAPTIONS = ["a dog runs on grass", "two men are playing", "a a a red", "zebra"]
+
+
+def split(captions):
+    return [[text.split() for text in texts] for texts in captions]
+
+
+def test_rewards_are_pycocoevalcaps_scores_where_the_corpus_is_the_references():
+    reward = CiderReward(split(REFERENCES))
+    ended = [[f"{text} {END}" for text in texts] for texts in REFERENCES]
+    _, expected = cider([f"{text} {END}" for text in CAPTIONS], ended)
+    found = [reward(k, [*text.split(), END]) for k, text in enumerate(CAPTIONS)]
+    assert found == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    assert found[0] > 1
+
+
+def test_a_caption_equal_to_the_only_reference_has_reward_ten():
+    reward = CiderReward(split(REFERENCES))
+    assert reward(3, [*REFERENCES[3][0].split(), END]) == pytest.approx(10)
+
+
+def test_a_caption_that_stops_in_a_phrase_is_worth_less_than_an_ended_one():
+    reward = CiderReward(split(REFERENCES))
+    words = REFERENCES[2][0].split()
+    assert reward(2, words) < reward(2, [*words, END])
+
+
+@pytest.mark.parametrize("words", [[], [END], ["zebra", "zebra"]])
+def test_a_caption_without_a_known_word_has_no_reward(words):
+    assert CiderReward(split(REFERENCES))(0, words) == 0
+
+
+def test_a_photo_whose_references_hold_no_word_gives_no_reward():
+    reward = CiderReward([[[]], *split(REFERENCES)])
+    assert reward(0, ["a", "dog", END]) == 0

@@ -1,0 +1,169 @@
+"""The report of `score`: with real Java where there is one, and without."""
+
+import dataclasses
+import json
+
+import pytest
+
+from show_attend_tell.evaluation.metrics import MetricsError, score
+from show_attend_tell.evaluation.metrics.meteor import meteor
+from show_attend_tell.evaluation.metrics.tokenization import ptb_tokenize
+
+CAPTIONS = {
+    "1.jpg": "A man rides a brown horse.",
+    "2.jpg": "Two dogs play with a ball.",
+}
+REFERENCES = {
+    "1.jpg": ["A man is riding a horse .", "The man rides a brown horse on grass."],
+    "2.jpg": ["Two dogs are playing with a red ball.", "Dogs (two) play, outside!"],
+}
+# Percent; what pycocoevalcap 1.2 (PTBTokenizer, then Meteor) gives for these captions.
+PYCOCOEVALCAP_METEOR = 39.71257916482248
+
+BLEU = [f"BLEU-{n}" for n in range(1, 5)]
+NO_JAVA_KEYS = {*BLEU, *(f"{name}-no-bp" for name in BLEU), "ROUGE-L", "CIDEr"}
+
+
+@pytest.fixture
+def no_java(monkeypatch, tmp_path):
+    """A PATH on which there is no Java."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+@pytest.mark.usefixtures("no_java")
+def test_without_java_all_but_meteor_come_with_notes():
+    report = score(CAPTIONS, REFERENCES)
+    assert report.scores.keys() == NO_JAVA_KEYS
+    assert all(0 <= report.scores[name] <= 100 for name in BLEU)
+    assert report.tokenizer == "simple"
+    assert [note.partition(":")[0] for note in report.notes] == [
+        "simple tokenizer, not PTB, so scores differ slightly",
+        "no METEOR",
+    ]
+    assert all("no `java` on the PATH" in note for note in report.notes)
+    assert "java" not in report.versions
+
+
+@pytest.mark.usefixtures("no_java")
+def test_ptb_without_java_is_a_one_line_error():
+    with pytest.raises(MetricsError, match="PTB tokenizer needs Java") as caught:
+        score(CAPTIONS, REFERENCES, tokenizer="ptb")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("no_java")
+def test_identical_captions_score_100():
+    references = {photo: [text] for photo, text in CAPTIONS.items()}
+    scores = score(CAPTIONS, references).scores
+    for name in (*BLEU, "ROUGE-L"):
+        assert scores[name] == pytest.approx(100, abs=1e-5)
+    assert scores["CIDEr"] == pytest.approx(1000, abs=1e-3)
+
+
+@pytest.mark.usefixtures("no_java")
+def test_unicode_captions_count_as_words():
+    report = score({"a": "un café à Zürich 日本"}, {"a": ["un café à Zürich 日本"]})
+    assert report.scores["BLEU-4"] == pytest.approx(100, abs=1e-5)
+    assert any("single photo" in note for note in report.notes)
+
+
+@pytest.mark.usefixtures("no_java")
+def test_an_empty_caption_scores_nothing_and_breaks_nothing():
+    report = score({**CAPTIONS, "1.jpg": ""}, REFERENCES)
+    assert report.per_caption["CIDEr"]["1.jpg"] == 0
+    assert report.per_caption["CIDEr"]["2.jpg"] > 0
+
+
+@pytest.mark.usefixtures("no_java")
+def test_references_without_a_word_are_left_out_with_a_note():
+    references = {**REFERENCES, "1.jpg": [*REFERENCES["1.jpg"], " . "]}
+    report = score(CAPTIONS, references)
+    assert report.scores == score(CAPTIONS, REFERENCES).scores
+    assert "1 references without a word were left out" in report.notes
+
+
+@pytest.mark.usefixtures("no_java")
+def test_a_report_becomes_json():
+    report = dataclasses.asdict(score(CAPTIONS, REFERENCES))
+    assert json.loads(json.dumps(report))["tokenizer"] == "simple"
+
+
+@pytest.mark.parametrize(
+    ("captions", "references", "message"),
+    [
+        ({}, {}, "at least one photo"),
+        ({"a": "x"}, {}, "1 photos have no references: a"),
+        ({"a": "x"}, {"a": ["x"], "b": ["x"]}, "1 photos have no caption: b"),
+        ({"a": "x"}, {"a": []}, "no reference with a word: a"),
+        ({"a": "x"}, {"a": ["."]}, "no reference with a word: a"),
+        ({"a": ["x"]}, {"a": ["x"]}, "a: caption must be a text"),
+        ({"a": "x"}, {"a": "x"}, "a: references must be a list of texts"),
+        ({"a": "x"}, {"a": [None]}, "a: references must be a list of texts"),
+        ({"a": "x"}, {"a": None}, "a: references must be a list of texts"),
+    ],
+)
+def test_unusable_input_is_a_one_line_error(captions, references, message):
+    with pytest.raises(MetricsError, match=message) as caught:
+        score(captions, references, tokenizer="simple")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_tokenizer_is_refused():
+    with pytest.raises(MetricsError, match="`tokenizer` must be auto, ptb or simple"):
+        score(CAPTIONS, REFERENCES, tokenizer="nltk")
+
+
+@pytest.mark.usefixtures("no_java")
+def test_spice_is_computed_on_request_only_and_says_what_it_lacks():
+    assert not any("SPICE" in note for note in score(CAPTIONS, REFERENCES).notes)
+    report = score(CAPTIONS, REFERENCES, spice=True)
+    assert "SPICE" not in report.scores
+    (note,) = [note for note in report.notes if note.startswith("no SPICE: ")]
+    assert "CoreNLP" in note or "needs Java" in note
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("java")
+def test_java_gives_every_score_under_a_decimal_comma(monkeypatch):
+    german = "-Duser.language=de -Duser.country=DE -Duser.language.format=de"
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", german)
+    monkeypatch.setenv("_JAVA_OPTIONS", german)
+    report = score(CAPTIONS, REFERENCES)
+    assert report.scores.keys() == NO_JAVA_KEYS | {"METEOR"}
+    assert report.tokenizer == "ptb"
+    assert report.notes == ()
+    assert report.scores["METEOR"] == pytest.approx(PYCOCOEVALCAP_METEOR, abs=1e-9)
+    assert "version" in report.versions["java"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("java")
+def test_meteor_equals_pycocoevalcap():
+    library = pytest.importorskip("pycocoevalcap.meteor.meteor")
+    hypotheses = ["a man rides a horse", "", "naïve dogs play", "a ||| dog"]
+    references = [["a man is riding a horse"], ["a cat"], ["two dogs play", "a dog"]]
+    references += [["a dog"]]
+    theirs = library.Meteor()
+    expected = theirs.compute_score(
+        dict(enumerate(references)), {i: [text] for i, text in enumerate(hypotheses)}
+    )
+    for stream in (theirs.meteor_p.stdout, theirs.meteor_p.stderr):
+        stream.close()
+    assert meteor(hypotheses, references, 120) == expected
+
+
+@pytest.mark.usefixtures("java")
+def test_ptb_tokens_equal_pycocoevalcap():
+    library = pytest.importorskip("pycocoevalcap.tokenizer.ptbtokenizer")
+    texts = [text for refs in REFERENCES.values() for text in refs]
+    texts += ["It 's the café's \"best\" -- don't...", "T-shirt [1/2], 3 o'clock; {x}"]
+    theirs = library.PTBTokenizer().tokenize({"a": [{"caption": t} for t in texts]})
+    assert ptb_tokenize(texts, 120) == theirs["a"]
+
+
+@pytest.mark.usefixtures("java")
+def test_odd_line_breaks_keep_captions_in_their_place():
+    texts = ["a\ndog", "", "a\r\x0bcat", "one\u2028two\x85three", "   ", "last"]
+    expected = ["a dog", "", "a cat", "one two three", "", "last"]
+    assert ptb_tokenize(texts, 120) == expected

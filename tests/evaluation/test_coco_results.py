@@ -1,0 +1,75 @@
+"""Captions made elsewhere are read in three forms; ids must be those of the photos."""
+
+import json
+
+import pytest
+
+from show_attend_tell.evaluation.coco_results import CaptionsError, read
+
+CAPTIONS = {"1": "a dog", "2": "un café"}
+COCO = [{"image_id": 2, "caption": "un café"}, {"image_id": 1, "caption": "a dog"}]
+OURS = [{"image_id": "1", "caption": "a dog", "log_prob": -1.5}, COCO[0]]
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content) -> str:
+        path = tmp_path / "captions.json"
+        text = content if isinstance(content, str) else json.dumps(content)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("content", [COCO, OURS, CAPTIONS])
+def test_all_forms_say_the_same_in_the_order_of_the_photos(write, content):
+    assert list(read(write(content), ["1", "2"]).items()) == list(CAPTIONS.items())
+
+
+def test_a_number_stands_for_a_photo_of_coco(write):
+    photos = ["COCO_val2014_000000000042.jpg", "COCO_val2014_000000123456.jpg"]
+    content = [{"image_id": 123456, "caption": "b"}, {"image_id": 42, "caption": "a"}]
+    assert read(write(content), photos) == dict(zip(photos, "ab", strict=True))
+    assert read(write({photos[0]: "a", "123456": "b"}), photos)[photos[0]] == "a"
+
+
+def test_a_photo_named_by_number_and_by_file_is_captioned_twice(write):
+    photo = "COCO_val2014_000000000042.jpg"
+    with pytest.raises(CaptionsError, match="1 photos captioned more than once"):
+        read(write({photo: "a", "42": "b"}), [photo])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([*COCO, COCO[0]], "1 photos captioned more than once: 2; "),
+        ('{"1": "a", "1": "b", "2": "c"}', "1 photos captioned more than once: 1; "),
+        ({**CAPTIONS, "3": "x"}, "1 photos not in the split: 3; "),
+        (COCO[:1], "1 photos without a caption: 1; "),
+        ({}, "not empty"),
+        ([], "not empty"),
+        ("3", "must be a list"),
+        ("[", "cannot be read as JSON"),
+        ([["1", "a"]], "entry 1: must have `image_id`"),
+        ([COCO[0], {"image_id": 1.5, "caption": "a"}], "entry 2: must have"),
+        ([{"image_id": True, "caption": "a"}], "entry 1: must have"),
+        ([{"image_id": 1}], "entry 1: must have"),
+        ({"1": None, "2": "a"}, "entry 1: must have"),
+    ],
+)
+def test_what_cannot_be_scored_is_a_one_line_error(write, content, message):
+    with pytest.raises(CaptionsError, match=message) as caught:
+        read(write(content), ["1", "2"])
+    assert "\n" not in str(caught.value)
+    assert "captions.json" in str(caught.value)
+
+
+def test_an_error_names_the_first_few_photos_only(write):
+    with pytest.raises(CaptionsError, match=r"4 photos without .*: a, b, c, \.\.\.;"):
+        read(write({"e": "x"}), "edcba")
+
+
+def test_an_absent_file_is_named(tmp_path):
+    with pytest.raises(CaptionsError, match="nowhere.json: cannot be read"):
+        read(tmp_path / "nowhere.json", ["1"])

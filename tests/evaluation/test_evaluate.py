@@ -1,0 +1,271 @@
+"""Captions of a split are written, saved, and then scored; a tiny captioner does it."""
+
+import dataclasses
+import functools
+import json
+import shutil
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from pycocoevalcap.bleu.bleu import Bleu
+from pycocoevalcap.cider.cider import Cider
+from tiny_evaluation import EXPERIMENT, GRID, IDENTITY, SIDE, Place, make_place
+
+from show_attend_tell.data import manifest
+from show_attend_tell.data import splits as prepared
+from show_attend_tell.data.features import FeatureError, FeatureReader, feature_path
+from show_attend_tell.data.manifest import ManifestError, Photo
+from show_attend_tell.data.vocabulary import tokenize
+from show_attend_tell.evaluation import report as evaluation_report
+from show_attend_tell.evaluation.evaluate import compare, default_split, score_file
+from show_attend_tell.evaluation.metrics import MetricsError, validation_scores
+from show_attend_tell.evaluation.report import METRICS
+from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.saving import ModelFileError, load_captioner
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory) -> Place:
+    """A place made once, evaluated with the defaults."""
+    return make_place(tmp_path_factory.mktemp("evaluate"))
+
+
+@pytest.fixture(scope="module")
+def report(original):
+    return original.evaluate()
+
+
+@pytest.fixture
+def place(original, report, tmp_path) -> Place:
+    """A copy of the evaluated place, to be changed."""
+    shutil.copytree(original.work, tmp_path / "prepared")
+    shutil.copytree(original.runs, tmp_path / "runs")
+    return Place(tmp_path / "prepared", tmp_path / "runs")
+
+
+@pytest.fixture
+def compiled(original, report, monkeypatch):
+    """Every model file is read as one captioner whose graphs are compiled already."""
+    model = load_once(original.run / "model.keras")
+    monkeypatch.setattr(
+        "show_attend_tell.evaluation.evaluate.load_captioner", lambda path: model
+    )
+    return model
+
+
+@functools.cache
+def load_once(path: Path) -> Captioner:
+    return load_captioner(path)
+
+
+def references(place: Place) -> dict[str, list[str]]:
+    photos = manifest.read(place.manifest)
+    return {p.id: list(p.captions) for p in photos if p.split == "val"}
+
+
+def test_without_test_photos_the_validation_split_is_taken(report):
+    assert (report.split, report.photos) == ("val", 5)
+
+
+def test_the_test_split_is_the_default_where_it_has_captions():
+    photo = Photo("a", Path("a"), "test", ("a dog",))
+    assert default_split([photo]) == "test"
+    assert default_split([dataclasses.replace(photo, captions=())]) == "val"
+
+
+def test_captions_are_those_the_model_file_writes_alone(original, compiled):
+    model = compiled
+    with prepared.open_features(EXPERIMENT, original.work, identity=IDENTITY) as reader:
+        for entry in original.saved("captions-val.json"):
+            one = reader.read([reader.rows[entry["image_id"]]])
+            best = model.generate(
+                one, beam=2, max_words=6, length_normalisation=0.5, batch_size=2
+            )
+            words = model.vocabulary.decode(best.tokens[0, 0].tolist())
+            assert entry["caption"] == " ".join(words)
+            assert entry["log_prob"] == pytest.approx(best.log_probs[0, 0], abs=1e-4)
+
+
+def test_scores_json_holds_every_metric_and_how_it_was_made(original, report):
+    scores = original.saved("scores.json")
+    assert list(scores)[: len(METRICS)] == list(METRICS)
+    assert {n: scores[n] for n in METRICS} == pytest.approx(
+        dict(report.scores), nan_ok=True
+    )
+    expected = {"split": "val", "photos": 5, "tokenizer": "simple", "beam": 2}
+    expected |= {"length_normalisation": 0.5, "experiment": "tiny", "max_words": 6}
+    assert {key: scores[key] for key in expected} == expected
+    assert {"revision", "notes", "mean_length", "distinct"} <= scores.keys()
+    assert {"keras", "tensorflow", "pycocoevalcap"} <= scores["versions"].keys()
+    assert "exact_match" not in scores
+    assert "pointing" not in scores
+
+
+def test_mean_length_and_distinct_share_are_of_the_captions(original, report):
+    captions = [row["caption"] for row in original.saved("captions-val.json")]
+    assert report.mean_length == np.mean([len(c.split()) for c in captions])
+    assert report.distinct == len(set(captions)) / 5
+
+
+def test_scores_agree_with_the_validation_scores_of_the_same_tokens(original, report):
+    said = {k: v.split() for k, v in report.captions.items()}
+    truth = {k: list(map(tokenize, v)) for k, v in references(original).items()}
+    expected = validation_scores(said, truth)
+    for name in ("BLEU-4", "CIDEr"):
+        assert report.scores[name] == pytest.approx(expected[name], abs=1e-6)
+
+
+def test_scores_agree_with_pycocoevalcap_called_directly(original, report):
+    said = {k: [v] for k, v in report.captions.items()}
+    truth = {
+        k: [" ".join(tokenize(text)) for text in texts]
+        for k, texts in references(original).items()
+    }
+    bleu, _ = Bleu(4).compute_score(truth, said, verbose=0)
+    cider, _ = Cider().compute_score(truth, said)
+    for n in range(4):
+        assert report.scores[f"BLEU-{n + 1}"] == pytest.approx(100 * bleu[n], abs=1e-6)
+    assert report.scores["CIDEr"] == pytest.approx(100 * cider, abs=1e-6)
+
+
+def test_captions_are_saved_before_they_are_scored(place, compiled, monkeypatch):
+    for name in ("captions-val.json", "scores.json"):
+        (place.run / name).unlink()
+
+    def fail(*arguments):
+        assert len(place.saved("captions-val.json")) == 5
+        raise MetricsError("the scorer broke")
+
+    monkeypatch.setattr(evaluation_report.metrics, "score", fail)
+    with pytest.raises(MetricsError, match="the scorer broke"):
+        place.evaluate()
+    assert not (place.run / "scores.json").exists()
+
+
+@pytest.mark.usefixtures("no_java")
+def test_a_score_that_needs_java_is_null_with_a_note(place, report):
+    again = score_file(place.run / "captions-val.json", EXPERIMENT, place.work)
+    assert again.scores["METEOR"] is None
+    assert again.to_dict()["METEOR"] is None
+    assert any(note.startswith("no METEOR") for note in again.notes)
+    assert again.scores["BLEU-4"] == report.scores["BLEU-4"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("java")
+def test_with_java_every_score_is_a_number(place):
+    file = place.run / "captions-val.json"
+    again = score_file(file, EXPERIMENT, place.work, tokenizer="ptb")
+    assert all(isinstance(value, float) for value in again.scores.values())
+    assert again.made["tokenizer"] == "ptb"
+
+
+@pytest.mark.usefixtures("no_java")
+def test_a_comparison_keeps_scores_json_for_the_experiments_own_beam(place, compiled):
+    (place.run / "scores.json").unlink()
+    reports = compare(
+        EXPERIMENT, place.work, place.runs, None, [1, 2, 1], "simple", progress=False
+    )
+    assert [one.label for one in reports] == ["beam 1", "beam 2"]
+    assert place.saved("scores.json")["beam"] == 2
+    greedy = place.saved("scores-beam-1.json")
+    assert (greedy["beam"], greedy["length_normalisation"]) == (1, 0.0)
+    assert len(place.saved("captions-val-beam-1.json")) == 5
+    table = evaluation_report.table(reports)
+    assert table[1].split() == ["beam", "1", "beam", "2"]
+    assert [line.split()[0] for line in table[2 : 2 + len(METRICS)]] == list(METRICS)
+
+
+@pytest.mark.usefixtures("no_java")
+def test_a_photo_without_features_is_left_out_with_a_note(place, compiled):
+    path = feature_path(place.work / "tiny", EXPERIMENT.encoder)
+    with h5py.File(path, "r+") as file:
+        row = list(file["image_ids"].asstr()).index("3.png")
+        file["written"][row] = False
+    report = place.evaluate()
+    assert report.photos == 4
+    assert any("1 photos of val" in n and "3.png" in n for n in report.notes)
+
+
+def with_objects(place: Place, captions: dict[str, str], box: list[float]) -> None:
+    """Give each validation photo an object named by its caption's last word."""
+    photos = []
+    for photo in manifest.read(place.manifest):
+        if words := captions.get(photo.id, "").split():
+            item = {"name": words[-1], "box": box}
+            exact = (captions[photo.id],) if photo.id == "1.png" else ()
+            photo = dataclasses.replace(
+                photo, objects=(item,), captions=photo.captions + exact
+            )
+        photos.append(photo)
+    manifest.write(place.manifest, photos)
+
+
+@pytest.mark.usefixtures("no_java")
+def test_scenes_also_get_exact_match_and_pointing(place, report, compiled):
+    left_half = [0, 0, SIDE / 2, SIDE]
+    with_objects(place, report.captions, left_half)
+    hits = []
+    with FeatureReader(feature_path(place.work / "tiny", EXPERIMENT.encoder)) as reader:
+        for photo, caption in report.captions.items():
+            words = caption.split()
+            best = compiled.generate(
+                reader.read([reader.rows[photo]]),
+                beam=2,
+                max_words=6,
+                length_normalisation=0.5,
+                batch_size=2,
+            )
+            for step, word in enumerate(words):
+                if word == words[-1]:
+                    hits.append(best.alpha[0, 0, step].argmax() % GRID[1] == 0)
+    again = place.evaluate()
+    assert again.captions == report.captions
+    assert hits
+    assert again.scores["pointing"] == pytest.approx(np.mean(hits))
+    assert again.scores["exact_match"] >= 1 / 5
+    assert place.saved("scores.json")["pointing"] == again.scores["pointing"]
+
+
+@pytest.mark.usefixtures("no_java")
+def test_without_the_photo_files_pointing_is_null_with_a_note(place, report, compiled):
+    with_objects(place, report.captions, [0, 0, SIDE, SIDE])
+    (place.work / "tiny" / "photos" / "2.png").unlink()
+    again = place.evaluate()
+    assert again.scores["pointing"] is None
+    assert again.scores["exact_match"] is not None
+    assert any(n.startswith("no pointing") and "2.png" in n for n in again.notes)
+
+
+def test_features_of_another_encoder_are_refused(place):
+    path = feature_path(place.work / "tiny", EXPERIMENT.encoder)
+    with h5py.File(path, "r+") as file:
+        file.attrs["identity"] = json.dumps({**IDENTITY, "weights_digest": "1"})
+    with pytest.raises(FeatureError, match="another encoder: weights_digest"):
+        place.evaluate()
+
+
+@pytest.mark.parametrize("content", [None, b"not a model"])
+def test_a_model_that_cannot_be_read_is_a_one_line_error(place, content):
+    path = place.run / "model.keras"
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ModelFileError, match="model.keras: ") as caught:
+        place.evaluate()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_split_without_captions_is_refused(place, compiled):
+    file = place.run / "captions-val.json"
+    with pytest.raises(ManifestError, match="split 'test' has no photo"):
+        place.evaluate(split="test")
+    with pytest.raises(ManifestError, match="split 'test' has no photo"):
+        score_file(file, EXPERIMENT, place.work, "test", "simple")
+
+
+def test_a_beam_below_one_is_refused(original):
+    with pytest.raises(ValueError, match="`beam` must be at least 1"):
+        original.evaluate(beam=0)

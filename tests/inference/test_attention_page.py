@@ -1,0 +1,240 @@
+"""The page: what lies in it, and how it behaves in a real browser, offline."""
+
+import base64
+import html
+import json
+import re
+
+import numpy as np
+import pytest
+from chromium import browser, shown_as, wait_for
+from made_up_captions import GRID, make_alpha, make_caption
+
+from show_attend_tell.inference import attention_page as page
+from show_attend_tell.inference.attention_figure import attention_map
+from show_attend_tell.inference.figures import write_page
+from show_attend_tell.inference.result import Failure
+
+DATA = re.compile(r'<script type="application/json" class="photo">(.*?)</script>', re.S)
+
+
+def photos_in(text: str) -> list[dict]:
+    return [json.loads(found) for found in DATA.findall(text)]
+
+
+def test_a_page_holds_words_numbers_and_attention_of_every_beam():
+    caption = make_caption()
+    (photo,) = photos_in(page.render([caption]))
+    assert photo["grid"] == list(GRID)
+    assert photo["size"] == [120, 90]
+    best, second, third = photo["beams"]
+    assert best["words"] == ["a", "red", "<b>"]
+    assert (second["text"], third["words"]) == ("a blue circle", ["one"])
+    np.testing.assert_allclose(best["beta"], caption.beta, atol=1e-3)
+    np.testing.assert_allclose(best["p"], np.exp(caption.word_log_probs), atol=1e-3)
+    shades = np.frombuffer(base64.b64decode(best["alpha"]), np.uint8).reshape(3, -1)
+    scaled = caption.attention.reshape(3, -1) / 0.9
+    np.testing.assert_allclose(shades / 255, scaled, atol=0.5 / 255 + 1e-6)
+    assert best["peaks"] == [0, 6, 11]
+    assert best["locations"] is None
+
+
+def test_no_text_can_end_the_script_that_holds_it():
+    evil = "</script><script>alert(1)</script><!--"
+    text = page.render([make_caption(evil, (2,), path=f"{evil}.jpg")])
+    (photo,) = photos_in(text)
+    assert photo["beams"][0]["words"] == [evil]
+    assert "alert(1)</script>" not in text
+    assert text.count("</script>") == page.render([make_caption()]).count("</script>")
+
+
+def test_a_page_names_no_address_outside_of_itself():
+    text = page.render([make_caption()])
+    assert "default-src 'none'" in text
+    without_photos = re.sub(r"data:image/jpeg;base64,[\w+/=]+", "", text)
+    assert not re.search(r"(https?:)?//\w", without_photos)
+
+
+def test_captions_pass_through_and_failures_leave_no_photo(tmp_path):
+    bad = Failure("no.jpg", "no.jpg: no such photo")
+    results = [make_caption(), bad, make_caption("two", (1,))]
+    path = tmp_path / "deep" / "page.html"
+    assert list(write_page(results, path)) == results
+    assert len(photos_in(path.read_text(encoding="utf-8"))) == 2
+
+
+def test_a_page_that_is_interrupted_leaves_the_old_one(tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text("old")
+    started = write_page([make_caption(), make_caption()], path)
+    next(started)
+    started.close()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_jupyter_gets_the_page_in_a_frame():
+    caption = make_caption()
+    shown = caption._repr_html_()
+    (content,) = re.findall(r'srcdoc="([^"]*)"', shown)
+    assert html.unescape(content) == page.render([caption])
+    assert 'title="a red &lt;b&gt;"' in shown
+
+
+@pytest.fixture(scope="module")
+def driver():
+    with browser() as started:
+        yield started
+
+
+@pytest.fixture
+def opened(driver, tmp_path):
+    """Open a page of two photos; the second one is of hard attention."""
+    hard = make_caption("two stars", (5, 2), locations=np.array([5, 2]))
+    path = tmp_path / "page with spaces.html"
+    list(write_page([make_caption(), hard], path))
+    shown_as(driver)
+    driver.get(path.as_uri())
+    return driver
+
+
+def find(driver, selector):
+    return driver.find_elements("css selector", selector)
+
+
+def brightest(driver, selector=".best canvas"):
+    """Return row and column, from 0 to 1, of the least shaded point of a photo."""
+    return driver.execute_script(
+        """const canvas = document.querySelector(arguments[0]);
+        const {width, height} = canvas, data =
+          canvas.getContext("2d").getImageData(0, 0, width, height).data;
+        let best = 0;
+        for (let i = 0; i < width * height; i++)
+          if (data[4 * i + 3] < data[4 * best + 3]) best = i;
+        return [(Math.floor(best / width) + .5) / height, (best % width + .5) / width];
+        """,
+        selector,
+    )
+
+
+def press(driver, key):
+    driver.switch_to.active_element.send_keys(key)
+
+
+def pressed(driver):
+    return [one.text for one in find(driver, ".best [aria-pressed=true]")]
+
+
+def test_moving_along_the_words_lights_the_photo_where_the_model_looked(opened):
+    words = find(opened, "article:first-of-type .best .words button")
+    assert [one.text for one in words] == ["a", "red", "<b>"]
+    for word, cell in zip(words, (0, 6, 11), strict=True):
+        word.click()
+        row, column = brightest(opened)
+        assert divmod(cell, GRID[1]) == (int(row * GRID[0]), int(column * GRID[1]))
+        about = find(opened, ".best .about")[0].text
+        assert about.startswith(f"{word.text}: p 0.")
+
+
+def test_the_browser_smooths_attention_as_the_figures_do(opened):
+    find(opened, ".best .words button")[1].click()
+    found = opened.execute_script(
+        "return spread(Array.from(arguments[0]), arguments[1])",
+        make_alpha([6]).ravel().tolist(),
+        list(GRID),
+    )
+    expected = attention_map(make_alpha([6]).ravel(), GRID)
+    expected = expected.reshape(12, 4, 16, 4).mean((1, 3))  # 16 pixels to 4
+    found = np.reshape(found, (12, 16))
+    np.testing.assert_allclose(found, expected / expected.max(), atol=0.02)
+
+
+def test_keys_walk_along_the_words_and_between_the_captions(opened):
+    from selenium.webdriver.common.keys import Keys
+
+    press(opened, Keys.TAB)
+    assert opened.switch_to.active_element.text == "a"
+    for key, expected in (
+        (Keys.ARROW_RIGHT, "red"),
+        (Keys.END, "<b>"),
+        (Keys.ARROW_RIGHT, "<b>"),
+        (Keys.ARROW_DOWN, "circle"),
+        (Keys.HOME, "a"),
+        (Keys.ARROW_DOWN, "one"),
+        (Keys.ARROW_DOWN, "one"),
+    ):
+        press(opened, key)
+        assert opened.switch_to.active_element.text == expected
+    outline = opened.switch_to.active_element.value_of_css_property("outline-style")
+    assert outline == "solid"
+    press(opened, Keys.ESCAPE)
+    assert pressed(opened) == []
+    assert find(opened, ".best .about")[0].text.startswith("log p")
+
+
+def test_all_captions_of_a_photo_show_the_same_position(opened):
+    find(opened, ".best .words button")[2].click()
+    article = find(opened, "article")[0]
+    lit = article.find_elements("css selector", "[aria-pressed=true]")
+    assert [one.text for one in lit] == ["<b>", "circle"]
+
+
+def test_playing_goes_through_all_words_and_stops(opened):
+    button = find(opened, ".play")[0]
+    button.click()
+    assert button.text == "Stop"
+    assert wait_for(lambda: pressed(opened) == ["red"])
+    assert wait_for(lambda: button.text == "Play")
+    assert pressed(opened) == []
+
+
+def test_a_chosen_location_is_outlined_in_its_cell(opened):
+    words = find(opened, "article:last-of-type .best .words button")
+    words[0].click()
+    (cell,) = (one for one in find(opened, ".best .cell") if one.is_displayed())
+    style = opened.execute_script(
+        "return [arguments[0].style.top, arguments[0].style.left]", cell
+    )
+    assert [float(value.rstrip("%")) for value in style] == pytest.approx(
+        [100 / 3, 25], abs=0.01
+    )
+
+
+def test_every_control_and_photo_has_a_name(opened):
+    for image in find(opened, ".best img"):
+        assert image.get_attribute("alt").startswith("Photo photo.jpg: ")
+    label = find(opened, ".words button")[1].get_attribute("aria-label")
+    assert label == "red, p 0.70, β 0.50, looks centre"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [320, 390, 1280])
+def test_pages_fit_the_screen_and_follow_the_theme(opened, width, dark):
+    shown_as(opened, width, dark=dark)
+    inside = opened.execute_script(
+        "return document.documentElement.scrollWidth <= innerWidth"
+    )
+    assert inside
+    ground = opened.execute_script("return getComputedStyle(document.body).background")
+    level = int(re.search(r"\d+", ground)[0])
+    assert (level < 50) == dark
+
+
+def test_the_page_asks_for_nothing_but_itself(opened):
+    requests = [json.loads(one["message"]) for one in opened.get_log("performance")]
+    asked = [
+        one["message"]["params"]["request"]["url"]
+        for one in requests
+        if one["message"]["method"] == "Network.requestWillBeSent"
+    ]
+    assert asked
+    assert all(url.startswith(("file:", "data:")) for url in asked)
+
+
+def test_in_a_frame_the_page_tells_its_height(driver, tmp_path):
+    path = tmp_path / "notebook.html"
+    path.write_text("<!doctype html>" + make_caption()._repr_html_(), "utf-8")
+    shown_as(driver, 900)
+    driver.get(path.as_uri())
+    frame = find(driver, "iframe")[0]
+    assert wait_for(lambda: frame.size["height"] != page.FRAME)

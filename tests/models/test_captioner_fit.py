@@ -1,0 +1,160 @@
+"""The captioner as a Keras model: fit, evaluate, predict, metrics, replicas."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import hard_model
+import keras
+import numpy as np
+import oracle
+import pytest
+import tiny_captioner as tiny
+from tiny_captioner import LENGTHS, B, T
+
+from show_attend_tell.models.captioner import Captioner
+
+
+@pytest.fixture(scope="module")
+def batch():
+    """Annotations, inputs, targets."""
+    return tiny.batch(np.random.default_rng(1502_03044))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """A model fitted to four captions of two words of four photos, and these."""
+    seeded = np.random.default_rng(1502_03044)
+    wider = {"lstm_width": 16, "embedding_width": 8}
+    model = tiny.build(seeded, {"doubly_stochastic": 0.0}, spread=0.3, **wider)
+    a = tiny.photos(seeded, 4)
+    inputs = np.array([[1, 4, 5, 0], [1, 6, 7, 0], [1, 8, 9, 0], [1, 10, 4, 0]], "i4")
+    targets = np.array([[4, 5, 2, 0], [6, 7, 2, 0], [8, 9, 2, 0], [10, 4, 2, 0]], "i4")
+    model.compile(optimizer=keras.optimizers.Adam(0.03), jit_compile=True)
+    often = [
+        np.tile(values, (40, *[1] * (values.ndim - 1)))
+        for values in (a, inputs, targets)
+    ]
+    x = {"annotations": often[0], "tokens": often[1]}
+    history = model.fit(x, often[2], batch_size=4, epochs=5, shuffle=False, verbose=0)
+    return model, {"annotations": a, "tokens": inputs}, targets, history.history
+
+
+def test_fit_overfits_four_captions_and_generate_writes_them(fitted):
+    model, x, targets, history = fitted
+    assert history["loss"][-1] < 0.05 < history["loss"][0]
+    assert history["word_loss"][-1] < 0.02
+    assert (np.diff(history["loss"]) < 0).all()
+    written = model.generate(x["annotations"], beam=3, max_words=T)
+    np.testing.assert_array_equal(written.tokens[:, 0], targets)
+    assert written.finished[:, 0].all()
+
+
+def test_evaluate_and_predict_agree_with_call(fitted):
+    model, x, targets, _ = fitted
+    values = model.evaluate(x, targets, batch_size=2, verbose=0, return_dict=True)
+    assert set(values) == {"loss", "word_loss", "attention_loss"}
+    outputs = tiny.expected(model, x["annotations"], x["tokens"])
+    parts = [
+        oracle.caption_loss(outputs["logits"][b, :3], outputs["alpha"][b, :3], y[:3])
+        for b, y in enumerate(targets)
+    ]
+    words = np.sum(parts, axis=0)[0]
+    assert values["word_loss"] == pytest.approx(
+        words / targets.astype(bool).sum(), 1e-3
+    )
+    assert values["loss"] == pytest.approx(words / 4, rel=1e-3)
+    predicted = model.predict(x, batch_size=2, verbose=0)
+    np.testing.assert_allclose(predicted["logits"], outputs["logits"], 1e-4, 1e-4)
+    np.testing.assert_allclose(predicted["alpha"], outputs["alpha"], 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("baseline", ["moving", "samples"])
+def test_hard_attention_is_fitted_too(rng, batch, baseline):
+    hard = {"samples": 2, "baseline": baseline, "drawn_per": "caption"}
+    model = hard_model.build(rng, hard)
+    model.compile(optimizer=keras.optimizers.Adam(0.03), jit_compile=True)
+    a, inputs, targets = (np.tile(x, (20, *[1] * (x.ndim - 1))) for x in batch)
+    x = {"annotations": a, "tokens": inputs}
+    history = model.fit(x, targets, batch_size=6, epochs=3, verbose=0).history
+    assert history["word_loss"][-1] < history["word_loss"][0] - 0.3
+    assert 0.3 < history["sampled"][-1] < 0.7
+    assert float(model.hard_attention.baseline) < -0.1
+    values = model.evaluate(x, targets, batch_size=6, verbose=0, return_dict=True)
+    assert values["sampled"] == 0  # from the expected context
+
+
+def test_evaluate_smooths_no_labels(rng, batch):
+    smoothed = tiny.build(rng, {"label_smoothing": 0.3})
+    plain = Captioner.from_config({**smoothed.get_config(), "label_smoothing": 0.0})
+    plain.set_weights(smoothed.get_weights())
+    a, inputs, targets = batch
+    losses = []
+    for model in (smoothed, plain):
+        model.compile(optimizer="sgd", run_eagerly=True)
+        x = {"annotations": a, "tokens": inputs}
+        losses.append(model.evaluate(x, targets, verbose=0))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    assert tiny.loss_of(smoothed, *batch, training=True) != pytest.approx(
+        losses[0], rel=1e-3
+    )
+
+
+def test_metrics_are_means_per_word_and_per_caption(rng, batch):
+    model = tiny.build(rng, {"doubly_stochastic": 2.0})
+    empty = [np.concatenate([x, np.zeros_like(x[:2])]) for x in batch]
+    model.compile(optimizer="sgd", run_eagerly=True)
+    x = {"annotations": empty[0], "tokens": empty[1]}
+    values = model.evaluate(x, empty[2], verbose=0, return_dict=True)
+    outputs = tiny.expected(model, *batch[:2])
+    parts = np.sum(
+        [
+            oracle.caption_loss(
+                outputs["logits"][b, :length],
+                outputs["alpha"][b, :length],
+                batch[2][b, :length],
+                strength=2.0,
+            )
+            for b, length in enumerate(LENGTHS)
+        ],
+        axis=0,
+    )
+    assert values["word_loss"] == pytest.approx(parts[0] / sum(LENGTHS), rel=1e-5)
+    assert values["attention_loss"] == pytest.approx(parts[1] / B, rel=1e-5)
+    assert values["loss"] == pytest.approx(parts.sum() / B, rel=1e-5)
+
+
+REPLICAS = """
+import os, sys
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+sys.path.insert(0, {tests!r})
+import keras, numpy as np, tensorflow as tf
+import tiny_captioner as tiny
+device = tf.config.list_physical_devices("CPU")[0]
+two = [tf.config.LogicalDeviceConfiguration()] * 2
+tf.config.set_logical_device_configuration(device, two)
+def train(strategy):
+    rng = np.random.default_rng(0)
+    with strategy.scope():
+        model = tiny.build(rng)
+        model.compile(optimizer=keras.optimizers.SGD(0.1), jit_compile=False)
+    inputs, targets = tiny.captions(rng, (4, 2, 3, 4))
+    x = {{"annotations": tiny.photos(rng, 4), "tokens": inputs}}
+    model.fit(x, targets, batch_size=4, epochs=2, shuffle=False, verbose=0)
+    return model.get_weights()
+one = train(tf.distribute.OneDeviceStrategy("CPU:0"))
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+assert strategy.num_replicas_in_sync == 2
+for a, b in zip(one, train(strategy)):
+    np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+"""
+
+
+@pytest.mark.slow
+def test_two_replicas_take_the_steps_of_one():
+    code = REPLICAS.format(tests=str(Path(__file__).parents[1] / "support"))
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-2000:]

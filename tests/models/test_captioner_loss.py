@@ -1,0 +1,142 @@
+"""The captioner's loss and its gradient against the oracle's; batches and padding."""
+
+import keras
+import numpy as np
+import oracle
+import pytest
+import tiny_captioner as tiny
+from hypothesis import given
+from hypothesis import settings as limits
+from hypothesis import strategies as st
+from keras import ops
+from tiny_captioner import LENGTHS, MODES, TOLERANCE, VARIANTS, B, T, said_in
+
+from show_attend_tell.models.losses import token_losses
+
+
+@pytest.fixture(scope="module")
+def batch():
+    """Annotations, inputs, targets."""
+    return tiny.batch(np.random.default_rng(1502_03044))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny.build(np.random.default_rng(3044))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_whole_captions_log_likelihood_is_the_oracles(model, batch, mode):
+    def log_likelihood(annotations, inputs, targets):
+        told = model({"annotations": annotations, "tokens": inputs})
+        mask = ops.cast(ops.not_equal(targets, tiny.PAD), "float32")
+        return -ops.sum(token_losses(told["logits"], targets) * mask, axis=-1)
+
+    found = said_in(mode, log_likelihood, *batch)
+    told = tiny.expected(model, *batch[:2])["logits"]
+    expected = [
+        oracle.log_likelihood(logits[:length], words[:length])
+        for logits, words, length in zip(told, batch[2], LENGTHS, strict=True)
+    ]
+    np.testing.assert_allclose(found, expected, **TOLERANCE)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_the_loss_is_the_mean_over_captions_of_the_oracles(rng, batch, smoothing, mode):
+    changes = {"label_smoothing": smoothing, "doubly_stochastic": 0.7}
+    model = tiny.build(rng, changes)
+    expected = oracle_loss(tiny.weights(model), model.settings, batch, smoothing, 0.7)
+    found = tiny.loss_of(model, *batch, training=True, mode=mode)
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+def oracle_loss(p, settings, batch, smoothing, strength):
+    """L_d, the mean over the captions of a batch, for weights ``p``."""
+    losses = []
+    for a, inputs, targets, length in zip(*batch, LENGTHS, strict=True):
+        told = oracle.run(p, a.astype(float), inputs[:length], settings)
+        words = targets[:length]
+        parts = oracle.caption_loss(
+            told["logits"], told["alpha"], words, smoothing, strength
+        )
+        losses.append(sum(parts))
+    return np.mean(losses)
+
+
+def gradients(model, batch, mode):
+    """The gradient of the training loss by weight: name -> array."""
+    a, inputs, targets = map(keras.ops.convert_to_tensor, batch)
+
+    def loss():
+        outputs = model({"annotations": a, "tokens": inputs}, training=True)
+        return model.compute_loss(y=targets, y_pred=outputs, training=True)
+
+    return tiny.gradients(loss, model, mode)
+
+
+@pytest.mark.parametrize(
+    ("variant", "mode"),
+    [("the default", "eager"), ("the default", "jit")]
+    + [(name, "eager") for name in VARIANTS if name != "the default"],
+)
+def test_the_gradient_is_the_slope_of_the_oracles_loss(rng, batch, variant, mode):
+    changes = {"label_smoothing": 0.1, "doubly_stochastic": 0.7}
+    model = tiny.build(rng, changes, **VARIANTS[variant])
+    p, step = tiny.weights(model), 1e-5
+    found = gradients(model, batch, mode)
+    assert found.keys() == p.keys()
+    for name, value in p.items():
+        direction = rng.standard_normal(value.shape)
+        ends = [
+            oracle_loss(
+                {**p, name: value + side * direction}, model.settings, batch, 0.1, 0.7
+            )
+            for side in (-step, step)
+        ]
+        slope = (ends[1] - ends[0]) / (2 * step)
+        along = (found[name] * direction).sum()
+        assert along == pytest.approx(slope, rel=1e-4, abs=1e-5), name
+
+
+@limits(max_examples=10)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    lengths=st.lists(st.integers(1, T), min_size=1, max_size=3),
+    longer=st.integers(0, 3),
+    empty=st.integers(0, 2),
+)
+def test_padding_never_changes_the_loss(model, seed, lengths, longer, empty):
+    rng = np.random.default_rng(seed)
+    a = tiny.photos(rng, len(lengths) + empty)
+    inputs, targets = tiny.captions(rng, [*lengths, *[0] * empty], T + longer)
+    rows = len(lengths)
+    whole = tiny.loss_of(model, a, inputs, targets)
+    bare = tiny.loss_of(model, a[:rows], inputs[:rows, :T], targets[:rows, :T])
+    assert whole == pytest.approx(bare, rel=1e-5)
+
+
+@limits(max_examples=10)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    lengths=st.lists(st.integers(1, T), min_size=1, max_size=4),
+    longer=st.integers(0, 2),
+)
+def test_the_loss_of_a_batch_is_the_mean_of_its_captions_alone(
+    model, seed, lengths, longer
+):
+    rng = np.random.default_rng(seed)
+    a, inputs, targets = tiny.batch(rng, lengths, T + longer)
+    alone = [
+        tiny.loss_of(
+            model, a[b : b + 1], inputs[b : b + 1, :own], targets[b, None, :own]
+        )
+        for b, own in enumerate(lengths)
+    ]
+    whole = tiny.loss_of(model, a, inputs, targets)
+    assert whole == pytest.approx(np.mean(alone), rel=1e-5)
+
+
+def test_a_batch_of_padding_alone_costs_nothing(model, batch):
+    nothing = np.zeros((B, T), np.int32)
+    assert tiny.loss_of(model, batch[0], nothing, nothing) == 0

@@ -1,0 +1,72 @@
+"""What a captioner's file and its config hold, and what its seed decides."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tiny_captioner as tiny
+from tiny_captioner import B, D, T, arrays
+
+from show_attend_tell.data.vocabulary import Vocabulary
+from show_attend_tell.models.captioner import Captioner
+
+
+@pytest.fixture(scope="module")
+def batch():
+    """Annotations, inputs, targets."""
+    return tiny.batch(np.random.default_rng(1502_03044))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny.build(np.random.default_rng(3044))
+
+
+def test_one_file_holds_all_that_a_caption_needs(rng, batch, tmp_path):
+    identity = {"network": "VGG16", "layer": "block5_conv3", "versions": {"keras": "3"}}
+    decoding = {"beam": 4, "length_normalisation": 0.7}
+    arguments = {"encoder_identity": identity, "decoding": decoding, "seed": 7}
+    arguments |= {"label_smoothing": 0.1, "doubly_stochastic": 0.5}
+    model = tiny.build(rng, arguments, init_layers=2, channel_dropout=0.25)
+    model.set_annotation_scale(3.0)
+    path = tmp_path / "model.keras"
+    model.save(path)
+    loaded = keras.saving.load_model(path)
+    assert loaded.vocabulary == Vocabulary(tiny.WORDS)
+    assert loaded.get_config() == model.get_config()
+    for name in ("settings", "grid", *arguments):
+        assert getattr(loaded, name) == getattr(model, name)
+    for ours, theirs in zip(model.weights, loaded.weights, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    before, after = tiny.read(model, *batch[:2]), tiny.read(loaded, *batch[:2])
+    for name in before:
+        np.testing.assert_array_equal(after[name], before[name])
+
+
+def test_saved_and_loaded_it_writes_the_same_captions(model, batch, tmp_path):
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    how = {"method": "greedy", "max_words": T, "batch_size": B}
+    for one, other in zip(
+        model.generate(batch[0], **how), loaded.generate(batch[0], **how), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_config_made_json_comes_back(model):
+    config = json.loads(json.dumps(model.get_config()))
+    again = Captioner.from_config(config)
+    assert again.get_config() == model.get_config()
+    assert again.settings == model.settings
+
+
+def test_the_seed_decides_initial_weights_and_dropout(batch):
+    def start(seed):
+        chosen = tiny.settings(dropout=0.5)
+        model = Captioner(tiny.WORDS, chosen, D, tiny.GRID, seed=seed)
+        x = {"annotations": batch[0], "tokens": batch[1]}
+        return arrays(model(x, training=True))["logits"]
+
+    np.testing.assert_array_equal(start(3), start(3))
+    assert np.abs(start(3) - start(4)).max() > 0

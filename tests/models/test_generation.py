@@ -1,0 +1,270 @@
+"""Captions from a captioner: decoding agrees with the model read word by word."""
+
+import numpy as np
+import oracle
+import pytest
+import tiny_captioner as tiny
+from tiny_captioner import END, PAD, START, UNKNOWN, K, L
+
+from show_attend_tell.models.generation import draw_noise
+
+PHOTOS, WORDS = 5, 4
+BATCH = 3  # so that the last batch is filled up
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny.build(np.random.default_rng(8), spread=1.0)
+
+
+@pytest.fixture(scope="module")
+def photos():
+    return tiny.photos(np.random.default_rng(9), PHOTOS)
+
+
+def write(model, photos, **settings):
+    defaults = {"max_words": WORDS, "batch_size": BATCH}
+    return model.generate(photos, **{**defaults, **settings})
+
+
+@pytest.fixture(scope="module")
+def written(model, photos):
+    """Hypotheses by method, each compiled once."""
+    methods = {
+        "beam": {"beam": 3, "length_normalisation": 0.7},
+        "beam of one": {"beam": 1},
+        "greedy": {"method": "greedy"},
+        "sample": {"method": "sample", "seed": 5},
+    }
+    return {name: write(model, photos, **how) for name, how in methods.items()}
+
+
+METHODS = ("beam", "beam of one", "greedy", "sample")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_caption_is_told_as_teacher_forcing_tells_it(model, photos, written, method):
+    found, p = written[method], tiny.weights(model)
+    for b, w in np.ndindex(found.lengths.shape):
+        length = found.lengths[b, w]
+        words = found.tokens[b, w, :length]
+        read = oracle.run(
+            p, photos[b].astype(float), [START, *words[:-1]], model.settings
+        )
+        log_probs = [
+            oracle.log_softmax(logits)[word]
+            for logits, word in zip(read["logits"], words, strict=True)
+        ]
+        told = found.word_log_probs[b, w]
+        np.testing.assert_allclose(told[:length], log_probs, rtol=1e-4, atol=1e-5)
+        assert found.log_probs[b, w] == pytest.approx(sum(log_probs), rel=1e-4)
+        np.testing.assert_allclose(
+            found.alpha[b, w, :length], read["alpha"], 1e-4, 1e-5
+        )
+        np.testing.assert_allclose(found.beta[b, w, :length], read["beta"], 1e-4, 1e-5)
+        assert (found.tokens[b, w, length:] == PAD).all()
+        assert found.finished[b, w] == (words[-1] == END)
+
+
+def test_greedy_takes_the_likeliest_allowed_word(model, photos, written):
+    inputs = np.concatenate(
+        [np.full((PHOTOS, 1), START), written["greedy"].tokens[:, 0, :-1]], axis=1
+    )
+    outputs = tiny.arrays(model({"annotations": photos, "tokens": inputs}))
+    logits = outputs["logits"].copy()
+    logits[..., [PAD, START, UNKNOWN]] = -np.inf
+    for b in range(PHOTOS):
+        length = written["greedy"].lengths[b, 0]
+        words = written["greedy"].tokens[b, 0, :length]
+        np.testing.assert_array_equal(words, logits[b, :length].argmax(-1))
+
+
+def test_a_beam_of_one_is_greedy(written):
+    for one, other in zip(written["beam of one"], written["greedy"], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_a_beam_as_wide_as_the_tree_is_brute_force(model, photos):
+    words, p = [END, *range(UNKNOWN + 1, K)], tiny.weights(model)
+    found = write(model, photos, beam=7 * 8, max_words=2, length_normalisation=0.7)
+    captions = [(END,), *((word, END) for word in words[1:])]
+    for b, photo in enumerate(photos.astype(float)):
+        scores = {}
+        for caption in captions:
+            inputs = [START, *caption[:-1]]
+            logits = oracle.run(p, photo, inputs, model.settings)["logits"]
+            reached = oracle.log_likelihood(logits, caption)
+            scores[caption] = reached / len(caption) ** 0.7
+        best = sorted(scores, key=lambda caption: -scores[caption])
+        for w, caption in enumerate(best):
+            assert tuple(found.tokens[b, w, : found.lengths[b, w]]) == caption
+            assert found.scores[b, w] == pytest.approx(scores[caption], rel=1e-4)
+        assert not found.lengths[b, len(captions) :].any()
+
+
+def test_a_beam_returns_the_shapes_promised_best_first(written):
+    found = written["beam"]
+    assert found.tokens.shape == (PHOTOS, 3, WORDS)
+    assert found.alpha.shape == (PHOTOS, 3, WORDS, L)
+    assert (np.diff(found.scores, axis=1) <= 0).all()
+    expected = found.log_probs / found.lengths**0.7
+    np.testing.assert_allclose(found.scores, expected, rtol=1e-5)
+    wider = found.log_probs.max(1) >= written["greedy"].log_probs[:, 0] - 1e-5
+    assert wider[found.finished[:, 0] & written["greedy"].finished[:, 0]].all()
+
+
+@pytest.mark.parametrize("method", ["beam", "greedy"])
+def test_photos_one_by_one_get_the_captions_of_the_batch(
+    model, photos, written, method
+):
+    how = {"length_normalisation": 0.7, "beam": 3} if method == "beam" else {}
+    for b in range(PHOTOS):
+        alone = write(model, photos[b : b + 1], method=method, **how)
+        for one, many in zip(alone, written[method], strict=True):
+            np.testing.assert_array_equal(one[0], many[b])
+
+
+def test_float16_and_float32_features_give_the_same_captions(model, photos, written):
+    again = write(model, photos.astype(np.float32), method="greedy")
+    np.testing.assert_array_equal(again.tokens, written["greedy"].tokens)
+
+
+def test_a_seed_fixes_the_captions_drawn(model, photos, written):
+    again = write(model, photos, method="sample", seed=5)
+    np.testing.assert_array_equal(again.tokens, written["sample"].tokens)
+    others = [write(model, photos, method="sample", seed=seed) for seed in range(4)]
+    assert any((other.tokens != again.tokens).any() for other in others)
+
+
+def test_sampling_close_to_temperature_zero_is_greedy(model, photos, written):
+    cold = write(model, photos, method="sample", temperature=1e-3)
+    np.testing.assert_array_equal(cold.tokens, written["greedy"].tokens)
+
+
+@pytest.mark.parametrize("locations", ["likeliest", "sampled"])
+@pytest.mark.parametrize("method", ["beam", "greedy"])
+def test_a_word_is_written_from_the_location_that_is_told(
+    model, photos, method, locations
+):
+    found = write(model, photos, method=method, beam=2, locations=locations, seed=3)
+    p, chosen = tiny.weights(model), set()
+    for b, w in np.ndindex(found.lengths.shape):
+        length = found.lengths[b, w]
+        words, s = found.tokens[b, w, :length], found.locations[b, w, :length]
+        inputs, a = [START, *words[:-1]], photos[b].astype(float)
+        read = oracle.run(p, a, inputs, model.settings, s)
+        reached = oracle.log_likelihood(read["logits"], words)
+        assert found.log_probs[b, w] == pytest.approx(reached, rel=1e-4)
+        np.testing.assert_allclose(
+            found.alpha[b, w, :length], read["alpha"], 1e-4, 1e-5
+        )
+        if locations == "likeliest":
+            np.testing.assert_array_equal(s, read["alpha"].argmax(1))
+        chosen |= set(s == read["alpha"].argmax(1))
+        assert (found.locations[b, w, length:] == -1).all()
+    assert chosen == ({True} if locations == "likeliest" else {True, False})
+
+
+def test_the_expected_context_tells_no_location(written):
+    assert all((found.locations == -1).all() for found in written.values())
+
+
+def test_a_seed_fixes_the_locations_sampled_and_photos_share_none(model, photos):
+    same = np.repeat(photos[:1], 12, axis=0)
+    how = {"method": "greedy", "locations": "sampled"}
+    one, again, other = (write(model, same, **how, seed=s) for s in (3, 3, 4))
+    np.testing.assert_array_equal(one.locations, again.locations)
+    assert (one.locations != other.locations).any()
+    assert len(set(one.locations[:, 0, 0])) > 1
+
+
+@pytest.mark.parametrize("method", ["beam", "greedy"])
+def test_locations_sampled_are_the_oracles_for_the_same_chances(model, photos, method):
+    how = {"method": method, "beam": 3, "locations": "sampled", "seed": 3}
+    found = write(model, photos, **how)
+    chances = draw_noise(3, PHOTOS, WORDS)[:, 1]
+    p, drawn = tiny.weights(model), set()
+    for b, w in np.ndindex(found.lengths.shape):
+        words = found.tokens[b, w, : found.lengths[b, w]]
+        s = found.locations[b, w, : len(words)]
+        inputs, a = [START, *words[:-1]], photos[b].astype(float)
+        alpha = oracle.run(p, a, inputs, model.settings, s)["alpha"]
+        u = chances[b, : len(words)]
+        expected = map(oracle.drawn_location, alpha, u)
+        assert s.tolist() == list(expected)
+        drawn |= set(s)
+    assert len(drawn) > 2
+
+
+def test_a_photo_with_a_seed_of_its_own_is_told_the_same_in_any_company(model, photos):
+    how = {"method": "greedy", "locations": "sampled"}
+    seeds = [(7, 1), (7, 2), (7, 3)]
+    together = write(model, photos[:3], **how, seed=seeds)
+    alone = write(model, photos[2:3], **how, seed=seeds[2:])
+    np.testing.assert_array_equal(alone.locations[0], together.locations[2])
+    twins = write(model, photos[[0, 0]], **how, seed=[4, 5])
+    assert (twins.locations[0] != twins.locations[1]).any()
+
+
+def test_seeds_that_are_not_one_for_each_photo_are_refused(model, photos):
+    with pytest.raises(ValueError, match="for each of the 2 photos. Received: 3 of"):
+        write(model, photos[:2], method="greedy", seed=[1, 2, 3])
+
+
+@pytest.fixture
+def changeable(model):
+    """The model, compiled already, whose weights are put back after the test."""
+    weights = model.get_weights()
+    yield model
+    model.set_weights(weights)
+
+
+def test_unknown_words_are_written_only_where_allowed_and_special_ones_never(
+    changeable, photos
+):
+    bias = np.zeros(K, np.float32)
+    bias[[PAD, START, UNKNOWN]] = 20
+    changeable.decoder.l_o_b.assign(bias)
+    tokens = {
+        allowed: write(
+            changeable, photos, method="greedy", allow_unknown=allowed
+        ).tokens
+        for allowed in (True, False)
+    }
+    assert (tokens[True][:, 0, 0] == UNKNOWN).all()
+    assert START not in tokens[True]
+    assert not np.isin(tokens[False], [START, UNKNOWN]).any()
+    assert (tokens[False][:, 0, 0] != PAD).all()
+
+
+def test_captions_follow_the_weights_as_they_change(changeable, photos, written):
+    changeable.decoder.l_o_b.assign(np.arange(K) / 2.0)
+    after = write(changeable, photos, method="greedy").log_probs
+    assert np.abs(written["greedy"].log_probs - after).min() > 1e-3
+    changeable.set_annotation_scale(5.0)
+    scaled = write(changeable, photos, method="greedy").log_probs
+    assert np.abs(after - scaled).min() > 1e-6
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method": "magic"}, "`method` must be one of"),
+        ({"method": "sample", "temperature": 0}, "`temperature` must be positive"),
+        ({"locations": "best"}, "`locations` must be one of"),
+        ({"beam": 0}, "`beam` must be at least 1"),
+        ({"max_words": 0}, "`max_words` must be at least 1"),
+        ({"length_normalisation": -1}, "`length_normalisation` must be at least 0"),
+    ],
+)
+def test_settings_out_of_range_are_refused_by_one_line(
+    model, photos, settings, message
+):
+    with pytest.raises(ValueError, match=message):
+        write(model, photos, **settings)
+
+
+@pytest.mark.parametrize("shape", [(0, L, 5), (2, L, 4), (2, L + 1, 5), (L, 5)])
+def test_annotations_of_another_shape_are_refused_by_one_line(model, shape):
+    with pytest.raises(ValueError, match=r"`annotations` must be \(N, 6, 5\)"):
+        model.generate(np.zeros(shape, np.float16))

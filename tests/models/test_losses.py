@@ -1,0 +1,115 @@
+import numpy as np
+import oracle
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny_captioner import (
+    LENGTHS,
+    MODES,
+    TOLERANCE,
+    B,
+    K,
+    L,
+    T,
+    arrays,
+    captions,
+    said_in,
+)
+
+from show_attend_tell.models.losses import (
+    caption_losses,
+    doubly_stochastic,
+    token_losses,
+)
+
+
+def draw(rng, lengths=LENGTHS, steps=T):
+    """Return logits, alpha, targets and mask of captions of the given lengths."""
+    rows = len(lengths)
+    logits = rng.standard_normal((rows, steps, K)).astype(np.float32)
+    alpha = np.apply_along_axis(
+        oracle.softmax, 2, rng.standard_normal((rows, steps, L))
+    )
+    _, targets = captions(rng, lengths, steps)
+    return logits, alpha.astype(np.float32), targets, targets > 0
+
+
+def expected(logits, alpha, targets, lengths=LENGTHS, smoothing=0.0, strength=1.0):
+    """Return the oracle's two parts, (2, B)."""
+    parts = [
+        oracle.caption_loss(
+            logits[b, :length].astype(float),
+            alpha[b, :length].astype(float),
+            targets[b, :length],
+            smoothing,
+            strength,
+        )
+        for b, length in enumerate(lengths)
+    ]
+    return np.transpose(parts)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_a_captions_loss_is_recomputed_in_numpy(rng, mode, smoothing):
+    logits, alpha, targets, mask = draw(rng)
+
+    def compute(logits, alpha, targets, mask):
+        return caption_losses(logits, alpha, targets, mask, smoothing, strength=0.7)
+
+    parts = said_in(mode, compute, logits, alpha, targets, mask)
+    target = expected(logits, alpha, targets, smoothing=smoothing, strength=0.7)
+    np.testing.assert_allclose(parts, target, **TOLERANCE)
+
+
+def test_the_words_part_is_minus_the_log_likelihood(rng):
+    logits, _, targets, _ = draw(rng)
+    losses = arrays(token_losses(logits, targets))
+    for b in range(B):
+        for t in range(T):
+            log_probs = oracle.log_softmax(logits[b, t].astype(float))
+            np.testing.assert_allclose(
+                losses[b, t], -log_probs[targets[b, t]], rtol=1e-5
+            )
+
+
+def test_smoothing_all_the_way_asks_for_the_uniform_distribution():
+    logits = np.zeros((1, 1, K), np.float32)
+    for smoothing in (0.0, 0.3, 0.9):
+        loss = arrays(token_losses(logits, np.array([[4]]), smoothing))
+        np.testing.assert_allclose(loss, np.log(K), rtol=1e-6)
+
+
+def test_attention_that_looks_everywhere_once_costs_nothing():
+    alpha = np.full((1, L, L), 1 / L, np.float32)
+    np.testing.assert_allclose(doubly_stochastic(alpha, np.ones((1, L))), 0, atol=1e-10)
+    np.testing.assert_allclose(doubly_stochastic(alpha, np.zeros((1, L))), L, rtol=1e-6)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_attention_term_counts_the_captions_own_words_only(rng, mode):
+    _, alpha, _, mask = draw(rng)
+    found = said_in(mode, doubly_stochastic, alpha, mask)
+    for b, length in enumerate(LENGTHS):
+        sums = alpha[b, :length].astype(float).sum(0)
+        np.testing.assert_allclose(found[b], ((1 - sums) ** 2).sum(), rtol=1e-5)
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    lengths=st.lists(st.integers(0, T), min_size=1, max_size=4),
+    longer=st.integers(0, 3),
+)
+def test_padding_and_neighbours_never_change_a_captions_loss(seed, lengths, longer):
+    rng = np.random.default_rng(seed)
+    batch = draw(rng, lengths, T)
+    parts = arrays(caption_losses(*batch, 0.1, 1.0))
+    padded = [np.pad(x, [(0, 0), (0, longer)] + [(0, 0)] * (x.ndim - 2)) for x in batch]
+    padded[0][:, T:] = rng.standard_normal((len(lengths), longer, K))
+    padded[1][:, T:] = 1 / L
+    np.testing.assert_allclose(
+        arrays(caption_losses(*padded, 0.1, 1.0)), parts, rtol=1e-5
+    )
+    for b in range(len(lengths)):
+        alone = arrays(caption_losses(*(x[b : b + 1] for x in batch), 0.1, 1.0))
+        np.testing.assert_allclose(alone, np.array(parts)[:, b : b + 1], rtol=1e-5)

@@ -1,0 +1,79 @@
+"""Before TensorFlow starts: its banner, XLA's flags, memory."""
+
+import os
+import platform
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from show_attend_tell.runtime import tensorflow_startup as startup
+
+
+def test_standard_error_is_held_back_unless_something_fails(capfd):
+    with startup._held_back():
+        os.write(2, b"a banner\n")
+    assert capfd.readouterr().err == ""
+    with pytest.raises(ImportError):
+        _fail_with_a_reason()
+    assert capfd.readouterr().err == "the reason\n"
+
+
+def _fail_with_a_reason():
+    with startup._held_back():
+        os.write(2, b"the reason\n")
+        raise ImportError
+
+
+@pytest.mark.parametrize("own", [None, "--xla_cpu_enable_fast_math=false"])
+def test_xla_gets_our_flags_unless_the_user_set_some(monkeypatch, own):
+    monkeypatch.setenv("XLA_FLAGS", "")  # so that it is put back afterwards
+    monkeypatch.delenv("XLA_FLAGS")
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
+    if own:
+        monkeypatch.setenv("XLA_FLAGS", own)
+    startup.start_tensorflow()
+    assert os.environ["XLA_FLAGS"] == (own or "--xla_cpu_prefer_vector_width=512")
+
+
+HALF = """
+from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
+start_tensorflow()
+import tensorflow as tf
+half = tf.ones((1, 1), tf.float16)
+print(tf.matmul(half, half).numpy().item())
+"""
+
+
+def test_tensorflow_says_nothing_at_the_first_float16():
+    command = [sys.executable, "-c", HALF]
+    environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert (done.stdout, done.stderr) == ("1.0\n", "")
+
+
+PAGES = """
+import resource, numpy
+from show_attend_tell.runtime.tensorflow_startup import keep_memory
+assert keep_memory()
+def faults():
+    numpy.ones(8_000_000)  # 64 MB: 15,625 pages
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+first = faults()
+print(faults() - first)
+"""
+
+
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="the C library is not glibc"
+)
+def test_memory_once_used_is_not_asked_for_again():
+    command = [sys.executable, "-c", PAGES]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert int(done.stdout) < 1000, done.stderr
+
+
+def test_a_c_library_without_mallopt_is_left_alone(monkeypatch):
+    monkeypatch.setattr(startup.ctypes, "CDLL", lambda name: SimpleNamespace())
+    assert not startup.keep_memory()

@@ -1,0 +1,156 @@
+import zipfile
+
+import keras
+import numpy as np
+import pytest
+import tiny_captioner as tiny
+from hypothesis import HealthCheck, given
+from hypothesis import settings as limits
+from hypothesis import strategies as st
+from tiny_run import experiment
+
+from show_attend_tell.config.runs import RunError
+from show_attend_tell.training import checkpoint
+from show_attend_tell.training.optimizer import make_optimizer
+
+POSITION = {"epoch": 2, "best": 21.5, "stopped": ""}
+
+
+def build(seed=1, **training):
+    """Return a compiled model that drops out and averages, its optimiser built."""
+    rng = np.random.default_rng(seed)
+    model = tiny.build(rng, {"seed": seed}, dropout=0.5, channel_dropout=0.2)
+    chosen = experiment(training={"average_decay": 0.9, **training}).training
+    model.compile(optimizer=make_optimizer(chosen, 20), run_eagerly=True)
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def take_step(model, seed=0):
+    rng = np.random.default_rng(seed)
+    inputs, targets = tiny.captions(rng)
+    a = keras.ops.convert_to_tensor(tiny.photos(rng))
+    model.train_step(({"annotations": a, "tokens": inputs}, targets))
+
+
+def state(model):
+    return [np.array(v) for v in model.variables + model.optimizer.variables]
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """A checkpoint after two steps, the state then, and the state one step later."""
+    path = tmp_path_factory.mktemp("run") / "checkpoint.npz"
+    model = build()
+    for k in range(2):
+        take_step(model, k)
+    checkpoint.save(path, model, POSITION)
+    then = state(model)
+    take_step(model, 2)
+    return path, then, state(model)
+
+
+def test_a_checkpoint_brings_back_every_variable_and_the_position(stored):
+    path, then, later = stored
+    model = build(seed=2)
+    assert checkpoint.restore(path, model) == POSITION
+    for ours, theirs in zip(state(model), then, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert int(model.optimizer.iterations) == 2
+    take_step(model, 2)  # the same dropout, moments, average and rate
+    for ours, theirs in zip(state(model), later, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_nothing_is_pickled_and_nothing_left_behind(stored):
+    path, _, _ = stored
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        for name in archive.namelist():
+            if name.endswith(".npy"):
+                with archive.open(name) as file:
+                    assert np.load(file, allow_pickle=False).dtype != object
+
+
+def test_a_checkpoint_that_fails_leaves_the_one_before(stored, monkeypatch):
+    path, _, _ = stored
+    before = path.read_bytes()
+    monkeypatch.setattr(
+        np, "save", lambda *a, **k: (_ for _ in ()).throw(OSError("full"))
+    )
+    with pytest.raises(OSError, match="full"):
+        checkpoint.save(path, build(), POSITION)
+    assert path.read_bytes() == before
+
+
+def refusal(path, model):
+    with pytest.raises(RunError) as caught:
+        checkpoint.restore(path, model)
+    message = str(caught.value)
+    assert str(path) in message
+    assert "\n" not in message
+    return message
+
+
+def test_another_optimisers_checkpoint_is_refused(stored):
+    model = build(average_decay=0.0)
+    assert "another model or optimiser" in refusal(stored[0], model)
+
+
+def test_another_models_checkpoint_is_refused(stored):
+    wider = tiny.build(np.random.default_rng(1), dropout=0.5, lstm_width=5)
+    chosen = experiment(training={"average_decay": 0.9}).training
+    wider.compile(optimizer=make_optimizer(chosen, 20), run_eagerly=True)
+    wider.optimizer.build(wider.trainable_variables)
+    message = refusal(stored[0], wider)
+    assert "the model has changed" in message or "another model" in message
+
+
+def test_an_absent_checkpoint_is_refused(tmp_path):
+    assert "damaged" in refusal(tmp_path / "checkpoint.npz", build())
+
+
+@limits(suppress_health_check=list(HealthCheck))
+@given(
+    where=st.floats(0, 1, exclude_max=True), cut=st.booleans(), flip=st.integers(1, 255)
+)
+def test_a_damaged_checkpoint_is_refused_or_as_good_as_new(
+    stored, tmp_path_factory, where, cut, flip
+):
+    path, then, _ = stored
+    content = bytearray(path.read_bytes())
+    place = int(where * len(content))
+    if cut:
+        del content[place:]
+    else:
+        content[place] ^= flip
+    damaged = tmp_path_factory.mktemp("damaged") / "checkpoint.npz"
+    damaged.write_bytes(content)
+    model = build()
+    try:
+        position = checkpoint.restore(damaged, model)
+    except RunError as error:
+        message = str(error)
+    else:
+        message = ""
+        assert position == POSITION
+        for ours, theirs in zip(state(model), then, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"no archive at all"])
+def test_a_file_that_is_no_checkpoint_is_refused(tmp_path, content):
+    path = tmp_path / "checkpoint.npz"
+    path.write_bytes(content)
+    assert "damaged" in refusal(path, build())
+
+
+@pytest.mark.parametrize(("place", "value"), [(8, 1), (10, 99), (10, 8), (42, 255)])
+def test_a_damaged_directory_of_the_archive_is_refused(stored, tmp_path, place, value):
+    content = bytearray(stored[0].read_bytes())
+    content[content.index(b"PK\x01\x02") + place] = value
+    path = tmp_path / "checkpoint.npz"
+    path.write_bytes(content)
+    assert "damaged" in refusal(path, build())

@@ -1,0 +1,143 @@
+import keras
+import numpy as np
+import pytest
+from tiny_run import experiment
+
+from show_attend_tell.training.optimizer import learning_rate, make_optimizer
+
+START = [np.array([1.0, -2.0]), np.array([[0.5], [4.0]])]
+GRADIENTS = [[[3.0, 0.0], [[0.0], [4.0]]], [[1.0, -2.0], [[2.0], [0.5]]]]
+
+
+def settings(**changes):
+    plain = {"optimizer": "adam", "learning_rate": 0.1}
+    return experiment(training={**plain, **changes}).training
+
+
+def take_steps(optimizer, count=2):
+    """Apply the gradients in turn; returns the weights after each step."""
+    variables = [keras.Variable(value.astype(np.float32)) for value in START]
+    history = []
+    for k in range(count):
+        gradients = [np.asarray(g, np.float32) for g in GRADIENTS[k % 2]]
+        optimizer.apply(list(map(keras.ops.convert_to_tensor, gradients)), variables)
+        history.append([np.array(v) for v in variables])
+    return history
+
+
+def expect(history, step):
+    """Compare a history with ``step(w, g, memory, t)``, run for each weight."""
+    for j, start in enumerate(START):
+        w, memory = start.copy(), {}
+        for t, weights in enumerate(history, start=1):
+            w = step(w, np.asarray(GRADIENTS[(t - 1) % 2][j]), memory, t)
+            np.testing.assert_allclose(weights[j], w, rtol=1e-4, atol=1e-6)
+
+
+def adam(rate=0.1, decay=0.0, scale=lambda t: 1.0):
+    def step(w, g, memory, t):
+        g = g * scale(t)
+        memory["m"] = 0.9 * memory.get("m", 0) + 0.1 * g
+        memory["v"] = 0.999 * memory.get("v", 0) + 0.001 * g**2
+        m, v = memory["m"] / (1 - 0.9**t), memory["v"] / (1 - 0.999**t)
+        return w - rate * decay * w - rate * m / (np.sqrt(v) + 1e-7)
+
+    return step
+
+
+def test_rmsprop_has_the_authors_decay_and_momentum():
+    def step(w, g, memory, t):
+        memory["v"] = 0.95 * memory.get("v", 0) + 0.05 * g**2
+        update = 0.1 * g / np.sqrt(memory["v"] + 1e-7)
+        memory["m"] = 0.9 * memory.get("m", 0) + update
+        return w - memory["m"]
+
+    expect(take_steps(make_optimizer(settings(optimizer="rmsprop"), 10), 4), step)
+
+
+def test_adam_is_adam():
+    expect(take_steps(make_optimizer(settings(), 10), 4), adam())
+
+
+def test_adamw_decays_weights_apart_from_the_gradient():
+    chosen = settings(optimizer="adamw", weight_decay=0.2)
+    expect(take_steps(make_optimizer(chosen, 10), 4), adam(decay=0.2))
+
+
+def test_the_gradient_is_clipped_by_its_whole_norm_which_is_told_unclipped():
+    optimizer = make_optimizer(settings(clip_norm=1.0), 10)
+    norms = [np.sqrt(sum(np.sum(np.square(g)) for g in step)) for step in GRADIENTS]
+    history = take_steps(optimizer, 2)
+    assert float(optimizer.gradient_norm) == pytest.approx(norms[1], rel=1e-6)
+    expect(history, adam(scale=lambda t: 1 / norms[t - 1]))
+
+
+@pytest.mark.parametrize("name", ["rmsprop", "adam", "adamw"])
+def test_the_gradient_norm_is_that_of_the_last_step(name):
+    optimizer = make_optimizer(settings(optimizer=name), 10)
+    take_steps(optimizer, 1)
+    assert float(optimizer.gradient_norm) == pytest.approx(5.0)
+
+
+def test_the_gradient_norm_is_kept_with_the_optimisers_variables():
+    optimizer = make_optimizer(settings(), 10)
+    take_steps(optimizer, 1)
+    assert [v for v in optimizer.variables if v is optimizer.gradient_norm]
+    assert len({v.path for v in optimizer.variables}) == len(optimizer.variables)
+
+
+def test_the_average_of_weights_is_a_running_one():
+    optimizer = make_optimizer(settings(average_decay=0.9), 10)
+    history = take_steps(optimizer, 4)
+    averages = [keras.Variable(value.astype(np.float32)) for value in START]
+    optimizer.finalize_variable_values(averages)
+    for j in range(len(START)):
+        expected = history[0][j]
+        for weights in history[1:]:
+            expected = 0.9 * expected + 0.1 * weights[j]
+        np.testing.assert_allclose(averages[j], expected, rtol=1e-5)
+
+
+def rates(steps=(), total=100, **changes):
+    rate = learning_rate(settings(**changes), total)
+    return [float(rate(step)) for step in steps]
+
+
+def test_a_constant_rate_is_a_number():
+    assert learning_rate(settings(), 100) == 0.1
+
+
+def test_a_constant_rate_may_be_warmed_up_to():
+    found = rates((0, 5, 10, 50), warmup_steps=10)
+    np.testing.assert_allclose(found, [0, 0.05, 0.1, 0.1], rtol=1e-6)
+
+
+def test_the_cosine_falls_to_zero_at_the_end():
+    steps = np.array([0, 25, 50, 75, 100, 120])
+    expected = 0.05 * (1 + np.cos(np.pi * np.minimum(steps, 100) / 100))
+    np.testing.assert_allclose(rates(steps, schedule="cosine"), expected, atol=1e-7)
+
+
+def test_the_cosine_begins_when_the_rate_is_warm():
+    steps = np.array([0, 5, 20, 60, 100])
+    expected = [0, 0.025, 0.1, 0.05, 0]
+    found = rates(steps, schedule="cosine", warmup_steps=20)
+    np.testing.assert_allclose(found, expected, atol=1e-7)
+
+
+def test_the_optimiser_follows_the_schedule():
+    optimizer = make_optimizer(settings(schedule="cosine"), 4)
+    take_steps(optimizer, 2)
+    assert float(optimizer.learning_rate) == pytest.approx(0.05)
+
+
+def test_a_gradient_given_as_rows_is_compiled_as_a_tensor():
+    tf = pytest.importorskip("tensorflow")
+    parts = [[1.0], [2.0], [4.0]], [2, 0, 2], [3, 1]
+    rows = tf.IndexedSlices(*map(tf.constant, parts))
+    seen, optimizer = [], make_optimizer(settings(optimizer="rmsprop"), 10)
+    optimizer.apply_compiled(lambda function: seen.extend)
+    optimizer.apply([rows], [keras.Variable(np.zeros((3, 1), np.float32))])
+    assert tf.is_tensor(seen[0])
+    assert not isinstance(seen[0], tf.IndexedSlices)
+    np.testing.assert_array_equal(seen[0], [[2], [0], [5]])

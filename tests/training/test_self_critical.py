@@ -1,0 +1,195 @@
+"""Training by reward: its gradient, its batches, and that it earns more."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tiny_captioner import END, PAD, START, build, captions, photos
+from tiny_run import experiment, prepare
+
+from show_attend_tell.data.features import FeatureReader, feature_path
+from show_attend_tell.data.splits import folder_of, load_split
+from show_attend_tell.decoding import Hypotheses
+from show_attend_tell.models.saving import ModelFileError, load_captioner
+from show_attend_tell.training import self_critical
+from show_attend_tell.training import train as training
+from show_attend_tell.training.self_critical import (
+    SelfCritical,
+    advantages,
+    reward_words,
+    teacher,
+)
+from show_attend_tell.training.tensorboard_log import TrainingLog
+from show_attend_tell.training.train import train
+
+REWARD = {"objective": "cider", "batch_size": 10, "hypotheses": 2, "epochs": 1}
+
+
+def test_an_advantage_is_the_reward_less_the_mean_of_the_others():
+    rewards = np.array([[1.0, 2.0, 6.0], [3.0, 5.0, 9.0], [4.0, 9.0, 9.0]])
+    present = np.array([[1, 1, 1], [1, 1, 0], [1, 0, 0]], bool)
+    expected = [[-3.0, -1.5, 4.5], [-2.0, 2.0, 0.0], [0.0, 0.0, 0.0]]
+    np.testing.assert_allclose(advantages(rewards, present), expected)
+
+
+def test_captions_become_inputs_from_start_on_and_targets_up_to_end():
+    tokens = np.array([[[5, 6, END, PAD], [7, 8, 9, 4]], [[5, END, PAD, PAD]] * 2])
+    present = np.array([[True, True], [True, False]])
+    inputs, targets = teacher(tokens, present)
+    rows = [[5, 6, END, PAD], [7, 8, 9, 4], [5, END, PAD, PAD], [PAD] * 4]
+    np.testing.assert_array_equal(targets, rows)
+    rows = [[START, 5, 6, PAD], [START, 7, 8, 9], [START, 5, PAD, PAD], [PAD] * 4]
+    np.testing.assert_array_equal(inputs, rows)
+
+
+def test_only_a_finished_caption_carries_the_end_word(rng):
+    model = build(rng)
+    tokens = np.array([[[4, 5, END], [4, 5, 6]]])
+    empty = dict.fromkeys(Hypotheses._fields)
+    written = Hypotheses(
+        **{**empty, "tokens": tokens, "finished": np.array([[True, False]])}
+    )
+    found = [reward_words(model.vocabulary, written, 0, k) for k in range(2)]
+    assert found == [["a", "b", "<end>"], ["a", "b", "c"]]
+
+
+def _gradients(model, x, y, weight=None):
+    with tf.GradientTape() as tape:
+        y_pred = model(x, training=True)
+        loss = model.compute_loss(x, y, y_pred, weight)
+    grads = tape.gradient(loss, model.trainable_variables)
+    return [tf.convert_to_tensor(g).numpy() for g in grads]
+
+
+def test_the_gradient_is_the_advantage_times_that_of_log_p(rng):
+    model = build(rng, {"doubly_stochastic": 0.0})
+    features, (tokens, targets) = photos(rng), captions(rng)
+    x, weight = {"annotations": features, "tokens": tokens}, np.float32([2, -1, 0.5])
+    found = _gradients(model, x, targets, weight)
+    expected = [np.zeros_like(g) for g in found]
+    for b in range(3):
+        alone = {name: value[b : b + 1] for name, value in x.items()}
+        single = _gradients(model, alone, targets[b : b + 1])
+        expected = [
+            e + weight[b] * s / 3 for e, s in zip(expected, single, strict=True)
+        ]
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    return prepare(tmp_path_factory.mktemp("work"))
+
+
+@pytest.fixture(scope="module")
+def started(work, tmp_path_factory):
+    """The runs folder of a short training by likelihood."""
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TrainingLog, "samples", lambda *rest: None)
+        changes = {"epochs": 4, "learning_rate": 0.03, "metric": "CIDEr"}
+        train(experiment(training=changes), work, folder, progress=False)
+    return folder
+
+
+@pytest.fixture
+def no_samples(monkeypatch):
+    monkeypatch.setattr(TrainingLog, "samples", lambda *rest: None)
+
+
+def further(work, runs, name="rewarded", resume=False, **changes):
+    changes = {**REWARD, "init_from": "tiny", **changes}
+    chosen = experiment(name, training=changes, model={"dropout": 0.0})
+    return train(chosen, work, runs, resume=resume, progress=False)
+
+
+def test_training_by_reward_earns_more_reward(work, started, monkeypatch, no_samples):
+    earned = []
+    monkeypatch.setattr(
+        TrainingLog,
+        "step",
+        lambda self, step, values, *rest: earned.append(values["reward"]),
+    )
+    summary = further(work, started, epochs=10, learning_rate=0.01)
+    assert len(earned) == summary.steps == 10 * 3  # 12 photos, 5 an update
+    assert np.mean(earned[-6:]) > 1.2 * np.mean(earned[:6])
+
+
+def test_the_model_started_from_is_the_first_candidate(
+    work, started, monkeypatch, no_samples
+):
+    scores = [50.0, 40.0]
+    monkeypatch.setattr(
+        training,
+        "validate",
+        lambda *rest: ({"BLEU-4": scores.pop(0), "CIDEr": 1.0}, {}),
+    )
+    summary = further(work, started, "worse", average_decay=0.9)
+    assert (summary.best, summary.best_step) == (50.0, 0)
+    ours, theirs = (
+        load_captioner(started / name / "model.keras") for name in ("worse", "tiny")
+    )
+    for one, other in zip(ours.weights, theirs.weights, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_every_photo_is_seen_once_an_epoch(work, started):
+    chosen = experiment(training=REWARD)
+    with FeatureReader(feature_path(folder_of(chosen, work), chosen.encoder)) as reader:
+        data = load_split(chosen, work, "train", reader)
+        model = load_captioner(started / "tiny" / "model.keras")
+        objective = SelfCritical(chosen, model, data, [reader])
+        seen = []
+        objective._update = lambda photos, rng: seen.append(photos)
+        list(objective.updates(epoch=3))
+        assert sorted(np.concatenate(seen)) == list(range(12))
+        whole, seen[:] = list(seen), []
+        list(objective.updates(epoch=3, start=1))
+        for one, other in zip(seen, whole[1:], strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.slow
+def test_an_interrupted_training_by_reward_goes_on_as_if_it_had_not_been(
+    work, started, monkeypatch, no_samples
+):
+    further(work, started, "whole", epochs=2)
+    real_update = self_critical.SelfCritical._update
+
+    def interrupted(self, *rest):
+        values = real_update(self, *rest)
+        if int(self.model.optimizer.iterations) == 4:
+            raise KeyboardInterrupt
+        return values
+
+    with monkeypatch.context() as patch:
+        patch.setattr(self_critical.SelfCritical, "_update", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            further(work, started, "parts", epochs=2)
+    summary = further(work, started, "parts", resume=True, epochs=2)
+    assert summary.steps == 6
+    models = [
+        load_captioner(started / name / "model.keras") for name in ("whole", "parts")
+    ]
+    for one, other in zip(*(m.weights for m in models), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_model_to_start_from_that_does_not_exist_is_named_in_one_line(work, tmp_path):
+    with pytest.raises(ValueError, match=r"absent/model.keras: no such model") as error:
+        further(work, tmp_path, init_from="absent")
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "rewarded").exists()
+
+
+def test_a_run_is_not_replaced_when_its_start_is_missing(work, started, no_samples):
+    folder = started / "tiny"
+    before = (folder / "model.keras").read_bytes()
+    with pytest.raises(ModelFileError, match="no such model"):
+        train(
+            experiment(training={**REWARD, "init_from": "absent"}),
+            *(work, started),
+            overwrite=True,
+            progress=False,
+        )
+    assert (folder / "model.keras").read_bytes() == before
