@@ -7,6 +7,7 @@ from benchmarks.cost import writing
 from benchmarks.row import Bar, Row
 from benchmarks.sizes import Sizes, chosen
 from benchmarks.turns import Contender, Work
+from show_attend_tell.config.settings import DecodingSettings
 
 BAR = Bar("ratio", least=20)
 PHOTOS, BEAM, WORDS = 1000, 5, 20
@@ -31,11 +32,11 @@ def ours(
     bias[END] = _NEVER
     model.decoder.l_o_b.assign(bias)
     annotations = made_up.features(np.random.default_rng(2), photos, sizes)
-    request = {"beam": beam, "max_words": words, "batch_size": batch}
-    model.generate(annotations[:1], **request)  # compiles
+    request = DecodingSettings(beam=beam, max_words=words, batch_size=batch)
+    model.generate(annotations[:1], request)  # compiles
 
     def run():
-        written = model.generate(annotations, **request)
+        written = model.generate(annotations, request)
         assert (written.lengths[:, 0] == words).all()
 
     return Work(run, photos)

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from data_prep.fetch import DownloadError, Progress, Remote, fetch
+from data_prep.fetch import Progress, Remote, fetch
+from show_attend_tell.runtime.errors import DownloadError
 
 _COCO = "http://images.cocodataset.org"  # its https has another host's certificate
 # Sizes and checksums as TensorFlow Datasets records them (url_checksums/coco.txt).

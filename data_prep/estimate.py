@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from data_prep.problems import DataError
 from data_prep.sources.assemble import NO_SPLIT
 from data_prep.survey import Survey, survey
 from show_attend_tell.config.settings import EncoderSettings, Experiment
+from show_attend_tell.runtime.errors import DataError
 
 SCENES = 3700  # photos that data_prep.scenes.scenes.generate draws
 _SCENE_BYTES = 10_000  # of a scene's JPEG file, about

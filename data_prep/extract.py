@@ -18,15 +18,10 @@ import numpy as np
 from data_prep.feature_writer import FeatureWriter
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data import manifest
-from show_attend_tell.data.features import (
-    COMPRESSION,
-    FeatureError,
-    FeatureReader,
-    feature_path,
-)
+from show_attend_tell.data.features import COMPRESSION, FeatureReader, feature_path
 from show_attend_tell.data.manifest import Photo
-from show_attend_tell.data.preprocessing import PhotoError
 from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.runtime.errors import FeatureError, PhotoError
 from show_attend_tell.runtime.progress import progress_bar
 
 BATCH = 32  # photos a step of the network; part of what makes the bytes repeatable

@@ -22,10 +22,10 @@ from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.data.features import (
     COMPRESSION,
     FORMAT,
-    FeatureError,
     FeatureReader,
     parts_folder,
 )
+from show_attend_tell.runtime.errors import FeatureError
 
 PART = 64  # photos: a second of a fast encoder, a megabyte of VGG's features
 # The same format whatever HDF5 is installed; later ones put the time into the root.

@@ -20,6 +20,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
 from data_prep.estimate import free_bytes, size_text
+from show_attend_tell.runtime.errors import DownloadError
 
 _LOGGER = logging.getLogger(__name__)
 _CHUNK = 1 << 16  # bytes; what of a piece has come is lost when it is cut off
@@ -27,10 +28,6 @@ _RETRY_STATUS = (429, 500, 502, 503, 504)
 
 Progress = Callable[[str, int, int], None]
 """Called with the file, the bytes that are there and the bytes of the whole."""
-
-
-class DownloadError(OSError):
-    """A file that could not be fetched; the message is one line for the user."""
 
 
 @dataclass(frozen=True)

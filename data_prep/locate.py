@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from data_prep.problems import DataError
+from show_attend_tell.runtime.errors import DataError
 
 PHOTO_SUFFIXES = frozenset([".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp"])
 _DEPTH = 4  # folders below the data folder that are looked into

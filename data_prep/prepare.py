@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Literal
 
 from data_prep.estimate import of_survey, require_room
-from data_prep.problems import DataError, Problems
+from data_prep.problems import Problems
 from data_prep.survey import PHOTOS, survey
 from data_prep.unpack import Progress, unpack, waiting
 from show_attend_tell.config.settings import DataSettings, Experiment
 from show_attend_tell.data import manifest
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.vocabulary import SPECIAL, UNKNOWN, Vocabulary, tokenize
+from show_attend_tell.runtime.errors import DataError
 
 MANIFEST, VOCABULARY, PROBLEMS = "manifest.jsonl", "vocabulary.json", "problems.txt"
 

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from show_attend_tell.runtime.errors import DataError
+
 ODD_LINE = "odd line"
 EMPTY_CAPTION = "empty caption"
 DUPLICATE_ID = "duplicate id"
@@ -14,10 +16,6 @@ UNSAFE_ENTRY = "unsafe archive entry"
 DAMAGED_ENTRY = "damaged archive entry"
 
 _SHOWN = 3  # names of a kind that a summary mentions
-
-
-class DataError(ValueError):
-    """A data set that cannot be prepared; the message is one line for the user."""
 
 
 class Problems:

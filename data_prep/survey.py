@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from data_prep.locate import DataFolder, Packed
-from data_prep.problems import DUPLICATE_FILE, UNSAFE_ENTRY, DataError, Problems
+from data_prep.problems import DUPLICATE_FILE, UNSAFE_ENTRY, Problems
 from data_prep.sources import coco, flickr8k, flickr30k, folder
 from data_prep.unpack import waiting
 from show_attend_tell.data.manifest import Photo
+from show_attend_tell.runtime.errors import DataError
 
 PHOTOS = "photos"  # folder of unpacked photos, beside the manifest
 

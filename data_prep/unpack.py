@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from data_prep.locate import Packed
-from data_prep.problems import DAMAGED_ENTRY, DataError, Problems
+from data_prep.problems import DAMAGED_ENTRY, Problems
+from show_attend_tell.runtime.errors import DataError
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much is done and how much there is."""

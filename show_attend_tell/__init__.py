@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Caption": "inference.result",
     "Captioner": "models.captioner",
+    "DecodingSettings": "config.settings",
     "Encoder": "models.encoder",
     "Experiment": "config.settings",
     "FeatureReader": "data.features",
@@ -26,6 +27,7 @@ _HOMES = {
 __all__ = [
     "Caption",
     "Captioner",
+    "DecodingSettings",
     "Encoder",
     "Experiment",
     "FeatureReader",

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from data_prep.locate import PHOTO_SUFFIXES, DataFolder, TextFile, walk
-from data_prep.problems import NO_CAPTIONS, ODD_LINE, DataError, Problems
+from data_prep.problems import NO_CAPTIONS, ODD_LINE, Problems
 from data_prep.sources.assemble import assemble, splits_of_lists
 from show_attend_tell.data.manifest import Photo
+from show_attend_tell.runtime.errors import DataError
 
 CSV, JSON_LINES = "captions.csv", "captions.jsonl"
 VALIDATION = TEST = 0.1  # shares of the photos, where no split is given

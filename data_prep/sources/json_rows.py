@@ -3,7 +3,8 @@
 import json
 
 from data_prep.locate import TextFile
-from data_prep.problems import ODD_LINE, DataError, Problems
+from data_prep.problems import ODD_LINE, Problems
+from show_attend_tell.runtime.errors import DataError
 
 
 def load_table(file: TextFile, *keys: str) -> list[list]:

@@ -24,6 +24,7 @@ from show_attend_tell.cli.options import (
     start_tensorflow,
     work_option,
 )
+from show_attend_tell.runtime.errors import ShowAttendTellError
 
 _OWN_PACKAGES = ("show_attend_tell", "data_prep")
 _INTERRUPTED = 130  # what shells report after Ctrl-C
@@ -225,12 +226,6 @@ def doctor() -> None:
         sys.exit(1)
 
 
-def _is_foreseen(error: Exception) -> bool:
-    """Tell whether an error is meant for the user: the system's, or one of ours."""
-    own = type(error).__module__.split(".")[0] in _OWN_PACKAGES
-    return own or isinstance(error, OSError)
-
-
 def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.filename}: {error.strerror}"
@@ -253,8 +248,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:  # the reader of a pipe, such as head, has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except (ValueError, OSError) as error:
-        if not _is_foreseen(error):
-            raise
+    except (ShowAttendTellError, OSError) as error:
         click.echo(f"error: {_one_line(error)}", err=True)
         sys.exit(1)

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from show_attend_tell.config import settings as config
-from show_attend_tell.config.settings import ConfigError, Experiment
+from show_attend_tell.config.settings import Experiment
+from show_attend_tell.runtime.errors import ConfigError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 

@@ -9,13 +9,10 @@ from importlib import metadata
 from pathlib import Path
 
 from show_attend_tell.config import settings as config
+from show_attend_tell.runtime.errors import RunError
 
 SETTINGS, MODEL, SCORES = "experiment.toml", "model.keras", "scores.json"
 CHECKPOINT = "checkpoint.npz"
-
-
-class RunError(ValueError):
-    """A run that cannot be used; the message is one line for the user."""
 
 
 def write_text(path: Path, text: str) -> None:

@@ -15,16 +15,13 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_vali
 from pydantic.dataclasses import dataclass
 
 from show_attend_tell.config.hard_attention import HardAttentionSettings
+from show_attend_tell.runtime.errors import ConfigError
 
 _STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True)
 
 Positive = Annotated[int, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
-
-
-class ConfigError(ValueError):
-    """A settings file that cannot be used; the message is one line for the user."""
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -184,10 +181,12 @@ class TrainingSettings:
 
 @dataclass(frozen=True, config=_STRICT)
 class DecodingSettings:
-    """How captions are written.
+    """How captions are generated, by search and by sampling.
 
     Attributes:
-        beam: hypotheses kept per photo; 1 is greedy.
+        method: ``beam``, ``greedy`` (a beam of one) or ``sample`` (words are drawn).
+        beam: hypotheses kept per photo, with ``beam``.
+        temperature: divides log-probabilities, with ``sample``.
         max_words: the longest caption written.
         length_normalisation: exponent p of log p(y) / length**p by which finished
             hypotheses are ranked; 0 is the plain sum.
@@ -195,12 +194,14 @@ class DecodingSettings:
         locations: what a word is written from: the ``expected`` context (all locations
             averaged by alpha, as soft attention does), the ``likeliest`` location, or
             one ``sampled`` from alpha.
-        seed: of the locations ``sampled``.
+        seed: seed of sampled words and sampled locations.
         validation_beam: beam used while training, for speed.
         batch_size: photos decoded at once.
     """
 
+    method: Literal["beam", "greedy", "sample"] = "beam"
     beam: Positive = 5
+    temperature: Annotated[float, Field(gt=0)] = 1.0
     max_words: Positive = 30
     length_normalisation: NonNegative = 0.0
     allow_unknown: bool = False

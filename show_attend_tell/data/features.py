@@ -41,15 +41,12 @@ import numpy as np
 
 from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data.encoder_identity import identity_difference
+from show_attend_tell.runtime.errors import FeatureError
 
 FORMAT = 1
 COMPRESSION = hdf5plugin.Blosc(
     cname="lz4hc", clevel=5, shuffle=hdf5plugin.Blosc.NOSHUFFLE
 )
-
-
-class FeatureError(ValueError):
-    """A feature file that cannot be used; the message is one line for the user."""
 
 
 def feature_path(

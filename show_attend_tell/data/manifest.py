@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from show_attend_tell.runtime.errors import ManifestError
+
 _REQUIRED = ("id", "path", "split", "captions")
-
-
-class ManifestError(ValueError):
-    """A manifest that cannot be used; the message is one line for the user."""
 
 
 @dataclass(frozen=True)

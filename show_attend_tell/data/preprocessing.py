@@ -12,6 +12,8 @@ from typing import IO
 import numpy as np
 from PIL import Image, ImageOps
 
+from show_attend_tell.runtime.errors import PhotoError
+
 Box = tuple[float, float, float, float]
 
 # What Pillow raises for files that are damaged, cut short, too large or no photo.
@@ -24,10 +26,6 @@ UNREADABLE = (
     struct.error,
     Image.DecompressionBombError,
 )
-
-
-class PhotoError(ValueError):
-    """A photo that cannot be read; the message is one line for the user."""
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:

@@ -9,9 +9,10 @@ import numpy as np
 
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data import manifest
-from show_attend_tell.data.features import FeatureError, FeatureReader, feature_path
-from show_attend_tell.data.manifest import ManifestError, Photo
+from show_attend_tell.data.features import FeatureReader, feature_path
+from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.vocabulary import tokenize
+from show_attend_tell.runtime.errors import FeatureError, ManifestError
 from show_attend_tell.runtime.gc_pause import uncollected
 
 logger = logging.getLogger(__name__)

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from nltk.tokenize import TreebankWordTokenizer
 
+from show_attend_tell.runtime.errors import VocabularyError
+
 PAD, START, END, UNKNOWN = 0, 1, 2, 3
 SPECIAL = ("<pad>", "<start>", "<end>", "<unk>")  # their ids are their positions
 
@@ -27,10 +29,6 @@ _treebank = TreebankWordTokenizer()
 # Words that Treebank parts in two.
 _PARTED = frozenset(["cannot", "gimme", "gonna", "gotta", "lemme", "wanna"])
 _ODD = re.compile("[^a-z0-9 ]")
-
-
-class VocabularyError(ValueError):
-    """A vocabulary that cannot be used; the message is one line for the user."""
 
 
 def tokenize(text: str) -> list[str]:

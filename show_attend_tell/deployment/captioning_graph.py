@@ -8,11 +8,8 @@ from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder import Encoder
-from show_attend_tell.models.generation import make_writer
-
-
-class ExportError(ValueError):
-    """A model that cannot be exported; the message is one line for the user."""
+from show_attend_tell.models.generation import compiled_settings, make_writer
+from show_attend_tell.runtime.errors import ExportError
 
 
 def graph_of(
@@ -33,16 +30,7 @@ def graph_of(
             "export. Received: 'sampled'; train or save it with another"
         )
     T = decoding.max_words
-    writer = make_writer(
-        captioner,
-        "beam",
-        decoding.beam,
-        T,
-        decoding.length_normalisation,
-        decoding.allow_unknown,
-        decoding.locations,
-    )
-    write = writer.python_function
+    write = make_writer(captioner, compiled_settings(decoding)).python_function
     L = captioner.grid[0] * captioner.grid[1]
 
     def graph(squares: tf.Tensor) -> Hypotheses:

@@ -12,7 +12,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from show_attend_tell.models.saving import ModelFileError, load_captioner
+from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.runtime.errors import ModelFileError
 
 _WEIGHTS = "model.weights.h5"  # of Keras' format, in the .keras archive
 

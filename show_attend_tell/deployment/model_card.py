@@ -52,7 +52,7 @@ def write_card(model: str | Path, shipped: str | Path) -> Path | None:
         words=len(captioner.vocabulary),
         lstm=settings.lstm_width,
         embedding=settings.embedding_width,
-        beam=captioner.decoding.get("beam", 1),
+        beam=captioner.decoding.beam,
         scores=_scores(Path(model).parent),
     )
     path = shipped.with_name("MODEL_CARD.md")

@@ -10,11 +10,12 @@ from pathlib import Path
 import tensorflow as tf
 
 from show_attend_tell.config.settings import DecodingSettings
-from show_attend_tell.deployment.captioning_graph import ExportError, graph_of, held_by
+from show_attend_tell.deployment.captioning_graph import graph_of, held_by
 from show_attend_tell.deployment.jpeg_graph import square_of
 from show_attend_tell.inference.captioning import decoding_of, load
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.runtime.errors import ExportError
 
 
 def export_saved_model(

@@ -13,13 +13,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from show_attend_tell.runtime.errors import ResultsFileError
+
 _SHOWN = 3  # ids that an error names
 # COCO's results name photos by number, its files by split and number.
 _COCO_FILE = re.compile(r"COCO_[a-z]+\d{4}_0*(\d+)\.jpg")
-
-
-class CaptionsError(ValueError):
-    """A file of captions that cannot be scored; the message is one line."""
 
 
 def read(path: str | Path, photo_ids: Iterable[str]) -> dict[str, str]:
@@ -34,7 +32,7 @@ def read(path: str | Path, photo_ids: Iterable[str]) -> dict[str, str]:
         Photo id -> caption, in the order of ``photo_ids``.
 
     Raises:
-        CaptionsError: the file is absent or of another form, or its photos are not
+        ResultsFileError: the file is absent or of another form, or its photos are not
             those given, once each.
     """
     names: dict[str, str] = {}
@@ -71,7 +69,7 @@ def _rows(path: str | Path) -> list[tuple[str, str]]:
         content = json.loads(text, object_pairs_hook=distinct)
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise CaptionsError(
+        raise ResultsFileError(
             f"{path}: cannot be read as JSON: {reason}; name a file of captions"
         ) from None
     if isinstance(content, dict):
@@ -79,7 +77,7 @@ def _rows(path: str | Path) -> list[tuple[str, str]]:
             {"image_id": key, "caption": value} for key, value in content.items()
         ]
     if not isinstance(content, list) or not content:
-        raise CaptionsError(
+        raise ResultsFileError(
             f"{path}: must be a list of {{image_id, caption}} or an object of captions "
             f"by id, not empty. Received: {text[:40]!r}"
         )
@@ -91,7 +89,7 @@ def _row(path: str | Path, number: int, row: object) -> tuple[str, str]:
     caption = row.get("caption") if isinstance(row, dict) else None
     sound = isinstance(photo, str | int) and not isinstance(photo, bool)
     if not sound or not isinstance(caption, str):
-        raise CaptionsError(
+        raise ResultsFileError(
             f"{path}, entry {number}: must have `image_id`, a text or a whole number, "
             f"and `caption`, a text. Received: {str(row)[:80]}"
         )
@@ -102,6 +100,6 @@ def _refuse(path: str | Path, photos: Collection[str], fault: str, remedy: str) 
     if photos:
         first = ", ".join(sorted(photos)[:_SHOWN])
         more = ", ..." if len(photos) > _SHOWN else ""
-        raise CaptionsError(
+        raise ResultsFileError(
             f"{path}: {len(photos)} photos {fault}: {first}{more}; {remedy}"
         )

@@ -10,8 +10,8 @@ from show_attend_tell.config import runs
 from show_attend_tell.config.settings import DecodingSettings, Experiment
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import FeatureReader
-from show_attend_tell.data.manifest import ManifestError, Photo
-from show_attend_tell.data.preprocessing import Box, PhotoError, load_photo, seen_region
+from show_attend_tell.data.manifest import Photo
+from show_attend_tell.data.preprocessing import Box, load_photo, seen_region
 from show_attend_tell.data.splits import Split, folder_of, load_split, open_features
 from show_attend_tell.evaluation import coco_results as captions_file
 from show_attend_tell.evaluation.pointing_game import (
@@ -29,13 +29,10 @@ from show_attend_tell.evaluation.report import (
 from show_attend_tell.evaluation.validation import best_words, write_captions
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.runtime.errors import EvaluationError, ManifestError, PhotoError
 from show_attend_tell.runtime.progress import progress_bar
 
 _DIGITS = 6  # of log-probabilities in files
-
-
-class EvaluationError(ValueError):
-    """An evaluation that cannot be done; the message is one line for the user."""
 
 
 class Written(NamedTuple):
@@ -90,9 +87,10 @@ def evaluate(
         MetricsError: the captions, saved by then, cannot be scored.
     """
     decoding = experiment.decoding
-    beam = decoding.beam if beam is None else beam
-    if beam < 1:
-        raise EvaluationError(f"`beam` must be at least 1. Received: {beam}")
+    if beam is not None:
+        if beam < 1:
+            raise EvaluationError(f"`beam` must be at least 1. Received: {beam}")
+        decoding = dataclasses.replace(decoding, beam=beam)
     folder = Path(runs_folder) / experiment.name
     file = folder / runs.MODEL if model is None else Path(model)
     photos = manifest.read(folder_of(experiment, work) / "manifest.jsonl")
@@ -102,13 +100,13 @@ def evaluate(
     suffix += "".join(f"-{part}" for part in looked_from(decoding))
     with open_features(experiment, work, identity=identity) as reader:
         data = load_split(experiment, work, split, reader)
-        written = _write(captioner, reader, data, decoding, beam, progress)
+        written = _write(captioner, reader, data, decoding, progress)
     folder.mkdir(parents=True, exist_ok=True)
     _save_captions(folder / f"captions-{split}{suffix}.json", written)
     made = {"experiment": experiment.name, "model": str(file)}
-    made |= how_written(decoding, beam) | {"seconds": round(written.seconds, 1)}
+    made |= how_written(decoding) | {"seconds": round(written.seconds, 1)}
     report = make_report(
-        label_of(decoding, beam),
+        label_of(decoding),
         written.captions,
         data.photos,
         tokenizer,
@@ -184,7 +182,7 @@ def score_file(
         spice: whether to compute SPICE too.
 
     Raises:
-        CaptionsError: the file cannot be read, or its photos are not the split's.
+        ResultsFileError: the file cannot be read, or its photos are not the split's.
         ManifestError: the manifest is absent or damaged, or the split is empty.
         MetricsError: the captions cannot be scored.
     """
@@ -212,16 +210,15 @@ def _write(
     reader: FeatureReader,
     data: Split,
     decoding: DecodingSettings,
-    beam: int,
     progress: bool,
 ) -> Written:
     """Write all captions; attention is compared with boxes at once, never kept."""
     started = time.monotonic()
     regions, notes = _regions(data, model.encoder_identity)
     sentences, log_probs, found = [], [], []
-    title, count = f"{data.name}, beam {beam}", len(data.photos)
+    title, count = f"{data.name}, beam {decoding.beam}", len(data.photos)
     with progress_bar(count, "photo", title, shown=progress) as bar:
-        for part in write_captions(model, reader, data.rows, decoding, beam):
+        for part in write_captions(model, reader, data.rows, decoding):
             words = best_words(model, part)
             photos = data.photos[len(sentences) : len(sentences) + len(words)]
             alpha = part.alpha[:, 0]  # (B, W, T, L) -> (B, T, L)

@@ -109,13 +109,13 @@ def make_report(
     )
 
 
-def how_written(decoding: DecodingSettings, beam: int) -> dict[str, object]:
+def how_written(decoding: DecodingSettings) -> dict[str, object]:
     """Return what ``scores.json`` tells of how captions were written."""
+    ranked = decoding.method == "beam" and decoding.beam > 1
     drawn = {"seed": decoding.seed} if decoding.locations == "sampled" else {}
     return {
-        "beam": beam,
-        # Greedy writing ranks nothing, so there is nothing to normalise.
-        "length_normalisation": decoding.length_normalisation if beam > 1 else 0.0,
+        "beam": decoding.beam,
+        "length_normalisation": decoding.length_normalisation if ranked else 0.0,
         "max_words": decoding.max_words,
         "allow_unknown": decoding.allow_unknown,
         "locations": decoding.locations,
@@ -123,10 +123,10 @@ def how_written(decoding: DecodingSettings, beam: int) -> dict[str, object]:
     }
 
 
-def label_of(decoding: DecodingSettings, beam: int) -> str:
+def label_of(decoding: DecodingSettings) -> str:
     """Name a column of a table: ``beam 5``, ``beam 5, likeliest``."""
     parts = [part.replace("-", " ") for part in looked_from(decoding)]
-    return ", ".join([f"beam {beam}", *parts])
+    return ", ".join([f"beam {decoding.beam}", *parts])
 
 
 def looked_from(decoding: DecodingSettings) -> tuple[str, ...]:

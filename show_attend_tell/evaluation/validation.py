@@ -1,5 +1,6 @@
 """Captions written for a split, and their scores without Java."""
 
+import dataclasses
 from collections.abc import Iterator
 
 import numpy as np
@@ -18,7 +19,6 @@ def write_captions(
     reader: FeatureReader,
     rows: np.ndarray,
     decoding: DecodingSettings,
-    beam: int,
 ) -> Iterator[Hypotheses]:
     """Yield the hypotheses of photos, `decoding.batch_size` photos at a time.
 
@@ -28,22 +28,15 @@ def write_captions(
         model: the captioner.
         reader: of the photos' features.
         rows: theirs, (N,).
-        decoding: the experiment's settings.
-        beam: the width to use in their place.
+        decoding: how captions are generated.
     """
     size = decoding.batch_size
     for start in range(0, len(rows), size):
         block = rows[start : start + size]
         yield model.generate(
             reader.read(block),
-            method="beam" if beam > 1 else "greedy",
-            beam=beam,
-            max_words=decoding.max_words,
-            length_normalisation=decoding.length_normalisation,
-            allow_unknown=decoding.allow_unknown,
-            locations=decoding.locations,
-            seed=[(decoding.seed, start + k) for k in range(len(block))],
-            batch_size=size,
+            decoding,
+            seeds=[(decoding.seed, start + k) for k in range(len(block))],
         )
 
 
@@ -64,9 +57,8 @@ def validate(
         for each photo id.
     """
     words, looked = [], []
-    for part in write_captions(
-        model, reader, split.rows, decoding, decoding.validation_beam
-    ):
+    decoding = dataclasses.replace(decoding, beam=decoding.validation_beam)
+    for part in write_captions(model, reader, split.rows, decoding):
         words += best_words(model, part)
         looked += [
             a[:n] for a, n in zip(part.alpha[:, 0], part.lengths[:, 0], strict=True)

@@ -7,17 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from show_attend_tell.config.settings import DecodingSettings
-from show_attend_tell.inference.captioning import (
-    BATCH,
-    CaptionError,
-    caption_found,
-    decoding_of,
-)
+from show_attend_tell.inference.captioning import BATCH, caption_found, decoding_of
 from show_attend_tell.inference.captioning import load as load_model
 from show_attend_tell.inference.gallery import write_page
 from show_attend_tell.inference.output_file import FORMATS, CaptionRows
 from show_attend_tell.inference.photo_files import find_photos
 from show_attend_tell.inference.result import Caption, Failure
+from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.runtime.progress import progress_bar
 
 
@@ -72,7 +68,7 @@ def caption_album(
 
     Raises:
         CaptionError: ``out`` has another ending, or see ``caption.load``.
-        RowsError: see :class:`~show_attend_tell.inference.output_file.CaptionRows`.
+        OutputFileError: see :class:`~inference.output_file.CaptionRows`.
     """
     out = Path(out)
     is_page = out.suffix.lower() in (".html", ".htm")

@@ -9,21 +9,17 @@ import numpy as np
 
 from show_attend_tell.config.settings import DecodingSettings, EncoderSettings
 from show_attend_tell.data.encoder_identity import identity_difference, is_accepted
-from show_attend_tell.data.preprocessing import PhotoError
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.inference.photo_files import find_photos
 from show_attend_tell.inference.result import Alternative, Caption, Failure
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder import Encoder
 from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.runtime.errors import CaptionError, PhotoError
 
 BATCH = 16  # photos in memory and in the encoder at once
 
 _NAMED_WEIGHTS = ("imagenet", "none", "scenes")
-
-
-class CaptionError(ValueError):
-    """Photos cannot be captioned at all; the message is one line for the user."""
 
 
 def caption_paths(
@@ -130,7 +126,7 @@ def decoding_of(
     """
     given = {"beam": beam, "locations": locations, "seed": seed}
     values = {
-        **captioner.decoding,
+        **dataclasses.asdict(captioner.decoding),
         **{name: value for name, value in given.items() if value is not None},
     }
     try:
@@ -217,14 +213,8 @@ def _write(
 ) -> Hypotheses:
     return captioner.generate(
         encoder.encode(np.stack(squares)),
-        method="beam" if decoding.beam > 1 else "greedy",
-        beam=decoding.beam,
-        max_words=decoding.max_words,
-        length_normalisation=decoding.length_normalisation,
-        allow_unknown=decoding.allow_unknown,
-        locations=decoding.locations,
-        seed=[_own_seed(decoding.seed, square) for square in squares],
-        batch_size=batch_size,
+        dataclasses.replace(decoding, batch_size=batch_size),
+        seeds=[_own_seed(decoding.seed, square) for square in squares],
     )
 
 

@@ -15,15 +15,12 @@ from types import TracebackType
 import filelock
 
 from show_attend_tell.inference.result import Caption
+from show_attend_tell.runtime.errors import OutputFileError
 
 FIELDS = ("path", "caption", "log_prob", "score", "made_by")
 FORMATS = (".jsonl", ".csv")
 # Paths may hold bytes that are no text; in this form they come back as they were.
 _TEXT = {"encoding": "utf-8", "errors": "surrogateescape"}
-
-
-class RowsError(ValueError):
-    """A file that captions cannot be added to; the message is one line."""
 
 
 def row_of(caption: Caption, made_by: str) -> dict:
@@ -46,7 +43,7 @@ class CaptionRows:
         rows: all rows, those found in the file first.
 
     Raises:
-        RowsError: another process writes the file, or it holds something else, or
+        OutputFileError: another process writes the file, or it holds something else, or
             captions made otherwise.
         OSError: the file cannot be read or written.
     """
@@ -54,7 +51,7 @@ class CaptionRows:
     def __init__(self, path: str | Path, made_by: str):
         self.path, self.made_by = Path(path), made_by
         if self.path.suffix.lower() not in FORMATS:
-            raise RowsError(
+            raise OutputFileError(
                 f"`path` must end in {' or '.join(FORMATS)}. Received: {self.path}; "
                 "choose another name"
             )
@@ -64,7 +61,7 @@ class CaptionRows:
         try:
             self._lock.acquire(timeout=0)
         except filelock.Timeout:
-            raise RowsError(
+            raise OutputFileError(
                 f"{self.path}: another process is writing it; wait, or name another "
                 "file"
             ) from None
@@ -112,7 +109,7 @@ class CaptionRows:
             raise self._refusal(f"{content[:40]!r}")
         others = sorted({row["made_by"] for row in rows} - {self.made_by})
         if others:
-            raise RowsError(
+            raise OutputFileError(
                 f"{self.path}: its captions were made by {others[0]}, and not by "
                 f"{self.made_by}; name another file, or remove this one"
             )
@@ -153,8 +150,8 @@ class CaptionRows:
             raise self._refusal(f"the row {str(row)[:60]!r}") from None
         return {**row, **numbers}
 
-    def _refusal(self, received: str) -> RowsError:
-        return RowsError(
+    def _refusal(self, received: str) -> OutputFileError:
+        return OutputFileError(
             f"{self.path}: must be absent, or hold captions of this program with "
             f"{', '.join(FIELDS)}. Received: {received}; name another file"
         )

@@ -4,15 +4,12 @@ import os
 from pathlib import Path
 
 from show_attend_tell.config.runs import model_of
-from show_attend_tell.inference.captioning import (
-    CaptionError,
-    caption_photos,
-    decoding_of,
-)
+from show_attend_tell.inference.captioning import caption_photos, decoding_of
 from show_attend_tell.inference.captioning import load as load_parts
 from show_attend_tell.inference.result import Caption, Failure
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.runtime.errors import CaptionError
 
 
 class PhotoCaptioner:

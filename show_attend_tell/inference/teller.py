@@ -92,32 +92,19 @@ class Teller:
 
     def _write(self, features: np.ndarray, wish: Wish) -> Hypotheses:
         """Return W hypotheses of the photo, best first; every field is (W, ...)."""
-        decoding = self._decoding
-        if wish.method == "beam":
-            decoding = dataclasses.replace(decoding, beam=wish.beam or self.beam)
-        common = {
-            "max_words": decoding.max_words,
-            "allow_unknown": decoding.allow_unknown,
-            "locations": wish.locations or self.locations,
-            "seed": wish.seed,
-        }
-        if wish.method == "beam":
-            found = self.captioner.generate(
-                features,
-                method="beam" if decoding.beam > 1 else "greedy",
-                beam=decoding.beam,
-                length_normalisation=decoding.length_normalisation,
-                batch_size=1,
-                **common,
-            )
-            return Hypotheses(*(field[0] for field in found))
-        found = self.captioner.generate(
-            np.repeat(features, DRAWS, axis=0),
-            method="sample",
+        decoding = dataclasses.replace(
+            self._decoding,
+            method=wish.method,
+            beam=wish.beam or self.beam,
             temperature=wish.temperature,
-            batch_size=DRAWS,
-            **common,
+            locations=wish.locations or self.locations,
+            seed=wish.seed,
+            batch_size=1 if wish.method == "beam" else DRAWS,
         )
+        if wish.method == "beam":
+            found = self.captioner.generate(features, decoding)
+            return Hypotheses(*(field[0] for field in found))
+        found = self.captioner.generate(np.repeat(features, DRAWS, axis=0), decoding)
         return _distinct(Hypotheses(*(field[:, 0] for field in found)))
 
 

@@ -11,11 +11,12 @@ import keras
 from keras import ops
 
 from show_attend_tell.config.hard_attention import HardAttentionSettings
-from show_attend_tell.config.settings import ModelSettings
+from show_attend_tell.config.settings import DecodingSettings, ModelSettings
 from show_attend_tell.data.vocabulary import PAD, Vocabulary
 from show_attend_tell.models.decoder import Decoder
 from show_attend_tell.models.generation import (
-    check_request,
+    check_annotations,
+    compiled_settings,
     draw_noise,
     make_writer,
     write_all,
@@ -43,8 +44,8 @@ class Captioner(keras.Model):
         doubly_stochastic: lambda of Eq. (14).
         encoder_identity: what :meth:`Encoder.identity` says of the encoder whose
             annotations this model reads; kept in the saved file.
-        decoding: the DecodingSettings, as a dict, that captions are written with
-            where nothing else is said; kept in the saved file.
+        decoding: the DecodingSettings or the dict of one that :meth:`generate` uses by
+            default; kept in the saved file.
         hard: a HardAttentionSettings or the dict of one; used by hard attention only.
         seed: of initial weights, dropout and the locations drawn.
     """
@@ -75,7 +76,9 @@ class Captioner(keras.Model):
         self.label_smoothing = label_smoothing
         self.doubly_stochastic = doubly_stochastic
         self.encoder_identity = encoder_identity or {}
-        self.decoding = decoding or {}
+        if isinstance(decoding, dict):
+            decoding = DecodingSettings(**decoding)
+        self.decoding = decoding or DecodingSettings()
         if isinstance(hard, dict):
             hard = HardAttentionSettings(**hard)
         self.hard = hard or HardAttentionSettings()
@@ -231,54 +234,39 @@ class Captioner(keras.Model):
             words = words * ops.cast(sample_weight, words.dtype)
         return self.caption_mean(y, words + attention, sample_weight=present)
 
-    def generate(
-        self,
-        annotations,
-        method="beam",
-        beam=5,
-        max_words=30,
-        length_normalisation=0.0,
-        allow_unknown=False,
-        temperature=1.0,
-        locations="expected",
-        seed=0,
-        batch_size=64,
-    ):
-        """Write captions for photos.
+    def generate(self, annotations, decoding=None, seeds=None):
+        """Generate captions of photos.
 
         Args:
             annotations: features as stored, (N, L, D), any float type.
-            method: ``beam``, ``greedy`` or ``sample``.
-            beam: W hypotheses per photo, with ``beam``.
-            max_words: the longest caption, its <end> included.
-            length_normalisation: p of log p(y) / length**p, with ``beam``.
-            allow_unknown: whether <unk> may be written.
-            temperature: divides log-probabilities, with ``sample``.
-            locations: what a word is written from: the ``expected`` context, the
-                ``likeliest`` location, or one ``sampled`` from alpha.
-            seed: of the words drawn with ``sample``, and of the locations ``sampled``;
-                the hypotheses of a beam draw theirs by the same chances. Or N seeds,
-                one for each photo, whose draws then are the same in any company.
-            batch_size: photos decoded at once.
+            decoding: DecodingSettings; by default those saved with the model.
+            seeds: N seeds, one for each photo, whose random numbers then depend on no
+                other photo; by default ``decoding.seed`` seeds all photos together.
+                They matter for sampled words and sampled locations only; the
+                hypotheses of a beam share the noise of their photo.
 
         Returns:
             :class:`~show_attend_tell.decoding.Hypotheses` of NumPy arrays, N rows,
             best hypothesis first.
 
         Raises:
-            ValueError: an argument is out of its range or shapes do not fit.
+            ValueError: the shape of the annotations or the number of seeds is wrong.
         """
-        expected = (self.grid[0] * self.grid[1], self.annotation_width)
-        check_request(annotations, expected, method, temperature, locations)
-        if method != "beam":
-            beam, length_normalisation = 1, 0.0
-        rules = (method, beam, max_words, length_normalisation, allow_unknown)
-        key = (*rules, locations)
+        check_annotations(
+            annotations, (self.grid[0] * self.grid[1], self.annotation_width)
+        )
+        decoding = decoding or self.decoding
+        key = compiled_settings(decoding)
         if key not in self._writers:
-            self._writers[key] = make_writer(self, *key)
-        noise = draw_noise(seed, len(annotations), max_words)
+            self._writers[key] = make_writer(self, key)
+        seeds = decoding.seed if seeds is None else seeds
+        noise = draw_noise(seeds, len(annotations), decoding.max_words)
         return write_all(
-            self._writers[key], annotations, noise, temperature, batch_size
+            self._writers[key],
+            annotations,
+            noise,
+            decoding.temperature,
+            decoding.batch_size,
         )
 
     def get_config(self):
@@ -292,7 +280,7 @@ class Captioner(keras.Model):
             "label_smoothing": self.label_smoothing,
             "doubly_stochastic": self.doubly_stochastic,
             "encoder_identity": self.encoder_identity,
-            "decoding": self.decoding,
+            "decoding": dataclasses.asdict(self.decoding),
             "hard": dataclasses.asdict(self.hard),
             "seed": self.seed,
         }

@@ -24,14 +24,11 @@ from PIL import Image
 from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data import preprocessing as photos
 from show_attend_tell.models import scene_net
+from show_attend_tell.runtime.errors import EncoderError
 
 _FLOAT16_MAX = float(np.finfo(np.float16).max)
 _CHANNELS = 3
 VIEW = 512  # pixels of the longest side of a photo that is shown
-
-
-class EncoderError(ValueError):
-    """An encoder that cannot be made; the message is one line for the user."""
 
 
 class Encoder:

@@ -1,23 +1,23 @@
 """Captions from a captioner: the model's step function, compiled with its decoding."""
 
+import dataclasses
+
 import numpy as np
 from keras import ops
 
-from show_attend_tell import decoding
 from show_attend_tell.data.vocabulary import END, PAD, START, UNKNOWN
+from show_attend_tell.decoding import Hypotheses, beam_search, greedy, sample
 from show_attend_tell.models.attention import drawn_location, likeliest_location
 from show_attend_tell.runtime.compilation import compiled
 
-METHODS = ("beam", "greedy", "sample")
-LOCATIONS = ("expected", "likeliest", "sampled")
 _SPECIAL = {"start_id": START, "end_id": END, "pad_id": PAD}
 
 
-def check_request(annotations, expected, method, temperature, locations):
-    """Check what :meth:`Captioner.generate` is asked for; `expected` is (L, D).
+def check_annotations(annotations, expected):
+    """Validate annotations (N, L, D), where `expected` is (L, D).
 
     Raises:
-        ValueError: an argument is out of its range or shapes do not fit.
+        ValueError: the shape does not fit or N is 0.
     """
     shape = np.shape(annotations)
     if len(shape) != 3 or shape[0] == 0 or shape[1:] != expected:
@@ -25,14 +25,20 @@ def check_request(annotations, expected, method, temperature, locations):
             f"`annotations` must be (N, {expected[0]}, {expected[1]}) with N > 0. "
             f"Received: shape {tuple(shape)}"
         )
-    if method not in METHODS:
-        raise ValueError(f"`method` must be one of {METHODS}. Received: {method!r}")
-    if locations not in LOCATIONS:
-        raise ValueError(
-            f"`locations` must be one of {LOCATIONS}. Received: {locations!r}"
-        )
-    if method == "sample" and not temperature > 0:
-        raise ValueError(f"`temperature` must be positive. Received: {temperature}")
+
+
+def compiled_settings(decoding):
+    """Return the settings that a compiled search depends on; others are inputs.
+
+    A beam of one is greedy, and only a beam ranks by length.
+    """
+    if decoding.method == "beam" and decoding.beam == 1:
+        decoding = dataclasses.replace(decoding, method="greedy")
+    if decoding.method != "beam":
+        decoding = dataclasses.replace(decoding, beam=1, length_normalisation=0.0)
+    return dataclasses.replace(
+        decoding, temperature=1.0, seed=0, validation_beam=1, batch_size=1
+    )
 
 
 def draw_noise(seed, photos, max_words):
@@ -66,7 +72,7 @@ def start_state(model, annotations, locations, noise):
     Args:
         model: a Captioner.
         annotations: prepared (cast and scaled), (B, L, D).
-        locations: one of :data:`LOCATIONS`.
+        locations: ``expected``, ``likeliest`` or ``sampled``.
         noise: uniform numbers in [0, 1), (B, T), one for each location ``sampled``.
 
     Returns:
@@ -107,39 +113,36 @@ def _choice(locations, noise):
     return likeliest_location if locations == "likeliest" else None
 
 
-def make_writer(
-    model, method, beam, max_words, length_normalisation, allow_unknown, locations
-):
-    """Build the function (features, noise, temperature) -> Hypotheses, compiled.
+def make_writer(model, decoding):
+    """Compile the function (features, noise, temperature) -> Hypotheses.
 
     Args:
         model: a Captioner.
-        method: one of :data:`METHODS`.
-        beam: W, of ``beam`` only.
-        max_words: T, ``<end>`` included.
-        length_normalisation: exponent p, of ``beam`` only.
-        allow_unknown: whether ``<unk>`` may be written.
-        locations: one of :data:`LOCATIONS`.
+        decoding: DecodingSettings from :func:`compiled_settings`.
 
-    The noise is (B, 2, T): for words and for locations.
+    The function takes features (B, L, D), noise (B, 2, T), for words and for
+    locations, and the temperature, a scalar tensor.
     """
-    forbidden = (PAD, START) if allow_unknown else (PAD, START, UNKNOWN)
-    rules = {**_SPECIAL, "forbidden": forbidden}
-    search = {"beam": beam, "length_normalisation": length_normalisation}
+    unknown = () if decoding.allow_unknown else (UNKNOWN,)
+    rules = {**_SPECIAL, "forbidden": (PAD, START, *unknown)}
 
     def write(features, noise, temperature):
         annotations = model._prepare(features)
-        step, state = start_state(model, annotations, locations, noise[:, 1])
+        step, state = start_state(model, annotations, decoding.locations, noise[:, 1])
         rows = ops.shape(features)[0]
-        if method == "beam":
-            return decoding.beam_search(
-                step, state, rows, **rules, **search, max_words=max_words
+        if decoding.method == "beam":
+            return beam_search(
+                step,
+                state,
+                rows,
+                **rules,
+                beam=decoding.beam,
+                length_normalisation=decoding.length_normalisation,
+                max_words=decoding.max_words,
             )
-        if method == "greedy":
-            return decoding.greedy(step, state, rows, **rules, max_words=max_words)
-        return decoding.sample(
-            step, state, noise[:, 0], **rules, temperature=temperature
-        )
+        if decoding.method == "greedy":
+            return greedy(step, state, rows, **rules, max_words=decoding.max_words)
+        return sample(step, state, noise[:, 0], **rules, temperature=temperature)
 
     return compiled(write, model)
 
@@ -168,4 +171,4 @@ def write_all(writer, features, noise, temperature, batch_size):
         kept = batch_size - missing
         parts.append([ops.convert_to_numpy(field)[:kept] for field in result])
     fields = [np.concatenate(field) for field in zip(*parts, strict=True)]
-    return decoding.Hypotheses(*fields)
+    return Hypotheses(*fields)

@@ -3,22 +3,20 @@
 from importlib.resources import files
 from pathlib import Path
 
+from show_attend_tell.runtime.errors import PretrainedModelError
+
 SHIPPED = Path(str(files(__package__))) / "weights" / "flickr8k.keras"
 CARD = SHIPPED.with_name("MODEL_CARD.md")
-
-
-class ShippedModelError(ValueError):
-    """This installation has no model; the message is one line for the user."""
 
 
 def shipped_model() -> Path:
     """Return the file of the shipped model.
 
     Raises:
-        ShippedModelError: the installation holds none.
+        PretrainedModelError: the installation holds none.
     """
     if not SHIPPED.is_file():
-        raise ShippedModelError(
+        raise PretrainedModelError(
             f"{SHIPPED}: no model is shipped with this installation; train one and "
             "name its file with --model"
         )

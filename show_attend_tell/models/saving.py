@@ -8,10 +8,7 @@ import keras
 
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.models.captioner import Captioner
-
-
-class ModelFileError(ValueError):
-    """A model file that cannot be used; the message is one line for the user."""
+from show_attend_tell.runtime.errors import ModelFileError
 
 
 def load_captioner(path: str | Path) -> Captioner:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from show_attend_tell.config.runs import RunError
+from show_attend_tell.runtime.errors import RunError
 
 # What zipfile and NumPy raise, depending on which bytes are wrong.
 _DAMAGE = (OSError, EOFError, KeyError, RuntimeError, ValueError)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from show_attend_tell.config.settings import Experiment
+from show_attend_tell.config.settings import DecodingSettings, Experiment
 from show_attend_tell.data.dataset import read_views
 from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import PAD, START, Vocabulary
@@ -64,9 +64,11 @@ class SelfCritical:
         features = read_views(self.readers, self.data.rows[chosen], rng, self.photos)
         written = self.model.generate(
             features,
-            beam=self.hypotheses,
-            max_words=self.max_words,
-            batch_size=self.photos,
+            DecodingSettings(
+                beam=self.hypotheses,
+                max_words=self.max_words,
+                batch_size=self.photos,
+            ),
         )
         present = written.lengths > 0  # (P, K)
         present[len(chosen) :] = False  # rows that fill up the last batch

@@ -1,5 +1,6 @@
 """What TensorBoard shows of a training."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -88,11 +89,7 @@ class TrainingLog:
         decoding = self.experiment.decoding
         result = model.generate(
             reader.read(self.validation.rows[:MEASURED]),
-            method="greedy",
-            max_words=decoding.max_words,
-            locations=decoding.locations,
-            seed=decoding.seed,
-            batch_size=decoding.batch_size,
+            dataclasses.replace(decoding, method="greedy"),
         )
         with self.writer.as_default(step=step):
             for name, values in attention_statistics.of_captions(result).items():

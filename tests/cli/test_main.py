@@ -10,13 +10,12 @@ import pytest
 
 import data_prep.prepare
 from data_prep import estimate
-from data_prep.problems import DataError
 from show_attend_tell import __version__
 from show_attend_tell.cli import doctor
 from show_attend_tell.cli import main as cli
 from show_attend_tell.config import experiments as experiment
-from show_attend_tell.config import settings as config
 from show_attend_tell.evaluation.report import EvaluationReport
+from show_attend_tell.runtime.errors import ConfigError, DataError
 from show_attend_tell.training.train import Summary
 
 VERBS = ["average", "prepare", "features", "train", "eval", "caption", "export", "demo"]
@@ -276,5 +275,5 @@ def test_train_takes_a_model_to_start_from(run, monkeypatch):
 
 def test_hypotheses_must_divide_the_batch():
     settings = ["training.objective=cider", "training.batch_size=64"]
-    with pytest.raises(config.ConfigError, match="must be a multiple of hypotheses"):
+    with pytest.raises(ConfigError, match="must be a multiple of hypotheses"):
         experiment.load("scenes", settings)

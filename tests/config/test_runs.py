@@ -6,7 +6,8 @@ from tiny_run import experiment
 
 from show_attend_tell.config import runs
 from show_attend_tell.config import settings as config
-from show_attend_tell.config.runs import CHECKPOINT, SETTINGS, RunError, open_run
+from show_attend_tell.config.runs import CHECKPOINT, SETTINGS, open_run
+from show_attend_tell.runtime.errors import RunError
 
 
 def begin(folder, **changes):

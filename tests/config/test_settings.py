@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from show_attend_tell.config import experiments as experiment
 from show_attend_tell.config import settings as config
-from show_attend_tell.config.settings import ConfigError
+from show_attend_tell.runtime.errors import ConfigError
 
 SMALL = {
     "name": "small",

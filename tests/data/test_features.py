@@ -11,7 +11,8 @@ from data_prep.feature_writer import PART, FeatureWriter
 from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data import features
 from show_attend_tell.data.encoder_identity import identity_difference
-from show_attend_tell.data.features import FeatureError, FeatureReader
+from show_attend_tell.data.features import FeatureReader
+from show_attend_tell.runtime.errors import FeatureError
 
 IDENTITY = {
     "network": "VGG19",

@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from show_attend_tell.data import manifest
-from show_attend_tell.data.manifest import ManifestError, Photo
+from show_attend_tell.data.manifest import Photo
+from show_attend_tell.runtime.errors import ManifestError
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from show_attend_tell.data import preprocessing as photos
+from show_attend_tell.runtime.errors import PhotoError
 
 SIZES = st.tuples(st.integers(20, 900), st.integers(20, 900))
 KINDS = st.sampled_from(["crop", "squash"])
@@ -141,20 +142,20 @@ def test_damaged_photos_are_refused_in_one_line(tmp_path):
     for name, content in {"cut.jpg": whole[:300], "text.jpg": b"x", "": b""}.items():
         path = tmp_path / (name or "empty.jpg")
         path.write_bytes(content)
-        with pytest.raises(photos.PhotoError, match="cannot be read") as caught:
+        with pytest.raises(PhotoError, match="cannot be read") as caught:
             photos.load_photo(path)
         assert str(path) in str(caught.value)
         assert "\n" not in str(caught.value)
 
 
 def test_an_absent_photo_is_named():
-    with pytest.raises(photos.PhotoError, match=r"gone\.jpg: no such photo"):
+    with pytest.raises(PhotoError, match=r"gone\.jpg: no such photo"):
         photos.load_photo("gone.jpg")
 
 
 def test_a_photo_of_too_many_pixels_is_refused(monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
-    with pytest.raises(photos.PhotoError, match="cannot be read"):
+    with pytest.raises(PhotoError, match="cannot be read"):
         photos.load_photo(as_file(Image.new("RGB", (8, 8))))
 
 

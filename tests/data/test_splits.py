@@ -5,9 +5,9 @@ import pytest
 from tiny_run import IDENTITY, experiment, prepare
 
 from show_attend_tell.data import manifest
-from show_attend_tell.data.features import FeatureError
-from show_attend_tell.data.manifest import ManifestError, Photo
+from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.splits import folder_of, load_split, open_features
+from show_attend_tell.runtime.errors import FeatureError, ManifestError
 
 
 @pytest.fixture(scope="module")

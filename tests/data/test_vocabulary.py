@@ -12,10 +12,10 @@ from show_attend_tell.data.vocabulary import (
     START,
     UNKNOWN,
     Vocabulary,
-    VocabularyError,
     _split_by_treebank,
     tokenize,
 )
+from show_attend_tell.runtime.errors import VocabularyError
 
 # What Stanford's PTB tokenizer makes of them, with pycocoevalcap's punctuation dropped.
 PTB = {

@@ -10,7 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from data_prep import download, fetch
-from data_prep.fetch import DownloadError, Patience, Remote
+from data_prep.fetch import Patience, Remote
+from show_attend_tell.runtime.errors import DownloadError
 
 CONTENT = bytes(range(256)) * 4096  # 1 MiB
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

@@ -14,9 +14,10 @@ from data_prep.extract import BATCH, extract
 from data_prep.feature_writer import PART
 from show_attend_tell.config import settings as config
 from show_attend_tell.data import manifest
-from show_attend_tell.data.features import FeatureError, FeatureReader
+from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.runtime.errors import FeatureError
 
 SIDE = 16
 TRAIN, VAL = PART + 10, 5

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from data_prep.feature_writer import PART, FeatureWriter
-from show_attend_tell.data.features import FeatureError, FeatureReader
+from show_attend_tell.data.features import FeatureReader
+from show_attend_tell.runtime.errors import FeatureError
 
 COUNT = 2 * PART + 3  # three parts
 IDENTITY = {"network": "net", "grid": [2, 2], "width": 3, "precision": "float32"}

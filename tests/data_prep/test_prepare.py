@@ -20,11 +20,11 @@ from data_prep_files import (
 from data_prep import estimate as estimates
 from data_prep.estimate import Estimate, estimate
 from data_prep.prepare import prepare
-from data_prep.problems import DataError
 from data_prep.scenes import scenes
 from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data import manifest
 from show_attend_tell.data.vocabulary import Vocabulary
+from show_attend_tell.runtime.errors import DataError
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "flickr8k"
 

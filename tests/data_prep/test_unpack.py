@@ -11,8 +11,9 @@ import pytest
 from data_prep_files import JPEG, make_file, make_zip
 
 from data_prep.locate import DataFolder
-from data_prep.problems import DAMAGED_ENTRY, DataError
+from data_prep.problems import DAMAGED_ENTRY
 from data_prep.unpack import unpack, waiting
+from show_attend_tell.runtime.errors import DataError
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -14,7 +14,8 @@ from show_attend_tell.deployment.half_precision import (
     save_half,
 )
 from show_attend_tell.models import pretrained as shipped_model
-from show_attend_tell.models.saving import ModelFileError, load_captioner
+from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.runtime.errors import ModelFileError
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """SavedModels: loaded by plain TensorFlow in a fresh process, and compared."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -89,7 +90,7 @@ def test_a_folder_that_is_not_empty_is_left_alone(model_file, tmp_path, capsys):
 @pytest.mark.parametrize("form", ["saved_model", "litert"])
 def test_a_model_that_draws_its_locations_is_refused(form, tmp_path, capsys):
     captioner = make_captioner(Encoder(ENCODER))
-    captioner.decoding = {**captioner.decoding, "locations": "sampled"}
+    captioner.decoding = dataclasses.replace(captioner.decoding, locations="sampled")
     captioner.save(tmp_path / "model.keras")
     out = ("--out", tmp_path / "x")
     assert run(tmp_path / "model.keras", "--format", form, *out) == 1

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from show_attend_tell.evaluation.coco_results import CaptionsError, read
+from show_attend_tell.evaluation.coco_results import read
+from show_attend_tell.runtime.errors import ResultsFileError
 
 CAPTIONS = {"1": "a dog", "2": "un café"}
 COCO = [{"image_id": 2, "caption": "un café"}, {"image_id": 1, "caption": "a dog"}]
@@ -36,7 +37,7 @@ def test_a_number_stands_for_a_photo_of_coco(write):
 
 def test_a_photo_named_by_number_and_by_file_is_captioned_twice(write):
     photo = "COCO_val2014_000000000042.jpg"
-    with pytest.raises(CaptionsError, match="1 photos captioned more than once"):
+    with pytest.raises(ResultsFileError, match="1 photos captioned more than once"):
         read(write({photo: "a", "42": "b"}), [photo])
 
 
@@ -59,17 +60,17 @@ def test_a_photo_named_by_number_and_by_file_is_captioned_twice(write):
     ],
 )
 def test_what_cannot_be_scored_is_a_one_line_error(write, content, message):
-    with pytest.raises(CaptionsError, match=message) as caught:
+    with pytest.raises(ResultsFileError, match=message) as caught:
         read(write(content), ["1", "2"])
     assert "\n" not in str(caught.value)
     assert "captions.json" in str(caught.value)
 
 
 def test_an_error_names_the_first_few_photos_only(write):
-    with pytest.raises(CaptionsError, match=r"4 photos without .*: a, b, c, \.\.\.;"):
+    with pytest.raises(ResultsFileError, match=r"4 photos .*: a, b, c, \.\.\.;"):
         read(write({"e": "x"}), "edcba")
 
 
 def test_an_absent_file_is_named(tmp_path):
-    with pytest.raises(CaptionsError, match="nowhere.json: cannot be read"):
+    with pytest.raises(ResultsFileError, match="nowhere.json: cannot be read"):
         read(tmp_path / "nowhere.json", ["1"])

@@ -13,17 +13,24 @@ from pycocoevalcap.bleu.bleu import Bleu
 from pycocoevalcap.cider.cider import Cider
 from tiny_evaluation import EXPERIMENT, GRID, IDENTITY, SIDE, Place, make_place
 
+from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data import manifest
 from show_attend_tell.data import splits as prepared
-from show_attend_tell.data.features import FeatureError, FeatureReader, feature_path
-from show_attend_tell.data.manifest import ManifestError, Photo
+from show_attend_tell.data.features import FeatureReader, feature_path
+from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.vocabulary import tokenize
 from show_attend_tell.evaluation import report as evaluation_report
 from show_attend_tell.evaluation.evaluate import compare, default_split, score_file
-from show_attend_tell.evaluation.metrics import MetricsError, validation_scores
+from show_attend_tell.evaluation.metrics import validation_scores
 from show_attend_tell.evaluation.report import METRICS
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.saving import ModelFileError, load_captioner
+from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.runtime.errors import (
+    FeatureError,
+    ManifestError,
+    MetricsError,
+    ModelFileError,
+)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +88,10 @@ def test_captions_are_those_the_model_file_writes_alone(original, compiled):
         for entry in original.saved("captions-val.json"):
             one = reader.read([reader.rows[entry["image_id"]]])
             best = model.generate(
-                one, beam=2, max_words=6, length_normalisation=0.5, batch_size=2
+                one,
+                DecodingSettings(
+                    beam=2, max_words=6, length_normalisation=0.5, batch_size=2
+                ),
             )
             words = model.vocabulary.decode(best.tokens[0, 0].tolist())
             assert entry["caption"] == " ".join(words)
@@ -213,10 +223,9 @@ def test_scenes_also_get_exact_match_and_pointing(place, report, compiled):
             words = caption.split()
             best = compiled.generate(
                 reader.read([reader.rows[photo]]),
-                beam=2,
-                max_words=6,
-                length_normalisation=0.5,
-                batch_size=2,
+                DecodingSettings(
+                    beam=2, max_words=6, length_normalisation=0.5, batch_size=2
+                ),
             )
             for step, word in enumerate(words):
                 if word == words[-1]:

@@ -51,7 +51,7 @@ def test_what_is_drawn_for_photos_does_not_depend_on_their_batches(place):
 
         def drawn(size, seed=3):
             decoding = looking("sampled", seed=seed, batch_size=size).decoding
-            parts = list(write_captions(model, reader, rows, decoding, beam=1))
+            parts = list(write_captions(model, reader, rows, decoding))
             return np.concatenate([part.locations for part in parts]).tolist()
 
         found = drawn(2)

@@ -14,9 +14,9 @@ from speaking_captioner import ENCODER, make_captioner
 
 from show_attend_tell.cli import main as cli
 from show_attend_tell.inference.batch import caption_album
-from show_attend_tell.inference.output_file import RowsError
 from show_attend_tell.models import pretrained as shipped_model
 from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.runtime.errors import OutputFileError
 
 NAMES = ["a b.png", "nested/été.jpg", "nested/花.webp", "z.png"]
 
@@ -83,7 +83,7 @@ def test_a_second_run_goes_on_and_ends_with_the_same_file(model_file, folder, tm
 def test_another_beam_is_not_mixed_in(model_file, folder, tmp_path):
     out = tmp_path / "captions.csv"
     caption_album(model_file, [folder], out, shown=False)
-    with pytest.raises(RowsError, match="beam 3, and not by .* beam 1"):
+    with pytest.raises(OutputFileError, match="beam 3, and not by .* beam 1"):
         caption_album(model_file, [folder], out, beam=1, shown=False)
 
 

@@ -13,7 +13,6 @@ from speaking_captioner import DECODING, ENCODER, make_captioner
 from show_attend_tell.cli import main as cli
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.inference.captioning import (
-    CaptionError,
     caption_paths,
     caption_photos,
     decoding_of,
@@ -23,6 +22,7 @@ from show_attend_tell.inference.photo_files import find_photos
 from show_attend_tell.inference.result import Caption, Failure
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.runtime.errors import CaptionError
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +183,9 @@ def test_a_beam_of_one_writes_greedily_and_has_no_alternatives(
     decoding = decoding_of(captioner, 1)
     (one,) = caption_photos(captioner, encoder, [captions[0].path], decoding)
     features = encoder.encode(captions[0].square[None])
-    greedy = captioner.generate(features, "greedy", max_words=6, batch_size=1)
+    greedy = captioner.generate(
+        features, DecodingSettings(method="greedy", max_words=6, batch_size=1)
+    )
     assert list(one.words) == captioner.vocabulary.decode(greedy.tokens[0, 0].tolist())
     assert one.alternatives == ()
 

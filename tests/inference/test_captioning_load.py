@@ -4,15 +4,10 @@ import pytest
 from speaking_captioner import ENCODER, make_captioner
 
 from show_attend_tell.config.settings import EncoderSettings
-from show_attend_tell.inference.captioning import (
-    CaptionError,
-    caption_paths,
-    decoding_of,
-    load,
-)
+from show_attend_tell.inference.captioning import caption_paths, decoding_of, load
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder import Encoder
-from show_attend_tell.models.saving import ModelFileError
+from show_attend_tell.runtime.errors import CaptionError, ModelFileError
 
 
 @pytest.fixture(scope="module")

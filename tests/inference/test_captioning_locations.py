@@ -1,5 +1,6 @@
 """Captions written from one location a word: asked for, told and drawn."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -14,7 +15,7 @@ from show_attend_tell.inference import captioning as caption
 from show_attend_tell.inference import figures as caption_figures
 from show_attend_tell.inference.attention_figure import attention_figure
 from show_attend_tell.inference.batch import caption_album
-from show_attend_tell.inference.output_file import RowsError
+from show_attend_tell.runtime.errors import CaptionError, OutputFileError
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +103,7 @@ def test_rows_written_from_other_locations_are_not_mixed(files, tmp_path):
     album = (files / "model.keras", [files / "a.png"], tmp_path / "captions.jsonl")
     caption_album(*album, locations="likeliest", shown=False)
     with pytest.raises(
-        RowsError, match="beam 3, likeliest, and not by .* beam 3; name"
+        OutputFileError, match="beam 3, likeliest, and not by .* beam 3; name"
     ):
         caption_album(*album, shown=False)
 
@@ -110,30 +111,30 @@ def test_rows_written_from_other_locations_are_not_mixed(files, tmp_path):
 def test_rows_tell_the_seed_of_their_locations(files, tmp_path):
     album = (files / "model.keras", [files / "a.png"], tmp_path / "captions.jsonl")
     caption_album(*album, locations="sampled", seed=3, shown=False)
-    with pytest.raises(RowsError, match="beam 3, sampled with seed 3, and not by"):
+    with pytest.raises(OutputFileError, match="beam 3, sampled with seed 3, and not"):
         caption_album(*album, locations="sampled", seed=4, shown=False)
 
 
 def test_the_models_own_locations_stand_unless_others_are_given(captioner):
-    own = {**captioner.decoding, "locations": "likeliest"}
+    own = {**dataclasses.asdict(captioner.decoding), "locations": "likeliest"}
     model = make_captioner(sat.Encoder(ENCODER))
-    model.decoding = own
+    model.decoding = DecodingSettings(**own)
     assert caption.decoding_of(model) == DecodingSettings(**own)
     assert caption.decoding_of(model, locations="expected").locations == "expected"
 
 
 @pytest.mark.parametrize("locations", [None, "likeliest"])
 def test_a_seed_that_changes_nothing_is_refused(captioner, locations):
-    with pytest.raises(caption.CaptionError, match="a seed changes nothing where"):
+    with pytest.raises(CaptionError, match="a seed changes nothing where"):
         caption.decoding_of(captioner, locations=locations, seed=3)
     drawn = caption.decoding_of(captioner, locations="sampled", seed=3)
     assert drawn.seed == 3
 
 
 def test_unknown_locations_are_refused(captioner, files, capsys):
-    with pytest.raises(caption.CaptionError, match="`locations` be expected, likel"):
+    with pytest.raises(CaptionError, match="`locations` be expected, likel"):
         caption.decoding_of(captioner, locations="best")
-    with pytest.raises(caption.CaptionError, match="`seed` at least 0"):
+    with pytest.raises(CaptionError, match="`seed` at least 0"):
         caption.decoding_of(captioner, seed=-1)
     with pytest.raises(SystemExit):
         by_verb(capsys, files, "--locations", "best")

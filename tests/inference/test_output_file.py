@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from show_attend_tell.inference.output_file import FIELDS, CaptionRows, RowsError
+from show_attend_tell.inference.output_file import FIELDS, CaptionRows
 from show_attend_tell.inference.result import Caption
+from show_attend_tell.runtime.errors import OutputFileError
 
 MADE_BY = "model.keras 0123456789ab, beam 3"
 NAMES = ["a b.jpg", "été.jpg", 'say "hi", twice.jpg', "two\nlines.jpg", "\udcff.jpg"]
@@ -76,23 +77,26 @@ def test_other_programs_read_the_rows(path):
 )
 def test_a_file_of_something_else_is_refused_and_left_as_it_is(path, content):
     path.write_text(content)
-    with pytest.raises(RowsError, match="name another file"):
+    with pytest.raises(OutputFileError, match="name another file"):
         CaptionRows(path, MADE_BY)
     assert path.read_text() == content
 
 
 def test_captions_of_another_model_are_not_mixed_in(path):
     write(path, NAMES)
-    with pytest.raises(RowsError, match="made by model.keras .*, and not by other"):
+    with pytest.raises(OutputFileError, match="by model.keras .*, and not by other"):
         write(path, [], "other")
 
 
 def test_two_processes_cannot_write_the_same_file(path):
-    with CaptionRows(path, MADE_BY), pytest.raises(RowsError, match="another process"):
+    with (
+        CaptionRows(path, MADE_BY),
+        pytest.raises(OutputFileError, match="another"),
+    ):
         CaptionRows(path, MADE_BY)
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
 def test_another_ending_is_refused(tmp_path):
-    with pytest.raises(RowsError, match=r"must end in .jsonl or .csv"):
+    with pytest.raises(OutputFileError, match=r"must end in .jsonl or .csv"):
         CaptionRows(tmp_path / "rows.txt", MADE_BY)

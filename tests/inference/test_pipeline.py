@@ -6,8 +6,7 @@ from PIL import Image
 from speaking_captioner import ENCODER, make_captioner
 
 import show_attend_tell as sat
-from show_attend_tell.inference.captioning import CaptionError
-from show_attend_tell.models.saving import ModelFileError
+from show_attend_tell.runtime.errors import CaptionError, ModelFileError
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import pytest
 import tiny_captioner as tiny
 from tiny_captioner import LENGTHS, B, T
 
+from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.models.captioner import Captioner
 
 
@@ -45,7 +46,7 @@ def test_fit_overfits_four_captions_and_generate_writes_them(fitted):
     assert history["loss"][-1] < 0.05 < history["loss"][0]
     assert history["word_loss"][-1] < 0.02
     assert (np.diff(history["loss"]) < 0).all()
-    written = model.generate(x["annotations"], beam=3, max_words=T)
+    written = model.generate(x["annotations"], DecodingSettings(beam=3, max_words=T))
     np.testing.assert_array_equal(written.tokens[:, 0], targets)
     assert written.finished[:, 0].all()
 

@@ -8,6 +8,7 @@ import pytest
 import tiny_captioner as tiny
 from tiny_captioner import B, D, T, arrays
 
+from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.models.captioner import Captioner
 
@@ -47,9 +48,9 @@ def test_one_file_holds_all_that_a_caption_needs(rng, batch, tmp_path):
 def test_saved_and_loaded_it_writes_the_same_captions(model, batch, tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
-    how = {"method": "greedy", "max_words": T, "batch_size": B}
+    how = DecodingSettings(method="greedy", max_words=T, batch_size=B)
     for one, other in zip(
-        model.generate(batch[0], **how), loaded.generate(batch[0], **how), strict=True
+        model.generate(batch[0], how), loaded.generate(batch[0], how), strict=True
     ):
         np.testing.assert_array_equal(one, other)
 

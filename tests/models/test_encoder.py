@@ -11,7 +11,8 @@ from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.models import encoder as encoder_module
 from show_attend_tell.models import scene_net
-from show_attend_tell.models.encoder import Encoder, EncoderError
+from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.runtime.errors import EncoderError
 
 VGG = EncoderSettings("VGG16", "block2_conv2", "none", 32, "squash")
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from tiny_captioner import WORDS, build
 
-from show_attend_tell.models.saving import ModelFileError, copy_weights
+from show_attend_tell.models.saving import copy_weights
+from show_attend_tell.runtime.errors import ModelFileError
 
 IDENTITY = {"encoder_identity": {"network": "VGG16", "layer": "block5_conv3"}}
 

@@ -11,6 +11,8 @@ import numpy as np
 import tiny_captioner as tiny
 from tiny_captioner import B, T
 
+from show_attend_tell.config.settings import DecodingSettings
+
 GOLDEN = Path(__file__).parents[1] / "golden" / "captioner.npz"
 BASELINE = -4.0
 FIELDS = ("tokens", "lengths", "log_probs", "alpha", "beta", "locations")
@@ -44,9 +46,12 @@ def outputs(soft, hard, batch):
     drawn = hard_model.outputs_of(hard, a, x, hard_model.Draws(u, sampled))
     loss = hard.compute_loss(y=y, y_pred=drawn, training=True)
     written = {
-        "soft": soft.generate(a, beam=3, max_words=T, batch_size=B),
+        "soft": soft.generate(a, DecodingSettings(beam=3, max_words=T, batch_size=B)),
         "hard": hard.generate(
-            a, method="greedy", max_words=T, locations="likeliest", batch_size=B
+            a,
+            DecodingSettings(
+                method="greedy", max_words=T, locations="likeliest", batch_size=B
+            ),
         ),
     }
     told |= {"hard_logits": drawn["logits"], "looked": drawn["looked"]}

@@ -9,7 +9,7 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 from tiny_run import experiment
 
-from show_attend_tell.config.runs import RunError
+from show_attend_tell.runtime.errors import RunError
 from show_attend_tell.training import checkpoint
 from show_attend_tell.training.optimizer import make_optimizer
 

@@ -5,6 +5,7 @@ import pytest
 from tiny_captioner import build, captions, photos
 from tiny_run import experiment
 
+from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.training.maximum_likelihood import compiled_step
 from show_attend_tell.training.optimizer import make_optimizer
 
@@ -43,5 +44,8 @@ def test_what_is_written_while_training_in_bfloat16_is_written_in_float32():
     twin = build(np.random.default_rng(5))
     twin.set_weights(model.get_weights())
     features = photos(np.random.default_rng(3))
-    ours, theirs = (m.generate(features, beam=2, max_words=4) for m in (model, twin))
+    ours, theirs = (
+        m.generate(features, DecodingSettings(beam=2, max_words=4))
+        for m in (model, twin)
+    )
     np.testing.assert_array_equal(ours.log_probs, theirs.log_probs)

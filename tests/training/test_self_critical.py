@@ -9,7 +9,8 @@ from tiny_run import experiment, prepare
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.splits import folder_of, load_split
 from show_attend_tell.decoding import Hypotheses
-from show_attend_tell.models.saving import ModelFileError, load_captioner
+from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.training import self_critical
 from show_attend_tell.training import train as training
 from show_attend_tell.training.self_critical import (

@@ -10,8 +10,10 @@ from tiny_training import STEPS, go, skip_captions
 
 from show_attend_tell.config import settings as config
 from show_attend_tell.config.runs import CHECKPOINT, MODEL, SETTINGS
-from show_attend_tell.data.features import FeatureError, FeatureReader, feature_path
+from show_attend_tell.config.settings import DecodingSettings
+from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.splits import folder_of
+from show_attend_tell.runtime.errors import FeatureError
 from show_attend_tell.training import checkpoint
 from show_attend_tell.training import maximum_likelihood as likelihood
 from show_attend_tell.training import tensorboard_log as training_log
@@ -68,11 +70,13 @@ def test_the_saved_model_knows_words_encoder_decoding_and_grid(real, work):
     model = keras.saving.load_model(real.model)
     assert model.encoder_identity == IDENTITY
     assert model.grid == (2, 3)
-    assert model.decoding["beam"] == 2
+    assert model.decoding.beam == 2
     assert "circle" in model.vocabulary.words
     path = feature_path(folder_of(experiment(), work), experiment().encoder)
     with FeatureReader(path) as reader:
-        found = model.generate(reader.read([12]), method="greedy", max_words=6)
+        found = model.generate(
+            reader.read([12]), DecodingSettings(method="greedy", max_words=6)
+        )
     assert model.vocabulary.decode(found.tokens[0, 0])
 
 

@@ -11,7 +11,7 @@ import pytest
 from tiny_run import prepare
 from tiny_training import STEPS, assert_same_run, go, read_checkpoint, skip_captions
 
-from show_attend_tell.config.runs import RunError
+from show_attend_tell.runtime.errors import RunError
 from show_attend_tell.training import train as training
 from show_attend_tell.training.maximum_likelihood import Likelihood
 from show_attend_tell.training.tensorboard_log import TrainingLog

@@ -6,8 +6,8 @@ from tiny_captioner import build
 from tiny_run import experiment
 
 from show_attend_tell.cli.main import main
-from show_attend_tell.config.runs import RunError
-from show_attend_tell.models.saving import ModelFileError, load_captioner
+from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.runtime.errors import ModelFileError, RunError
 from show_attend_tell.training.weight_averaging import average_models
 
 
@@ -29,7 +29,7 @@ def test_every_weight_is_the_mean_and_decoding_the_experiments(models, tmp_path)
     for weights in zip(found.weights, *(m.weights for m in built), strict=True):
         mean, *parts = (np.asarray(w) for w in weights)
         np.testing.assert_allclose(mean, np.mean(parts, axis=0), rtol=1e-6, atol=1e-7)
-    assert found.decoding["beam"] == 4
+    assert found.decoding.beam == 4
     names = sorted(p.name for p in out.parent.iterdir())
     assert names == ["experiment.toml", "model.keras"]
 

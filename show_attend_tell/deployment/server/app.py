@@ -17,14 +17,10 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from show_attend_tell import __version__
 from show_attend_tell.deployment.server.middleware import Guard
-from show_attend_tell.deployment.server.request_queue import BusyError, Desk
-from show_attend_tell.deployment.server.uploads import (
-    Limits,
-    UploadError,
-    open_upload,
-    too_large,
-)
+from show_attend_tell.deployment.server.request_queue import Desk
+from show_attend_tell.deployment.server.uploads import Limits, open_upload, too_large
 from show_attend_tell.inference.teller import MOST_BEAMS, Teller, Wish
+from show_attend_tell.runtime.errors import BusyError, UploadError
 
 _PAGE = files(__package__) / "static"
 _FORM_ROOM = 100_000  # bytes of a request beside the photo itself

@@ -7,21 +7,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from show_attend_tell.runtime.errors import BusyError
+
 T = TypeVar("T")
-
-
-class BusyError(Exception):
-    """The queue is full.
-
-    Attributes:
-        seconds: after which it is worth trying again.
-    """
-
-    def __init__(self, seconds: int):
-        super().__init__(
-            f"busy: the queue is full; send the photo again in {seconds} seconds"
-        )
-        self.seconds = seconds
 
 
 class Desk:

@@ -6,9 +6,7 @@ import socket
 import uvicorn
 from fastapi import FastAPI
 
-
-class PortError(ValueError):
-    """A port that cannot be had; the message is one line for the user."""
+from show_attend_tell.runtime.errors import PortError
 
 
 def take_port(host: str, port: int) -> socket.socket:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-from show_attend_tell.data.preprocessing import UNREADABLE, PhotoError, load_photo
+from show_attend_tell.data.preprocessing import UNREADABLE, load_photo
+from show_attend_tell.runtime.errors import PhotoError, UploadError
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 
@@ -26,18 +27,6 @@ class Limits:
     def bytes(self) -> int:
         """The largest file."""
         return self.megabytes * 1_000_000
-
-
-class UploadError(ValueError):
-    """An upload that is refused; the message is one line for its sender.
-
-    Attributes:
-        status: of HTTP, 413 (too large) or 415 (no photo).
-    """
-
-    def __init__(self, status: int, message: str):
-        super().__init__(message)
-        self.status = status
 
 
 def open_upload(content: bytes, limits: Limits) -> Image.Image:

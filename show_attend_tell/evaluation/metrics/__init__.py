@@ -4,7 +4,7 @@ BLEU, ROUGE-L and CIDEr come from pycocoevalcap's scorers, METEOR from its jar u
 our own supervision, SPICE on request only.
 """
 
-from show_attend_tell.evaluation.metrics.report import MetricsError, Report
+from show_attend_tell.evaluation.metrics.report import Report
 from show_attend_tell.evaluation.metrics.reward import CiderReward
 from show_attend_tell.evaluation.metrics.scoring import score
 from show_attend_tell.evaluation.metrics.validation import validation_scores

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from show_attend_tell.evaluation.metrics.report import MetricsError
+from show_attend_tell.runtime.errors import MetricsError
 
 
 def check_ids(captions: Mapping[str, object], references: Mapping[str, object]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pycocoevalcap
 
-from show_attend_tell.evaluation.metrics.report import MetricsError
+from show_attend_tell.runtime.errors import JavaError
 
 # Numbers with a decimal point and text in UTF-8, whatever the user's locale.
 _FLAGS = (
@@ -26,10 +26,6 @@ _FLAGS = (
 _LINE_LIMIT = 1 << 16  # bytes; METEOR's longest answer has about 200
 _MESSAGE_LIMIT = 200  # characters of a line of standard error that are quoted
 _PARTING_SECONDS = 2  # between closing its output and ending
-
-
-class JavaError(MetricsError):
-    """A Java program that could not be run or failed; one line."""
 
 
 def jar(*parts: str) -> str:

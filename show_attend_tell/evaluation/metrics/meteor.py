@@ -3,7 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from show_attend_tell.evaluation.metrics.java import JavaError, JavaProcess, jar
+from show_attend_tell.evaluation.metrics.java import JavaProcess, jar
+from show_attend_tell.runtime.errors import JavaError
 
 
 def meteor(

@@ -3,10 +3,6 @@
 from dataclasses import dataclass, field
 
 
-class MetricsError(ValueError):
-    """Captions that cannot be scored; the message is one line for the user."""
-
-
 @dataclass(frozen=True)
 class Report:
     """The scores of one set of captions and how they were made.

@@ -10,7 +10,7 @@ from show_attend_tell.evaluation.metrics.inputs import (
     check_texts,
     drop_empty,
 )
-from show_attend_tell.evaluation.metrics.java import JavaError, java_version
+from show_attend_tell.evaluation.metrics.java import java_version
 from show_attend_tell.evaluation.metrics.meteor import meteor
 from show_attend_tell.evaluation.metrics.ngrams import bleu, cider, rouge_l
 from show_attend_tell.evaluation.metrics.report import Report
@@ -20,6 +20,7 @@ from show_attend_tell.evaluation.metrics.tokenization import (
     TokenizerName,
     tokenize_all,
 )
+from show_attend_tell.runtime.errors import JavaError
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from show_attend_tell.evaluation.metrics.java import JavaError, JavaProcess, jar
+from show_attend_tell.evaluation.metrics.java import JavaProcess, jar
+from show_attend_tell.runtime.errors import JavaError
 
 _CORENLP = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
 _OUTPUT_LIMIT = 1 << 20  # bytes; it is asked to be silent

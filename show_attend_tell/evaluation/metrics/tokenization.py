@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from show_attend_tell.data.vocabulary import tokenize
-from show_attend_tell.evaluation.metrics.java import JavaError, JavaProcess, jar
-from show_attend_tell.evaluation.metrics.report import MetricsError
+from show_attend_tell.evaluation.metrics.java import JavaProcess, jar
+from show_attend_tell.runtime.errors import JavaError, MetricsError
 
 TokenizerName = Literal["auto", "ptb", "simple"]
 

@@ -6,14 +6,9 @@ import pytest
 from data_prep_files import JPEG, coco_json, karpathy_json, make_file, make_zip
 
 from data_prep.locate import DataFolder
-from data_prep.problems import (
-    DUPLICATE_ID,
-    MISSING_PHOTO,
-    ODD_LINE,
-    TWO_SPLITS,
-    DataError,
-)
+from data_prep.problems import DUPLICATE_ID, MISSING_PHOTO, ODD_LINE, TWO_SPLITS
 from data_prep.sources import coco
+from show_attend_tell.runtime.errors import DataError
 
 TRAIN = {"COCO_train2014_1.jpg": ["A man .", "One man ."]}
 VAL = {f"COCO_val2014_{number}.jpg": [f"{number} men ."] for number in (2, 3, 4)}

@@ -19,9 +19,9 @@ from data_prep.problems import (
     NO_CAPTIONS,
     ODD_LINE,
     TWO_SPLITS,
-    DataError,
 )
 from data_prep.sources import flickr8k, flickr30k
+from show_attend_tell.runtime.errors import DataError
 
 
 def read(reader, folder):

@@ -12,9 +12,9 @@ from data_prep.problems import (
     NO_CAPTIONS,
     ODD_LINE,
     TWO_SPLITS,
-    DataError,
 )
 from data_prep.sources import folder as own
+from show_attend_tell.runtime.errors import DataError
 
 ROWS = [
     ["a.jpg", "A dog, running .", "train"],

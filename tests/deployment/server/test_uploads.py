@@ -7,7 +7,8 @@ import zlib
 import pytest
 from PIL import Image
 
-from show_attend_tell.deployment.server.uploads import Limits, UploadError, open_upload
+from show_attend_tell.deployment.server.uploads import Limits, open_upload
+from show_attend_tell.runtime.errors import UploadError
 
 LIMITS = Limits(megabytes=1, megapixels=1)
 

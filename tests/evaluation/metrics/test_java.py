@@ -9,10 +9,11 @@ import pycocoevalcap
 import pytest
 
 from show_attend_tell.evaluation.metrics import score
-from show_attend_tell.evaluation.metrics.java import JavaError, JavaProcess
+from show_attend_tell.evaluation.metrics.java import JavaProcess
 from show_attend_tell.evaluation.metrics.meteor import meteor
 from show_attend_tell.evaluation.metrics.spice import spice
 from show_attend_tell.evaluation.metrics.tokenization import ptb_tokenize
+from show_attend_tell.runtime.errors import JavaError
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the fake is a shell script")
 

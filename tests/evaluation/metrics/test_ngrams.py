@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nltk.translate.bleu_score import corpus_bleu
 
-from show_attend_tell.evaluation.metrics import MetricsError, validation_scores
+from show_attend_tell.evaluation.metrics import validation_scores
 from show_attend_tell.evaluation.metrics.ngrams import bleu, cider, rouge_l
+from show_attend_tell.runtime.errors import MetricsError
 
 VOCABULARY = "a man dog red ball runs on the grass with".split()
 

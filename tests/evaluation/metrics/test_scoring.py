@@ -5,9 +5,10 @@ import json
 
 import pytest
 
-from show_attend_tell.evaluation.metrics import MetricsError, score
+from show_attend_tell.evaluation.metrics import score
 from show_attend_tell.evaluation.metrics.meteor import meteor
 from show_attend_tell.evaluation.metrics.tokenization import ptb_tokenize
+from show_attend_tell.runtime.errors import MetricsError
 
 CAPTIONS = {
     "1.jpg": "A man rides a brown horse.",

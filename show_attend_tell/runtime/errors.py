@@ -1,0 +1,126 @@
+"""Every error that a user may meet: one tree, whose root catches them all.
+
+The message of each is one line: what must hold, what was received, what to do about it.
+The command line prints it and ends with exit status 1.
+"""
+
+
+class ShowAttendTellError(ValueError):
+    """The base class: catch it to catch every error below."""
+
+
+# --- settings and runs ---
+
+
+class ConfigError(ShowAttendTellError):
+    """An experiment's settings are malformed, unknown or out of range."""
+
+
+class RunError(ShowAttendTellError):
+    """A run folder is absent, in use, or made with other settings."""
+
+
+# --- data ---
+
+
+class DataError(ShowAttendTellError):
+    """A data set cannot be prepared: files are absent, malformed or unwritable."""
+
+
+class DownloadError(ShowAttendTellError):
+    """A file cannot be downloaded."""
+
+
+class PhotoError(ShowAttendTellError):
+    """A photo cannot be decoded."""
+
+
+class ManifestError(ShowAttendTellError):
+    """A manifest is absent, malformed, or has no photos of the split."""
+
+
+class VocabularyError(ShowAttendTellError):
+    """A vocabulary file is absent or malformed."""
+
+
+class FeatureError(ShowAttendTellError):
+    """A feature file is absent, incomplete, damaged, or of another encoder."""
+
+
+# --- models ---
+
+
+class EncoderError(ShowAttendTellError):
+    """An encoder cannot be built, or its weights cannot be loaded."""
+
+
+class ModelFileError(ShowAttendTellError):
+    """A model file is absent, damaged, or not a captioner."""
+
+
+class PretrainedModelError(ShowAttendTellError):
+    """The installation has no pretrained model."""
+
+
+class ExportError(ShowAttendTellError):
+    """A model cannot be exported in the requested form."""
+
+
+# --- captions and scores ---
+
+
+class CaptionError(ShowAttendTellError):
+    """Photos cannot be captioned with this model or these options."""
+
+
+class OutputFileError(ShowAttendTellError):
+    """Captions cannot be appended to the output file."""
+
+
+class EvaluationError(ShowAttendTellError):
+    """A split cannot be evaluated with these options."""
+
+
+class ResultsFileError(ShowAttendTellError):
+    """A file of captions in the COCO results format is malformed or incomplete."""
+
+
+class MetricsError(ShowAttendTellError):
+    """Captions cannot be scored."""
+
+
+class JavaError(MetricsError):
+    """A Java program is absent, fails, or exceeds its time limit."""
+
+
+# --- server ---
+
+
+class PortError(ShowAttendTellError):
+    """The port cannot be opened."""
+
+
+class UploadError(ShowAttendTellError):
+    """An uploaded photo is refused.
+
+    Attributes:
+        status: HTTP status, 413 (too large) or 415 (not a photo).
+    """
+
+    def __init__(self, status: int, message: str):
+        super().__init__(message)
+        self.status = status
+
+
+class BusyError(ShowAttendTellError):
+    """The request queue is full.
+
+    Attributes:
+        seconds: delay after which the request may be sent again.
+    """
+
+    def __init__(self, seconds: int):
+        super().__init__(
+            f"busy: the queue is full; send the photo again in {seconds} seconds"
+        )
+        self.seconds = seconds
