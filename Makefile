@@ -90,7 +90,7 @@ test: $(INSTALLED)
 	$(BIN) -m pytest -m '$(QUICK)' $(AT_ONCE) $(ARGS)
 
 test-slow: $(INSTALLED)
-	$(BIN) -m pytest -m 'slow and not network and not gpu' $(ARGS)
+	$(BIN) -m pytest -m 'slow and not network and not gpu' $(AT_ONCE) $(ARGS)
 
 # The model's own code, which is written for any backend of Keras, on JAX.
 test-jax: $(INSTALLED)
