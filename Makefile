@@ -1,11 +1,11 @@
-# The whole line, from photos to captions; every verb is one of `show-attend-tell`.
+# Chain the stages from photos to captions; each target runs a verb of `show-attend-tell`.
 #
-#   make demo                    scenes drawn by the program, no download but packages
-#   make train EXPERIMENT=flickr8k_soft DATA=/where/flickr8k/is
-#   make bench                   speed against baselines; ARGS=train_step for a part
+#   make demo                    drawn scenes; downloads packages only
+#   make train EXPERIMENT=flickr8k_soft DATA=/path/to/flickr8k
+#   make bench                   speed relative to baselines; ARGS=train_step for one row
 #
-# Variables: EXPERIMENT (a file of experiments/, without .toml), DATA (the folder of
-# photos and captions; scenes need none), PYTHON (3.11 or newer), ARGS (more options of the verb).
+# Variables: EXPERIMENT (a file in experiments/, without .toml), DATA (the folder of
+# photos and captions; not for scenes), PYTHON (3.11 or newer), ARGS (more options).
 
 EXPERIMENT ?= scenes
 DATA ?=
@@ -14,20 +14,20 @@ ARGS ?=
 
 BIN := .venv/bin/python
 INSTALLED := .venv/installed
-TELL := $(BIN) -m show_attend_tell
-PICK := --experiment '$(EXPERIMENT)'
-# Earlier stages run first where they know their data; ARGS go to the target named.
+CLI := $(BIN) -m show_attend_tell
+NAMED := --experiment '$(EXPERIMENT)'
+# Run earlier stages first if their data are given; ARGS go to the named target only.
 CHAIN := $(if $(DATA),yes,$(filter scenes,$(EXPERIMENT)))
 own_args = $(if $(filter $@,$(MAKECMDGOALS)),$(ARGS))
 QUICK := not slow and not network and not gpu
 JAX := test_benchmarks decoding/test_beam decoding/test_hypotheses decoding/test_sampling \
 	$(addprefix models/test_,attention captioner captioner_saving captioner_fit captioner_loss \
 	decoder estimator generation golden hard_attention losses nwgm)
-# Several files of tests at once, one a core: most of their time is compiling on one.
-AT_ONCE := -n logical --maxprocesses 4 --dist loadfile
+# Run one test file per core: most of the time is single-threaded compilation.
+PARALLEL := -n logical --maxprocesses 4 --dist loadfile
 FIGURES := experiments/runs/scenes/figures
 DEMO_PHOTO := scene-test-00004
-# PyTorch for processors alone, a tenth of the size of the one for graphics cards.
+# PyTorch for CPUs only, a tenth of the size of the CUDA build.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 .PHONY: help demo prepare features train eval caption doctor \
@@ -39,7 +39,7 @@ help:
 	@echo "Targets: demo, prepare features train eval caption, doctor, test test-slow test-jax"
 	@echo "check format, bench, clean"
 
-# A Python of 3.11 or newer that can make virtual environments; the first one found.
+# Use the first Python 3.11 or newer that can make virtual environments.
 $(INSTALLED): setup.cfg setup.py pyproject.toml
 	@set -e; chosen=; reason="none of version 3.11 or newer was found; install Python 3.11+"; \
 	for python in "$(PYTHON)" $(if $(PYTHON),,python3 python3.13 python3.12 python3.11 python); do \
@@ -55,55 +55,55 @@ $(INSTALLED): setup.cfg setup.py pyproject.toml
 	touch $(INSTALLED)
 
 prepare: $(INSTALLED)
-	$(TELL) prepare $(PICK) $(if $(DATA),--data '$(DATA)') $(own_args)
+	$(CLI) prepare $(NAMED) $(if $(DATA),--data '$(DATA)') $(own_args)
 
 features: $(INSTALLED) $(if $(CHAIN),prepare)
-	$(TELL) features $(PICK) $(own_args)
+	$(CLI) features $(NAMED) $(own_args)
 
 train: $(INSTALLED) $(if $(CHAIN),features)
-	$(TELL) train $(PICK) $(own_args)
+	$(CLI) train $(NAMED) $(own_args)
 
 eval: $(INSTALLED)
-	$(TELL) eval $(PICK) $(own_args)
+	$(CLI) eval $(NAMED) $(own_args)
 
 # make caption PHOTOS='one.jpg folder/'
 caption: $(INSTALLED)
-	$(TELL) caption --model 'experiments/runs/$(EXPERIMENT)/model.keras' $(ARGS) $(PHOTOS)
+	$(CLI) caption --model 'experiments/runs/$(EXPERIMENT)/model.keras' $(ARGS) $(PHOTOS)
 
 doctor: $(INSTALLED)
-	$(TELL) doctor
+	$(CLI) doctor
 
-# The whole line on drawn scenes; replaces an earlier demo.
+# Run all stages on drawn scenes; replaces an earlier demo.
 demo: $(INSTALLED)
 	@set -e; start=$$(date +%s); \
-	$(TELL) prepare --experiment scenes; \
-	$(TELL) features --experiment scenes; \
-	$(TELL) train --experiment scenes --overwrite; \
-	$(TELL) eval --experiment scenes; \
-	$(TELL) caption --model experiments/runs/scenes/model.keras \
+	$(CLI) prepare --experiment scenes; \
+	$(CLI) features --experiment scenes; \
+	$(CLI) train --experiment scenes --overwrite; \
+	$(CLI) eval --experiment scenes; \
+	$(CLI) caption --model experiments/runs/scenes/model.keras \
 	  --attention $(FIGURES) --html $(FIGURES)/$(DEMO_PHOTO).html \
 	  prepared/scenes/photos/$(DEMO_PHOTO).jpg; \
-	echo "Attention of every word: $(FIGURES)/$(DEMO_PHOTO).png and .html"; \
-	echo "The demo took $$(( $$(date +%s) - start )) seconds, installation apart."
+	echo "Attention per word: $(FIGURES)/$(DEMO_PHOTO).png and .html"; \
+	echo "The demo took $$(( $$(date +%s) - start )) seconds without installation."
 
 test: $(INSTALLED)
-	$(BIN) -m pytest -m '$(QUICK)' $(AT_ONCE) $(ARGS)
+	$(BIN) -m pytest -m '$(QUICK)' $(PARALLEL) $(ARGS)
 
 test-slow: $(INSTALLED)
-	$(BIN) -m pytest -m 'slow and not network and not gpu' $(AT_ONCE) $(ARGS)
+	$(BIN) -m pytest -m 'slow and not network and not gpu' $(PARALLEL) $(ARGS)
 
-# The model's own code, which is written for any backend of Keras, on JAX.
+# Test the model code, which runs on any Keras backend, on JAX.
 test-jax: $(INSTALLED)
 	$(BIN) -m pip install --quiet --disable-pip-version-check -e '.[test,jax]'
-	KERAS_BACKEND=jax $(BIN) -m pytest -m '$(QUICK)' $(AT_ONCE) \
+	KERAS_BACKEND=jax $(BIN) -m pytest -m '$(QUICK)' $(PARALLEL) \
 	  $(JAX:%=tests/%.py) $(ARGS)
 
-# The table of benchmarks/README.md and benchmarks/results.json; wants a quiet machine.
+# Measure the table in benchmarks/README.md; needs an idle machine.
 bench: $(INSTALLED)
 	$(BIN) -c 'import torch' 2>/dev/null \
 	  || $(BIN) -m pip install --quiet --disable-pip-version-check --retries 0 \
 	    --index-url '$(TORCH_INDEX)' torch \
-	  || echo 'No PyTorch from $(TORCH_INDEX): the one of PyPI follows, which is larger.'
+	  || echo 'No PyTorch at $(TORCH_INDEX): installing the larger build from PyPI.'
 	$(BIN) -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	$(BIN) -m benchmarks $(ARGS)
 
@@ -115,7 +115,7 @@ format: $(INSTALLED)
 	$(BIN) -m ruff check --fix .
 	$(BIN) -m ruff format .
 
-# Keeps what took long to make: prepared/ and experiments/runs/.
+# Keep prepared/ and experiments/runs/, which took long to make.
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
