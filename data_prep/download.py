@@ -24,7 +24,7 @@ _LOGGER = logging.getLogger(__name__)
 _CHUNK = 1 << 16  # bytes; an interruption loses the unfinished chunk
 _TIMEOUT = (20.0, 60.0)  # seconds to connect, and between two chunks
 _ATTEMPTS = 6  # consecutive requests without progress before giving up
-_PAUSE = 1.0  # seconds before the second attempt, doubled before each further one
+_PAUSE = 1.0  # seconds after the first failure, doubled after each further one
 
 Progress = Callable[[str, int, int], None]
 """Called with the file name, the bytes received and the bytes in total."""
@@ -181,7 +181,7 @@ def _receive_all(remote: RemoteFile, part: Path, progress: Progress) -> None:
         if failures == _ATTEMPTS:
             raise error
         _LOGGER.warning("%s: %s; trying again", remote.url, _one_line(error))
-        time.sleep(_PAUSE * 2**failures)
+        time.sleep(_PAUSE * 2 ** (failures - 1))
 
 
 def _receive(remote: RemoteFile, part: Path, progress: Progress) -> None:

@@ -14,6 +14,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import filelock
 import h5py
@@ -71,7 +72,7 @@ class FeatureWriter:
         rows, columns = identity["grid"]
         self._shape = (len(self.image_ids), rows * columns, identity["width"])
         self._parts = parts_folder(self.path)
-        self._all = range(-(-len(self.image_ids) // PART))
+        self._part_numbers = range(-(-len(self.image_ids) // PART))
         self._overwrite = overwrite
         self._lock = filelock.FileLock(self.path.with_name(self.path.name + ".lock"))
         self.complete = False
@@ -114,13 +115,15 @@ class FeatureWriter:
         header = self._header()
         file = self._parts / "header.json"
         if file.exists():
-            self._verify_header(json.loads(file.read_text(encoding="utf-8")), header)
+            self._verify_header(file, header)
         else:
             shutil.rmtree(self._parts, ignore_errors=True)
             self._parts.mkdir()
             with _durable_path(file) as temporary:
                 temporary.write_text(json.dumps(header, indent=1), encoding="utf-8")
-        self.missing = [part for part in self._all if not self._file(part).exists()]
+        self.missing = [
+            part for part in self._part_numbers if not self._file(part).exists()
+        ]
 
     def _header(self) -> dict:
         ids = "\n".join(self.image_ids).encode()
@@ -133,7 +136,11 @@ class FeatureWriter:
             "identity": self.identity,
         }
 
-    def _verify_header(self, found: dict, header: dict) -> None:
+    def _verify_header(self, file: Path, header: dict) -> None:
+        try:
+            found = json.loads(file.read_bytes())
+        except ValueError as error:
+            self._refuse(f"the header of its parts is malformed ({error})")
         if found == header:
             return
         theirs, ours = found.pop("identity", {}), header.pop("identity")
@@ -156,7 +163,7 @@ class FeatureWriter:
                 f"{len(self.image_ids)})"
             )
 
-    def _refuse(self, reason: str) -> None:
+    def _refuse(self, reason: str) -> NoReturn:
         raise FeatureError(
             f"{self.path}: {reason}; pass --overwrite to replace the file, or move it"
         )
@@ -174,7 +181,7 @@ class FeatureWriter:
         The missing parts and the feature file count: :meth:`finish` deletes the parts
         only after it has copied them.
         """
-        written = [part for part in self._all if self._file(part).exists()]
+        written = [part for part in self._part_numbers if self._file(part).exists()]
         photos = sum(len(self.rows(part)) for part in written)
         size = sum(self._file(part).stat().st_size for part in written)
         return 2 * size * len(self.image_ids) // max(photos, 1) - size
@@ -222,7 +229,7 @@ class FeatureWriter:
                 **COMPRESSION,
             )
             problems = []
-            for part in self._all:
+            for part in self._part_numbers:
                 problems += self._copy(part, features)
             written = np.array([not problem for problem in problems], bool)
             for name, data, kind in (

@@ -128,7 +128,7 @@ class DataFolder:
 
     Args:
         folder: the data folder.
-        leave_out: a folder that is not entered: the one of the unpacked photos.
+        leave_out: a folder that is not entered: that of the prepared data.
 
     Attributes:
         photos: file name -> location of the photo, unpacked photos preferred.

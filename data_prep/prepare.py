@@ -78,7 +78,7 @@ class PrepareReport:
 def _read_source(
     source: str, data: Path | None, folder: Path
 ) -> tuple[list[Photo], Problems, dict[str, Packed]]:
-    """Read a source without writing anything; the last item is what to unpack."""
+    """Return photos, problems and the photos to unpack, without writing anything."""
     if data is None:
         raise DataError(
             f"`data` must be the folder of photos and captions of {source}. "
@@ -97,10 +97,8 @@ def _read_source(
     problems.update(found.problems)
     paths = {photo.path for photo in photos}
     packed = missing_photos(found.photos, folder / PHOTOS)
-    packed = {
-        name: at for name, at in packed.items() if folder / PHOTOS / name in paths
-    }
-    return photos, problems, packed
+    used = [name for name in packed if folder / PHOTOS / name in paths]
+    return photos, problems, {name: packed[name] for name in used}
 
 
 def _read_and_unpack(
@@ -110,6 +108,7 @@ def _read_and_unpack(
     on_problem: str,
     progress: Progress | None,
 ) -> tuple[list[Photo], Problems]:
+    """Return the photos of a source after unpacking, without the damaged ones."""
     photos, problems, packed = _read_source(experiment.data.source, data, folder)
     if on_problem == "refuse":
         _refuse(problems, folder)
@@ -168,8 +167,8 @@ def prepare(
             of the vocabulary.
         data: the user's folder; ignored if the scenes are drawn.
         work: the folder of all prepared data sets, each in a folder of its name.
-        on_problem: ``skip`` leaves out items that have problems, ``refuse`` raises
-            an error before anything is unpacked.
+        on_problem: ``skip`` skips items that have problems, ``refuse`` raises an
+            error, before anything is unpacked if the problem is known by then.
         progress: called after every unpacked photo.
 
     Returns:

@@ -60,9 +60,8 @@ def join_by_name(
     for name in sorted(known.difference(problems.names(TWO_SPLITS))):
         kept = []
         for number, caption in enumerate(captions.get(name, ())):
-            if any(map(str.isalnum, caption)) or tokenize(
-                caption
-            ):  # the faster test first
+            # Most captions pass the first test, which is faster.
+            if any(map(str.isalnum, caption)) or tokenize(caption):
                 kept.append(caption.strip())
             else:
                 problems.add(EMPTY_CAPTION, f"{name}#{number}")

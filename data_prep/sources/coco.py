@@ -111,6 +111,5 @@ def read_coco(
         else:
             problems.notes.append(f"no annotations: the captions come from {SPLITS}")
     by_name = invert_split_lists(lists, problems)
-    return join_by_name(
-        data.places(photo_folder), captions, by_name, problems
-    ), problems
+    places = data.places(photo_folder)
+    return join_by_name(places, captions, by_name, problems), problems

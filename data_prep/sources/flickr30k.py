@@ -41,6 +41,5 @@ def read_flickr30k(
     else:
         captions = read_token_file(tokens, problems)
     by_name = invert_split_lists(splits.lists, problems)
-    return join_by_name(
-        data.places(photo_folder), captions, by_name, problems
-    ), problems
+    places = data.places(photo_folder)
+    return join_by_name(places, captions, by_name, problems), problems

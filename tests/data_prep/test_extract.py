@@ -208,22 +208,19 @@ def test_a_weights_file_replaces_that_of_the_settings(tmp_path, work):
         run(work, encoder_weights=tmp_path / "absent.weights.h5")
 
 
-def test_the_size_before_compression_is_logged_once(tmp_path, caplog):
+def test_the_size_is_logged_once_and_the_progress_bar_shows_the_rate(
+    tmp_path, caplog, capfd
+):
     prepare(tmp_path)
     with caplog.at_level(logging.INFO, logger="data_prep.extract"):
-        run(tmp_path)
+        extract(experiment(), tmp_path)
     dense = (TRAIN + VAL) * 4 * 64 * 2
     assert f"{TRAIN + VAL} photos, at most {dense / 1000:.1f}kB" in caplog.text
     assert caplog.text.count("before compression") == 1
-    caplog.clear()
-    with caplog.at_level(logging.INFO, logger="data_prep.extract"):
-        run(tmp_path)
-    assert "at most" not in caplog.text
-
-
-def test_the_progress_bar_shows_the_rate(tmp_path, capfd):
-    prepare(tmp_path)
-    extract(experiment(), tmp_path)
     shown = capfd.readouterr().err
     assert f"{TRAIN + VAL}/{TRAIN + VAL}" in shown
     assert "photo/s" in shown
+    caplog.clear()
+    with caplog.at_level(logging.INFO, logger="data_prep.extract"):
+        run(tmp_path)
+    assert "before compression" not in caplog.text

@@ -136,6 +136,17 @@ def test_parts_of_another_encoder_are_refused(tmp_path, change, reason):
         pass
 
 
+def test_parts_with_a_malformed_header_are_refused(tmp_path):
+    path = tmp_path / "features.h5"
+    with FeatureWriter(path, IDENTITY, ["a"]):
+        (tmp_path / "features.h5.parts" / "header.json").write_bytes(b"{")
+    with (
+        pytest.raises(FeatureError, match=r"header .* malformed .*--overwrite"),
+        FeatureWriter(path, IDENTITY, ["a"]),
+    ):
+        pass
+
+
 def test_parts_of_other_photos_are_refused(tmp_path):
     path = tmp_path / "features.h5"
     with FeatureWriter(path, IDENTITY, ["a", "b"]):
