@@ -1,63 +1,227 @@
-"""Fetch the data sets that may be fetched by URL."""
+"""Download the data sets that are available by URL.
 
+A file is received under the name ``<file>.part`` and renamed after its size and
+checksum are verified. An interrupted download resumes at the last byte received, by
+an HTTP Range request.
+"""
+
+import hashlib
+import logging
+import os
+import time
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from data_prep.fetch import Progress, Remote, fetch
+import requests
+
+from data_prep.disk import require_space
 from show_attend_tell.runtime.errors import DownloadError
 
-_COCO = "http://images.cocodataset.org"  # its https has another host's certificate
-# Sizes and checksums as TensorFlow Datasets records them (url_checksums/coco.txt).
+_LOGGER = logging.getLogger(__name__)
+_CHUNK = 1 << 16  # bytes; an interruption loses the unfinished chunk
+_TIMEOUT = (20.0, 60.0)  # seconds to connect, and between two chunks
+_ATTEMPTS = 6  # consecutive requests without progress before giving up
+_PAUSE = 1.0  # seconds after the first failure, doubled after each further one
+
+Progress = Callable[[str, int, int], None]
+"""Called with the file name, the bytes received and the bytes in total."""
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file on a server, with the size and checksum to verify.
+
+    Attributes:
+        url: the address; its last part is the file name.
+        size: number of bytes.
+        sha256: checksum in hexadecimal digits. None if no trustworthy checksum is
+            published: then the checksums in the zip archive are verified instead.
+    """
+
+    url: str
+    size: int
+    sha256: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The last part of the URL."""
+        return self.url.rsplit("/", 1)[1]
+
+
+_COCO = "http://images.cocodataset.org"  # its HTTPS certificate is of another host
+# Sizes and checksums are those of TensorFlow Datasets (url_checksums/coco.txt).
 COCO = (
-    Remote(
+    RemoteFile(
         f"{_COCO}/annotations/annotations_trainval2014.zip",
         252_872_794,
         "031296bbc80c45a1d1f76bf9a90ead27e94e99ec629208449507a4917a3bf009",
     ),
-    # No checksum of this file was ever published by its author.
-    Remote(
+    # The author published no checksum of this file.
+    RemoteFile(
         "https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip",
         36_745_453,
     ),
-    Remote(
+    RemoteFile(
         f"{_COCO}/zips/train2014.zip",
         13_510_573_713,
         "ede4087e640bddba550e090eae701092534b554b42b05ac33f0300b984b31775",
     ),
-    Remote(
+    RemoteFile(
         f"{_COCO}/zips/val2014.zip",
         6_645_013_297,
         "fe9be816052049c34717e077d9e34aa60814a55679f804cd043e3cbee3b9fde0",
     ),
 )
-# What may be fetched, by source. Flickr8k and Flickr30k photos are given out on
-# request only; Karpathy's splits of Flickr30k come with COCO's.
+# The authors give out the photos of Flickr8k and Flickr30k on request only. Karpathy's
+# splits of Flickr30k are in the same archive as those of COCO.
 FILES = {"coco": COCO, "flickr30k": (COCO[1],)}
 
 
 def download(source: str, folder: Path, progress: Progress | None = None) -> list[Path]:
-    """Fetch the files of a data set into a folder that ``prepare`` can read.
+    """Download the files of a data set into a folder that ``prepare`` can read.
 
     Args:
         source: ``coco``, or ``flickr30k`` for Karpathy's splits alone.
-        folder: where to; files that are there already are kept.
-        progress: called with the file, the bytes that are there and those of the
-            whole.
+        folder: the folder to write to; complete files already present are kept.
+        progress: called after every chunk.
 
     Returns:
-        The files.
+        The paths of the files.
 
     Raises:
-        DownloadError: the source gives nothing out by URL, or a file could not be
-            fetched.
+        DownloadError: the source has no files to download, or a file cannot be
+            downloaded, verified or written.
     """
     if source not in FILES:
         raise DownloadError(
-            f"`source` must be one of {sorted(FILES)}. Received: {source!r}; other "
-            "data sets are given out by their authors on request"
+            f"`source` must be one of {sorted(FILES)}. Received: {source!r}; request "
+            "other data sets from their authors"
         )
-    return [fetch(remote, folder, progress=progress) for remote in FILES[source]]
+    return [download_file(remote, folder, progress) for remote in FILES[source]]
 
 
-def size_of(source: str) -> int:
-    """Return the bytes that :func:`download` fetches for a source."""
+def total_size(source: str) -> int:
+    """Return the size of all files of a source, in bytes; 0 if there are none."""
     return sum(remote.size for remote in FILES.get(source, ()))
+
+
+def download_file(
+    remote: RemoteFile, folder: Path, progress: Progress | None = None
+) -> Path:
+    """Download one file, or resume its download, and verify it.
+
+    Args:
+        remote: the file.
+        folder: the folder to write to; made if absent.
+        progress: called after every chunk.
+
+    Returns:
+        The path of the verified file.
+
+    Raises:
+        DownloadError: the file cannot be downloaded, verified or written.
+    """
+    target = folder / remote.name
+    part = target.with_name(target.name + ".part")
+    try:
+        if target.exists():
+            if _size(target) == remote.size:
+                return target
+            raise DownloadError(
+                f"{target}: must have {remote.size} bytes. Received: {_size(target)}; "
+                "remove the file to download it again"
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        missing = remote.size - _size(part)
+        require_space(missing, folder, f"bytes of {remote.name}", DownloadError)
+        _receive_all(remote, part, progress or (lambda *_: None))
+        fault = _fault(part, remote)
+        if fault:
+            part.unlink()
+            raise DownloadError(f"{remote.url}: {fault}; deleted, download it again")
+        os.replace(part, target)
+    except requests.RequestException as error:  # before OSError, its base class
+        raise DownloadError(
+            f"{remote.url}: cannot be downloaded: {_one_line(error)}; check the "
+            "network and run the command again to resume"
+        ) from None
+    except OSError as error:
+        raise DownloadError(f"{target}: cannot be written: {error}") from None
+    return target
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+def _receive_all(remote: RemoteFile, part: Path, progress: Progress) -> None:
+    """Send requests until the part is complete or `_ATTEMPTS` in a row add nothing."""
+    largest, failures = _size(part), 0
+    while _size(part) < remote.size:
+        error: Exception = requests.ConnectionError("the connection was closed")
+        try:
+            _receive(remote, part, progress)
+        except requests.RequestException as caught:
+            status = 500 if caught.response is None else caught.response.status_code
+            if status < 500 and status != requests.codes.too_many_requests:
+                raise
+            error = caught
+        if _size(part) >= remote.size:
+            return
+        # A server without Range support starts over: only a new maximum is progress.
+        failures = 0 if _size(part) > largest else failures + 1
+        largest = max(largest, _size(part))
+        if failures == _ATTEMPTS:
+            raise error
+        _LOGGER.warning("%s: %s; trying again", remote.url, _one_line(error))
+        time.sleep(_PAUSE * 2 ** (failures - 1))
+
+
+def _receive(remote: RemoteFile, part: Path, progress: Progress) -> None:
+    """Send one request for the missing bytes and append them to the part."""
+    done = _size(part)
+    # "identity" excludes compression, so that ranges count bytes of the file.
+    headers = {"Accept-Encoding": "identity", "Range": f"bytes={done}-"}
+    with requests.get(
+        remote.url, headers=headers, stream=True, timeout=_TIMEOUT
+    ) as response:
+        response.raise_for_status()
+        if response.status_code != requests.codes.partial_content:
+            done = 0  # the server ignores Range and sends the whole file
+        size = done + int(response.headers.get("Content-Length", remote.size - done))
+        if size != remote.size:  # before the part is opened, which would truncate it
+            raise DownloadError(
+                f"{remote.url}: must have {remote.size} bytes. Received: {size}; the "
+                "file has changed, or a proxy sent another page"
+            )
+        with part.open("ab" if done else "wb") as file:
+            for chunk in response.iter_content(_CHUNK):
+                file.write(chunk)
+                done += len(chunk)
+                progress(remote.name, done, remote.size)
+                if done > remote.size:
+                    return
+
+
+def _fault(path: Path, remote: RemoteFile) -> str | None:
+    """Return a description of the difference to the expected file, or None."""
+    if _size(path) != remote.size:
+        return f"size must be {remote.size} bytes. Received: {_size(path)}"
+    if remote.sha256 is not None:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        same = digest == remote.sha256
+        return None if same else f"SHA-256 must be {remote.sha256}. Received: {digest}"
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        return f"must be a complete zip archive. Received: {_one_line(error)}"
+    return None if damaged is None else f"the entry {damaged} is damaged"

@@ -1,10 +1,8 @@
-"""Extract the features of a prepared data set: manifest in, feature file out."""
+"""Extract the features of a prepared data set: read the manifest, run the encoder."""
 
 import dataclasses
-import io
 import logging
 import os
-import shutil
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -12,36 +10,37 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import h5py
 import numpy as np
 
+from data_prep.disk import format_bytes, free_bytes, require_space
 from data_prep.feature_writer import FeatureWriter
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data import manifest
-from show_attend_tell.data.features import COMPRESSION, FeatureReader, feature_path
+from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.models.encoder import Encoder
 from show_attend_tell.runtime.errors import FeatureError, PhotoError
 from show_attend_tell.runtime.progress import progress_bar
 
-BATCH = 32  # photos a step of the network; part of what makes the bytes repeatable
+BATCH = 32  # photos per step; another size may change the last bits of the features
 _AHEAD = 4  # parts decoded ahead of the network
-_SAMPLE = 8  # photos that the estimate of size and time is made from
+_FLOAT16 = 2  # bytes of a value
 
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class FileReport:
-    """What became of one feature file.
+    """Counts, sizes and problems of one feature file.
 
     Attributes:
         path: the file.
-        photos: rows of the file.
-        extracted: photos that went through the network in this run; the others were
-            there already.
-        seconds: of this run's extraction.
-        size: of the file, in bytes. dense_size: of its values without compression.
+        photos: number of rows of the file.
+        extracted: number of photos encoded in this run; the others were already
+            present.
+        seconds: duration of this run's extraction.
+        size: size of the file, in bytes.
+        dense_size: size of its values without compression, in bytes.
         unreadable: id -> reason of every photo without features.
     """
 
@@ -55,29 +54,29 @@ class FileReport:
 
     @property
     def photos_per_second(self) -> float:
-        """Rate of this run, 0 when nothing was left to do."""
+        """Rate of this run, 0 if all features were already present."""
         return self.extracted / self.seconds if self.extracted else 0.0
 
     def lines(self) -> list[str]:
-        """Describe the file for a person, unreadable photos by name at the end."""
+        """Return the report as lines to print, the unreadable photos at the end."""
         rate = f"{self.extracted} new, {self.photos_per_second:.1f} photos/s"
         return [
             f"{self.path}: {self.photos} photos "
-            f"({rate if self.extracted else 'all there already'}), "
-            f"{self.size / 1e6:.1f} MB, "
+            f"({rate if self.extracted else 'all already present'}), "
+            f"{format_bytes(self.size)}, "
             f"{self.size / self.dense_size:.0%} of dense float16",
-            *(f"not read: {reason}" for reason in self.unreadable.values()),
+            *(f"unreadable: {reason}" for reason in self.unreadable.values()),
         ]
 
 
 @dataclass(frozen=True)
 class ExtractReport:
-    """The files of one call of :func:`extract`, the mirrored one last."""
+    """Reports of the files of one call of :func:`extract`, the mirrored file last."""
 
     files: tuple[FileReport, ...]
 
     def lines(self) -> list[str]:
-        """Describe all files for a person."""
+        """Return the reports as lines to print."""
         return [line for file in self.files for line in file.lines()]
 
 
@@ -91,22 +90,23 @@ def extract(
 ) -> ExtractReport:
     """Extract the features of all photos of an experiment's data.
 
-    Interrupt it at will: the next call goes on, and the file has the same bytes.
+    After an interruption the next call resumes, and the file has the same bytes.
 
     Args:
-        experiment: its ``data.name`` and ``encoder`` are used; with
-            ``encoder.mirror`` the mirrored training photos go to a file beside.
-        work: folder that holds ``<data.name>/manifest.jsonl``.
-        encoder_weights: file to take instead of ``encoder.weights``.
-        overwrite: throw away features that exist.
-        splits: the splits wanted; every one but ``none`` by default.
+        experiment: the experiment; its ``data.name`` and ``encoder`` are used. With
+            ``encoder.mirror`` the features of the mirrored training photos are
+            written to a second file.
+        work: the folder of ``<data.name>/manifest.jsonl``.
+        encoder_weights: weights file that replaces ``encoder.weights``.
+        overwrite: replace existing features.
+        splits: the splits to extract; by default all but ``none``.
         progress: whether to draw a progress bar on standard error.
 
     Raises:
-        EncoderError: the encoder cannot be made.
-        FeatureError: features of another encoder or of other photos are in the way,
-            or another extraction is running.
-        ManifestError: there is no usable manifest.
+        EncoderError: the encoder cannot be built.
+        FeatureError: existing features are of another encoder or of other photos,
+            another extraction is running, or the disk is too small.
+        ManifestError: the manifest is absent or malformed.
     """
     folder = Path(work) / experiment.data.name
     photos = _select(manifest.read(folder / "manifest.jsonl"), splits)
@@ -119,15 +119,11 @@ def extract(
     trained = [photo for photo in photos if photo.split == "train"]
     if settings.mirror and trained:
         jobs.append((feature_path(folder, settings, mirror=True), trained, True))
-    _log_expectation(encoder, jobs, overwrite)
     files = [
         _extract_file(encoder, *job, overwrite=overwrite, progress=progress)
         for job in jobs
     ]
     return ExtractReport(tuple(files))
-
-
-_Job = tuple[Path, list[Photo], bool]
 
 
 def _select(photos: list[Photo], splits: Sequence[str] | None) -> list[Photo]:
@@ -153,10 +149,18 @@ def _extract_file(
     progress: bool,
 ) -> FileReport:
     ids = [photo.id for photo in photos]
+    dense_size = len(ids) * encoder.grid[0] * encoder.grid[1] * encoder.width * _FLOAT16
     start, extracted = time.perf_counter(), 0
     with FeatureWriter(path, encoder.identity(), ids, mirror, overwrite) as writer:
         if not writer.complete:
             extracted = sum(len(writer.rows(part)) for part in writer.missing)
+            _logger.info(
+                "%s: %d photos, at most %s before compression; %s free",
+                path,
+                len(ids),
+                format_bytes(dense_size),
+                format_bytes(free_bytes(path.parent)),
+            )
             _write_parts(encoder, writer, photos, progress)
             writer.finish()
     seconds = time.perf_counter() - start
@@ -167,7 +171,7 @@ def _extract_file(
             extracted=extracted,
             seconds=seconds,
             size=path.stat().st_size,
-            dense_size=int(np.prod(reader.shape)) * 2,
+            dense_size=dense_size,
             unreadable=reader.problems,
         )
 
@@ -175,87 +179,66 @@ def _extract_file(
 def _write_parts(
     encoder: Encoder, writer: FeatureWriter, photos: list[Photo], progress: bool
 ) -> None:
-    """Write all missing parts; photos are decoded and parts stored in background."""
+    """Write all missing parts; decode photos and write parts in threads."""
     left = sum(len(writer.rows(part)) for part in writer.missing)
     done, title = len(photos) - left, writer.path.name
     bar = progress_bar(len(photos), "photo", title, done, progress)
     stored: Future | None = None
     with ThreadPoolExecutor(1) as store, bar:
-        for part, squares, problems in _decoded(encoder, writer, photos):
+        for count, (part, squares, problems) in enumerate(
+            _decode_parts(encoder, writer, photos)
+        ):
             batches = []
             for first in range(0, len(squares), BATCH):
+                # (b, S, S, 3) -> (b, L, D)
                 batches.append(encoder.encode(squares[first : first + BATCH]))
                 bar.update(len(batches[-1]))
-            features = np.concatenate(batches)
+            features = np.concatenate(batches)  # (n, L, D)
             features[np.array([bool(problem) for problem in problems])] = 0
             if stored:
                 stored.result()
+            if count == 1:  # the size of one part is known
+                _require_space(writer)
             stored = store.submit(writer.write, part, features, problems)
         if stored:
             stored.result()
 
 
-def _decoded(
+def _require_space(writer: FeatureWriter) -> None:
+    folder = writer.path.parent
+    require_space(writer.remaining_bytes(), folder, "features", FeatureError)
+
+
+def _decode_parts(
     encoder: Encoder, writer: FeatureWriter, photos: list[Photo]
 ) -> Iterator[tuple[int, np.ndarray, list[str]]]:
     """Yield the missing parts in order: number, (n, S, S, 3) uint8, problems."""
     workers = min(8, os.cpu_count() or 1)
-    waiting: deque[tuple[int, list[Future]]] = deque()
+    queue: deque[tuple[int, list[Future]]] = deque()
     parts = iter(writer.missing)
     with ThreadPoolExecutor(workers) as pool:
         try:
             while True:
-                while len(waiting) < _AHEAD and (part := next(parts, None)) is not None:
-                    rows = writer.rows(part)
+                while len(queue) < _AHEAD and (part := next(parts, None)) is not None:
                     jobs = [
-                        pool.submit(_square, encoder, photos[row], writer.mirrored)
-                        for row in rows
+                        pool.submit(_decode, encoder, photos[row], writer.mirrored)
+                        for row in writer.rows(part)
                     ]
-                    waiting.append((part, jobs))
-                if not waiting:
+                    queue.append((part, jobs))
+                if not queue:
                     return
-                part, jobs = waiting.popleft()
+                part, jobs = queue.popleft()
                 squares, problems = zip(*(job.result() for job in jobs), strict=True)
                 yield part, np.stack(squares), list(problems)
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def _square(encoder: Encoder, photo: Photo, mirror: bool) -> tuple[np.ndarray, str]:
-    """Return the network's square of a photo, black if unreadable, and why."""
+def _decode(encoder: Encoder, photo: Photo, mirror: bool) -> tuple[np.ndarray, str]:
+    """Return the encoder's input (S, S, 3) and "", or a black one and the reason."""
     try:
         image = encoder.load_photo(photo.path)
     except PhotoError as error:
         side = encoder.settings.image_size
         return np.zeros((side, side, 3), np.uint8), str(error)
     return encoder.preprocess(image, mirror), ""
-
-
-def _log_expectation(encoder: Encoder, jobs: list[_Job], overwrite: bool) -> None:
-    """Log size and time to expect, measured on the first photos."""
-    photos = sum(
-        len(chosen) for path, chosen, _ in jobs if overwrite or not path.exists()
-    )
-    if not photos:
-        return
-    sample = jobs[0][1][:_SAMPLE]
-    squares = np.stack([_square(encoder, photo, mirror=False)[0] for photo in sample])
-    encoder.encode(squares)  # compiles
-    start = time.perf_counter()
-    features = encoder.encode(squares)
-    seconds = (time.perf_counter() - start) / len(sample)
-    with h5py.File(io.BytesIO(), "w") as file:
-        chunks = (1, *features.shape[1:])
-        stored = file.create_dataset("f", data=features, chunks=chunks, **COMPRESSION)
-        size = stored.id.get_storage_size() / len(sample)
-    folder = jobs[0][0].parent
-    free = shutil.disk_usage(folder).free
-    _logger.info(
-        "%d photos: about %.1f MB in %s and %.1f minutes, less what an earlier run "
-        "left; %.1f MB are free, and twice the size is used at the end of a file",
-        photos,
-        photos * size / 1e6,
-        folder,
-        photos * seconds / 60,
-        free / 1e6,
-    )

@@ -1,18 +1,20 @@
-"""A feature file written so that no interruption can spoil it.
+"""Write a feature file in parts, so that an interrupted extraction resumes.
 
-The photos are cut into parts of :data:`PART` in their order. Each part becomes a small
-file under ``<file>.parts/``, whole or not at all; when all exist, their compressed
-chunks are copied in order into the feature file, which appears under its name in one
-step. What the parts hold does not depend on when the work was interrupted, so neither
-do the bytes of the feature file.
+The photos are divided into parts of :data:`PART` in their order. Each part is written
+atomically to a small file in ``<file>.parts/``. When all parts exist, their compressed
+chunks are copied in order to the feature file, which is renamed to its path at the
+end. The content of a part does not depend on interruptions, so the bytes of the
+feature file do not either.
 """
 
+import contextlib
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import filelock
 import h5py
@@ -26,23 +28,24 @@ from show_attend_tell.data.features import (
     parts_folder,
 )
 from show_attend_tell.runtime.errors import FeatureError
+from show_attend_tell.runtime.files import atomic_path
 
 PART = 64  # photos: a second of a fast encoder, a megabyte of VGG's features
-# The same format whatever HDF5 is installed; later ones put the time into the root.
+# Fixes the format for all versions of HDF5; later formats store the time in the root.
 _LIBVER = ("earliest", "v110")
 _TEXT = h5py.string_dtype("utf-8")
 
 
 class FeatureWriter:
-    """Writes one feature file, part by part, in any number of runs.
+    """Write one feature file, part by part, in any number of runs.
 
     Use it as a context manager: it locks the file against another extraction. Write
-    the parts named by :attr:`missing`, then call :meth:`finish`.
+    the parts of :attr:`missing` with :meth:`write`, then call :meth:`finish`.
 
     Attributes:
-        complete: whether the feature file existed already, made by this encoder of
-            these photos; then nothing is to be done.
-        missing: numbers of the parts still to be written.
+        complete: whether the feature file already exists, made by this encoder from
+            these photos.
+        missing: numbers of the parts to write.
     """
 
     def __init__(
@@ -53,14 +56,14 @@ class FeatureWriter:
         mirrored: bool = False,
         overwrite: bool = False,
     ):
-        """Describe the file; nothing is touched before the context is entered.
+        """Initialize the writer; the disk is unchanged until the context is entered.
 
         Args:
             path: the feature file.
-            identity: of the encoder.
+            identity: the encoder's identity, from ``Encoder.identity``.
             image_ids: N ids in the order of the rows.
             mirrored: whether the features are those of mirrored photos.
-            overwrite: throw away what exists, finished or not.
+            overwrite: delete an existing feature file and existing parts.
         """
         self.path = Path(path)
         self.image_ids = list(image_ids)
@@ -69,17 +72,18 @@ class FeatureWriter:
         rows, columns = identity["grid"]
         self._shape = (len(self.image_ids), rows * columns, identity["width"])
         self._parts = parts_folder(self.path)
+        self._part_numbers = range(-(-len(self.image_ids) // PART))
         self._overwrite = overwrite
         self._lock = filelock.FileLock(self.path.with_name(self.path.name + ".lock"))
         self.complete = False
         self.missing: list[int] = []
 
     def __enter__(self) -> "FeatureWriter":
-        """Lock the file and find out what is to be done.
+        """Lock the file and determine the missing parts.
 
         Raises:
-            FeatureError: another extraction runs, or what exists is of another
-                encoder or of other photos and is not to be overwritten.
+            FeatureError: another extraction is running, or the existing file or
+                parts are of another encoder or of other photos.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -89,17 +93,17 @@ class FeatureWriter:
                 f"{self.path}: another extraction is writing it; wait for its end"
             ) from None
         try:
-            self._take_stock()
+            self._find_missing()
         except BaseException:
             self._lock.release()
             raise
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Release the lock; what was written stays for the next run."""
+        """Release the lock; the written parts are kept for the next run."""
         self._lock.release()
 
-    def _take_stock(self) -> None:
+    def _find_missing(self) -> None:
         if self._overwrite:
             self.path.unlink(missing_ok=True)
             shutil.rmtree(self._parts, ignore_errors=True)
@@ -111,13 +115,15 @@ class FeatureWriter:
         header = self._header()
         file = self._parts / "header.json"
         if file.exists():
-            self._verify_header(json.loads(file.read_text(encoding="utf-8")), header)
+            self._verify_header(file, header)
         else:
             shutil.rmtree(self._parts, ignore_errors=True)
             self._parts.mkdir()
-            _write_whole(file, json.dumps(header, indent=1).encode())
-        count = -(-len(self.image_ids) // PART)
-        self.missing = [part for part in range(count) if not self._file(part).exists()]
+            with _durable_path(file) as temporary:
+                temporary.write_text(json.dumps(header, indent=1), encoding="utf-8")
+        self.missing = [
+            part for part in self._part_numbers if not self._file(part).exists()
+        ]
 
     def _header(self) -> dict:
         ids = "\n".join(self.image_ids).encode()
@@ -130,7 +136,11 @@ class FeatureWriter:
             "identity": self.identity,
         }
 
-    def _verify_header(self, found: dict, header: dict) -> None:
+    def _verify_header(self, file: Path, header: dict) -> None:
+        try:
+            found = json.loads(file.read_bytes())
+        except ValueError as error:
+            self._refuse(f"the header of its parts is malformed ({error})")
         if found == header:
             return
         theirs, ours = found.pop("identity", {}), header.pop("identity")
@@ -139,7 +149,7 @@ class FeatureWriter:
             or identity_difference(header, found)
             or "precision or library versions differ"
         )
-        self._refuse(f"begun by another run: {difference}")
+        self._refuse(f"begun with other settings: {difference}")
 
     def _verify_finished(self) -> None:
         with FeatureReader(self.path) as reader:
@@ -149,13 +159,13 @@ class FeatureWriter:
             self._refuse(f"made by another encoder: {difference}")
         if ids != self.image_ids:
             self._refuse(
-                f"made of other photos ({len(ids)}, the manifest has "
+                f"made from other photos ({len(ids)}, the manifest has "
                 f"{len(self.image_ids)})"
             )
 
-    def _refuse(self, reason: str) -> None:
+    def _refuse(self, reason: str) -> NoReturn:
         raise FeatureError(
-            f"{self.path}: {reason}; pass --overwrite to make it anew, or move it away"
+            f"{self.path}: {reason}; pass --overwrite to replace the file, or move it"
         )
 
     def _file(self, part: int) -> Path:
@@ -165,16 +175,29 @@ class FeatureWriter:
         """Return the rows of a part."""
         return range(part * PART, min((part + 1) * PART, len(self.image_ids)))
 
+    def remaining_bytes(self) -> int:
+        """Return the bytes still to be written, extrapolated from the written parts.
+
+        The missing parts and the feature file count: :meth:`finish` deletes the parts
+        only after it has copied them.
+        """
+        written = [part for part in self._part_numbers if self._file(part).exists()]
+        photos = sum(len(self.rows(part)) for part in written)
+        size = sum(self._file(part).stat().st_size for part in written)
+        return 2 * size * len(self.image_ids) // max(photos, 1) - size
+
     def write(self, part: int, features: np.ndarray, problems: Sequence[str]) -> None:
-        """Write one part, whole or not at all.
+        """Write one part atomically.
 
         Args:
-            part: its number.
+            part: number of the part.
             features: (len(rows), L, D) float16, zeros where there is a problem.
-            problems: for each row why the photo could not be read, or "".
+            problems: for each row the reason why the photo is unreadable, or "".
         """
-        unfinished = self._parts / "unfinished"
-        with h5py.File(unfinished, "w", libver=_LIBVER) as file:
+        with (
+            _durable_path(self._file(part)) as temporary,
+            h5py.File(temporary, "w", libver=_LIBVER) as file,
+        ):
             file.create_dataset(
                 "features",
                 data=features,
@@ -186,12 +209,13 @@ class FeatureWriter:
             file.create_dataset(
                 "problems", data=list(problems), dtype=_TEXT, track_times=False
             )
-        _replace(unfinished, self._file(part))
 
     def finish(self) -> None:
-        """Join all parts into the feature file and remove them."""
-        unfinished = self.path.with_name(self.path.name + ".tmp")
-        with h5py.File(unfinished, "w", libver=_LIBVER) as file:
+        """Join all parts to the feature file and delete them."""
+        with (
+            _durable_path(self.path) as temporary,
+            h5py.File(temporary, "w", libver=_LIBVER) as file,
+        ):
             file.attrs["format"] = FORMAT
             file.attrs["identity"] = json.dumps(self.identity)
             file.attrs["mirrored"] = self.mirrored
@@ -205,7 +229,7 @@ class FeatureWriter:
                 **COMPRESSION,
             )
             problems = []
-            for part in range(-(-len(self.image_ids) // PART)):
+            for part in self._part_numbers:
                 problems += self._copy(part, features)
             written = np.array([not problem for problem in problems], bool)
             for name, data, kind in (
@@ -214,11 +238,10 @@ class FeatureWriter:
                 ("problems", problems, _TEXT),
             ):
                 file.create_dataset(name, data=data, dtype=kind, track_times=False)
-        _replace(unfinished, self.path)
         shutil.rmtree(self._parts)
 
     def _copy(self, part: int, features: h5py.Dataset) -> list[str]:
-        """Copy a part's chunks as they are; returns its problems."""
+        """Copy the compressed chunks of a part; return its problems."""
         with h5py.File(self._file(part), "r") as source:
             for place, row in enumerate(self.rows(part)):
                 mask, chunk = source["features"].id.read_direct_chunk((place, 0, 0))
@@ -226,14 +249,13 @@ class FeatureWriter:
             return list(source["problems"].asstr()[:])
 
 
-def _replace(unfinished: Path, path: Path) -> None:
-    """Give a finished file its name, after its bytes have reached the disk."""
-    with unfinished.open("rb") as file:
-        os.fsync(file.fileno())
-    os.replace(unfinished, path)
+@contextlib.contextmanager
+def _durable_path(path: Path) -> Iterator[Path]:
+    """Yield an `atomic_path`; flush its file to the disk before it is renamed.
 
-
-def _write_whole(path: Path, content: bytes) -> None:
-    unfinished = path.with_name("unfinished")
-    unfinished.write_bytes(content)
-    _replace(unfinished, path)
+    Otherwise a power failure could leave an empty file that counts as complete.
+    """
+    with atomic_path(path) as temporary:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())

@@ -1,21 +1,31 @@
-"""Find photos and text files below a folder, unpacked or still in zip archives."""
+"""Find photos and text files below a folder, including those in zip archives."""
 
 import os
 import stat
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from data_prep.problems import (
+    BROKEN_LINK,
+    UNREADABLE_FOLDER,
+    UNSAFE_ENTRY,
+    Problems,
+)
 from show_attend_tell.runtime.errors import DataError
 
 PHOTO_SUFFIXES = frozenset([".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp"])
-_DEPTH = 4  # folders below the data folder that are looked into
+_DEPTH = 4  # levels of folders searched below the data folder
 
 
 @dataclass(frozen=True)
 class TextFile:
-    """A text file and how to name it in messages."""
+    """A text file.
+
+    Attributes:
+        label: its name in messages.
+        content: its bytes.
+    """
 
     label: str
     content: bytes
@@ -24,7 +34,7 @@ class TextFile:
         """Return the content as text.
 
         Raises:
-            DataError: it is not UTF-8.
+            DataError: the content is not UTF-8.
         """
         try:
             return self.content.decode("utf-8-sig")
@@ -43,7 +53,7 @@ class Packed:
 
 
 def is_safe(member: zipfile.ZipInfo) -> bool:
-    """Tell whether an archive entry is a plain file that stays in its folder."""
+    """Return whether an archive entry is a plain file inside its folder."""
     name = member.filename.replace("\\", "/")
     outside = name.startswith("/") or ".." in name.split("/") or ":" in name
     link = stat.S_ISLNK(member.external_attr >> 16)
@@ -51,49 +61,80 @@ def is_safe(member: zipfile.ZipInfo) -> bool:
 
 
 def _is_hidden(name: str) -> bool:
-    return any(
-        part == "__MACOSX" or (part.startswith(".") and part != "..")
-        for part in PurePosixPath(name).parts
-    )
+    return name == "__MACOSX" or name.startswith(".")
 
 
-def walk(folder: Path, leave_out: Path) -> Iterator[Path]:
-    """Yield every file below a folder, shallow ones first, in a fixed order.
+def find_files(folder: Path, leave_out: Path, problems: Problems) -> list[Path]:
+    """Return every file below a folder, in a fixed order, shallow files first.
 
-    Hidden files and folders are passed over, and what lies deeper than four folders.
+    Hidden files, hidden folders and folders below the fourth level are ignored.
+    Symlinked folders are followed unless they point back into the folder or to a
+    folder above it, so that no file is found twice.
 
     Args:
-        folder: where to look.
+        folder: the folder to search.
         leave_out: a folder that is not entered.
+        problems: receives broken links and unreadable folders.
+
+    Raises:
+        OSError: the folder itself cannot be read.
     """
-    leave_out = leave_out.resolve()
+    root = os.path.realpath(folder)
+    visited = {os.path.realpath(leave_out)} - {root}
+    files: list[Path] = []
     level = [folder]
     for _ in range(_DEPTH + 1):
-        deeper = []
+        deeper: list[Path] = []
         for place in level:
-            with os.scandir(place) as entries:
-                for entry in sorted(entries, key=lambda entry: entry.name):
-                    if entry.name.startswith(".") or entry.name == "__MACOSX":
-                        continue
-                    path = place / entry.name
-                    if not entry.is_dir():
-                        yield path
-                    elif path.resolve() != leave_out:
+            real = os.path.realpath(place)
+            if real in visited:
+                continue
+            visited.add(real)
+            try:
+                found = _visible_entries(place)
+            except OSError as error:
+                if place is folder:
+                    raise
+                problems.add(UNREADABLE_FOLDER, f"{place}: {error.strerror}")
+                continue
+            for entry in found:
+                path, link = place / entry.name, entry.is_symlink()
+                # For a link that loops DirEntry raises and os.path returns False.
+                if os.path.isdir(path) if link else entry.is_dir():
+                    if not (link and _points_back(path, root)):
                         deeper.append(path)
+                elif os.path.isfile(path) if link else entry.is_file():
+                    files.append(path)
+                elif link:
+                    problems.add(BROKEN_LINK, str(path))
         level = deeper
+    return files
+
+
+def _visible_entries(folder: Path) -> list[os.DirEntry]:
+    with os.scandir(folder) as entries:
+        visible = [entry for entry in entries if not _is_hidden(entry.name)]
+    return sorted(visible, key=lambda entry: entry.name)
+
+
+def _points_back(link: Path, root: str) -> bool:
+    """Return whether a link points into `root` or to a folder above it."""
+    real = os.path.realpath(link)
+    return os.path.commonpath([real, root]) in (real, root)
 
 
 class DataFolder:
-    """All that lies below the user's data folder.
+    """Index of the photos and text files below the user's data folder.
 
     Args:
         folder: the data folder.
-        leave_out: a folder that is not looked into: where photos are unpacked to.
+        leave_out: a folder that is not entered: that of the prepared data.
 
     Attributes:
-        photos: file name -> where the photo lies, unpacked ones preferred.
-        found_twice: names of photos that lie in two places; the first is used.
-        unsafe: entries of archives that are left alone.
+        photos: file name -> location of the photo, unpacked photos preferred.
+        photo_files: paths of all unpacked photos.
+        found_twice: names of photos in two folders; the first is used.
+        problems: unsafe archive entries, broken links and unreadable folders.
 
     Raises:
         DataError: the folder is absent or an archive is damaged.
@@ -106,24 +147,26 @@ class DataFolder:
                 "and captions"
             )
         self.folder = folder.absolute()
+        self.problems = Problems()
         self.found_twice: set[str] = set()
-        self.unsafe: list[str] = []
         self.photos: dict[str, Path | Packed] = {}
+        self.photo_files: list[Path] = []
         self._texts: dict[str, Path | Packed] = {}
-        archives = []
         try:
-            for path in walk(self.folder, leave_out):
-                if path.suffix.lower() == ".zip":
-                    archives.append(path)
-                else:
-                    self._add(path.name, path)
+            files = find_files(self.folder, leave_out, self.problems)
         except OSError as error:
             raise DataError(f"{folder}: cannot be read: {error}") from None
-        for path in archives:
-            self._add_archive(path)
+        for path in files:
+            if path.suffix.lower() != ".zip":
+                self._add(path.name, path)
+        for path in files:  # later than all files: unpacked photos are preferred
+            if path.suffix.lower() == ".zip":
+                self._add_archive(path)
 
     def _add(self, name: str, place: Path | Packed) -> None:
         photo = Path(name).suffix.lower() in PHOTO_SUFFIXES
+        if photo and isinstance(place, Path):
+            self.photo_files.append(place)
         found = self.photos if photo else self._texts
         earlier = found.setdefault(name, place)
         if photo and earlier is not place and type(earlier) is type(place):
@@ -135,38 +178,43 @@ class DataFolder:
                 members = archive.infolist()
         except (zipfile.BadZipFile, OSError) as error:
             raise DataError(
-                f"{path}: not a whole zip archive ({error}); fetch it again"
+                f"{path}: not a complete zip archive ({error}); download it again"
             ) from None
         for member in members:
+            name = PurePosixPath(member.filename)
             if not is_safe(member):
-                self.unsafe.append(f"{path.name}: {member.filename!r}")
-            elif not member.is_dir() and not _is_hidden(member.filename):
-                self._add(PurePosixPath(member.filename).name, Packed(path, member))
+                entry = f"{path.name}: {member.filename!r}"
+                self.problems.add(UNSAFE_ENTRY, entry)
+            elif not member.is_dir() and not any(map(_is_hidden, name.parts)):
+                self._add(name.name, Packed(path, member))
 
     def text(self, *names: str) -> TextFile | None:
-        """Return the first of some text files that is there, or None.
+        """Return the first text file found among some names, or None.
 
         Args:
             names: file names, the preferred one first.
 
         Raises:
-            DataError: the file is there and cannot be read.
+            DataError: the file cannot be read.
         """
         for name in names:
             place = self._texts.get(name)
             if place is None:
                 continue
             if isinstance(place, Path):
-                return TextFile(str(place), _content_of_file(place))
+                return read_text_file(place)
             label = f"{place.archive}:{place.member.filename}"
             return TextFile(label, _content_of_member(place, label))
         return None
 
     def require_text(self, *names: str) -> TextFile:
-        """Return the first of some text files that is there.
+        """Return the first text file found among some names.
+
+        Args:
+            names: file names, the preferred one first.
 
         Raises:
-            DataError: none is, or it cannot be read.
+            DataError: no file has one of the names, or it cannot be read.
         """
         found = self.text(*names)
         if found is None:
@@ -177,13 +225,16 @@ class DataFolder:
         return found
 
     def places(self, photo_folder: Path) -> dict[str, Path]:
-        """Return where every photo lies, or will lie once it is unpacked.
+        """Return the path of every photo, of packed photos after unpacking.
 
         Args:
-            photo_folder: where packed photos will be unpacked to.
+            photo_folder: the folder of unpacked photos.
+
+        Returns:
+            File name -> path.
 
         Raises:
-            DataError: there are none.
+            DataError: the folder has no photos.
         """
         if not self.photos:
             raise DataError(
@@ -197,9 +248,14 @@ class DataFolder:
         }
 
 
-def _content_of_file(path: Path) -> bytes:
+def read_text_file(path: Path) -> TextFile:
+    """Read a text file, labelled with its path.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
     try:
-        return path.read_bytes()
+        return TextFile(str(path), path.read_bytes())
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
 

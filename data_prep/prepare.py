@@ -1,36 +1,52 @@
-"""Prepare a data set: manifest and vocabulary in one folder."""
+"""Prepare a data set: write its manifest and its vocabulary to one folder."""
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from data_prep.estimate import of_survey, require_room
-from data_prep.problems import Problems
-from data_prep.survey import PHOTOS, survey
-from data_prep.unpack import Progress, unpack, waiting
+from data_prep.locate import DataFolder, Packed
+from data_prep.problems import DUPLICATE_FILE, Problems
+from data_prep.scenes.scenes import write_scenes
+from data_prep.sources.coco import read_coco
+from data_prep.sources.flickr8k import read_flickr8k
+from data_prep.sources.flickr30k import read_flickr30k
+from data_prep.sources.folder import read_own_folder
+from data_prep.unpack import Progress, missing_photos, unpack
 from show_attend_tell.config.settings import DataSettings, Experiment
 from show_attend_tell.data import manifest
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.vocabulary import SPECIAL, UNKNOWN, Vocabulary, tokenize
 from show_attend_tell.runtime.errors import DataError
 
+# The data sources that are read, by `data.source` of an experiment. A reader receives
+# the data folder and the folder of unpacked photos, and writes nothing.
+SOURCES: dict[str, Callable[[DataFolder, Path], tuple[list[Photo], Problems]]] = {
+    "flickr8k": read_flickr8k,
+    "flickr30k": read_flickr30k,
+    "coco": read_coco,
+    "folder": read_own_folder,
+}
+DRAWN = "scenes"  # the source that is drawn instead
+
 MANIFEST, VOCABULARY, PROBLEMS = "manifest.jsonl", "vocabulary.json", "problems.txt"
+PHOTOS = "photos"  # folder of unpacked photos, beside the manifest
 
 
 @dataclass(frozen=True)
 class PrepareReport:
-    """What was prepared.
+    """Counts and problems of a prepared data set.
 
     Attributes:
-        folder: holds manifest, vocabulary and, if any, ``problems.txt``.
+        folder: the folder of manifest, vocabulary and, if any, ``problems.txt``.
         photos: split -> number of photos.
         captions: split -> number of captions.
-        words: words kept, without the special tokens.
+        words: number of words kept, without the special tokens.
         coverage: share of the words of all training captions that are kept, 0 to 1.
-        problems: what was skipped, and notes.
-        seconds: wall-clock time taken.
+        problems: skipped items, and notes.
+        seconds: wall-clock time.
     """
 
     folder: Path
@@ -42,7 +58,7 @@ class PrepareReport:
     seconds: float
 
     def lines(self) -> list[str]:
-        """Return the report as lines for the screen."""
+        """Return the report as lines to print."""
         lines = [
             f"{split}: {count:,} photos, {self.captions[split]:,} captions"
             for split, count in self.photos.items()
@@ -54,38 +70,61 @@ class PrepareReport:
         lines += [f"note: {note}" for note in self.problems.notes]
         lines += [f"skipped: {line}" for line in self.problems.summary()]
         if self.problems:
-            lines.append(f"every name skipped: {self.folder / PROBLEMS}")
+            lines.append(f"all skipped items: {self.folder / PROBLEMS}")
         lines.append(f"prepared in {self.folder} ({self.seconds:.0f} s)")
         return lines
 
 
-def _from_source(
+def _read_source(
+    source: str, data: Path | None, folder: Path
+) -> tuple[list[Photo], Problems, dict[str, Packed]]:
+    """Return photos, problems and the photos to unpack, without writing anything."""
+    if data is None:
+        raise DataError(
+            f"`data` must be the folder of photos and captions of {source}. "
+            "Received: None; name the folder"
+        )
+    found = DataFolder(Path(data), leave_out=folder)
+    photos, problems = SOURCES[source](found, folder / PHOTOS)
+    if not photos:
+        raise DataError(
+            f"{data}: no photo has captions: {'; '.join(problems.summary())}; are "
+            "photos and captions of one data set?"
+        )
+    for photo in photos:
+        if photo.id in found.found_twice and source != "folder":
+            problems.add(DUPLICATE_FILE, photo.id)
+    problems.update(found.problems)
+    paths = {photo.path for photo in photos}
+    packed = missing_photos(found.photos, folder / PHOTOS)
+    used = [name for name in packed if folder / PHOTOS / name in paths]
+    return photos, problems, {name: packed[name] for name in used}
+
+
+def _read_and_unpack(
     experiment: Experiment,
     data: Path | None,
     folder: Path,
     on_problem: str,
     progress: Progress | None,
 ) -> tuple[list[Photo], Problems]:
-    found = survey(experiment.data.source, data, folder)
+    """Return the photos of a source after unpacking, without the damaged ones."""
+    photos, problems, packed = _read_source(experiment.data.source, data, folder)
     if on_problem == "refuse":
-        _refuse(found.problems, folder)
-    expected = of_survey(found, experiment, folder)
-    if not any(folder.glob("features*.h5")):
-        require_room(expected, folder)
-    damaged = unpack(found.packed, folder / PHOTOS, progress)
-    found.problems.update(damaged)
-    if not damaged:
-        return found.photos, found.problems
-    if on_problem == "refuse":
-        _refuse(found.problems, folder)
-    missing = waiting(found.packed, folder / PHOTOS).keys()
-    photos = [photo for photo in found.photos if photo.path.name not in missing]
-    return photos, found.problems
+        _refuse(problems, folder)
+    damaged = unpack(packed, folder / PHOTOS, progress)
+    if damaged:
+        problems.update(damaged)
+        if on_problem == "refuse":
+            _refuse(problems, folder)
+        missing = missing_photos(packed, folder / PHOTOS)
+        photos = [photo for photo in photos if photo.path.name not in missing]
+    return photos, problems
 
 
 def _refuse(problems: Problems, folder: Path) -> None:
-    """Stop if there is any problem, after writing all of them down."""
-    problems.write(folder / PROBLEMS)
+    """Raise an error if there is any problem, after writing the list of problems."""
+    problems.write_listing(folder / PROBLEMS)
     problems.refuse(folder / PROBLEMS)
 
 
@@ -119,35 +158,37 @@ def prepare(
     on_problem: Literal["skip", "refuse"] = "skip",
     progress: Progress | None = None,
 ) -> PrepareReport:
-    """Make the manifest and the vocabulary of an experiment's data set.
+    """Write the manifest and the vocabulary of an experiment's data set.
 
-    Both files appear whole or not at all; preparing again resumes unpacking.
+    Each file is written atomically; preparing again resumes unpacking.
 
     Args:
-        experiment: its ``data`` table says which source and which words.
-        data: the user's folder; not needed for drawn scenes.
-        work: the folder that holds prepared data sets, each under its name.
-        on_problem: leave out what is odd, or stop before any work.
-        progress: called while photos are unpacked.
+        experiment: the experiment; its ``data`` table names the source and the size
+            of the vocabulary.
+        data: the user's folder; ignored if the scenes are drawn.
+        work: the folder of all prepared data sets, each in a folder of its name.
+        on_problem: ``skip`` skips items that have problems, ``refuse`` raises an
+            error, before anything is unpacked if the problem is known by then.
+        progress: called after every unpacked photo.
 
     Returns:
         Counts, coverage and problems.
 
     Raises:
-        DataError: the data cannot be prepared, or has problems to be refused.
-        VocabularyError: no word occurs often enough.
+        DataError: the data cannot be prepared, or its problems are refused.
+        VocabularyError: no word is frequent enough.
     """
     started = time.monotonic()
     settings = experiment.data
     folder = Path(work).absolute() / settings.name
     folder.mkdir(parents=True, exist_ok=True)
-    if settings.source == "scenes":
-        from data_prep.scenes import scenes
-
-        photos, problems = scenes.generate(folder), Problems()
+    if settings.source == DRAWN:
+        photos, problems = write_scenes(folder), Problems()
     else:
-        photos, problems = _from_source(experiment, data, folder, on_problem, progress)
-    problems.write(folder / PROBLEMS)
+        photos, problems = _read_and_unpack(
+            experiment, data, folder, on_problem, progress
+        )
+    problems.write_listing(folder / PROBLEMS)
     vocabulary, coverage = _vocabulary(photos, settings)
     vocabulary.save(
         folder / VOCABULARY,

@@ -1,11 +1,11 @@
-"""What is odd about a data set: counted by kind, and listed by name."""
+"""Collect the problems of a data set by kind and name."""
 
-import os
 from pathlib import Path
 
 from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.files import atomic_write
 
-ODD_LINE = "odd line"
+MALFORMED_LINE = "malformed line"
 EMPTY_CAPTION = "empty caption"
 DUPLICATE_ID = "duplicate id"
 DUPLICATE_FILE = "photo file found twice"
@@ -14,15 +14,17 @@ NO_CAPTIONS = "photo without captions"
 TWO_SPLITS = "photo in two splits"
 UNSAFE_ENTRY = "unsafe archive entry"
 DAMAGED_ENTRY = "damaged archive entry"
+BROKEN_LINK = "broken link"
+UNREADABLE_FOLDER = "unreadable folder"
 
-_SHOWN = 3  # names of a kind that a summary mentions
+_SHOWN = 3  # names per kind in a summary
 
 
 class Problems:
-    """Names under the kind of problem they have, in the order found.
+    """Names of skipped items under the kind of their problem, in insertion order.
 
-    A problem is something that the user may want to correct; what has it is left
-    out. A note is a choice made for the user, such as a split by hash.
+    A problem is something that the user may want to correct; the item that has it is
+    skipped. A note is a choice made for the user, such as a split by hash.
 
     Attributes:
         notes: sentences for the user.
@@ -41,14 +43,14 @@ class Problems:
         return list(self._names.get(kind, ()))
 
     def counts(self) -> dict[str, int]:
-        """Return how many names each kind has."""
+        """Return the number of names of each kind."""
         return {kind: len(names) for kind, names in self._names.items()}
 
     def __len__(self) -> int:
         return sum(map(len, self._names.values()))
 
     def update(self, other: "Problems") -> None:
-        """Add all that another collection holds."""
+        """Add all names and notes of another collection."""
         for kind, names in other._names.items():
             self._names.setdefault(kind, {}).update(names)
         self.notes.extend(other.notes)
@@ -59,33 +61,36 @@ class Problems:
         for kind, names in self._names.items():
             shown = ", ".join(list(names)[:_SHOWN])
             more = ", ..." if len(names) > _SHOWN else ""
-            lines.append(f"{kind}: {len(names)} ({shown}{more})")
+            lines.append(_printable(f"{kind}: {len(names)} ({shown}{more})"))
         return lines
 
-    def write(self, path: Path) -> None:
+    def write_listing(self, path: Path) -> None:
         """Write every name with its kind, one a line, or remove the file if none."""
         if not self:
             path.unlink(missing_ok=True)
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(path.name + ".part")
-        with unfinished.open("w", encoding="utf-8", newline="\n") as file:
-            for kind, names in self._names.items():
-                file.writelines(f"{kind}\t{name}\n" for name in names)
-        os.replace(unfinished, path)
+        lines = [
+            f"{kind}\t{name}\n" for kind, names in self._names.items() for name in names
+        ]
+        atomic_write(path, _printable("".join(lines)))
 
     def refuse(self, listing: Path) -> None:
-        """Stop if there is any problem.
+        """Raise an error if there is any problem.
 
         Args:
-            listing: the file that :meth:`write` wrote, named in the message.
+            listing: the file that :meth:`write_listing` wrote, named in the message.
 
         Raises:
-            DataError: with all kinds and their first few names.
+            DataError: there are problems; the message has their summary.
         """
         if self:
             raise DataError(
                 f"refused because of {len(self)} problems: "
-                f"{'; '.join(self.summary())}; all are in {listing}: correct them, "
-                "or have them skipped"
+                f"{'; '.join(self.summary())}; correct them, which are listed in "
+                f"{listing}, or pass --on-problem skip"
             )
+
+
+def _printable(text: str) -> str:
+    """Escape what UTF-8 cannot encode: bytes of file names, halves of surrogates."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,5 +1,6 @@
-"""Unpack photos from zip archives: safely, and resumably after a kill."""
+"""Unpack photos from zip archives: resumably, and only into one folder."""
 
+import errno
 import logging
 import os
 import shutil
@@ -8,23 +9,28 @@ import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from data_prep.disk import format_bytes, require_space
 from data_prep.locate import Packed
 from data_prep.problems import DAMAGED_ENTRY, Problems
 from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.files import atomic_path
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how much is done and how much there is."""
+"""Called with the name of the work, the number of items done and the total."""
 
 _LOGGER = logging.getLogger(__name__)
 
 
-def waiting(
+def missing_photos(
     photos: Mapping[str, Path | Packed], photo_folder: Path
 ) -> dict[str, Packed]:
-    """Return the photos that are still to be unpacked.
+    """Return the packed photos that are not unpacked yet.
 
-    A photo is complete when its file has the size the archive gives: files get
-    their name only when whole.
+    A photo is unpacked if its file has the size that the archive states.
+
+    Args:
+        photos: file name -> location of the photo.
+        photo_folder: the folder of unpacked photos, which may be absent.
     """
     sizes = {}
     if photo_folder.is_dir():
@@ -37,59 +43,69 @@ def waiting(
     }
 
 
-def _unpack_one(archive: zipfile.ZipFile, photo: Packed, target: Path) -> None:
-    unfinished = target.with_name(target.name + ".part")
-    try:
-        with archive.open(photo.member) as packed, unfinished.open("wb") as file:
-            shutil.copyfileobj(packed, file)
-        os.replace(unfinished, target)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
 def unpack(
     photos: Mapping[str, Path | Packed],
     photo_folder: Path,
     progress: Progress | None = None,
 ) -> Problems:
-    """Unpack what is not yet unpacked.
+    """Unpack the photos that are not unpacked yet.
 
-    The folders inside an archive are not followed: every photo lands in
-    ``photo_folder`` under its own file name, so no entry can leave it.
+    The folders inside an archive are ignored: every photo is written to
+    ``photo_folder`` under its own file name, so no entry can leave the folder.
 
     Args:
-        photos: file name -> where the photo lies; unpacked ones are left alone.
-        photo_folder: where to.
+        photos: file name -> location of the photo; unpacked photos are ignored.
+        photo_folder: the folder to write to; made if absent.
         progress: called after every photo.
 
     Returns:
-        The entries that are damaged; their photos are not there.
+        The damaged entries, whose photos are not written.
 
     Raises:
         DataError: the disk is full or cannot be written.
     """
     problems = Problems()
-    todo = waiting(photos, photo_folder)
+    missing = missing_photos(photos, photo_folder)
+    size = sum(photo.member.file_size for photo in missing.values())
+    require_space(size, photo_folder, "unpacked photos", DataError)
     by_archive: dict[Path, list[str]] = {}
-    for name, photo in todo.items():
+    for name, photo in missing.items():
         by_archive.setdefault(photo.archive, []).append(name)
+    if missing:
+        _LOGGER.info("unpacking %d photos, %s", len(missing), format_bytes(size))
     done = 0
     for path, names in by_archive.items():
-        _LOGGER.info("unpacking %d photos from %s", len(names), path)
         try:
             photo_folder.mkdir(parents=True, exist_ok=True)
             with zipfile.ZipFile(path) as archive:
                 for name in names:
-                    try:
-                        _unpack_one(archive, todo[name], photo_folder / name)
-                    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-                        _LOGGER.warning("%s: %s: %s", path, name, error)
+                    fault = _unpack_one(archive, missing[name], photo_folder / name)
+                    if fault:
+                        _LOGGER.warning("%s: %s: %s", path, name, fault)
                         problems.add(DAMAGED_ENTRY, f"{path.name}: {name}")
                     done += 1
                     if progress:
-                        progress("unpacking photos", done, len(todo))
+                        progress("unpacking photos", done, len(missing))
         except (OSError, RuntimeError, NotImplementedError) as error:
             raise DataError(
                 f"{path}: cannot be unpacked into {photo_folder}: {error}"
             ) from None
     return problems
+
+
+def _unpack_one(archive: zipfile.ZipFile, photo: Packed, target: Path) -> str | None:
+    """Unpack one photo atomically; return the fault of a damaged entry, or None."""
+    try:
+        with (
+            archive.open(photo.member) as packed,
+            atomic_path(target) as temporary,
+            temporary.open("wb") as file,
+        ):
+            shutil.copyfileobj(packed, file)
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        return str(error)
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        return str(error)
+    return None

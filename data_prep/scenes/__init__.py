@@ -1,1 +1,1 @@
-"""Scenes of coloured shapes, drawn by the program."""
+"""Draw scenes of coloured shapes, and train their encoder."""

@@ -1,7 +1,7 @@
-"""Drawing coloured shapes on textured backgrounds, with Pillow and NumPy.
+"""Draw coloured shapes on textured backgrounds, with Pillow and NumPy.
 
-A picture is drawn from a list of :class:`Shape` and a seeded generator, and nothing
-else, so the same arguments give the same pixels.
+A picture depends on a list of :class:`Shape` and a seeded generator only: the same
+arguments give the same pixels.
 """
 
 import colorsys
@@ -22,8 +22,8 @@ COLOURS = {
 }
 SHAPES = ("circle", "square", "triangle", "star", "cross")
 
-_HUE_JITTER = 0.015  # small beside the 0.13 between cyan and blue
-_TILT = 10.0  # degrees either way
+_HUE_JITTER = 0.015  # small compared with the 0.13 between cyan and blue
+_TILT = 10.0  # degrees, at most, in both directions
 _SUPERSAMPLING = 3
 
 
@@ -34,23 +34,23 @@ class Shape(NamedTuple):
     kind: str
     x: float  # of the centre, from the left
     y: float  # of the centre, from the top
-    size: float  # width of the circle that holds the shape
+    size: float  # diameter of the circumscribed circle
 
     @property
     def name(self) -> str:
-        """The noun phrase that names it, such as "red circle"."""
+        """The noun phrase of the shape, such as "red circle"."""
         return f"{self.colour} {self.kind}"
 
 
-def draw(
+def draw_shapes(
     shapes: list[Shape], side: int, generator: np.random.Generator
 ) -> tuple[Image.Image, list[tuple[int, int, int, int]]]:
     """Draw shapes on a textured background.
 
     Args:
-        shapes: what to draw, first to last.
+        shapes: the shapes in drawing order.
         side: width and height of the picture in pixels.
-        generator: source of the texture, tints and tilts.
+        generator: random generator of the texture, tints and tilts.
 
     Returns:
         The RGB picture, and for each shape its bounding box ``(x0, y0, x1, y1)`` in
@@ -62,9 +62,9 @@ def draw(
         mask = _mask(shape, side, generator.uniform(-_TILT, _TILT))
         box = _box(mask)
         shade = 1.0 + 0.06 * _smooth_noise(side, 6, generator)
-        colours = shade[:, :, None] * _tint(shape.colour, generator)
+        colours = shade[:, :, None] * _tint(shape.colour, generator)  # (S, S, 3)
         window = np.s_[box[1] : box[3], box[0] : box[2]]
-        cover = mask[window][:, :, None]
+        cover = mask[window][:, :, None]  # (h, w) -> (h, w, 1)
         pixels[window] += cover * (colours[window] - pixels[window])
         boxes.append(box)
     pixels += 0.015 * generator.standard_normal((side, side, 1), dtype=np.float32)
@@ -79,7 +79,7 @@ def _tint(colour: str, generator: np.random.Generator) -> np.ndarray:
 
 
 def _background(side: int, generator: np.random.Generator) -> np.ndarray:
-    """Return a pale or dark texture (side, side, 3) whose colours are nearly grey."""
+    """Return a nearly grey texture (side, side, 3)."""
     low, high = (
         np.float32(
             colorsys.hsv_to_rgb(
@@ -95,7 +95,7 @@ def _background(side: int, generator: np.random.Generator) -> np.ndarray:
 
 
 def _smooth_noise(side: int, cells: int, generator: np.random.Generator) -> np.ndarray:
-    """Return noise (side, side) within -1..1 that varies over side / cells pixels."""
+    """Return noise (side, side) within -1..1, smooth over side / cells pixels."""
     coarse = generator.uniform(-1.0, 1.0, (cells, cells)).astype(np.float32)
     image = Image.fromarray(coarse).resize((side, side), Image.Resampling.BILINEAR)
     return np.asarray(image)
@@ -130,7 +130,7 @@ _TEXTURES = (_clouds, _stripes, _checks)
 
 
 def _mask(shape: Shape, side: int, tilt: float) -> np.ndarray:
-    """Return how much of each pixel the shape covers, (side, side) within 0..1."""
+    """Compute the share of each pixel that the shape covers, (side, side), 0..1."""
     large = side * _SUPERSAMPLING
     canvas = Image.new("L", (large, large))
     x, y, radius = shape.x * large, shape.y * large, shape.size * large / 2.0
@@ -146,7 +146,7 @@ def _mask(shape: Shape, side: int, tilt: float) -> np.ndarray:
 
 
 def _cross_outline() -> list[tuple[float, float]]:
-    """Return a plus sign whose arms are 0.36 of its height wide."""
+    """Return a plus sign with arms of 0.36 of its height in width."""
     reach, half_width = math.hypot(0.36, 1.0), math.degrees(math.atan(0.36))
     corners = []
     for arm in (0.0, 90.0, 180.0, 270.0):
@@ -166,6 +166,6 @@ _OUTLINES = {
 
 
 def _box(mask: np.ndarray) -> tuple[int, int, int, int]:
-    """Return the smallest box around every pixel that is covered at all."""
+    """Return the smallest box around every pixel that is covered, even in part."""
     rows, columns = np.nonzero(mask.any(1))[0], np.nonzero(mask.any(0))[0]
     return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1

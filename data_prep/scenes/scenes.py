@@ -1,20 +1,20 @@
-"""The data set that needs no download: drawn scenes, their captions and boxes.
+"""Draw the data set that needs no download: scenes, their captions and boxes.
 
-A scene holds one, two or three shapes of different names, and exactly one caption is
-right for it: the shapes are named from the highest to the lowest, each with its
-relation to the next,
+A scene has one, two or three shapes of different names. Exactly one caption describes
+it: the shapes are named from the highest to the lowest, each with its relation to the
+next,
 
     a red circle
     a red circle above a blue square
     a red circle left of a blue square above a green star
 
-A shape is above the next if that lies lower by at least twice as much as to a side,
-and left or right of it if that lies to the side by at least 5/3 as much as lower. The
-order cannot be told from what a scene holds nor from sizes: one has to look.
+A shape is "above" the next if the vertical distance is at least twice the horizontal
+one, and "left of" or "right of" it if the horizontal distance is at least 5/3 of the
+vertical one. Neither names nor sizes determine the order: a model must use positions.
 
-A fifth of the pairs of names never stands together in a training scene, so the held-out
-scenes ask for combinations never seen. Every scene has its own generator, seeded with
-(seed, split, number): the same arguments write the same bytes with the same Pillow.
+A fifth of the pairs of names never occurs in a training scene, so the held-out scenes
+have unseen combinations. Every scene has its own generator, seeded with (seed, split,
+number): the same arguments write the same bytes with the same version of Pillow.
 """
 
 import itertools
@@ -25,11 +25,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from data_prep.scenes.drawing import COLOURS, SHAPES, Shape, draw
+from data_prep.scenes.drawing import COLOURS, SHAPES, Shape, draw_shapes
 from show_attend_tell.data.manifest import Photo
 
-# Relation -> direction (x, y) from a shape to the next, and how far the next may lie
-# off that direction, downwards or to the right, as fractions of the way along it.
+# Relation -> direction (x, y) from a shape to the next, and the range of the offset
+# across that direction, downwards or to the right, as fractions of the distance along.
 RELATIONS = {
     "above": ((0.0, 1.0), (-0.5, 0.5)),
     "left of": ((1.0, 0.0), (0.4, 0.6)),
@@ -40,25 +40,25 @@ SPLITS = ("train", "val", "test")
 
 _SHAPES_IN_SCENE = (0.2, 0.5, 0.3)  # probability of one, two, three
 _SIZES = (0.2, 0.3)  # fraction of the side
-_GAP = 0.03  # least room between two shapes and to the edge
+_GAP = 0.03  # minimum distance between two shapes, and to the edge
 _QUALITY = 90  # of the JPEG files
 
 
-def generate(
+def write_scenes(
     folder: str | Path,
     seed: int = 0,
     train: int = 3000,
     val: int = 200,
     test: int = 500,
 ) -> list[Photo]:
-    """Draw a data set of scenes into ``folder``/photos.
+    """Draw a data set of scenes and write them to ``folder``/photos.
 
     Args:
-        folder: where the manifest will lie; created if absent.
-        seed: the same seed gives the same files, another one other scenes.
+        folder: the folder of the manifest; made if absent.
+        seed: seed of all scenes.
         train: number of training scenes.
-        val: of validation scenes.
-        test: of test scenes.
+        val: number of validation scenes.
+        test: number of test scenes.
 
     Returns:
         One row per scene; paths are relative to ``folder``.
@@ -88,9 +88,9 @@ def make_scene(seed: int, split: str, number: int) -> tuple[Image.Image, str, li
     """Draw one scene.
 
     Args:
-        seed: of the whole data set.
-        split: one of :data:`SPLITS`; a training scene shows no reserved pair.
-        number: of the scene in its split, from 0.
+        seed: seed of the whole data set.
+        split: one of :data:`SPLITS`; a training scene has no reserved pair.
+        number: number of the scene in its split, from 0.
 
     Returns:
         The RGB picture, its caption, and its objects in the order of mention, each
@@ -102,20 +102,20 @@ def make_scene(seed: int, split: str, number: int) -> tuple[Image.Image, str, li
     shapes = _arrange(
         _choose_names(count, split == "train", generator), relations, generator
     )
-    image, boxes = draw(shapes, SIDE, generator)
+    image, boxes = draw_shapes(shapes, SIDE, generator)
     objects = [
         {"name": shape.name, "box": list(box)}
         for shape, box in zip(shapes, boxes, strict=True)
     ]
-    return image, describe([shape.name for shape in shapes], relations), objects
+    return image, compose_caption([shape.name for shape in shapes], relations), objects
 
 
-def describe(names: list[str], relations: list[str]) -> str:
+def compose_caption(names: list[str], relations: list[str]) -> str:
     """Return the caption of a scene.
 
     Args:
-        names: of the shapes, the highest first.
-        relations: of each to the next.
+        names: names of the shapes, the highest first.
+        relations: relation of each shape to the next.
     """
     words = [f"a {names[0]}"]
     for relation, name in zip(relations, names[1:], strict=True):
@@ -124,14 +124,14 @@ def describe(names: list[str], relations: list[str]) -> str:
 
 
 def is_reserved(first: str, second: str) -> bool:
-    """Tell whether two names stand together in held-out scenes only."""
+    """Return whether two names occur together in held-out scenes only."""
     return zlib.crc32(" ".join(sorted((first, second))).encode()) % 5 == 0
 
 
 def _choose_names(
     count: int, training: bool, generator: np.random.Generator
 ) -> list[tuple[str, str]]:
-    """Return different (colour, kind) pairs; no reserved pair if ``training``."""
+    """Sample different (colour, kind) pairs; no reserved pair if ``training``."""
     every = list(itertools.product(COLOURS, SHAPES))
     while True:
         chosen = generator.choice(len(every), size=count, replace=False)
@@ -144,7 +144,7 @@ def _choose_names(
 def _arrange(
     names: list[tuple[str, str]], relations: list[str], generator: np.random.Generator
 ) -> list[Shape]:
-    """Place the shapes so that the relations hold and nothing touches."""
+    """Sample positions and sizes until the relations hold and no shapes touch."""
     while True:
         shapes = []
         for index, (colour, kind) in enumerate(names):
@@ -161,12 +161,12 @@ def _arrange(
 def _after(
     last: Shape, size: float, relation: str, generator: np.random.Generator
 ) -> tuple[float, float]:
-    """Return a centre (x, y) to which the last shape stands in the relation."""
+    """Sample a centre (x, y) that the last shape has the relation to."""
     (across, down), off_axis = RELATIONS[relation]
     nearest = (last.size + size) / 2.0 + _GAP
     along = generator.uniform(nearest, 2.0 * nearest)
     aside = along * generator.uniform(*off_axis)
-    # What is aside of "above" is to the right, and of the others, downwards.
+    # The offset across "above" is to the right, across the others downwards.
     return (
         last.x + across * along + down * aside,
         last.y + down * along + abs(across) * aside,
@@ -174,7 +174,7 @@ def _after(
 
 
 def _fits(shapes: list[Shape]) -> bool:
-    """Tell whether all shapes lie inside the picture and apart from each other."""
+    """Return whether all shapes are inside the picture and apart from each other."""
     inside = all(
         shape.size / 2.0 + _GAP <= value <= 1.0 - shape.size / 2.0 - _GAP
         for shape in shapes

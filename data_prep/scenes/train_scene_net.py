@@ -1,11 +1,11 @@
-"""Train SceneNet from random weights on scenes drawn for the purpose.
+"""Train SceneNet, the encoder of the scenes, from random weights.
 
     python -m data_prep.scenes.train_scene_net [--weights FILE]
 
-takes about five minutes on two cores and writes the weights that the package ships. No
-caption is used: every cell of the map is asked whether its centre lies in the box of a
-shape and, if so, for the shape's colour and kind. The scenes have a seed of their own,
-and like all training scenes they show no reserved pair.
+takes about five minutes on two cores and writes the weights of the package. No caption
+is used: every cell of the feature map is classified by the colour and the kind of the
+shape whose box contains its centre, or as background. The scenes have their own seed
+and, like all training scenes, no reserved pair.
 """
 
 import logging
@@ -17,27 +17,28 @@ import numpy as np
 from keras import layers
 from tqdm import tqdm
 
-from data_prep.scenes import scenes
 from data_prep.scenes.drawing import COLOURS, SHAPES
-from show_attend_tell.data import preprocessing as photos
+from data_prep.scenes.scenes import SIDE, make_scene
+from show_attend_tell.data.preprocessing import to_square
 from show_attend_tell.models import scene_net
+from show_attend_tell.runtime.files import atomic_path
 
-SEED = 1502_03044  # of the scenes; data sets of captions have small ones
+SEED = 1502_03044  # seed of the scenes; data sets with captions have small seeds
 
 logger = logging.getLogger(__name__)
 
 
-def targets(objects: list[dict], side: int, grid: int) -> dict[str, np.ndarray]:
-    """Return what each cell of the map should say.
+def cell_labels(objects: list[dict], side: int, grid: int) -> dict[str, np.ndarray]:
+    """Return the labels of all cells of the feature map.
 
     Args:
-        objects: of a scene, boxes in pixels.
-        side: of the picture in pixels.
-        grid: rows, and columns, of the map.
+        objects: objects of a scene, boxes in pixels.
+        side: side of the picture in pixels.
+        grid: number of rows, and of columns, of the feature map.
 
     Returns:
-        ``colour`` and ``kind``, (grid, grid) int32: 0 where the cell's centre lies in
-        no box, and else 1 + the position in COLOURS and SHAPES.
+        ``colour`` and ``kind``, (grid, grid) int32: 0 if the cell's centre is in no
+        box, else 1 + the index in COLOURS or SHAPES.
     """
     colour, kind = (np.zeros((grid, grid), np.int32) for _ in range(2))
     centres = (np.arange(grid) + 0.5) * side / grid
@@ -53,18 +54,18 @@ def targets(objects: list[dict], side: int, grid: int) -> dict[str, np.ndarray]:
 
 
 def draw_set(split: str, count: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Draw scenes as the encoder sees them, (count, 112, 112, 3) uint8, and targets."""
+    """Draw inputs of the encoder, (count, 112, 112, 3) uint8, and their labels."""
     side = scene_net.IMAGE_SIZE
-    pictures, wanted = np.empty((count, side, side, 3), np.uint8), []
+    pictures, labels = np.empty((count, side, side, 3), np.uint8), []
     for number in tqdm(range(count), desc=f"drawing {split}", disable=None):
-        image, _, objects = scenes.make_scene(SEED, split, number)
-        pictures[number] = photos.to_square(image, side, "squash")
-        wanted.append(targets(objects, scenes.SIDE, side // scene_net.STRIDE))
-    return pictures, {key: np.stack([one[key] for one in wanted]) for key in wanted[0]}
+        image, _, objects = make_scene(SEED, split, number)
+        pictures[number] = to_square(image, side, "squash")
+        labels.append(cell_labels(objects, SIDE, side // scene_net.STRIDE))
+    return pictures, {key: np.stack([one[key] for one in labels]) for key in labels[0]}
 
 
 def with_heads(network: keras.Model) -> keras.Model:
-    """Put a linear answer to each question on what every cell sees."""
+    """Add a linear classifier of every cell for colour and for kind."""
     seen = network.get_layer("seen").output
     heads = {
         "colour": layers.Conv2D(1 + len(COLOURS), 1, name="colour")(seen),
@@ -74,14 +75,16 @@ def with_heads(network: keras.Model) -> keras.Model:
 
 
 @click.command()
-@click.option("--weights", default=str(scene_net.WEIGHTS), help="File to write.")
-@click.option("--count", default=8_000, help="Scenes to train on.")
-@click.option("--epochs", default=7, help="Passes over them.")
+@click.option(
+    "--weights", default=str(scene_net.WEIGHTS), help="Weights file to write."
+)
+@click.option("--count", default=8_000, help="Number of training scenes.")
+@click.option("--epochs", default=7, help="Epochs.")
 def main(weights: str, count: int, epochs: int) -> None:
     """Train SceneNet and write its weights."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     keras.utils.set_random_seed(1)
-    pictures, wanted = draw_set("train", count)
+    pictures, labels = draw_set("train", count)
     network = scene_net.build()
     model = with_heads(network)
     batch = 64
@@ -96,14 +99,14 @@ def main(weights: str, count: int, epochs: int) -> None:
     held_out = draw_set("val", 500)
     model.fit(
         pictures,
-        wanted,
+        labels,
         batch_size=batch,
         epochs=epochs,
         validation_data=held_out,
         verbose=2,
     )
-    Path(weights).parent.mkdir(parents=True, exist_ok=True)
-    network.save_weights(weights)
+    with atomic_path(weights) as temporary:
+        network.save_weights(temporary)
     logger.info("%s: %d bytes", weights, Path(weights).stat().st_size)
 
 

@@ -1,4 +1,4 @@
-"""Bring photos, captions and splits of a source together."""
+"""Join photos, captions and splits of a source by file name."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,15 +16,18 @@ from show_attend_tell.data.vocabulary import tokenize
 NO_SPLIT = "none"
 
 
-def splits_of_lists(
+def invert_split_lists(
     lists: Mapping[str, Iterable[str]], problems: Problems
 ) -> dict[str, str]:
     """Return the split of every listed photo.
 
     Args:
         lists: split -> names of its photos.
-        problems: takes the photos that stand in two lists; these get no split at
-            all, so that no photo is both trained on and tested on.
+        problems: receives the photos of two lists. These have no split in the
+            result, so that no photo is in both training and test set.
+
+    Returns:
+        Name -> split.
     """
     splits: dict[str, str] = {}
     twice = set()
@@ -36,41 +39,42 @@ def splits_of_lists(
     return {name: split for name, split in splits.items() if name not in twice}
 
 
-def assemble(
+def join_by_name(
     places: Mapping[str, Path],
     captions: Mapping[str, Iterable[str]],
     splits: Mapping[str, str],
     problems: Problems,
 ) -> list[Photo]:
-    """Make one row per photo, in the order of their names.
+    """Build the manifest's rows, sorted by photo name.
 
     Args:
-        places: name -> where the photo lies.
+        places: name -> path of the photo.
         captions: name -> its raw captions.
-        splits: name -> its split; others are in ``none``.
-        problems: takes captions without a word, photos that are captioned or listed
-            but not there, and listed photos without captions. Photos recorded as being
-            in two splits are left out.
+        splits: name -> its split; the split of others is ``none``.
+        problems: receives captions without a word, captioned or listed photos that
+            are absent, and listed photos without captions. Its photos in two splits
+            are skipped.
     """
     known = {*captions, *splits}
     photos = []
     for name in sorted(known.difference(problems.names(TWO_SPLITS))):
-        said = []
+        kept = []
         for number, caption in enumerate(captions.get(name, ())):
-            if any(map(str.isalnum, caption)) or tokenize(caption):  # quick test first
-                said.append(caption.strip())
+            # Most captions pass the first test, which is faster.
+            if any(map(str.isalnum, caption)) or tokenize(caption):
+                kept.append(caption.strip())
             else:
                 problems.add(EMPTY_CAPTION, f"{name}#{number}")
         if name not in places:
             problems.add(MISSING_PHOTO, name)
-        elif not said:
+        elif not kept:
             problems.add(NO_CAPTIONS, name)
         else:
             split = splits.get(name, NO_SPLIT)
-            photos.append(Photo(name, places[name], split, tuple(said)))
+            photos.append(Photo(name, places[name], split, tuple(kept)))
     others = len(places.keys() - known)
     if others:
         problems.notes.append(
-            f"photos left out that have no caption and are in no list: {others}"
+            f"photos skipped that have no caption and are in no list: {others}"
         )
     return photos

@@ -1,25 +1,27 @@
-"""Photos of one's own: a folder with ``captions.csv`` or ``captions.jsonl``.
+"""Read the user's own photos: a folder with ``captions.csv`` or ``captions.jsonl``.
 
-Columns, or keys, are ``file`` (or ``path``), ``caption`` and, if wanted, ``split``; a
-photo with several captions has several rows. Files are named relative to the folder.
+Columns, or keys, are ``file`` (or ``path``), ``caption`` and optionally ``split``; a
+photo with several captions has several rows. File names are relative to the folder.
 """
 
 import csv
 import hashlib
 import io
 import json
+import os
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from data_prep.locate import PHOTO_SUFFIXES, DataFolder, TextFile, walk
-from data_prep.problems import NO_CAPTIONS, ODD_LINE, Problems
-from data_prep.sources.assemble import assemble, splits_of_lists
+from data_prep.locate import DataFolder, TextFile, read_text_file
+from data_prep.problems import MALFORMED_LINE, NO_CAPTIONS, Problems
+from data_prep.sources.assemble import invert_split_lists, join_by_name
+from data_prep.sources.json_rows import is_encodable
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.runtime.errors import DataError
 
 CSV, JSON_LINES = "captions.csv", "captions.jsonl"
-VALIDATION = TEST = 0.1  # shares of the photos, where no split is given
+VALIDATION = TEST = 0.1  # shares of the photos if no row names a split
 _SPLITS = {name: name for name in ("train", "val", "test", "none")}
 _SPLITS |= {"training": "train", "dev": "val", "valid": "val", "validation": "val"}
 
@@ -27,11 +29,11 @@ Row = tuple[str, str, str | None]  # file, caption, split
 
 
 def split_by_hash(photo_id: str, seed: int = 0) -> str:
-    """Return the split of a photo, the same whatever other photos there are.
+    """Return the split of a photo, independent of the other photos.
 
     Args:
         photo_id: the photo's id.
-        seed: another seed gives another split.
+        seed: seed of the hash.
 
     Returns:
         ``val`` or ``test`` for a tenth of the photos each, else ``train``.
@@ -44,14 +46,14 @@ def split_by_hash(photo_id: str, seed: int = 0) -> str:
 
 
 def _csv_rows(file: TextFile) -> Iterator[tuple[int, dict]]:
-    """Yield the number of the line that ends a row, and the row."""
+    """Yield the last line number of a row, and the row."""
     rows = csv.DictReader(io.StringIO(file.text(), newline=""))
     try:
         columns = {"file", "path"} & set(rows.fieldnames or ())
         if len(columns) != 1 or "caption" not in rows.fieldnames:
             raise DataError(
                 f"{file.label}: the first line must name the columns `file` (or "
-                f"`path`), `caption` and, if wanted, `split`, with commas between. "
+                f"`path`), `caption` and optionally `split`, separated by commas. "
                 f"Received: {rows.fieldnames}"
             )
         for row in rows:
@@ -63,24 +65,26 @@ def _csv_rows(file: TextFile) -> Iterator[tuple[int, dict]]:
 
 
 def _json_rows(file: TextFile) -> Iterator[tuple[int, object]]:
-    """Yield the number of a line, and what it holds; None if that is not JSON."""
+    """Yield the number of a line and its value, None if it is not JSON."""
     for number, line in enumerate(file.text().split("\n"), start=1):
         if line.strip():
             try:
                 yield number, json.loads(line)
-            except json.JSONDecodeError:
+            except (ValueError, RecursionError):  # huge numbers, deep nesting
                 yield number, None
 
 
-def _row(values: object) -> Row | None:
-    """Return the row that some values make, or None if they are odd."""
+def _parse_row(values: object) -> Row | None:
+    """Return the row of a record of the table, or None if it is malformed."""
     if not isinstance(values, dict) or None in values:
         return None
     file = values.get("file") or values.get("path")
     caption, split = values.get("caption"), values.get("split") or None
     if not isinstance(file, str) or not isinstance(caption, str) or not file.strip():
         return None
-    if "\n" in caption:  # a quote that never closes swallows the lines below it
+    if not is_encodable(file + caption):
+        return None
+    if "\n" in caption:  # an unclosed quote extends over the lines below it
         return None
     if split is None:
         return posixpath.normpath(file.strip()), caption, None
@@ -89,60 +93,50 @@ def _row(values: object) -> Row | None:
     return posixpath.normpath(file.strip()), caption, _SPLITS[split.strip().lower()]
 
 
-def _rows(folder: Path, problems: Problems) -> list[Row]:
+def _read_rows(folder: Path, problems: Problems) -> list[Row]:
     csv_file, json_file = folder / CSV, folder / JSON_LINES
     if csv_file.is_file() == json_file.is_file():
         raise DataError(
-            f"{folder}: must hold either {CSV} or {JSON_LINES}. Received: "
+            f"{folder}: must contain either {CSV} or {JSON_LINES}. Received: "
             f"{'both' if csv_file.is_file() else 'neither'}; keep one"
         )
     path = csv_file if csv_file.is_file() else json_file
-    file = TextFile(str(path), path.read_bytes())
+    file = read_text_file(path)
     rows = []
     for number, values in _csv_rows(file) if path == csv_file else _json_rows(file):
-        row = _row(values)
+        row = _parse_row(values)
         if row is None:
-            problems.add(ODD_LINE, f"{file.label}:{number}")
+            problems.add(MALFORMED_LINE, f"{file.label}:{number}")
         else:
             rows.append(row)
     return rows
 
 
-def _name_photos_without_rows(
-    files: Iterable[Path], folder: Path, captioned: Iterable[str], problems: Problems
-) -> None:
-    known = {folder / name for name in captioned}
-    for path in files:
-        if path.suffix.lower() in PHOTO_SUFFIXES and path not in known:
-            problems.add(NO_CAPTIONS, path.relative_to(folder).as_posix())
-
-
-def read(
+def read_own_folder(
     data: DataFolder, photo_folder: Path, seed: int = 0
 ) -> tuple[list[Photo], Problems]:
-    """Read a folder of one's own.
+    """Read the user's own photos.
 
     Args:
         data: the folder.
-        photo_folder: not used but to leave prepared data alone: own photos are not
-            unpacked from archives.
-        seed: of the split by hash, where no row names a split.
+        photo_folder: ignored; own photos are not unpacked from archives.
+        seed: seed of the split by hash, used if no row names a split.
 
     Returns:
-        The photos, their ids being their paths below the folder, and what is odd.
+        The photos and their problems. An id is the path relative to the folder.
 
     Raises:
-        DataError: there is no table of captions, or it cannot be read.
+        DataError: the table of captions is absent, or it cannot be read.
     """
     problems = Problems()
-    rows = _rows(data.folder, problems)
+    rows = _read_rows(data.folder, problems)
     captions: dict[str, list[str]] = {}
     lists: dict[str, list[str]] = {}
     for name, caption, split in rows:
         captions.setdefault(name, []).append(caption)
         if split is not None:
             lists.setdefault(split, []).append(name)
-    splits = splits_of_lists(lists, problems)
+    splits = invert_split_lists(lists, problems)
     if not lists:
         splits = {name: split_by_hash(name, seed) for name in captions}
         problems.notes.append(
@@ -154,7 +148,8 @@ def read(
         unnamed = len(captions.keys() - splits.keys())
         problems.notes.append(f"photos that name no split, put in 'none': {unnamed}")
     places = {name: data.folder / name for name in captions}
-    places = {name: path for name, path in places.items() if path.is_file()}
-    files = walk(data.folder, leave_out=photo_folder.parent)
-    _name_photos_without_rows(files, data.folder, captions, problems)
-    return assemble(places, captions, splits, problems), problems
+    for path in sorted(set(data.photo_files).difference(places.values())):
+        problems.add(NO_CAPTIONS, path.relative_to(data.folder).as_posix())
+    # os.path returns False for a name that no file can have; Path.is_file raises.
+    places = {name: path for name, path in places.items() if os.path.isfile(path)}
+    return join_by_name(places, captions, splits, problems), problems

@@ -1,26 +1,32 @@
-"""Read JSON files whose rows may be odd, and say which file it was."""
+"""Parse JSON files and separate their malformed rows from the valid ones."""
 
 import json
 
 from data_prep.locate import TextFile
-from data_prep.problems import ODD_LINE, Problems
+from data_prep.problems import MALFORMED_LINE, Problems
 from show_attend_tell.runtime.errors import DataError
 
 
-def load_table(file: TextFile, *keys: str) -> list[list]:
+def parse_lists(file: TextFile, *keys: str) -> list[list]:
     """Return some lists of a JSON object.
 
     Args:
         file: the JSON file.
         keys: names of the lists.
 
+    Returns:
+        The lists in the order of the keys.
+
     Raises:
         DataError: the file is not JSON or has no such lists.
     """
+    text = file.text()
     try:
-        content = json.loads(file.text())
-    except json.JSONDecodeError as error:
-        raise DataError(f"{file.label}: not JSON ({error}); fetch it again") from None
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(
+            f"{file.label}: not JSON ({error}); download it again"
+        ) from None
     for key in keys:
         if not isinstance(content, dict) or not isinstance(content.get(key), list):
             raise DataError(
@@ -30,23 +36,34 @@ def load_table(file: TextFile, *keys: str) -> list[list]:
     return [content[key] for key in keys]
 
 
-def sound_rows(
+def is_encodable(text: str) -> bool:
+    """Return whether UTF-8 can encode a text; JSON can contain halves of surrogates."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def select_valid_rows(
     rows: list, kinds: dict[str, type], label: str, problems: Problems
 ) -> list[dict]:
     """Return the rows that have all keys with values of the right type.
 
     Args:
-        rows: of any kind.
+        rows: rows of any type.
         kinds: key -> type of its value.
-        label: names the rows in the list of problems, with their number from 1.
-        problems: takes the others.
+        label: prefix of a row in the list of problems; its number, from 1, follows.
+        problems: receives the malformed rows.
     """
-    sound = []
+    valid = []
     for number, row in enumerate(rows, start=1):
         if isinstance(row, dict) and all(
-            isinstance(row.get(key), kind) for key, kind in kinds.items()
+            isinstance(row.get(key), kind)
+            and (kind is not str or is_encodable(row[key]))
+            for key, kind in kinds.items()
         ):
-            sound.append(row)
+            valid.append(row)
         else:
-            problems.add(ODD_LINE, f"{label}:{number}")
-    return sound
+            problems.add(MALFORMED_LINE, f"{label}:{number}")
+    return valid

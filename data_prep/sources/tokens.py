@@ -1,9 +1,9 @@
-"""Token files of the Flickr data sets: one caption a line."""
+"""Parse token files of the Flickr data sets: one caption a line."""
 
 import re
 
 from data_prep.locate import TextFile
-from data_prep.problems import DUPLICATE_ID, ODD_LINE, Problems
+from data_prep.problems import DUPLICATE_ID, MALFORMED_LINE, Problems
 
 # "1000268201_693b08cb0e.jpg#0<tab>A child in a pink dress ..."
 _TOKEN = re.compile(r"(?P<name>[^\t#]+)#(?P<number>\d+)\t(?P<caption>.*)")
@@ -12,12 +12,15 @@ _BARS = re.compile(r"(?P<name>[^|]+)\|\s*(?P<number>\d+)\s*\|(?P<caption>.*)")
 _HEADER = re.compile(r"image_name\s*\|\s*comment_number\s*\|\s*comment\s*")
 
 
-def read_captions(file: TextFile, problems: Problems) -> dict[str, list[str]]:
-    """Return the captions of every photo that a token file names.
+def read_token_file(file: TextFile, problems: Problems) -> dict[str, list[str]]:
+    """Return the captions of every photo in a token file.
 
     Args:
         file: lines of ``name#number<tab>caption`` or ``name| number| caption``.
-        problems: takes lines of another form and numbers that occur twice.
+        problems: receives malformed lines and numbers that occur twice.
+
+    Returns:
+        File name -> captions.
     """
     captions: dict[str, dict[str, str]] = {}
     for row, line in enumerate(file.text().split("\n"), start=1):
@@ -26,7 +29,7 @@ def read_captions(file: TextFile, problems: Problems) -> dict[str, list[str]]:
             continue
         match = _TOKEN.fullmatch(line) or _BARS.fullmatch(line)
         if match is None:
-            problems.add(ODD_LINE, f"{file.label}:{row}")
+            problems.add(MALFORMED_LINE, f"{file.label}:{row}")
             continue
         name, number, caption = match.groups()
         numbered = captions.setdefault(name.strip(), {})
@@ -37,12 +40,12 @@ def read_captions(file: TextFile, problems: Problems) -> dict[str, list[str]]:
     return {name: list(numbered.values()) for name, numbered in captions.items()}
 
 
-def read_list(file: TextFile, problems: Problems) -> list[str]:
-    """Return the photos of a list file: one name a line.
+def read_name_list(file: TextFile, problems: Problems) -> list[str]:
+    """Return the photo names of a list file: one name a line.
 
     Args:
         file: the list.
-        problems: takes names that occur twice.
+        problems: receives names that occur twice.
     """
     names: dict[str, None] = {}
     for line in file.text().splitlines():

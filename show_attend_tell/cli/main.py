@@ -87,11 +87,9 @@ for verb in (average, caption, demo, export):
 )
 def prepare(experiment, changes, work, data, on_problem) -> None:
     """Make the manifest and the vocabulary of a data set."""
-    from data_prep.estimate import estimate
     from data_prep.prepare import prepare
 
     settings = _load_experiment(experiment, changes)
-    click.echo("\n".join(estimate(settings, data, work).lines()))
     with _progress() as progress:
         report = prepare(settings, data, work, on_problem, progress)
     click.echo("\n".join(report.lines()))
@@ -203,11 +201,11 @@ def evaluate(
 def download(source, data) -> None:
     """Fetch a data set that may be fetched by URL, such as coco; goes on if stopped."""
     from data_prep import download
-    from data_prep.estimate import free_bytes, size_text
+    from data_prep.disk import format_bytes, free_bytes
 
-    if size := download.size_of(source):
-        free = size_text(free_bytes(data))
-        click.echo(f"{size_text(size)} to fetch, {free} free in {data}")
+    if size := download.total_size(source):
+        free = format_bytes(free_bytes(data))
+        click.echo(f"{format_bytes(size)} to download, {free} free in {data}")
     with _progress() as progress:
         files = download.download(source, data, progress)
     click.echo("\n".join(map(str, files)))

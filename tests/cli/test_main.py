@@ -9,7 +9,6 @@ import click
 import pytest
 
 import data_prep.prepare
-from data_prep import estimate
 from show_attend_tell import __version__
 from show_attend_tell.cli import doctor
 from show_attend_tell.cli import main as cli
@@ -46,9 +45,6 @@ def prepare_raises(monkeypatch):
             raise error
 
         monkeypatch.setattr(experiment, "load", lambda *arguments: None)
-        monkeypatch.setattr(
-            estimate, "estimate", lambda *_: SimpleNamespace(lines=lambda: ["expect"])
-        )
         monkeypatch.setattr(data_prep.prepare, "prepare", raise_it)
 
     return arm
@@ -130,12 +126,12 @@ def test_an_unknown_setting_is_one_line(run):
 
 def test_an_error_over_several_lines_is_printed_as_one(run, prepare_raises):
     prepare_raises(DataError("first line\n  second line"))
-    assert run("prepare") == (1, "expect\n", "error: first line second line\n")
+    assert run("prepare") == (1, "", "error: first line second line\n")
 
 
 def test_an_error_of_the_system_names_the_file(run, prepare_raises):
     prepare_raises(PermissionError(13, "Permission denied", "captions.txt"))
-    assert run("prepare") == (1, "expect\n", "error: captions.txt: Permission denied\n")
+    assert run("prepare") == (1, "", "error: captions.txt: Permission denied\n")
 
 
 def test_an_error_nobody_foresaw_keeps_its_traceback(run, prepare_raises):
@@ -147,13 +143,11 @@ def test_an_error_nobody_foresaw_keeps_its_traceback(run, prepare_raises):
 def test_an_interruption_is_one_line_and_130(run, prepare_raises):
     prepare_raises(KeyboardInterrupt())
     code, out, err = run("prepare")
-    assert (code, out) == (130, "expect\n")
+    assert (code, out) == (130, "")
     assert err.strip() == "interrupted; run again (train: with --resume)"
 
 
-def test_prepare_prints_what_to_expect_before_and_what_was_done_after(
-    run, monkeypatch, tmp_path
-):
+def test_prepare_prints_its_report(run, monkeypatch, tmp_path):
     received = []
 
     def prepare(settings, data, work, on_problem, progress):
@@ -161,13 +155,10 @@ def test_prepare_prints_what_to_expect_before_and_what_was_done_after(
         return SimpleNamespace(lines=lambda: ["done"])
 
     monkeypatch.setattr(experiment, "load", lambda name, changes: (name, changes))
-    monkeypatch.setattr(
-        estimate, "estimate", lambda *_: SimpleNamespace(lines=lambda: ["expect"])
-    )
     monkeypatch.setattr(data_prep.prepare, "prepare", prepare)
     options = ["--work", tmp_path, "--data", "photos", "--on-problem", "refuse"]
     code, out, _ = run("prepare", "-e", "mine", "--set", "a.b=1", *options)
-    assert (code, out) == (0, "expect\ndone\n")
+    assert (code, out) == (0, "done\n")
     assert received == [(("mine", ("a.b=1",)), "photos", tmp_path, "refuse")]
 
 

@@ -1,4 +1,4 @@
-"""Downloads from a server on this machine: resumed, checked, whole or not at all."""
+"""Test downloads from a local server: resumed, verified and renamed at the end."""
 
 import hashlib
 import io
@@ -9,54 +9,46 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from data_prep import download, fetch
-from data_prep.fetch import Patience, Remote
+from data_prep import disk, download
+from data_prep.download import RemoteFile, download_file
 from show_attend_tell.runtime.errors import DownloadError
 
 CONTENT = bytes(range(256)) * 4096  # 1 MiB
+SIZE = len(CONTENT)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
-QUICK = Patience(attempts=3, pause=0.001, connect=5, silence=5)
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers as its server's attributes say, and keeps the ranges asked for."""
+    """Serve one file as the attributes of the server state; record the ranges."""
 
     def log_message(self, *arguments):
         pass
 
     def do_GET(self):
         server = self.server
-        asked = self.headers.get("Range")
-        server.asked.append(asked)
+        first = int(re.fullmatch(r"bytes=(\d+)-", self.headers["Range"])[1])
+        server.starts.append(first)
         if server.statuses:
             self.send_error(server.statuses.pop(0))
             return
-        first = int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked else 0
-        first = first if server.ranges else 0
-        body = server.content[first:]
-        if first and not body:
-            self.send_error(416)
-            return
-        self.send_response(206 if first else 200)
-        if first:
-            last = len(server.content) - 1
-            begin = first + server.shift
-            self.send_header("Content-Range", f"bytes {begin}-{last}/{last + 1}")
-        if server.tells_length:
+        body = server.content[first + server.shift :] if server.ranges else CONTENT
+        self.send_response(206 if server.ranges else 200)
+        if server.sends_length:
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        # Dropped: the connection closes before all that was promised is sent.
-        sent = server.drops.pop(0) if server.drops else len(body)
-        self.wfile.write(body[:sent])
+        # Dropped: the connection closes before the whole body is sent.
+        self.wfile.write(body[: server.drops.pop(0) if server.drops else len(body)])
 
 
 @pytest.fixture
-def server():
-    """A server of one file; each of ``drops`` is where one connection is cut."""
+def server(monkeypatch):
+    """Yield a server of one file; each of ``drops`` is the end of one response."""
+    monkeypatch.setattr(download, "_ATTEMPTS", 3)
+    monkeypatch.setattr(download, "_PAUSE", 0.001)
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.content, server.ranges, server.shift = CONTENT, True, 0
-        server.drops, server.statuses, server.asked = [], [], []
-        server.tells_length = True
+        server.drops, server.statuses, server.starts = [], [], []
+        server.sends_length = True
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield server
@@ -64,188 +56,164 @@ def server():
         thread.join()
 
 
-def remote(server, size=1 << 20, sha256=SHA256):
-    return Remote(f"http://127.0.0.1:{server.server_port}/file.zip", size, sha256)
+def remote(server, size=SIZE, sha256=SHA256):
+    return RemoteFile(f"http://127.0.0.1:{server.server_port}/file.zip", size, sha256)
 
 
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_file_arrives_whole_with_progress(server, tmp_path):
+def test_a_complete_file_gets_its_name_and_progress_is_reported(server, tmp_path):
     calls = []
-    path = fetch.fetch(
-        remote(server), tmp_path / "new", QUICK, lambda *c: calls.append(c)
-    )
+    path = download_file(remote(server), tmp_path / "new", lambda *c: calls.append(c))
     assert path.read_bytes() == CONTENT
     assert names(tmp_path / "new") == ["file.zip"]
-    done = [call[1] for call in calls]
-    assert done == sorted(done)
+    assert [call[1] for call in calls] == sorted(call[1] for call in calls)
     assert calls[-1] == ("file.zip", len(CONTENT), len(CONTENT))
+    assert download_file(remote(server), tmp_path / "new") == path
+    assert server.starts == [0]  # the file present is not requested again
 
 
 @pytest.mark.parametrize(
-    ("tells_length", "starts"),
+    ("sends_length", "starts"),
     [(True, [262_144, 262_144, 655_360]), (False, [300_000, 300_001, 700_001])],
 )
-def test_a_dropped_connection_is_resumed_where_it_stopped(
-    server, tmp_path, tells_length, starts
+def test_a_dropped_connection_resumes_at_the_last_byte_received(
+    server, tmp_path, sends_length, starts
 ):
-    server.drops, server.tells_length = [300_000, 1, 400_000], tells_length
-    path = fetch.fetch(remote(server), tmp_path, QUICK)
-    assert path.read_bytes() == CONTENT
-    assert server.asked == [None, *(f"bytes={start}-" for start in starts)]
+    server.drops, server.sends_length = [300_000, 1, 400_000], sends_length
+    assert download_file(remote(server), tmp_path).read_bytes() == CONTENT
+    assert server.starts == [0, *starts]
 
 
-def test_a_part_of_an_earlier_run_is_continued(server, tmp_path):
-    (tmp_path / "file.zip.part").write_bytes(CONTENT[:1000])
-    assert fetch.fetch(remote(server), tmp_path, QUICK).read_bytes() == CONTENT
-    assert server.asked == ["bytes=1000-"]
-
-
-def test_a_whole_part_is_checked_without_asking(server, tmp_path):
-    (tmp_path / "file.zip.part").write_bytes(CONTENT)
-    fetch.fetch(remote(server), tmp_path, QUICK)
-    assert server.asked == []
+@pytest.mark.parametrize(("done", "starts"), [(1000, [1000]), (len(CONTENT), [])])
+def test_the_part_of_an_earlier_run_is_resumed(server, tmp_path, done, starts):
+    (tmp_path / "file.zip.part").write_bytes(CONTENT[:done])
+    assert download_file(remote(server), tmp_path).read_bytes() == CONTENT
+    assert server.starts == starts
     assert names(tmp_path) == ["file.zip"]
 
 
-def test_a_file_that_is_there_is_kept_without_asking(server, tmp_path):
-    (tmp_path / "file.zip").write_bytes(CONTENT)
-    fetch.fetch(remote(server), tmp_path, QUICK)
-    assert server.asked == []
-
-
-def test_a_file_of_another_size_is_not_overwritten(server, tmp_path):
+def test_an_existing_file_of_another_size_is_not_overwritten(server, tmp_path):
     (tmp_path / "file.zip").write_bytes(b"mine")
-    with pytest.raises(DownloadError, match="remove it to fetch it again"):
-        fetch.fetch(remote(server), tmp_path, QUICK)
+    with pytest.raises(DownloadError, match="remove the file to download it again"):
+        download_file(remote(server), tmp_path)
     assert (tmp_path / "file.zip").read_bytes() == b"mine"
 
 
 def test_a_server_without_ranges_sends_the_whole_file_again(server, tmp_path):
     server.ranges, server.drops = False, [500_000]
-    assert fetch.fetch(remote(server), tmp_path, QUICK).read_bytes() == CONTENT
-    assert server.asked == [None, "bytes=458752-"]
+    assert download_file(remote(server), tmp_path).read_bytes() == CONTENT
+    assert server.starts == [0, 458_752]
 
 
-def test_a_server_that_never_gets_further_is_given_up(server, tmp_path):
+def test_requests_without_progress_end_and_keep_the_part(server, tmp_path):
     server.ranges, server.drops = False, [500_000] * 9
-    with pytest.raises(DownloadError, match="cut off 3 times at byte 458752 of") as e:
-        fetch.fetch(remote(server), tmp_path, QUICK)
-    assert "\n" not in str(e.value)
+    with pytest.raises(DownloadError, match="run the command again to resume") as error:
+        download_file(remote(server), tmp_path)
+    assert "\n" not in str(error.value)
     assert names(tmp_path) == ["file.zip.part"]
-    assert len(server.asked) == 4
+    assert server.starts == [0, *[458_752] * 3]
 
 
-def test_wrong_bytes_are_deleted_and_never_get_the_name(server, tmp_path):
-    server.content = CONTENT[:-1] + b"\0"
-    with pytest.raises(DownloadError, match="SHA-256 must be .* was deleted"):
-        fetch.fetch(remote(server), tmp_path, QUICK)
+@pytest.mark.parametrize(
+    ("content", "sends_length", "message"),
+    [
+        (CONTENT[:-1] + b"\0", True, "SHA-256 must be .* deleted"),
+        (CONTENT * 2, False, "size must be 1048576 bytes"),
+    ],
+)
+def test_wrong_bytes_are_deleted(server, tmp_path, content, sends_length, message):
+    server.content, server.sends_length = content, sends_length
+    with pytest.raises(DownloadError, match=message):
+        download_file(remote(server), tmp_path)
     assert names(tmp_path) == []
 
 
-def test_a_file_that_changed_in_size_is_refused_before_it_is_sent(server, tmp_path):
-    server.content = b"<html>please log in</html>"
-    with pytest.raises(DownloadError, match=r"must have 1048576 bytes\. Received: 26"):
-        fetch.fetch(remote(server), tmp_path, QUICK)
-    assert names(tmp_path) == []
+@pytest.mark.parametrize(
+    ("content", "shift"), [(b"<html>please log in</html>", 0), (CONTENT, 5)]
+)
+def test_a_response_of_another_size_leaves_the_part_as_it_is(
+    server, tmp_path, content, shift
+):
+    (tmp_path / "file.zip.part").write_bytes(CONTENT[:10])
+    server.content, server.shift = content, shift
+    with pytest.raises(DownloadError, match=r"must have 1048576 bytes\. Received: "):
+        download_file(remote(server), tmp_path)
+    assert (tmp_path / "file.zip.part").read_bytes() == CONTENT[:10]
 
 
-def test_a_file_longer_than_it_should_be_is_cut_short_and_refused(server, tmp_path):
-    server.content, server.tells_length = CONTENT * 2, False
-    with pytest.raises(DownloadError, match="its size must be 1048576"):
-        fetch.fetch(remote(server), tmp_path, QUICK)
-    assert names(tmp_path) == []
-
-
-def test_a_range_that_was_not_asked_for_is_refused(server, tmp_path):
-    (tmp_path / "file.zip.part").write_bytes(CONTENT[:1000])
-    server.shift = 5
-    with pytest.raises(DownloadError, match="the server answers 206"):
-        fetch.fetch(remote(server), tmp_path, QUICK)
-    assert (tmp_path / "file.zip.part").read_bytes() == CONTENT[:1000]
-
-
-@pytest.mark.parametrize("status", [404, 403])
-def test_a_refusal_is_one_line_and_not_repeated(server, tmp_path, status):
+@pytest.mark.parametrize(("status", "requests"), [(404, 1), (403, 1), (503, 3)])
+def test_a_refused_request_is_one_line(server, tmp_path, status, requests):
     server.statuses = [status] * 9
-    with pytest.raises(DownloadError, match=f"the server answers {status}") as error:
-        fetch.fetch(remote(server), tmp_path, QUICK)
+    with pytest.raises(DownloadError, match=f"downloaded: {status} ") as error:
+        download_file(remote(server), tmp_path)
     assert "\n" not in str(error.value)
-    assert len(server.asked) == 1
+    assert len(server.starts) == requests
     assert names(tmp_path) == []
 
 
-def test_a_busy_server_is_asked_again(server, tmp_path):
-    server.statuses = [503, 500]
-    assert fetch.fetch(remote(server), tmp_path, QUICK).read_bytes() == CONTENT
+def test_a_busy_server_is_requested_again(server, tmp_path):
+    server.statuses = [503, 429]
+    assert download_file(remote(server), tmp_path).read_bytes() == CONTENT
 
 
-def test_a_server_that_stays_busy_is_given_up(server, tmp_path):
-    server.statuses = [503] * 9
-    with pytest.raises(DownloadError, match="the server answers 503"):
-        fetch.fetch(remote(server), tmp_path, QUICK)
-    assert len(server.asked) == 3
-
-
-def test_a_server_that_is_not_there_is_one_line(tmp_path):
-    absent = Remote("http://127.0.0.1:9/file.zip", 5)
-    with pytest.raises(DownloadError, match="cannot be reached") as error:
-        fetch.fetch(absent, tmp_path, QUICK)
+def test_an_unreachable_server_is_one_line(server, tmp_path):
+    with pytest.raises(DownloadError, match="cannot be downloaded") as error:
+        download_file(RemoteFile("http://127.0.0.1:9/file.zip", 5), tmp_path)
     assert "\n" not in str(error.value)
 
 
-def a_zip() -> bytes:
+def zip_bytes() -> bytearray:
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
         archive.writestr("dataset.json", b"content " * 100)
-    return content.getvalue()
+    return bytearray(content.getvalue())
 
 
-def test_without_a_checksum_the_archive_itself_is_tested(server, tmp_path):
-    server.content = a_zip()
-    fetch.fetch(remote(server, len(server.content), None), tmp_path, QUICK)
-    assert names(tmp_path) == ["file.zip"]
-
-
-@pytest.mark.parametrize("where", [60, -10])
-def test_without_a_checksum_a_damaged_archive_is_refused(server, tmp_path, where):
-    content = bytearray(a_zip())
-    content[where] ^= 0xFF
+@pytest.mark.parametrize("damaged", [None, 60, -10])
+def test_without_a_checksum_the_zip_archive_is_verified(server, tmp_path, damaged):
+    content = zip_bytes()
+    if damaged is not None:
+        content[damaged] ^= 0xFF
     server.content = bytes(content)
-    with pytest.raises(DownloadError, match=r"damaged|whole zip"):
-        fetch.fetch(remote(server, len(content), None), tmp_path, QUICK)
-    assert names(tmp_path) == []
+    file = remote(server, len(content), None)
+    if damaged is None:
+        assert download_file(file, tmp_path).read_bytes() == content
+    else:
+        with pytest.raises(DownloadError, match=r"damaged|complete zip"):
+            download_file(file, tmp_path)
+        assert names(tmp_path) == []
 
 
-def test_a_full_disk_is_one_line_before_anything_is_sent(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(fetch, "free_bytes", lambda folder: 10)
-    with pytest.raises(DownloadError, match=r"needs 1\.0 MB and 10 B are free"):
-        fetch.fetch(remote(server), tmp_path, QUICK)
-    assert server.asked == []
+def test_a_full_disk_is_one_line_before_any_request(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(disk, "free_bytes", lambda folder: 10)
+    with pytest.raises(DownloadError, match=r"need 1\.05MB of .*10\.0B free"):
+        download_file(remote(server), tmp_path)
+    assert server.starts == []
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(server, tmp_path):
     (tmp_path / "taken").write_bytes(b"")
     with pytest.raises(DownloadError, match="cannot be written"):
-        fetch.fetch(remote(server), tmp_path / "taken", QUICK)
+        download_file(remote(server), tmp_path / "taken")
 
 
-def test_download_fetches_every_file_of_a_source(server, tmp_path, monkeypatch):
+def test_download_writes_every_file_of_a_source(server, tmp_path, monkeypatch):
     monkeypatch.setitem(download.FILES, "coco", (remote(server),))
-    assert download.size_of("coco") == len(CONTENT)
+    assert download.total_size("coco") == len(CONTENT)
     assert download.download("coco", tmp_path) == [tmp_path / "file.zip"]
 
 
 @pytest.mark.parametrize("source", ["flickr8k", "scenes", "imagenet"])
-def test_download_says_what_cannot_be_fetched(tmp_path, source):
+def test_a_source_without_downloads_is_refused(tmp_path, source):
     with pytest.raises(DownloadError, match=r"must be one of \['coco', 'flickr30k'\]"):
         download.download(source, tmp_path)
 
 
-def test_the_files_of_coco_are_those_that_its_reader_reads():
+def test_the_files_of_coco_are_those_of_its_reader():
     files = [file.name for file in download.FILES["coco"]]
     assert files[:2] == ["annotations_trainval2014.zip", "caption_datasets.zip"]
     assert files[2:] == ["train2014.zip", "val2014.zip"]
-    assert download.size_of("coco") == 20_445_205_257
+    assert download.total_size("coco") == 20_445_205_257

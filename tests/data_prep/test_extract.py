@@ -1,4 +1,4 @@
-"""Extraction end to end: manifest in, feature file out, whatever happens meanwhile."""
+"""Test extraction from the manifest to the feature file, with interruptions."""
 
 import logging
 import signal
@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from data_prep import disk
 from data_prep.extract import BATCH, extract
 from data_prep.feature_writer import PART
-from show_attend_tell.config import settings as config
+from show_attend_tell.config.settings import Experiment, from_dict
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo
@@ -42,14 +43,14 @@ run(Path(sys.argv[1]))
 """
 
 
-def experiment(**encoder) -> config.Experiment:
+def experiment(**encoder) -> Experiment:
     settings = {
         "network": "SceneNet",
         "layer": "annotations",
         "weights": "none",
         "image_size": SIDE,
     }
-    return config.from_dict(
+    return from_dict(
         {
             "name": "tiny",
             "data": {"name": "tiny", "source": "folder"},
@@ -117,7 +118,7 @@ def test_every_photo_in_a_split_gets_its_features(work, report):
         np.testing.assert_allclose(found, expected, rtol=5e-3, atol=1e-3)
 
 
-def test_mirrored_training_photos_lie_beside(work, report):
+def test_mirrored_training_photos_have_a_second_file(work, report):
     encoder = Encoder(experiment().encoder)
     path = work / "tiny" / f"{NAME}.mirror.h5"
     with FeatureReader(path, encoder.identity()) as reader:
@@ -128,7 +129,7 @@ def test_mirrored_training_photos_lie_beside(work, report):
     np.testing.assert_allclose(read(path, "9.png"), expected, rtol=5e-3, atol=1e-3)
 
 
-def test_unreadable_photos_are_reported_and_stop_nothing(report):
+def test_unreadable_photos_are_reported_and_the_others_extracted(report):
     first, mirrored = report.files
     assert list(first.unreadable) == [f"{BROKEN}.png", f"{ABSENT}.png"]
     assert list(mirrored.unreadable) == [f"{BROKEN}.png"]
@@ -147,13 +148,13 @@ def test_the_report_counts_photos_bytes_and_time(report):
     assert f"{TRAIN + VAL} new" in report.lines()[0]
 
 
-def test_a_second_call_has_nothing_to_do(work, report):
+def test_a_second_call_keeps_the_files(work, report):
     before = report.files[0].path.stat().st_mtime_ns
     again = run(work, mirror=True)
     assert [file.extracted for file in again.files] == [0, 0]
     assert again.files[0].unreadable == report.files[0].unreadable
     assert again.files[0].path.stat().st_mtime_ns == before
-    assert "all there already" in again.lines()[0]
+    assert "all already present" in again.lines()[0]
 
 
 def test_a_killed_extraction_is_resumed_to_the_same_bytes(tmp_path, work, report):
@@ -174,6 +175,17 @@ def test_a_killed_extraction_is_resumed_to_the_same_bytes(tmp_path, work, report
     assert path.read_bytes() == whole.read_bytes()
 
 
+def test_a_disk_that_is_too_small_is_one_line_after_the_first_part(
+    tmp_path, monkeypatch
+):
+    prepare(tmp_path)
+    monkeypatch.setattr(disk, "free_bytes", lambda folder: 10)
+    with pytest.raises(FeatureError, match=r"features need .*kB of .*10\.0B free"):
+        run(tmp_path)
+    monkeypatch.undo()
+    assert run(tmp_path).files[0].extracted == TRAIN + VAL - PART
+
+
 def test_features_of_another_encoder_are_refused_or_overwritten(tmp_path):
     prepare(tmp_path)
     run(tmp_path)
@@ -191,25 +203,24 @@ def test_splits_choose_the_photos(tmp_path):
         run(tmp_path, splits=["test"])
 
 
-def test_weights_given_by_hand_replace_those_of_the_settings(tmp_path, work):
+def test_a_weights_file_replaces_that_of_the_settings(tmp_path, work):
     with pytest.raises(ValueError, match="a file that exists"):
         run(work, encoder_weights=tmp_path / "absent.weights.h5")
 
 
-def test_size_and_time_are_announced_first(tmp_path, caplog):
+def test_the_size_is_logged_once_and_the_progress_bar_shows_the_rate(
+    tmp_path, caplog, capfd
+):
     prepare(tmp_path)
     with caplog.at_level(logging.INFO, logger="data_prep.extract"):
-        run(tmp_path)
-    assert f"{TRAIN + VAL} photos: about " in caplog.text
-    caplog.clear()
-    with caplog.at_level(logging.INFO, logger="data_prep.extract"):
-        run(tmp_path)
-    assert "about" not in caplog.text
-
-
-def test_the_progress_bar_shows_the_rate(tmp_path, capfd):
-    prepare(tmp_path)
-    extract(experiment(), tmp_path)
+        extract(experiment(), tmp_path)
+    dense = (TRAIN + VAL) * 4 * 64 * 2
+    assert f"{TRAIN + VAL} photos, at most {dense / 1000:.1f}kB" in caplog.text
+    assert caplog.text.count("before compression") == 1
     shown = capfd.readouterr().err
     assert f"{TRAIN + VAL}/{TRAIN + VAL}" in shown
     assert "photo/s" in shown
+    caplog.clear()
+    with caplog.at_level(logging.INFO, logger="data_prep.extract"):
+        run(tmp_path)
+    assert "before compression" not in caplog.text

@@ -1,4 +1,4 @@
-"""Interruption at any point leaves the bytes that no interruption leaves."""
+"""Test that interruptions do not change the bytes of a feature file."""
 
 import shutil
 import signal
@@ -17,14 +17,13 @@ from show_attend_tell.runtime.errors import FeatureError
 COUNT = 2 * PART + 3  # three parts
 IDENTITY = {"network": "net", "grid": [2, 2], "width": 3, "precision": "float32"}
 
-# Writes the file and kills itself before (or after) the given renaming: the header is
-# the first, the parts follow, the feature file is the fifth.
+# Write the file and kill the process before or after the given rename: of the header
+# (1), of a part (2 to 4) or of the feature file (5).
 ROOT = Path(__file__).resolve().parents[2]
 CHILD = """
 import os, signal, sys
 from pathlib import Path
 sys.path[:0] = {paths}
-from data_prep import feature_writer
 from test_feature_writer import write
 replace, calls = os.replace, []
 
@@ -43,7 +42,7 @@ write(Path(sys.argv[1]))
 
 
 def write(path: Path, identity: dict = IDENTITY, **options) -> list[int]:
-    """Write or finish the file; returns the parts written by this call."""
+    """Write or finish the file; return the parts written by this call."""
     rng = np.random.default_rng(3)
     values = rng.normal(size=(COUNT, 4, 3)).astype(np.float16)
     problems = ["broken" if row == 70 else "" for row in range(COUNT)]
@@ -80,19 +79,19 @@ def test_a_killed_writer_is_resumed_to_the_same_bytes(
     assert write(path) == ([] if done > 3 else list(range(done, 3)))
     assert path.read_bytes() == uninterrupted
     assert not list(tmp_path.glob("*.parts"))
-    assert not list(tmp_path.glob("*.tmp"))
+    assert not list(tmp_path.glob(".writing-*"))
 
 
 def test_the_bytes_do_not_depend_on_the_time(tmp_path, uninterrupted):
-    time.sleep(1.1)  # times in HDF5 are whole seconds
+    time.sleep(1.1)  # HDF5 stores times in whole seconds
     write(tmp_path / "features.h5")
     assert (tmp_path / "features.h5").read_bytes() == uninterrupted
 
 
-def test_a_finished_file_is_left_alone(tmp_path, uninterrupted):
+def test_a_finished_file_is_kept(tmp_path, uninterrupted):
     path = tmp_path / "features.h5"
     path.write_bytes(uninterrupted)
-    (tmp_path / "features.h5.parts").mkdir()  # as after a kill while tidying up
+    (tmp_path / "features.h5.parts").mkdir()  # as after a kill while deleting it
     assert write(path) == []
     assert path.read_bytes() == uninterrupted
     assert not (tmp_path / "features.h5.parts").exists()
@@ -126,7 +125,7 @@ def test_a_finished_file_of_other_photos_is_refused(tmp_path, uninterrupted):
         ({"precision": "bfloat16"}, "precision or library versions"),
     ],
 )
-def test_parts_begun_by_another_encoder_are_not_continued(tmp_path, change, reason):
+def test_parts_of_another_encoder_are_refused(tmp_path, change, reason):
     path = tmp_path / "features.h5"
     with FeatureWriter(path, IDENTITY, ["a", "b"]):
         pass
@@ -137,7 +136,18 @@ def test_parts_begun_by_another_encoder_are_not_continued(tmp_path, change, reas
         pass
 
 
-def test_parts_begun_for_other_photos_are_not_continued(tmp_path):
+def test_parts_with_a_malformed_header_are_refused(tmp_path):
+    path = tmp_path / "features.h5"
+    with FeatureWriter(path, IDENTITY, ["a"]):
+        (tmp_path / "features.h5.parts" / "header.json").write_bytes(b"{")
+    with (
+        pytest.raises(FeatureError, match=r"header .* malformed .*--overwrite"),
+        FeatureWriter(path, IDENTITY, ["a"]),
+    ):
+        pass
+
+
+def test_parts_of_other_photos_are_refused(tmp_path):
     path = tmp_path / "features.h5"
     with FeatureWriter(path, IDENTITY, ["a", "b"]):
         pass
@@ -150,7 +160,7 @@ def test_parts_begun_for_other_photos_are_not_continued(tmp_path):
         assert writer.missing == [0]
 
 
-def test_parts_without_a_header_are_thrown_away(tmp_path, uninterrupted):
+def test_parts_without_a_header_are_deleted(tmp_path, uninterrupted):
     path = tmp_path / "features.h5"
     parts = tmp_path / "features.h5.parts"
     parts.mkdir()
@@ -170,3 +180,15 @@ def test_two_extractions_into_one_file_are_refused(tmp_path):
     with FeatureWriter(path, IDENTITY, ["a"]) as writer:
         assert writer.missing == [0]
     shutil.rmtree(tmp_path / "features.h5.parts")
+
+
+def test_the_remaining_bytes_are_those_of_missing_parts_and_the_file(tmp_path):
+    path = tmp_path / "features.h5"
+    ids = [f"{row}.jpg" for row in range(4 * PART)]
+    values = np.ones((PART, 4, 3), np.float16)
+    with FeatureWriter(path, IDENTITY, ids) as writer:
+        assert writer.remaining_bytes() == 0  # unknown
+        writer.write(0, values, [""] * PART)
+        writer.write(1, values, [""] * PART)
+        part = (tmp_path / "features.h5.parts" / "000000.h5").stat().st_size
+        assert writer.remaining_bytes() == 2 * part + 4 * part

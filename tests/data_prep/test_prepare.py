@@ -1,10 +1,9 @@
-"""Prepare: manifest and vocabulary whole or not at all."""
+"""Test the preparation of manifest and vocabulary."""
 
-import dataclasses
 import functools
-import inspect
 import os
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 from data_prep_files import (
@@ -17,11 +16,10 @@ from data_prep_files import (
     make_zip,
 )
 
-from data_prep import estimate as estimates
-from data_prep.estimate import Estimate, estimate
-from data_prep.prepare import prepare
-from data_prep.scenes import scenes
-from show_attend_tell.config.settings import EncoderSettings
+from data_prep.locate import DataFolder
+from data_prep.prepare import DRAWN, SOURCES, prepare
+from data_prep.scenes.scenes import write_scenes
+from show_attend_tell.config.settings import DataSettings
 from show_attend_tell.data import manifest
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.runtime.errors import DataError
@@ -49,7 +47,7 @@ def test_flickr8k_becomes_a_manifest_and_a_vocabulary(tmp_path, packed):
     assert not (report.folder / "problems.txt").exists()
 
 
-def test_the_vocabulary_comes_from_the_training_split_only(tmp_path):
+def test_the_vocabulary_is_of_the_training_split_only(tmp_path):
     data = make_flickr8k(tmp_path / "data", packed=False)
     report = prepare(an_experiment("flickr8k"), data, tmp_path / "work")
     words = Vocabulary.load(report.folder / "vocabulary.json").words
@@ -78,11 +76,13 @@ def test_preparing_again_gives_the_same_bytes(tmp_path, packed):
     assert files_below(folder) == before
 
 
-ODD = {"Flickr8k.token": "dog.jpg#0\tA dog .\nodd\ncat.jpg#0\t.\nfox.jpg#0\tA fox .\n"}
+FAULTY = {
+    "Flickr8k.token": "dog.jpg#0\tA dog .\nbad\ncat.jpg#0\t.\nfox.jpg#0\tA fox .\n"
+}
 
 
 def test_problems_are_skipped_and_listed_by_name(tmp_path):
-    data = make_flickr8k(tmp_path / "data", True, **ODD)
+    data = make_flickr8k(tmp_path / "data", True, **FAULTY)
     report = prepare(an_experiment("flickr8k"), data, tmp_path / "work")
     assert report.photos == {"train": 1}
     listed = (report.folder / "problems.txt").read_text().splitlines()
@@ -95,15 +95,15 @@ def test_problems_are_skipped_and_listed_by_name(tmp_path):
 
 
 def test_problems_are_refused_before_any_work(tmp_path):
-    data = make_flickr8k(tmp_path / "data", True, **ODD)
+    data = make_flickr8k(tmp_path / "data", True, **FAULTY)
     with pytest.raises(DataError, match="refused because of 6 problems") as caught:
         prepare(an_experiment("flickr8k"), data, tmp_path / "work", "refuse")
     assert "\n" not in str(caught.value)
     assert set(files_below(tmp_path / "work")) == {"tiny/problems.txt"}
 
 
-def test_the_list_of_problems_goes_when_they_are_gone(tmp_path):
-    data = make_flickr8k(tmp_path / "data", True, **ODD)
+def test_the_list_of_problems_is_removed_when_there_are_none(tmp_path):
+    data = make_flickr8k(tmp_path / "data", True, **FAULTY)
     report = prepare(an_experiment("flickr8k"), data, tmp_path / "work")
     assert (report.folder / "problems.txt").exists()
     make_flickr8k(tmp_path / "data", packed=True)
@@ -175,7 +175,7 @@ def test_coco_photos_are_unpacked_from_both_archives(tmp_path):
         assert photo.path.read_bytes() == JPEG
 
 
-def test_own_photos_stay_where_they_are(tmp_path):
+def test_own_photos_are_not_copied(tmp_path):
     make_file(tmp_path / "data" / "a.jpg")
     rows = [["file", "caption", "split"], ["a.jpg", "A dog .", "train"]]
     make_csv(tmp_path / "data" / "captions.csv", rows)
@@ -184,42 +184,9 @@ def test_own_photos_stay_where_they_are(tmp_path):
     assert photo.path == tmp_path / "data" / "a.jpg"
 
 
-def test_the_estimate_counts_photos_and_bytes_without_writing(tmp_path):
-    data = make_flickr8k(tmp_path / "data", packed=True)
-    expected = estimate(an_experiment("flickr8k"), data, tmp_path / "work")
-    assert (expected.photos, expected.mirrored) == (4, 0)
-    assert expected.unpacked_bytes == 5 * len(JPEG)
-    assert expected.dense_bytes == 4 * 196 * 512 * 2
-    assert expected.stored_bytes == expected.dense_bytes // 6
-    assert expected.lines()[0] == "4 photos"
-    assert not (tmp_path / "work").exists()
-
-
-def test_the_estimate_counts_mirror_images_and_what_is_unpacked_already(tmp_path):
-    data = make_flickr8k(tmp_path / "data", packed=True)
-    experiment = an_experiment("flickr8k")
-    encoder = dataclasses.replace(experiment.encoder, mirror=True, network="ResNet101")
-    experiment = dataclasses.replace(experiment, encoder=encoder)
-    prepare(experiment, data, tmp_path / "work")
-    expected = estimate(experiment, data, tmp_path / "work", shape=(49, 2048))
-    assert (expected.mirrored, expected.unpacked_bytes) == (2, 0)
-    assert expected.stored_bytes == expected.dense_bytes == 6 * 49 * 2048 * 2
-
-
-def test_the_estimate_of_scenes_knows_how_many_are_drawn(tmp_path):
-    experiment = an_experiment("scenes")
-    encoder = EncoderSettings("SceneNet", "annotations", "scenes", image_size=112)
-    experiment = dataclasses.replace(experiment, encoder=encoder)
-    expected = estimate(experiment, None, tmp_path / "work")
-    counts = inspect.signature(scenes.generate).parameters
-    assert expected.photos == sum(counts[s].default for s in ("train", "val", "test"))
-    assert expected.dense_bytes == expected.photos * 196 * 64 * 2
-    assert expected.feature_seconds < 60
-
-
 def test_scenes_are_drawn_into_the_folder(tmp_path, monkeypatch):
-    few = functools.partial(scenes.generate, train=4, val=1, test=1)
-    monkeypatch.setattr(scenes, "generate", few)
+    few = functools.partial(write_scenes, train=4, val=1, test=1)
+    monkeypatch.setattr("data_prep.prepare.write_scenes", few)
     report = prepare(an_experiment("scenes"), None, tmp_path / "work")
     assert report.photos == {"train": 4, "val": 1, "test": 1}
     for photo in manifest.read(report.folder / "manifest.jsonl"):
@@ -228,33 +195,30 @@ def test_scenes_are_drawn_into_the_folder(tmp_path, monkeypatch):
         assert photo.objects
 
 
-def test_a_full_disk_is_one_line_before_any_work(tmp_path, monkeypatch):
+def test_every_source_of_the_settings_has_a_reader():
+    names = get_args(get_type_hints(DataSettings)["source"])
+    assert sorted(names) == sorted([*SOURCES, DRAWN])
+
+
+def test_the_data_folder_is_searched_once(tmp_path, monkeypatch):
     data = make_flickr8k(tmp_path / "data", packed=True)
-    monkeypatch.setattr(estimates, "free_bytes", lambda folder: 1500)
-    with pytest.raises(DataError, match=r"need about 136\.7 kB and 1\.5 kB are free"):
-        prepare(an_experiment("flickr8k"), data, tmp_path / "work")
-    assert files_below(tmp_path / "work") == {}
+    searched = []
+
+    def count(folder, leave_out):
+        searched.append(folder)
+        return DataFolder(folder, leave_out)
+
+    monkeypatch.setattr("data_prep.prepare.DataFolder", count)
+    prepare(an_experiment("flickr8k"), data, tmp_path / "work")
+    assert searched == [data]
 
 
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (0, "0 B"),
-        (999, "999 B"),
-        (1000, "1.0 kB"),
-        (2.5e9, "2.5 GB"),
-        (4e16, "40000.0 TB"),
-    ],
-)
-def test_sizes_are_written_for_people(count, text):
-    assert estimates.size_text(count) == text
-
-
-def test_times_are_written_for_people():
-    times = {"unpack_seconds": 0.1, "feature_seconds": 4000.0}
-    lines = Estimate(1, 0, 0, 0, 0, 0, **times).lines()
-    assert lines[1].endswith("about 1 s")
-    assert "67 min" in lines[2]
+def test_a_broken_link_is_skipped_and_listed(tmp_path):
+    data = make_flickr8k(tmp_path / "data", packed=False)
+    (data / "loop").symlink_to("loop")
+    report = prepare(an_experiment("flickr8k"), data, tmp_path / "work")
+    assert report.photos["train"] == 2
+    assert f"skipped: broken link: 1 ({data / 'loop'})" in report.lines()
 
 
 def test_the_real_flickr8k_gives_the_known_counts(tmp_path):

@@ -1,4 +1,4 @@
-"""Archives: nothing leaves the folder, and a killed run goes on."""
+"""Test the search of a data folder, and safe and resumable unpacking."""
 
 import os
 import stat
@@ -10,15 +10,21 @@ from pathlib import Path
 import pytest
 from data_prep_files import JPEG, make_file, make_zip
 
+from data_prep import disk
 from data_prep.locate import DataFolder
-from data_prep.problems import DAMAGED_ENTRY
-from data_prep.unpack import unpack, waiting
+from data_prep.problems import (
+    BROKEN_LINK,
+    DAMAGED_ENTRY,
+    UNREADABLE_FOLDER,
+    UNSAFE_ENTRY,
+)
+from data_prep.unpack import missing_photos, unpack
 from show_attend_tell.runtime.errors import DataError
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def look(folder):
+def search(folder):
     return DataFolder(folder, leave_out=folder / "work")
 
 
@@ -33,77 +39,78 @@ def damage(path: Path, content: bytes) -> None:
     "name",
     ["../evil.jpg", "a/../../evil.jpg", "/evil.jpg", "..\\evil.jpg", "C:\\evil.jpg"],
 )
-def test_an_entry_that_points_outside_is_left_alone(tmp_path, name):
+def test_an_entry_that_points_outside_is_ignored(tmp_path, name):
     make_zip(tmp_path / "data" / "photos.zip", {name: JPEG, "in/good.jpg": JPEG})
-    data = look(tmp_path / "data")
+    data = search(tmp_path / "data")
     unpack(data.photos, tmp_path / "work" / "photos")
     files = [path.name for path in tmp_path.rglob("*.jpg")]
     assert files == ["good.jpg"]
-    assert data.unsafe == [f"photos.zip: {name!r}"]
+    assert data.problems.names(UNSAFE_ENTRY) == [f"photos.zip: {name!r}"]
 
 
-def test_a_link_in_an_archive_is_left_alone(tmp_path):
+def test_a_link_in_an_archive_is_ignored(tmp_path):
     link = zipfile.ZipInfo("link.jpg")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
     with zipfile.ZipFile(tmp_path / "photos.zip", "w") as archive:
         archive.writestr(link, "/etc/hostname")
-    assert look(tmp_path).photos == {}
-    assert look(tmp_path).unsafe == ["photos.zip: 'link.jpg'"]
+    data = search(tmp_path)
+    assert data.photos == {}
+    assert data.problems.names(UNSAFE_ENTRY) == ["photos.zip: 'link.jpg'"]
 
 
 def test_unpacked_photos_are_preferred_to_packed_ones(tmp_path):
     make_zip(tmp_path / "photos.zip", {"a.jpg": JPEG, "b.jpg": JPEG})
     make_file(tmp_path / "deep" / "er" / "a.jpg")
-    places = look(tmp_path).places(tmp_path / "work")
+    places = search(tmp_path).places(tmp_path / "work")
     assert places == {
         "a.jpg": tmp_path / "deep" / "er" / "a.jpg",
         "b.jpg": tmp_path / "work" / "b.jpg",
     }
 
 
-def test_a_photo_in_two_places_is_known(tmp_path):
+def test_a_photo_in_two_folders_is_recorded(tmp_path):
     for place in ("one", "two", "three/four"):
         make_file(tmp_path / place / "a.jpg")
-    data = look(tmp_path)
+    data = search(tmp_path)
     assert data.found_twice == {"a.jpg"}
     assert data.photos["a.jpg"] == tmp_path / "one" / "a.jpg"
 
 
-def test_hidden_files_and_prepared_photos_are_passed_over(tmp_path):
+def test_hidden_files_and_prepared_photos_are_ignored(tmp_path):
     for name in (".git/a.jpg", "__MACOSX/b.jpg", "work/c.jpg", ".d.jpg"):
         make_file(tmp_path / name)
-    assert look(tmp_path).photos == {}
+    assert search(tmp_path).photos == {}
 
 
 def test_a_damaged_archive_is_one_line(tmp_path):
     make_file(tmp_path / "photos.zip", b"PK\x03\x04 half of it")
-    with pytest.raises(DataError, match=r"photos\.zip: not a whole zip archive"):
-        look(tmp_path)
+    with pytest.raises(DataError, match=r"photos\.zip: not a complete zip archive"):
+        search(tmp_path)
 
 
 def test_an_absent_folder_is_one_line(tmp_path):
     with pytest.raises(DataError, match="no such folder"):
-        look(tmp_path / "absent")
+        search(tmp_path / "absent")
 
 
-def test_unpacking_again_touches_only_what_is_missing(tmp_path):
+def test_unpacking_again_writes_only_missing_photos(tmp_path):
     contents = {f"{number}.jpg": JPEG + bytes([number]) for number in range(4)}
     make_zip(tmp_path / "photos.zip", contents)
-    photos, target = look(tmp_path).photos, tmp_path / "work"
+    photos, target = search(tmp_path).photos, tmp_path / "work"
     calls = []
     unpack(photos, target, lambda *call: calls.append(call))
     assert calls[-1] == ("unpacking photos", 4, 4)
     before = (target / "0.jpg").stat().st_mtime_ns
     (target / "1.jpg").unlink()
     make_file(target / "2.jpg", b"cut")
-    make_file(target / "3.jpg.part", b"left by a killed run")
-    assert sorted(waiting(photos, target)) == ["1.jpg", "2.jpg"]
+    make_file(target / ".writing-2.jpg", b"left by a killed run")
+    assert sorted(missing_photos(photos, target)) == ["1.jpg", "2.jpg"]
     unpack(photos, target)
     assert (target / "0.jpg").stat().st_mtime_ns == before
     assert {name: (target / name).read_bytes() for name in contents} == contents
 
 
-def test_unpacking_goes_on_after_a_kill(tmp_path):
+def test_unpacking_resumes_after_a_kill(tmp_path):
     contents = {f"{number:03}.jpg": JPEG + bytes([number]) for number in range(200)}
     make_zip(tmp_path / "photos.zip", contents)
     script = (
@@ -112,26 +119,26 @@ def test_unpacking_goes_on_after_a_kill(tmp_path):
         "from data_prep.unpack import unpack\n"
         "folder = Path(sys.argv[1])\n"
         "photos = DataFolder(folder, leave_out=folder / 'work').photos\n"
-        "die = lambda what, done, total: done < 57 or os.kill(os.getpid(), 9)\n"
+        "die = lambda work, done, total: done < 57 or os.kill(os.getpid(), 9)\n"
         "unpack(photos, folder / 'work', die)\n"
     )
     command = [sys.executable, "-c", script, str(tmp_path)]
     killed = subprocess.run(command, cwd=ROOT, env={**os.environ}, check=False)
     assert killed.returncode == -9
     assert len(list((tmp_path / "work").glob("*.jpg"))) == 57
-    photos = look(tmp_path).photos
-    assert len(waiting(photos, tmp_path / "work")) == 143
+    photos = search(tmp_path).photos
+    assert len(missing_photos(photos, tmp_path / "work")) == 143
     unpack(photos, tmp_path / "work")
     found = {path.name: path.read_bytes() for path in (tmp_path / "work").iterdir()}
     assert found == contents
 
 
-def test_a_damaged_entry_is_named_and_the_others_unpacked(tmp_path):
+def test_a_damaged_entry_is_a_problem_and_the_others_are_unpacked(tmp_path):
     with zipfile.ZipFile(tmp_path / "photos.zip", "w") as archive:
         archive.writestr("bad.jpg", b"to be damaged")
         archive.writestr("good.jpg", JPEG)
     damage(tmp_path / "photos.zip", b"to be damaged")
-    problems = unpack(look(tmp_path).photos, tmp_path / "work")
+    problems = unpack(search(tmp_path).photos, tmp_path / "work")
     assert problems.names(DAMAGED_ENTRY) == ["photos.zip: bad.jpg"]
     assert [path.name for path in (tmp_path / "work").iterdir()] == ["good.jpg"]
 
@@ -140,4 +147,69 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     make_zip(tmp_path / "photos.zip", {"a.jpg": JPEG})
     make_file(tmp_path / "taken", b"a file, not a folder")
     with pytest.raises(DataError, match="cannot be unpacked into"):
-        unpack(look(tmp_path).photos, tmp_path / "taken" / "photos")
+        unpack(search(tmp_path).photos, tmp_path / "taken" / "photos")
+
+
+def test_an_entry_with_a_name_that_is_too_long_is_a_problem(tmp_path):
+    name = "n" * 300 + ".jpg"
+    make_zip(tmp_path / "photos.zip", {name: JPEG, "good.jpg": JPEG})
+    problems = unpack(search(tmp_path).photos, tmp_path / "work")
+    assert problems.names(DAMAGED_ENTRY) == [f"photos.zip: {name}"]
+    assert [path.name for path in (tmp_path / "work").iterdir()] == ["good.jpg"]
+
+
+def test_a_full_disk_is_one_line_before_anything_is_written(tmp_path, monkeypatch):
+    make_zip(tmp_path / "photos.zip", {"a.jpg": b"0" * 2000})
+    monkeypatch.setattr(disk, "free_bytes", lambda folder: 1500)
+    with pytest.raises(DataError, match=r"need 2\.00kB of .*1\.50kB free"):
+        unpack(search(tmp_path).photos, tmp_path / "work")
+    assert not (tmp_path / "work").exists()
+
+
+def test_broken_links_are_problems_and_the_other_photos_are_found(tmp_path):
+    make_file(tmp_path / "a.jpg")
+    (tmp_path / "loop.jpg").symlink_to("loop.jpg")
+    (tmp_path / "gone").symlink_to("absent")
+    data = search(tmp_path)
+    assert data.photo_files == [tmp_path / "a.jpg"]
+    found = data.problems.names(BROKEN_LINK)
+    assert found == [str(tmp_path / "gone"), str(tmp_path / "loop.jpg")]
+
+
+def test_links_that_point_back_are_not_followed(tmp_path):
+    make_file(tmp_path / "data" / "one" / "a.jpg")
+    for number in range(12):
+        (tmp_path / "data" / f"here{number}").symlink_to(".")
+        (tmp_path / "data" / "one" / f"up{number}").symlink_to("../..")
+    (tmp_path / "data" / "again").symlink_to("one")
+    data = search(tmp_path / "data")
+    assert data.photo_files == [tmp_path / "data" / "one" / "a.jpg"]
+    assert data.found_twice == set()
+
+
+def test_links_to_folders_and_photos_elsewhere_are_followed_once(tmp_path):
+    make_file(tmp_path / "disk" / "a.jpg")
+    (tmp_path / "disk" / "loop").symlink_to(".")
+    data = tmp_path / "data"
+    data.mkdir()
+    for name in ("one", "two"):
+        (data / name).symlink_to(tmp_path / "disk")
+    (data / "b.jpg").symlink_to(tmp_path / "disk" / "a.jpg")
+    assert search(data).photo_files == [data / "b.jpg", data / "one" / "a.jpg"]
+
+
+def test_an_unreadable_folder_is_a_problem(tmp_path, monkeypatch):
+    make_file(tmp_path / "good" / "a.jpg")
+    make_file(tmp_path / "locked" / "b.jpg")
+    scandir = os.scandir
+
+    def refuse(path):
+        if Path(path).name == "locked":
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)  # root may read every folder
+    data = search(tmp_path)
+    assert data.photo_files == [tmp_path / "good" / "a.jpg"]
+    locked = f"{tmp_path / 'locked'}: Permission denied"
+    assert data.problems.names(UNREADABLE_FOLDER) == [locked]

@@ -1,24 +1,24 @@
-"""Tiny made-up data sets for the tests of data_prep."""
+"""Write tiny data sets for the tests of data_prep."""
 
 import csv
 import json
 import zipfile
 from pathlib import Path
 
-from show_attend_tell.config import settings as config
+from show_attend_tell.config.settings import Experiment, from_dict
 
-JPEG = b"\xff\xd8 not a real photo, readers never look inside \xff\xd9"
+JPEG = b"\xff\xd8 not a real photo, which readers never decode \xff\xd9"
 
 
 def make_file(path: Path, content: bytes | str = JPEG) -> Path:
-    """Write a file and the folders above it."""
+    """Write a file and its parent folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
 
 
 def make_zip(path: Path, entries: dict[str, bytes | str]) -> Path:
-    """Write a zip archive of entries with their content."""
+    """Write a zip archive of name -> content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in entries.items():
@@ -26,15 +26,15 @@ def make_zip(path: Path, entries: dict[str, bytes | str]) -> Path:
     return path
 
 
-def an_experiment(source: str, **changes) -> config.Experiment:
-    """Settings of a tiny data set."""
+def an_experiment(source: str, **changes) -> Experiment:
+    """Return the settings of a tiny data set."""
     data = {"name": "tiny", "source": source, "vocabulary_size": 50, **changes}
     tables = {key: {} for key in ("encoder", "model", "training", "decoding")}
-    return config.from_dict({"name": "tiny", "data": data, **tables})
+    return from_dict({"name": "tiny", "data": data, **tables})
 
 
 def flickr8k_texts(**changes: str) -> dict[str, str]:
-    """Text files of a Flickr8k of five photos, by name without suffix."""
+    """Return the text files of a Flickr8k of five photos; change them by stem."""
     tokens = [
         f"{name}.jpg#{number}\tA {name} runs ."
         for name in ("dog", "cat", "hen", "cow", "pig")
@@ -56,7 +56,7 @@ FLICKR8K_PHOTOS = {
 
 
 def make_flickr8k(folder: Path, packed: bool, **changes: str) -> Path:
-    """Lay out a tiny Flickr8k as its archives or as the folders they hold."""
+    """Write a tiny Flickr8k, as its archives or as their unpacked folders."""
     texts = flickr8k_texts(**changes)
     if packed:
         junk = {"__MACOSX/Flicker8k_Dataset/._dog.jpg": b"junk"}
@@ -71,7 +71,7 @@ def make_flickr8k(folder: Path, packed: bool, **changes: str) -> Path:
 
 
 def karpathy_json(rows: list[tuple[str, str, list[str]]]) -> str:
-    """A file of Karpathy's from (file name, split, captions)."""
+    """Return one of Karpathy's files from (file name, split, captions)."""
     images = [
         {
             "filename": name,
@@ -84,7 +84,7 @@ def karpathy_json(rows: list[tuple[str, str, list[str]]]) -> str:
 
 
 def coco_json(rows: dict[str, list[str]], first: int = 1) -> str:
-    """An annotation file of COCO from file name -> captions."""
+    """Return an annotation file of COCO from file name -> captions."""
     images, annotations = [], []
     for image_id, (name, captions) in enumerate(rows.items(), start=first):
         images.append({"id": image_id, "file_name": name})

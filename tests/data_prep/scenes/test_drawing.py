@@ -1,15 +1,15 @@
-"""Shapes are drawn where, how large and in the colour that was asked for."""
+"""Test position, size and colour of drawn shapes."""
 
 import colorsys
 
 import numpy as np
 import pytest
 
-from data_prep.scenes.drawing import COLOURS, SHAPES, Shape, draw
+from data_prep.scenes.drawing import COLOURS, SHAPES, Shape, draw_shapes
 
 
 def drawn(shape: Shape, side: int = 96, seed: int = 0):
-    image, (box,) = draw([shape], side, np.random.default_rng(seed))
+    image, (box,) = draw_shapes([shape], side, np.random.default_rng(seed))
     return np.asarray(image), box
 
 
@@ -23,7 +23,7 @@ def test_the_box_is_around_the_centre_and_no_wider_than_the_size(kind):
 
 @pytest.mark.parametrize("colour", COLOURS)
 @pytest.mark.parametrize("kind", SHAPES)
-def test_the_centre_has_the_colour_that_is_named(colour, kind):
+def test_the_centre_has_the_named_colour(colour, kind):
     pixels, _ = drawn(Shape(colour, kind, 0.5, 0.5, 0.4))
     hue = colorsys.rgb_to_hsv(*pixels[44:52, 44:52].mean((0, 1)) / 255)[0]
     distances = {
@@ -33,7 +33,7 @@ def test_the_centre_has_the_colour_that_is_named(colour, kind):
     assert min(distances, key=distances.get) == colour
 
 
-def test_outside_of_the_box_is_only_background():
+def test_pixels_outside_the_box_are_background():
     shape = Shape("green", "star", 0.5, 0.5, 0.4)
     pixels, (x0, y0, x1, y1) = drawn(shape)
     colourful = np.ptp(pixels.astype(float), axis=2) > 0.5 * 255 * 0.7
@@ -43,7 +43,7 @@ def test_outside_of_the_box_is_only_background():
 
 @pytest.mark.parametrize("seed", range(12))
 def test_backgrounds_are_textured_and_nearly_grey(seed):
-    image, boxes = draw([], 64, np.random.default_rng(seed))
+    image, boxes = draw_shapes([], 64, np.random.default_rng(seed))
     pixels = np.asarray(image).astype(float)
     assert boxes == []
     assert pixels.mean(2).std() > 5

@@ -1,17 +1,18 @@
-"""The pictures that the demo page offers."""
+"""Test the pictures that the demo page offers."""
 
 import io
 
 import pytest
+from matplotlib import cbook
 from PIL import Image
 
 from data_prep.scenes.example_pictures import example_pictures
 
 
-@pytest.mark.parametrize("scenes", [True, False])
-def test_examples_are_different_photos_and_the_same_every_time(scenes):
-    pictures = example_pictures(scenes)
-    assert pictures == example_pictures(scenes)
+@pytest.mark.parametrize("scene_net", [True, False])
+def test_examples_are_different_pictures_and_the_same_in_every_call(scene_net):
+    pictures = example_pictures(scene_net)
+    assert pictures == example_pictures(scene_net)
     assert len({name for name, _ in pictures}) == len(pictures) == 4
     for _, jpeg in pictures:
         image = Image.open(io.BytesIO(jpeg))
@@ -21,4 +22,16 @@ def test_examples_are_different_photos_and_the_same_every_time(scenes):
 
 def test_scenes_are_named_by_their_captions():
     names = [name for name, _ in example_pictures(True)]
-    assert all(name.startswith("a ") and "drawn" not in name for name in names)
+    assert all(name.startswith("a ") for name in names)
+
+
+def test_other_encoders_have_a_photo_first():
+    (name, jpeg), *scenes = example_pictures(False)
+    assert "photo" in name
+    assert Image.open(io.BytesIO(jpeg)).size == (512, 600)
+    assert scenes == example_pictures(True)[:3]
+
+
+def test_without_the_sample_data_all_examples_are_scenes(monkeypatch, tmp_path):
+    monkeypatch.setattr(cbook, "get_sample_data", lambda *_, **__: tmp_path / "absent")
+    assert example_pictures(False) == example_pictures(True)

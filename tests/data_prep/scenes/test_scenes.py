@@ -1,5 +1,6 @@
-"""Scenes are determined by their seed, and captions by their scenes."""
+"""Test that seeds determine scenes, and scenes their captions."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -8,15 +9,16 @@ from PIL import Image
 
 from data_prep.scenes import scenes
 from data_prep.scenes.drawing import COLOURS, SHAPES
-from data_prep.scenes.scenes import SIDE, describe, is_reserved, make_scene
+from data_prep.scenes.scenes import SIDE, compose_caption, is_reserved, make_scene
 from show_attend_tell.data import manifest
 from show_attend_tell.data.vocabulary import tokenize
 
 NAMES = [f"{colour} {kind}" for colour in COLOURS for kind in SHAPES]
 
 
+@functools.cache
 def some_scenes(split: str = "train", count: int = 60):
-    """The captions and objects of a few scenes, as lists of equal length."""
+    """Return the captions and objects of a few scenes, as lists of equal length."""
     made = [make_scene(3, split, number) for number in range(count)]
     return [caption for _, caption, _ in made], [objects for *_, objects in made]
 
@@ -27,17 +29,17 @@ def centre(item: dict) -> np.ndarray:
 
 
 def test_the_same_seed_writes_the_same_bytes(tmp_path):
-    one = scenes.generate(tmp_path / "one", seed=5, train=3, val=1, test=2)
-    two = scenes.generate(tmp_path / "two", seed=5, train=3, val=1, test=2)
+    one = scenes.write_scenes(tmp_path / "one", seed=5, train=3, val=1, test=2)
+    two = scenes.write_scenes(tmp_path / "two", seed=5, train=3, val=1, test=2)
     assert one == two
     for photo in one:
         first, second = ((tmp_path / at / photo.path) for at in ("one", "two"))
         assert first.read_bytes() == second.read_bytes()
 
 
-def test_a_scene_does_not_depend_on_how_many_there_are(tmp_path):
-    few = scenes.generate(tmp_path / "few", train=1, val=1, test=2)
-    more = scenes.generate(tmp_path / "more", train=3, val=2, test=3)
+def test_a_scene_is_independent_of_the_number_of_scenes(tmp_path):
+    few = scenes.write_scenes(tmp_path / "few", train=1, val=1, test=2)
+    more = scenes.write_scenes(tmp_path / "more", train=3, val=2, test=3)
     assert set(map(repr, few)) < set(map(repr, more))
 
 
@@ -48,7 +50,7 @@ def test_seeds_splits_and_numbers_draw_different_pictures():
 
 
 def test_the_rows_make_a_manifest_whose_photos_open(tmp_path):
-    rows = scenes.generate(tmp_path, train=2, val=1, test=1)
+    rows = scenes.write_scenes(tmp_path, train=2, val=1, test=1)
     manifest.write(tmp_path / "manifest.jsonl", rows)
     photos = manifest.read(tmp_path / "manifest.jsonl")
     assert [photo.split for photo in photos] == ["train", "train", "val", "test"]
@@ -72,7 +74,7 @@ def test_objects_come_from_the_highest_to_the_lowest():
             assert centre(other)[1] - centre(one)[1] >= 0.05 * SIDE
 
 
-def test_exactly_the_relation_that_is_told_holds():
+def test_exactly_the_relation_of_the_caption_holds():
     for caption, objects in zip(*some_scenes(), strict=True):
         for one, other in itertools.pairwise(objects):
             across, down = centre(other) - centre(one)
@@ -82,7 +84,7 @@ def test_exactly_the_relation_that_is_told_holds():
             assert f"{one['name']} {relation} a {other['name']}" in caption
 
 
-def test_boxes_lie_inside_the_picture_and_apart():
+def test_boxes_are_inside_the_picture_and_apart():
     for objects in some_scenes()[1]:
         boxes = np.array([item["box"] for item in objects])
         assert boxes.min() >= 0
@@ -96,7 +98,7 @@ def test_scenes_of_one_two_and_three_shapes_occur():
     assert {len(objects) for objects in some_scenes()[1]} == {1, 2, 3}
 
 
-def test_reserved_pairs_stand_together_in_held_out_scenes_only():
+def test_reserved_pairs_occur_in_held_out_scenes_only():
     def reserved(split):
         return [
             is_reserved(one["name"], two["name"])
@@ -109,7 +111,7 @@ def test_reserved_pairs_stand_together_in_held_out_scenes_only():
     assert any(reserved("test"))
 
 
-def test_a_fifth_of_the_pairs_is_reserved_whatever_their_order():
+def test_a_fifth_of_the_pairs_is_reserved_in_either_order():
     pairs = list(itertools.combinations(NAMES, 2))
     assert np.mean([is_reserved(*pair) for pair in pairs]) == pytest.approx(
         0.2, abs=0.02
@@ -129,5 +131,5 @@ def test_a_fifth_of_the_pairs_is_reserved_whatever_their_order():
         ),
     ],
 )
-def test_captions_read_as_documented(names, relations, caption):
-    assert describe(names, relations) == caption
+def test_captions_have_the_documented_form(names, relations, caption):
+    assert compose_caption(names, relations) == caption

@@ -1,4 +1,4 @@
-"""What SceneNet learns from boxes, and that it has learnt it."""
+"""Test the labels and the training script of SceneNet."""
 
 import numpy as np
 import pytest
@@ -13,12 +13,12 @@ OBJECTS = [
 ]
 
 
-def test_cells_whose_centre_lies_in_a_box_ask_for_its_object():
-    wanted = train_scene_net.targets(OBJECTS, 168, 4)
+def test_cells_with_their_centre_in_a_box_have_its_labels():
+    labels = train_scene_net.cell_labels(OBJECTS, 168, 4)
     np.testing.assert_array_equal(
-        wanted["colour"], [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0], [0, 0, 2, 2]]
+        labels["colour"], [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0], [0, 0, 2, 2]]
     )
-    np.testing.assert_array_equal(wanted["kind"][3], [0, 0, 5, 5])
+    np.testing.assert_array_equal(labels["kind"][3], [0, 0, 5, 5])
 
 
 @pytest.mark.slow

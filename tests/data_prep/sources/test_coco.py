@@ -1,4 +1,4 @@
-"""COCO 2014, with Karpathy's splits and without."""
+"""Test the reader of COCO 2014, with and without Karpathy's splits."""
 
 import json
 
@@ -6,8 +6,8 @@ import pytest
 from data_prep_files import JPEG, coco_json, karpathy_json, make_file, make_zip
 
 from data_prep.locate import DataFolder
-from data_prep.problems import DUPLICATE_ID, MISSING_PHOTO, ODD_LINE, TWO_SPLITS
-from data_prep.sources import coco
+from data_prep.problems import DUPLICATE_ID, MALFORMED_LINE, MISSING_PHOTO, TWO_SPLITS
+from data_prep.sources.coco import read_coco
 from show_attend_tell.runtime.errors import DataError
 
 TRAIN = {"COCO_train2014_1.jpg": ["A man .", "One man ."]}
@@ -42,7 +42,7 @@ def make_coco(folder, train=None, val=None, splits=None):
 def read(folder, **options):
     work = folder.parent / "work"
     data = DataFolder(folder, leave_out=work)
-    photos, problems = coco.read(data, work / "photos", **options)
+    photos, problems = read_coco(data, work / "photos", **options)
     return {photo.id: photo for photo in photos}, problems
 
 
@@ -60,7 +60,7 @@ def test_cocos_own_splits_are_used_without_karpathys(tmp_path):
     assert "the splits are COCO's own" in problems.notes[0]
 
 
-def test_restval_is_trained_on_by_default(tmp_path):
+def test_restval_is_in_the_training_split_by_default(tmp_path):
     photos, problems = read(make_coco(tmp_path / "data", splits=SPLITS))
     assert splits(photos) == ["train", "train", "val", "test"]
     assert photos["COCO_val2014_2.jpg"].captions == ("2 men .",)
@@ -68,7 +68,7 @@ def test_restval_is_trained_on_by_default(tmp_path):
     assert problems.notes == []
 
 
-def test_restval_can_be_left_out(tmp_path):
+def test_restval_can_be_excluded(tmp_path):
     photos, _ = read(make_coco(tmp_path / "data", splits=SPLITS), restval=False)
     assert splits(photos) == ["train", "none", "val", "test"]
 
@@ -84,13 +84,14 @@ def test_one_annotation_file_of_two_is_not_enough(tmp_path):
         read(make_coco(tmp_path / "data", val=""))
 
 
-def test_odd_rows_and_duplicate_ids_are_named(tmp_path):
+def test_malformed_rows_and_duplicate_ids_are_problems(tmp_path):
     content = json.loads(coco_json(TRAIN))
     content["annotations"] += [
         content["annotations"][0],
         {"id": 7, "image_id": 99, "caption": "Of no image ."},
         {"id": 8, "image_id": 1},
-        "odd",
+        {"id": 9, "image_id": 1, "caption": "half \ud800"},
+        "malformed",
     ]
     content["images"].append({"id": 1, "file_name": "other.jpg"})
     photos, problems = read(make_coco(tmp_path / "data", json.dumps(content)))
@@ -100,9 +101,10 @@ def test_odd_rows_and_duplicate_ids_are_named(tmp_path):
         "captions_train2014.json: annotation 1000",
     ]
     assert problems.names(MISSING_PHOTO)[0].endswith("image 99")
-    assert [name.rsplit(" ", 1)[1] for name in problems.names(ODD_LINE)] == [
+    assert [name.rsplit(" ", 1)[1] for name in problems.names(MALFORMED_LINE)] == [
         "annotations:5",
         "annotations:6",
+        "annotations:7",
     ]
 
 

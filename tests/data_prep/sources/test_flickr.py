@@ -1,4 +1,4 @@
-"""Flickr8k and Flickr30k: one manifest from archives or folders."""
+"""Test the readers of Flickr8k and Flickr30k, on archives and on folders."""
 
 from pathlib import Path
 
@@ -15,18 +15,19 @@ from data_prep.locate import DataFolder
 from data_prep.problems import (
     DUPLICATE_ID,
     EMPTY_CAPTION,
+    MALFORMED_LINE,
     MISSING_PHOTO,
     NO_CAPTIONS,
-    ODD_LINE,
     TWO_SPLITS,
 )
-from data_prep.sources import flickr8k, flickr30k
+from data_prep.sources.flickr8k import read_flickr8k
+from data_prep.sources.flickr30k import read_flickr30k
 from show_attend_tell.runtime.errors import DataError
 
 
 def read(reader, folder):
     work = folder.parent / "work"
-    return reader.read(DataFolder(folder, leave_out=work), work / "photos")
+    return reader(DataFolder(folder, leave_out=work), work / "photos")
 
 
 def splits(photos):
@@ -44,7 +45,7 @@ FLICKR8K = {
 
 @pytest.mark.parametrize("packed", [True, False])
 def test_flickr8k_is_read_from_archives_and_from_folders(tmp_path, packed):
-    photos, problems = read(flickr8k, make_flickr8k(tmp_path / "data", packed))
+    photos, problems = read(read_flickr8k, make_flickr8k(tmp_path / "data", packed))
     assert splits(photos) == FLICKR8K
     assert photos[0].captions == ("A cat runs .", "A cat runs .")
     place = tmp_path / ("work/photos" if packed else "data/images/Flicker8k_Dataset")
@@ -52,10 +53,10 @@ def test_flickr8k_is_read_from_archives_and_from_folders(tmp_path, packed):
     assert len(problems) == 0
 
 
-def test_flickr8k_without_a_test_list_says_so(tmp_path):
+def test_flickr8k_without_a_test_list_has_a_note(tmp_path):
     folder = make_flickr8k(tmp_path / "data", packed=False)
     (folder / "text" / "Flickr_8k.testImages.txt").unlink()
-    photos, problems = read(flickr8k, folder)
+    photos, problems = read(read_flickr8k, folder)
     assert splits(photos) == {**FLICKR8K, "cow.jpg": "none"}
     assert problems.notes == ["no Flickr_8k.testImages.txt: the split 'test' is empty"]
 
@@ -65,46 +66,46 @@ def test_flickr8k_without_captions_or_training_list_is_refused(tmp_path, name):
     folder = make_flickr8k(tmp_path / "data", packed=False)
     (folder / "text" / f"{name}.txt").unlink()
     with pytest.raises(DataError, match=rf"{name}\.txt must be in this folder"):
-        read(flickr8k, folder)
+        read(read_flickr8k, folder)
 
 
 def test_flickr8k_without_photos_is_refused(tmp_path):
     make_flickr8k(tmp_path / "data", packed=True)
     (tmp_path / "data" / "Flickr8k_Dataset.zip").unlink()
     with pytest.raises(DataError, match="no photo is in this folder"):
-        read(flickr8k, tmp_path / "data")
+        read(read_flickr8k, tmp_path / "data")
 
 
-def test_a_caption_of_a_photo_that_does_not_exist_is_named(tmp_path):
+def test_a_caption_of_an_absent_photo_is_a_problem(tmp_path):
     tokens = "dog.jpg#0\tA dog .\nhen.jpg.1#0\tA hen .\nhen.jpg.1#1\tA hen .\n"
     folder = make_flickr8k(tmp_path / "data", True, **{"Flickr8k.token": tokens})
-    photos, problems = read(flickr8k, folder)
+    photos, problems = read(read_flickr8k, folder)
     assert splits(photos) == {"dog.jpg": "train"}
     assert problems.names(MISSING_PHOTO) == ["hen.jpg.1"]
     assert problems.names(NO_CAPTIONS) == ["cat.jpg", "cow.jpg", "hen.jpg"]
     assert problems.notes == [
-        "photos left out that have no caption and are in no list: 1"
+        "photos skipped that have no caption and are in no list: 1"
     ]
 
 
-def test_odd_lines_of_a_token_file_are_counted_by_line(tmp_path):
+def test_malformed_lines_of_a_token_file_are_problems(tmp_path):
     tokens = (
         "dog.jpg#0\tA dog .\r\n"
         "no tab here\n"
-        "dog.jpg#0\tSaid twice .\n"
+        "dog.jpg#0\tDuplicate .\n"
         "\n"
         "dog.jpg#1\t ! . \n"
         "cat.jpg\tno number\n"
-        "cat.jpg#0\t  A cat with a \x85 odd space .  \n"
+        "cat.jpg#0\t  A cat with a \x85 strange space .  \n"
     )
     folder = make_flickr8k(tmp_path / "data", False, **{"Flickr8k.token": tokens})
-    photos, problems = read(flickr8k, folder)
+    photos, problems = read(read_flickr8k, folder)
     label = folder / "text" / "Flickr8k.token.txt"
-    assert problems.names(ODD_LINE) == [f"{label}:2", f"{label}:6"]
+    assert problems.names(MALFORMED_LINE) == [f"{label}:2", f"{label}:6"]
     assert problems.names(DUPLICATE_ID) == ["dog.jpg#0"]
     assert problems.names(EMPTY_CAPTION) == ["dog.jpg#1"]
     assert [photo.captions for photo in photos] == [
-        ("A cat with a \x85 odd space .",),
+        ("A cat with a \x85 strange space .",),
         ("A dog .",),
     ]
 
@@ -112,7 +113,7 @@ def test_odd_lines_of_a_token_file_are_counted_by_line(tmp_path):
 def test_a_photo_in_two_lists_is_in_no_split_at_all(tmp_path):
     changes = {"Flickr_8k.devImages": "hen.jpg\ndog.jpg\nhen.jpg\n"}
     folder = make_flickr8k(tmp_path / "data", False, **changes)
-    photos, problems = read(flickr8k, folder)
+    photos, problems = read(read_flickr8k, folder)
     assert "dog.jpg" not in splits(photos)
     assert problems.names(TWO_SPLITS) == ["dog.jpg"]
     label = folder / "text" / "Flickr_8k.devImages.txt"
@@ -123,7 +124,7 @@ def test_text_that_is_not_utf8_is_refused_by_name(tmp_path):
     folder = make_flickr8k(tmp_path / "data", packed=False)
     make_file(folder / "text" / "Flickr8k.token.txt", b"dog.jpg#0\tA caf\xe9 .\n")
     with pytest.raises(DataError, match=r"Flickr8k\.token\.txt: must be UTF-8"):
-        read(flickr8k, folder)
+        read(read_flickr8k, folder)
 
 
 KARPATHY = karpathy_json(
@@ -137,7 +138,7 @@ TOKENS = "1.jpg#0\tOne man .\n1.jpg#1\tA man .\n2.jpg#0\tTwo .\n3.jpg#0\tThree .
 RESULTS = (
     "image_name| comment_number| comment\n"
     "1.jpg| 0| One man .\n1.jpg| 1| A man .\n2.jpg| 0| Two .\n3.jpg| 0| Three .\n"
-    "3.jpg| 4   A dog runs across the grass .\n"  # as in the file that goes round
+    "3.jpg| 4   A dog runs across the grass .\n"  # as in the common copy of the file
 )
 
 
@@ -151,27 +152,28 @@ def make_flickr30k(folder: Path, name: str | None, text: str = "") -> Path:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "odd"),
+    ("name", "text", "malformed"),
     [("results_20130124.token", TOKENS, 0), ("results.csv", RESULTS, 1)],
 )
-def test_flickr30k_takes_captions_from_tokens_and_splits_from_karpathy(
-    tmp_path, name, text, odd
+def test_flickr30k_reads_captions_of_tokens_and_splits_of_karpathy(
+    tmp_path, name, text, malformed
 ):
-    photos, problems = read(flickr30k, make_flickr30k(tmp_path / "data", name, text))
+    folder = make_flickr30k(tmp_path / "data", name, text)
+    photos, problems = read(read_flickr30k, folder)
     assert splits(photos) == {"1.jpg": "train", "2.jpg": "val", "3.jpg": "test"}
     assert photos[0].captions == ("One man .", "A man .")
-    assert len(problems) == len(problems.names(ODD_LINE)) == odd
+    assert len(problems) == len(problems.names(MALFORMED_LINE)) == malformed
 
 
-def test_flickr30k_without_tokens_takes_karpathys_captions_and_says_so(tmp_path):
-    photos, problems = read(flickr30k, make_flickr30k(tmp_path / "data", None))
+def test_flickr30k_without_tokens_reads_captions_of_karpathy(tmp_path):
+    photos, problems = read(read_flickr30k, make_flickr30k(tmp_path / "data", None))
     assert photos[0].captions == ("one man", "a man")
     assert "the captions come from dataset_flickr30k.json" in problems.notes[0]
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"images": 1}'])
-def test_a_split_file_of_another_form_is_refused_by_name(tmp_path, text):
+@pytest.mark.parametrize("text", ["{", "[]", '{"images": 1}', "[" * 10**5])
+def test_a_malformed_split_file_is_refused_by_name(tmp_path, text):
     folder = make_flickr30k(tmp_path / "data", None)
     make_file(folder / "dataset_flickr30k.json", text)
-    with pytest.raises(DataError, match=r"dataset_flickr30k\.json: .*; (fetch|is it)"):
-        read(flickr30k, folder)
+    with pytest.raises(DataError, match=r"flickr30k\.json: .*; (download|is it)"):
+        read(read_flickr30k, folder)

@@ -1,19 +1,20 @@
-"""A folder of one's own, with CSV or JSON Lines."""
+"""Test the reader of the user's own photos, with CSV or JSON Lines."""
 
 import json
 
 import pytest
 from data_prep_files import make_csv, make_file
 
+from data_prep import locate
 from data_prep.locate import DataFolder
 from data_prep.problems import (
     EMPTY_CAPTION,
+    MALFORMED_LINE,
     MISSING_PHOTO,
     NO_CAPTIONS,
-    ODD_LINE,
     TWO_SPLITS,
 )
-from data_prep.sources import folder as own
+from data_prep.sources.folder import read_own_folder, split_by_hash
 from show_attend_tell.runtime.errors import DataError
 
 ROWS = [
@@ -32,7 +33,8 @@ def make_photos(folder):
 
 def read(folder, **options):
     work = folder / "prepared" / "mine"
-    return own.read(DataFolder(folder, leave_out=work), work / "photos", **options)
+    data = DataFolder(folder, leave_out=work)
+    return read_own_folder(data, work / "photos", **options)
 
 
 def check(photos, folder):
@@ -71,7 +73,7 @@ def test_a_json_lines_file_is_read(tmp_path):
     assert len(problems) == 0
 
 
-def test_without_splits_the_hash_of_the_id_decides_and_says_so(tmp_path):
+def test_without_splits_the_hash_of_the_id_decides(tmp_path):
     names = [f"{number}.jpg" for number in range(300)]
     for name in names:
         make_file(tmp_path / name)
@@ -79,14 +81,14 @@ def test_without_splits_the_hash_of_the_id_decides_and_says_so(tmp_path):
     make_csv(tmp_path / "captions.csv", [["file", "caption"], *rows])
     photos, problems = read(tmp_path, seed=3)
     found = {photo.id: photo.split for photo in photos}
-    assert found == {name: own.split_by_hash(name, 3) for name in names}
-    assert found != {name: own.split_by_hash(name, 4) for name in names}
+    assert found == {name: split_by_hash(name, 3) for name in names}
+    assert found != {name: split_by_hash(name, 4) for name in names}
     shares = [list(found.values()).count(split) / 300 for split in ("val", "test")]
     assert shares == pytest.approx([0.1, 0.1], abs=0.05)
     assert "no row names a split: 80% of the photos train" in problems.notes[0]
 
 
-def test_odd_rows_are_counted_and_the_others_kept(tmp_path):
+def test_malformed_rows_are_problems_and_the_others_are_read(tmp_path):
     rows = [
         ["file", "caption", "split"],
         ["a.jpg", "A dog .", "train"],
@@ -101,23 +103,34 @@ def test_odd_rows_are_counted_and_the_others_kept(tmp_path):
     file = make_csv(tmp_path / "captions.csv", rows)
     photos, problems = read(make_photos(tmp_path))
     assert [photo.captions for photo in photos] == [("A dog .",)]
-    assert problems.names(ODD_LINE) == [f"{file}:{line}" for line in (3, 4, 5, 6, 10)]
+    lines = [f"{file}:{line}" for line in (3, 4, 5, 6, 10)]
+    assert problems.names(MALFORMED_LINE) == lines
     assert problems.names(EMPTY_CAPTION) == ["a.jpg#1"]
     assert problems.names(MISSING_PHOTO) == ["gone.jpg"]
     assert problems.names(NO_CAPTIONS) == ["c.jpg", "sub/b.png"]
 
 
-@pytest.mark.parametrize("line", ["{", "[]", '{"file": 1, "caption": "A"}'])
-def test_odd_lines_of_json_are_counted(tmp_path, line):
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{",
+        "[]",
+        '{"file": 1, "caption": "A"}',
+        '{"file": "half\\ud800.jpg", "caption": "A"}',
+        "9" * 5000,
+        "[" * 10**5,
+    ],
+)
+def test_malformed_lines_of_json_are_problems(tmp_path, line):
     file = make_file(
         tmp_path / "captions.jsonl", '{"path": "a.jpg", "caption": "A"}\n' + line
     )
     photos, problems = read(make_photos(tmp_path))
     assert [photo.id for photo in photos] == ["a.jpg"]
-    assert problems.names(ODD_LINE) == [f"{file}:2"]
+    assert problems.names(MALFORMED_LINE) == [f"{file}:2"]
 
 
-def test_a_photo_whose_rows_disagree_on_the_split_is_left_out(tmp_path):
+def test_a_photo_whose_rows_name_two_splits_is_skipped(tmp_path):
     rows = [
         ["file", "caption", "split"],
         ["a.jpg", "A", "train"],
@@ -152,17 +165,42 @@ def test_a_csv_file_without_the_columns_is_refused(tmp_path, header):
         read(make_photos(tmp_path))
 
 
-def test_a_quote_that_swallows_the_file_is_refused_by_line(tmp_path):
+def test_an_unclosed_quote_is_refused_by_line(tmp_path):
     text = 'file,caption\na.jpg,"A dog\n' + "c.jpg,A cat\n" * 20_000
     make_file(tmp_path / "captions.csv", text)
     with pytest.raises(DataError, match="line .*: not CSV: field larger"):
         read(make_photos(tmp_path))
 
 
-def test_an_absolute_path_and_one_outside_the_folder_are_taken(tmp_path):
+def test_absolute_paths_and_paths_outside_the_folder_are_read(tmp_path):
     inside, outside = tmp_path / "in", make_file(tmp_path / "out" / "d.jpg")
     make_photos(inside)
     rows = [["file", "caption"], [str(outside), "A"], ["../out/d.jpg", "B"]]
     make_csv(inside / "captions.csv", rows)
     photos, _ = read(inside)
     assert {photo.path.resolve() for photo in photos} == {outside}
+
+
+def test_names_that_no_file_can_have_are_missing_photos(tmp_path):
+    names = ["n" * 300 + ".jpg", "nul\0.jpg"]
+    lines = [json.dumps({"file": name, "caption": "A"}) for name in ["a.jpg", *names]]
+    make_file(tmp_path / "captions.jsonl", "\n".join(lines))
+    photos, problems = read(make_photos(tmp_path))
+    assert [photo.id for photo in photos] == ["a.jpg"]
+    assert sorted(problems.names(MISSING_PHOTO)) == sorted(names)
+
+
+def test_photos_are_searched_once(tmp_path, monkeypatch):
+    make_csv(tmp_path / "captions.csv", [["file", "caption"], ["a.jpg", "A"]])
+    make_photos(tmp_path)
+    searched = []
+    find_files = locate.find_files
+
+    def count(folder, *arguments):
+        searched.append(folder)
+        return find_files(folder, *arguments)
+
+    monkeypatch.setattr(locate, "find_files", count)
+    _, problems = read(tmp_path)
+    assert searched == [tmp_path]
+    assert problems.names(NO_CAPTIONS) == ["c.jpg", "sub/b.png"]
