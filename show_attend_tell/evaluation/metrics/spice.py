@@ -11,7 +11,7 @@ from show_attend_tell.runtime.errors import JavaError
 
 _CORENLP = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
 _OUTPUT_LIMIT = 1 << 20  # bytes; it runs with -silent
-_SECONDS_PER_CAPTION = 2  # parsing 5 references on a slow core
+_SECONDS_PER_CAPTION = 2  # to parse 5 references on a slow core
 
 
 def spice(

@@ -97,10 +97,10 @@ def test_a_report_can_be_written_as_json():
         ({"a": "x"}, {"a": ["x"], "b": ["x"]}, "1 photos have no caption: b"),
         ({"a": "x"}, {"a": []}, "no reference with a word: a"),
         ({"a": "x"}, {"a": ["."]}, "no reference with a word: a"),
-        ({"a": ["x"]}, {"a": ["x"]}, "a: caption must be a text"),
-        ({"a": "x"}, {"a": "x"}, "a: references must be a list of texts"),
-        ({"a": "x"}, {"a": [None]}, "a: references must be a list of texts"),
-        ({"a": "x"}, {"a": None}, "a: references must be a list of texts"),
+        ({"a": ["x"]}, {"a": ["x"]}, "a: caption must be a string"),
+        ({"a": "x"}, {"a": "x"}, "a: references must be a list of strings"),
+        ({"a": "x"}, {"a": [None]}, "a: references must be a list of strings"),
+        ({"a": "x"}, {"a": None}, "a: references must be a list of strings"),
     ],
 )
 def test_unusable_input_is_a_one_line_error(captions, references, message):
