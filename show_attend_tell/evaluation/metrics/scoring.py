@@ -57,7 +57,7 @@ def score(
 ) -> ScoringResult:
     """Score one caption per photo against its references.
 
-    Without Java, METEOR is absent, a note says why, and the other scores are computed.
+    Without Java, METEOR is absent, with the reason in a note; the rest is computed.
 
     Args:
         captions: photo id -> generated caption; an empty caption scores about 0.
