@@ -56,7 +56,7 @@ _FORBIDDEN = {
     for pattern, advice in REPLACEMENTS.items()
 }
 _QUOTED = re.compile(r"``.*?``|`[^`]*`|\"[^\"\n]*\"|“[^”]*”|'[\w-]+'", re.DOTALL)
-_SKIPPED = {
+_SKIPPED = set(".venv .git .pytest_cache .hypothesis build prepared runs".split())
     ".venv",
     ".git",
     "build",
