@@ -57,14 +57,6 @@ _FORBIDDEN = {
 }
 _QUOTED = re.compile(r"``.*?``|`[^`]*`|\"[^\"\n]*\"|“[^”]*”|'[\w-]+'", re.DOTALL)
 _SKIPPED = set(".venv .git .pytest_cache .hypothesis build prepared runs".split())
-    ".venv",
-    ".git",
-    "build",
-    "prepared",
-    "runs",
-    ".hypothesis",
-    ".pytest_cache",
-}
 
 Passage = tuple[int, str]  # line number and text
 
@@ -166,7 +158,7 @@ def test_forbidden_words_are_found_wherever_a_person_reads(tmp_path):
     )
     found = findings(python)
     lines = sorted(line.partition(":")[0] for line in found)
-    assert lines == [f"line {number}" for number in (1, 2, 3, 5, 6)]
+    assert lines == [f"line {number}" for number in (1, 3, 4, 6, 7)]
     document = tmp_path / "two.md"
     document.write_text("It goes\non.\n\n    at once\n\n```\nat once\n```\n`odd x`\n")
     assert len(findings(document)) == 1
