@@ -35,7 +35,7 @@ REPLACEMENTS = {
     r"who (finds|comes|wants|asks)": "name the person or program",
     r"what (came|comes|was left)": "name the thing",
     r"odd(?! numbers?\b)": "malformed or unusual",
-    r"(tells?|told)": "print, return, report or describe",
+    r"(?<!attend and )(tells?|told)": "print, return, report or describe",
     r"(says?|said|speaks?)": "state, print or record",
     r"mend(s|ed|ing)?": "fix or repair",
     r"in passing": "say when, or leave it out",
