@@ -20,6 +20,7 @@ REFERENCES = {
 }
 # Percent; what pycocoevalcap 1.2 (PTBTokenizer, then Meteor) gives for these captions.
 PYCOCOEVALCAP_METEOR = 39.71257916482248
+PYCOCOEVALCAP_METEOR_EACH = {"1.jpg": 41.383484116893385, "2.jpg": 38.686753716316126}
 
 BLEU = [f"BLEU-{n}" for n in range(1, 5)]
 NO_JAVA_KEYS = {*BLEU, *(f"{name}-no-bp" for name in BLEU), "ROUGE-L", "CIDEr"}
@@ -135,6 +136,9 @@ def test_scores_do_not_depend_on_a_locale_with_a_decimal_comma(monkeypatch):
     assert report.tokenizer == "ptb"
     assert report.notes == ()
     assert report.scores["METEOR"] == pytest.approx(PYCOCOEVALCAP_METEOR, abs=1e-9)
+    assert report.per_caption["METEOR"] == pytest.approx(
+        PYCOCOEVALCAP_METEOR_EACH, abs=1e-9
+    )
     assert "version" in report.versions["java"]
 
 
