@@ -93,15 +93,15 @@ def evaluate(
         decoding = dataclasses.replace(decoding, beam=beam)
     folder = Path(runs_folder) / experiment.name
     file = folder / runs.MODEL if model is None else Path(model)
-    photos = _photos_of_split(experiment, work, split)
+    chosen = _photos_of_split(experiment, work, split)
     captioner = load_captioner(file)
     identity = captioner.encoder_identity
     with open_features(experiment, work, identity=identity) as reader:
-        data = load_split(experiment, work, photos.split, reader)
+        data = load_split(experiment, work, chosen.split, reader)
         generated = _generate(captioner, reader, data, decoding, progress)
     suffix += "".join(f"-{part}" for part in location_parts(decoding))
     folder.mkdir(parents=True, exist_ok=True)
-    _save_captions(folder / f"captions-{photos.split}{suffix}.json", generated)
+    _save_captions(folder / f"captions-{chosen.split}{suffix}.json", generated)
     made = {"experiment": experiment.name, "model": str(file)}
     made |= decoding_record(decoding) | {"seconds": round(generated.seconds, 1)}
     report = make_report(
@@ -112,7 +112,7 @@ def evaluate(
         spice,
         made,
     )
-    report = _with_pointing(report, generated, _left_out_note(photos, data))
+    report = _with_pointing(report, generated, _left_out_note(chosen, data))
     runs.write_json(folder / f"scores{suffix}.json", report.to_dict())
     return report
 
@@ -133,13 +133,21 @@ def compare(
     width, which :func:`evaluate` writes too. Arguments and errors are those of
     :func:`evaluate`; `beams` are the beam widths, duplicates are ignored.
     """
-    reports = []
-    for beam in dict.fromkeys(beams):
-        suffix = "" if beam == experiment.decoding.beam else f"-beam-{beam}"
-        scoring = {"tokenizer": tokenizer, "spice": spice, "progress": progress}
-        where = (experiment, work, runs_folder, split, beam)
-        reports.append(evaluate(*where, suffix=suffix, **scoring))
-    return reports
+    own = experiment.decoding.beam
+    return [
+        evaluate(
+            experiment,
+            work,
+            runs_folder,
+            split,
+            beam,
+            tokenizer,
+            spice,
+            suffix="" if beam == own else f"-beam-{beam}",
+            progress=progress,
+        )
+        for beam in dict.fromkeys(beams)
+    ]
 
 
 def score_file(
