@@ -290,20 +290,23 @@ def test_without_readable_photos_pointing_is_null_with_a_note(place, report, com
 
 @pytest.mark.usefixtures("no_java", "compiled")
 def test_files_and_labels_contain_the_locations_and_the_seed(place):
-    chosen = {
-        "-likeliest": with_locations("likeliest"),
-        "-sampled-seed-3": with_locations("sampled", seed=3),
-    }
-    labels = [
-        evaluate(one, place.work, place.runs, tokenizer="simple", progress=False).label
-        for one in chosen.values()
-    ]
-    assert labels == ["beam 1, likeliest", "beam 1, sampled, seed 3"]
-    made = [place.saved(f"scores{suffix}.json") for suffix in chosen]
-    assert [one["locations"] for one in made] == ["likeliest", "sampled"]
-    assert [one.get("seed") for one in made] == [None, 3]
-    for suffix in chosen:
-        assert len(place.saved(f"captions-val{suffix}.json")) == 5
+    sampled = with_locations("sampled", seed=3)
+    how = {"tokenizer": "simple", "progress": False}
+    report = evaluate(sampled, place.work, place.runs, **how)
+    assert report.label == "beam 1, sampled, seed 3"
+    scores = place.saved("scores-sampled-seed-3.json")
+    assert (scores["locations"], scores["seed"]) == ("sampled", 3)
+    assert len(place.saved("captions-val-sampled-seed-3.json")) == 5
+    assert place.saved("scores.json")["locations"] == "expected"  # not overwritten
+
+
+def test_labels_of_the_most_likely_location_have_no_seed():
+    decoding = with_locations("likeliest").decoding
+    assert evaluation_report.location_parts(decoding) == ("likeliest",)
+    assert evaluation_report.decoding_label(decoding) == "beam 1, likeliest"
+    record = evaluation_report.decoding_record(decoding)
+    assert record["locations"] == "likeliest"
+    assert "seed" not in record
 
 
 def test_samples_of_photos_do_not_depend_on_their_batches(original, compiled):
