@@ -1,1 +1,1 @@
-"""Captions of a split, their scores and what attention looked at."""
+"""Generate captions of a split, score them, and measure their attention."""

@@ -1,10 +1,10 @@
-"""Read captions made elsewhere: COCO's results format, ours, or plain ids.
+"""Read captions of other programs from a JSON file.
 
-Three forms are understood, all of them JSON:
+Two forms are accepted:
 
-* a list of ``{"image_id": 1 or "a.jpg", "caption": "a dog runs"}``, which is COCO's
-  results format and, with further keys, the form that an evaluation saves;
-* one object ``{"a.jpg": "a dog runs"}``.
+* a list of ``{"image_id": 1 or "a.jpg", "caption": "a dog runs"}``: the COCO results
+  format, and the files that an evaluation saves (further keys are ignored);
+* one object, ``{"a.jpg": "a dog runs"}``.
 """
 
 import json
@@ -15,25 +15,25 @@ from pathlib import Path
 
 from show_attend_tell.runtime.errors import ResultsFileError
 
-_SHOWN = 3  # ids that an error names
+_SHOWN = 3  # ids that are listed in an error
 # COCO's results name photos by number, its files by split and number.
 _COCO_FILE = re.compile(r"COCO_[a-z]+\d{4}_0*(\d+)\.jpg")
 
 
-def read(path: str | Path, photo_ids: Iterable[str]) -> dict[str, str]:
-    """Read one caption for each of the photos given.
+def read_coco_results(path: str | Path, photo_ids: Iterable[str]) -> dict[str, str]:
+    """Read one caption for each photo.
 
     Args:
-        path: the file.
-        photo_ids: the photos to be captioned. Ids are compared as texts; a number
-            also stands for the photo whose COCO file name has it.
+        path: path of the file.
+        photo_ids: ids of the photos. Ids are compared as strings; a number also
+            matches the photo whose COCO file name contains it.
 
     Returns:
         Photo id -> caption, in the order of ``photo_ids``.
 
     Raises:
-        ResultsFileError: the file is absent or of another form, or its photos are not
-            those given, once each.
+        ResultsFileError: the file is absent or malformed, or does not have exactly one
+            caption for each photo.
     """
     names: dict[str, str] = {}
     for photo in photo_ids:
@@ -44,33 +44,33 @@ def read(path: str | Path, photo_ids: Iterable[str]) -> dict[str, str]:
     rows = _rows(path)
     found = [(names.get(photo, photo), caption) for photo, caption in rows]
     counts = Counter(photo for photo, _ in found)
-    twice = [photo for photo, count in counts.items() if count > 1]
-    _refuse(path, twice, "captioned more than once", "keep one caption each")
+    repeated = [photo for photo, count in counts.items() if count > 1]
+    _check_none(path, repeated, "captioned more than once", "keep one caption each")
     wanted = dict.fromkeys(names.values())
     unknown = [photo for photo in counts if photo not in wanted]
-    _refuse(path, unknown, "not in the split", "remove them or choose their split")
+    _check_none(path, unknown, "not in the split", "remove them or choose their split")
     missing = [photo for photo in wanted if photo not in counts]
-    _refuse(path, missing, "without a caption", "add them, or choose another split")
+    _check_none(path, missing, "without a caption", "add them, or choose another split")
     captions = dict(found)
     return {photo: captions[photo] for photo in wanted}
 
 
 def _rows(path: str | Path) -> list[tuple[str, str]]:
-    """Return (id, caption) of every row as they stand in the file."""
+    """Return (id, caption) of every row, in the order of the file."""
 
-    def distinct(pairs: list[tuple]) -> dict:
+    def unique(pairs: list[tuple]) -> dict:
         counts = Counter(key for key, _ in pairs)
-        twice = [key for key, count in counts.items() if count > 1]
-        _refuse(path, twice, "captioned more than once", "keep one caption each")
+        repeated = [key for key, count in counts.items() if count > 1]
+        _check_none(path, repeated, "captioned more than once", "keep one caption each")
         return dict(pairs)
 
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
-        content = json.loads(text, object_pairs_hook=distinct)
+        content = json.loads(text, object_pairs_hook=unique)
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ResultsFileError(
-            f"{path}: cannot be read as JSON: {reason}; name a file of captions"
+            f"{path}: cannot be read as JSON: {reason}; name a JSON file of captions"
         ) from None
     if isinstance(content, dict):
         content = [
@@ -87,16 +87,19 @@ def _rows(path: str | Path) -> list[tuple[str, str]]:
 def _row(path: str | Path, number: int, row: object) -> tuple[str, str]:
     photo = row.get("image_id") if isinstance(row, dict) else None
     caption = row.get("caption") if isinstance(row, dict) else None
-    sound = isinstance(photo, str | int) and not isinstance(photo, bool)
-    if not sound or not isinstance(caption, str):
+    is_id = isinstance(photo, str | int) and not isinstance(photo, bool)
+    if not is_id or not isinstance(caption, str):
         raise ResultsFileError(
-            f"{path}, entry {number}: must have `image_id`, a text or a whole number, "
-            f"and `caption`, a text. Received: {str(row)[:80]}"
+            f"{path}, entry {number}: must have `image_id`, a string or an integer, "
+            f"and `caption`, a string. Received: {str(row)[:80]}"
         )
     return str(photo), caption
 
 
-def _refuse(path: str | Path, photos: Collection[str], fault: str, remedy: str) -> None:
+def _check_none(
+    path: str | Path, photos: Collection[str], fault: str, remedy: str
+) -> None:
+    """Raise an error that lists the first photos, if there are any."""
     if photos:
         first = ", ".join(sorted(photos)[:_SHOWN])
         more = ", ..." if len(photos) > _SHOWN else ""

@@ -1,4 +1,4 @@
-"""Evaluate an experiment: write captions of a split, save them, then score them."""
+"""Evaluate an experiment: generate captions of a split, save them, then score them."""
 
 import dataclasses
 import time
@@ -11,40 +11,40 @@ from show_attend_tell.config.settings import DecodingSettings, Experiment
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo
-from show_attend_tell.data.preprocessing import Box, load_photo, seen_region
 from show_attend_tell.data.splits import Split, folder_of, load_split, open_features
-from show_attend_tell.evaluation import coco_results as captions_file
+from show_attend_tell.evaluation.coco_results import read_coco_results
 from show_attend_tell.evaluation.pointing_game import (
-    Pointing,
+    Mention,
+    find_mentions,
     pointing_score,
-    pointings,
+    visible_regions,
 )
 from show_attend_tell.evaluation.report import (
     EvaluationReport,
-    how_written,
-    label_of,
-    looked_from,
+    decoding_label,
+    decoding_record,
+    location_parts,
     make_report,
 )
-from show_attend_tell.evaluation.validation import best_words, write_captions
+from show_attend_tell.evaluation.validation import best_words, generate_captions
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.saving import load_captioner
-from show_attend_tell.runtime.errors import EvaluationError, ManifestError, PhotoError
+from show_attend_tell.runtime.errors import EvaluationError, ManifestError
 from show_attend_tell.runtime.progress import progress_bar
 
-_DIGITS = 6  # of log-probabilities in files
+_DIGITS = 6  # decimals of log-probabilities in files
 
 
-class Written(NamedTuple):
-    """The captions written for a split, in the order of its photos.
+class GeneratedCaptions(NamedTuple):
+    """The captions generated for a split, in the order of its photos.
 
-    ``captions`` by photo id; ``log_probs`` in nats; ``pointings`` of all photos whose
-    objects are known, None where there are none; ``notes``; ``seconds``.
+    ``captions`` by photo id; ``log_probs`` in nats; ``mentions`` of objects, None if no
+    photo has objects and can be read; ``notes``; ``seconds``.
     """
 
     captions: dict[str, str]
     log_probs: list[float]
-    pointings: list[Pointing] | None
+    mentions: list[Mention] | None
     notes: tuple[str, ...]
     seconds: float
 
@@ -61,30 +61,30 @@ def evaluate(
     suffix: str = "",
     progress: bool = True,
 ) -> EvaluationReport:
-    """Write the captions of a split, save them, score them, save the scores.
+    """Generate the captions of a split, save them, score them, save the scores.
 
-    The run folder receives ``captions-<split>.json``, a list of ``image_id``,
-    ``caption`` and ``log_prob`` (nats), and after it ``scores.json``. Where words are
-    written from the likeliest or a sampled location, both names say so before their
-    ``.json``: ``scores-likeliest.json``, ``scores-sampled-seed-3.json``.
+    Two files are written to the run folder: ``captions-<split>.json``, a list of
+    ``image_id``, ``caption`` and ``log_prob`` (nats), and then ``scores.json``. If
+    ``decoding.locations`` is not ``expected``, both names contain it:
+    ``scores-likeliest.json``, ``scores-sampled-seed-3.json``.
 
     Args:
-        experiment: the settings; those of decoding are used.
+        experiment: the experiment; its decoding settings are used.
         work: folder of prepared data.
-        runs_folder: where the experiment's run folder lies.
-        split: by default ``test`` where it has captions, else ``val``.
+        runs_folder: folder of run folders.
+        split: name of the split; by default ``test`` if it has captions, else ``val``.
         beam: hypotheses per photo, 1 is greedy; by default the experiment's.
         tokenizer: ``auto``, ``ptb`` or ``simple``, see :func:`metrics.score`.
-        spice: whether to compute SPICE too.
-        model: file of a captioner, by default the best of the experiment's run.
-        suffix: of the names of both files, before ``.json``.
-        progress: whether to show a bar with time left.
+        spice: whether to compute SPICE.
+        model: path of a captioner, by default the model of the experiment's run.
+        suffix: suffix of both file names, before ``.json``.
+        progress: whether to show a progress bar.
 
     Raises:
-        EvaluationError: ``beam`` is below 1.
+        EvaluationError: `beam` is below 1.
         ModelFileError, FeatureError, ManifestError: the model or the prepared data are
             absent, or do not fit each other.
-        MetricsError: the captions, saved by then, cannot be scored.
+        MetricsError: the captions, which are already saved, cannot be scored.
     """
     decoding = experiment.decoding
     if beam is not None:
@@ -93,27 +93,26 @@ def evaluate(
         decoding = dataclasses.replace(decoding, beam=beam)
     folder = Path(runs_folder) / experiment.name
     file = folder / runs.MODEL if model is None else Path(model)
-    photos = manifest.read(folder_of(experiment, work) / "manifest.jsonl")
-    split = split or default_split(photos)
+    chosen = _photos_of_split(experiment, work, split)
     captioner = load_captioner(file)
     identity = captioner.encoder_identity
-    suffix += "".join(f"-{part}" for part in looked_from(decoding))
     with open_features(experiment, work, identity=identity) as reader:
-        data = load_split(experiment, work, split, reader)
-        written = _write(captioner, reader, data, decoding, progress)
+        data = load_split(experiment, work, chosen.split, reader)
+        generated = _generate(captioner, reader, data, decoding, progress)
+    suffix += "".join(f"-{part}" for part in location_parts(decoding))
     folder.mkdir(parents=True, exist_ok=True)
-    _save_captions(folder / f"captions-{split}{suffix}.json", written)
+    _save_captions(folder / f"captions-{chosen.split}{suffix}.json", generated)
     made = {"experiment": experiment.name, "model": str(file)}
-    made |= how_written(decoding) | {"seconds": round(written.seconds, 1)}
+    made |= decoding_record(decoding) | {"seconds": round(generated.seconds, 1)}
     report = make_report(
-        label_of(decoding),
-        written.captions,
+        decoding_label(decoding),
+        generated.captions,
         data.photos,
         tokenizer,
         spice,
         made,
     )
-    report = _complete(report, written, _left_out(photos, data))
+    report = _with_pointing(report, generated, _left_out_note(chosen, data))
     runs.write_json(folder / f"scores{suffix}.json", report.to_dict())
     return report
 
@@ -128,24 +127,13 @@ def compare(
     spice: bool = False,
     progress: bool = True,
 ) -> list[EvaluationReport]:
-    """Evaluate an experiment with several beams, for a table of them.
+    """Evaluate an experiment with several beam widths; return a report for each.
 
-    The experiment's own beam is saved as :func:`evaluate` does, every other with the
-    suffix ``-beam-<n>``, so that ``scores.json`` holds the experiment's own.
-
-    Args:
-        experiment: the settings.
-        work: folder of prepared data.
-        runs_folder: where the experiment's run folder lies.
-        split: by default ``test`` where it has captions, else ``val``.
-        beams: the widths, in the order of the reports.
-        tokenizer: ``auto``, ``ptb`` or ``simple``.
-        spice: whether to compute SPICE too.
-        progress: whether to show bars with time left.
-
-    Raises:
-        ValueError: as :func:`evaluate`.
+    Files have the suffix ``-beam-<n>``, except those of the experiment's own beam
+    width, which :func:`evaluate` writes too. Arguments and errors are those of
+    :func:`evaluate`; `beams` are the beam widths, duplicates are ignored.
     """
+    own = experiment.decoding.beam
     return [
         evaluate(
             experiment,
@@ -155,7 +143,7 @@ def compare(
             beam,
             tokenizer,
             spice,
-            suffix="" if beam == experiment.decoding.beam else f"-beam-{beam}",
+            suffix="" if beam == own else f"-beam-{beam}",
             progress=progress,
         )
         for beam in dict.fromkeys(beams)
@@ -170,99 +158,106 @@ def score_file(
     tokenizer: str = "auto",
     spice: bool = False,
 ) -> EvaluationReport:
-    """Score captions made elsewhere; nothing is written.
+    """Score captions of another program; no file is written.
 
     Args:
-        file: of captions, in a form that :mod:`captions_file` reads, one for each
-            captioned photo of the split.
-        experiment: names the prepared data.
+        file: file of captions, see :func:`read_coco_results`, one caption for each
+            photo of the split that has captions.
+        experiment: the experiment that names the prepared data.
         work: folder of prepared data.
-        split: by default ``test`` where it has captions, else ``val``.
+        split: name of the split; by default ``test`` if it has captions, else ``val``.
         tokenizer: ``auto``, ``ptb`` or ``simple``.
-        spice: whether to compute SPICE too.
+        spice: whether to compute SPICE.
 
     Raises:
         ResultsFileError: the file cannot be read, or its photos are not the split's.
         ManifestError: the manifest is absent or damaged, or the split is empty.
         MetricsError: the captions cannot be scored.
     """
-    path = folder_of(experiment, work) / "manifest.jsonl"
-    everything = manifest.read(path)
-    split = split or default_split(everything)
-    photos = [p for p in everything if p.split == split and p.captions]
+    chosen = _photos_of_split(experiment, work, split)
+    photos = [photo for photo in chosen.photos if photo.captions]
     if not photos:
         raise ManifestError(
-            f"{path}: split {split!r} has no photo with captions; choose another split"
+            f"{chosen.path}: split {chosen.split!r} has no photo with captions; choose "
+            "another split"
         )
-    captions = captions_file.read(file, [photo.id for photo in photos])
+    captions = read_coco_results(file, [photo.id for photo in photos])
     made = {"captions": str(file)}
     return make_report("captions", captions, photos, tokenizer, spice, made)
 
 
+class _SplitPhotos(NamedTuple):
+    """The manifest's path, the name of a split and its photos."""
+
+    path: Path
+    split: str
+    photos: list[Photo]
+
+
+def _photos_of_split(
+    experiment: Experiment, work: str | Path, split: str | None
+) -> _SplitPhotos:
+    """Read the photos of a split, or of the default split, from the manifest."""
+    path = folder_of(experiment, work) / "manifest.jsonl"
+    photos = manifest.read(path)
+    split = split or default_split(photos)
+    return _SplitPhotos(path, split, [p for p in photos if p.split == split])
+
+
 def default_split(photos: Iterable[Photo]) -> str:
-    """Return ``test`` where a photo of it has a caption, else ``val``."""
+    """Return ``test`` if a photo of it has a caption, else ``val``."""
     has_test = any(photo.split == "test" and photo.captions for photo in photos)
     return "test" if has_test else "val"
 
 
-def _write(
+def _generate(
     model: Captioner,
     reader: FeatureReader,
     data: Split,
     decoding: DecodingSettings,
     progress: bool,
-) -> Written:
-    """Write all captions; attention is compared with boxes at once, never kept."""
+) -> GeneratedCaptions:
+    """Generate all captions; only the mentions of objects are kept of attention."""
     started = time.monotonic()
-    regions, notes = _regions(data, model.encoder_identity)
-    sentences, log_probs, found = [], [], []
+    regions, notes = visible_regions(data.photos, model.encoder_identity)
+    sentences, log_probs, mentions = [], [], []
     title, count = f"{data.name}, beam {decoding.beam}", len(data.photos)
     with progress_bar(count, "photo", title, shown=progress) as bar:
-        for part in write_captions(model, reader, data.rows, decoding):
+        for part in generate_captions(model, reader, data.rows, decoding):
             words = best_words(model, part)
             photos = data.photos[len(sentences) : len(sentences) + len(words)]
             alpha = part.alpha[:, 0]  # (B, W, T, L) -> (B, T, L)
-            for photo, said, a in zip(photos, words, alpha, strict=True):
+            for photo, caption, a in zip(photos, words, alpha, strict=True):
                 if photo.id in regions:
                     region = regions[photo.id]
-                    found += pointings(said, a, model.grid, photo.objects, region)
+                    mentions += find_mentions(
+                        caption, a, model.grid, photo.objects, region
+                    )
             sentences += words
             log_probs += part.log_probs[:, 0].tolist()
             bar.update(len(words))
     ids = [photo.id for photo in data.photos]
     captions = dict(zip(ids, map(" ".join, sentences), strict=True))
     seconds = time.monotonic() - started
-    return Written(captions, log_probs, found if regions else None, notes, seconds)
+    return GeneratedCaptions(
+        captions, log_probs, mentions if regions else None, notes, seconds
+    )
 
 
-def _regions(data: Split, identity: dict) -> tuple[dict[str, Box], tuple[str, ...]]:
-    """Return what the network saw of each photo whose objects are known, and notes."""
-    try:
-        return {
-            photo.id: seen_region(
-                load_photo(photo.path).size, identity["image_size"], identity["resize"]
-            )
-            for photo in data.photos
-            if photo.objects
-        }, ()
-    except PhotoError as error:
-        return {}, (f"no pointing: {error}",)
-
-
-def _save_captions(path: Path, written: Written) -> None:
+def _save_captions(path: Path, generated: GeneratedCaptions) -> None:
     entries = [
         {"image_id": photo, "caption": caption, "log_prob": round(log_prob, _DIGITS)}
         for (photo, caption), log_prob in zip(
-            written.captions.items(), written.log_probs, strict=True
+            generated.captions.items(), generated.log_probs, strict=True
         )
     ]
     runs.write_json(path, entries)
 
 
-def _left_out(photos: Iterable[Photo], data: Split) -> tuple[str, ...]:
-    """Say which photos of the split could not be evaluated."""
+def _left_out_note(chosen: _SplitPhotos, data: Split) -> tuple[str, ...]:
+    """Return a note that counts the photos of the split that cannot be evaluated."""
     kept = {photo.id for photo in data.photos}
-    missing = [p.id for p in photos if p.split == data.name and p.id not in kept]
+    missing = [photo.id for photo in chosen.photos if photo.id not in kept]
     if not missing:
         return ()
     return (
@@ -271,14 +266,14 @@ def _left_out(photos: Iterable[Photo], data: Split) -> tuple[str, ...]:
     )
 
 
-def _complete(
-    report: EvaluationReport, written: Written, left_out: tuple[str, ...]
+def _with_pointing(
+    report: EvaluationReport, generated: GeneratedCaptions, left_out: tuple[str, ...]
 ) -> EvaluationReport:
-    """Add what only the writing knows: the pointing score and notes."""
-    scores, notes = dict(report.scores), written.notes
+    """Return the report with the pointing score, for scenes, and all notes."""
+    scores, notes = dict(report.scores), generated.notes
     if "exact_match" in scores:
-        scores["pointing"] = pointing_score(written.pointings or ())
-        if written.pointings == []:
+        scores["pointing"] = pointing_score(generated.mentions or ())
+        if generated.mentions == []:
             notes += ("no pointing: no caption names an object of its photo",)
     return dataclasses.replace(
         report, scores=scores, notes=left_out + notes + report.notes

@@ -1,10 +1,10 @@
-"""Scores of scenes: are captions exactly right, and does attention point at nouns?
+"""Score captions of scenes: exact matches, and attention that points at the noun.
 
-A caption names an object when the words of the object's name, "red circle", follow
-each other in it. The noun is the name's last word, and the attention that counts is
-alpha_t of the step t that wrote it. It points at the object when the centre of the
-cell where alpha_t is largest lies inside the object's box; boxes play no part in the
-captioner's training. This is the pointing game of Zhang et al., arXiv:1608.00507,
+A caption names an object if it contains the words of the object's name, "red circle",
+one after the other. The noun is the last word of the name, and the attention that
+counts is alpha_t of the step t that generated it. Attention points at the object if
+the centre of the cell where alpha_t is largest is inside the object's box; boxes play
+no part in training. This is the pointing game of Zhang et al., arXiv:1608.00507,
 without a tolerance.
 """
 
@@ -13,65 +13,96 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-Box = tuple[float, float, float, float]
+from show_attend_tell.data.manifest import Photo
+from show_attend_tell.data.preprocessing import Box, load_photo, seen_region
+from show_attend_tell.runtime.errors import PhotoError
 
 
-class Pointing(NamedTuple):
-    """Where attention was when a caption named an object of the photo."""
+class Mention(NamedTuple):
+    """An object that a caption names, and the peak of attention at its noun."""
 
     name: str
-    step: int  # t, of the noun, from 0
+    step: int  # t of the noun, from 0
     cell: tuple[int, int]  # row and column of the largest alpha_t
     point: tuple[float, float]  # x and y of the cell's centre in the photo, pixels
     hit: bool
 
 
-def pointings(
+def find_mentions(
     words: Sequence[str],
     alpha: np.ndarray,
     grid: tuple[int, int],
     objects: Iterable[Mapping[str, Any]],
     region: Box,
-) -> list[Pointing]:
+) -> list[Mention]:
     """Compare attention with the box of every object that a caption names.
 
     Args:
         words: the caption, T words without special tokens.
-        alpha: (T, L) attention weights; steps after the words are passed over.
-        grid: rows and columns of the map; L is their product, row after row.
-        objects: of the photo, ``{"name": str, "box": (x0, y0, x1, y1)}`` in pixels,
-            x1 and y1 exclusive. Of several with one name a hit in any counts.
-        region: (x0, y0, x1, y1), the part of the photo that the map covers, in pixels;
-            all of it where photos are squashed.
+        alpha: (T, L) attention weights; steps after the words are ignored.
+        grid: rows and columns of the map; L is their product, in row-major order.
+        objects: objects of the photo, ``{"name": str, "box": (x0, y0, x1, y1)}`` in
+            pixels, x1 and y1 exclusive. If several have the same name, a point inside
+            any of their boxes is a hit.
+        region: (x0, y0, x1, y1), the part of the photo that the map covers, in pixels.
 
     Returns:
         One entry per name in the caption, in order of mention.
 
     Raises:
-        ValueError: ``alpha`` does not fit ``words`` or ``grid``.
+        ValueError: `alpha` does not fit `words` or `grid`.
     """
     alpha = np.asarray(alpha)
-    if (
-        alpha.ndim != 2
-        or alpha.shape[1] != grid[0] * grid[1]
-        or len(alpha) < len(words)
-    ):
+    rows, columns = grid
+    if alpha.ndim != 2 or alpha.shape[1] != rows * columns or len(alpha) < len(words):
         raise ValueError(
-            f"`alpha` must have shape ({len(words)} or more, {grid[0] * grid[1]}) for "
+            f"`alpha` must have shape ({len(words)} or more, {rows * columns}) for "
             f"{len(words)} words and a grid of {grid}. Received: {alpha.shape}"
         )
     boxes: dict[tuple[str, ...], list[Box]] = {}
     for item in objects:
         boxes.setdefault(tuple(item["name"].split()), []).append(tuple(item["box"]))
-    found = []
+    mentions = []
     for step in range(len(words)):
         for name, candidates in boxes.items():
             if tuple(words[max(step + 1 - len(name), 0) : step + 1]) == name:
-                cell = divmod(int(np.argmax(alpha[step])), grid[1])
+                cell = divmod(int(np.argmax(alpha[step])), columns)
                 point = cell_centre(cell, grid, region)
                 hit = any(_contains(box, point) for box in candidates)
-                found.append(Pointing(" ".join(name), step, cell, point, hit))
-    return found
+                mentions.append(Mention(" ".join(name), step, cell, point, hit))
+    return mentions
+
+
+def visible_regions(
+    photos: Iterable[Photo], identity: Mapping[str, Any]
+) -> tuple[dict[str, Box], tuple[str, ...]]:
+    """Return the region that the encoder sees of each photo with objects, and notes.
+
+    Photos that cannot be read are skipped and counted in a note.
+
+    Args:
+        photos: photos of the manifest; those without objects are ignored.
+        identity: identity of the encoder, with ``image_size`` and ``resize``.
+
+    Returns:
+        Photo id -> (x0, y0, x1, y1) in pixels of the photo, and one note at most.
+    """
+    regions, errors = {}, []
+    for photo in photos:
+        if not photo.objects:
+            continue
+        try:
+            size = load_photo(photo.path).size
+        except PhotoError as error:
+            errors.append(error)
+        else:
+            side, resize = identity["image_size"], identity["resize"]
+            regions[photo.id] = seen_region(size, side, resize)
+    if not errors:
+        return regions, ()
+    effect = "pointing leaves out" if regions else "no pointing:"
+    count = f"{len(errors)} photos that cannot be read"
+    return regions, (f"{effect} {count}: {errors[0]}",)
 
 
 def cell_centre(
@@ -91,18 +122,18 @@ def _contains(box: Box, point: tuple[float, float]) -> bool:
     return x0 <= point[0] < x1 and y0 <= point[1] < y1
 
 
-def pointing_score(found: Iterable[Pointing]) -> float | None:
-    """Return the share of hits, 0 to 1, or None where no object was named.
+def pointing_score(mentions: Iterable[Mention]) -> float | None:
+    """Return the share of hits, 0 to 1, or None if there is no mention.
 
     Args:
-        found: the entries of all photos together: every noun counts the same.
+        mentions: mentions of all photos; every noun has the same weight.
     """
-    hits = [one.hit for one in found]
+    hits = [mention.hit for mention in mentions]
     return sum(hits) / len(hits) if hits else None
 
 
 def is_exact(words: Sequence[str], references: Iterable[Sequence[str]]) -> bool:
-    """Tell whether a caption equals one of its references word for word.
+    """Return whether a caption equals one of its references word for word.
 
     Args:
         words: the caption.

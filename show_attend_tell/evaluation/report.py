@@ -1,4 +1,4 @@
-"""What an evaluation found and how: for ``scores.json`` and for the eye."""
+"""Build the report of an evaluation, for ``scores.json`` and as a table of text."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,17 +22,17 @@ class EvaluationReport:
     """The scores of one set of captions.
 
     Attributes:
-        label: of the column in a table, such as ``beam 5``.
+        label: column title in a table, such as ``beam 5``.
         scores: :data:`METRICS` and, on request, ``SPICE`` in percent, 0 to 100 (CIDEr
             may exceed it); for scenes ``exact_match`` and ``pointing``, 0 to 1. None
-            where a score could not be computed; a note says why.
-        split: of the photos.
-        photos: their number.
-        mean_length: words of a caption.
-        distinct: different captions, as a share of all, 0 to 1.
-        notes: one line for everything that was left out.
-        made: how the scores came about: tokenizer, beam, revision, versions ...
-        captions: photo id -> the caption that was scored.
+            where a score cannot be computed; a note gives the reason.
+        split: name of the split.
+        photos: number of photos.
+        mean_length: mean number of words of a caption.
+        distinct: number of distinct captions as a share of all, 0 to 1.
+        notes: one line for each photo group or score that is missing.
+        made: origin of the scores: tokenizer, beam, revision, versions and so on.
+        captions: photo id -> caption that was scored.
         per_caption: metric -> photo id -> percent.
     """
 
@@ -72,16 +72,16 @@ def make_report(
     spice: bool,
     made: Mapping[str, object],
 ) -> EvaluationReport:
-    """Score captions against all that is said of their photos.
+    """Score captions against all captions of their photos in the manifest.
 
     Args:
-        label: of the report.
+        label: column title of the report.
         captions: photo id -> caption.
-        photos: the same photos, all of one split, with their raw captions; of those
-            with objects the share of exact captions is scored as well.
+        photos: the same photos, of one split, with their raw captions; the share of
+            exact captions is computed on the photos with objects.
         tokenizer: ``auto``, ``ptb`` or ``simple``.
-        spice: whether to compute SPICE too.
-        made: what is known of the captions' origin.
+        spice: whether to compute SPICE.
+        made: origin of the captions.
 
     Raises:
         MetricsError: the captions cannot be scored.
@@ -109,28 +109,31 @@ def make_report(
     )
 
 
-def how_written(decoding: DecodingSettings) -> dict[str, object]:
-    """Return what ``scores.json`` tells of how captions were written."""
+def decoding_record(decoding: DecodingSettings) -> dict[str, object]:
+    """Return the decoding settings that ``scores.json`` records."""
     ranked = decoding.method == "beam" and decoding.beam > 1
-    drawn = {"seed": decoding.seed} if decoding.locations == "sampled" else {}
+    seed = {"seed": decoding.seed} if decoding.locations == "sampled" else {}
     return {
         "beam": decoding.beam,
         "length_normalisation": decoding.length_normalisation if ranked else 0.0,
         "max_words": decoding.max_words,
         "allow_unknown": decoding.allow_unknown,
         "locations": decoding.locations,
-        **drawn,
+        **seed,
     }
 
 
-def label_of(decoding: DecodingSettings) -> str:
-    """Name a column of a table: ``beam 5``, ``beam 5, likeliest``."""
-    parts = [part.replace("-", " ") for part in looked_from(decoding)]
+def decoding_label(decoding: DecodingSettings) -> str:
+    """Return the column title of decoding settings: ``beam 5, likeliest``."""
+    parts = [part.replace("-", " ") for part in location_parts(decoding)]
     return ", ".join([f"beam {decoding.beam}", *parts])
 
 
-def looked_from(decoding: DecodingSettings) -> tuple[str, ...]:
-    """Say from which locations words are written, unless it is the expected context."""
+def location_parts(decoding: DecodingSettings) -> tuple[str, ...]:
+    """Return ``decoding.locations`` and its seed as parts of file names and labels.
+
+    The default, ``expected``, has no parts.
+    """
     if decoding.locations == "expected":
         return ()
     seed = (f"seed-{decoding.seed}",) if decoding.locations == "sampled" else ()
@@ -138,7 +141,7 @@ def looked_from(decoding: DecodingSettings) -> tuple[str, ...]:
 
 
 def _exact_match(captions: Mapping[str, str], photos: Sequence[Photo]) -> float:
-    """Return the share of exact captions among the photos whose objects are known."""
+    """Return the share of exact captions among the photos with objects."""
     exact = [
         is_exact(tokenize(captions[photo.id]), map(tokenize, photo.captions))
         for photo in photos
@@ -148,10 +151,10 @@ def _exact_match(captions: Mapping[str, str], photos: Sequence[Photo]) -> float:
 
 
 def table(reports: Sequence[EvaluationReport]) -> list[str]:
-    """Return lines of text: a score a line, a report a column, then the notes.
+    """Return a table as lines of text: a row per score, a column per report, notes.
 
     Args:
-        reports: of one split, at least one.
+        reports: reports of one split, at least one.
     """
     first = reports[0]
     width = max(8, *(len(report.label) for report in reports))
@@ -161,7 +164,7 @@ def table(reports: Sequence[EvaluationReport]) -> list[str]:
         "  ".join([f"{'':14}", *columns]),
     ]
     for name in dict.fromkeys(name for report in reports for name in report.scores):
-        values = [_text(name, report.scores.get(name)) for report in reports]
+        values = [_cell(name, report.scores.get(name)) for report in reports]
         lines.append("  ".join([f"{name:14}", *(f"{v:>{width}}" for v in values)]))
     for name in ("mean_length", "distinct"):
         values = [f"{getattr(report, name):{width}.3f}" for report in reports]
@@ -170,8 +173,8 @@ def table(reports: Sequence[EvaluationReport]) -> list[str]:
     return lines + [f"note: {note}" for note in notes]
 
 
-def _text(name: str, value: float | None) -> str:
-    """Write percent with 2 decimals and shares with 3."""
+def _cell(name: str, value: float | None) -> str:
+    """Return percent with 2 decimals and shares with 3."""
     if value is None:
         return "-"
     return f"{value:.3f}" if name in _SHARES else f"{value:.2f}"

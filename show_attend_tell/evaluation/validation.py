@@ -1,4 +1,4 @@
-"""Captions written for a split, and their scores without Java."""
+"""Generate captions for a split and score them during training, without Java."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -9,12 +9,12 @@ from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.splits import Split
 from show_attend_tell.decoding import Hypotheses
-from show_attend_tell.evaluation.attention_health import measure
+from show_attend_tell.evaluation.attention_diagnostics import measure_attention
 from show_attend_tell.evaluation.metrics import validation_scores
 from show_attend_tell.models.captioner import Captioner
 
 
-def write_captions(
+def generate_captions(
     model: Captioner,
     reader: FeatureReader,
     rows: np.ndarray,
@@ -22,13 +22,13 @@ def write_captions(
 ) -> Iterator[Hypotheses]:
     """Yield the hypotheses of photos, `decoding.batch_size` photos at a time.
 
-    What is drawn for a photo depends on `decoding.seed` and its place among the rows.
+    The samples of a photo depend on `decoding.seed` and on its position in `rows`.
 
     Args:
         model: the captioner.
-        reader: of the photos' features.
-        rows: theirs, (N,).
-        decoding: how captions are generated.
+        reader: reader of the feature file.
+        rows: (N,) rows of the photos in the feature file.
+        decoding: decoding settings.
     """
     size = decoding.batch_size
     for start in range(0, len(rows), size):
@@ -48,25 +48,23 @@ def best_words(model: Captioner, hypotheses: Hypotheses) -> list[list[str]]:
 def validate(
     model: Captioner, reader: FeatureReader, split: Split, decoding: DecodingSettings
 ) -> tuple[dict[str, float], dict[str, list[str]]]:
-    """Score the captions written for a split.
+    """Generate captions for a split and compute their validation scores.
 
     Returns:
-        ``BLEU-4`` and ``CIDEr`` in percent, ``length`` in words, ``distinct``, the
-        share of captions that differ, and what
-        :func:`evaluation.attention_health.measure` says; and the words written
-        for each photo id.
+        Scores and words. The scores are ``BLEU-4`` and ``CIDEr`` in percent,
+        ``length`` in words, ``distinct``, the share of distinct captions, 0 to 1, and
+        those of :func:`measure_attention`; the words are those of each photo id.
     """
-    words, looked = [], []
+    words, alphas = [], []
     decoding = dataclasses.replace(decoding, beam=decoding.validation_beam)
-    for part in write_captions(model, reader, split.rows, decoding):
+    for part in generate_captions(model, reader, split.rows, decoding):
         words += best_words(model, part)
-        looked += [
-            a[:n] for a, n in zip(part.alpha[:, 0], part.lengths[:, 0], strict=True)
-        ]
+        best, lengths = part.alpha[:, 0], part.lengths[:, 0]  # (B, W, ...) -> (B, ...)
+        alphas += [alpha[:n] for alpha, n in zip(best, lengths, strict=True)]
     ids = [photo.id for photo in split.photos]
     captions = dict(zip(ids, words, strict=True))
     references = dict(zip(ids, split.captions, strict=True))
     scores = dict(validation_scores(captions, references))
     scores["length"] = float(np.mean([len(w) for w in words]))
     scores["distinct"] = len({tuple(w) for w in words}) / len(words)
-    return {**scores, **measure(looked)}, captions
+    return {**scores, **measure_attention(alphas)}, captions

@@ -13,8 +13,10 @@ from show_attend_tell.data import preprocessing as photos
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.splits import Split
-from show_attend_tell.evaluation import attention_statistics
-from show_attend_tell.evaluation.attention_health import AttentionWatch
+from show_attend_tell.evaluation.attention_diagnostics import (
+    AttentionMonitor,
+    attention_statistics,
+)
 from show_attend_tell.evaluation.validation import best_words
 from show_attend_tell.inference.attention_figure import (
     attention_figure,
@@ -41,7 +43,7 @@ class TrainingLog:
 
     def __init__(self, folder: Path, experiment: config.Experiment, validation: Split):
         self.experiment, self.validation = experiment, validation
-        self.folder, self.watch = folder, AttentionWatch()
+        self.folder, self.watch = folder, AttentionMonitor()
         self.writer = tf.summary.create_file_writer(str(folder))
         with self.writer.as_default(step=0):
             text = "    " + config.dump(experiment).replace("\n", "\n    ")
@@ -92,7 +94,7 @@ class TrainingLog:
             dataclasses.replace(decoding, method="greedy"),
         )
         with self.writer.as_default(step=step):
-            for name, values in attention_statistics.of_captions(result).items():
+            for name, values in attention_statistics(result).items():
                 tf.summary.histogram(f"attention_spread/{name}", values)
             for k, words in enumerate(best_words(model, result)[:SAMPLES]):
                 photo, T = self.validation.photos[k], len(words)

@@ -1,10 +1,10 @@
-"""Captions made elsewhere are read in three forms; ids must be those of the photos."""
+"""Captions of other programs: accepted forms, ids of photos, and errors."""
 
 import json
 
 import pytest
 
-from show_attend_tell.evaluation.coco_results import read
+from show_attend_tell.evaluation.coco_results import read_coco_results
 from show_attend_tell.runtime.errors import ResultsFileError
 
 CAPTIONS = {"1": "a dog", "2": "un café"}
@@ -24,21 +24,25 @@ def write(tmp_path):
 
 
 @pytest.mark.parametrize("content", [COCO, OURS, CAPTIONS])
-def test_all_forms_say_the_same_in_the_order_of_the_photos(write, content):
-    assert list(read(write(content), ["1", "2"]).items()) == list(CAPTIONS.items())
+def test_all_forms_return_the_captions_in_the_order_of_the_photos(write, content):
+    assert list(read_coco_results(write(content), ["1", "2"]).items()) == list(
+        CAPTIONS.items()
+    )
 
 
-def test_a_number_stands_for_a_photo_of_coco(write):
+def test_a_number_matches_a_coco_file_name(write):
     photos = ["COCO_val2014_000000000042.jpg", "COCO_val2014_000000123456.jpg"]
-    content = [{"image_id": 123456, "caption": "b"}, {"image_id": 42, "caption": "a"}]
-    assert read(write(content), photos) == dict(zip(photos, "ab", strict=True))
-    assert read(write({photos[0]: "a", "123456": "b"}), photos)[photos[0]] == "a"
+    rows = [{"image_id": 123456, "caption": "b"}, {"image_id": 42, "caption": "a"}]
+    expected = dict(zip(photos, "ab", strict=True))
+    assert read_coco_results(write(rows), photos) == expected
+    mixed = {photos[0]: "a", "123456": "b"}
+    assert read_coco_results(write(mixed), photos) == expected
 
 
-def test_a_photo_named_by_number_and_by_file_is_captioned_twice(write):
+def test_a_number_and_a_file_name_of_one_photo_are_duplicates(write):
     photo = "COCO_val2014_000000000042.jpg"
     with pytest.raises(ResultsFileError, match="1 photos captioned more than once"):
-        read(write({photo: "a", "42": "b"}), [photo])
+        read_coco_results(write({photo: "a", "42": "b"}), [photo])
 
 
 @pytest.mark.parametrize(
@@ -59,18 +63,18 @@ def test_a_photo_named_by_number_and_by_file_is_captioned_twice(write):
         ({"1": None, "2": "a"}, "entry 1: must have"),
     ],
 )
-def test_what_cannot_be_scored_is_a_one_line_error(write, content, message):
+def test_a_malformed_file_is_a_one_line_error(write, content, message):
     with pytest.raises(ResultsFileError, match=message) as caught:
-        read(write(content), ["1", "2"])
+        read_coco_results(write(content), ["1", "2"])
     assert "\n" not in str(caught.value)
     assert "captions.json" in str(caught.value)
 
 
-def test_an_error_names_the_first_few_photos_only(write):
+def test_an_error_lists_only_the_first_photos(write):
     with pytest.raises(ResultsFileError, match=r"4 photos .*: a, b, c, \.\.\.;"):
-        read(write({"e": "x"}), "edcba")
+        read_coco_results(write({"e": "x"}), "edcba")
 
 
-def test_an_absent_file_is_named(tmp_path):
+def test_an_absent_file_is_named_in_the_error(tmp_path):
     with pytest.raises(ResultsFileError, match="nowhere.json: cannot be read"):
-        read(tmp_path / "nowhere.json", ["1"])
+        read_coco_results(tmp_path / "nowhere.json", ["1"])

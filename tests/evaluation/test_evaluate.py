@@ -1,7 +1,6 @@
-"""Captions of a split are written, saved, and then scored; a tiny captioner does it."""
+"""Evaluation of a tiny captioner: captions, scores, notes, files and errors."""
 
 import dataclasses
-import functools
 import json
 import shutil
 from pathlib import Path
@@ -20,9 +19,15 @@ from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.vocabulary import tokenize
 from show_attend_tell.evaluation import report as evaluation_report
-from show_attend_tell.evaluation.evaluate import compare, default_split, score_file
+from show_attend_tell.evaluation.evaluate import (
+    compare,
+    default_split,
+    evaluate,
+    score_file,
+)
 from show_attend_tell.evaluation.metrics import validation_scores
 from show_attend_tell.evaluation.report import METRICS
+from show_attend_tell.evaluation.validation import generate_captions
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import (
@@ -35,36 +40,53 @@ from show_attend_tell.runtime.errors import (
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory) -> Place:
-    """A place made once, evaluated with the defaults."""
+    """Return prepared data and a run, made once and not changed by any test."""
     return make_place(tmp_path_factory.mktemp("evaluate"))
 
 
 @pytest.fixture(scope="module")
-def report(original):
-    return original.evaluate()
+def evaluated(original):
+    """Return the report with default settings and the model that was loaded for it."""
+    loaded = []
+
+    def load(path: Path) -> Captioner:
+        loaded.append(load_captioner(path))
+        return loaded[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("show_attend_tell.evaluation.evaluate.load_captioner", load)
+        patch.setenv("PATH", "")  # no Java: METEOR takes seconds to start
+        return original.evaluate(), loaded[0]
+
+
+@pytest.fixture(scope="module")
+def report(evaluated):
+    return evaluated[0]
 
 
 @pytest.fixture
 def place(original, report, tmp_path) -> Place:
-    """A copy of the evaluated place, to be changed."""
+    """Return a copy of the data, the run and its evaluation."""
     shutil.copytree(original.work, tmp_path / "prepared")
     shutil.copytree(original.runs, tmp_path / "runs")
     return Place(tmp_path / "prepared", tmp_path / "runs")
 
 
 @pytest.fixture
-def compiled(original, report, monkeypatch):
-    """Every model file is read as one captioner whose graphs are compiled already."""
-    model = load_once(original.run / "model.keras")
+def compiled(evaluated, monkeypatch):
+    """Load every model file as one captioner, whose graphs are compiled already."""
+    model = evaluated[1]
     monkeypatch.setattr(
         "show_attend_tell.evaluation.evaluate.load_captioner", lambda path: model
     )
     return model
 
 
-@functools.cache
-def load_once(path: Path) -> Captioner:
-    return load_captioner(path)
+def with_locations(locations, **changes):
+    """Return the experiment with greedy captions from these locations."""
+    changes |= {"beam": 1, "batch_size": 5, "locations": locations}
+    decoding = dataclasses.replace(EXPERIMENT.decoding, **changes)
+    return dataclasses.replace(EXPERIMENT, decoding=decoding)
 
 
 def references(place: Place) -> dict[str, list[str]]:
@@ -72,7 +94,7 @@ def references(place: Place) -> dict[str, list[str]]:
     return {p.id: list(p.captions) for p in photos if p.split == "val"}
 
 
-def test_without_test_photos_the_validation_split_is_taken(report):
+def test_without_test_photos_the_validation_split_is_used(report):
     assert (report.split, report.photos) == ("val", 5)
 
 
@@ -82,7 +104,7 @@ def test_the_test_split_is_the_default_where_it_has_captions():
     assert default_split([dataclasses.replace(photo, captions=())]) == "val"
 
 
-def test_captions_are_those_the_model_file_writes_alone(original, compiled):
+def test_captions_equal_those_generated_for_single_photos(original, compiled):
     model = compiled
     with prepared.open_features(EXPERIMENT, original.work, identity=IDENTITY) as reader:
         for entry in original.saved("captions-val.json"):
@@ -98,7 +120,7 @@ def test_captions_are_those_the_model_file_writes_alone(original, compiled):
             assert entry["log_prob"] == pytest.approx(best.log_probs[0, 0], abs=1e-4)
 
 
-def test_scores_json_holds_every_metric_and_how_it_was_made(original, report):
+def test_scores_json_has_every_metric_and_the_origin_of_the_scores(original, report):
     scores = original.saved("scores.json")
     assert list(scores)[: len(METRICS)] == list(METRICS)
     assert {n: scores[n] for n in METRICS} == pytest.approx(
@@ -109,32 +131,34 @@ def test_scores_json_holds_every_metric_and_how_it_was_made(original, report):
     assert {key: scores[key] for key in expected} == expected
     assert {"revision", "notes", "mean_length", "distinct"} <= scores.keys()
     assert {"keras", "tensorflow", "pycocoevalcap"} <= scores["versions"].keys()
+    assert scores["locations"] == "expected"
+    assert "seed" not in scores
     assert "exact_match" not in scores
     assert "pointing" not in scores
 
 
-def test_mean_length_and_distinct_share_are_of_the_captions(original, report):
+def test_mean_length_and_distinct_share_describe_the_captions(original, report):
     captions = [row["caption"] for row in original.saved("captions-val.json")]
     assert report.mean_length == np.mean([len(c.split()) for c in captions])
     assert report.distinct == len(set(captions)) / 5
 
 
 def test_scores_agree_with_the_validation_scores_of_the_same_tokens(original, report):
-    said = {k: v.split() for k, v in report.captions.items()}
+    captions = {k: v.split() for k, v in report.captions.items()}
     truth = {k: list(map(tokenize, v)) for k, v in references(original).items()}
-    expected = validation_scores(said, truth)
+    expected = validation_scores(captions, truth)
     for name in ("BLEU-4", "CIDEr"):
         assert report.scores[name] == pytest.approx(expected[name], abs=1e-6)
 
 
 def test_scores_agree_with_pycocoevalcap_called_directly(original, report):
-    said = {k: [v] for k, v in report.captions.items()}
+    captions = {k: [v] for k, v in report.captions.items()}
     truth = {
         k: [" ".join(tokenize(text)) for text in texts]
         for k, texts in references(original).items()
     }
-    bleu, _ = Bleu(4).compute_score(truth, said, verbose=0)
-    cider, _ = Cider().compute_score(truth, said)
+    bleu, _ = Bleu(4).compute_score(truth, captions, verbose=0)
+    cider, _ = Cider().compute_score(truth, captions)
     for n in range(4):
         assert report.scores[f"BLEU-{n + 1}"] == pytest.approx(100 * bleu[n], abs=1e-6)
     assert report.scores["CIDEr"] == pytest.approx(100 * cider, abs=1e-6)
@@ -173,7 +197,7 @@ def test_with_java_every_score_is_a_number(place):
 
 
 @pytest.mark.usefixtures("no_java")
-def test_a_comparison_keeps_scores_json_for_the_experiments_own_beam(place, compiled):
+def test_scores_json_of_a_comparison_has_the_experiments_own_beam(place, compiled):
     (place.run / "scores.json").unlink()
     reports = compare(
         EXPERIMENT, place.work, place.runs, None, [1, 2, 1], "simple", progress=False
@@ -189,7 +213,7 @@ def test_a_comparison_keeps_scores_json_for_the_experiments_own_beam(place, comp
 
 
 @pytest.mark.usefixtures("no_java")
-def test_a_photo_without_features_is_left_out_with_a_note(place, compiled):
+def test_a_photo_without_features_is_skipped_with_a_note(place, compiled):
     path = feature_path(place.work / "tiny", EXPERIMENT.encoder)
     with h5py.File(path, "r+") as file:
         row = list(file["image_ids"].asstr()).index("3.png")
@@ -214,7 +238,7 @@ def with_objects(place: Place, captions: dict[str, str], box: list[float]) -> No
 
 
 @pytest.mark.usefixtures("no_java")
-def test_scenes_also_get_exact_match_and_pointing(place, report, compiled):
+def test_scenes_also_have_exact_match_and_pointing(place, report, compiled):
     left_half = [0, 0, SIDE / 2, SIDE]
     with_objects(place, report.captions, left_half)
     hits = []
@@ -239,16 +263,68 @@ def test_scenes_also_get_exact_match_and_pointing(place, report, compiled):
 
 
 @pytest.mark.usefixtures("no_java")
-def test_without_the_photo_files_pointing_is_null_with_a_note(place, report, compiled):
+def test_an_unreadable_photo_is_left_out_of_pointing_with_a_note(
+    place, report, compiled
+):
+    captions = {k: v for k, v in report.captions.items() if k in ("1.png", "2.png")}
+    with_objects(place, captions, [0, 0, SIDE, SIDE])
+    (place.work / "tiny" / "photos" / "2.png").write_bytes(b"not a photo")
+    again = place.evaluate()
+    assert again.scores["pointing"] == 1  # of 1.png, whose box is the whole photo
+    (note,) = [note for note in again.notes if "pointing" in note]
+    assert note.startswith("pointing leaves out 1 photos that cannot be read: ")
+    assert "2.png" in note
+
+
+@pytest.mark.usefixtures("no_java")
+def test_without_readable_photos_pointing_is_null_with_a_note(place, report, compiled):
     with_objects(place, report.captions, [0, 0, SIDE, SIDE])
-    (place.work / "tiny" / "photos" / "2.png").unlink()
+    for photo in (place.work / "tiny" / "photos").iterdir():
+        photo.unlink()
     again = place.evaluate()
     assert again.scores["pointing"] is None
     assert again.scores["exact_match"] is not None
-    assert any(n.startswith("no pointing") and "2.png" in n for n in again.notes)
+    (note,) = [note for note in again.notes if "pointing" in note]
+    assert note.startswith("no pointing: 4 photos that cannot be read: ")
 
 
-def test_features_of_another_encoder_are_refused(place):
+@pytest.mark.usefixtures("no_java", "compiled")
+def test_files_and_labels_contain_the_locations_and_the_seed(place):
+    sampled = with_locations("sampled", seed=3)
+    how = {"tokenizer": "simple", "progress": False}
+    report = evaluate(sampled, place.work, place.runs, **how)
+    assert report.label == "beam 1, sampled, seed 3"
+    scores = place.saved("scores-sampled-seed-3.json")
+    assert (scores["locations"], scores["seed"]) == ("sampled", 3)
+    assert len(place.saved("captions-val-sampled-seed-3.json")) == 5
+    assert place.saved("scores.json")["locations"] == "expected"  # not overwritten
+
+
+def test_labels_of_the_most_likely_location_have_no_seed():
+    decoding = with_locations("likeliest").decoding
+    assert evaluation_report.location_parts(decoding) == ("likeliest",)
+    assert evaluation_report.decoding_label(decoding) == "beam 1, likeliest"
+    record = evaluation_report.decoding_record(decoding)
+    assert record["locations"] == "likeliest"
+    assert "seed" not in record
+
+
+def test_samples_of_photos_do_not_depend_on_their_batches(original, compiled):
+    with prepared.open_features(EXPERIMENT, original.work, identity=IDENTITY) as reader:
+        rows = np.repeat(reader.rows["1.png"], 5)
+
+        def sample(size, seed=3):
+            decoding = with_locations("sampled", seed=seed).decoding
+            decoding = dataclasses.replace(decoding, batch_size=size)
+            parts = list(generate_captions(compiled, reader, rows, decoding))
+            return np.concatenate([part.locations for part in parts]).tolist()
+
+        found = sample(1)
+        assert found == sample(5) != sample(5, seed=4)
+    assert len(set(map(str, found))) > 2  # distinct samples of one photo
+
+
+def test_features_of_another_encoder_raise_an_error(place):
     path = feature_path(place.work / "tiny", EXPERIMENT.encoder)
     with h5py.File(path, "r+") as file:
         file.attrs["identity"] = json.dumps({**IDENTITY, "weights_digest": "1"})
@@ -267,7 +343,7 @@ def test_a_model_that_cannot_be_read_is_a_one_line_error(place, content):
     assert "\n" not in str(caught.value)
 
 
-def test_a_split_without_captions_is_refused(place, compiled):
+def test_a_split_without_captions_raises_an_error(place, compiled):
     file = place.run / "captions-val.json"
     with pytest.raises(ManifestError, match="split 'test' has no photo"):
         place.evaluate(split="test")
@@ -275,6 +351,6 @@ def test_a_split_without_captions_is_refused(place, compiled):
         score_file(file, EXPERIMENT, place.work, "test", "simple")
 
 
-def test_a_beam_below_one_is_refused(original):
+def test_a_beam_below_one_raises_an_error(original):
     with pytest.raises(ValueError, match="`beam` must be at least 1"):
         original.evaluate(beam=0)

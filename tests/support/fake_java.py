@@ -1,4 +1,4 @@
-"""A stand-in for Java on the PATH, to prove that ours is supervised."""
+"""Install a shell script in place of Java on the PATH."""
 
 import stat
 from pathlib import Path
@@ -12,7 +12,7 @@ def install(folder: Path, script: str) -> str:
         script: lines of ``/bin/sh``.
 
     Returns:
-        The PATH on which nothing else is found but the system's own programs.
+        A PATH that holds this script and the system's programs.
     """
     java = folder / "java"
     java.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")

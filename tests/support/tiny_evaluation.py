@@ -1,4 +1,4 @@
-"""A prepared folder and a run to evaluate: a tiny captioner, photos of noise."""
+"""Build a prepared folder and a run to evaluate: photos of noise, a tiny captioner."""
 
 import dataclasses
 import json
@@ -51,7 +51,7 @@ EXPERIMENT = config.from_dict(
 
 
 def make_photos(folder: Path, rng: np.random.Generator) -> list[Photo]:
-    """Photos of noise, each with two captions of random words."""
+    """Write photos of noise, each with two captions of random words."""
     photos = []
     for number, split in enumerate(SPLITS):
         path = folder / "photos" / f"{number}.png"
@@ -64,7 +64,7 @@ def make_photos(folder: Path, rng: np.random.Generator) -> list[Photo]:
 
 
 def write_features(path: Path, ids: list[str], rng: np.random.Generator) -> None:
-    """A feature file of random values that keeps the contract."""
+    """Write a valid feature file of random values."""
     with h5py.File(path, "w") as file:
         shape = (len(ids), GRID[0] * GRID[1], WIDTH)
         file["features"] = rng.normal(0, 3, shape).astype(np.float16)
@@ -78,7 +78,7 @@ def write_features(path: Path, ids: list[str], rng: np.random.Generator) -> None
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Prepared data and a trained run."""
+    """Folders of prepared data and of runs."""
 
     work: Path
     runs: Path
@@ -100,7 +100,7 @@ class Place:
 
 
 def make_place(root: Path) -> Place:
-    """Prepare photos and features at random, and save an untrained captioner."""
+    """Write random photos and features, and an untrained captioner."""
     place = Place(root / "prepared", root / "runs")
     rng = np.random.default_rng(7)
     folder = place.work / "tiny"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tiny_run import experiment, prepare
 
-from show_attend_tell.evaluation import attention_health
+from show_attend_tell.evaluation import attention_diagnostics
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.training import maximum_likelihood as likelihood
 from show_attend_tell.training import train as training
@@ -62,7 +62,7 @@ def test_every_update_tells_of_rewards_and_some_of_the_terms(
 def test_training_warns_once_of_attention_that_died(
     work, tmp_path, told, monkeypatch, caplog
 ):
-    monkeypatch.setattr(attention_health, "COLLAPSED", 0.0)  # so that any attention is
+    monkeypatch.setattr(attention_diagnostics, "COLLAPSED", 0.0)  # always
     go(work, tmp_path, epochs=2)
     warned = [one for one in caplog.messages if "attention has collapsed" in one]
     assert len(warned) == 1

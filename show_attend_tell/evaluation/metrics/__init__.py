@@ -1,12 +1,14 @@
-"""Scores of captions against references; never imports TensorFlow.
+"""Score captions against references; TensorFlow is never imported.
 
-BLEU, ROUGE-L and CIDEr come from pycocoevalcap's scorers, METEOR from its jar under
-our own supervision, SPICE on request only.
+BLEU, ROUGE-L and CIDEr are computed by pycocoevalcap's scorers, METEOR and, on request,
+SPICE by its Java programs.
 """
 
-from show_attend_tell.evaluation.metrics.report import Report
 from show_attend_tell.evaluation.metrics.reward import CiderReward
-from show_attend_tell.evaluation.metrics.scoring import score
-from show_attend_tell.evaluation.metrics.validation import validation_scores
+from show_attend_tell.evaluation.metrics.scoring import (
+    ScoringResult,
+    score,
+    validation_scores,
+)
 
-__all__ = ["CiderReward", "MetricsError", "Report", "score", "validation_scores"]
+__all__ = ["CiderReward", "ScoringResult", "score", "validation_scores"]

@@ -1,7 +1,7 @@
-"""BLEU, ROUGE-L and CIDEr by pycocoevalcap's scorers, called one by one.
+"""Compute BLEU, ROUGE-L and CIDEr with pycocoevalcap's scorers.
 
-All take N tokenized captions (words joined by spaces) and for each its references in
-the same form, and return plain scores on the library's own scale.
+The arguments of each function are N tokenized captions (words joined by spaces) and the
+references of each caption in the same form. Scores are on the library's scale.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ Texts = Sequence[str]
 def bleu(
     hypotheses: Texts, references: Sequence[Texts]
 ) -> tuple[list[float], list[float], list[float]]:
-    """Corpus BLEU with the closest reference length.
+    """Compute corpus BLEU with the closest reference length.
 
     Returns:
         BLEU-1 to 4 with brevity penalty, BLEU-1 to 4 without (as the paper reports),
@@ -26,7 +26,7 @@ def bleu(
     for hypothesis, texts in zip(hypotheses, references, strict=True):
         scorer += (hypothesis, list(texts))
     with_penalty, each = scorer.compute_score(option="closest")
-    # Against references of length 0 no caption is too short.
+    # No caption is shorter than references of length 0, so there is no penalty.
     unpenalised = BleuScorer(n=4, special_reflen=0)
     unpenalised += scorer
     without_penalty, _ = unpenalised.compute_score(option="closest")
@@ -36,7 +36,7 @@ def bleu(
 def rouge_l(
     hypotheses: Texts, references: Sequence[Texts]
 ) -> tuple[float, list[float]]:
-    """Mean ROUGE-L (beta 1.2) and that of each caption, 0 to 1."""
+    """Compute the mean ROUGE-L (beta 1.2) and that of each caption, 0 to 1."""
     scorer = Rouge()
     each = [
         float(scorer.calc_score([hypothesis], texts))
@@ -46,11 +46,11 @@ def rouge_l(
 
 
 def cider(hypotheses: Texts, references: Sequence[Texts]) -> tuple[float, list[float]]:
-    """Mean CIDEr and that of each caption, 0 to 10.
+    """Compute the mean CIDEr-D and that of each caption, 0 to 10.
 
-    It is CIDEr-D (clipped counts, Gaussian length penalty with sigma 6). Document
-    frequencies come from these references, so scores of different subsets do not
-    compare, and the score of a single photo is 0.
+    CIDEr-D clips counts and has a Gaussian length penalty with sigma 6. Document
+    frequencies are counted in these references: scores of different subsets are not
+    comparable, and the score of a single photo is 0.
     """
     scorer = CiderScorer(n=4, sigma=6.0)
     for hypothesis, texts in zip(hypotheses, references, strict=True):

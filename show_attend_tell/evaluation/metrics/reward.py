@@ -1,9 +1,9 @@
-"""CIDEr of single captions against a fixed corpus, fast enough to train by.
+"""Compute the CIDEr of single captions against a fixed corpus, as a training reward.
 
-pycocoevalcap's scorer takes document frequencies from the captions it scores, all at
-once; a reward needs those of the training captions whatever the batch. The formula is
-the same CIDEr-D (Vedantam et al., CVPR 2015, Sec. 4 and 6): clipped counts and a
-Gaussian penalty on the length's difference.
+pycocoevalcap's scorer counts document frequencies in the references of the captions
+that it scores; a reward needs those of all training captions, for any batch. The
+formula is the same CIDEr-D (Vedantam et al., CVPR 2015, Sec. 4 and 6): clipped counts
+and a Gaussian penalty on the difference of lengths.
 """
 
 import math
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 ORDERS = 4  # n-grams of 1 to 4 words
-SIGMA = 6.0  # of the penalty
+SIGMA = 6.0  # standard deviation of the length penalty, in words
 
 
 class _Vector(NamedTuple):
@@ -24,14 +24,14 @@ class _Vector(NamedTuple):
 
 
 class CiderReward:
-    """Scores captions against the references of their photo.
+    """Compute the CIDEr of a caption against the references of its photo.
 
-    The references end in a word of their own, :attr:`END`; a caption that stops where
-    a sentence does should carry it too.
+    Each reference ends in the token :attr:`END`; a complete caption must end in it
+    too, so that a caption cut off before the end of its sentence scores less.
 
     Args:
-        references: for each photo its tokenized captions; their document frequencies
-            are used.
+        references: tokenized captions of each photo; document frequencies are counted
+            in them.
     """
 
     END: ClassVar[str] = "<end>"
@@ -53,8 +53,8 @@ class CiderReward:
         """Return the CIDEr of a caption, 0 to 10.
 
         Args:
-            photo: position in the references.
-            words: of the caption, with :attr:`END` if it has ended.
+            photo: index of the photo in the references.
+            words: words of the caption, followed by :attr:`END` if it is complete.
         """
         vector, references = self._vector(_ngrams(words)), self._references[photo]
         total = sum(_similarity(vector, reference) for reference in references)
@@ -79,7 +79,7 @@ def _ngrams(words: Sequence[str]) -> Counter:
 
 
 def _similarity(caption: _Vector, reference: _Vector) -> float:
-    """Return 10 times the mean over orders of the clipped cosines, penalised."""
+    """Return 10 times the mean clipped cosine over orders, times the penalty."""
     total = 0.0
     for order in range(ORDERS):
         theirs = reference.weights[order]

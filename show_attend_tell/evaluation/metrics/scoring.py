@@ -1,7 +1,8 @@
-"""Every score of a set of captions in one report."""
+"""Compute all scores of a set of captions, or only those that validation needs."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from itertools import islice
 
@@ -13,7 +14,6 @@ from show_attend_tell.evaluation.metrics.inputs import (
 from show_attend_tell.evaluation.metrics.java import java_version
 from show_attend_tell.evaluation.metrics.meteor import meteor
 from show_attend_tell.evaluation.metrics.ngrams import bleu, cider, rouge_l
-from show_attend_tell.evaluation.metrics.report import Report
 from show_attend_tell.evaluation.metrics.spice import spice as spice_f_score
 from show_attend_tell.evaluation.metrics.tokenization import (
     STANFORD,
@@ -25,28 +25,52 @@ from show_attend_tell.runtime.errors import JavaError
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class ScoringResult:
+    """The scores of one set of captions and how they were computed.
+
+    Attributes:
+        scores: percent, 0 to 100 (CIDEr, whose usual scale is 0 to 10, times 100):
+            ``BLEU-1`` to ``BLEU-4``, the same with the suffix ``-no-bp`` (without
+            brevity penalty, as the paper reports), ``METEOR``, ``ROUGE-L``, ``CIDEr``
+            and, on request, ``SPICE``. Scores that cannot be computed are absent.
+        tokenizer: tokenizer that was used, ``ptb`` or ``simple``.
+        notes: one line for each score that cannot be computed, with the reason.
+        versions: versions of the libraries and tools that computed the scores.
+        per_caption: metric -> photo id -> percent, for BLEU-4 (with penalty), ROUGE-L,
+            CIDEr and, if it is computed, METEOR.
+    """
+
+    scores: dict[str, float]
+    tokenizer: str
+    notes: tuple[str, ...] = ()
+    versions: dict[str, str] = field(default_factory=dict)
+    per_caption: dict[str, dict[str, float]] = field(default_factory=dict)
+
+
 def score(
     captions: Mapping[str, str],
     references: Mapping[str, Sequence[str]],
     tokenizer: TokenizerName = "auto",
     spice: bool = False,
     java_timeout: float = 120.0,
-) -> Report:
+) -> ScoringResult:
     """Score one caption per photo against its references.
 
-    Without Java, METEOR is left out with a note and the other scores still come.
+    Without Java, METEOR is absent, with the reason in a note; the rest is computed.
 
     Args:
-        captions: photo id -> its generated caption; an empty one scores about 0.
-        references: photo id -> its true captions, raw text; the same photos.
-        tokenizer: ``ptb`` (Stanford's, by Java, what published scores use),
-            ``simple`` (no Java) or ``auto`` (the first if it works).
-        spice: also compute SPICE, which needs a separate download.
-        java_timeout: seconds within which Java must give each answer.
+        captions: photo id -> generated caption; an empty caption scores about 0.
+        references: photo id -> reference captions, raw text; the same photos.
+        tokenizer: ``ptb`` (Stanford's, needs Java, used by published scores),
+            ``simple`` (no Java) or ``auto`` (``ptb`` if Java works, else ``simple``).
+        spice: whether to compute SPICE, which needs a separate download.
+        java_timeout: seconds for a Java program to start; METEOR and SPICE add time
+            per caption.
 
     Raises:
-        MetricsError: nothing to score, the photos differ, a photo has no usable
-            reference, or ``tokenizer="ptb"`` does not work.
+        MetricsError: there are no captions, the photos differ, a photo has no
+            reference with a word, or ``tokenizer="ptb"`` fails.
     """
     check_ids(captions, references)
     check_texts(captions, references)
@@ -64,7 +88,7 @@ def score(
             scores["SPICE"] = result
     for note in notes:
         logger.warning("%s", note)
-    return Report(
+    return ScoringResult(
         scores={name: 100 * float(value) for name, value in scores.items()},
         tokenizer=used,
         notes=tuple(notes),
@@ -83,10 +107,10 @@ def _tokenized(
     tokenizer: TokenizerName,
     timeout: float,
 ) -> tuple[tuple[list[str], list[list[str]]], str, list[str]]:
-    """Tokenize captions and references in one go.
+    """Tokenize captions and references together.
 
     Returns:
-        (captions, references of each), the tokenizer used, notes.
+        (captions, references of each caption), the tokenizer used, and notes.
     """
     raw = [captions[photo] for photo in ids]
     raw += [text for photo in ids for text in references[photo]]
@@ -103,7 +127,7 @@ def _tokenized(
 def _without_java(
     hypotheses: list[str], references: list[list[str]]
 ) -> tuple[dict[str, float], dict[str, list[float]]]:
-    """Return the scores that need no Java and those of each caption, 0 to 1."""
+    """Compute the scores that need no Java, of the corpus and of each caption."""
     penalised, plain, bleu_each = bleu(hypotheses, references)
     rouge, rouge_each = rouge_l(hypotheses, references)
     consensus, cider_each = cider(hypotheses, references)
@@ -115,7 +139,7 @@ def _without_java(
 
 
 def _attempt(notes: list[str], name: str, metric: Callable, *arguments: object):
-    """Return the metric's result, or None and a note when Java lets it down."""
+    """Return the metric's result, or add a note and return None if Java fails."""
     try:
         return metric(*arguments)
     except JavaError as error:
@@ -131,3 +155,33 @@ def _versions(used: str, scores: Mapping[str, float], timeout: float) -> dict[st
     if "METEOR" in scores:
         versions["METEOR"] = "1.5"
     return versions
+
+
+def validation_scores(
+    captions: Mapping[str, Sequence[str]],
+    references: Mapping[str, Sequence[Sequence[str]]],
+) -> dict[str, float]:
+    """Score tokenized captions during training, without Java.
+
+    It takes about 0.6 s for 1,000 photos with 5 references.
+
+    Args:
+        captions: photo id -> words of the generated caption, possibly none.
+        references: photo id -> tokenized reference captions; the same photos.
+
+    Returns:
+        ``BLEU-4`` (with brevity penalty) and ``CIDEr`` in percent.
+
+    Raises:
+        MetricsError: there are no captions, the photos differ, or a photo has no
+            reference with a word.
+    """
+    check_ids(captions, references)
+    ids = list(captions)
+    hypotheses = [" ".join(captions[photo]) for photo in ids]
+    texts = [[" ".join(words) for words in references[photo]] for photo in ids]
+    texts = drop_empty(ids, texts)
+    return {
+        "BLEU-4": 100 * bleu(hypotheses, texts)[0][3],
+        "CIDEr": 100 * cider(hypotheses, texts)[0],
+    }

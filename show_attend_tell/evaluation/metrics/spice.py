@@ -1,4 +1,4 @@
-"""SPICE by pycocoevalcap's jar; on request only, for its size and its licence."""
+"""Compute SPICE with pycocoevalcap's jar; on request, for its size and licence."""
 
 import json
 import math
@@ -6,12 +6,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from show_attend_tell.evaluation.metrics.java import JavaProcess, jar
+from show_attend_tell.evaluation.metrics.java import jar_path, run_java
 from show_attend_tell.runtime.errors import JavaError
 
 _CORENLP = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
-_OUTPUT_LIMIT = 1 << 20  # bytes; it is asked to be silent
-_SECONDS_PER_CAPTION = 2  # parsing 5 references on a slow core
+_OUTPUT_LIMIT = 1 << 20  # bytes; it runs with -silent
+_SECONDS_PER_CAPTION = 2  # to parse 5 references on a slow core
 
 
 def spice(
@@ -21,13 +21,13 @@ def spice(
 
     Args:
         hypotheses: N captions, words joined by spaces.
-        references: for each its references, in the same form.
-        timeout: seconds to start; time per caption comes on top.
+        references: references of each caption, in the same form.
+        timeout: seconds for Java to start; time per caption is added.
 
     Raises:
         JavaError: Java or Stanford CoreNLP is absent, or the program failed.
     """
-    program = jar("spice", "spice-1.0.jar")
+    program = jar_path("spice", "spice-1.0.jar")
     if not all(Path(program).with_name("lib").joinpath(n).is_file() for n in _CORENLP):
         raise JavaError(
             "SPICE (AGPL) needs Stanford CoreNLP 3.6.0, about 400 MB: run "
@@ -45,8 +45,7 @@ def spice(
         arguments = ["-Xmx8G", "-jar", program, str(source), "-out", str(target)]
         arguments += ["-subset", "-silent"]
         seconds = timeout + _SECONDS_PER_CAPTION * len(rows)
-        with JavaProcess("SPICE", arguments, seconds, text="") as process:
-            process.read_all(_OUTPUT_LIMIT)
+        run_java("SPICE", arguments, "", seconds, _OUTPUT_LIMIT)
         return _mean(target, len(rows))
 
 

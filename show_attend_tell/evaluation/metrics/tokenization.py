@@ -1,10 +1,10 @@
-"""Captions to the words that scorers count, with Java or without."""
+"""Tokenize captions for the scorers, with Stanford's tokenizer or without Java."""
 
 from collections.abc import Sequence
 from typing import Literal
 
 from show_attend_tell.data.vocabulary import tokenize
-from show_attend_tell.evaluation.metrics.java import JavaProcess, jar
+from show_attend_tell.evaluation.metrics.java import jar_path, run_java
 from show_attend_tell.runtime.errors import JavaError, MetricsError
 
 TokenizerName = Literal["auto", "ptb", "simple"]
@@ -22,25 +22,25 @@ def ptb_tokenize(texts: Sequence[str], timeout: float) -> list[str]:
 
     Args:
         texts: captions as written; line breaks count as spaces.
-        timeout: seconds for all of them.
+        timeout: seconds for all captions together.
 
     Returns:
-        For each its lower-case words without punctuation, joined by spaces.
+        The lower-case words of each caption without punctuation, joined by spaces.
 
     Raises:
-        JavaError: Java is absent, fails or does not end in time.
+        JavaError: Java is absent, fails or exceeds the time limit.
     """
     lines = [" ".join(text.split()) for text in texts]
     full = [line for line in lines if line]
     if not full:
         return lines
-    arguments = ["-cp", jar("tokenizer", f"{STANFORD}.jar")]
+    arguments = ["-cp", jar_path("tokenizer", f"{STANFORD}.jar")]
     arguments += ["edu.stanford.nlp.process.PTBTokenizer", "-preserveLines"]
     arguments += ["-lowerCase"]
     source = "\n".join(full) + "\n"
     limit = 16 * len(source) + 4096  # a bracket becomes -lrb-, a letter 4 bytes
-    with JavaProcess("PTB tokenizer", arguments, timeout, source) as process:
-        answers = process.read_all(limit).split("\n")[:-1]
+    done = run_java("PTB tokenizer", arguments, source, timeout, limit)
+    answers = done.text.split("\n")[:-1]
     if len(answers) != len(full):
         raise JavaError(
             f"PTB tokenizer: java printed {len(answers)} lines for {len(full)} captions"
@@ -57,16 +57,16 @@ def _without_punctuation(line: str) -> str:
 def tokenize_all(
     texts: Sequence[str], tokenizer: TokenizerName, timeout: float
 ) -> tuple[list[str], str, list[str]]:
-    """Tokenize with the tokenizer asked for.
+    """Tokenize captions with the chosen tokenizer.
 
     Args:
         texts: captions as written.
-        tokenizer: ``ptb`` needs Java; ``simple`` does not; ``auto`` is the first
-            where it works and the second elsewhere.
+        tokenizer: ``ptb`` (needs Java), ``simple`` (does not), or ``auto``: ``ptb``
+            if Java works, else ``simple``.
         timeout: seconds for Java.
 
     Returns:
-        The tokenized captions, the tokenizer used, notes.
+        The tokenized captions, the tokenizer used, and notes.
 
     Raises:
         MetricsError: the name is unknown, or ``ptb`` fails.

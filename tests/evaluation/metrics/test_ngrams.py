@@ -21,7 +21,7 @@ VOCABULARY = "a man dog red ball runs on the grass with".split()
 
 
 def draw_corpus(rng, photos=30, references=5):
-    """Captions that share many words with their references."""
+    """Return random captions that share many words with their references."""
     texts = [
         [
             list(rng.choice(VOCABULARY, size=rng.integers(4, 12)))
@@ -34,13 +34,13 @@ def draw_corpus(rng, photos=30, references=5):
 
 
 def joined(captions, references):
-    """The form that scorers take: words joined by spaces."""
+    """Return captions and references as the scorers expect: words joined by spaces."""
     texts = [[" ".join(words) for words in refs] for refs in references]
     return [" ".join(words) for words in captions], texts
 
 
 def numpy_cider_d(captions, references, sigma=6.0):
-    """CIDEr-D in 0..10 from its definition (arXiv:1411.5726, Sec. 5 and 7)."""
+    """Compute CIDEr-D, 0 to 10, from its definition (arXiv:1411.5726, Sec. 5, 7)."""
 
     def grams(words, n):
         return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
@@ -74,7 +74,7 @@ def numpy_cider_d(captions, references, sigma=6.0):
 
 
 def slow_rouge_l(caption, references, beta=1.2):
-    """ROUGE-L by a recursive longest common subsequence."""
+    """Compute ROUGE-L with a recursive longest common subsequence."""
 
     @cache
     def lcs(a, b):
@@ -150,13 +150,13 @@ def test_validation_scores_equal_independent_recomputations(rng):
     assert scores["CIDEr"] == pytest.approx(cider_d, abs=1e-6)
 
 
-def test_validation_scores_take_empty_captions():
+def test_validation_scores_of_empty_captions_are_zero():
     references = {"a": [["a", "dog"]], "b": [["a", "cat"]]}
     scores = validation_scores({"a": [], "b": []}, references)
     assert scores == pytest.approx({"BLEU-4": 0.0, "CIDEr": 0.0}, abs=1e-6)
 
 
-def test_validation_scores_refuse_other_photos():
+def test_validation_scores_of_different_photos_raise_an_error():
     with pytest.raises(MetricsError, match="1 photos have no references: b"):
         validation_scores({"a": ["x"], "b": ["x"]}, {"a": [["x"]]})
 

@@ -1,4 +1,4 @@
-"""CIDEr as a reward, against pycocoevalcap's own scores."""
+"""CIDEr as a reward, compared with pycocoevalcap's scores."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def split(captions):
     return [[text.split() for text in texts] for texts in captions]
 
 
-def test_rewards_are_pycocoevalcaps_scores_where_the_corpus_is_the_references():
+def test_rewards_equal_pycocoevalcap_on_the_corpus_of_references():
     reward = CiderReward(split(REFERENCES))
     ended = [[f"{text} {END}" for text in texts] for texts in REFERENCES]
     _, expected = cider([f"{text} {END}" for text in CAPTIONS], ended)
@@ -33,17 +33,17 @@ def test_a_caption_equal_to_the_only_reference_has_reward_ten():
     assert reward(3, [*REFERENCES[3][0].split(), END]) == pytest.approx(10)
 
 
-def test_a_caption_that_stops_in_a_phrase_is_worth_less_than_an_ended_one():
+def test_a_caption_without_the_end_token_has_a_lower_reward():
     reward = CiderReward(split(REFERENCES))
     words = REFERENCES[2][0].split()
     assert reward(2, words) < reward(2, [*words, END])
 
 
 @pytest.mark.parametrize("words", [[], [END], ["zebra", "zebra"]])
-def test_a_caption_without_a_known_word_has_no_reward(words):
+def test_a_caption_without_a_known_word_has_reward_zero(words):
     assert CiderReward(split(REFERENCES))(0, words) == 0
 
 
-def test_a_photo_whose_references_hold_no_word_gives_no_reward():
+def test_references_without_a_word_give_reward_zero():
     reward = CiderReward([[[]], *split(REFERENCES)])
     assert reward(0, ["a", "dog", END]) == 0

@@ -1,4 +1,4 @@
-"""The report of `score`: with real Java where there is one, and without."""
+"""Scores of captions in one report, with Java where it is installed, and without."""
 
 import dataclasses
 import json
@@ -20,6 +20,7 @@ REFERENCES = {
 }
 # Percent; what pycocoevalcap 1.2 (PTBTokenizer, then Meteor) gives for these captions.
 PYCOCOEVALCAP_METEOR = 39.71257916482248
+PYCOCOEVALCAP_METEOR_EACH = {"1.jpg": 41.383484116893385, "2.jpg": 38.686753716316126}
 
 BLEU = [f"BLEU-{n}" for n in range(1, 5)]
 NO_JAVA_KEYS = {*BLEU, *(f"{name}-no-bp" for name in BLEU), "ROUGE-L", "CIDEr"}
@@ -27,12 +28,12 @@ NO_JAVA_KEYS = {*BLEU, *(f"{name}-no-bp" for name in BLEU), "ROUGE-L", "CIDEr"}
 
 @pytest.fixture
 def no_java(monkeypatch, tmp_path):
-    """A PATH on which there is no Java."""
+    """Set a PATH without Java."""
     monkeypatch.setenv("PATH", str(tmp_path))
 
 
 @pytest.mark.usefixtures("no_java")
-def test_without_java_all_but_meteor_come_with_notes():
+def test_without_java_all_scores_but_meteor_are_computed_with_notes():
     report = score(CAPTIONS, REFERENCES)
     assert report.scores.keys() == NO_JAVA_KEYS
     assert all(0 <= report.scores[name] <= 100 for name in BLEU)
@@ -69,7 +70,7 @@ def test_unicode_captions_count_as_words():
 
 
 @pytest.mark.usefixtures("no_java")
-def test_an_empty_caption_scores_nothing_and_breaks_nothing():
+def test_an_empty_caption_has_score_zero():
     report = score({**CAPTIONS, "1.jpg": ""}, REFERENCES)
     assert report.per_caption["CIDEr"]["1.jpg"] == 0
     assert report.per_caption["CIDEr"]["2.jpg"] > 0
@@ -84,7 +85,7 @@ def test_references_without_a_word_are_left_out_with_a_note():
 
 
 @pytest.mark.usefixtures("no_java")
-def test_a_report_becomes_json():
+def test_a_report_can_be_written_as_json():
     report = dataclasses.asdict(score(CAPTIONS, REFERENCES))
     assert json.loads(json.dumps(report))["tokenizer"] == "simple"
 
@@ -97,10 +98,10 @@ def test_a_report_becomes_json():
         ({"a": "x"}, {"a": ["x"], "b": ["x"]}, "1 photos have no caption: b"),
         ({"a": "x"}, {"a": []}, "no reference with a word: a"),
         ({"a": "x"}, {"a": ["."]}, "no reference with a word: a"),
-        ({"a": ["x"]}, {"a": ["x"]}, "a: caption must be a text"),
-        ({"a": "x"}, {"a": "x"}, "a: references must be a list of texts"),
-        ({"a": "x"}, {"a": [None]}, "a: references must be a list of texts"),
-        ({"a": "x"}, {"a": None}, "a: references must be a list of texts"),
+        ({"a": ["x"]}, {"a": ["x"]}, "a: caption must be a string"),
+        ({"a": "x"}, {"a": "x"}, "a: references must be a list of strings"),
+        ({"a": "x"}, {"a": [None]}, "a: references must be a list of strings"),
+        ({"a": "x"}, {"a": None}, "a: references must be a list of strings"),
     ],
 )
 def test_unusable_input_is_a_one_line_error(captions, references, message):
@@ -115,7 +116,7 @@ def test_an_unknown_tokenizer_is_refused():
 
 
 @pytest.mark.usefixtures("no_java")
-def test_spice_is_computed_on_request_only_and_says_what_it_lacks():
+def test_spice_is_computed_on_request_with_a_note_where_it_cannot():
     assert not any("SPICE" in note for note in score(CAPTIONS, REFERENCES).notes)
     report = score(CAPTIONS, REFERENCES, spice=True)
     assert "SPICE" not in report.scores
@@ -125,7 +126,7 @@ def test_spice_is_computed_on_request_only_and_says_what_it_lacks():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("java")
-def test_java_gives_every_score_under_a_decimal_comma(monkeypatch):
+def test_scores_do_not_depend_on_a_locale_with_a_decimal_comma(monkeypatch):
     german = "-Duser.language=de -Duser.country=DE -Duser.language.format=de"
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", german)
@@ -135,6 +136,9 @@ def test_java_gives_every_score_under_a_decimal_comma(monkeypatch):
     assert report.tokenizer == "ptb"
     assert report.notes == ()
     assert report.scores["METEOR"] == pytest.approx(PYCOCOEVALCAP_METEOR, abs=1e-9)
+    assert report.per_caption["METEOR"] == pytest.approx(
+        PYCOCOEVALCAP_METEOR_EACH, abs=1e-9
+    )
     assert "version" in report.versions["java"]
 
 
@@ -164,7 +168,7 @@ def test_ptb_tokens_equal_pycocoevalcap():
 
 
 @pytest.mark.usefixtures("java")
-def test_odd_line_breaks_keep_captions_in_their_place():
+def test_unusual_line_breaks_keep_the_order_of_captions():
     texts = ["a\ndog", "", "a\r\x0bcat", "one\u2028two\x85three", "   ", "last"]
     expected = ["a dog", "", "a cat", "one two three", "", "last"]
     assert ptb_tokenize(texts, 120) == expected
