@@ -93,7 +93,7 @@ def evaluate(
         decoding = dataclasses.replace(decoding, beam=beam)
     folder = Path(runs_folder) / experiment.name
     file = folder / runs.MODEL if model is None else Path(model)
-    photos = manifest.read(folder_of(experiment, work) / "manifest.jsonl")
+    photos = manifest.read_manifest(folder_of(experiment, work) / "manifest.jsonl")
     split = split or default_split(photos)
     captioner = load_captioner(file)
     identity = captioner.encoder_identity
@@ -187,7 +187,7 @@ def score_file(
         MetricsError: the captions cannot be scored.
     """
     path = folder_of(experiment, work) / "manifest.jsonl"
-    everything = manifest.read(path)
+    everything = manifest.read_manifest(path)
     split = split or default_split(everything)
     photos = [p for p in everything if p.split == split and p.captions]
     if not photos:

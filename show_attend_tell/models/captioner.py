@@ -10,8 +10,11 @@ import dataclasses
 import keras
 from keras import ops
 
-from show_attend_tell.config.hard_attention import HardAttentionSettings
-from show_attend_tell.config.settings import DecodingSettings, ModelSettings
+from show_attend_tell.config.settings import (
+    DecodingSettings,
+    HardAttentionSettings,
+    ModelSettings,
+)
 from show_attend_tell.data.vocabulary import PAD, Vocabulary
 from show_attend_tell.models.decoder import Decoder
 from show_attend_tell.models.generation import (

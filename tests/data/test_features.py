@@ -9,9 +9,8 @@ import pytest
 
 from data_prep.feature_writer import PART, FeatureWriter
 from show_attend_tell.config.settings import EncoderSettings
-from show_attend_tell.data import features
 from show_attend_tell.data.encoder_identity import identity_difference
-from show_attend_tell.data.features import FeatureReader
+from show_attend_tell.data.features import FORMAT, FeatureReader, feature_path
 from show_attend_tell.runtime.errors import FeatureError
 
 IDENTITY = {
@@ -161,16 +160,16 @@ def test_absent_and_foreign_files_are_refused(tmp_path):
 
 def test_a_later_format_is_refused(path):
     with h5py.File(path, "r+") as file:
-        file.attrs["format"] = features.FORMAT + 1
+        file.attrs["format"] = FORMAT + 1
     with pytest.raises(FeatureError, match="`format` must be 1"):
         FeatureReader(path)
 
 
 def test_the_name_of_the_file_carries_the_encoder(tmp_path):
     settings = EncoderSettings()
-    name = features.feature_path(tmp_path, settings).name
+    name = feature_path(tmp_path, settings).name
     assert name == "features-VGG19-block5_conv4.h5"
-    mirror = features.feature_path(tmp_path, settings, mirror=True).name
+    mirror = feature_path(tmp_path, settings, mirror=True).name
     assert mirror == "features-VGG19-block5_conv4.mirror.h5"
 
 

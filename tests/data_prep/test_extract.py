@@ -49,7 +49,7 @@ def experiment(**encoder) -> config.Experiment:
         "weights": "none",
         "image_size": SIDE,
     }
-    return config.from_dict(
+    return config.experiment_from_dict(
         {
             "name": "tiny",
             "data": {"name": "tiny", "source": "folder"},
@@ -81,7 +81,7 @@ def prepare(work: Path) -> list[Photo]:
         elif number != ABSENT:
             Image.fromarray(pixels).save(folder / path)
         photos.append(Photo(f"{number}.png", path, split, ("a photo",)))
-    manifest.write(folder / "manifest.jsonl", photos)
+    manifest.write_manifest(folder / "manifest.jsonl", photos)
     return photos
 
 

@@ -30,7 +30,7 @@ def an_experiment(source: str, **changes) -> config.Experiment:
     """Settings of a tiny data set."""
     data = {"name": "tiny", "source": source, "vocabulary_size": 50, **changes}
     tables = {key: {} for key in ("encoder", "model", "training", "decoding")}
-    return config.from_dict({"name": "tiny", "data": data, **tables})
+    return config.experiment_from_dict({"name": "tiny", "data": data, **tables})
 
 
 def flickr8k_texts(**changes: str) -> dict[str, str]:

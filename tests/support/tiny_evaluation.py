@@ -28,7 +28,7 @@ IDENTITY = {
     "grid": list(GRID),
     "width": WIDTH,
 }
-EXPERIMENT = config.from_dict(
+EXPERIMENT = config.experiment_from_dict(
     {
         "name": "tiny",
         "data": {"name": "tiny", "source": "folder"},
@@ -105,7 +105,7 @@ def make_place(root: Path) -> Place:
     rng = np.random.default_rng(7)
     folder = place.work / "tiny"
     photos = make_photos(folder, rng)
-    manifest.write(place.manifest, photos)
+    manifest.write_manifest(place.manifest, photos)
     path = feature_path(folder, EXPERIMENT.encoder)
     write_features(path, [p.id for p in reversed(photos)], rng)
     vocabulary = Vocabulary.build([WORDS])
