@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from show_attend_tell.data.preprocessing import PHOTO_SUFFIXES
 from show_attend_tell.runtime.errors import DataError
 
-PHOTO_SUFFIXES = frozenset([".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp"])
 _DEPTH = 4  # folders below the data folder that are looked into
 
 

@@ -12,10 +12,11 @@ import posixpath
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from data_prep.locate import PHOTO_SUFFIXES, DataFolder, TextFile, walk
+from data_prep.locate import DataFolder, TextFile, walk
 from data_prep.problems import NO_CAPTIONS, ODD_LINE, Problems
 from data_prep.sources.assemble import assemble, splits_of_lists
 from show_attend_tell.data.manifest import Photo
+from show_attend_tell.data.preprocessing import PHOTO_SUFFIXES
 from show_attend_tell.runtime.errors import DataError
 
 CSV, JSON_LINES = "captions.csv", "captions.jsonl"

@@ -7,6 +7,7 @@ prepared folder can be moved as a whole.
 """
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,3 +169,5 @@ def write_manifest(path: str | Path, photos: Iterable[Photo]) -> None:
                 raise ManifestError(f"photo {photo.id!r}: {fault}")
             seen.add(photo.id)
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        file.flush()
+        os.fsync(file.fileno())  # a power failure must not leave an empty manifest

@@ -7,6 +7,8 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
+from show_attend_tell.runtime.errors import BackendError
+
 
 @contextlib.contextmanager
 def _held_back() -> Iterator[None]:
@@ -73,3 +75,23 @@ def start_tensorflow() -> None:
         with tf.device("CPU"):
             half = tf.zeros((1, 1), tf.float16)
             tf.matmul(half, half)
+
+
+def require_tensorflow_backend() -> None:
+    """Import Keras and verify that it runs on TensorFlow.
+
+    Raises:
+        BackendError: the environment variable ``KERAS_BACKEND`` or the file
+            ``keras.json`` selects another backend, or Keras cannot be imported.
+    """
+    try:
+        import keras
+
+        backend = keras.backend.backend()
+    except (ImportError, ValueError) as error:  # not installed, or not known
+        backend = str(error)
+    if backend != "tensorflow":
+        raise BackendError(
+            f"the backend of Keras must be tensorflow. Received: {backend}; set "
+            "KERAS_BACKEND=tensorflow"
+        )

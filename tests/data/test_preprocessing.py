@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from data_prep.locate import DataFolder
 from show_attend_tell.data.preprocessing import (
+    PHOTO_SUFFIXES,
     box_to_photo,
     box_to_square,
     load_photo,
@@ -16,6 +18,7 @@ from show_attend_tell.data.preprocessing import (
     to_square,
     to_view,
 )
+from show_attend_tell.inference.photo_files import find_photos
 from show_attend_tell.runtime.errors import PhotoError
 
 SIZES = st.tuples(st.integers(20, 900), st.integers(20, 900))
@@ -180,3 +183,15 @@ def test_a_view_keeps_the_proportions_and_stays_small(size, resize, expected):
     view = to_view(Image.new("RGB", size), 224, resize, 512)
     assert view.shape[1::-1] == pytest.approx(expected, abs=1)
     assert view.dtype == np.uint8
+
+
+@pytest.mark.parametrize("suffix", sorted(PHOTO_SUFFIXES))
+def test_every_suffix_of_photos_is_found_everywhere_and_can_be_decoded(
+    tmp_path, suffix
+):
+    path = tmp_path / f"photo{suffix.upper()}"
+    Image.new("RGB", (8, 8), "red").save(path)
+    assert load_photo(path).size == (8, 8)
+    assert list(find_photos([tmp_path])) == [path]
+    data = DataFolder(tmp_path, leave_out=tmp_path / "prepared")
+    assert data.photos == {path.name: path}

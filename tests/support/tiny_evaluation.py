@@ -28,11 +28,12 @@ IDENTITY = {
     "grid": list(GRID),
     "width": WIDTH,
 }
+_ENCODER_KEYS = ("network", "layer", "image_size", "resize")
 EXPERIMENT = config.experiment_from_dict(
     {
         "name": "tiny",
         "data": {"name": "tiny", "source": "folder"},
-        "encoder": {"network": "Tiny", "layer": "last"},
+        "encoder": {key: IDENTITY[key] for key in _ENCODER_KEYS},
         "model": {
             "embedding_width": 8,
             "lstm_width": 8,

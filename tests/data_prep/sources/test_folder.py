@@ -166,3 +166,11 @@ def test_an_absolute_path_and_one_outside_the_folder_are_taken(tmp_path):
     make_csv(inside / "captions.csv", rows)
     photos, _ = read(inside)
     assert {photo.path.resolve() for photo in photos} == {outside}
+
+
+def test_a_photo_without_captions_is_reported_whatever_its_suffix(tmp_path):
+    make_csv(tmp_path / "captions.csv", [["file", "caption"], ["a.jpg", "A dog ."]])
+    for name in ("a.jpg", "b.tif", "c.TIFF", "notes.txt"):
+        make_file(tmp_path / name)
+    _, problems = read(tmp_path)
+    assert problems.names(NO_CAPTIONS) == ["b.tif", "c.TIFF"]
