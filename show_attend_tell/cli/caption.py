@@ -119,9 +119,10 @@ def _caption_into(out, photos, model, *settings) -> None:
 @runs_option
 @click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
 def average(models, experiment, changes, runs, overwrite) -> None:
-    """Average the weights of models that were trained from the same start.
+    """Average the weights of models into a new run.
 
-    The result is a new run, named after the experiment.
+    The models must have been trained from the same start. The run is named after the
+    experiment.
     """
     from show_attend_tell.config.experiments import load_experiment
 

@@ -32,7 +32,9 @@ _LOCAL = ("127.0.0.1", "localhost", "::1")
     help="Maximum photos in progress and waiting; more are refused for the moment.",
 )
 def demo(models, encoder_weights, host, port, queue) -> None:
-    """Serve a web page that captions photos, and POST /caption, on this machine.
+    """Serve a web page that captions photos.
+
+    The page and its POST /caption are served on this machine.
 
     MODEL is a .keras file, by default the pretrained model. With several models, such
     as one with soft and one with hard attention, the page offers a choice.

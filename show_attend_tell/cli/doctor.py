@@ -16,10 +16,7 @@ from show_attend_tell import __version__
 from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.models.pretrained import shipped_model
 from show_attend_tell.runtime.errors import BackendError, PretrainedModelError
-from show_attend_tell.runtime.tensorflow_startup import (
-    require_tensorflow_backend,
-    start_tensorflow,
-)
+from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 _OLDEST_PYTHON = (3, 11)
 _PACKAGES = ("tensorflow", "keras", "numpy", "h5py", "hdf5plugin", "pillow")
@@ -118,16 +115,12 @@ def _check_java() -> Iterator[Finding]:
 
 def _check_tensorflow() -> Iterator[Finding]:
     try:
-        start_tensorflow()
-        import tensorflow as tf
-    except ImportError as error:
-        yield Finding("problem", f"TensorFlow cannot be imported: {error}")
-        return
-    try:
-        require_tensorflow_backend()
+        start_keras()
     except BackendError as error:
         yield Finding("problem", str(error))
         return
+    import tensorflow as tf
+
     from show_attend_tell.models.scene_net import WEIGHTS
 
     yield Finding("OK", "Keras runs on TensorFlow")

@@ -118,7 +118,10 @@ def prepare(experiment, changes, work, data, on_problem) -> None:
 @encoder_weights_option
 @click.option("--overwrite", is_flag=True, help="Replace existing features.")
 def features(experiment, changes, work, encoder_weights, overwrite) -> None:
-    """Extract annotation vectors of prepared photos; resumes if interrupted."""
+    """Extract annotation vectors of prepared photos.
+
+    An interrupted extraction resumes when it is run again.
+    """
     settings = _load_experiment(experiment, changes)
     start_tensorflow()
     from data_prep.extract import extract
@@ -223,7 +226,10 @@ def evaluate(
     "--data", type=PATH, required=True, help="Folder of the downloaded files."
 )
 def download(source, data) -> None:
-    """Download a data set that has public URLs, such as coco; resumable."""
+    """Download a data set with public URLs, such as coco.
+
+    An interrupted download resumes when it is run again.
+    """
     from data_prep import download
     from data_prep.estimate import free_bytes, size_text
 

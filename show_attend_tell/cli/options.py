@@ -10,10 +10,9 @@ PATH = click.Path(path_type=Path)
 
 def start_tensorflow() -> None:
     """Import TensorFlow without its banner, and Keras with TensorFlow as backend."""
-    from show_attend_tell.runtime import tensorflow_startup
+    from show_attend_tell.runtime.tensorflow_startup import start_keras
 
-    tensorflow_startup.start_tensorflow()
-    tensorflow_startup.require_tensorflow_backend()
+    start_keras()
 
 
 experiment_option = click.option(

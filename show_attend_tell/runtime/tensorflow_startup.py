@@ -77,19 +77,24 @@ def start_tensorflow() -> None:
             tf.matmul(half, half)
 
 
-def require_tensorflow_backend() -> None:
-    """Import Keras and verify that it runs on TensorFlow.
+def start_keras() -> None:
+    """Start TensorFlow, and verify that Keras runs on it.
 
     Raises:
         BackendError: the environment variable ``KERAS_BACKEND`` or the file
-            ``keras.json`` selects another backend, or Keras cannot be imported.
+            ``keras.json`` selects another backend, or an import fails.
     """
-    try:
-        import keras
-
+    backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
+    if backend == "tensorflow":
+        try:
+            start_tensorflow()
+            import keras
+        except (ImportError, ValueError) as error:  # not installed, or not known
+            raise BackendError(
+                f"TensorFlow and Keras cannot be imported: {error}; install the package "
+                "again, with tensorflow as the backend in Keras' keras.json"
+            ) from None
         backend = keras.backend.backend()
-    except (ImportError, ValueError) as error:  # not installed, or not known
-        backend = str(error)
     if backend != "tensorflow":
         raise BackendError(
             f"the backend of Keras must be tensorflow. Received: {backend}; set "

@@ -81,13 +81,19 @@ def test_a_c_library_without_mallopt_is_left_alone(monkeypatch):
 
 
 def test_another_backend_of_keras_is_refused(monkeypatch):
-    monkeypatch.setattr("keras.backend.backend", lambda: "jax")
-    with pytest.raises(BackendError, match="must be tensorflow. Received: jax; set"):
-        startup.require_tensorflow_backend()
+    message = "must be tensorflow. Received: jax; set KERAS_BACKEND=tensorflow"
+    with monkeypatch.context() as patch, pytest.raises(BackendError, match=message):
+        patch.setattr("keras.backend.backend", lambda: "jax")  # from keras.json
+        startup.start_keras()
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    with pytest.raises(BackendError, match=message):
+        startup.start_keras()
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    startup.start_keras()
 
 
-def test_a_backend_that_cannot_be_imported_is_refused(monkeypatch):
+def test_a_backend_that_cannot_be_imported_is_refused_in_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "keras", None)
-    with pytest.raises(BackendError, match="KERAS_BACKEND=tensorflow") as caught:
-        startup.require_tensorflow_backend()
+    with pytest.raises(BackendError, match="cannot be imported: .*keras") as caught:
+        startup.start_keras()
     assert "\n" not in str(caught.value)
