@@ -91,8 +91,8 @@ def start_keras() -> None:
             import keras
         except (ImportError, ValueError) as error:  # not installed, or not known
             raise BackendError(
-                f"TensorFlow and Keras cannot be imported: {error}; install the package "
-                "again, with tensorflow as the backend in Keras' keras.json"
+                f"TensorFlow and Keras cannot be imported: {error}; install the "
+                "package again, with tensorflow as the backend in Keras' keras.json"
             ) from None
         backend = keras.backend.backend()
     if backend != "tensorflow":

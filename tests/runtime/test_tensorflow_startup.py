@@ -82,14 +82,15 @@ def test_a_c_library_without_mallopt_is_left_alone(monkeypatch):
 
 def test_another_backend_of_keras_is_refused(monkeypatch):
     message = "must be tensorflow. Received: jax; set KERAS_BACKEND=tensorflow"
-    with monkeypatch.context() as patch, pytest.raises(BackendError, match=message):
-        patch.setattr("keras.backend.backend", lambda: "jax")  # from keras.json
-        startup.start_keras()
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    startup.start_keras()
     monkeypatch.setenv("KERAS_BACKEND", "jax")
     with pytest.raises(BackendError, match=message):
         startup.start_keras()
-    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
-    startup.start_keras()
+    monkeypatch.delenv("KERAS_BACKEND")
+    monkeypatch.setattr("keras.backend.backend", lambda: "jax")  # as from keras.json
+    with pytest.raises(BackendError, match=message):
+        startup.start_keras()
 
 
 def test_a_backend_that_cannot_be_imported_is_refused_in_one_line(monkeypatch):
