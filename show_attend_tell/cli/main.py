@@ -34,7 +34,7 @@ _REMEDIES = {
     "demo": "the server has stopped",
     "download": _CONTINUES,
     "features": _CONTINUES,
-    "train": "continue with --resume, or without it if no update was made",
+    "train": "continue with --resume, or without it if there is no checkpoint yet",
 }
 
 

@@ -37,7 +37,7 @@ def message_of(values: dict) -> str:
     return str(caught.value)
 
 
-def test_absent_keys_take_the_papers_values():
+def test_absent_keys_default_to_the_papers_values():
     read = experiment_from_dict(SMALL)
     assert read.encoder.network == "VGG19"
     assert read.encoder.layer == "block5_conv4"
@@ -97,7 +97,7 @@ def test_a_missing_table_is_named():
         ("hard", "baseline", "caption"),
     ],
 )
-def test_a_value_that_does_not_fit_is_named_and_shown(table, key, value):
+def test_an_invalid_value_is_named_and_shown(table, key, value):
     message = message_of(changed(table, **{key: value}))
     assert f"{table}.{key}: " in message
     assert repr(value) in message
@@ -109,7 +109,7 @@ def test_one_message_names_every_mistake_of_a_file():
     assert "decoding.beams" in message
 
 
-def test_weights_of_scenes_go_with_their_own_network_only():
+def test_weights_of_scenes_need_their_own_network():
     assert "SceneNet" in message_of(changed("encoder", weights="scenes"))
 
 
@@ -154,7 +154,7 @@ def test_a_file_that_is_not_toml_is_refused(tmp_path, content):
 
 
 @pytest.mark.parametrize("name", sorted(shipped_experiments()))
-def test_every_shipped_experiment_is_complete_and_reads(name):
+def test_every_shipped_experiment_is_valid(name):
     assert load_experiment(name).name == name
 
 
@@ -223,7 +223,7 @@ def test_an_invalid_file_is_named_whatever_is_changed(small_file):
         load_experiment(str(small_file), ["training.epochs=3"])
 
 
-def test_hard_attention_takes_the_authors_values_and_is_optional():
+def test_hard_attention_is_optional_and_defaults_to_the_authors_values():
     without = {key: value for key, value in SMALL.items() if key != "hard"}
     hard = experiment_from_dict(without).hard
     assert (hard.entropy_weight, hard.reinforce_weight) == (0.002, 1)

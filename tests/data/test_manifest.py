@@ -25,7 +25,7 @@ def a_photo(**changes):
         max_size=4,
     )
 )
-def test_what_is_written_is_read_back(tmp_path, rows):
+def test_writing_and_reading_gives_the_same_photos(tmp_path, rows):
     photos = [Photo(key, tmp_path / "x.jpg", split, tuple(c)) for key, split, c in rows]
     write_manifest(tmp_path / "manifest.jsonl", photos)
     assert read_manifest(tmp_path / "manifest.jsonl") == photos
