@@ -4,6 +4,7 @@ import re
 from types import SimpleNamespace
 
 import pytest
+import tensorflow as tf
 from speaking_captioner import ENCODER, make_captioner
 
 from show_attend_tell.cli import main as cli
@@ -30,7 +31,11 @@ def test_the_shipped_model_is_served_on_this_machine(
 ):
     make_captioner(Encoder(ENCODER)).save(tmp_path / "flickr8k.keras")
     monkeypatch.setattr(pretrained, "SHIPPED", tmp_path / "flickr8k.keras")
-    cli.main(["demo", "--port", "0"])
+    tf.config.run_functions_eagerly(True)  # compiling takes longer than running
+    try:
+        cli.main(["demo", "--port", "0"])
+    finally:
+        tf.config.run_functions_eagerly(False)
     printed = capsys.readouterr().out
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+ - stop with Ctrl-C\n", printed)
     assert len(served) == 1
