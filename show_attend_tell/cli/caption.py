@@ -131,7 +131,7 @@ def average(models, experiment, changes, runs, overwrite) -> None:
     from show_attend_tell.training.weight_averaging import average_models
 
     out = average_models(models, settings, runs, overwrite)
-    click.echo(f"{out}: mean of {len(models)} models")
+    click.echo(f"{out}: the mean of {len(models)} models")
 
 
 @click.command()

@@ -1,12 +1,15 @@
 """The console script: options, one-line errors and exit codes."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import click
+import h5py
 import pytest
+import tiny_run
 
 import data_prep.prepare
 from data_prep import estimate
@@ -14,6 +17,8 @@ from show_attend_tell import __version__
 from show_attend_tell.cli import doctor
 from show_attend_tell.cli import main as cli
 from show_attend_tell.config import experiments
+from show_attend_tell.config.settings import experiment_to_toml
+from show_attend_tell.data.features import feature_path
 from show_attend_tell.evaluation.report import EvaluationReport
 from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.training.train import Summary
@@ -312,3 +317,16 @@ def test_train_starts_from_the_model_of_init_from(run, monkeypatch):
     monkeypatch.setattr("show_attend_tell.training.train.train", train)
     assert run("train", "--init-from", "a b/model.keras")[0] == 0
     assert seen == ["a b/model.keras"]
+
+
+def test_train_refuses_features_of_other_encoder_settings(run, tmp_path):
+    file, work, runs = (tmp_path / name for name in ("tiny.toml", "work", "runs"))
+    file.write_text(experiment_to_toml(tiny_run.experiment()))
+    folder = tiny_run.prepare(work) / "made-up"
+    with h5py.File(feature_path(folder, tiny_run.experiment().encoder), "r+") as made:
+        made.attrs["identity"] = json.dumps({**tiny_run.IDENTITY, "resize": "squash"})
+    code, out, err = run("train", "-e", file, "--work", work, "--runs", runs)
+    assert (code, out) == (1, "")
+    assert "[encoder]: resize squash instead of crop; run `features --overwrite`" in err
+    assert err.count("\n") == 1
+    assert not runs.exists()
