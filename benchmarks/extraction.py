@@ -40,7 +40,7 @@ def draw(work: str | Path, photos: int, smallest: int = 224, largest: int = 500)
         file = folder / f"{k:04d}.jpg"
         Image.fromarray(pixels).save(file, quality=90)
         rows.append(manifest.Photo(file.name, file.name, "train", ["a photo"]))
-    manifest.write(folder / "manifest.jsonl", rows)
+    manifest.write_manifest(folder / "manifest.jsonl", rows)
     return sum(file.stat().st_size for file in folder.glob("*.jpg"))
 
 
@@ -68,7 +68,7 @@ def ours(
         "encoder.image_size": side,
         "encoder.mirror": "false",
     }
-    settings = experiment.load(
+    settings = experiment.load_experiment(
         "flickr8k_soft", [f"{key}={value}" for key, value in changes.items()]
     )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import turns
-from show_attend_tell.config.runs import revision
+from show_attend_tell.runtime.provenance import git_revision
 
 # Instruction sets that the bars speak of, by the names of /proc/cpuinfo.
 SETS = {"avx512f": "AVX-512", "avx512_bf16": "AVX512-BF16", "amx_bf16": "AMX-BF16"}
@@ -56,7 +56,7 @@ def describe() -> dict:
     """Return what the machine is, without measuring anything."""
     return {
         "date": date.today().isoformat(),
-        "revision": revision(),
+        "revision": git_revision(),
         "processor": _cpuinfo().get("model name") or platform.processor(),
         "cores": turns.cores(),
         "memory_gib": _memory(),

@@ -46,7 +46,7 @@ def prepare(work: str | Path, photos: int, vocabulary: int, sizes: Sizes) -> int
     from show_attend_tell.data.splits import folder_of
     from show_attend_tell.data.vocabulary import Vocabulary
 
-    settings: config.Experiment = experiment.load("coco_soft")
+    settings: config.Experiment = experiment.load_experiment("coco_soft")
     folder = folder_of(settings, work)
     folder.mkdir(parents=True)
     words = made_up.words(vocabulary)
@@ -67,7 +67,7 @@ def prepare(work: str | Path, photos: int, vocabulary: int, sizes: Sizes) -> int
             zip(feature_file.names(photos), splits, strict=True)
         )
     ]
-    manifest.write(folder / "manifest.jsonl", rows)
+    manifest.write_manifest(folder / "manifest.jsonl", rows)
     path = feature_path(folder, settings.encoder)
     return feature_file.write(path, photos, _DISTINCT, sizes)
 
@@ -104,7 +104,7 @@ def train(work: str, started: float, steps: int, changed: list[str]) -> dict:
                 raise KeyboardInterrupt
 
     training.Trainer = Watched
-    settings = experiment.load("coco_soft", changed)
+    settings = experiment.load_experiment("coco_soft", changed)
     try:
         training.train(settings, work, Path(work) / "runs", progress=False)
     except KeyboardInterrupt:

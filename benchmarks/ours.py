@@ -28,7 +28,9 @@ def experiment(
         "training.batch_size": sizes.batch,
         "training.precision": precision,
     }
-    return experiments.load(name, [f"{key}={value}" for key, value in widths.items()])
+    return experiments.load_experiment(
+        name, [f"{key}={value}" for key, value in widths.items()]
+    )
 
 
 def captioner(settings: Experiment, sizes: Sizes) -> Captioner:

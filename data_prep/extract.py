@@ -109,7 +109,7 @@ def extract(
         ManifestError: the manifest is absent or malformed.
     """
     folder = Path(work) / experiment.data.name
-    photos = _select(manifest.read(folder / "manifest.jsonl"), splits)
+    photos = _select(manifest.read_manifest(folder / "manifest.jsonl"), splits)
     settings = experiment.encoder
     if encoder_weights is not None:
         settings = dataclasses.replace(settings, weights=str(encoder_weights))

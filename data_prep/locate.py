@@ -12,9 +12,9 @@ from data_prep.problems import (
     UNSAFE_ENTRY,
     Problems,
 )
+from show_attend_tell.data.preprocessing import PHOTO_SUFFIXES
 from show_attend_tell.runtime.errors import DataError
 
-PHOTO_SUFFIXES = frozenset([".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp"])
 _DEPTH = 4  # levels of folders searched below the data folder
 
 

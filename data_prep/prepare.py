@@ -194,7 +194,7 @@ def prepare(
         folder / VOCABULARY,
         {"size": settings.vocabulary_size, "min_count": settings.min_count},
     )
-    manifest.write(folder / MANIFEST, photos)
+    manifest.write_manifest(folder / MANIFEST, photos)
     captions = Counter()
     for photo in photos:
         captions[photo.split] += len(photo.captions)

@@ -20,6 +20,7 @@ _HOMES = {
     "Experiment": "config.settings",
     "FeatureReader": "data.features",
     "PhotoCaptioner": "inference.pipeline",
+    "ShowAttendTellError": "runtime.errors",
     "Vocabulary": "data.vocabulary",
     "load": "inference.pipeline",
 }
@@ -32,13 +33,14 @@ __all__ = [
     "Experiment",
     "FeatureReader",
     "PhotoCaptioner",
+    "ShowAttendTellError",
     "Vocabulary",
     "load",
 ]
 
 
 def __getattr__(name: str):
-    """Import a public name from its module when it is first asked for (PEP 562)."""
+    """Import a public name from its module on first access (PEP 562)."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,4 +1,4 @@
-"""``python -m show_attend_tell``: the console script without its installation."""
+"""Run the console script as ``python -m show_attend_tell``."""
 
 from show_attend_tell.cli.main import main
 

@@ -1,4 +1,4 @@
-"""The verbs that use trained models: ``caption``, ``average`` and ``export``."""
+"""Define the verbs for trained models: ``caption``, ``average`` and ``export``."""
 
 import json
 import sys
@@ -15,27 +15,33 @@ from show_attend_tell.cli.options import (
     start_tensorflow,
 )
 
-_MANY = "Write rows of many photos here (.jsonl, .csv, .html); goes on if stopped."
+_OUT = "Append one row per photo to FILE (.jsonl, .csv, .html); resumable."
 
 
 @click.command()
 @click.argument("photos", nargs=-1, required=True, type=PATH, metavar="PHOTO...")
-@click.option("--model", type=PATH, help="A .keras file, instead of the shipped one.")
+@click.option(
+    "--model", type=PATH, help="A .keras file, in place of the pretrained model."
+)
 @encoder_weights_option
-@click.option("--beam", type=click.IntRange(min=1), help="Instead of the model's.")
+@click.option(
+    "--beam", type=click.IntRange(min=1), help="Beam width, in place of the model's."
+)
 @click.option(
     "--locations",
     type=click.Choice(["expected", "likeliest", "sampled"]),
-    help="What each word looks at, instead of the model's: all places by their weight "
-    "(soft), the likeliest one, or one drawn by chance (hard).",
+    help="Context of each word, in place of the model's: all locations weighted by "
+    "attention (soft), the one of highest attention, or one sampled (hard).",
 )
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
-    help="Of the places drawn by chance, instead of the model's.",
+    help="Seed of sampled locations, in place of the model's.",
 )
-@click.option("--out", type=PATH, metavar="FILE", help=_MANY)
-@click.option("--json", "as_json", is_flag=True, help="JSON Lines with all details.")
+@click.option("--out", type=PATH, metavar="FILE", help=_OUT)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON Lines with all details."
+)
 @figure_options
 def caption(
     photos,
@@ -51,10 +57,10 @@ def caption(
     theme,
     page,
 ) -> None:
-    """Write captions of photos, or of all photos in folders."""
+    """Generate captions of photos, or of all photos in folders."""
     if out is not None and (as_json or attention is not None or page is not None):
         raise click.UsageError("--out excludes --json, --attention and --html.")
-    model = _model(model)
+    model = _model_or_pretrained(model)
     if out is not None:
         _caption_into(out, photos, model, encoder_weights, beam, locations, seed)
         return
@@ -88,7 +94,7 @@ def caption(
         sys.exit(1)
 
 
-def _model(given):
+def _model_or_pretrained(given):
     from show_attend_tell.models.pretrained import shipped_model
 
     return shipped_model() if given is None else given
@@ -113,10 +119,14 @@ def _caption_into(out, photos, model, *settings) -> None:
 @runs_option
 @click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
 def average(models, experiment, changes, runs, overwrite) -> None:
-    """Write the mean of models trained further from one start, as a run."""
-    from show_attend_tell.config.experiments import load
+    """Average the weights of models into a new run.
 
-    settings = load(experiment, changes)
+    The models must have been trained from the same start. The run is named after the
+    experiment.
+    """
+    from show_attend_tell.config.experiments import load_experiment
+
+    settings = load_experiment(experiment, changes)
     start_tensorflow()
     from show_attend_tell.training.weight_averaging import average_models
 
@@ -131,24 +141,26 @@ def average(models, experiment, changes, runs, overwrite) -> None:
     "form",
     type=click.Choice(["saved_model", "litert", "half"]),
     required=True,
-    help="saved_model: a TensorFlow SavedModel, JPEG bytes in, caption out. "
-    "litert: a .tflite file and its .json, pixels in, words out. "
-    "half: a .keras file with weights in float16; of Flickr8k with MODEL_CARD.md.",
+    help="saved_model: a TensorFlow SavedModel from JPEG bytes to captions. "
+    "litert: a .tflite file from pixels to words, and its .json. "
+    "half: a .keras file with float16 weights, for Flickr8k with a MODEL_CARD.md.",
 )
-@click.option("--out", type=PATH, required=True, help="The folder or file to write.")
+@click.option("--out", type=PATH, required=True, help="Folder or file to write.")
 @encoder_weights_option
-@click.option("--beam", type=click.IntRange(min=1), help="Instead of the model's own.")
+@click.option(
+    "--beam", type=click.IntRange(min=1), help="Beam width, in place of the model's."
+)
 @click.option(
     "--accept-imagenet",
     is_flag=True,
-    help="half: Keras' own ImageNet weights serve its encoder too.",
+    help="half: let the model accept the ImageNet weights of Keras too.",
 )
 def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
-    """Write a trained model for use elsewhere."""
+    """Export a trained model to another format."""
     if form == "half" and (encoder_weights is not None or beam is not None):
-        raise click.UsageError("half goes without --encoder-weights and --beam.")
+        raise click.UsageError("--format half excludes --encoder-weights and --beam.")
     if form != "half" and accept_imagenet:
-        raise click.UsageError(f"{form} goes without --accept-imagenet.")
+        raise click.UsageError(f"--format {form} excludes --accept-imagenet.")
     start_tensorflow()
     if form == "saved_model":
         from show_attend_tell.deployment.saved_model import export_saved_model
@@ -171,4 +183,4 @@ def _export_half(model, out, accept_imagenet) -> None:
     size = save_half(model, out, accept_imagenet)
     click.echo(f"{out}: {size / 1e6:.1f} MB")
     card = write_card(model, out)
-    click.echo(card or "no card, as this is no run of Flickr8k")
+    click.echo(card or "no model card: the model is not a run of Flickr8k")

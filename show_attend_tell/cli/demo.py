@@ -1,4 +1,4 @@
-"""The verb ``demo``: a web page for trained models."""
+"""Define the verb ``demo``, a web page for trained models."""
 
 from pathlib import Path
 
@@ -22,20 +22,22 @@ _LOCAL = ("127.0.0.1", "localhost", "::1")
     type=click.IntRange(0, 65535),
     default=8000,
     show_default=True,
-    help="0 takes any that is free.",
+    help="Port to serve; 0 chooses a free one.",
 )
 @click.option(
     "--queue",
     type=click.IntRange(min=1),
     default=32,
     show_default=True,
-    help="Photos served or waiting at once; more are told to come again.",
+    help="Maximum photos in progress and waiting; more are refused for the moment.",
 )
 def demo(models, encoder_weights, host, port, queue) -> None:
-    """Serve a web page that captions photos, and POST /caption, on this machine.
+    """Serve a web page that captions photos.
 
-    MODEL is a .keras file, by default the shipped one; of several models, with soft
-    and with hard attention perhaps, the page lets one choose.
+    The page and its POST /caption are served on this machine.
+
+    MODEL is a .keras file, by default the pretrained model. With several models, such
+    as one with soft and one with hard attention, the page offers a choice.
     """
     from show_attend_tell.deployment.server.serve import server_of, take_port
     from show_attend_tell.models.pretrained import shipped_model
@@ -49,7 +51,7 @@ def demo(models, encoder_weights, host, port, queue) -> None:
 
 
 def _load(models, encoder_weights, queue, hosts):
-    """Load models and compile what the first visitor will use; the application."""
+    """Load and compile models; return the web application."""
     start_tensorflow()
     from data_prep.scenes.example_pictures import example_pictures
     from show_attend_tell.deployment.server.app import Example, create_app
@@ -66,12 +68,12 @@ def _load(models, encoder_weights, queue, hosts):
 
 
 def _hosts(host: str) -> list[str]:
-    """Return the names under which the server answers."""
+    """Return the host names to which the server responds."""
     return [*_LOCAL, "[::1]"] if host in _LOCAL else ["*"]
 
 
 def _names(models) -> list[str]:
-    """Return distinct names: of the files, with their folders where these are equal."""
+    """Return distinct names of models: of the files, folders or whole paths."""
     names = [Path(model).stem for model in models]
     if len(set(names)) < len(names):
         names = [Path(model).absolute().parent.name for model in models]

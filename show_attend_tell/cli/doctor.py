@@ -1,10 +1,12 @@
-"""Look at the machine and the installation: what works, and what is missing."""
+"""Check the machine and the installation and report what is missing."""
 
+import json
 import os
 import platform
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -12,43 +14,45 @@ from typing import Literal, NamedTuple
 
 from show_attend_tell import __version__
 from show_attend_tell.config.settings import EncoderSettings
-from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
+from show_attend_tell.models.pretrained import shipped_model
+from show_attend_tell.runtime.errors import BackendError, PretrainedModelError
+from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 _OLDEST_PYTHON = (3, 11)
 _PACKAGES = ("tensorflow", "keras", "numpy", "h5py", "hdf5plugin", "pillow")
 _PACKAGES += ("nltk", "pycocoevalcap", "pydantic", "matplotlib", "tensorboard")
-_LITTLE_ROOM = 5e9  # bytes; less does not hold Flickr8k with its features
+_LITTLE_DISK = 5e9  # bytes; Flickr8k with its features needs more
 _LITTLE_MEMORY = 4e9  # bytes
 
 
 class Finding(NamedTuple):
-    """One line of the report: ``OK``, ``note`` (something is lost) or ``problem``."""
+    """One line of the report: ``OK``, ``note`` (a feature is lost) or ``problem``."""
 
     level: Literal["OK", "note", "problem"]
     text: str
 
 
 def examine() -> Iterator[Finding]:
-    """Yield what is found, one thing at a time."""
-    yield from _python()
-    yield from _packages()
-    yield from _processor()
-    yield from _room()
-    yield from _java()
-    yield from _tensorflow()
-    yield _imagenet_weights()
+    """Yield the findings, each as soon as it is known."""
+    yield from _check_python()
+    yield from _check_packages()
+    yield from _check_processor()
+    yield from _check_space()
+    yield from _check_java()
+    yield from _check_tensorflow()
+    yield from _check_imagenet_weights()
 
 
-def _python() -> Iterator[Finding]:
+def _check_python() -> Iterator[Finding]:
     version = platform.python_version()
-    fits = sys.version_info >= _OLDEST_PYTHON
+    supported = sys.version_info >= _OLDEST_PYTHON
     yield Finding(
-        "OK" if fits else "problem",
+        "OK" if supported else "problem",
         f"show-attend-tell {__version__}, Python {version} on {platform.platform()}",
     )
 
 
-def _packages() -> Iterator[Finding]:
+def _check_packages() -> Iterator[Finding]:
     versions, missing = [], []
     for package in _PACKAGES:
         try:
@@ -60,7 +64,7 @@ def _packages() -> Iterator[Finding]:
         yield Finding("problem", f"not installed: {', '.join(missing)}; pip install .")
 
 
-def _processor() -> Iterator[Finding]:
+def _check_processor() -> Iterator[Finding]:
     count = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
         count = len(os.sched_getaffinity(0))
@@ -68,7 +72,7 @@ def _processor() -> Iterator[Finding]:
     try:
         flags = set(Path("/proc/cpuinfo").read_text(encoding="utf-8").split())
     except OSError:
-        yield Finding("note", "this system does not tell if bfloat16 is fast here")
+        yield Finding("note", "cannot determine whether bfloat16 is fast here")
         return
     fast = [name for name in ("avx512_bf16", "amx_bf16") if name in flags]
     if fast:
@@ -80,70 +84,81 @@ def _processor() -> Iterator[Finding]:
         yield Finding("OK", "no bfloat16 units: keep encoder.precision = 'float32'")
 
 
-def _room() -> Iterator[Finding]:
+def _check_space() -> Iterator[Finding]:
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         level = "OK" if memory >= _LITTLE_MEMORY else "note"
         yield Finding(level, f"{memory / 1e9:.1f} GB of memory")
     free = shutil.disk_usage(Path.cwd()).free
-    level = "OK" if free >= _LITTLE_ROOM else "note"
+    level = "OK" if free >= _LITTLE_DISK else "note"
     yield Finding(level, f"{free / 1e9:.1f} GB free in {Path.cwd()}")
 
 
-def _java() -> Iterator[Finding]:
-    lost = "METEOR and the PTB tokenizer are left out; other scores still come"
+def _check_java() -> Iterator[Finding]:
+    lost = "METEOR, SPICE and the PTB tokenizer are not available; other scores are"
     java = shutil.which("java")
     if java is None:
         yield Finding("note", f"no Java on the PATH: {lost}")
         return
     try:
-        told = subprocess.run(
+        done = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=30
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         yield Finding("note", f"{java} does not run ({error}): {lost}")
         return
-    if told.returncode:
-        yield Finding("note", f"{java} -version fails with {told.returncode}: {lost}")
+    if done.returncode:
+        yield Finding("note", f"{java} -version fails with {done.returncode}: {lost}")
     else:
-        yield Finding("OK", f"Java: {told.stderr.splitlines()[0]}")
+        yield Finding("OK", f"Java: {done.stderr.splitlines()[0]}")
 
 
-def _tensorflow() -> Iterator[Finding]:
+def _check_tensorflow() -> Iterator[Finding]:
     try:
-        start_tensorflow()
-        import keras
-        import tensorflow as tf
-
-        from show_attend_tell.models.scene_net import WEIGHTS
-    except ImportError as error:
-        yield Finding("problem", f"TensorFlow or Keras cannot be imported: {error}")
+        start_keras()
+    except BackendError as error:
+        yield Finding("problem", str(error))
         return
-    backend = keras.backend.backend()
-    if backend == "tensorflow":
-        yield Finding("OK", "Keras runs on TensorFlow")
-    else:
-        yield Finding(
-            "problem", f"Keras runs on {backend}; set KERAS_BACKEND=tensorflow"
-        )
-    cards = tf.config.list_physical_devices("GPU")
-    names = ", ".join(card.name for card in cards) or "none, the processor does it all"
-    yield Finding("OK", f"graphics processors: {names}")
+    import tensorflow as tf
+
+    from show_attend_tell.models.scene_net import WEIGHTS
+
+    yield Finding("OK", "Keras runs on TensorFlow")
+    devices = tf.config.list_physical_devices("GPU")
+    names = ", ".join(device.name for device in devices) or "none, the CPU is used"
+    yield Finding("OK", f"GPUs: {names}")
     if WEIGHTS.is_file():
         yield Finding("OK", f"SceneNet weights: {WEIGHTS}")
     else:
         yield Finding("problem", f"{WEIGHTS} is missing; install the package again")
 
 
-def _imagenet_weights() -> Finding:
-    """Tell whether Keras has the weights of the default encoder already."""
-    network = EncoderSettings().network
+def _check_imagenet_weights() -> Iterator[Finding]:
+    """Yield whether Keras has downloaded the weights of each encoder in use."""
+    uses = {EncoderSettings().network: "the default of [encoder]"}
+    try:
+        uses = {_pretrained_network(): "the pretrained model"} | uses
+    except PretrainedModelError as error:
+        yield Finding("note", str(error))
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        yield Finding(
+            "problem", f"damaged pretrained model ({error}); install the package again"
+        )
     home = Path(os.environ.get("KERAS_HOME", Path.home() / ".keras"))
-    files = sorted(home.glob(f"models/{network.lower()}_weights*notop*"))
-    if files:
-        return Finding("OK", f"ImageNet weights of {network}: {files[0]}")
-    return Finding(
-        "note",
-        f"ImageNet weights of {network} are not in {home / 'models'}: Keras fetches "
-        "them on first use, or name a file with --encoder-weights",
-    )
+    for network, use in uses.items():
+        files = sorted(home.glob(f"models/{network.lower()}_weights*notop*"))
+        if files:
+            yield Finding("OK", f"ImageNet weights of {network} ({use}): {files[0]}")
+        else:
+            yield Finding(
+                "note",
+                f"ImageNet weights of {network} ({use}) are not in {home / 'models'}: "
+                "Keras downloads them on first use, or pass --encoder-weights FILE",
+            )
+
+
+def _pretrained_network() -> str:
+    """Return the encoder network of the pretrained model, without loading Keras."""
+    with zipfile.ZipFile(shipped_model()) as archive:
+        config = json.loads(archive.read("config.json"))["config"]
+    return config["encoder_identity"]["network"]

@@ -1,6 +1,6 @@
-"""The console script ``show-attend-tell``: argument parsing and printing only.
+"""Run the console script ``show-attend-tell``: argument parsing and printing only.
 
-Each verb imports what it needs when it runs, so that ``--help`` comes at once.
+Each verb imports its modules when it runs, so that ``--help`` is fast.
 """
 
 import contextlib
@@ -27,18 +27,26 @@ from show_attend_tell.cli.options import (
 from show_attend_tell.runtime.errors import ShowAttendTellError
 
 _OWN_PACKAGES = ("show_attend_tell", "data_prep")
-_INTERRUPTED = 130  # what shells report after Ctrl-C
+_INTERRUPTED = 130  # 128 + SIGINT, by convention of shells
+_CONTINUES = "run the same command again to continue"
+_REMEDIES = {
+    "caption": "run the same command again; with --out it continues",
+    "demo": "the server has stopped",
+    "download": _CONTINUES,
+    "features": _CONTINUES,
+    "train": "continue with --resume, or without it if there is no checkpoint yet",
+}
 
 
 def _load_experiment(name: str, changes: Sequence[str]):
-    from show_attend_tell.config import experiments as experiment
+    from show_attend_tell.config.experiments import load_experiment
 
-    return experiment.load(name, changes)
+    return load_experiment(name, changes)
 
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[str, int, int], None] | None]:
-    """Yield a callback (what, done, of how much) that draws bars, None if unwatched."""
+    """Yield a callback (name, done, total) that draws bars, None without a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -46,10 +54,10 @@ def _progress() -> Iterator[Callable[[str, int, int], None] | None]:
 
     bars = {}
 
-    def report(what: object, done: int, whole: int) -> None:
-        name = Path(str(what)).name
+    def report(path: object, done: int, total: int) -> None:
+        name = Path(str(path)).name
         if name not in bars:
-            bars[name] = tqdm(desc=name, total=whole, initial=done, unit_scale=True)
+            bars[name] = tqdm(desc=name, total=total, initial=done, unit_scale=True)
         bars[name].update(done - bars[name].n)
 
     try:
@@ -59,13 +67,17 @@ def _progress() -> Iterator[Callable[[str, int, int], None] | None]:
             bar.close()
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit status: 0 success; 1 error, with one line on standard error; 2 wrong "
+    "usage; 130 interrupted by Ctrl-C.",
+)
 @click.version_option(__version__, prog_name="show-attend-tell")
 def cli() -> None:
-    """Photos in, captions and attention out (Show, Attend and Tell, in Keras 3).
+    """Caption photos by Show, Attend and Tell, in Keras 3.
 
-    A data set walks through prepare, features, train and eval; a photo of your own
-    needs caption only.
+    `caption` describes your photos with the pretrained model. To train on a data set,
+    run prepare, features, train and eval in this order.
     """
 
 
@@ -77,13 +89,15 @@ for verb in (average, caption, demo, export):
 @experiment_option
 @set_option
 @work_option
-@click.option("--data", type=PATH, help="Folder of photos and captions.")
+@click.option(
+    "--data", type=PATH, help="Folder with the data set's photos and captions."
+)
 @click.option(
     "--on-problem",
     type=click.Choice(["skip", "refuse"]),
     default="skip",
     show_default=True,
-    help="Leave out odd lines and photos, or stop before any work.",
+    help="Skip malformed lines and photos, or refuse the data set.",
 )
 def prepare(experiment, changes, work, data, on_problem) -> None:
     """Make the manifest and the vocabulary of a data set."""
@@ -100,9 +114,12 @@ def prepare(experiment, changes, work, data, on_problem) -> None:
 @set_option
 @work_option
 @encoder_weights_option
-@click.option("--overwrite", is_flag=True, help="Throw away features that exist.")
+@click.option("--overwrite", is_flag=True, help="Replace existing features.")
 def features(experiment, changes, work, encoder_weights, overwrite) -> None:
-    """Turn prepared photos into annotation vectors; goes on where it stopped."""
+    """Extract annotation vectors of prepared photos.
+
+    An interrupted extraction resumes when it is run again.
+    """
     settings = _load_experiment(experiment, changes)
     start_tensorflow()
     from data_prep.extract import extract
@@ -116,13 +133,17 @@ def features(experiment, changes, work, encoder_weights, overwrite) -> None:
 @set_option
 @work_option
 @runs_option
-@click.option("--seed", type=int, help="Instead of the settings' training.seed.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    help="Random seed, in place of training.seed.",
+)
 @click.option(
     "--init-from",
     metavar="MODEL|NAME",
-    help="A .keras file, or the experiment of another run, to start from.",
+    help="Initial model: a .keras file, or the experiment of another run.",
 )
-@click.option("--resume", is_flag=True, help="Go on from the run's last checkpoint.")
+@click.option("--resume", is_flag=True, help="Continue from the run's last checkpoint.")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
 def train(experiment, changes, work, runs, seed, init_from, resume, overwrite) -> None:
     """Train a captioner on prepared features."""
@@ -150,32 +171,34 @@ def train(experiment, changes, work, runs, seed, init_from, resume, overwrite) -
 @click.option(
     "--split",
     type=click.Choice(["val", "test"]),
-    help="By default test if it has captions, else val.",
+    help="Split to evaluate; by default test if it has captions, else val.",
 )
 @click.option(
     *("--beam", "beams"),
     type=click.IntRange(min=1),
     multiple=True,
-    help="Instead of decoding.beam; repeat it to compare several.",
+    help="Beam width, in place of decoding.beam; repeatable, to compare.",
 )
 @click.option(
     "--captions",
     type=PATH,
     metavar="FILE.json",
-    help="Score these captions, made elsewhere, instead of the run's model.",
+    help="Score the captions of this file in place of the run's model.",
 )
 @click.option(
     "--tokenizer",
     type=click.Choice(["auto", "ptb", "simple"]),
     default="auto",
     show_default=True,
-    help="ptb needs Java.",
+    help="Tokenizer of the scores; ptb needs Java.",
 )
-@click.option("--spice", is_flag=True, help="Also SPICE; fetches CoreNLP, needs Java.")
+@click.option(
+    "--spice", is_flag=True, help="Also compute SPICE; downloads CoreNLP, needs Java."
+)
 def evaluate(
     experiment, changes, work, runs, split, beams, captions, tokenizer, spice
 ) -> None:
-    """Write captions of a split, save them, and score them."""
+    """Generate the captions of a split, and save and score them."""
     if captions is not None and beams:
         raise click.UsageError("--captions and --beam exclude each other.")
     settings = _load_experiment(experiment, changes)
@@ -197,9 +220,14 @@ def evaluate(
 
 @cli.command()
 @click.argument("source", metavar="SOURCE")
-@click.option("--data", type=PATH, required=True, help="Folder to put the files in.")
+@click.option(
+    "--data", type=PATH, required=True, help="Folder of the downloaded files."
+)
 def download(source, data) -> None:
-    """Fetch a data set that may be fetched by URL, such as coco; goes on if stopped."""
+    """Download a data set with public URLs, such as coco.
+
+    An interrupted download resumes when it is run again.
+    """
     from data_prep import download
     from data_prep.disk import format_bytes, free_bytes
 
@@ -213,7 +241,7 @@ def download(source, data) -> None:
 
 @cli.command()
 def doctor() -> None:
-    """Look at this machine and installation; fails only on problems."""
+    """Check this machine and installation; exits with 1 on problems."""
     from show_attend_tell.cli.doctor import examine
 
     problems = 0
@@ -222,6 +250,13 @@ def doctor() -> None:
         problems += level == "problem"
     if problems:
         sys.exit(1)
+
+
+def _remedy(arguments: Sequence[str] | None) -> str:
+    """Return how to continue the interrupted verb of a command line."""
+    words = sys.argv[1:] if arguments is None else arguments
+    verb = next((word for word in words if word in cli.commands), "")
+    return _REMEDIES.get(verb, "run the same command again to start over")
 
 
 def _one_line(error: Exception) -> str:
@@ -241,9 +276,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted; run again (train: with --resume)", err=True)
+        click.echo(f"interrupted; {_remedy(arguments)}", err=True)
         sys.exit(_INTERRUPTED)
-    except BrokenPipeError:  # the reader of a pipe, such as head, has enough
+    except BrokenPipeError:  # the reader of the pipe, such as head, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (ShowAttendTellError, OSError) as error:

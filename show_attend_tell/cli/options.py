@@ -1,4 +1,4 @@
-"""Options that several verbs of the command line share."""
+"""Define the options that several verbs of the command line share."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,10 +9,10 @@ PATH = click.Path(path_type=Path)
 
 
 def start_tensorflow() -> None:
-    """Import TensorFlow quietly, when a verb that needs it runs."""
-    from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
+    """Import TensorFlow without its banner, and Keras with TensorFlow as backend."""
+    from show_attend_tell.runtime.tensorflow_startup import start_keras
 
-    start_tensorflow()
+    start_keras()
 
 
 experiment_option = click.option(
@@ -20,13 +20,13 @@ experiment_option = click.option(
     default="scenes",
     show_default=True,
     metavar="NAME|FILE",
-    help="A shipped experiment, or a .toml file.",
+    help="Name of a shipped experiment, or a .toml file.",
 )
 set_option = click.option(
     *("--set", "changes"),
     multiple=True,
     metavar="TABLE.KEY=VALUE",
-    help="Change one setting, such as training.epochs=3; may be repeated.",
+    help="Override one setting, such as training.epochs=3; repeatable.",
 )
 work_option = click.option(
     "--work",
@@ -46,7 +46,7 @@ encoder_weights_option = click.option(
     "--encoder-weights",
     type=PATH,
     metavar="FILE",
-    help="Weights of the encoder, instead of those the settings name.",
+    help="Weights file of the encoder, in place of the weights in its settings.",
 )
 
 
@@ -57,7 +57,7 @@ def figure_options(command: Callable) -> Callable:
             "--attention",
             type=PATH,
             metavar="DIR",
-            help="Draw attention here.",
+            help="Write a figure of the attention per word into this folder.",
         ),
         click.option(
             *("--format", "formats"),
@@ -65,20 +65,20 @@ def figure_options(command: Callable) -> Callable:
             multiple=True,
             default=("png", "pdf"),
             show_default=True,
-            help="Of the drawings; may be repeated.",
+            help="File format of the figures; repeatable.",
         ),
         click.option(
             "--theme",
             type=click.Choice(["light", "dark"]),
             default="light",
             show_default=True,
-            help="Ground of the drawings.",
+            help="Background of the figures.",
         ),
         click.option(
             *("--html", "page"),
             type=PATH,
             metavar="FILE",
-            help="Write one page that shows where each word looked.",
+            help="Write one HTML page that shows the attention of each word.",
         ),
     )
     for option in reversed(options):

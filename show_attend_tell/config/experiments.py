@@ -1,22 +1,26 @@
-"""Find an experiment by its name or file, and change single settings of it.
+"""Find an experiment by name or file and override single settings.
 
-The shipped experiments are the TOML files of ``experiments/``, which an installation
-holds inside the package and a checkout beside it.
+The shipped experiments are the TOML files of ``experiments/``, which is inside the
+package in an installation and beside the package in a checkout.
 """
 
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
-from show_attend_tell.config import settings as config
-from show_attend_tell.config.settings import Experiment
+from show_attend_tell.config.settings import (
+    Experiment,
+    experiment_from_dict,
+    experiment_to_dict,
+    read_experiment_file,
+)
 from show_attend_tell.runtime.errors import ConfigError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
-def shipped() -> dict[str, Path]:
-    """Return the shipped experiments: name -> file, in the order of names."""
+def shipped_experiments() -> dict[str, Path]:
+    """Return the file of each shipped experiment by name, in alphabetical order."""
     for folder in (_PACKAGE / "experiments", _PACKAGE.parent / "experiments"):
         files = sorted(folder.glob("*.toml"))
         if files:
@@ -24,8 +28,8 @@ def shipped() -> dict[str, Path]:
     return {}
 
 
-def find(name: str) -> Path:
-    """Return the settings file that a person means by a name or a path.
+def find_experiment(name: str) -> Path:
+    """Return the settings file of an experiment.
 
     Args:
         name: a path ending in ``.toml``, or the bare name of a shipped experiment.
@@ -35,7 +39,7 @@ def find(name: str) -> Path:
     """
     if name.endswith(".toml"):
         return Path(name)
-    known = shipped()
+    known = shipped_experiments()
     if name not in known:
         raise ConfigError(
             f"`experiment` must be a .toml file or one of {', '.join(known)}. "
@@ -44,27 +48,27 @@ def find(name: str) -> Path:
     return known[name]
 
 
-def load(name: str, changes: Iterable[str] = ()) -> Experiment:
-    """Read an experiment and change single settings of it.
+def load_experiment(name: str, changes: Iterable[str] = ()) -> Experiment:
+    """Read an experiment and override single settings.
 
     Args:
-        name: what :func:`find` takes.
-        changes: ``table.key=value`` each, the value as in TOML; quotes around words
-            may be left out.
+        name: name or file of the experiment, see :func:`find_experiment`.
+        changes: overrides ``table.key=value``, as ``--set`` takes them; the value is
+            TOML, in which quotes around a word may be omitted.
 
     Raises:
-        ConfigError: there is no such experiment, or a setting does not fit.
+        ConfigError: there is no such experiment, or a setting is invalid.
     """
-    path = find(name)
-    experiment = config.load(path)
-    values = config.to_dict(experiment)
+    experiment = read_experiment_file(find_experiment(name))
+    values = experiment_to_dict(experiment)
     for change in changes:
-        _apply(values, change)
-    return config.from_dict(values, str(path))
+        _apply_change(values, change)
+    # The file alone is valid, so any fault is in the changes.
+    return experiment_from_dict(values, "--set")
 
 
-def _apply(values: dict, change: str) -> None:
-    """Put one ``table.key=value`` into the nested tables."""
+def _apply_change(values: dict, change: str) -> None:
+    """Store the value of one ``table.key=value`` in the nested tables."""
     key, equals, text = change.partition("=")
     *tables, last = key.strip().split(".")
     for table in tables:
@@ -74,11 +78,11 @@ def _apply(values: dict, change: str) -> None:
             "`--set` must be table.key=value, such as training.epochs=3. "
             f"Received: {change!r}"
         )
-    values[last] = _parse(text.strip())
+    values[last] = _parse_value(text.strip())
 
 
-def _parse(text: str) -> object:
-    """Read a value as TOML does, and anything else as a plain string."""
+def _parse_value(text: str) -> object:
+    """Parse a TOML value; text that is not TOML is a string."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

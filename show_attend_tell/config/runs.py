@@ -1,116 +1,103 @@
-"""A run folder: the resolved settings, checkpoints, model, captions and scores."""
+"""Open a run folder: the resolved settings, checkpoint, model, captions and scores."""
 
 import json
-import os
-import platform
 import shutil
-import subprocess
-from importlib import metadata
 from pathlib import Path
 
-from show_attend_tell.config import settings as config
+from show_attend_tell.config.settings import (
+    Experiment,
+    experiment_to_dict,
+    experiment_to_toml,
+    read_experiment_file,
+)
 from show_attend_tell.runtime.errors import RunError
+from show_attend_tell.runtime.files import atomic_write
 
-SETTINGS, MODEL, SCORES = "experiment.toml", "model.keras", "scores.json"
-CHECKPOINT = "checkpoint.npz"
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file, all or nothing."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+SETTINGS, MODEL, CHECKPOINT = "experiment.toml", "model.keras", "checkpoint.npz"
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write a JSON file, all or nothing."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    """Write an indented JSON file atomically."""
+    atomic_write(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def open_run(
-    experiment: config.Experiment, runs: str | Path, resume: bool, overwrite: bool
+    experiment: Experiment, runs: str | Path, resume: bool, overwrite: bool
 ) -> Path:
-    """Return the folder of a run: new, replaced, or as it was left with `resume`.
+    """Return the folder of a new run, or of an earlier one with `resume`.
+
+    A folder with neither checkpoint nor model, as a run leaves it that is killed
+    before its first checkpoint, counts as no run: it is replaced without `overwrite`.
+
+    Args:
+        experiment: the settings; its name is the folder's name.
+        runs: the folder of all runs.
+        resume: whether to continue the earlier run.
+        overwrite: whether to replace the earlier run.
 
     Raises:
-        RunError: there is nothing to resume, the settings have changed since, or a
-            run lies there that would be overwritten.
+        RunError: there is nothing to resume, the settings have changed since, or an
+            earlier run would be overwritten.
     """
     folder = Path(runs) / experiment.name
-    settings = folder / SETTINGS
     if resume:
-        if not (folder / CHECKPOINT).exists():
-            raise RunError(f"{folder}: no checkpoint to resume; train without --resume")
-        changed = _changed(config.load(settings), experiment)
-        if changed:
-            raise RunError(
-                f"{folder}: the run was started with other settings ({changed}); "
-                "restore them, or train without --resume"
-            )
-        return folder
-    if settings.exists() and overwrite:
-        shutil.rmtree(folder)
-    if settings.exists():
+        return _resumable(folder, experiment)
+    if _holds_run(folder) and not overwrite:
         raise RunError(
-            f"{folder}: a run lies there; continue it with --resume, replace it with "
-            "--overwrite, or name another folder with --runs"
+            f"{folder}: a run is already present; {_continuation(folder)}, replace it "
+            "with --overwrite, or choose another folder with --runs"
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text(settings, config.dump(experiment))
+    if (folder / SETTINGS).exists():
+        shutil.rmtree(folder)
+    atomic_write(folder / SETTINGS, experiment_to_toml(experiment))
     return folder
 
 
-def _changed(old: config.Experiment, new: config.Experiment) -> str:
-    before, after = config.to_dict(old), config.to_dict(new)
-    names = []
-    for table, values in after.items():
-        if not isinstance(values, dict):
-            continue
-        names += [
-            f"{table}.{key} was {before[table].get(key)!r}"
-            for key, value in values.items()
-            if before[table].get(key) != value
-        ]
-    return ", ".join(names)
+def _holds_run(folder: Path) -> bool:
+    return (folder / CHECKPOINT).exists() or (folder / MODEL).exists()
 
 
-def model_of(name: str, runs: str | Path) -> Path:
-    """Return the model file meant by a file, a run's folder or an experiment's name."""
+def _resumable(folder: Path, experiment: Experiment) -> Path:
+    """Return the folder if its checkpoint can be resumed with these settings."""
+    if not (folder / CHECKPOINT).exists():
+        raise RunError(
+            f"{folder}: no checkpoint, so there is nothing to resume; train without "
+            "--resume" + (" but with --overwrite" if _holds_run(folder) else "")
+        )
+    changed = _changes(read_experiment_file(folder / SETTINGS), experiment)
+    if changed:
+        raise RunError(
+            f"{folder}: the run was started with other settings ({changed}); restore "
+            "them, or replace the run with --overwrite"
+        )
+    return folder
+
+
+def _continuation(folder: Path) -> str:
+    present = (folder / CHECKPOINT).exists()
+    return "continue it with --resume" if present else "it cannot be resumed"
+
+
+def _changes(old: Experiment, new: Experiment) -> str:
+    """Return every changed setting with its old value, empty if there is none."""
+    before, after = experiment_to_dict(old), experiment_to_dict(new)
+    return ", ".join(
+        f"{table}.{key} was {before[table].get(key)!r}"
+        for table, values in after.items()
+        if isinstance(values, dict)
+        for key, value in values.items()
+        if before[table].get(key) != value
+    )
+
+
+def find_model(name: str, runs: str | Path) -> Path:
+    """Return the model file of a run.
+
+    Args:
+        name: a path ending in ``.keras``, a run's folder, or an experiment's name.
+        runs: the folder of all runs, in which a name is searched for.
+    """
     if name.endswith(".keras"):
         return Path(name)
-    beside = Path(name) / MODEL
-    return beside if beside.is_file() else Path(runs) / name / MODEL
-
-
-def provenance() -> dict:
-    """Return git revision, versions and machine size, for the record."""
-    packages = ("tensorflow", "keras", "numpy", "h5py", "pillow", "pycocoevalcap")
-    return {
-        "revision": revision(),
-        "versions": {
-            "python": platform.python_version(),
-            **{name: metadata.version(name) for name in packages},
-        },
-        "cores": os.cpu_count(),
-    }
-
-
-def revision() -> str | None:
-    """Return the git commit of the source, ``+`` for changes, None outside git."""
-    folder = Path(__file__).resolve().parent
-
-    def git(*arguments: str) -> str | None:
-        try:
-            done = subprocess.run(
-                ["git", *arguments], cwd=folder, capture_output=True, text=True
-            )
-        except OSError:
-            return None
-        return done.stdout.strip() if done.returncode == 0 else None
-
-    commit = git("rev-parse", "--short=12", "HEAD")
-    tracked = git("ls-files", "--error-unmatch", Path(__file__).name)
-    if commit is None or tracked is None:
-        return None
-    changes = git("status", "--porcelain", "--untracked-files=no", "--", "..")
-    return commit + ("+" if changes else "")
+    inside = Path(name) / MODEL
+    return inside if inside.is_file() else Path(runs) / name / MODEL

@@ -1,11 +1,12 @@
-"""The settings of an experiment: frozen dataclasses read from one TOML file.
+"""Define the settings of an experiment and read them from one TOML file.
 
-An experiment is one complete file under ``experiments/``. Every table of the file is
-a dataclass below; an unknown key, a missing value or a value of the wrong kind is a
-:class:`ConfigError` of one line that names the file, the key and the remedy.
+An experiment is one complete file in ``experiments/``. Every table of the file is a
+frozen dataclass below. An unknown key, a missing value or a value of the wrong type
+raises a :class:`ConfigError` of one line that names the file, the key and the remedy.
 """
 
 import dataclasses
+import difflib
 import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,7 +15,6 @@ import tomli_w
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
-from show_attend_tell.config.hard_attention import HardAttentionSettings
 from show_attend_tell.runtime.errors import ConfigError
 
 _STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True)
@@ -22,19 +22,21 @@ _STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True)
 Positive = Annotated[int, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
+# Sums such as seed + 4 must fit the 32 bits of a random generator's state.
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 @dataclass(frozen=True, config=_STRICT)
 class DataSettings:
-    """Where photos and captions come from and which words are kept.
+    """The source of photos and captions, and the size of the vocabulary.
 
     Attributes:
-        name: folder under the work folder that holds the prepared data; experiments
+        name: subfolder of the work folder that holds the prepared data; experiments
             with the same name share manifest, vocabulary and features.
         source: reader of :mod:`data_prep` that makes the manifest.
-        vocabulary_size: at most this many words, special tokens included; the
-            paper's 10,000.
-        min_count: words seen fewer times in the training captions are dropped.
+        vocabulary_size: maximum number of words, special tokens included (the paper's
+            10,000).
+        min_count: words that occur fewer times in the training captions are dropped.
         max_words: training captions are cut to this many words (the authors' 100).
     """
 
@@ -47,21 +49,21 @@ class DataSettings:
 
 @dataclass(frozen=True, config=_STRICT)
 class EncoderSettings:
-    """The network that turns a photo into annotation vectors.
+    """The network that computes annotation vectors of a photo.
 
     Attributes:
-        network: a class of ``keras.applications`` or ``SceneNet``, ours.
-        layer: name of the layer whose output is kept (after its ReLU for VGG).
+        network: a class of ``keras.applications``, or ``SceneNet`` of this package.
+        layer: name of the layer whose output is stored (after its ReLU for VGG).
         weights: ``imagenet``, ``none`` (random, seeded), ``scenes`` (shipped with
             SceneNet) or the path of a ``.weights.h5`` file.
-        image_size: side, in pixels, of the square the network sees.
+        image_size: side, in pixels, of the network's square input.
         resize: ``crop`` scales the shortest side to 8/7 of ``image_size`` (256 for
             224, the paper's) and crops the centre; ``squash`` scales both sides.
         precision: ``float32``, or ``bfloat16`` where the processor multiplies it
             faster; features are stored as float16 in either case.
-        mirror: also extract the mirrored training photos, which training then draws
-            with probability 1/2.
-        seed: of the random weights, used with ``weights = "none"`` only.
+        mirror: whether to extract mirrored training photos too, which training then
+            samples with probability 1/2.
+        seed: seed of the random weights, used with ``weights = "none"`` only.
     """
 
     network: str = "VGG19"
@@ -71,29 +73,32 @@ class EncoderSettings:
     resize: Literal["crop", "squash"] = "crop"
     precision: Literal["float32", "bfloat16"] = "float32"
     mirror: bool = False
-    seed: int = 0
+    seed: Seed = 0
 
 
 @dataclass(frozen=True, config=_STRICT)
 class ModelSettings:
-    """Widths and switches of the captioner; names follow the paper.
+    """The widths and switches of the captioner; names follow the paper.
 
     Attributes:
         attention: ``soft`` (deterministic, Sec. 4.2) or ``hard`` (Sec. 4.1).
         embedding_width: m. lstm_width: n. attention_width: width of f_att.
         attention_layers: dense layers on the annotations in f_att; tanh between
             them, none after the last (the authors use 2 for COCO).
-        activation: of f_att, ``tanh`` as in the authors' code.
+        activation: activation of f_att, ``tanh`` as in the authors' code.
         init_layers: dense layers in each of f_init,c and f_init,h.
-        selector: the gate beta. prev2out, ctx2out: terms of the deep output.
-        dropout: in f_init, on h before the readout and after the readout's tanh.
-        embedding_dropout: on E y (the authors use none).
-        init_dropout: on mean_i a_i, which f_init reads (the authors use none there).
-        channel_dropout: whole channels of the annotations, one mask per photo.
-        scale_annotations: divide annotations by their standard deviation, measured
-            on training photos and stored in the model (the authors do not).
-        initializer: of matrices, ``normal`` is the authors' 0.01 N(0, 1), ``glorot``
-            Glorot's uniform; recurrent matrices are orthogonal in both.
+        selector: whether there is a gate beta.
+        prev2out: whether the deep output has a term of the previous word.
+        ctx2out: whether the deep output has a term of the context.
+        dropout: rate in f_init, on h before the readout and after the readout's tanh.
+        embedding_dropout: rate on E y (the authors use none).
+        init_dropout: rate on mean_i a_i, the input of f_init (the authors use none).
+        channel_dropout: rate at which whole channels of the annotations are dropped,
+            one mask per photo.
+        scale_annotations: whether to divide annotations by their standard deviation,
+            measured on training photos and stored in the model (the authors do not).
+        initializer: initializer of matrices: ``normal`` is the authors' 0.01 N(0, 1),
+            ``glorot`` Glorot's uniform; recurrent matrices are orthogonal in both.
     """
 
     attention: Literal["soft", "hard"] = "soft"
@@ -116,37 +121,43 @@ class ModelSettings:
 
 @dataclass(frozen=True, config=_STRICT)
 class TrainingSettings:
-    """The optimiser, its schedule, and when to stop.
+    """The objective, the optimiser, its schedule, and the end of training.
 
     Attributes:
-        seed: fixes weights, order of captions and dropout on one machine.
-        epochs: passes over every training caption (``cider``: photo), at most.
-        objective: ``likelihood`` of the given captions (the paper's), or ``cider``: the
-            reward of the model's own, see :mod:`training.self_critical`.
-        init_from: a model to start from instead of random weights: a ``.keras`` file,
-            or the name of an experiment whose run lies in the same folder.
+        seed: seed of initial weights, order of captions and dropout; a training is
+            reproducible on one machine.
+        objective: ``likelihood`` of the given captions (the paper's), or ``cider``,
+            the reward of generated captions, see :mod:`training.self_critical`.
+        init_from: model to start from instead of random weights: a ``.keras`` file,
+            or the name of an experiment whose run is in the same folder.
+        epochs: maximum passes over every training caption (``cider``: photo).
+        hypotheses: captions generated per photo, with ``cider``.
         batch_size: captions per step; a batch holds captions of similar length, or
             with ``cider`` all hypotheses of ``batch_size / hypotheses`` photos.
-        hypotheses: captions written for each photo, with ``cider``.
         optimizer: rmsprop (Flickr8k in the paper), adam (Flickr30k, COCO), adamw.
+        learning_rate: step size, the peak of the schedule.
         schedule: ``constant``, or ``cosine`` to zero over all epochs after
             ``warmup_steps``.
-        weight_decay: AdamW's. clip_norm: of the whole gradient; 0 is none.
-        label_smoothing: weight moved from the true word to all words evenly.
+        warmup_steps: updates over which the learning rate rises from zero.
+        weight_decay: decay of weights per update, with ``adamw``.
+        clip_norm: maximum norm of the whole gradient; 0 disables clipping.
+        label_smoothing: weight moved from the true word to all words evenly; 0 with
+            ``cider``.
         doubly_stochastic: lambda of Eq. (14).
-        average_decay: of the running average of weights; 0 is none. Validation and
-            the saved model use the average.
+        average_decay: decay of the running average of weights; 0 disables it.
+            Validation and the saved model use the average.
         patience: validations without a better score before training stops.
-        metric: the validation score that chooses the model.
+        metric: validation score that selects the model.
         validate_every: updates between validations; 0 validates after every epoch.
-        checkpoint_every: updates between checkpoints, besides those at validations.
+        checkpoint_every: updates between checkpoints, in addition to those at
+            validations.
         jit_compile: whether the training step is compiled by XLA.
-        precision: ``float32``, or ``bfloat16``, in which large matrices that do not
-            depend on the words before are multiplied: faster where the processor has
-            units for it. Weights, recurrence and loss stay float32.
+        precision: ``float32``, or ``bfloat16`` for products of large matrices that do
+            not depend on earlier words, faster where the processor has units for it.
+            Weights, recurrence and loss stay float32.
     """
 
-    seed: int = 1
+    seed: Seed = 1
     objective: Literal["likelihood", "cider"] = "likelihood"
     init_from: str = ""
     epochs: Positive = 10
@@ -176,27 +187,33 @@ class TrainingSettings:
                 f"Received: batch_size = {self.batch_size}, "
                 f"hypotheses = {self.hypotheses}"
             )
+        if self.objective == "cider" and self.label_smoothing:
+            raise ValueError(
+                "label_smoothing must be 0 with objective = 'cider', whose words are "
+                "sampled and not given. Received: "
+                f"label_smoothing = {self.label_smoothing}"
+            )
         return self
 
 
 @dataclass(frozen=True, config=_STRICT)
 class DecodingSettings:
-    """How captions are generated, by search and by sampling.
+    """The generation of captions, by search and by sampling.
 
     Attributes:
-        method: ``beam``, ``greedy`` (a beam of one) or ``sample`` (words are drawn).
+        method: ``beam``, ``greedy`` (a beam of one) or ``sample`` (sampled words).
         beam: hypotheses kept per photo, with ``beam``.
-        temperature: divides log-probabilities, with ``sample``.
-        max_words: the longest caption written.
+        temperature: divisor of log-probabilities, with ``sample``.
+        max_words: maximum number of words in a caption.
         length_normalisation: exponent p of log p(y) / length**p by which finished
             hypotheses are ranked; 0 is the plain sum.
-        allow_unknown: whether <unk> may be written.
-        locations: what a word is written from: the ``expected`` context (all locations
-            averaged by alpha, as soft attention does), the ``likeliest`` location, or
-            one ``sampled`` from alpha.
+        allow_unknown: whether captions may contain <unk>.
+        locations: context of a word: ``expected`` (all locations averaged by alpha,
+            as in soft attention), ``likeliest`` (the location of the largest alpha),
+            or ``sampled`` (one location sampled from alpha).
         seed: seed of sampled words and sampled locations.
-        validation_beam: beam used while training, for speed.
-        batch_size: photos decoded at once.
+        validation_beam: beam at validations during training, smaller for speed.
+        batch_size: photos decoded together.
     """
 
     method: Literal["beam", "greedy", "sample"] = "beam"
@@ -212,6 +229,51 @@ class DecodingSettings:
 
 
 @dataclass(frozen=True, config=_STRICT)
+class HardAttentionSettings:
+    """The training of hard attention, Sec. 4.1; defaults are the authors'.
+
+    Used with ``model.attention = "hard"`` only. The equation is in
+    :mod:`show_attend_tell.models.hard_attention`.
+
+    Attributes:
+        entropy_weight: lambda_e, weight of the entropy of alpha.
+        reinforce_weight: lambda_r, weight of the score-function term.
+        reward_per: reward of a location: log p(y|s~) - b of the whole ``caption`` (the
+            paper's), or log p(y_t|s~) - b summed from the location's own ``word`` on,
+            where b is the average of a word.
+        reward_scale: factor of the reward; 1/10 in the authors' code.
+        baseline: b: ``moving``, the average of earlier batches (the paper's), or
+            ``samples``, log p of the same words in the caption's other samples, which
+            needs two samples or more.
+        baseline_decay: decay of the moving average b.
+        samples: location sequences sampled per caption; multiplies the batch size.
+        sampling_probability: probability that s~ is sampled and not replaced by its
+            expected value alpha. 1 always samples.
+        drawn_per: unit for which sampling or replacement is decided: the whole
+            ``minibatch`` (the authors' code), or each ``caption`` and sample.
+    """
+
+    entropy_weight: NonNegative = 0.002
+    reinforce_weight: NonNegative = 1.0
+    reward_per: Literal["caption", "word"] = "caption"
+    reward_scale: Annotated[float, Field(gt=0)] = 0.1
+    baseline: Literal["moving", "samples"] = "moving"
+    baseline_decay: Rate = 0.9
+    samples: Positive = 1
+    sampling_probability: Annotated[float, Field(ge=0, le=1)] = 0.5
+    drawn_per: Literal["minibatch", "caption"] = "minibatch"
+
+    @model_validator(mode="after")
+    def _check_baseline(self):
+        if self.baseline == "samples" and self.samples < 2:
+            raise ValueError(
+                "baseline = 'samples' needs samples = 2 or more. "
+                f"Received: samples = {self.samples}"
+            )
+        return self
+
+
+@dataclass(frozen=True, config=_STRICT)
 class Experiment:
     """One complete experiment, as read from ``experiments/<name>.toml``."""
 
@@ -224,7 +286,7 @@ class Experiment:
     hard: HardAttentionSettings = HardAttentionSettings()
 
     @model_validator(mode="after")
-    def _check(self):
+    def _check_tables(self):
         if self.encoder.weights == "scenes" and self.encoder.network != "SceneNet":
             raise ValueError(
                 "weights = 'scenes' must go with network = 'SceneNet'. "
@@ -238,49 +300,35 @@ class Experiment:
         return self
 
 
-def _describe(error: ValidationError) -> str:
-    lines = []
-    for item in error.errors():
-        key = ".".join(str(part) for part in item["loc"]) or "settings"
-        if item["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-            lines.append(f"{key}: unknown key, remove it or correct its spelling")
-        elif item["type"] in ("missing", "missing_argument"):
-            lines.append(f"{key}: missing, add it")
-        elif item["type"] == "value_error":  # raised here; it tells what was received
-            lines.append(f"{key}: {item['ctx']['error']}")
-        else:
-            lines.append(f"{key}: {item['msg']}. Received: {item['input']!r}")
-    return "; ".join(lines)
-
-
-def from_dict(values: dict, origin: str = "settings") -> Experiment:
-    """Check plain values and return the experiment they describe.
+def experiment_from_dict(values: dict, origin: str = "settings") -> Experiment:
+    """Validate nested tables and return their experiment.
 
     Args:
         values: nested tables, as ``tomllib`` returns them.
-        origin: what to name in an error, usually the file.
+        origin: source of the values named in an error, usually the file.
 
     Raises:
-        ConfigError: a key is unknown or missing, or a value does not fit.
+        ConfigError: a key is unknown or missing, or a value is out of range.
     """
     try:
         return TypeAdapter(Experiment).validate_python(values)
     except ValidationError as error:
-        raise ConfigError(f"{origin}: {_describe(error)}") from None
+        faults = "; ".join(map(_describe, error.errors()))
+        raise ConfigError(f"{origin}: {faults}") from None
 
 
-def to_dict(experiment: Experiment) -> dict:
-    """Return the plain nested tables that :func:`from_dict` reads."""
+def experiment_to_dict(experiment: Experiment) -> dict:
+    """Return the nested tables that :func:`experiment_from_dict` validates."""
     return dataclasses.asdict(experiment)
 
 
-def load(path: str | Path) -> Experiment:
+def read_experiment_file(path: str | Path) -> Experiment:
     """Read an experiment from a TOML file.
 
     The experiment's name is the file's name unless the file sets ``name``.
 
     Raises:
-        ConfigError: the file is absent, not TOML, or does not fit the settings.
+        ConfigError: the file is absent or not TOML, or a setting is invalid.
     """
     path = Path(path)
     try:
@@ -291,9 +339,40 @@ def load(path: str | Path) -> Experiment:
         ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise ConfigError(f"{path}: cannot be read as TOML: {error}") from None
-    return from_dict({"name": path.stem, **values}, str(path))
+    return experiment_from_dict({"name": path.stem, **values}, str(path))
 
 
-def dump(experiment: Experiment) -> str:
-    """Return the resolved experiment as TOML text that :func:`load` reads back."""
-    return tomli_w.dumps(to_dict(experiment))
+def experiment_to_toml(experiment: Experiment) -> str:
+    """Return the resolved experiment as TOML, as :func:`read_experiment_file` reads."""
+    return tomli_w.dumps(experiment_to_dict(experiment))
+
+
+def _describe(fault: dict) -> str:
+    """Describe one of pydantic's errors by key, fault and remedy."""
+    key = ".".join(str(part) for part in fault["loc"]) or "settings"
+    if fault["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        return f"{key}: unknown key{_nearest(key)}; remove it or correct its spelling"
+    if fault["type"] in ("missing", "missing_argument"):
+        return f"{key}: missing, add it"
+    if fault["type"] == "value_error":  # raised above, with the value received
+        return f"{key}: {fault['ctx']['error']}"
+    return f"{key}: {fault['msg']}. Received: {fault['input']!r}"
+
+
+def _nearest(key: str) -> str:
+    """Return ``, nearest: <known key>``, empty if no known key is similar."""
+    tables = [field.name for field in dataclasses.fields(Experiment)]
+    known = _known_keys() if "." in key else tables + _known_keys()
+    same = [one for one in known if one.rpartition(".")[2] == key.rpartition(".")[2]]
+    close = same[:1] or difflib.get_close_matches(key, known, n=1)
+    return f", nearest: {close[0]}" if close else ""
+
+
+def _known_keys() -> list[str]:
+    """Return every key of every table as ``table.key``."""
+    return [
+        f"{table.name}.{field.name}"
+        for table in dataclasses.fields(Experiment)
+        if dataclasses.is_dataclass(table.type)
+        for field in dataclasses.fields(table.type)
+    ]

@@ -1,1 +1,1 @@
-"""Manifest, vocabulary, features and photos: what a captioner is trained on."""
+"""Manifest, vocabulary, features and photos: the training data of a captioner."""

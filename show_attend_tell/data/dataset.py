@@ -1,9 +1,8 @@
-"""Batches of captions and their photos' features, for training.
+"""Batch captions with the features of their photos, for training.
 
-The order of an epoch is a function of (seed, epoch) alone, so training can stop
-anywhere and go on as if it had not. Every caption is seen once an epoch, in batches of
-captions of similar length; only a few padded lengths occur, so that few graphs are
-compiled.
+The order of an epoch is a function of (seed, epoch) alone, so a resumed training equals
+an uninterrupted one. Every caption occurs once an epoch, in batches of captions of
+similar length. Batches are padded to few lengths, so that few graphs are compiled.
 """
 
 import itertools
@@ -15,22 +14,28 @@ import tensorflow as tf
 
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.vocabulary import END, PAD, START, Vocabulary
+from show_attend_tell.runtime.errors import FeatureError
 from show_attend_tell.runtime.gc_pause import uncollected
 
 
 class Captions(NamedTuple):
-    """Encoded captions, N in all, in three arrays: millions of words take little room.
+    """N encoded captions in three arrays, compact for millions of words.
 
     ``captions.words(i)`` are the ids of caption i, without special tokens.
     """
 
     photos: np.ndarray  # (N,) position of the caption's photo in the photo list
-    ids: np.ndarray  # of the words of all captions, one caption behind the other
-    starts: np.ndarray  # (N + 1,) where each caption begins in `ids`
+    ids: np.ndarray  # (words,) word ids of all captions, concatenated
+    starts: np.ndarray  # (N + 1,) position in `ids` of each caption's first word
 
     @classmethod
     def join(cls, photos: Sequence[int], captions: Iterable[Sequence[int]]):
-        """Return the captions of photos, given each one's ids."""
+        """Concatenate captions.
+
+        Args:
+            photos: position of each caption's photo, (N,).
+            captions: N sequences of word ids.
+        """
         captions = list(captions)
         starts = np.zeros(len(captions) + 1, np.int64)
         np.cumsum([len(ids) for ids in captions], out=starts[1:])
@@ -39,7 +44,7 @@ class Captions(NamedTuple):
 
     @property
     def lengths(self) -> np.ndarray:
-        """Words of each caption, (N,)."""
+        """Number of words of each caption, (N,)."""
         return np.diff(self.starts)
 
     def words(self, caption: int) -> np.ndarray:
@@ -48,11 +53,14 @@ class Captions(NamedTuple):
 
 
 def padded_length(length: int) -> int:
-    """Return the number of steps a batch of captions up to `length` is padded to.
+    """Return the number of steps to which a batch of captions is padded.
 
-    Even numbers from 8 to 16, multiples of 4 to 24, of 16 beyond. Each length takes
-    some seconds to compile, which rare ones do not bring in again: Flickr8k has 9
-    graphs, and 0.9 % more steps than with 11, for all even numbers and multiples of 4.
+    Even numbers from 8 to 16, multiples of 4 to 24, multiples of 16 beyond. Compiling a
+    length takes seconds, which rare lengths do not amortise: Flickr8k has 9 graphs and
+    0.9 % more steps than with 11 graphs, for all even numbers and multiples of 4.
+
+    Args:
+        length: steps of the longest caption of the batch.
     """
     length = max(length, 8)
     for limit, multiple in ((16, 2), (24, 4)):
@@ -62,18 +70,18 @@ def padded_length(length: int) -> int:
 
 
 @uncollected()
-def encode(
+def encode_captions(
     captions: Sequence[Sequence[Sequence[str]]], vocabulary: Vocabulary, max_words: int
 ) -> Captions:
     """Encode the tokenized captions of each photo.
 
     Args:
-        captions: for each photo its captions, each a sequence of words.
-        vocabulary: words to ids.
-        max_words: longer captions are cut.
+        captions: captions of each photo, each caption a sequence of words.
+        vocabulary: map of words to ids.
+        max_words: maximum number of words; longer captions are cut.
 
     Returns:
-        All captions that hold a word, in order.
+        All non-empty captions, in order.
     """
     photos, tokens = [], []
     for position, sentences in enumerate(captions):
@@ -87,16 +95,16 @@ def encode(
 def epoch_order(
     lengths: np.ndarray, batch_size: int, seed: int, epoch: int
 ) -> list[np.ndarray]:
-    """Deal captions into batches of similar length, in random order.
+    """Divide captions into batches of similar length, in random order.
 
     Args:
-        lengths: words of each caption, (N,).
-        batch_size: captions in a batch; the last batch may hold fewer.
-        seed: of the experiment.
-        epoch: from 0.
+        lengths: number of words of each caption, (N,).
+        batch_size: captions in a batch; one batch may have fewer.
+        seed: seed of the experiment.
+        epoch: number of the epoch, from 0.
 
     Returns:
-        Batches of caption positions; together every position once.
+        Batches of caption positions; every position is in one batch.
     """
     rng = np.random.default_rng([seed, epoch])
     order = rng.permutation(len(lengths))
@@ -111,22 +119,22 @@ def read_views(
     rng: np.random.Generator,
     batch_size: int,
 ) -> np.ndarray:
-    """Read each photo from one of the readers, drawn evenly.
+    """Read each photo from a randomly chosen reader.
 
     Args:
-        readers: one, or two where photos are mirrored with probability 1/2.
-        rows: of the photos, (N,), N at most `batch_size`.
-        rng: draws the reader.
-        batch_size: rows of the result; those beyond N are zero.
+        readers: one reader, or two where photos are mirrored with probability 1/2.
+        rows: rows of the photos, (N,), N at most `batch_size`.
+        rng: generator that chooses the readers.
+        batch_size: rows of the result; rows beyond N are zero.
 
     Returns:
         (batch_size, L, D) float16.
     """
     _, locations, width = readers[0].shape
     features = np.zeros((batch_size, locations, width), np.float16)
-    side = rng.integers(len(readers), size=len(rows))
-    for which, reader in enumerate(readers):
-        (own,) = np.nonzero(side == which)
+    choice = rng.integers(len(readers), size=len(rows))
+    for number, reader in enumerate(readers):
+        (own,) = np.nonzero(choice == number)
         if len(own):
             features[own] = reader.read(rows[own])
     return features
@@ -137,11 +145,11 @@ class CaptionBatches:
 
     Args:
         captions: encoded captions.
-        rows: row in the feature files of each photo, (photos,).
-        readers: one reader, or two when mirrored photos are drawn with probability
-            1/2; both hold the same photos in the same rows.
+        rows: row of each photo in the feature files, (photos,).
+        readers: one reader, or two where photos are mirrored with probability 1/2;
+            both have the same photos in the same rows.
         batch_size: captions per batch.
-        seed: of the order and of the mirroring.
+        seed: seed of the order and of the mirroring.
     """
 
     def __init__(
@@ -161,26 +169,29 @@ class CaptionBatches:
 
     @property
     def steps(self) -> int:
-        """Batches in an epoch."""
+        """Number of batches in an epoch."""
         return -(-len(self.lengths) // self.batch_size)
 
     @property
     def padded_lengths(self) -> list[int]:
-        """Every T that an epoch can hold, rising."""
+        """Every T that can occur in an epoch, ascending."""
         return sorted({padded_length(n + 1) for n in set(self.lengths.tolist())})
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[tuple]:
-        """Yield (annotations, inputs, targets) of an epoch from batch `start` on.
+        """Yield the batches of an epoch from batch `start` on.
 
-        annotations (B, L, D) float16; inputs y_0.. from <start> and targets up to
-        <end>, (B, T) int32. A short batch is filled up with captions of padding.
+        A short batch is filled up with captions of padding.
+
+        Yields:
+            Annotations (B, L, D) float16; inputs, which begin with <start>, and
+            targets, which end with <end>, (B, T) int32 each.
         """
         order = epoch_order(self.lengths, self.batch_size, self.seed, epoch)
         for number in range(start, len(order)):
             rng = np.random.default_rng([self.seed, epoch, number])
-            yield self._batch(order[number], rng)
+            yield self._make_batch(order[number], rng)
 
-    def _batch(self, chosen: np.ndarray, rng: np.random.Generator) -> tuple:
+    def _make_batch(self, chosen: np.ndarray, rng: np.random.Generator) -> tuple:
         length = padded_length(int(self.lengths[chosen].max()) + 1)
         inputs = np.full((self.batch_size, length), PAD, np.int32)
         targets = np.full((self.batch_size, length), PAD, np.int32)
@@ -192,7 +203,7 @@ class CaptionBatches:
         return read_views(self.readers, rows, rng, self.batch_size), inputs, targets
 
     def dataset(self, epoch: int, start: int = 0) -> tf.data.Dataset:
-        """Return the epoch as tf.data, read ahead of need by a thread."""
+        """Return the epoch as tf.data; a thread prefetches batches."""
         _, locations, width = self.readers[0].shape
         tokens = tf.TensorSpec((self.batch_size, None), tf.int32)
         spec = tf.TensorSpec((self.batch_size, locations, width), tf.float16)
@@ -200,8 +211,8 @@ class CaptionBatches:
         dataset = tf.data.Dataset.from_generator(
             lambda: self._pairs(epoch, start), output_signature=(x_spec, tokens)
         )
-        # The tuner has nothing to tune here, and with it the end of an epoch waited,
-        # idle, up to 40 s before the next began; without it one second.
+        # Autotuning has no parameter here, and delays the start of the next epoch by
+        # up to 40 idle seconds; without it the delay is one second.
         options = tf.data.Options()
         options.autotune.enabled = False
         return dataset.prefetch(4).with_options(options)
@@ -217,10 +228,13 @@ def measure_deviation(
     """Return the root mean square deviation of annotations from their mean.
 
     Args:
-        reader: of the training photos.
-        rows: theirs.
-        seed: of the choice of photos.
-        photos: how many to look at, at most.
+        reader: reader of the training photos.
+        rows: rows of the training photos.
+        seed: seed of the selection of photos.
+        photos: maximum number of photos to measure.
+
+    Raises:
+        FeatureError: all values are equal, so that nothing can be learnt from them.
     """
     rng = np.random.default_rng(seed)
     chosen = rng.permutation(np.asarray(rows))[:photos]
@@ -229,4 +243,12 @@ def measure_deviation(
         values = reader.read(chosen[start : start + 64]).astype(np.float64)
         total, squares = total + values.sum(), squares + np.square(values).sum()
         count += values.size
-    return float(np.sqrt(squares / count - (total / count) ** 2))
+    mean, mean_square = total / count, squares / count
+    variance = mean_square - mean**2
+    if not variance > 1e-12 * mean_square:  # the rounding of float64 sums
+        raise FeatureError(
+            f"{reader.path}: the features of {len(chosen)} training photos must not "
+            f"all be equal. Received: {mean:g} everywhere; check the encoder's weights "
+            "and run `features --overwrite`"
+        )
+    return float(np.sqrt(variance))

@@ -1,21 +1,25 @@
-"""Compare encoders: whether features of one may be read by a model of the other."""
+"""Compare encoders: whether a model of one may read features of the other."""
 
 import hashlib
 from pathlib import Path
 
-# What the identity says for the record, and what no two encoders differ by.
+from show_attend_tell.config.settings import EncoderSettings
+
+# Keys that are stored for the record; they do not make two encoders different.
 _INFORMATIVE = ("weights", "precision", "seed", "versions", "accepts")
+# Values of `encoder.weights` that are not a file.
+BUILT_IN_WEIGHTS = ("imagenet", "none", "scenes")
 
 
 def identity_difference(expected: dict, found: dict) -> str | None:
-    """Say in which way two encoders differ, or None when their features agree.
+    """Describe the difference of two encoders; None if their features agree.
 
-    Precision, library versions and where weights came from are on record only: they
-    change features by rounding, or not at all.
+    Precision, library versions and the source of the weights are ignored: they change
+    features by rounding, or not at all.
 
     Args:
-        expected: identity of the encoder wanted, as ``Encoder.identity`` returns it.
-        found: identity of the other one.
+        expected: identity of the required encoder, from ``Encoder.identity``.
+        found: identity of the other encoder.
 
     Returns:
         For instance ``layer block5_conv3 instead of block5_conv4``.
@@ -25,6 +29,34 @@ def identity_difference(expected: dict, found: dict) -> str | None:
         f"{key} {_shorten(found.get(key))} instead of {_shorten(expected.get(key))}"
         for key in keys
         if _plain(found.get(key)) != _plain(expected.get(key))
+    ]
+    return ", ".join(differences) or None
+
+
+def settings_difference(settings: EncoderSettings, found: dict) -> str | None:
+    """Describe the difference of an experiment's encoder settings and an identity.
+
+    Precision is ignored. Weights are compared by name only where both names are
+    built-in: ``features --encoder-weights FILE`` may load the same weights from a file,
+    and digests are compared elsewhere. A key that the identity lacks is ignored.
+
+    Args:
+        settings: encoder settings of the experiment.
+        found: identity of the encoder that made the features.
+
+    Returns:
+        For instance ``resize squash instead of crop``; None if they agree.
+    """
+    keys = ["network", "layer", "image_size", "resize"]
+    names = {settings.weights, found.get("weights")}
+    if names <= set(BUILT_IN_WEIGHTS):
+        keys.append("weights")
+        if names == {"none"}:
+            keys.append("seed")
+    differences = [
+        f"{key} {found[key]} instead of {getattr(settings, key)}"
+        for key in keys
+        if key in found and found[key] != getattr(settings, key)
     ]
     return ", ".join(differences) or None
 
@@ -39,11 +71,11 @@ def _shorten(value: object) -> str:
 
 
 def is_accepted(identity: dict, weights: str | Path) -> bool:
-    """Tell whether a model names these encoder weights as good enough.
+    """Return whether a model accepts these encoder weights in place of its own.
 
     Args:
         identity: ``encoder_identity`` of the model.
-        weights: ``imagenet`` or a file.
+        weights: ``imagenet`` or the path of a file.
     """
     accepted = identity.get("accepts", {})
     if str(weights) in accepted:

@@ -1,20 +1,20 @@
-"""The HDF5 contract of feature files: names, types, attributes, and how to read one.
+"""Read feature files and define their HDF5 layout: names, types and attributes.
 
 A feature file holds, for N photos of L locations and D channels,
 
 ==============  ===========  =====================================================
 ``features``    (N, L, D)    float16, one photo a chunk, zeros where not written
 ``image_ids``   (N,)         UTF-8 text, ids of the manifest
-``written``     (N,)         bool, False for a photo that could not be read
-``problems``    (N,)         UTF-8 text, why it could not be read, else empty
+``written``     (N,)         bool, False for a photo that could not be decoded
+``problems``    (N,)         UTF-8 text, the reason for it, else empty
 ==============  ===========  =====================================================
 
-and the attributes ``format`` (:data:`FORMAT`), ``identity`` (JSON, what
-``Encoder.identity`` returned), ``mirrored`` (bool) and ``complete`` (bool).
+and the attributes ``format`` (:data:`FORMAT`), ``identity`` (JSON of
+``Encoder.identity``), ``mirrored`` (bool) and ``complete`` (bool).
 
 After a ReLU about 95 % of VGG's values are exact zeros, so every chunk is compressed.
 Measured on conv5_3 of 512 photos, one core, as ratios to the dense float16 file: size,
-and time to read 64 photos drawn at random (the dense file's is 7 ms):
+and time to read 64 random photos (7 ms for the dense file):
 
 =============================  =====  =====
 LZ4-HC of Blosc, no shuffle    0.105  1.03    chosen
@@ -26,8 +26,8 @@ gzip 1                         0.110  3.76
 LZF                            0.143  5.38
 =============================  =====  =====
 
-Every kind of shuffling makes the file larger and slower here: it scatters the long
-runs of zeros.
+Shuffling of any kind makes the file larger and slower here, because it scatters the
+long runs of zeros.
 """
 
 import json
@@ -52,12 +52,12 @@ COMPRESSION = hdf5plugin.Blosc(
 def feature_path(
     folder: str | Path, settings: EncoderSettings, mirror: bool = False
 ) -> Path:
-    """Return where the features of an encoder lie in a prepared folder.
+    """Return the path of an encoder's feature file.
 
     Args:
         folder: ``prepared/<data.name>``.
-        settings: the encoder's.
-        mirror: whether the file of the mirrored photos is meant.
+        settings: settings of the encoder.
+        mirror: whether to return the file of the mirrored photos.
     """
     ending = ".mirror.h5" if mirror else ".h5"
     return Path(folder) / f"features-{settings.network}-{settings.layer}{ending}"
@@ -66,40 +66,40 @@ def feature_path(
 class FeatureReader:
     """An open feature file, read photo by photo and never as a whole.
 
-    Use it as a context manager or call :meth:`close`. It may be used from several
-    threads.
+    Use it as a context manager or call :meth:`close`. Several threads may share it.
 
     Attributes:
-        path: the file.
+        path: path of the file.
         image_ids: N ids in the order of the rows.
         shape: (N, L, D).
-        rows: id -> row, of the photos that were written.
-        problems: id -> why the photo could not be read, of the others.
+        rows: row of each photo that was written, by id.
+        problems: reason why a photo was not written, by id.
         attributes: ``format``, ``identity`` (a dict), ``mirrored``, ``complete``.
 
     Raises:
-        FeatureError: the file is absent, damaged or incomplete, or another encoder
-            than that of ``identity`` made it.
+        FeatureError: the file is absent, damaged or incomplete, or was made by
+            another encoder than that of ``identity``.
     """
 
     def __init__(self, path: str | Path, identity: dict | None = None):
         """Open and verify a file.
 
         Args:
-            path: the file.
-            identity: of the encoder that the features must come from; any if None.
+            path: path of the file.
+            identity: identity of the encoder that must have made the features; any
+                encoder by default.
         """
         self.path = Path(path)
         self._lock = threading.Lock()
         self._file = _open(self.path)
         try:
-            self._read_contract()
+            self._read_layout()
             self._verify(identity)
         except BaseException:
             self._file.close()
             raise
 
-    def _read_contract(self) -> None:
+    def _read_layout(self) -> None:
         file = self._file
         try:
             values = dict(file.attrs)
@@ -148,10 +148,10 @@ class FeatureReader:
             )
 
     def read(self, rows: Sequence[int]) -> np.ndarray:
-        """Read photos by their rows, in any order and as often as wanted.
+        """Read photos by their rows, in any order and with repetitions.
 
         Args:
-            rows: B numbers from 0 to N - 1, as :attr:`rows` gives them.
+            rows: B row numbers from 0 to N - 1, values of :attr:`rows`.
 
         Returns:
             (B, L, D) float16.
@@ -159,8 +159,8 @@ class FeatureReader:
         Raises:
             FeatureError: a row is out of range or was not written.
         """
-        order = np.asarray(rows, np.int64)
         count, locations, width = self.shape
+        order = np.asarray(rows, np.int64)
         outside = order[(order < 0) | (order >= count)]
         if outside.size:
             raise FeatureError(
@@ -172,16 +172,19 @@ class FeatureReader:
             raise FeatureError(
                 f"{self.path}: photo {name!r} has no features: {self.problems[name]}"
             )
-        unique, places = np.unique(order, return_inverse=True)
+        # Each row is read once, in the order of the file.
+        unique, positions = np.unique(order, return_inverse=True)
         features = np.empty((len(unique), locations, width), np.float16)
         with self._lock:
-            for place, row in enumerate(unique.tolist()):
-                self._features.read_direct(features, np.s_[row], np.s_[place])
-        in_order = len(unique) == len(order) and (places[1:] > places[:-1]).all()
-        return features if in_order else features[places]
+            for position, row in enumerate(unique.tolist()):
+                self._features.read_direct(features, np.s_[row], np.s_[position])
+        in_order = len(unique) == len(order) and (positions[1:] > positions[:-1]).all()
+        return (
+            features if in_order else features[positions]
+        )  # (unique, ...) -> (B, ...)
 
     def close(self) -> None:
-        """Close the file; nothing can be read any more."""
+        """Close the file; later reads fail."""
         with self._lock:
             self._file.close()
 
@@ -195,7 +198,7 @@ class FeatureReader:
 
 
 def parts_folder(path: str | Path) -> Path:
-    """Return the folder that holds a feature file while it is being extracted."""
+    """Return the folder of a feature file's parts during extraction."""
     path = Path(path)
     return path.with_name(path.name + ".parts")
 
@@ -205,7 +208,7 @@ def _open(path: Path) -> h5py.File:
         return h5py.File(path, "r")
     except FileNotFoundError:
         if parts_folder(path).exists():
-            reason = "incomplete; run the extraction again, it goes on where it stopped"
+            reason = "incomplete; run the extraction again to continue it"
         else:
             reason = "no such feature file; extract the features"
         raise FeatureError(f"{path}: {reason}") from None

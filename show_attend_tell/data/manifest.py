@@ -1,37 +1,37 @@
-"""The manifest: one row per photo, the same whatever data set it came from.
+"""Read and write the manifest: one row per photo, the same for every data set.
 
 A manifest is a JSON Lines file in UTF-8. Every row is an object with the keys ``id``,
-``path``, ``split`` and ``captions``, and ``objects`` where boxes are known. Paths are
-stored relative to the manifest's folder when the photo lies below it, so that a
+``path``, ``split`` and ``captions``, and ``objects`` where boxes are known. The path
+of a photo below the manifest's folder is stored relative to that folder, so that a
 prepared folder can be moved as a whole.
 """
 
 import json
 import os
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from show_attend_tell.runtime.errors import ManifestError
+from show_attend_tell.runtime.files import atomic_path
 
 _REQUIRED = ("id", "path", "split", "captions")
 
 
 @dataclass(frozen=True)
 class Photo:
-    """One photo and what is said about it.
+    """One photo with its split, captions and boxes.
 
     Attributes:
         id: unique in the manifest; the photo's file name, or its path below the
             user's folder.
-        path: where the photo lies; absolute, or relative to the manifest's folder.
+        path: path of the photo, absolute or relative to the manifest's folder.
         split: ``train``, ``val``, ``test`` or ``none`` (in no list). A split is a
-            property of the photo, so captions of one photo never part.
-        captions: raw text, untouched but for white space at both ends.
-        objects: ``{"name": str, "box": [x0, y0, x1, y1]}`` in pixels of the photo,
-            corners inclusive of the top left and exclusive of the bottom right.
+            property of the photo, so all captions of a photo are in the same split.
+        captions: raw text, stripped of white space at both ends.
+        objects: ``{"name": str, "box": [x0, y0, x1, y1]}`` in pixel coordinates of the
+            photo; the top left corner is inside the box, the bottom right outside.
     """
 
     id: str
@@ -41,7 +41,7 @@ class Photo:
     objects: tuple[dict[str, Any], ...] = ()
 
     def __post_init__(self):
-        """Take text for a path and any sequence for a tuple."""
+        """Convert text to a path and sequences to tuples."""
         object.__setattr__(self, "path", Path(self.path))
         object.__setattr__(self, "captions", tuple(self.captions))
         object.__setattr__(self, "objects", tuple(self.objects))
@@ -60,11 +60,11 @@ def _fault_of_object(item: object) -> str | None:
     )
     if not numbers or len(box) != 4 or box[0] >= box[2] or box[1] >= box[3]:
         return "`box` must be [x0, y0, x1, y1] with x0 < x1 and y0 < y1"
-    return None if _is_text(item["name"]) else "`name` must be a text"
+    return None if _is_text(item["name"]) else "`name` must be a string"
 
 
 def _fault(row: object) -> str | None:
-    """Return what is wrong with a row of the file, or None."""
+    """Return the fault of a row of the file, or None."""
     if not isinstance(row, dict):
         return "a row must be a JSON object"
     missing = [key for key in _REQUIRED if key not in row]
@@ -75,27 +75,27 @@ def _fault(row: object) -> str | None:
         return f"the key `{unknown[0]}` is unknown"
     for key in ("id", "path", "split"):
         if not _is_text(row[key]):
-            return f"`{key}` must be a text that is not empty"
+            return f"`{key}` must be a non-empty string"
     captions = row["captions"]
     if not isinstance(captions, list) or not all(map(_is_text, captions)):
-        return "`captions` must be a list of texts that are not empty"
+        return "`captions` must be a list of non-empty strings"
     objects = row.get("objects", [])
     if not isinstance(objects, list):
         return "`objects` must be a list"
     return next(filter(None, map(_fault_of_object, objects)), None)
 
 
-def read(path: str | Path) -> list[Photo]:
+def read_manifest(path: str | Path) -> list[Photo]:
     """Read a manifest.
 
     Args:
-        path: the ``manifest.jsonl``.
+        path: path of the ``manifest.jsonl``.
 
     Returns:
-        The photos in the order of the file, their paths absolute.
+        The photos in the order of the file, with absolute paths.
 
     Raises:
-        ManifestError: the file is absent or damaged, or an id occurs twice.
+        ManifestError: the file is absent or malformed, or an id occurs twice.
     """
     path = Path(path)
     folder = path.parent.absolute()
@@ -142,23 +142,24 @@ def _to_row(photo: Photo, folder: Path) -> dict:
     return row
 
 
-def write(path: str | Path, photos: Iterable[Photo]) -> None:
-    """Write a manifest whole or not at all.
+def write_manifest(path: str | Path, photos: Iterable[Photo]) -> None:
+    """Write a manifest atomically.
 
     Args:
-        path: the ``manifest.jsonl``; its folder is made if need be. An earlier file
-            stays as it is until the new one is complete.
-        photos: in the order wanted.
+        path: path of the ``manifest.jsonl``; its folder is made if need be.
+        photos: the rows, in the order of the file.
 
     Raises:
-        ManifestError: a photo cannot be stored, or an id occurs twice.
+        ManifestError: a photo cannot be stored, or an id occurs twice; an earlier
+            file is left as it was.
     """
     path = Path(path)
     folder = path.parent.absolute()
-    folder.mkdir(parents=True, exist_ok=True)
     seen: set[str] = set()
-    unfinished = path.with_name(path.name + ".part")
-    with unfinished.open("w", encoding="utf-8", newline="\n") as file:
+    with (
+        atomic_path(path) as temporary,
+        temporary.open("w", encoding="utf-8", newline="\n") as file,
+    ):
         for photo in photos:
             row = _to_row(photo, folder)
             fault = _fault(row)
@@ -169,21 +170,4 @@ def write(path: str | Path, photos: Iterable[Photo]) -> None:
             seen.add(photo.id)
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
         file.flush()
-        os.fsync(file.fileno())
-    os.replace(unfinished, path)
-
-
-def of_split(photos: Sequence[Photo], split: str) -> list[Photo]:
-    """Return the photos of one split in their order.
-
-    Raises:
-        ManifestError: there are none.
-    """
-    chosen = [photo for photo in photos if photo.split == split]
-    if not chosen:
-        counts = Counter(photo.split for photo in photos)
-        raise ManifestError(
-            f"`split` must be one of {sorted(counts)}. Received: {split!r}; "
-            "choose another or prepare data that has it"
-        )
-    return chosen
+        os.fsync(file.fileno())  # a power failure must not leave an empty manifest

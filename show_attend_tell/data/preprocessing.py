@@ -1,8 +1,7 @@
-"""Photos as the encoder sees them: decoding, resizing, and where a box ends up.
+"""Decode and resize photos for the encoder, and map boxes between the two.
 
-Every photo of the program, whether extracted, captioned or drawn upon, comes through
-:func:`load_photo` and :func:`to_square`, so that training and inference see the same
-pixels.
+Extraction, captioning and figures all use :func:`load_photo` and :func:`to_square`, so
+that training and inference have the same pixels.
 """
 
 import os
@@ -16,7 +15,12 @@ from show_attend_tell.runtime.errors import PhotoError
 
 Box = tuple[float, float, float, float]
 
-# What Pillow raises for files that are damaged, cut short, too large or no photo.
+# Files of a folder with these suffixes, in lower case, are photos.
+PHOTO_SUFFIXES = frozenset(
+    [".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"]
+)
+
+# Errors of Pillow for files that are damaged, truncated, too large or not photos.
 UNREADABLE = (
     OSError,
     ValueError,
@@ -29,7 +33,7 @@ UNREADABLE = (
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
-    """Return the picture in RGB: 16 bits scaled to 8, transparency laid on white."""
+    """Convert a picture to RGB: 16 bits are scaled to 8, transparency becomes white."""
     if image.mode.startswith("I"):
         grey = np.clip(np.asarray(image, np.float64) / 257, 0, 255)  # 65535 = 257*255
         image = Image.fromarray(np.rint(grey).astype(np.uint8))
@@ -41,14 +45,14 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 
 
 def load_photo(file: str | os.PathLike | IO[bytes]) -> Image.Image:
-    """Decode a photo, turned as its EXIF orientation says, in RGB.
+    """Decode a photo to RGB and apply its EXIF orientation.
 
     Args:
-        file: path or open binary file in any format that Pillow reads; the first
-            frame of a moving picture counts.
+        file: path or open binary file in any format that Pillow decodes; the first
+            frame of an animation is used.
 
     Raises:
-        PhotoError: it cannot be read.
+        PhotoError: the file is absent or cannot be decoded.
     """
     if not isinstance(file, str | os.PathLike):
         name = getattr(file, "name", "photo")
@@ -62,25 +66,24 @@ def load_photo(file: str | os.PathLike | IO[bytes]) -> Image.Image:
     except UNREADABLE as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         if isinstance(error, Image.UnidentifiedImageError):
-            reason = "no image format that is known"
+            reason = "unknown image format"
         raise PhotoError(f"{name}: cannot be read as a photo: {reason}") from None
 
 
 def seen_region(photo_size: tuple[int, int], side: int, resize: str) -> Box:
-    """Return the part of a photo that the network sees.
+    """Return the region of a photo that becomes the network's input.
 
-    ``crop`` scales the shortest side to 8/7 of ``side`` (256 for 224) and cuts the
-    centre ``side`` x ``side``, at whole pixels of the scaled photo; ``squash`` takes
-    all of it.
+    ``crop`` scales the shortest side to 8/7 of ``side`` (256 for 224) and crops the
+    centre ``side`` x ``side``, at whole pixels of the scaled photo; ``squash`` keeps
+    the whole photo.
 
     Args:
         photo_size: (width, height) in pixels.
-        side: of the network's square, in pixels.
+        side: side of the network's square input, in pixels.
         resize: ``crop`` or ``squash``.
 
     Returns:
-        (x0, y0, x1, y1) in pixels of the photo, in fractions where the cut falls
-        between two.
+        (x0, y0, x1, y1) in pixel coordinates of the photo, not always whole numbers.
     """
     width, height = photo_size
     if resize == "squash":
@@ -90,16 +93,21 @@ def seen_region(photo_size: tuple[int, int], side: int, resize: str) -> Box:
     wide, high = round(width * scale), round(height * scale)
     left, top = (wide - side) // 2, (high - side) // 2
     across, down = width / wide, height / high  # photo pixels in a scaled pixel
-    right = min((left + side) * across, width)  # not past the edge by rounding
+    right = min((left + side) * across, width)  # rounding must not exceed it
     bottom = min((top + side) * down, height)
     return left * across, top * down, right, bottom
 
 
 def to_square(image: Image.Image, side: int, resize: str) -> np.ndarray:
-    """Resize a photo, bicubic, to the square that the network sees.
+    """Resize a photo, bicubic, to the network's square input.
 
-    Equal to scaling the whole photo and cutting the centre out, but only the cut is
+    The result equals scaling the whole photo and then cropping, but only the crop is
     computed, so that a very long photo costs no more than others.
+
+    Args:
+        image: RGB.
+        side: side of the square, in pixels.
+        resize: ``crop`` or ``squash``.
 
     Returns:
         (side, side, 3) uint8, RGB.
@@ -110,13 +118,13 @@ def to_square(image: Image.Image, side: int, resize: str) -> np.ndarray:
 
 
 def to_view(image: Image.Image, side: int, resize: str, longest: int) -> np.ndarray:
-    """Return the part of a photo that the network sees, in its own proportions.
+    """Crop a photo to the region of the network's input, in its own proportions.
 
     Args:
         image: RGB.
-        side: of the network's square, in pixels.
+        side: side of the network's square input, in pixels.
         resize: ``crop`` or ``squash``.
-        longest: side of the view in pixels, not passed; smaller photos stay small.
+        longest: maximum side of the view, in pixels; photos are never enlarged.
 
     Returns:
         (H, W, 3) uint8, RGB.
@@ -130,16 +138,16 @@ def to_view(image: Image.Image, side: int, resize: str, longest: int) -> np.ndar
 
 
 def box_to_square(box: Box, photo_size: tuple[int, int], side: int, resize: str) -> Box:
-    """Map a box from pixels of the photo to pixels of the network's square.
+    """Map a box from pixel coordinates of the photo to those of the network's square.
 
     Args:
-        box: (x0, y0, x1, y1) in pixels of the photo, after its EXIF orientation.
+        box: (x0, y0, x1, y1) in the photo, after its EXIF orientation.
         photo_size: (width, height) in pixels.
-        side: of the network's square, in pixels.
+        side: side of the network's square input, in pixels.
         resize: ``crop`` or ``squash``.
 
     Returns:
-        (x0, y0, x1, y1) from 0 to ``side``; what was cut away lies outside of that.
+        (x0, y0, x1, y1); a box that was cropped away is outside 0 to ``side``.
     """
     left, top, right, bottom = seen_region(photo_size, side, resize)
     across, down = side / (right - left), side / (bottom - top)
@@ -153,7 +161,7 @@ def box_to_square(box: Box, photo_size: tuple[int, int], side: int, resize: str)
 
 
 def box_to_photo(box: Box, photo_size: tuple[int, int], side: int, resize: str) -> Box:
-    """Map a box from pixels of the network's square to pixels of the photo.
+    """Map a box from pixel coordinates of the network's square to those of the photo.
 
     The inverse of :func:`box_to_square`.
     """

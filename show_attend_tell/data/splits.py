@@ -1,4 +1,4 @@
-"""The prepared data of an experiment: manifest, vocabulary and features together."""
+"""Open the prepared data of an experiment: the splits of its manifest, and features."""
 
 import logging
 from collections.abc import Sequence
@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from show_attend_tell.config.settings import Experiment
-from show_attend_tell.data import manifest
+from show_attend_tell.data.encoder_identity import settings_difference
 from show_attend_tell.data.features import FeatureReader, feature_path
-from show_attend_tell.data.manifest import Photo
+from show_attend_tell.data.manifest import Photo, read_manifest
 from show_attend_tell.data.vocabulary import tokenize
 from show_attend_tell.runtime.errors import FeatureError, ManifestError
 from show_attend_tell.runtime.gc_pause import uncollected
@@ -20,13 +20,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Split:
-    """The photos of one split that can be read and have a caption.
+    """The photos of one split that have features and a caption.
 
     Attributes:
-        name: of the split.
-        photos: in the order of the manifest.
-        rows: their rows in the feature file, (photos,).
-        captions: tokenized, for each photo.
+        name: name of the split.
+        photos: photos in the order of the manifest.
+        rows: row of each photo in the feature file, (photos,).
+        captions: tokenized captions of each photo.
     """
 
     name: str
@@ -49,27 +49,39 @@ def open_features(
     """Open the experiment's feature file.
 
     Args:
-        experiment: names the data and the encoder.
+        experiment: settings of the data and the encoder.
         work: the folder of prepared data.
-        mirror: whether the file of the mirrored photos is meant.
-        identity: of the encoder the features must come from; any if None.
+        mirror: whether to open the file of the mirrored photos.
+        identity: identity of the encoder that must have made the features; by default
+            only the experiment's encoder settings are compared.
 
     Raises:
-        FeatureError: the file is absent, incomplete or another encoder's.
+        FeatureError: the file is absent, incomplete, or made by another encoder or
+            with other encoder settings.
     """
-    folder = folder_of(experiment, work)
-    return FeatureReader(feature_path(folder, experiment.encoder, mirror), identity)
+    folder, settings = folder_of(experiment, work), experiment.encoder
+    reader = FeatureReader(feature_path(folder, settings, mirror), identity)
+    difference = settings_difference(settings, reader.attributes["identity"])
+    if not difference and reader.attributes["mirrored"] != mirror:
+        difference = f"mirrored photos {not mirror} instead of {mirror}"
+    if difference:
+        reader.close()
+        raise FeatureError(
+            f"{reader.path}: made with other settings of [encoder]: {difference}; run "
+            "`features --overwrite`, or restore the settings (drop the --set)"
+        )
+    return reader
 
 
 def load_split(
     experiment: Experiment, work: str | Path, name: str, reader: FeatureReader
 ) -> Split:
-    """Read the photos of a split, their captions and their rows.
+    """Read the photos of a split with their captions and feature rows.
 
-    Photos without features or captions are left out, and counted in the log.
+    Photos without features or captions are left out; the log counts them.
 
     Raises:
-        ManifestError: the manifest is absent or damaged, or the split is empty.
+        ManifestError: the manifest is absent or malformed, or the split is empty.
     """
     return load_splits(experiment, work, [name], reader)[0]
 
@@ -78,20 +90,20 @@ def load_split(
 def load_splits(
     experiment: Experiment, work: str | Path, names: Sequence[str], reader
 ) -> list[Split]:
-    """Read several splits as :func:`load_split` does, the manifest once."""
+    """Read several splits, see :func:`load_split`; the manifest is read once."""
     path = folder_of(experiment, work) / "manifest.jsonl"
-    photos = manifest.read(path)
-    return [_choose(photos, name, reader, path) for name in names]
+    photos = read_manifest(path)
+    return [_select_split(photos, name, reader, path) for name in names]
 
 
-def _choose(
+def _select_split(
     everything: Sequence[Photo], name: str, reader: FeatureReader, path: Path
 ) -> Split:
     of_split = [photo for photo in everything if photo.split == name]
     photos = [p for p in of_split if p.id in reader.rows and any(p.captions)]
     if not photos:
         raise ManifestError(
-            f"{path}: split {name!r} has no photo with caption and features; choose "
+            f"{path}: split {name!r} has no photo with a caption and features; choose "
             "another split, or run `prepare` and `features` again"
         )
     if len(photos) < len(of_split):
@@ -104,12 +116,18 @@ def _choose(
 
 def open_mirror(
     experiment: Experiment, work: str | Path, reader: FeatureReader, data: Split
-) -> "Reordered":
-    """Open the features of the mirrored training photos, by the rows of `reader`.
+) -> "ReorderedReader":
+    """Open the features of the mirrored training photos.
+
+    Args:
+        experiment: settings of the data and the encoder.
+        work: the folder of prepared data.
+        reader: reader of the unmirrored photos, whose rows the result takes.
+        data: the training split.
 
     Raises:
-        FeatureError: the file is absent, incomplete, another encoder's, or lacks a
-            photo of `data`.
+        FeatureError: the file is absent, incomplete, made by another encoder, or lacks
+            a photo of `data`.
     """
     mirror = open_features(
         experiment, work, True, identity=reader.attributes["identity"]
@@ -121,11 +139,11 @@ def open_mirror(
             f"{mirror.path}: {len(missing)} training photos are missing, the first is "
             f"{missing[0]}; run `features` again"
         )
-    return Reordered(mirror, reader)
+    return ReorderedReader(mirror, reader)
 
 
-class Reordered:
-    """A reader that takes the rows of another file holding the same photos."""
+class ReorderedReader:
+    """A reader addressed by the rows of another file that holds the same photos."""
 
     def __init__(self, own: FeatureReader, other: FeatureReader):
         self._own, self.shape, self.close = own, own.shape, own.close
@@ -134,5 +152,5 @@ class Reordered:
         self._rows = {row: own.rows[name] for row, name in shared.items()}
 
     def read(self, rows) -> np.ndarray:
-        """Read photos by the other file's rows."""
+        """Read photos by their rows in the other file."""
         return self._own.read([self._rows[int(row)] for row in rows])

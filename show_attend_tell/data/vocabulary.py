@@ -1,12 +1,11 @@
-"""Words and their ids: the tokenizer, the special tokens, the vocabulary.
+"""Tokenize captions and map words to ids: tokenizer, special tokens, vocabulary.
 
-The tokenizer stands in for Stanford's PTB tokenizer where there is no Java: lower
-case, Penn Treebank splitting, and the punctuation dropped that the COCO evaluation
-drops. It downloads nothing.
+The tokenizer replaces Stanford's PTB tokenizer, which needs Java: lower case, Penn
+Treebank splitting, without the punctuation that the COCO evaluation drops. It
+downloads nothing.
 """
 
 import json
-import os
 import re
 import sys
 from collections import Counter
@@ -16,29 +15,30 @@ from pathlib import Path
 from nltk.tokenize import TreebankWordTokenizer
 
 from show_attend_tell.runtime.errors import VocabularyError
+from show_attend_tell.runtime.files import atomic_write
 
 PAD, START, END, UNKNOWN = 0, 1, 2, 3
 SPECIAL = ("<pad>", "<start>", "<end>", "<unk>")  # their ids are their positions
 
-# The list of pycocoevalcap's PTBTokenizer, and the quotes as Treebank writes them.
+# The list of pycocoevalcap's PTBTokenizer, and the quotes in Treebank's spelling.
 _PUNCTUATION = frozenset(
     ["''", "'", "``", "`", "-LRB-", "-RRB-", "-LCB-", "-RCB-", ".", "?", "!", ","]
     + [":", "-", "--", "...", ";", "(", ")", "{", "}", "[", "]", '"']
 )
 _treebank = TreebankWordTokenizer()
-# Words that Treebank parts in two.
-_PARTED = frozenset(["cannot", "gimme", "gonna", "gotta", "lemme", "wanna"])
-_ODD = re.compile("[^a-z0-9 ]")
+# Words that Treebank splits in two.
+_SPLIT_WORDS = frozenset(["cannot", "gimme", "gonna", "gotta", "lemme", "wanna"])
+_NOT_PLAIN = re.compile("[^a-z0-9 ]")
 
 
 def tokenize(text: str) -> list[str]:
     """Split a caption into lower-case words without punctuation.
 
     Args:
-        text: one caption as written; line breaks count as spaces.
+        text: one raw caption; line breaks count as spaces.
 
     Returns:
-        Its words, possibly none; equal words are one object.
+        The words, possibly none; equal words are one object in memory.
     """
     text = " ".join(text.lower().split())
     words = _split_plain(text) or _split_by_treebank(text)
@@ -46,18 +46,18 @@ def tokenize(text: str) -> list[str]:
 
 
 def _split_plain(text: str) -> list[str]:
-    """Split at spaces, as Treebank does but fast, where nothing else is to be done.
+    """Split a caption of plain words at spaces, a fast path with Treebank's result.
 
     Returns:
-        The words; none where they are Treebank's to find, in one caption of 25.
+        The words; none if the caption needs Treebank, as one in 25 does.
     """
     text = text.removesuffix(".").replace(", ", " ")
-    words = [] if _ODD.search(text) else text.split()
-    return words if _PARTED.isdisjoint(words) else []
+    words = [] if _NOT_PLAIN.search(text) else text.split()
+    return words if _SPLIT_WORDS.isdisjoint(words) else []
 
 
 def _split_by_treebank(text: str) -> list[str]:
-    # A full stop inside the text ends a sentence too: Treebank splits the last only.
+    # Treebank splits off the last full stop only; one inside the text ends a sentence.
     words = _treebank.tokenize(text)
     words = [word[:-1] if _ends_sentence(word) else word for word in words]
     return [word for word in words if word not in _PUNCTUATION]
@@ -68,13 +68,13 @@ def _ends_sentence(word: str) -> bool:
 
 
 class Vocabulary:
-    """The words a captioner knows; ids 0 to 3 are the special tokens.
+    """The words of a captioner; ids 0 to 3 are the special tokens.
 
     Args:
-        words: every word in the order of its id, the special tokens first.
+        words: every word in the order of ids, the special tokens first.
 
     Raises:
-        VocabularyError: the special tokens are not in place or a word stands twice.
+        VocabularyError: the special tokens are not first, or a word occurs twice.
     """
 
     def __init__(self, words: Sequence[str]):
@@ -107,12 +107,12 @@ class Vocabulary:
         """Count words and keep the most frequent.
 
         Args:
-            captions: tokenized captions of the training split, and of no other.
-            size: at most this many words, the special tokens included.
-            min_count: words seen fewer times are dropped.
+            captions: tokenized captions of the training split only.
+            size: maximum number of words, special tokens included.
+            min_count: words that occur fewer times are dropped.
 
         Returns:
-            Words by falling count, then by spelling, so that the order is fixed.
+            Words by descending count, then by spelling, so that the order is fixed.
 
         Raises:
             VocabularyError: no word is left.
@@ -129,11 +129,11 @@ class Vocabulary:
         return cls(SPECIAL + tuple(kept[: size - len(SPECIAL)]))
 
     def encode(self, words: Sequence[str]) -> list[int]:
-        """Return the id of each word, ``<unk>`` for words not kept."""
+        """Return the id of each word; words not in the vocabulary map to ``<unk>``."""
         return [self._ids.get(word, UNKNOWN) for word in words]
 
     def decode(self, ids: Iterable[int]) -> list[str]:
-        """Return the words of ids up to ``<end>``, without special tokens but <unk>."""
+        """Return the words of ids before ``<end>``, without <pad> and <start>."""
         words = []
         for index in ids:
             if index == END:
@@ -143,20 +143,21 @@ class Vocabulary:
         return words
 
     def save(self, path: str | Path, settings: dict | None = None) -> None:
-        """Write the words, and how they were chosen, as JSON; all or nothing."""
-        path = Path(path)
-        temporary = path.with_name(path.name + ".tmp")
+        """Write the words as JSON atomically.
+
+        Args:
+            path: path of the file.
+            settings: the settings that selected the words, stored for the record.
+        """
         content = {"settings": settings or {}, "words": list(self.words)}
-        text = json.dumps(content, ensure_ascii=False, indent=0)
-        temporary.write_text(text + "\n", encoding="utf-8")
-        os.replace(temporary, path)
+        atomic_write(path, json.dumps(content, ensure_ascii=False, indent=0) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
-        """Read a vocabulary that :meth:`save` wrote.
+        """Read a vocabulary written by :meth:`save`.
 
         Raises:
-            VocabularyError: the file is absent or not a vocabulary.
+            VocabularyError: the file is absent or malformed.
         """
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))

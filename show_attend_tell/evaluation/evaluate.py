@@ -199,7 +199,7 @@ def _photos_of_split(
 ) -> _SplitPhotos:
     """Read the photos of a split, or of the default split, from the manifest."""
     path = folder_of(experiment, work) / "manifest.jsonl"
-    photos = manifest.read(path)
+    photos = manifest.read_manifest(path)
     split = split or default_split(photos)
     return _SplitPhotos(path, split, [p for p in photos if p.split == split])
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from show_attend_tell.config import runs
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.vocabulary import tokenize
 from show_attend_tell.evaluation import metrics
 from show_attend_tell.evaluation.pointing_game import is_exact
+from show_attend_tell.runtime.provenance import collect_provenance
 
 _BLEU = tuple(f"BLEU-{n}" for n in range(1, 5))
 METRICS = (*_BLEU, *(f"{name}-no-bp" for name in _BLEU), "METEOR", "ROUGE-L", "CIDEr")
@@ -92,7 +92,7 @@ def make_report(
     scores = {name: result.scores.get(name) for name in names}
     if any(photo.objects for photo in photos):
         scores["exact_match"] = _exact_match(captions, photos)
-    origin = runs.provenance()
+    origin = collect_provenance()
     versions = {**origin.pop("versions"), **result.versions}
     lengths = [len(caption.split()) for caption in captions.values()]
     return EvaluationReport(

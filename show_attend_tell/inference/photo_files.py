@@ -4,11 +4,8 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from show_attend_tell.data.preprocessing import PHOTO_SUFFIXES
 from show_attend_tell.inference.result import Failure
-
-PHOTO_SUFFIXES = frozenset(
-    [".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"]
-)
 
 
 def find_photos(paths: Iterable[str | Path]) -> Iterator[Path | Failure]:

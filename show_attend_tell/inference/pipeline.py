@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from show_attend_tell.config.runs import model_of
+from show_attend_tell.config.runs import find_model
 from show_attend_tell.inference.captioning import caption_photos, decoding_of
 from show_attend_tell.inference.captioning import load as load_parts
 from show_attend_tell.inference.result import Caption, Failure
@@ -82,5 +82,5 @@ def load(
         EncoderError: the encoder's weights cannot be loaded.
     """
     return PhotoCaptioner(
-        *load_parts(model_of(os.fspath(model), runs), encoder_weights)
+        *load_parts(find_model(os.fspath(model), runs), encoder_weights)
     )

@@ -10,8 +10,11 @@ import dataclasses
 import keras
 from keras import ops
 
-from show_attend_tell.config.hard_attention import HardAttentionSettings
-from show_attend_tell.config.settings import DecodingSettings, ModelSettings
+from show_attend_tell.config.settings import (
+    DecodingSettings,
+    HardAttentionSettings,
+    ModelSettings,
+)
 from show_attend_tell.data.vocabulary import PAD, Vocabulary
 from show_attend_tell.models.decoder import Decoder
 from show_attend_tell.models.generation import (
@@ -24,6 +27,7 @@ from show_attend_tell.models.generation import (
 from show_attend_tell.models.hard_attention import HardAttention
 from show_attend_tell.models.losses import CaptionMean, caption_losses
 from show_attend_tell.models.teacher_forcing import Parts, number_of_words, read
+from show_attend_tell.runtime.errors import ConfigError
 
 
 @keras.saving.register_keras_serializable("show_attend_tell")
@@ -86,6 +90,13 @@ class Captioner(keras.Model):
         self.compiled_parts = None
         self._writers = {}
         self._create_layers()
+        for layer in (self, self.decoder):  # layers take Keras' global dtype policy
+            if layer.compute_dtype == "float16":
+                raise ConfigError(
+                    "`dtype` must be float32 or mixed_bfloat16. Received: "
+                    f"{layer.dtype_policy.name}, whose float16 the recurrence "
+                    "overflows; call keras.config.set_dtype_policy('float32') first"
+                )
 
     def _create_layers(self):
         s = self.settings

@@ -54,7 +54,7 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from show_attend_tell.config.hard_attention import HardAttentionSettings
+from show_attend_tell.config.settings import HardAttentionSettings
 from show_attend_tell.models.attention import drawn_location
 from show_attend_tell.models.losses import (
     location_entropies,

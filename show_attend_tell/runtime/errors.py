@@ -16,6 +16,10 @@ class ConfigError(ShowAttendTellError):
     """An experiment's settings are malformed, unknown or out of range."""
 
 
+class BackendError(ShowAttendTellError):
+    """Keras runs on another backend than TensorFlow, or cannot be imported."""
+
+
 class RunError(ShowAttendTellError):
     """A run folder is absent, in use, or made with other settings."""
 

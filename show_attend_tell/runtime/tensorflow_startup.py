@@ -7,6 +7,8 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
+from show_attend_tell.runtime.errors import BackendError
+
 
 @contextlib.contextmanager
 def _held_back() -> Iterator[None]:
@@ -73,3 +75,28 @@ def start_tensorflow() -> None:
         with tf.device("CPU"):
             half = tf.zeros((1, 1), tf.float16)
             tf.matmul(half, half)
+
+
+def start_keras() -> None:
+    """Start TensorFlow, and verify that Keras runs on it.
+
+    Raises:
+        BackendError: the environment variable ``KERAS_BACKEND`` or the file
+            ``keras.json`` selects another backend, or an import fails.
+    """
+    backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
+    if backend == "tensorflow":
+        try:
+            start_tensorflow()
+            import keras
+        except (ImportError, ValueError) as error:  # not installed, or not known
+            raise BackendError(
+                f"TensorFlow and Keras cannot be imported: {error}; install the "
+                "package again, with tensorflow as the backend in Keras' keras.json"
+            ) from None
+        backend = keras.backend.backend()
+    if backend != "tensorflow":
+        raise BackendError(
+            f"the backend of Keras must be tensorflow. Received: {backend}; set "
+            "KERAS_BACKEND=tensorflow"
+        )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from show_attend_tell.config.settings import Experiment, TrainingSettings
-from show_attend_tell.data.dataset import CaptionBatches, encode
+from show_attend_tell.data.dataset import CaptionBatches, encode_captions
 from show_attend_tell.data.splits import Split
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.training.gradient_norms import EVERY, TermNorms
@@ -23,7 +23,9 @@ class Likelihood:
 
     def __init__(self, experiment: Experiment, model: Captioner, data: Split, readers):
         settings = experiment.training
-        captions = encode(data.captions, model.vocabulary, experiment.data.max_words)
+        captions = encode_captions(
+            data.captions, model.vocabulary, experiment.data.max_words
+        )
         self.model, self.settings = model, settings
         self.batches = CaptionBatches(
             captions, data.rows, readers, settings.batch_size, settings.seed

@@ -46,7 +46,9 @@ class TrainingLog:
         self.folder, self.watch = folder, AttentionMonitor()
         self.writer = tf.summary.create_file_writer(str(folder))
         with self.writer.as_default(step=0):
-            text = "    " + config.dump(experiment).replace("\n", "\n    ")
+            text = "    " + config.experiment_to_toml(experiment).replace(
+                "\n", "\n    "
+            )
             tf.summary.text("settings", text)
             hparams.hparams(table_row(experiment), trial_id=experiment.name)
 
@@ -117,7 +119,7 @@ class TrainingLog:
 
 def table_row(experiment: config.Experiment) -> dict[str, bool | int | float | str]:
     """Return the settings by which runs are compared, ``table.key`` -> value."""
-    tables = config.to_dict(experiment)
+    tables = config.experiment_to_dict(experiment)
     compared = {
         "data": ("name",),
         "encoder": ("network", "layer"),

@@ -100,7 +100,7 @@ def train(
         try:
             source = experiment.training.init_from
             start = (
-                runs.model_of(source, runs_folder) if source and not resume else None
+                runs.find_model(source, runs_folder) if source and not resume else None
             )
             trainer = Trainer(experiment, vocabulary, data, validation, readers, start)
             # Last, for it may replace a run, also the one that was started from.

@@ -1,20 +1,21 @@
-"""The verb ``demo``: models, names, addresses."""
+"""The verb ``demo``: models, their names and addresses."""
 
 import re
 from types import SimpleNamespace
 
 import pytest
+import tensorflow as tf
 from speaking_captioner import ENCODER, make_captioner
 
 from show_attend_tell.cli import main as cli
 from show_attend_tell.cli.demo import _names
-from show_attend_tell.models import pretrained as shipped_model
+from show_attend_tell.models import pretrained
 from show_attend_tell.models.encoder import Encoder
 
 
 @pytest.fixture
 def served(monkeypatch):
-    """Replace the server; the applications to be served are appended."""
+    """Replace the server; returns the list of the served applications."""
     apps = []
 
     def server_of(app):
@@ -29,10 +30,14 @@ def test_the_shipped_model_is_served_on_this_machine(
     served, tmp_path, monkeypatch, capsys
 ):
     make_captioner(Encoder(ENCODER)).save(tmp_path / "flickr8k.keras")
-    monkeypatch.setattr(shipped_model, "SHIPPED", tmp_path / "flickr8k.keras")
-    cli.main(["demo", "--port", "0"])
-    said = capsys.readouterr().out
-    assert re.fullmatch(r"http://127\.0\.0\.1:\d+ - stop with Ctrl-C\n", said)
+    monkeypatch.setattr(pretrained, "SHIPPED", tmp_path / "flickr8k.keras")
+    tf.config.run_functions_eagerly(True)  # compiling takes longer than running
+    try:
+        cli.main(["demo", "--port", "0"])
+    finally:
+        tf.config.run_functions_eagerly(False)
+    printed = capsys.readouterr().out
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+ - stop with Ctrl-C\n", printed)
     assert len(served) == 1
 
 
@@ -44,7 +49,7 @@ def test_a_missing_model_is_one_line(served, tmp_path, capsys):
     assert served == []
 
 
-def test_models_of_the_same_file_name_are_told_apart():
+def test_models_of_the_same_file_name_get_distinct_names():
     assert _names(["a/soft.keras", "b/hard.keras"]) == ["soft", "hard"]
     assert _names(["a/model.keras", "b/model.keras"]) == ["a", "b"]
     assert len(set(_names(["a/m.keras", "a/m.keras"]))) == 2

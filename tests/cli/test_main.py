@@ -1,20 +1,25 @@
 """The console script: options, one-line errors and exit codes."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import click
+import h5py
 import pytest
+import tiny_run
 
 import data_prep.prepare
 from show_attend_tell import __version__
 from show_attend_tell.cli import doctor
 from show_attend_tell.cli import main as cli
-from show_attend_tell.config import experiments as experiment
+from show_attend_tell.config import experiments
+from show_attend_tell.config.settings import experiment_to_toml
+from show_attend_tell.data.features import feature_path
 from show_attend_tell.evaluation.report import EvaluationReport
-from show_attend_tell.runtime.errors import ConfigError, DataError
+from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.training.train import Summary
 
 VERBS = ["average", "prepare", "features", "train", "eval", "caption", "export", "demo"]
@@ -23,7 +28,7 @@ VERBS += ["download", "doctor"]
 
 @pytest.fixture
 def run(capsys):
-    """Run the command line; returns exit code, standard output, standard error."""
+    """Return a function that runs the command line: exit code, output, errors."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
         try:
@@ -38,13 +43,13 @@ def run(capsys):
 
 @pytest.fixture
 def prepare_raises(monkeypatch):
-    """Make the verb ``prepare`` end with a given error."""
+    """Return a function that makes the verb ``prepare`` raise an error."""
 
     def arm(error: BaseException):
         def raise_it(*arguments):
             raise error
 
-        monkeypatch.setattr(experiment, "load", lambda *arguments: None)
+        monkeypatch.setattr(experiments, "load_experiment", lambda *arguments: None)
         monkeypatch.setattr(data_prep.prepare, "prepare", raise_it)
 
     return arm
@@ -58,7 +63,7 @@ def test_help_names_every_verb(run):
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_option_of_every_verb_is_explained(verb):
+def test_every_option_of_every_verb_has_a_help_text(verb):
     options = [p for p in cli.cli.commands[verb].params if isinstance(p, click.Option)]
     assert all(option.help for option in options)
 
@@ -92,6 +97,8 @@ def test_the_package_runs_as_a_module():
         ["describe"],
         ["train", "--epochs", "3"],
         ["train", "--seed", "one"],
+        ["train", "--seed", "-1"],
+        ["caption", "photo.jpg", "--seed", "-1"],
         ["train", "--resume", "--overwrite"],
         ["eval", "--split", "train"],
         ["eval", "--beam", "0"],
@@ -117,11 +124,28 @@ def test_an_unknown_experiment_is_one_line(run):
     assert err.count("\n") == 1
 
 
-def test_an_unknown_setting_is_one_line(run):
-    code, _, err = run("train", "-e", "flickr8k_soft", "--set", "training.epoch=3")
-    assert code == 1
-    assert "training.epoch: unknown key" in err
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("training.epoch=3", "training.epoch: unknown key, nearest: training.epochs;"),
+        ("training.seed=-1", "training.seed: "),
+        ("training.precision=mixed_float16", "training.precision: "),
+    ],
+)
+def test_an_invalid_setting_is_one_line_that_names_the_option(run, change, message):
+    code, out, err = run("train", "-e", "flickr8k_soft", "--set", change)
+    assert (code, out) == (1, "")
+    assert err.startswith(f"error: --set: {message}")
     assert err.count("\n") == 1
+
+
+def test_another_backend_of_keras_is_one_line(run, monkeypatch):
+    monkeypatch.setattr("keras.backend.backend", lambda: "jax")
+    for arguments in (["train"], ["features"], ["caption", "photo.jpg"]):
+        code, out, err = run(*arguments)
+        assert (code, out) == (1, "")
+        assert err.startswith("error: the backend of Keras must be tensorflow")
+        assert err.count("\n") == 1
 
 
 def test_an_error_over_several_lines_is_printed_as_one(run, prepare_raises):
@@ -134,7 +158,7 @@ def test_an_error_of_the_system_names_the_file(run, prepare_raises):
     assert run("prepare") == (1, "", "error: captions.txt: Permission denied\n")
 
 
-def test_an_error_nobody_foresaw_keeps_its_traceback(run, prepare_raises):
+def test_an_unexpected_error_keeps_its_traceback(run, prepare_raises):
     prepare_raises(ValueError("a mistake of ours"))
     with pytest.raises(ValueError, match="a mistake of ours"):
         run("prepare")
@@ -144,7 +168,29 @@ def test_an_interruption_is_one_line_and_130(run, prepare_raises):
     prepare_raises(KeyboardInterrupt())
     code, out, err = run("prepare")
     assert (code, out) == (130, "")
-    assert err.strip() == "interrupted; run again (train: with --resume)"
+    assert err.strip() == "interrupted; run the same command again to start over"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_remedy_of_an_interruption_is_that_of_the_verb(run, monkeypatch, verb):
+    def interrupt(context):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.cli.commands[verb], "invoke", interrupt)
+    needed = {"average": ["a.keras"], "caption": ["a.jpg"], "export": ["a.keras"]}
+    needed["export"] += ["--format", "litert", "--out", "a.tflite"]
+    needed["download"] = ["coco", "--data", "coco"]
+    code, _, err = run(verb, *needed.get(verb, []))
+    assert code == 130
+    assert err.count("interrupted; ") == 1
+    assert ("--resume" in err) == (verb == "train")
+    assert ("continue" in err) == (verb in {"train", "features", "download", "caption"})
+
+
+def test_help_documents_the_exit_status(run):
+    text = " ".join(run("--help")[1].split())
+    for meaning in ("0 success", "1 error", "2 wrong usage", "130 interrupted"):
+        assert meaning in text
 
 
 def test_prepare_prints_its_report(run, monkeypatch, tmp_path):
@@ -154,7 +200,9 @@ def test_prepare_prints_its_report(run, monkeypatch, tmp_path):
         received.append((settings, str(data), work, on_problem))
         return SimpleNamespace(lines=lambda: ["done"])
 
-    monkeypatch.setattr(experiment, "load", lambda name, changes: (name, changes))
+    monkeypatch.setattr(
+        experiments, "load_experiment", lambda name, changes: (name, changes)
+    )
     monkeypatch.setattr(data_prep.prepare, "prepare", prepare)
     options = ["--work", tmp_path, "--data", "photos", "--on-problem", "refuse"]
     code, out, _ = run("prepare", "-e", "mine", "--set", "a.b=1", *options)
@@ -164,7 +212,7 @@ def test_prepare_prints_its_report(run, monkeypatch, tmp_path):
 
 @pytest.fixture
 def received(monkeypatch):
-    """Replace the use-cases; what each is called with is appended."""
+    """Replace the use-cases; returns the list of the arguments of their calls."""
     calls = []
 
     def replace(name: str, result):
@@ -174,7 +222,7 @@ def received(monkeypatch):
 
         monkeypatch.setattr(name, use_case)
 
-    monkeypatch.setattr(experiment, "load", lambda name, changes: SETTINGS)
+    monkeypatch.setattr(experiments, "load_experiment", lambda *arguments: SETTINGS)
     replace("data_prep.extract.extract", SimpleNamespace(lines=lambda: ["extracted"]))
     replace("show_attend_tell.training.train.train", SUMMARY)
     replace("show_attend_tell.evaluation.evaluate.evaluate", REPORT)
@@ -198,14 +246,14 @@ WHERE = ("--work", "w", "--runs", "r")
 PLACES = (SETTINGS, Path("w"), Path("r"))
 
 
-def test_features_hands_its_options_on(run, received):
+def test_features_passes_its_options(run, received):
     options = ["--encoder-weights", "vgg.h5", "--overwrite", "--work", "w"]
     assert run("features", *options)[:2] == (0, "extracted\n")
     (call,) = received
     assert call[:4] == (SETTINGS, Path("w"), Path("vgg.h5"), True)
 
 
-def test_train_hands_its_options_on_and_says_what_came_of_it(run, received):
+def test_train_passes_its_options_and_prints_the_result(run, received):
     code, out, _ = run("train", *WHERE, "--resume")
     assert code == 0
     assert "50 steps in 61 s, done; best CIDEr 52.50 at step 40" in out
@@ -216,7 +264,9 @@ def test_train_hands_its_options_on_and_says_what_came_of_it(run, received):
 def test_the_seed_is_a_setting(run, received, monkeypatch):
     changes = []
     monkeypatch.setattr(
-        experiment, "load", lambda name, given: changes.extend(given) or SETTINGS
+        experiments,
+        "load_experiment",
+        lambda name, given: changes.extend(given) or SETTINGS,
     )
     run("train", "--seed", "7", "--set", "training.epochs=2")
     assert changes == ["training.epochs=2", "training.seed=7"]
@@ -231,9 +281,7 @@ def test_the_seed_is_a_setting(run, received, monkeypatch):
         (["--captions", "c.json"], (Path("c.json"), *PLACES[:2], None)),
     ],
 )
-def test_eval_hands_its_options_on_and_prints_a_table(
-    run, received, options, arguments
-):
+def test_eval_passes_its_options_and_prints_a_table(run, received, options, arguments):
     code, out, _ = run("eval", *WHERE, *options, "--tokenizer", "simple", "--spice")
     assert code == 0
     assert "BLEU-4" in out
@@ -252,7 +300,7 @@ def test_doctor_prints_a_line_for_each_finding_and_fails_on_problems(run, monkey
     assert run("doctor")[0] == 1
 
 
-def test_train_takes_a_model_to_start_from(run, monkeypatch):
+def test_train_starts_from_the_model_of_init_from(run, monkeypatch):
     seen = []
 
     def train(settings, *rest):
@@ -264,7 +312,14 @@ def test_train_takes_a_model_to_start_from(run, monkeypatch):
     assert seen == ["a b/model.keras"]
 
 
-def test_hypotheses_must_divide_the_batch():
-    settings = ["training.objective=cider", "training.batch_size=64"]
-    with pytest.raises(ConfigError, match="must be a multiple of hypotheses"):
-        experiment.load("scenes", settings)
+def test_train_refuses_features_of_other_encoder_settings(run, tmp_path):
+    file, work, runs = (tmp_path / name for name in ("tiny.toml", "work", "runs"))
+    file.write_text(experiment_to_toml(tiny_run.experiment()))
+    folder = tiny_run.prepare(work) / "made-up"
+    with h5py.File(feature_path(folder, tiny_run.experiment().encoder), "r+") as made:
+        made.attrs["identity"] = json.dumps({**tiny_run.IDENTITY, "resize": "squash"})
+    code, out, err = run("train", "-e", file, "--work", work, "--runs", runs)
+    assert (code, out) == (1, "")
+    assert "[encoder]: resize squash instead of crop; run `features --overwrite`" in err
+    assert err.count("\n") == 1
+    assert not runs.exists()

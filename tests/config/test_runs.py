@@ -1,91 +1,118 @@
+"""Run folders: new, resumed, replaced, and the model file of a run."""
+
 import json
-import subprocess
 
 import pytest
 from tiny_run import experiment
 
-from show_attend_tell.config import runs
-from show_attend_tell.config import settings as config
-from show_attend_tell.config.runs import CHECKPOINT, SETTINGS, open_run
+from show_attend_tell.config.runs import (
+    CHECKPOINT,
+    MODEL,
+    SETTINGS,
+    find_model,
+    open_run,
+    write_json,
+)
+from show_attend_tell.config.settings import read_experiment_file
 from show_attend_tell.runtime.errors import RunError
 
 
-def begin(folder, **changes):
-    return open_run(experiment(**changes), folder, resume=False, overwrite=False)
+def open_tiny(folder, resume=False, overwrite=False, **changes):
+    return open_run(experiment(**changes), folder, resume, overwrite)
+
+
+def begin(runs, *files, **changes):
+    """Start a run and write some of its files; returns its folder."""
+    folder = open_tiny(runs, **changes)
+    for file in files:
+        (folder / file).write_bytes(b"kept")
+    return folder
+
+
+def message_of(*arguments, **changes):
+    with pytest.raises(RunError) as caught:
+        open_tiny(*arguments, **changes)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
 
 
 def test_a_new_run_starts_with_its_resolved_settings(tmp_path):
     folder = begin(tmp_path / "runs")
     assert folder == tmp_path / "runs" / "tiny"
-    assert config.load(folder / SETTINGS) == experiment()
+    assert read_experiment_file(folder / SETTINGS) == experiment()
 
 
-def test_an_existing_run_is_refused_without_overwrite(tmp_path):
-    begin(tmp_path)
-    with pytest.raises(
-        RunError, match="--resume, replace it with --overwrite"
-    ) as caught:
-        begin(tmp_path)
-    assert "\n" not in str(caught.value)
+def test_a_run_with_a_checkpoint_is_refused_without_overwrite(tmp_path):
+    begin(tmp_path, CHECKPOINT)
+    message = message_of(tmp_path)
+    assert "continue it with --resume, replace it with --overwrite" in message
 
 
-def test_overwrite_leaves_nothing_of_the_earlier_run(tmp_path):
-    folder = begin(tmp_path)
-    (folder / CHECKPOINT).write_bytes(b"old")
-    changed = experiment(training={"seed": 9})
-    again = open_run(changed, tmp_path, resume=False, overwrite=True)
-    assert again == folder
+def test_a_run_with_only_a_model_cannot_be_resumed_nor_replaced_silently(tmp_path):
+    folder = begin(tmp_path, MODEL)
+    assert "cannot be resumed, replace it with --overwrite" in message_of(tmp_path)
+    assert "nothing to resume; train without --resume but with --overwrite" in (
+        message_of(tmp_path, True)
+    )
+    assert (folder / MODEL).read_bytes() == b"kept"
+
+
+def test_overwrite_removes_every_file_of_the_earlier_run(tmp_path):
+    folder = begin(tmp_path, CHECKPOINT, MODEL)
+    changed = {"training": {"seed": 9}}
+    assert open_tiny(tmp_path, overwrite=True, **changed) == folder
     assert [file.name for file in folder.iterdir()] == [SETTINGS]
-    assert config.load(folder / SETTINGS) == changed
+    assert read_experiment_file(folder / SETTINGS) == experiment(**changed)
 
 
 def test_resume_returns_the_folder_as_it_was_left(tmp_path):
-    folder = begin(tmp_path)
-    (folder / CHECKPOINT).write_bytes(b"kept")
-    assert open_run(experiment(), tmp_path, resume=True, overwrite=False) == folder
+    folder = begin(tmp_path, CHECKPOINT)
+    assert open_tiny(tmp_path, resume=True) == folder
     assert (folder / CHECKPOINT).read_bytes() == b"kept"
 
 
-def test_resume_without_checkpoint_is_refused(tmp_path):
-    begin(tmp_path)
-    with pytest.raises(RunError, match="no checkpoint to resume"):
-        open_run(experiment(), tmp_path, resume=True, overwrite=False)
+def test_a_run_killed_before_its_first_checkpoint_starts_over(tmp_path):
+    folder = begin(tmp_path, "events.out.tfevents")
+    message = message_of(tmp_path, True)
+    assert message.endswith("nothing to resume; train without --resume")
+    changed = {"training": {"seed": 9}}
+    assert open_tiny(tmp_path, **changed) == folder
+    assert [file.name for file in folder.iterdir()] == [SETTINGS]
+    assert read_experiment_file(folder / SETTINGS) == experiment(**changed)
+
+
+def test_a_folder_that_is_no_run_keeps_its_files(tmp_path):
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / "notes.txt").write_text("mine")
+    assert (open_tiny(tmp_path) / "notes.txt").read_text() == "mine"
+
+
+def test_resume_without_any_run_is_refused(tmp_path):
+    assert "nothing to resume" in message_of(tmp_path, True)
+    assert not (tmp_path / "tiny").exists()
 
 
 def test_resume_with_changed_settings_names_each_in_one_line(tmp_path):
-    folder = begin(tmp_path)
-    (folder / CHECKPOINT).write_bytes(b"kept")
-    changed = experiment(training={"learning_rate": 0.5}, model={"dropout": 0.1})
-    with pytest.raises(RunError) as caught:
-        open_run(changed, tmp_path, resume=True, overwrite=False)
-    message = str(caught.value)
-    assert "\n" not in message
-    assert (
-        f"training.learning_rate was {experiment().training.learning_rate}" in message
-    )
-    assert f"model.dropout was {experiment().model.dropout}" in message
+    begin(tmp_path, CHECKPOINT)
+    changed = {"training": {"learning_rate": 0.5}, "model": {"dropout": 0.1}}
+    message = message_of(tmp_path, True, **changed)
+    old = experiment()
+    assert f"training.learning_rate was {old.training.learning_rate}" in message
+    assert f"model.dropout was {old.model.dropout}" in message
+
+
+def test_a_model_is_found_by_file_folder_or_name(tmp_path):
+    folder = begin(tmp_path, MODEL)
+    assert find_model("else/a.keras", tmp_path) == type(tmp_path)("else/a.keras")
+    assert find_model(str(folder), "elsewhere") == folder / MODEL
+    assert find_model("tiny", tmp_path) == folder / MODEL
 
 
 def test_json_is_written_whole_and_as_text(tmp_path):
     path = tmp_path / "scores.json"
-    runs.write_json(path, {"name": "été", "BLEU-4": 21.0})
+    write_json(path, {"name": "été", "BLEU-4": 21.0})
     text = path.read_text(encoding="utf-8")
     assert json.loads(text) == {"name": "été", "BLEU-4": 21.0}
     assert "été" in text
     assert text.endswith("}\n")
     assert [file.name for file in tmp_path.iterdir()] == ["scores.json"]
-
-
-def test_provenance_names_versions_and_revision():
-    told = runs.provenance()
-    assert {"python", "tensorflow", "keras", "numpy", "h5py"} <= told["versions"].keys()
-    assert told["cores"] >= 1
-    json.dumps(told)
-
-
-def test_a_source_outside_git_has_no_revision(monkeypatch, tmp_path):
-    def no_git(*arguments, **settings):
-        raise OSError("no such program")
-
-    monkeypatch.setattr(subprocess, "run", no_git)
-    assert runs.revision() is None

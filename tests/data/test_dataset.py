@@ -1,3 +1,5 @@
+"""Batches of captions: order, padding, mirroring and resuming."""
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -6,18 +8,19 @@ from hypothesis import strategies as st
 from show_attend_tell.data.dataset import (
     CaptionBatches,
     Captions,
-    encode,
+    encode_captions,
     epoch_order,
     measure_deviation,
     padded_length,
 )
 from show_attend_tell.data.vocabulary import END, PAD, START, UNKNOWN, Vocabulary
+from show_attend_tell.runtime.errors import FeatureError
 
 L, D, PHOTOS = 3, 2, 7
 
 
 class Reader:
-    """Features that name their file and row: every value is ``offset + row``."""
+    """Features whose values are all ``offset + row``."""
 
     def __init__(self, offset=0, photos=PHOTOS):
         self.offset, self.shape = offset, (photos, L, D)
@@ -28,7 +31,7 @@ class Reader:
 
 
 def make(lengths, batch_size=4, seed=1, readers=None):
-    """Return batches of captions; a caption's words are its number, from 10 on."""
+    """Return batches of captions; each word of a caption is 10 + its number."""
     photos = np.arange(len(lengths)) % PHOTOS
     tokens = [np.full(length, 10 + k, np.int32) for k, length in enumerate(lengths)]
     rows = np.arange(PHOTOS)[::-1]
@@ -37,7 +40,7 @@ def make(lengths, batch_size=4, seed=1, readers=None):
 
 
 def seen(batches):
-    """Return caption numbers in the order of their rows, padding left out."""
+    """Return caption numbers in the order of their rows, without padding."""
     return [row[0] - 10 for _, _, targets in batches for row in targets if row[0]]
 
 
@@ -54,9 +57,7 @@ def test_every_caption_is_seen_exactly_once_an_epoch(lengths, batch_size, seed, 
 
 
 @given(lengths_lists, st.integers(1, 9), st.integers(0, 3), st.integers(0, 4))
-def test_an_epoch_goes_on_from_any_batch_as_if_never_stopped(
-    lengths, batch_size, epoch, start
-):
+def test_a_resumed_epoch_equals_an_uninterrupted_one(lengths, batch_size, epoch, start):
     readers = [Reader(), Reader(100)]
     whole = list(make(lengths, batch_size, readers=readers).batches(epoch))
     rest = list(make(lengths, batch_size, readers=readers).batches(epoch, start))
@@ -86,7 +87,7 @@ def test_a_batch_holds_captions_of_similar_length():
     assert firsts != sorted(firsts)
 
 
-def test_captions_of_one_length_are_dealt_anew_every_epoch():
+def test_captions_of_one_length_are_batched_differently_every_epoch():
     lengths = np.full(12, 5)
     groups = [
         {frozenset(batch.tolist()) for batch in epoch_order(lengths, 4, 0, epoch)}
@@ -109,7 +110,7 @@ def test_inputs_are_targets_moved_by_one_from_start_to_end():
         assert length - 1 == batches.lengths[wanted[0] - 10]
 
 
-def test_a_caption_comes_with_the_features_of_its_photo():
+def test_a_caption_is_batched_with_the_features_of_its_photo():
     batches = make([2] * 10, batch_size=4)
     for features, _, targets in batches.batches(0):
         assert features.dtype == np.float16
@@ -130,7 +131,7 @@ def test_a_short_batch_is_filled_with_captions_of_padding():
     assert (features[1:] == 0).all()
 
 
-def test_mirrored_photos_are_drawn_half_the_time_and_anew_each_epoch():
+def test_photos_are_mirrored_half_the_time_and_differently_each_epoch():
     batches = make([2] * 400, batch_size=50, readers=[Reader(), Reader(100)])
     sides = []
     for epoch in (0, 1):
@@ -146,7 +147,7 @@ def test_mirrored_photos_are_drawn_half_the_time_and_anew_each_epoch():
 
 
 @given(st.integers(1, 400))
-def test_captions_are_padded_a_little_and_to_few_lengths(length):
+def test_captions_are_padded_little_and_to_few_lengths(length):
     padded, least = padded_length(length), max(length, 8)
     assert least <= padded < least + (2 if least <= 16 else 4 if least <= 24 else 16)
     assert padded_length(padded) == padded
@@ -161,7 +162,7 @@ def test_padded_lengths_leave_room_for_the_end():
 def test_encoding_cuts_long_captions_and_drops_empty_ones():
     vocabulary = Vocabulary.build([["a", "dog", "runs"]])
     sentences = [[["a", "dog", "runs"], []], [], [["zebra"], ["a"]]]
-    captions = encode(sentences, vocabulary, max_words=2)
+    captions = encode_captions(sentences, vocabulary, max_words=2)
     np.testing.assert_array_equal(captions.photos, [0, 2, 2])
     words = [
         vocabulary.decode(ids.tolist())
@@ -183,7 +184,7 @@ def test_the_dataset_yields_the_same_batches():
 
 
 class Stored(Reader):
-    """Features of random values, read 64 photos at a time at most."""
+    """Features of given values; records the rows of every read."""
 
     def __init__(self, values):
         self.values, self.shape, self.calls = values, values.shape, []
@@ -202,7 +203,7 @@ def test_the_deviation_is_that_of_all_values_together(rng):
     assert max(map(len, reader.calls)) <= 64
 
 
-def test_the_deviation_looks_at_a_choice_of_photos_fixed_by_the_seed(rng):
+def test_the_deviation_is_measured_on_photos_fixed_by_the_seed(rng):
     values = rng.standard_normal((150, L, D)).astype(np.float16)
     readers = [Stored(values) for _ in range(3)]
     found = [
@@ -215,6 +216,15 @@ def test_the_deviation_looks_at_a_choice_of_photos_fixed_by_the_seed(rng):
     assert found[0] == pytest.approx(values[chosen].astype(float).std(), rel=1e-9)
 
 
-def test_batches_are_read_without_the_tuner_that_epochs_had_to_wait_for():
+@pytest.mark.parametrize("value", [0.0, 0.1])
+def test_features_that_are_all_equal_are_refused_in_one_line(value):
+    reader = Stored(np.full((150, L, D), value, np.float16))
+    reader.path = "features.h5"
+    with pytest.raises(FeatureError, match=r"features\.h5: .* all be equal") as caught:
+        measure_deviation(reader, np.arange(150), seed=0)
+    assert "\n" not in str(caught.value)
+
+
+def test_batches_are_read_without_autotuning():
     dataset = make([3, 4], batch_size=2).dataset(epoch=0)
     assert dataset.options().autotune.enabled is False

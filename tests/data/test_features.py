@@ -1,4 +1,4 @@
-"""The contract of feature files, and what a reader refuses."""
+"""The layout of feature files, and files that a reader refuses."""
 
 import json
 import threading
@@ -9,9 +9,8 @@ import pytest
 
 from data_prep.feature_writer import PART, FeatureWriter
 from show_attend_tell.config.settings import EncoderSettings
-from show_attend_tell.data import features
 from show_attend_tell.data.encoder_identity import identity_difference
-from show_attend_tell.data.features import FeatureReader
+from show_attend_tell.data.features import FORMAT, FeatureReader, feature_path
 from show_attend_tell.runtime.errors import FeatureError
 
 IDENTITY = {
@@ -48,7 +47,7 @@ def path(tmp_path, values):
     return path
 
 
-def test_the_file_holds_what_the_contract_says(path, values):
+def test_the_file_has_the_documented_layout(path, values):
     with h5py.File(path) as file:
         assert file["features"].shape == (COUNT, 6, 4)
         assert file["features"].dtype == np.float16
@@ -69,7 +68,7 @@ def test_photos_are_read_in_any_order_and_repeatedly(path, values):
     np.testing.assert_array_equal(found, values[rows])
 
 
-def test_rows_in_order_and_no_rows_are_read(path, values):
+def test_rows_in_order_and_empty_requests_are_read(path, values):
     with FeatureReader(path) as reader:
         np.testing.assert_array_equal(reader.read(range(3)), values[:3])
         assert reader.read([]).shape == (0, 6, 4)
@@ -106,7 +105,7 @@ def test_threads_read_the_same_file(path, values):
     assert list(found.values()) == [True] * 4
 
 
-def test_another_encoder_is_refused_by_what_differs(path):
+def test_another_encoder_is_refused_with_the_differences(path):
     other = {**IDENTITY, "layer": "block5_conv3", "weights_digest": "b" * 64}
     with pytest.raises(FeatureError) as caught:
         FeatureReader(path, other)
@@ -116,7 +115,7 @@ def test_another_encoder_is_refused_by_what_differs(path):
     assert "network" not in message
 
 
-def test_precision_versions_and_source_of_weights_do_not_matter(path):
+def test_precision_versions_and_source_of_weights_are_ignored(path):
     other = {**IDENTITY, "precision": "bfloat16", "versions": {}, "weights": "a.h5"}
     FeatureReader(path, other).close()
     assert identity_difference(IDENTITY, other) is None
@@ -139,11 +138,11 @@ def test_an_unfinished_extraction_is_refused(tmp_path):
     path = tmp_path / "features.h5"
     with FeatureWriter(path, IDENTITY, ["a", "b"]):
         pass
-    with pytest.raises(FeatureError, match="incomplete; run the extraction again"):
+    with pytest.raises(FeatureError, match="run the extraction again to continue"):
         FeatureReader(path)
 
 
-def test_a_file_cut_short_is_refused(path):
+def test_a_truncated_file_is_refused(path):
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
     with pytest.raises(FeatureError, match="damaged"):
@@ -161,16 +160,16 @@ def test_absent_and_foreign_files_are_refused(tmp_path):
 
 def test_a_later_format_is_refused(path):
     with h5py.File(path, "r+") as file:
-        file.attrs["format"] = features.FORMAT + 1
+        file.attrs["format"] = FORMAT + 1
     with pytest.raises(FeatureError, match="`format` must be 1"):
         FeatureReader(path)
 
 
 def test_the_name_of_the_file_carries_the_encoder(tmp_path):
     settings = EncoderSettings()
-    name = features.feature_path(tmp_path, settings).name
+    name = feature_path(tmp_path, settings).name
     assert name == "features-VGG19-block5_conv4.h5"
-    mirror = features.feature_path(tmp_path, settings, mirror=True).name
+    mirror = feature_path(tmp_path, settings, mirror=True).name
     assert mirror == "features-VGG19-block5_conv4.mirror.h5"
 
 

@@ -1,11 +1,15 @@
+"""Splits and features of an experiment: photos, rows and refused feature files."""
+
+import json
 import logging
 
+import h5py
 import numpy as np
 import pytest
 from tiny_run import IDENTITY, experiment, prepare
 
-from show_attend_tell.data import manifest
-from show_attend_tell.data.manifest import Photo
+from show_attend_tell.data.features import feature_path
+from show_attend_tell.data.manifest import Photo, read_manifest, write_manifest
 from show_attend_tell.data.splits import folder_of, load_split, open_features
 from show_attend_tell.runtime.errors import FeatureError, ManifestError
 
@@ -46,7 +50,7 @@ def test_photos_without_caption_or_features_are_left_out_and_counted(tmp_path, c
         Photo("bare", "a.png", "val", []),
         Photo("new", "b.png", "val", ["A dog."]),
     ]
-    manifest.write(path, [*manifest.read(path), *extra])
+    write_manifest(path, [*read_manifest(path), *extra])
     with (
         open_features(experiment(), work) as reader,
         caplog.at_level(logging.WARNING),
@@ -71,3 +75,67 @@ def test_features_of_another_encoder_are_refused(work):
 def test_features_that_are_absent_are_refused(tmp_path):
     with pytest.raises(FeatureError, match="no such feature file"):
         open_features(experiment(), tmp_path)
+
+
+@pytest.fixture
+def identified(tmp_path):
+    """Replace the identity of prepared features and open them with some settings."""
+    work = prepare(tmp_path)
+
+    def open_with(identity: dict, **settings):
+        path = feature_path(folder_of(experiment(), work), experiment().encoder)
+        with h5py.File(path, "r+") as file:
+            file.attrs["identity"] = json.dumps({**IDENTITY, **identity})
+        return open_features(experiment(encoder=settings), work)
+
+    return open_with
+
+
+MADE = {"weights": "imagenet", "image_size": 224, "resize": "squash", "seed": 0}
+
+
+@pytest.mark.parametrize(
+    ("identity", "settings", "difference"),
+    [
+        ({}, {"resize": "crop"}, "resize squash instead of crop"),
+        ({"image_size": 112}, {}, "image_size 112 instead of 224"),
+        ({"network": "VGG16"}, {}, "network VGG16 instead of Tiny"),
+        ({"layer": "first"}, {}, "layer first instead of last"),
+        ({}, {"weights": "none"}, "weights imagenet instead of none"),
+        ({"weights": "none"}, {"weights": "none", "seed": 3}, "seed 0 instead of 3"),
+    ],
+)
+def test_features_of_other_encoder_settings_are_refused_in_one_line(
+    identified, identity, settings, difference
+):
+    with pytest.raises(FeatureError) as caught:
+        identified(MADE | identity, **{"resize": "squash"} | settings)
+    message = str(caught.value)
+    assert f"[encoder]: {difference}; run `features --overwrite`" in message
+    assert "drop the --set" in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("identity", "settings"),
+    [
+        ({}, {}),
+        ({"precision": "bfloat16"}, {"precision": "float32"}),
+        ({"weights": "vgg19_notop.h5"}, {"weights": "imagenet"}),
+        ({"weights": "notop.h5"}, {"weights": "folder/other.h5"}),
+        ({"weights": "imagenet"}, {"weights": "folder/notop.h5"}),
+        ({}, {"seed": 3}),
+        ({}, {"mirror": True}),
+    ],
+)
+def test_precision_and_the_file_of_weights_may_differ(identified, identity, settings):
+    identified(MADE | identity, **{"resize": "squash"} | settings).close()
+
+
+def test_unmirrored_features_in_the_mirrored_file_are_refused(tmp_path):
+    work = prepare(tmp_path, mirror=True)
+    folder, encoder = folder_of(experiment(), work), experiment().encoder
+    plain, mirrored = (feature_path(folder, encoder, m) for m in (False, True))
+    mirrored.write_bytes(plain.read_bytes())
+    with pytest.raises(FeatureError, match="mirrored photos False instead of True"):
+        open_features(experiment(), work, mirror=True)

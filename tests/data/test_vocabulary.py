@@ -1,3 +1,5 @@
+"""The tokenizer, and the vocabulary: order, ids and malformed files."""
+
 import json
 from collections import Counter
 
@@ -17,7 +19,7 @@ from show_attend_tell.data.vocabulary import (
 )
 from show_attend_tell.runtime.errors import VocabularyError
 
-# What Stanford's PTB tokenizer makes of them, with pycocoevalcap's punctuation dropped.
+# Results of Stanford's PTB tokenizer, without pycocoevalcap's punctuation.
 PTB = {
     "A dog runs.": "a dog runs",
     "A man's dog doesn't bark!": "a man 's dog does n't bark",
@@ -60,7 +62,7 @@ FRAGMENTS += ["'s", "é", "?", "...", ", ", " ."]
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join))
 @example("a dog, 5 dogs .")
 @example("a st-cannot.")
-def test_plain_captions_are_split_faster_but_not_otherwise(text):
+def test_the_fast_path_equals_treebank(text):
     assert tokenize(text) == _split_by_treebank(" ".join(text.lower().split()))
 
 
@@ -100,12 +102,12 @@ def test_the_most_frequent_words_are_kept_in_a_fixed_order(captions, size, min_c
     assert Vocabulary.build(reversed(captions), size, min_count) == vocabulary
 
 
-def test_a_written_special_token_is_no_word():
+def test_a_special_token_in_a_caption_is_not_a_word():
     vocabulary = Vocabulary.build([["<unk>", "<end>", "dog"]])
     assert vocabulary.words == (*SPECIAL, "dog")
 
 
-def test_words_not_kept_are_unknown():
+def test_words_outside_the_vocabulary_are_unknown():
     vocabulary = Vocabulary.build([["a", "dog"], ["a"]], min_count=2)
     assert vocabulary.encode(["a", "dog", "zebra"]) == [4, UNKNOWN, UNKNOWN]
     assert "a" in vocabulary
@@ -113,14 +115,14 @@ def test_words_not_kept_are_unknown():
 
 
 @given(st.lists(words, max_size=6))
-def test_decoding_undoes_encoding_up_to_the_end(sentence):
+def test_decoding_inverts_encoding_up_to_the_end(sentence):
     vocabulary = Vocabulary.build([[*sentence, "a"]])
     ids = [START, *vocabulary.encode(sentence), END, 4, PAD]
     assert vocabulary.decode(ids) == sentence
     assert vocabulary.decode([UNKNOWN, PAD, 4]) == ["<unk>", vocabulary.words[4]]
 
 
-def test_a_saved_vocabulary_comes_back(tmp_path):
+def test_saving_and_loading_keeps_the_vocabulary(tmp_path):
     vocabulary = Vocabulary.build([["été", "dog"], ["dog"]])
     path = tmp_path / "vocabulary.json"
     vocabulary.save(path, {"size": 6})
@@ -135,7 +137,7 @@ def test_a_saved_vocabulary_comes_back(tmp_path):
     ("given_words", "message"),
     [(["a", "b"], "must begin with"), ([*SPECIAL, "a", "a"], "Received twice: .'a'")],
 )
-def test_words_out_of_place_are_refused(given_words, message):
+def test_missing_special_tokens_and_repeated_words_are_refused(given_words, message):
     with pytest.raises(VocabularyError, match=message):
         Vocabulary(given_words)
 
@@ -143,7 +145,7 @@ def test_words_out_of_place_are_refused(given_words, message):
 @pytest.mark.parametrize(
     "content", ["{", "[]", '{"words": 3}', '{"words": ["a"]}', b"\xff"]
 )
-def test_a_damaged_file_is_named_in_one_line(tmp_path, content):
+def test_a_malformed_file_is_named_in_one_line(tmp_path, content):
     path = tmp_path / "vocabulary.json"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(VocabularyError) as caught:

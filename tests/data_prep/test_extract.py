@@ -13,7 +13,7 @@ from PIL import Image
 from data_prep import disk
 from data_prep.extract import BATCH, extract
 from data_prep.feature_writer import PART
-from show_attend_tell.config.settings import Experiment, from_dict
+from show_attend_tell.config.settings import Experiment, experiment_from_dict
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo
@@ -50,7 +50,7 @@ def experiment(**encoder) -> Experiment:
         "weights": "none",
         "image_size": SIDE,
     }
-    return from_dict(
+    return experiment_from_dict(
         {
             "name": "tiny",
             "data": {"name": "tiny", "source": "folder"},
@@ -82,7 +82,7 @@ def prepare(work: Path) -> list[Photo]:
         elif number != ABSENT:
             Image.fromarray(pixels).save(folder / path)
         photos.append(Photo(f"{number}.png", path, split, ("a photo",)))
-    manifest.write(folder / "manifest.jsonl", photos)
+    manifest.write_manifest(folder / "manifest.jsonl", photos)
     return photos
 
 

@@ -39,7 +39,7 @@ def files_below(folder):
 def test_flickr8k_becomes_a_manifest_and_a_vocabulary(tmp_path, packed):
     data = make_flickr8k(tmp_path / "data", packed)
     report = prepare(an_experiment("flickr8k"), data, tmp_path / "work")
-    photos = manifest.read(report.folder / "manifest.jsonl")
+    photos = manifest.read_manifest(report.folder / "manifest.jsonl")
     assert report.folder == tmp_path / "work" / "tiny"
     assert report.photos == {"train": 2, "val": 1, "test": 1, "none": 1}
     assert report.captions == {"train": 4, "val": 2, "test": 2, "none": 2}
@@ -170,7 +170,7 @@ def test_coco_photos_are_unpacked_from_both_archives(tmp_path):
         make_file(data / "annotations" / f"captions_{split}2014.json", text)
     report = prepare(an_experiment("coco"), data, tmp_path / "work")
     assert report.photos == {"train": 1, "val": 1}
-    for photo in manifest.read(report.folder / "manifest.jsonl"):
+    for photo in manifest.read_manifest(report.folder / "manifest.jsonl"):
         assert photo.path == report.folder / "photos" / photo.id
         assert photo.path.read_bytes() == JPEG
 
@@ -180,7 +180,7 @@ def test_own_photos_are_not_copied(tmp_path):
     rows = [["file", "caption", "split"], ["a.jpg", "A dog .", "train"]]
     make_csv(tmp_path / "data" / "captions.csv", rows)
     report = prepare(an_experiment("folder"), tmp_path / "data", tmp_path / "work")
-    (photo,) = manifest.read(report.folder / "manifest.jsonl")
+    (photo,) = manifest.read_manifest(report.folder / "manifest.jsonl")
     assert photo.path == tmp_path / "data" / "a.jpg"
 
 
@@ -189,7 +189,7 @@ def test_scenes_are_drawn_into_the_folder(tmp_path, monkeypatch):
     monkeypatch.setattr("data_prep.prepare.write_scenes", few)
     report = prepare(an_experiment("scenes"), None, tmp_path / "work")
     assert report.photos == {"train": 4, "val": 1, "test": 1}
-    for photo in manifest.read(report.folder / "manifest.jsonl"):
+    for photo in manifest.read_manifest(report.folder / "manifest.jsonl"):
         assert photo.path.parent == report.folder / "photos"
         assert photo.path.is_file()
         assert photo.objects
@@ -232,5 +232,5 @@ def test_the_real_flickr8k_gives_the_known_counts(tmp_path):
     assert report.problems.names("missing photo") == ["2258277193_586949ec62.jpg.1"]
     assert report.words == 2538
     assert report.coverage == pytest.approx(0.974, abs=5e-4)
-    photos = manifest.read(report.folder / "manifest.jsonl")
+    photos = manifest.read_manifest(report.folder / "manifest.jsonl")
     assert all(photo.path.is_file() for photo in photos)

@@ -90,7 +90,7 @@ def with_locations(locations, **changes):
 
 
 def references(place: Place) -> dict[str, list[str]]:
-    photos = manifest.read(place.manifest)
+    photos = manifest.read_manifest(place.manifest)
     return {p.id: list(p.captions) for p in photos if p.split == "val"}
 
 
@@ -226,7 +226,7 @@ def test_a_photo_without_features_is_skipped_with_a_note(place, compiled):
 def with_objects(place: Place, captions: dict[str, str], box: list[float]) -> None:
     """Give each validation photo an object named by its caption's last word."""
     photos = []
-    for photo in manifest.read(place.manifest):
+    for photo in manifest.read_manifest(place.manifest):
         if words := captions.get(photo.id, "").split():
             item = {"name": words[-1], "box": box}
             exact = (captions[photo.id],) if photo.id == "1.png" else ()
@@ -234,7 +234,7 @@ def with_objects(place: Place, captions: dict[str, str], box: list[float]) -> No
                 photo, objects=(item,), captions=photo.captions + exact
             )
         photos.append(photo)
-    manifest.write(place.manifest, photos)
+    manifest.write_manifest(place.manifest, photos)
 
 
 @pytest.mark.usefixtures("no_java")

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from show_attend_tell.runtime import tensorflow_startup as startup
+from show_attend_tell.runtime.errors import BackendError
 
 
 def test_standard_error_is_held_back_unless_something_fails(capfd):
@@ -77,3 +78,23 @@ def test_memory_once_used_is_not_asked_for_again():
 def test_a_c_library_without_mallopt_is_left_alone(monkeypatch):
     monkeypatch.setattr(startup.ctypes, "CDLL", lambda name: SimpleNamespace())
     assert not startup.keep_memory()
+
+
+def test_another_backend_of_keras_is_refused(monkeypatch):
+    message = "must be tensorflow. Received: jax; set KERAS_BACKEND=tensorflow"
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    startup.start_keras()
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    with pytest.raises(BackendError, match=message):
+        startup.start_keras()
+    monkeypatch.delenv("KERAS_BACKEND")
+    monkeypatch.setattr("keras.backend.backend", lambda: "jax")  # as from keras.json
+    with pytest.raises(BackendError, match=message):
+        startup.start_keras()
+
+
+def test_a_backend_that_cannot_be_imported_is_refused_in_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "keras", None)
+    with pytest.raises(BackendError, match="cannot be imported: .*keras") as caught:
+        startup.start_keras()
+    assert "\n" not in str(caught.value)

@@ -5,7 +5,7 @@ import json
 import zipfile
 from pathlib import Path
 
-from show_attend_tell.config.settings import Experiment, from_dict
+from show_attend_tell.config.settings import Experiment, experiment_from_dict
 
 JPEG = b"\xff\xd8 not a real photo, which readers never decode \xff\xd9"
 
@@ -30,7 +30,7 @@ def an_experiment(source: str, **changes) -> Experiment:
     """Return the settings of a tiny data set."""
     data = {"name": "tiny", "source": source, "vocabulary_size": 50, **changes}
     tables = {key: {} for key in ("encoder", "model", "training", "decoding")}
-    return from_dict({"name": "tiny", "data": data, **tables})
+    return experiment_from_dict({"name": "tiny", "data": data, **tables})
 
 
 def flickr8k_texts(**changes: str) -> dict[str, str]:

@@ -28,11 +28,12 @@ IDENTITY = {
     "grid": list(GRID),
     "width": WIDTH,
 }
-EXPERIMENT = config.from_dict(
+_ENCODER_KEYS = ("network", "layer", "image_size", "resize")
+EXPERIMENT = config.experiment_from_dict(
     {
         "name": "tiny",
         "data": {"name": "tiny", "source": "folder"},
-        "encoder": {"network": "Tiny", "layer": "last"},
+        "encoder": {key: IDENTITY[key] for key in _ENCODER_KEYS},
         "model": {
             "embedding_width": 8,
             "lstm_width": 8,
@@ -105,7 +106,7 @@ def make_place(root: Path) -> Place:
     rng = np.random.default_rng(7)
     folder = place.work / "tiny"
     photos = make_photos(folder, rng)
-    manifest.write(place.manifest, photos)
+    manifest.write_manifest(place.manifest, photos)
     path = feature_path(folder, EXPERIMENT.encoder)
     write_features(path, [p.id for p in reversed(photos)], rng)
     vocabulary = Vocabulary.build([WORDS])

@@ -39,7 +39,7 @@ def experiment(name="tiny", **changes):
     """Return the tiny experiment; keywords are tables of changed settings."""
     tables = {key: {**table, **changes.get(key, {})} for key, table in _TABLES.items()}
     tables |= {key: changes[key] for key in changes.keys() - _TABLES.keys()}
-    return config.from_dict({"name": name, **tables})
+    return config.experiment_from_dict({"name": name, **tables})
 
 
 def prepare(work, mirror=False):
@@ -61,7 +61,7 @@ def prepare(work, mirror=False):
         a = 0.1 * rng.standard_normal((6, 5))
         a[colour, 0], a[3 + shape, 1] = 3, 3
         features.append(a)
-    manifest.write(folder / "manifest.jsonl", photos)
+    manifest.write_manifest(folder / "manifest.jsonl", photos)
     words = [tokenize(t) for p in photos if p.split == "train" for t in p.captions]
     Vocabulary.build(words).save(folder / "vocabulary.json")
     ids, features = [photo.id for photo in photos], np.array(features, np.float16)

@@ -61,7 +61,7 @@ def test_the_run_folder_holds_what_the_design_says(real):
     assert len(logs) == 1
     projector = {"embedding.tsv", "embedding-words.tsv", "projector_config.pbtxt"}
     assert names - logs == {SETTINGS, MODEL, CHECKPOINT} | projector
-    resolved = config.load(real.folder / SETTINGS)
+    resolved = config.read_experiment_file(real.folder / SETTINGS)
     assert resolved.training.epochs == 12
     assert resolved.name == "tiny"
 

@@ -132,7 +132,7 @@ def test_resuming_with_other_settings_is_refused_by_one_line(work, whole):
 
 
 def test_an_existing_run_is_refused_and_replaced_on_demand(work, copied):
-    with pytest.raises(RunError, match="a run lies there"):
+    with pytest.raises(RunError, match="a run is already present"):
         go(work, copied)
     summary = go(work, copied, overwrite=True, training={"epochs": 1})
     assert summary.steps == STEPS

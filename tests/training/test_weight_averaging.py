@@ -50,7 +50,7 @@ def test_one_model_is_refused(models, tmp_path):
 def test_a_run_is_replaced_on_demand_only(models, tmp_path):
     paths, _ = models
     first = average_models(paths, experiment(), tmp_path / "runs").read_bytes()
-    with pytest.raises(RunError, match="a run lies there"):
+    with pytest.raises(RunError, match="a run is already present"):
         average_models(paths[:2], experiment(), tmp_path / "runs")
     again = average_models(paths[:2], experiment(), tmp_path / "runs", overwrite=True)
     assert again.read_bytes() != first

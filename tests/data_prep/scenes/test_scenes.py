@@ -51,8 +51,8 @@ def test_seeds_splits_and_numbers_draw_different_pictures():
 
 def test_the_rows_make_a_manifest_whose_photos_open(tmp_path):
     rows = scenes.write_scenes(tmp_path, train=2, val=1, test=1)
-    manifest.write(tmp_path / "manifest.jsonl", rows)
-    photos = manifest.read(tmp_path / "manifest.jsonl")
+    manifest.write_manifest(tmp_path / "manifest.jsonl", rows)
+    photos = manifest.read_manifest(tmp_path / "manifest.jsonl")
     assert [photo.split for photo in photos] == ["train", "train", "val", "test"]
     for photo in photos:
         with Image.open(photo.path) as image:

@@ -204,3 +204,11 @@ def test_photos_are_searched_once(tmp_path, monkeypatch):
     _, problems = read(tmp_path)
     assert searched == [tmp_path]
     assert problems.names(NO_CAPTIONS) == ["c.jpg", "sub/b.png"]
+
+
+def test_a_photo_without_captions_is_reported_whatever_its_suffix(tmp_path):
+    make_csv(tmp_path / "captions.csv", [["file", "caption"], ["a.jpg", "A dog ."]])
+    for name in ("a.jpg", "b.tif", "c.TIFF", "notes.txt"):
+        make_file(tmp_path / name)
+    _, problems = read(tmp_path)
+    assert problems.names(NO_CAPTIONS) == ["b.tif", "c.TIFF"]

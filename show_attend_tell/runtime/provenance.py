@@ -1,0 +1,49 @@
+"""Collect the git revision, library versions and machine size that made a result."""
+
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+_PACKAGES = ("tensorflow", "keras", "numpy", "h5py", "pillow", "pycocoevalcap")
+
+
+def collect_provenance() -> dict:
+    """Return the git revision, library versions and number of cores, ready for JSON."""
+    return {
+        "revision": git_revision(),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: metadata.version(name) for name in _PACKAGES},
+        },
+        "cores": os.cpu_count(),
+    }
+
+
+def git_revision() -> str | None:
+    """Return the git commit of this package's source.
+
+    Returns:
+        Twelve hexadecimal digits, followed by ``+`` if tracked files of the package
+        have uncommitted changes; None for source that is not in a git repository.
+    """
+    commit = _git("rev-parse", "--short=12", "HEAD")
+    # An installation inside another repository's folder is not tracked by it.
+    tracked = _git("ls-files", "--error-unmatch", Path(__file__).name)
+    if commit is None or tracked is None:
+        return None
+    changes = _git("status", "--porcelain", "--untracked-files=no", "--", "..")
+    return commit + ("+" if changes else "")
+
+
+def _git(*arguments: str) -> str | None:
+    """Return the output of git in this file's folder, None if git fails."""
+    folder = Path(__file__).resolve().parent
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=folder, capture_output=True, text=True
+        )
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

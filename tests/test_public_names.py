@@ -1,0 +1,58 @@
+"""The public names of ``import show_attend_tell as sat``."""
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import show_attend_tell as sat
+from show_attend_tell.runtime import errors
+
+PUBLIC = [
+    "Caption",
+    "Captioner",
+    "DecodingSettings",
+    "Encoder",
+    "Experiment",
+    "FeatureReader",
+    "PhotoCaptioner",
+    "ShowAttendTellError",
+    "Vocabulary",
+    "load",
+]
+
+
+def test_the_public_names_are_exactly_these():
+    assert sat.__all__ == PUBLIC
+    assert set(PUBLIC) <= set(dir(sat))
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_is_imported_under_its_own_name(name):
+    assert getattr(sat, name).__name__ == name
+    assert getattr(sat, name).__doc__
+
+
+def test_another_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="has no attribute 'absent'"):
+        sat.absent  # noqa: B018
+
+
+def test_one_class_catches_every_error_of_the_package():
+    classes = [one for _, one in inspect.getmembers(errors, inspect.isclass)]
+    assert len(classes) > 10
+    assert all(issubclass(one, sat.ShowAttendTellError) for one in classes)
+
+
+CODE = """
+import sys
+import show_attend_tell as sat
+dir(sat), sat.__version__, sat.ShowAttendTellError
+print(sorted({"tensorflow", "keras", "numpy"} & set(sys.modules)))
+"""
+
+
+def test_importing_the_package_loads_neither_tensorflow_nor_keras():
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
