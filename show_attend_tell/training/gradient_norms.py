@@ -55,8 +55,8 @@ class TermNorms:
         weights = [w.value for w in self.model.trainable_weights]
         norms = []
         for number in range(3):
-            # One tape each: a persistent tape would record inside the recurrence,
-            # whose loop has only the gradient written by hand.
+            # A forward pass and a tape for each: a persistent or a second tape would
+            # record inside the recurrence, whose loop has only a hand-written gradient.
             with tf.GradientTape() as tape:
                 term = self._terms(hard, Draws(u, tf.ones(u.shape[0])))[number]
             found = [g for g in tape.gradient(term, weights) if g is not None]

@@ -5,7 +5,6 @@ and the mean of their weights tends to score higher than each of them at the cos
 model (model soups, Wortsman et al., ICML 2022).
 """
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -54,7 +53,7 @@ def average_models(
         sums = [s + np.asarray(w) for s, w in zip(sums, other.weights, strict=True)]
     for weight, total in zip(model.weights, sums, strict=True):
         weight.assign(total / len(paths))
-    model.decoding = dataclasses.asdict(experiment.decoding)
+    model.decoding = experiment.decoding
     # Last, as it may replace a run, even one whose model was read.
     out = runs.open_run(experiment, runs_folder, False, overwrite) / runs.MODEL
     with atomic_path(out) as temporary:
