@@ -49,8 +49,12 @@ class ProgressBar(tqdm):
     @property
     def format_dict(self) -> dict:
         """The values that the bar shows, see tqdm."""
-        values = {**super().format_dict, "rate": self._rate}
-        return values if self._rate else {**values, "bar_format": _COMPILING}
+        values = super().format_dict
+        if self._rate:
+            return {**values, "rate": self._rate}
+        if self.n == self.total:
+            return {**values, "rate": None}  # tqdm's own: of all updates
+        return {**values, "rate": 0.0, "bar_format": _COMPILING}
 
 
 def progress_bar(

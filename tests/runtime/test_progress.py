@@ -74,6 +74,13 @@ def test_units_of_several_are_counted(bar, clock):
     assert "<00:14, 50.00step/s" in str(bar)
 
 
+def test_work_done_in_one_update_shows_its_whole_time(clock):
+    with progress_bar(4, "photo", clock=clock) as bar:
+        advance(bar, clock, 5.0, n=4)
+        assert "4/4" in str(bar)
+        assert "compiling" not in str(bar)
+
+
 def test_a_hidden_bar_writes_nothing(clock, capsys):
     with progress_bar(3, "step", shown=False, clock=clock) as bar:
         advance(bar, clock, 1.0, updates=3)

@@ -17,7 +17,9 @@ from show_attend_tell.config.runs import CHECKPOINT, MODEL, SETTINGS
 from show_attend_tell.config.settings import load
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.splits import folder_of
+from show_attend_tell.runtime import progress
 from show_attend_tell.runtime.errors import FeatureError
+from show_attend_tell.runtime.progress import ProgressBar
 from show_attend_tell.training import maximum_likelihood, tensorboard_log
 from show_attend_tell.training import train as training
 from show_attend_tell.training.tensorboard_log import TrainingLog
@@ -204,6 +206,24 @@ def test_the_gradient_norm_logged_is_that_of_the_update_before_clipping(
     norms, expected = np.transpose(logged)
     np.testing.assert_allclose(norms, expected, rtol=1e-5)
     assert len(set(norms)) == STEPS
+
+
+def test_compiling_and_pauses_are_left_out_of_the_time_left(
+    work, tmp_path, monkeypatch, quick
+):
+    events = []
+
+    class Bar(ProgressBar):
+        def update(self, n=1, compiling=False):
+            events.append("compiling" if compiling else "update")
+
+        def exclude_pause(self):
+            events.append("pause")
+
+    monkeypatch.setattr(progress, "ProgressBar", Bar)
+    go(work, tmp_path, training={"epochs": 2})
+    update = ["update"]
+    assert events == ["compiling", *2 * update, "pause", *STEPS * update, "pause"]
 
 
 class _Stop(Exception):
