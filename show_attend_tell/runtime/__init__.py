@@ -1,1 +1,1 @@
-"""What has nothing to do with captions: TensorFlow, compiling, files, progress."""
+"""Code independent of captions: TensorFlow, compilation, files, progress, errors."""

@@ -1,4 +1,4 @@
-"""Compiling by XLA, the one thing that the model's code asks of a backend by name."""
+"""Compile by XLA, the only code of the models that depends on the backend."""
 
 from collections.abc import Callable
 
@@ -8,11 +8,12 @@ import keras
 def compiled(function: Callable, model: keras.Model) -> Callable:
     """Compile a function of tensors that reads a model's weights.
 
-    It follows the weights as they change, and is traced anew for every shape of its
-    arguments.
+    The compiled function reads the current weights at every call, and is traced again
+    for every shape of its arguments.
 
     Args:
-        function: of positional tensors; what it assigns to variables may be lost.
+        function: a function of positional tensors; its assignments to variables may
+            be lost.
         model: the owner of all variables that the function reads.
 
     Returns:
@@ -28,7 +29,7 @@ def compiled(function: Callable, model: keras.Model) -> Callable:
 
 
 def _compiled_by_jax(function: Callable, model: keras.Model) -> Callable:
-    """Compile; JAX would keep weights as they were when traced, so they are given."""
+    """Pass the weights as arguments, as JAX would compile their values as constants."""
     import jax
 
     @jax.jit

@@ -1,4 +1,4 @@
-"""Reading millions of small objects without Python's collector looking at each."""
+"""Pause Python's garbage collector while millions of small objects are created."""
 
 import contextlib
 import gc
@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Keep the cyclic garbage collector out of the body, or of a decorated function.
+    """Pause the cyclic garbage collector in the body or in a decorated function.
 
-    It runs again and again while many objects are made, over all that TensorFlow holds
-    too, and finds nothing: half of the time in which COCO's captions are read.
+    While many objects are created it runs repeatedly, also over the objects of
+    TensorFlow, without freeing any: half of the time of reading COCO's captions.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -1,4 +1,4 @@
-"""Start TensorFlow without its banner, with XLA's widest vectors and memory kept."""
+"""Start TensorFlow without its banner, with wide vectors and retained memory."""
 
 import contextlib
 import ctypes
@@ -11,28 +11,28 @@ from show_attend_tell.runtime.errors import BackendError
 
 
 @contextlib.contextmanager
-def _held_back() -> Iterator[None]:
-    """Hold standard error back, also what libraries in C++ write to it.
+def _suppress_stderr() -> Iterator[None]:
+    """Suppress standard error, including the output of C++ libraries.
 
-    It is let through after all when the body raises.
+    The output is written after all if the body raises.
     """
     sys.stderr.flush()
-    kept = os.dup(2)
-    with tempfile.TemporaryFile() as held:
-        os.dup2(held.fileno(), 2)
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as captured:
+        os.dup2(captured.fileno(), 2)
         try:
             yield
         except BaseException:
-            held.seek(0)
-            os.write(kept, held.read())
+            captured.seek(0)
+            os.write(stderr, captured.read())
             raise
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(stderr, 2)
+            os.close(stderr)
 
 
-# Of AVX-512's 512 bits XLA uses 256 unless told so; a training step takes 9 % less
-# time with all of them. Without AVX-512 it changes nothing.
+# By default XLA uses 256 of AVX-512's 512 bits; a training step takes 9 % less time
+# with all of them. Without AVX-512 the flag has no effect.
 _XLA_FLAGS = "--xla_cpu_prefer_vector_width=512"
 
 
@@ -41,11 +41,13 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
 
 def keep_memory() -> bool:
-    """Have freed memory kept for the next update instead of handed back at once.
+    """Configure malloc to keep freed memory for the next update.
 
-    A training step's large buffers would else be mapped and cleared anew each time,
-    77,000 page faults and a quarter of the time. Returns whether it was possible; it
-    is with glibc.
+    By default a training step's large buffers are returned to the system, then mapped
+    and cleared again each time: 77,000 page faults and a quarter of the time.
+
+    Returns:
+        Whether malloc could be configured, which needs glibc.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -56,19 +58,19 @@ def keep_memory() -> bool:
 
 
 def start_tensorflow() -> None:
-    """Import TensorFlow quietly, with our flags for XLA unless the user set their own.
+    """Import TensorFlow without its banner; set flags of XLA unless the user set some.
 
-    TensorFlow 2.21 writes a dozen lines on import and at the first look for devices
-    whatever ``TF_CPP_MIN_LOG_LEVEL`` says, and one, as an error, at the first float16
-    on a processor that has no arithmetic for it; afterwards it heeds the level. A level
-    set by the user leaves everything as it is.
+    Whatever ``TF_CPP_MIN_LOG_LEVEL`` is, TensorFlow 2.21 writes a dozen lines on import
+    and on the first search for devices, and an error message at the first float16
+    operation on a processor without float16 arithmetic; after that it respects the
+    level. If the user has set a level, no output is suppressed.
     """
     keep_memory()
     os.environ.setdefault("XLA_FLAGS", _XLA_FLAGS)
     if "TF_CPP_MIN_LOG_LEVEL" in os.environ:
         return
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
-    with _held_back():
+    with _suppress_stderr():
         import tensorflow as tf
 
         tf.config.list_physical_devices()

@@ -1,1 +1,1 @@
-"""The training loop, its objectives, checkpoints and logs."""
+"""Train captioners: the loop, its objectives, checkpoints and logs."""

@@ -1,12 +1,11 @@
-"""The whole state of a training in one file, without pickle.
+"""Save and restore the whole state of a training in one file, without pickle.
 
-Weights, random state, optimiser (its average of weights included) and the trainer's
-own position, so that a resumed training equals one that was never stopped.
+The file holds weights, random state, optimiser (including its average of weights) and
+the trainer's position, so that a resumed training equals an uninterrupted one.
 """
 
 import io
 import json
-import os
 import zipfile
 import zlib
 from pathlib import Path
@@ -14,8 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from show_attend_tell.runtime.errors import RunError
+from show_attend_tell.runtime.files import atomic_path
 
-# What zipfile and NumPy raise, depending on which bytes are wrong.
+# Errors of zipfile and NumPy, depending on which bytes are damaged.
 _DAMAGE = (OSError, EOFError, KeyError, RuntimeError, ValueError)
 _DAMAGE += (zipfile.BadZipFile, zlib.error)
 
@@ -29,50 +29,54 @@ def _variables(model) -> dict:
     }
 
 
-def save(path: str | Path, model, position: dict) -> None:
-    """Write a checkpoint, all or nothing.
+def save_checkpoint(path: str | Path, model, position: dict) -> None:
+    """Write a checkpoint atomically.
 
     Args:
-        path: the file.
-        model: compiled, its optimiser built.
-        position: what the trainer must know to go on, as JSON values.
+        path: the checkpoint's file.
+        model: a compiled model whose optimiser is built.
+        position: state of the trainer, as JSON values.
     """
-    path = Path(path)
-    temporary = path.with_name(path.name + ".tmp")
-    with zipfile.ZipFile(temporary, "w") as archive:
+    with atomic_path(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
         archive.writestr("position.json", json.dumps(position))
         for name, variable in _variables(model).items():
             buffer = io.BytesIO()
             np.save(buffer, np.asarray(variable), allow_pickle=False)
             archive.writestr(f"{name}.npy", buffer.getvalue())
-    os.replace(temporary, path)
 
 
-def restore(path: str | Path, model) -> dict:
+def restore_checkpoint(path: str | Path, model) -> dict:
     """Set a compiled model and its built optimiser to a checkpoint's state.
 
     Returns:
-        The position given to :func:`save`.
+        The position given to :func:`save_checkpoint`.
 
     Raises:
-        RunError: the file is damaged or belongs to another model.
+        RunError: the file is absent, damaged or belongs to another model.
     """
     try:
         with zipfile.ZipFile(path) as archive:
             variables = _variables(model)
             stored = set(archive.namelist()) - {"position.json"}
             if stored != {f"{name}.npy" for name in variables}:
-                raise RunError(f"{path}: belongs to another model or optimiser")
+                raise RunError(
+                    f"{path}: the checkpoint must hold the variables of the settings' "
+                    f"model and optimiser, {len(variables)}. Received: {len(stored)}; "
+                    "restore the settings, or train without --resume"
+                )
             for name, variable in variables.items():
                 value = np.load(io.BytesIO(archive.read(f"{name}.npy")))
                 if value.shape != tuple(variable.shape):
                     raise RunError(
                         f"{path}: {variable.path} must be {tuple(variable.shape)}. "
-                        f"Received: {value.shape}; the model has changed"
+                        f"Received: {value.shape}; restore the settings, or train "
+                        "without --resume"
                     )
                 variable.assign(value)
             return json.loads(archive.read("position.json"))
     except RunError:
         raise
     except _DAMAGE as error:
-        raise RunError(f"{path}: damaged checkpoint ({error})") from None
+        raise RunError(
+            f"{path}: the checkpoint is damaged ({error}); train without --resume"
+        ) from None

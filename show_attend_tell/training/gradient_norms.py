@@ -1,10 +1,10 @@
-"""How much each of the three terms of hard attention's gradient weighs.
+"""Measure the gradient norm of each of the three terms of hard attention's loss.
 
-Three gradients instead of one would make a training step three times as long, so they
-are taken every :data:`EVERY` updates only, of one batch that stays the same: an epoch's
-padded lengths would each need a graph of their own, and a curve of one batch shows the
-model's change alone. Dropout is off, every location is drawn, and nothing of the
-training's state is touched.
+Three gradients in place of one would make a training step three times as long.
+Therefore they are computed every :data:`EVERY` updates only, always on the same batch:
+each padded length would need a graph of its own, and the curve of one batch shows the
+model's change alone. Dropout is off, every location is sampled, and no state of the
+training changes.
 """
 
 import numpy as np
@@ -20,21 +20,21 @@ EVERY = 100  # updates between two measurements
 
 
 class TermNorms:
-    """Measures the norms of the gradients of back-propagation, REINFORCE and entropy.
+    """Compute the gradient norms of back-propagation, REINFORCE and entropy.
 
     Args:
         model: a Captioner with hard attention.
         batch: annotations (B, L, D), inputs and targets (B, T).
-        seed: of the locations drawn.
+        seed: seed of the sampled locations.
     """
 
     def __init__(self, model: Captioner, batch: tuple, seed: int):
         self.model, self.seed = model, seed
         self.annotations, self.inputs, self.targets = map(tf.constant, batch)
-        self._measure = tf.function(self._norms, autograph=False)
+        self._compute = tf.function(self._norms, autograph=False)
 
     def __call__(self, step: int) -> dict[str, float]:
-        """Return the norms after update `step`, which also seeds the draws.
+        """Return the norms after update `step`, which also seeds the noise.
 
         Returns:
             ``gradient_norm_words``, ``_reinforce`` and ``_entropy`` of the mean over
@@ -43,11 +43,11 @@ class TermNorms:
         rng = np.random.default_rng([self.seed, step])
         captions, steps = self.targets.shape
         rows = captions * self.model.hard.samples
-        u = tf.constant(rng.random((rows, steps), np.float32))
+        u = tf.constant(rng.random((rows, steps), np.float32))  # (B S, T)
         names = ("words", "reinforce", "entropy")
         return {
             f"gradient_norm_{name}": float(norm)
-            for name, norm in zip(names, self._measure(u), strict=True)
+            for name, norm in zip(names, self._compute(u), strict=True)
         }
 
     def _norms(self, u):
@@ -55,19 +55,19 @@ class TermNorms:
         weights = [w.value for w in self.model.trainable_weights]
         norms = []
         for number in range(3):
-            # A tape each: one that persists would look into the recurrence, whose
-            # loop has no gradient but the one written by hand.
+            # A forward pass and a tape for each: a persistent or a second tape would
+            # record inside the recurrence, whose loop has only a hand-written gradient.
             with tf.GradientTape() as tape:
                 term = self._terms(hard, Draws(u, tf.ones(u.shape[0])))[number]
             found = [g for g in tape.gradient(term, weights) if g is not None]
-            # As tensors: the embedding's gradient names a word once for each use.
+            # Converted to tensors: the embedding's slices repeat a word's row.
             norms.append(tf.linalg.global_norm(list(map(tf.convert_to_tensor, found))))
         return norms
 
     def _terms(self, hard, draws: Draws):
-        """Return the mean over samples of each of the three terms."""
+        """Return the mean over captions and samples of each of the three terms."""
         samples = self.model.hard.samples
-        targets = tf.repeat(self.targets, samples, axis=0)
+        targets = tf.repeat(self.targets, samples, axis=0)  # (B, T) -> (B S, T)
         mask = tf.cast(targets != PAD, "float32")
         outputs = read(
             self.model,
@@ -76,7 +76,7 @@ class TermNorms:
             samples=samples,
         )
         outputs = {**outputs, "sampled": draws.sampled}
-        words = -token_losses(outputs["logits"], targets) * mask
+        words = -token_losses(outputs["logits"], targets) * mask  # (B S, T)
         rest = hard.terms(tf.stop_gradient(words), outputs, mask)
-        present = tf.reduce_sum(tf.reduce_max(mask, axis=-1))
+        present = tf.reduce_sum(tf.reduce_max(mask, axis=-1))  # captions with words
         return [tf.reduce_sum(term) / present for term in (words, *rest)]

@@ -1,4 +1,4 @@
-"""Updates by the likelihood of given captions: the paper's L_d, Eq. (14), or L_s."""
+"""Train by the likelihood of given captions: the paper's L_d, Eq. (14), or L_s."""
 
 from collections.abc import Iterator
 
@@ -12,13 +12,13 @@ from show_attend_tell.training.gradient_norms import EVERY, TermNorms
 
 
 class Likelihood:
-    """Trains on every caption of the training photos, once an epoch.
+    """Train on every caption of the training photos, once an epoch.
 
     Args:
         experiment: the settings.
-        model: built now, compiled before the first update.
+        model: a built model, which is compiled before the first update.
         data: the training photos.
-        readers: of their features, see :func:`data.dataset.read_views`.
+        readers: readers of their features, see :func:`data.dataset.read_views`.
     """
 
     def __init__(self, experiment: Experiment, model: Captioner, data: Split, readers):
@@ -35,20 +35,25 @@ class Likelihood:
 
     @property
     def steps(self) -> int:
-        """Updates in an epoch."""
+        """Number of updates in an epoch."""
         return self.batches.steps
 
+    @property
+    def graphs(self) -> int:
+        """Number of graphs compiled so far; it rises during an update that compiles."""
+        return len(self._step_functions) + (self._term_norms is not None)
+
     def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
-        """Take the updates of an epoch from number `start` on; yield what to log."""
+        """Apply the updates of an epoch from number `start` on; yield values to log."""
         first = epoch * self.steps + start + 1
         for step, (x, y) in enumerate(self.batches.dataset(epoch, start), first):
             values = self._step_function(x, y)(x, y)
             if step % EVERY == 0 and self.model.hard_attention is not None:
-                values = {**values, **self._measure(step)}
+                values = {**values, **self._measure_terms(step)}
             yield values
 
-    def _measure(self, step: int) -> dict:
-        """Return the gradient norm of each term, on the first batch of all."""
+    def _measure_terms(self, step: int) -> dict:
+        """Return the gradient norm of each term, on the first batch of training."""
         if self._term_norms is None:
             batch = next(self.batches.batches(epoch=0))
             self._term_norms = TermNorms(self.model, batch, self.batches.seed)
@@ -58,7 +63,7 @@ class Likelihood:
         """Return the compiled training step for batches shaped like this one.
 
         Keras' own train function would be traced once for all lengths, with an
-        unknown one, and XLA needs to know it.
+        unknown length, which XLA must know.
         """
         length = y.shape[1]
         if length not in self._step_functions:
@@ -68,13 +73,13 @@ class Likelihood:
 
 
 def compiled_step(model: Captioner, settings: TrainingSettings):
-    """Return the model's training step, compiled; it returns this batch's metrics.
+    """Return the model's compiled training step, which returns a batch's metrics.
 
-    On a CPU, and with bfloat16, XLA compiles its parts, else the whole, see
-    :meth:`Captioner.compile_parts`.
+    On a CPU, and with bfloat16, XLA compiles parts of the step, otherwise all of it;
+    see :meth:`Captioner.compile_parts`.
     """
 
-    def by_xla(function):
+    def compile_fn(function):
         compiled = settings.jit_compile
         return tf.function(function, autograph=False, jit_compile=compiled)
 
@@ -83,7 +88,7 @@ def compiled_step(model: Captioner, settings: TrainingSettings):
         return model.train_step(data)
 
     if settings.precision == "float32" and tf.config.list_physical_devices("GPU"):
-        return by_xla(step)
-    model.compile_parts(by_xla, settings.precision)
-    model.optimizer.apply_compiled(by_xla)
+        return compile_fn(step)
+    model.compile_parts(compile_fn, settings.precision)
+    model.optimizer.compile_apply(compile_fn)
     return tf.function(step, autograph=False)

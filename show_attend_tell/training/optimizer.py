@@ -1,4 +1,6 @@
-"""The optimisers of the experiments, each of which remembers its gradient's norm."""
+"""Build the optimisers of the experiments, which record their gradient's norm."""
+
+import math
 
 import keras
 from keras import ops
@@ -6,51 +8,81 @@ from keras import ops
 from show_attend_tell.config.settings import TrainingSettings
 
 
-class _RemembersGradientNorm:
-    """Mixed into a Keras optimiser: keeps the norm of the last whole gradient."""
+class _NormAndAverage:
+    """Mixed into a Keras optimiser: the gradient's norm, and an average without bias.
 
-    _compiled = None
+    With ``use_ema`` Keras starts its average at the weights w_1 after the first update
+    and gives them the weight d^(t-1) after update t, d being the decay: 95 % after 26
+    updates of d = 0.998. Here the average is that of Adam's moments (Kingma and Ba,
+    ICLR 2015, Sec. 3), debiased::
 
-    def apply_compiled(self, compiled):
-        """Compile :meth:`apply` on its own, once, by one such as ``tf.function``."""
-        self._compiled = self._compiled or compiled(self._apply)
+        average_t = (1 - d) / (1 - d^t) sum_{k=1}^t d^(t-k) w_k
+
+    which is the plain mean at first and the usual average once t >> 1 / (1 - d).
+
+    Attributes:
+        average_from_start: whether the average starts at the weights that
+            :meth:`build` is given instead, those of a trained model; it is then
+            d^t w_0 + (1 - d) sum_k d^(t-k) w_k.
+    """
+
+    average_from_start = False
+    _compiled_apply = None
+
+    def compile_apply(self, compile_fn):
+        """Compile :meth:`apply` on its own, once, by a function such as tf.function."""
+        self._compiled_apply = self._compiled_apply or compile_fn(self._apply)
 
     def build(self, variables):
         """Create the optimiser's variables and one for the norm."""
         super().build(variables)
-        if not hasattr(self, "gradient_norm"):
-            self.gradient_norm = keras.Variable(
-                0.0, trainable=False, name="gradient_norm"
-            )
+        if hasattr(self, "gradient_norm"):  # built already
+            return
+        self.gradient_norm = keras.Variable(0.0, trainable=False, name="gradient_norm")
+        if self.use_ema and self.average_from_start:
+            averages = self._model_variables_moving_average
+            for average, variable in zip(averages, variables, strict=True):
+                average.assign(variable)
 
     def apply(self, grads, trainable_variables=None):
-        """Take a step; the norm is that before clipping."""
+        """Apply an update and record the gradient's norm before clipping."""
         if trainable_variables is not None and not self.built:
             self.build(trainable_variables)
-        take = self._compiled or self._apply
-        # Reshaped to tensors: TensorFlow has rows and their numbers for the embedding.
-        take([ops.reshape(g, g.shape) for g in grads])
+        apply = self._compiled_apply or self._apply
+        # Reshaped to tensors: TensorFlow returns the embedding's gradient as slices.
+        apply([ops.reshape(g, g.shape) for g in grads])
 
     def _apply(self, grads):
         squares = [ops.sum(ops.square(ops.cast(g, "float32"))) for g in grads]
         self.gradient_norm.assign(ops.sqrt(sum(squares)))
         super().apply(grads)
 
+    def _update_model_variables_moving_average(self, trainable_variables):
+        """Update the averages; overrides Keras' own, which is biased."""
+        share = 1 - self.ema_momentum
+        if not self.average_from_start:
+            # The debiased average as a recursion: 1 - d^t by expm1, for d close to 1.
+            t = ops.cast(self.iterations, "float32") + 1
+            share = -share / ops.expm1(t * math.log(self.ema_momentum))
+        averages = self._model_variables_moving_average
+        for average, variable in zip(averages, trainable_variables, strict=True):
+            average.assign(average + share * (variable - average))
 
-class RMSprop(_RemembersGradientNorm, keras.optimizers.RMSprop):
+
+class RMSprop(_NormAndAverage, keras.optimizers.RMSprop):
     """RMSProp, Flickr8k in the paper."""
 
 
-class Adam(_RemembersGradientNorm, keras.optimizers.Adam):
+class Adam(_NormAndAverage, keras.optimizers.Adam):
     """Adam, Flickr30k and COCO in the paper."""
 
 
-class AdamW(_RemembersGradientNorm, keras.optimizers.AdamW):
+class AdamW(_NormAndAverage, keras.optimizers.AdamW):
     """Adam with decoupled weight decay."""
 
 
 def learning_rate(settings: TrainingSettings, total_steps: int):
-    """Return the rate: a number, or a schedule over `total_steps`."""
+    """Return the learning rate: a number, or a schedule over `total_steps`."""
     rate, warmup = settings.learning_rate, settings.warmup_steps
     if settings.schedule == "constant" and not warmup:
         return rate
@@ -68,20 +100,22 @@ def make_optimizer(settings: TrainingSettings, total_steps: int):
     """Return the optimiser of an experiment.
 
     Args:
-        settings: the experiment's.
+        settings: training settings; with ``init_from`` the average of weights starts
+            at the weights of that model, which ``build`` must be given.
         total_steps: updates of the whole training, for the schedule.
     """
-    rate = learning_rate(settings, total_steps)
-    clip = settings.clip_norm or None
     decay = settings.average_decay
     common = {
-        "learning_rate": rate,
-        "global_clipnorm": clip,
+        "learning_rate": learning_rate(settings, total_steps),
+        "global_clipnorm": settings.clip_norm or None,
         "use_ema": bool(decay),
         "ema_momentum": decay or 0.99,
     }
     if settings.optimizer == "rmsprop":
-        return RMSprop(rho=0.95, momentum=0.9, **common)  # the decay of the authors
-    if settings.optimizer == "adam":
-        return Adam(**common)
-    return AdamW(weight_decay=settings.weight_decay, **common)
+        optimizer = RMSprop(rho=0.95, momentum=0.9, **common)  # the authors' decay
+    elif settings.optimizer == "adam":
+        optimizer = Adam(**common)
+    else:
+        optimizer = AdamW(weight_decay=settings.weight_decay, **common)
+    optimizer.average_from_start = bool(settings.init_from)
+    return optimizer

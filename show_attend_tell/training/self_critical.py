@@ -1,7 +1,7 @@
-"""Updates by reward: the model's own captions, weighted by their CIDEr.
+"""Train by reward: the model's own captions, weighted by their CIDEr.
 
 Self-critical sequence training (Rennie et al., CVPR 2017) follows the gradient of the
-expected reward r by REINFORCE. For the K captions y_k written for a photo a::
+expected reward r by REINFORCE. For the K captions y_k generated for a photo a::
 
     dL/dW = -1/K sum_k (r(y_k) - b_k) d log p(y_k | a) / dW
 
@@ -26,13 +26,13 @@ from show_attend_tell.training.maximum_likelihood import compiled_step
 
 
 class SelfCritical:
-    """Trains on captions that the model writes for every training photo.
+    """Train on captions that the model generates for every training photo.
 
     Args:
         experiment: the settings; ``batch_size / hypotheses`` photos an update.
-        model: built now, compiled before the first update.
+        model: a built model, which is compiled before the first update.
         data: the training photos.
-        readers: of their features, see :func:`data.dataset.read_views`.
+        readers: readers of their features, see :func:`data.dataset.read_views`.
     """
 
     def __init__(self, experiment: Experiment, model: Captioner, data: Split, readers):
@@ -46,11 +46,16 @@ class SelfCritical:
 
     @property
     def steps(self) -> int:
-        """Updates in an epoch, which sees every photo once."""
+        """Number of updates in an epoch, which uses every photo once."""
         return -(-len(self.data.rows) // self.photos)
 
+    @property
+    def graphs(self) -> int:
+        """Number of graphs compiled so far; it rises during an update that compiles."""
+        return int(self._step is not None)
+
     def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
-        """Take the updates of an epoch from number `start` on; yield what to log."""
+        """Apply the updates of an epoch from number `start` on; yield values to log."""
         order = np.random.default_rng([self.seed, epoch]).permutation(
             len(self.data.rows)
         )
@@ -60,7 +65,7 @@ class SelfCritical:
             yield self._update(chosen, rng)
 
     def _update(self, chosen: np.ndarray, rng: np.random.Generator) -> dict:
-        """Write captions for photos, reward them, and follow the gradient."""
+        """Generate captions of photos, reward them, and apply the gradient."""
         features = read_views(self.readers, self.data.rows[chosen], rng, self.photos)
         written = self.model.generate(
             features,
@@ -71,17 +76,17 @@ class SelfCritical:
             ),
         )
         present = written.lengths > 0  # (P, K)
-        present[len(chosen) :] = False  # rows that fill up the last batch
+        present[len(chosen) :] = False  # padding of the last batch
         rewards = np.zeros(present.shape)
         for p, k in np.argwhere(present):
             words = reward_words(self.model.vocabulary, written, p, k)
             rewards[p, k] = self.reward(chosen[p], words)
-        inputs, targets = teacher(written.tokens, present)
+        inputs, targets = to_batch(written.tokens, present)  # (P, K, T) -> (P K, T)
         x = {
-            "annotations": np.repeat(features, self.hypotheses, axis=0),
+            "annotations": np.repeat(features, self.hypotheses, axis=0),  # (P K, L, D)
             "tokens": inputs,
         }
-        weight = advantages(rewards, present).astype("float32").reshape(-1)
+        weight = advantages(rewards, present).astype("float32").reshape(-1)  # (P K,)
         if self._step is None:
             self._step = compiled_step(self.model, self.settings)
         values = self._step(x, targets, weight)
@@ -93,21 +98,21 @@ def reward_words(
 ) -> list[str]:
     """Return a caption's words, with ``<end>`` if it has one.
 
-    Where the end counts as a word, stopping in the middle of a phrase does not pay.
+    Scored as a word, the end removes the gain of stopping in the middle of a phrase.
     """
     words = vocabulary.decode(written.tokens[photo, hypothesis].tolist())
     return words + [CiderReward.END] * bool(written.finished[photo, hypothesis])
 
 
-def teacher(tokens: np.ndarray, present: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Turn captions into a training batch.
+def to_batch(tokens: np.ndarray, present: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return captions as a training batch.
 
     Args:
         tokens: (P, K, T) ids up to <end>, then padding.
-        present: (P, K), False for captions to leave out.
+        present: (P, K), False for ignored captions.
 
     Returns:
-        inputs from <start> on, and targets; (P K, T) int32.
+        Inputs from <start> on, and targets; (P K, T) int32.
     """
     targets = np.where(present[..., None], tokens, PAD).reshape(-1, tokens.shape[-1])
     inputs = np.full_like(targets, START)
@@ -116,14 +121,14 @@ def teacher(tokens: np.ndarray, present: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def advantages(rewards: np.ndarray, present: np.ndarray) -> np.ndarray:
-    """Return r_k - b_k, b_k being the mean reward of the photo's other captions.
+    """Return r_k - b_k, where b_k is the mean reward of the photo's other captions.
 
     Args:
         rewards: (P, K).
-        present: (P, K), False for captions to leave out.
+        present: (P, K), False for ignored captions.
 
     Returns:
-        (P, K); 0 for captions left out and for those without another.
+        (P, K); 0 for ignored captions and for the only caption of a photo.
     """
     rewards = np.where(present, rewards, 0.0)
     others = present.sum(1, keepdims=True) - 1

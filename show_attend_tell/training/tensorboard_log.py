@@ -1,18 +1,25 @@
-"""What TensorBoard shows of a training."""
+"""Write a training's curves, samples, histograms and embedding for TensorBoard."""
 
 import dataclasses
+import logging
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
+from tensorboard.plugins import projector
 from tensorboard.plugins.hparams import api as hparams
 from tqdm import tqdm
 
-from show_attend_tell.config import settings as config
-from show_attend_tell.data import preprocessing as photos
+from show_attend_tell.config.settings import (
+    Experiment,
+    experiment_to_dict,
+    experiment_to_toml,
+)
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo
+from show_attend_tell.data.preprocessing import load_photo, to_view
 from show_attend_tell.data.splits import Split
+from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
 from show_attend_tell.evaluation.attention_diagnostics import (
     AttentionMonitor,
     attention_statistics,
@@ -23,34 +30,38 @@ from show_attend_tell.inference.attention_figure import (
     figure_to_array,
 )
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.training.projector import write_embedding
+from show_attend_tell.runtime.errors import PhotoError
+from show_attend_tell.runtime.files import atomic_path, atomic_write
+
+logger = logging.getLogger(__name__)
 
 EVERY = 20  # updates between two points of a curve
-SAMPLES = 4  # validation photos drawn with their attention
+SAMPLES = 4  # validation photos whose captions and attention are shown
 MEASURED = 64  # validation photos whose attention goes into the histograms
 VIEW = 256  # pixels of the longest side of a photo in a panel
-DPI = 75  # of the panels, so that a run stays small
+DPI = 75  # resolution of the panels, so that a run stays small
+WORDS = 1000  # most frequent words in the projector, so that a run stays small
+_VECTORS, _NAMES = "embedding.tsv", "embedding-words.tsv"
 
 
 class TrainingLog:
-    """Writes curves, scores, sample captions and histograms; a context manager.
+    """Write curves, scores, sample captions and histograms; a context manager.
 
     Args:
-        folder: of the run.
-        experiment: its settings, shown as text.
-        validation: the split whose first photos are drawn.
+        folder: the run folder.
+        experiment: the settings, logged as text.
+        validation: the split whose first photos are shown.
     """
 
-    def __init__(self, folder: Path, experiment: config.Experiment, validation: Split):
+    def __init__(self, folder: Path, experiment: Experiment, validation: Split):
         self.experiment, self.validation = experiment, validation
         self.folder, self.watch = folder, AttentionMonitor()
+        self._warned_of_photos = False
         self.writer = tf.summary.create_file_writer(str(folder))
         with self.writer.as_default(step=0):
-            text = "    " + config.experiment_to_toml(experiment).replace(
-                "\n", "\n    "
-            )
+            text = "    " + experiment_to_toml(experiment).replace("\n", "\n    ")
             tf.summary.text("settings", text)
-            hparams.hparams(table_row(experiment), trial_id=experiment.name)
+            hparams.hparams(hyperparameters(experiment), trial_id=experiment.name)
 
     def __enter__(self) -> "TrainingLog":
         return self
@@ -58,8 +69,8 @@ class TrainingLog:
     def __exit__(self, *error: object) -> None:
         self.writer.close()
 
-    def step(self, step: int, values: dict, optimizer, bar: tqdm) -> None:
-        """Log losses, rate and gradient norm of one update now and then."""
+    def log_update(self, step: int, values: dict, optimizer, bar: tqdm) -> None:
+        """Log losses, learning rate and gradient norm every :data:`EVERY` updates."""
         if step % EVERY:
             return
         bar.set_postfix_str(f"loss {float(values['loss']):.2f}", refresh=False)
@@ -71,24 +82,20 @@ class TrainingLog:
             norm = np.asarray(optimizer.gradient_norm)
             tf.summary.scalar("train/gradient_norm", float(norm))
 
-    def validation_scores(self, step: int, scores: dict[str, float]) -> None:
-        """Log the scores of generated captions; warn once if attention has died."""
+    def log_scores(self, step: int, scores: dict[str, float]) -> None:
+        """Log validation scores; warn once if attention has collapsed or stopped."""
         with self.writer.as_default(step=step):
             for name, value in scores.items():
                 tf.summary.scalar(f"validation/{name}", value)
         self.watch(scores)
 
-    def _view(self, photo: Photo) -> np.ndarray:
-        """Return what the encoder saw of a photo."""
-        encoder = self.experiment.encoder
-        image = photos.load_photo(photo.path)
-        return photos.to_view(image, encoder.image_size, encoder.resize, VIEW)
+    def log_samples(self, step: int, model: Captioner, reader: FeatureReader) -> None:
+        """Log captions of the first validation photos, and their attention as figures.
 
-    def samples(self, step: int, model: Captioner, reader: FeatureReader) -> None:
-        """Write captions of the first validation photos; draw the very first.
-
-        All of them give the histograms of attention's entropy, of beta and of how
-        evenly locations are covered.
+        A figure needs the photo's file, which training does without: where it cannot
+        be read, a warning is logged once and the figure is left out. The first
+        :data:`MEASURED` photos give the histograms of attention's entropy, of beta and
+        of how evenly locations are covered.
         """
         decoding = self.experiment.decoding
         result = model.generate(
@@ -100,8 +107,12 @@ class TrainingLog:
                 tf.summary.histogram(f"attention_spread/{name}", values)
             for k, words in enumerate(best_words(model, result)[:SAMPLES]):
                 photo, T = self.validation.photos[k], len(words)
+                tf.summary.text(f"caption/{k}", f"{photo.id}: {' '.join(words)}")
+                view = self._view(photo)
+                if view is None:
+                    continue
                 figure = attention_figure(
-                    self._view(photo),
+                    view,
                     words,
                     result.alpha[k, 0, :T],
                     model.grid,
@@ -109,17 +120,32 @@ class TrainingLog:
                     probabilities=np.exp(result.word_log_probs[k, 0, :T]),
                     locations=result.locations[k, 0, :T],
                 )
-                tf.summary.text(f"caption/{k}", f"{photo.id}: {' '.join(words)}")
                 tf.summary.image(f"attention/{k}", figure_to_array(figure, DPI)[None])
 
-    def embedding(self, model: Captioner) -> None:
-        """Write the words' vectors for the projector."""
+    def _view(self, photo: Photo) -> np.ndarray | None:
+        """Return the part of a photo that the encoder sees, None if unreadable."""
+        encoder = self.experiment.encoder
+        try:
+            image = load_photo(photo.path)
+        except PhotoError as error:
+            if not self._warned_of_photos:
+                self._warned_of_photos = True
+                logger.warning(
+                    "%s; TensorBoard shows attention figures only of photos that can "
+                    "be read, training continues",
+                    error,
+                )
+            return None
+        return to_view(image, encoder.image_size, encoder.resize, VIEW)
+
+    def log_embedding(self, model: Captioner) -> None:
+        """Write the word vectors for the projector."""
         write_embedding(self.folder, model.decoder.embedding, model.vocabulary)
 
 
-def table_row(experiment: config.Experiment) -> dict[str, bool | int | float | str]:
+def hyperparameters(experiment: Experiment) -> dict[str, bool | int | float | str]:
     """Return the settings by which runs are compared, ``table.key`` -> value."""
-    tables = config.experiment_to_dict(experiment)
+    tables = experiment_to_dict(experiment)
     compared = {
         "data": ("name",),
         "encoder": ("network", "layer"),
@@ -132,3 +158,26 @@ def table_row(experiment: config.Experiment) -> dict[str, bool | int | float | s
         for key in keys
         if isinstance(tables[table][key], bool | int | float | str)
     }
+
+
+def write_embedding(
+    folder: str | Path, embedding: np.ndarray, vocabulary: Vocabulary
+) -> None:
+    """Write the vectors of the :data:`WORDS` most frequent words for the projector.
+
+    Args:
+        folder: the run folder, which holds the TensorBoard logs.
+        embedding: E, (K, m).
+        vocabulary: its K words, most frequent first.
+    """
+    folder = Path(folder)
+    chosen = np.s_[len(SPECIAL) : len(SPECIAL) + WORDS]
+    with atomic_path(folder / _VECTORS) as temporary:
+        np.savetxt(temporary, np.asarray(embedding)[chosen], fmt="%.3g", delimiter="\t")
+    names = "".join(f"{word}\n" for word in vocabulary.words[chosen])
+    atomic_write(folder / _NAMES, names)
+    panel = projector.ProjectorConfig()
+    panel.embeddings.add(
+        tensor_name="word embedding", tensor_path=_VECTORS, metadata_path=_NAMES
+    )
+    atomic_write(folder / "projector_config.pbtxt", str(panel))

@@ -7,8 +7,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tqdm import tqdm
-
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.dataset import measure_deviation
@@ -24,8 +22,9 @@ from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.evaluation.validation import validate
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.saving import copy_weights
-from show_attend_tell.runtime.progress import progress_bar
-from show_attend_tell.training import checkpoint
+from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.progress import ProgressBar, progress_bar
+from show_attend_tell.training.checkpoint import restore_checkpoint, save_checkpoint
 from show_attend_tell.training.maximum_likelihood import Likelihood
 from show_attend_tell.training.optimizer import make_optimizer
 from show_attend_tell.training.self_critical import SelfCritical
@@ -36,13 +35,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Summary:
-    """What a training ended with.
+    """The result of a training.
 
     Attributes:
-        folder: of the run. model: the best model's file.
-        best: validation score that chose it. best_step: the update it was reached at.
-        steps: updates in all. seconds: of this call.
-        stopped: why training ended.
+        folder: the run folder. model: the best model's file.
+        best: best validation score. best_step: the update at which it was reached.
+        steps: number of updates. seconds: duration of this call.
+        stopped: the reason why training ended.
     """
 
     folder: Path
@@ -56,7 +55,7 @@ class Summary:
 
 @dataclass
 class Position:
-    """Where a training stands; what a checkpoint holds besides the variables."""
+    """Progress of a training; a checkpoint holds it besides the variables."""
 
     epoch: int = 0
     step_in_epoch: int = 0
@@ -64,8 +63,9 @@ class Position:
     best: float = -1.0
     best_step: int = 0
     without_gain: int = 0
-    validated: int = 0  # the update validated last
+    validated: int = -1  # the update validated last; 0 is the initial model
     stopped: str = ""
+    start_counts: bool = False  # whether the initial model may be the best
 
 
 def train(
@@ -76,19 +76,19 @@ def train(
     overwrite: bool = False,
     progress: bool = True,
 ) -> Summary:
-    """Train an experiment; its run folder receives all that comes of it.
+    """Train an experiment and write its run folder.
 
     Args:
         experiment: the settings.
         work: folder of prepared data.
-        runs_folder: where the run folder lies or is made.
-        resume: go on from the run's checkpoint.
+        runs_folder: folder of the run folder, which is made if absent.
+        resume: continue from the run's checkpoint.
         overwrite: replace an earlier run of the same name.
-        progress: whether to show a bar with time left.
+        progress: whether to show a bar with the time left.
 
     Raises:
         RunError, FeatureError, ManifestError, VocabularyError, ModelFileError:
-            something needed is absent or does not fit; the message is one line.
+            a required file is absent or does not fit; the message is one line.
         KeyboardInterrupt: after the checkpoint was written.
     """
     with open_features(experiment, work) as reader:
@@ -103,9 +103,9 @@ def train(
                 runs.find_model(source, runs_folder) if source and not resume else None
             )
             trainer = Trainer(experiment, vocabulary, data, validation, readers, start)
-            # Last, for it may replace a run, also the one that was started from.
+            # Last, as it may replace a run, even the one that training starts from.
             folder = runs.open_run(experiment, runs_folder, resume, overwrite)
-            del data  # what training needs of its words is encoded
+            del data  # the training captions are encoded by now
             return trainer.run(folder, resume, progress)
         finally:
             for extra in readers[1:]:
@@ -113,7 +113,16 @@ def train(
 
 
 class Trainer:
-    """One training: the model, its data and where it stands."""
+    """One training: the model, its data and its position.
+
+    Args:
+        experiment: the settings.
+        vocabulary: words of the model.
+        data: the training photos.
+        validation: the photos whose captions are scored.
+        readers: readers of the features, see :func:`data.dataset.read_views`.
+        start: file of the model to start from, or None.
+    """
 
     def __init__(
         self,
@@ -126,27 +135,27 @@ class Trainer:
     ):
         self.experiment = experiment
         self.validation, self.reader = validation, readers[0]
+        self.position = Position()
         settings = experiment.training
         self.model = self._build(vocabulary)
         if experiment.model.scale_annotations:
             deviation = measure_deviation(self.reader, data.rows, settings.seed)
             self.model.set_annotation_scale(deviation)
-        # A start of the other attention is no result of this training.
-        self.start_counts = False
         if start is not None:
             attention = copy_weights(start, self.model).settings.attention
-            self.start_counts = attention == experiment.model.attention
+            # The score of an initial model with the other attention type must not
+            # enter model selection.
+            self.position.start_counts = attention == experiment.model.attention
         objective = SelfCritical if settings.objective == "cider" else Likelihood
         self.objective = objective(experiment, self.model, data, readers)
         self.total_steps = settings.epochs * self.objective.steps
         optimizer = make_optimizer(settings, self.total_steps)
         self.model.compile(optimizer=optimizer, jit_compile=settings.jit_compile)
         optimizer.build(self.model.trainable_variables)
-        self.position = Position()
 
     @functools.cached_property
     def saved(self) -> Captioner:
-        """What is validated and saved: a copy, so that averaged weights stay apart."""
+        """The model that is validated and saved, a copy with the averaged weights."""
         return Captioner.from_config(self.model.get_config())
 
     def _build(self, vocabulary: Vocabulary) -> Captioner:
@@ -168,21 +177,19 @@ class Trainer:
         """Train until the end in a run folder; see :func:`train`."""
         started, self.folder = time.monotonic(), folder
         if resume:
-            state = checkpoint.restore(self.folder / runs.CHECKPOINT, self.model)
+            state = restore_checkpoint(self.folder / runs.CHECKPOINT, self.model)
             self.position = Position(**state)
         position, settings = self.position, self.experiment.training
         bar = progress_bar(self.total_steps, "step", done=position.step, shown=progress)
         with bar, TrainingLog(self.folder, self.experiment, self.validation) as log:
             try:
-                if resume:
-                    self._after_update(log, bar)  # what an interrupt left undone
-                elif settings.init_from:
-                    # Kept where it counts, so that training cannot end worse.
-                    self._validate(log, bar, keep=self.start_counts)
+                if resume or settings.init_from:
+                    # The initial model's validation, or what an interrupt left undone.
+                    self._after_update(log, bar)
                 while position.epoch < settings.epochs and not position.stopped:
                     self._epoch(log, bar)
             except KeyboardInterrupt:
-                # It comes as an update returns: taken, but not counted yet.
+                # Raised as an update returns: applied, but not counted yet.
                 position.step = int(self.model.optimizer.iterations)
                 done = position.epoch * self.objective.steps
                 position.step_in_epoch = position.step - done
@@ -198,60 +205,76 @@ class Trainer:
             stopped=position.stopped or "all epochs done",
         )
 
-    def _epoch(self, log: TrainingLog, bar: tqdm) -> None:
-        position = self.position
+    def _epoch(self, log: TrainingLog, bar: ProgressBar) -> None:
+        position, graphs = self.position, self.objective.graphs
         start = position.epoch, position.step_in_epoch
         for values in self.objective.updates(*start):
             position.step += 1
             position.step_in_epoch += 1
-            bar.update()
-            log.step(position.step, values, self.model.optimizer, bar)
+            bar.update(compiling=self.objective.graphs > graphs)
+            graphs = self.objective.graphs
+            log.log_update(position.step, values, self.model.optimizer, bar)
             self._after_update(log, bar)
             if position.stopped:
                 return
 
-    def _after_update(self, log: TrainingLog, bar: tqdm) -> None:
-        """Validate, end the epoch and write a checkpoint, where these are due."""
+    def _after_update(self, log: TrainingLog, bar: ProgressBar) -> None:
+        """Write a checkpoint, validate and end the epoch where these are due."""
         position, settings = self.position, self.experiment.training
         ends = position.step_in_epoch == self.objective.steps
-        every = settings.validate_every
-        due = position.step % every == 0 if every else ends
-        due = due or position.step == self.total_steps
-        validates = due and position.validated < position.step
+        validates = self._validation_due() and position.validated < position.step
+        saves = position.step > 0 and position.step % settings.checkpoint_every == 0
+        if ends or validates or saves:
+            # Before validating, so that an error there loses no update.
+            self._checkpoint()
         if validates:
             self._validate(log, bar)
         if ends:
             position.epoch, position.step_in_epoch = position.epoch + 1, 0
-        if ends or validates or position.step % settings.checkpoint_every == 0:
+        if ends or validates:
             self._checkpoint()
+        if ends or validates or saves:
+            bar.exclude_pause()
+
+    def _validation_due(self) -> bool:
+        position, settings = self.position, self.experiment.training
+        if not position.step:
+            return bool(settings.init_from)
+        if position.step == self.total_steps:
+            return True
+        if settings.validate_every:
+            return position.step % settings.validate_every == 0
+        return position.step_in_epoch == self.objective.steps
 
     def _checkpoint(self) -> None:
         state = dataclasses.asdict(self.position)
-        checkpoint.save(self.folder / runs.CHECKPOINT, self.model, state)
+        save_checkpoint(self.folder / runs.CHECKPOINT, self.model, state)
 
-    def _validate(self, log: TrainingLog, bar: tqdm, keep: bool = True) -> None:
-        """Score written captions; `keep` the model if they are the best so far."""
+    def _validate(self, log: TrainingLog, bar: ProgressBar) -> None:
+        """Score generated captions; keep the model if they are the best so far."""
         position, settings = self.position, self.experiment.training
         self._copy_weights()
         bar.set_postfix_str("validating", refresh=True)
         scores, _ = validate(
             self.saved, self.reader, self.validation, self.experiment.decoding
         )
-        log.validation_scores(position.step, scores)
-        log.samples(position.step, self.saved, self.reader)
+        log.log_scores(position.step, scores)
+        log.log_samples(position.step, self.saved, self.reader)
         bar.write(
             f"epoch {position.step / self.objective.steps:.2f}, step {position.step}: "
             + ", ".join(f"{name} {value:.2f}" for name, value in scores.items())
         )
-        if keep:
+        if position.step or position.start_counts:
             self._keep_if_best(scores[settings.metric], log)
         position.validated = position.step
 
     def _keep_if_best(self, score: float, log: TrainingLog) -> None:
         position, patience = self.position, self.experiment.training.patience
         if score > position.best:
-            log.embedding(self.saved)
-            self._save_model()  # first, so that an interrupted one is done again
+            log.log_embedding(self.saved)
+            # First, so that a validation interrupted here is repeated.
+            with atomic_path(self.folder / runs.MODEL) as temporary:
+                self.saved.save(temporary)
             position.best, position.best_step = score, position.step
             position.without_gain = 0
         else:
@@ -266,9 +289,3 @@ class Trainer:
         if self.experiment.training.average_decay and self.position.step:
             variables = self.saved.trainable_variables
             self.model.optimizer.finalize_variable_values(variables)
-
-    def _save_model(self) -> None:
-        path = self.folder / runs.MODEL
-        temporary = path.with_name("saving-" + path.name)
-        self.saved.save(temporary)
-        temporary.replace(path)

@@ -1,11 +1,10 @@
-"""One model from several: the mean of their weights.
+"""Average the weights of several models into one.
 
-Models that were trained further from the same start lie close together, and the mean
-of their weights tends to write better captions than each of them, at the cost of one
-(model soups, Wortsman et al., ICML 2022).
+Models fine-tuned from the same initial model are close to each other in weight space,
+and the mean of their weights tends to score higher than each of them at the cost of one
+model (model soups, Wortsman et al., ICML 2022).
 """
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from show_attend_tell.config.settings import Experiment
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.saving import copy_weights, load_captioner
 from show_attend_tell.runtime.errors import ModelFileError
+from show_attend_tell.runtime.files import atomic_path
 
 
 def average_models(
@@ -24,26 +24,26 @@ def average_models(
     runs_folder: str | Path = "experiments/runs",
     overwrite: bool = False,
 ) -> Path:
-    """Write the mean of models as an experiment's run; it decodes as that says.
+    """Write the mean of several models as the run of an experiment.
 
     Args:
-        paths: two model files or more, of the same words, encoder and widths.
-        experiment: names the run; its decoding settings go into the model.
-        runs_folder: where the run folder is made.
+        paths: two model files or more, with the same words, encoder and widths.
+        experiment: the experiment of the run; the model gets its decoding settings.
+        runs_folder: folder of the run folder, which is made if absent.
         overwrite: replace an earlier run of the same name.
 
     Returns:
-        The model's file.
+        The path of the new model.
 
     Raises:
-        ModelFileError: there are fewer than two models, or one cannot be read or does
-            not go with the first.
-        RunError: a run lies there already.
+        ModelFileError: there are fewer than two models, one cannot be read, or one
+            does not fit the first.
+        RunError: the run already exists.
     """
     if len(paths) < 2:
         raise ModelFileError(
-            f"`models` must be two or more. Received: {len(paths)}; name the models of "
-            "several trainings from the same start"
+            f"`models` must be two or more. Received: {len(paths)}; pass the models of "
+            "several trainings from the same initial model"
         )
     model = load_captioner(paths[0])
     sums = [np.asarray(weight, np.float64) for weight in model.weights]
@@ -53,10 +53,9 @@ def average_models(
         sums = [s + np.asarray(w) for s, w in zip(sums, other.weights, strict=True)]
     for weight, total in zip(model.weights, sums, strict=True):
         weight.assign(total / len(paths))
-    model.decoding = dataclasses.asdict(experiment.decoding)
-    # Last, for it may replace a run, also one of those that were read.
+    model.decoding = experiment.decoding
+    # Last, as it may replace a run, even one whose model was read.
     out = runs.open_run(experiment, runs_folder, False, overwrite) / runs.MODEL
-    temporary = out.with_name("saving-" + out.name)
-    model.save(temporary)
-    temporary.replace(out)
+    with atomic_path(out) as temporary:
+        model.save(temporary)
     return out

@@ -1,4 +1,4 @@
-"""The collector is held off while captions are read, and only then."""
+"""The garbage collector is paused in the body, and only there."""
 
 import gc
 
@@ -7,14 +7,14 @@ import pytest
 from show_attend_tell.runtime.gc_pause import uncollected
 
 
-def test_the_collector_rests_in_the_body_and_works_again_after_it():
+def test_the_collector_is_paused_in_the_body_and_enabled_after_it():
     assert gc.isenabled()
     with uncollected():
         assert not gc.isenabled()
     assert gc.isenabled()
 
 
-def test_it_works_again_after_an_error():
+def test_the_collector_is_enabled_after_an_error():
     @uncollected()
     def fail():
         assert not gc.isenabled()
@@ -25,7 +25,7 @@ def test_it_works_again_after_an_error():
     assert gc.isenabled()
 
 
-def test_whoever_had_switched_it_off_finds_it_off():
+def test_a_collector_disabled_before_stays_disabled():
     gc.disable()
     try:
         with uncollected():

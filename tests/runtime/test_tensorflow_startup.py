@@ -1,4 +1,4 @@
-"""Before TensorFlow starts: its banner, XLA's flags, memory."""
+"""TensorFlow starts without its banner, with flags for XLA and retained memory."""
 
 import os
 import platform
@@ -12,8 +12,8 @@ from show_attend_tell.runtime import tensorflow_startup as startup
 from show_attend_tell.runtime.errors import BackendError
 
 
-def test_standard_error_is_held_back_unless_something_fails(capfd):
-    with startup._held_back():
+def test_standard_error_is_suppressed_unless_the_body_raises(capfd):
+    with startup._suppress_stderr():
         os.write(2, b"a banner\n")
     assert capfd.readouterr().err == ""
     with pytest.raises(ImportError):
@@ -22,14 +22,14 @@ def test_standard_error_is_held_back_unless_something_fails(capfd):
 
 
 def _fail_with_a_reason():
-    with startup._held_back():
+    with startup._suppress_stderr():
         os.write(2, b"the reason\n")
         raise ImportError
 
 
 @pytest.mark.parametrize("own", [None, "--xla_cpu_enable_fast_math=false"])
-def test_xla_gets_our_flags_unless_the_user_set_some(monkeypatch, own):
-    monkeypatch.setenv("XLA_FLAGS", "")  # so that it is put back afterwards
+def test_xla_flags_are_set_unless_the_user_set_some(monkeypatch, own):
+    monkeypatch.setenv("XLA_FLAGS", "")  # so that it is restored afterwards
     monkeypatch.delenv("XLA_FLAGS")
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
     if own:
@@ -47,7 +47,7 @@ print(tf.matmul(half, half).numpy().item())
 """
 
 
-def test_tensorflow_says_nothing_at_the_first_float16():
+def test_tensorflow_writes_nothing_at_the_first_float16_operation():
     command = [sys.executable, "-c", HALF]
     environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
@@ -69,13 +69,13 @@ print(faults() - first)
 @pytest.mark.skipif(
     platform.libc_ver()[0] != "glibc", reason="the C library is not glibc"
 )
-def test_memory_once_used_is_not_asked_for_again():
+def test_freed_memory_is_used_again():
     command = [sys.executable, "-c", PAGES]
     done = subprocess.run(command, capture_output=True, text=True)
     assert int(done.stdout) < 1000, done.stderr
 
 
-def test_a_c_library_without_mallopt_is_left_alone(monkeypatch):
+def test_a_c_library_without_mallopt_is_not_configured(monkeypatch):
     monkeypatch.setattr(startup.ctypes, "CDLL", lambda name: SimpleNamespace())
     assert not startup.keep_memory()
 

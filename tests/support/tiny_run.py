@@ -1,10 +1,10 @@
-"""Prepared data of made-up photos, small enough to train on in a moment."""
+"""Prepare data of synthetic photos, small enough to train on in seconds."""
 
 import numpy as np
 from PIL import Image
 
 from data_prep.feature_writer import PART, FeatureWriter
-from show_attend_tell.config import settings as config
+from show_attend_tell.config.settings import experiment_from_dict
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import feature_path
 from show_attend_tell.data.manifest import Photo
@@ -39,13 +39,13 @@ def experiment(name="tiny", **changes):
     """Return the tiny experiment; keywords are tables of changed settings."""
     tables = {key: {**table, **changes.get(key, {})} for key, table in _TABLES.items()}
     tables |= {key: changes[key] for key in changes.keys() - _TABLES.keys()}
-    return config.experiment_from_dict({"name": name, **tables})
+    return experiment_from_dict({"name": name, **tables})
 
 
 def prepare(work, mirror=False):
     """Write manifest, vocabulary and features of 12 training and 4 other photos.
 
-    A photo's annotations spell its caption's colour and shape, so they can be learnt.
+    A photo's annotations encode its caption's colour and shape, so they can be learnt.
     """
     folder = work / "made-up"
     folder.mkdir(parents=True)

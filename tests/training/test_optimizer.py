@@ -1,3 +1,5 @@
+"""The optimisers against NumPy, their schedules and their average of weights."""
+
 import keras
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ def settings(**changes):
 
 
 def take_steps(optimizer, count=2):
-    """Apply the gradients in turn; returns the weights after each step."""
+    """Apply the gradients in turn; return the weights after each step."""
     variables = [keras.Variable(value.astype(np.float32)) for value in START]
     history = []
     for k in range(count):
@@ -55,7 +57,7 @@ def test_rmsprop_has_the_authors_decay_and_momentum():
     expect(take_steps(make_optimizer(settings(optimizer="rmsprop"), 10), 4), step)
 
 
-def test_adam_is_adam():
+def test_adam_matches_its_equations():
     expect(take_steps(make_optimizer(settings(), 10), 4), adam())
 
 
@@ -64,7 +66,7 @@ def test_adamw_decays_weights_apart_from_the_gradient():
     expect(take_steps(make_optimizer(chosen, 10), 4), adam(decay=0.2))
 
 
-def test_the_gradient_is_clipped_by_its_whole_norm_which_is_told_unclipped():
+def test_the_gradient_is_clipped_by_its_global_norm_and_the_norm_before_is_recorded():
     optimizer = make_optimizer(settings(clip_norm=1.0), 10)
     norms = [np.sqrt(sum(np.sum(np.square(g)) for g in step)) for step in GRADIENTS]
     history = take_steps(optimizer, 2)
@@ -79,23 +81,92 @@ def test_the_gradient_norm_is_that_of_the_last_step(name):
     assert float(optimizer.gradient_norm) == pytest.approx(5.0)
 
 
-def test_the_gradient_norm_is_kept_with_the_optimisers_variables():
+def test_the_gradient_norm_is_one_of_the_optimisers_variables():
     optimizer = make_optimizer(settings(), 10)
     take_steps(optimizer, 1)
     assert [v for v in optimizer.variables if v is optimizer.gradient_norm]
     assert len({v.path for v in optimizer.variables}) == len(optimizer.variables)
 
 
-def test_the_average_of_weights_is_a_running_one():
-    optimizer = make_optimizer(settings(average_decay=0.9), 10)
-    history = take_steps(optimizer, 4)
-    averages = [keras.Variable(value.astype(np.float32)) for value in START]
+def averages_of(optimizer):
+    """Return the averages as a validation reads them."""
+    averages = [keras.Variable(np.zeros_like(value, np.float32)) for value in START]
     optimizer.finalize_variable_values(averages)
-    for j in range(len(START)):
-        expected = history[0][j]
+    return [np.array(average) for average in averages]
+
+
+@pytest.mark.parametrize("decay", [0.5, 0.9, 0.998, 0.9999])
+def test_the_average_of_weights_is_debiased(decay):
+    optimizer = make_optimizer(settings(average_decay=decay), 10)
+    history = take_steps(optimizer, 6)
+    shares = (1 - decay) * decay ** np.arange(6)[::-1] / (1 - decay**6)
+    assert shares.sum() == pytest.approx(1)
+    for j, average in enumerate(averages_of(optimizer)):
+        weights = np.array([step[j] for step in history], np.float64)
+        np.testing.assert_allclose(
+            average, np.tensordot(shares, weights, 1), rtol=1e-5, atol=1e-6
+        )
+
+
+def test_after_one_update_the_average_is_the_weights():
+    optimizer = make_optimizer(settings(average_decay=0.998), 10)
+    (weights,) = take_steps(optimizer, 1)
+    for average, expected in zip(averages_of(optimizer), weights, strict=True):
+        np.testing.assert_allclose(average, expected, rtol=1e-6)
+
+
+def test_after_many_updates_the_average_is_the_usual_one():
+    optimizer = make_optimizer(settings(average_decay=0.8), 10)
+    history = take_steps(optimizer, 60)
+    for j, average in enumerate(averages_of(optimizer)):
+        usual = history[0][j]
         for weights in history[1:]:
+            usual = 0.8 * usual + 0.2 * weights[j]
+        np.testing.assert_allclose(average, usual, rtol=1e-4, atol=1e-5)
+
+
+def test_with_a_model_to_start_from_the_average_starts_at_its_weights():
+    chosen = settings(average_decay=0.9, init_from="another")
+    optimizer = make_optimizer(chosen, 10)
+    history = take_steps(optimizer, 4)
+    for j, average in enumerate(averages_of(optimizer)):
+        expected = START[j]
+        for weights in history:
             expected = 0.9 * expected + 0.1 * weights[j]
-        np.testing.assert_allclose(averages[j], expected, rtol=1e-5)
+        np.testing.assert_allclose(average, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["rmsprop", "adam", "adamw"])
+def test_the_average_is_the_same_compiled(name):
+    tf = pytest.importorskip("tensorflow")
+    found = []
+    for compiled in (False, True):
+        chosen = settings(average_decay=0.998, optimizer=name)
+        optimizer = make_optimizer(chosen, 10)
+        if compiled:
+            optimizer.compile_apply(lambda f: tf.function(f, jit_compile=True))
+        take_steps(optimizer, 3)
+        found.append(averages_of(optimizer))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("rmsprop", "RMSprop"), ("adam", "Adam"), ("adamw", "AdamW")]
+)
+def test_the_variables_are_those_of_keras_and_the_norm(name, kind):
+    chosen = settings(optimizer=name, average_decay=0.9)
+    ours = make_optimizer(chosen, 10)
+    take_steps(ours, 1)
+    options = {"momentum": 0.9} if name == "rmsprop" else {}
+    theirs = getattr(keras.optimizers, kind)(use_ema=True, **options)
+    theirs.build([keras.Variable(value) for value in START])
+    names, keras_names = (
+        [v.name.rpartition("_")[2] for v in optimizer.variables]
+        for optimizer in (ours, theirs)
+    )
+    assert names == [*keras_names, "norm"]
+    assert names[2:4] == ["average"] * 2
 
 
 def rates(steps=(), total=100, **changes):
@@ -107,7 +178,7 @@ def test_a_constant_rate_is_a_number():
     assert learning_rate(settings(), 100) == 0.1
 
 
-def test_a_constant_rate_may_be_warmed_up_to():
+def test_a_constant_rate_may_be_preceded_by_warmup():
     found = rates((0, 5, 10, 50), warmup_steps=10)
     np.testing.assert_allclose(found, [0, 0.05, 0.1, 0.1], rtol=1e-6)
 
@@ -118,7 +189,7 @@ def test_the_cosine_falls_to_zero_at_the_end():
     np.testing.assert_allclose(rates(steps, schedule="cosine"), expected, atol=1e-7)
 
 
-def test_the_cosine_begins_when_the_rate_is_warm():
+def test_the_cosine_begins_after_warmup():
     steps = np.array([0, 5, 20, 60, 100])
     expected = [0, 0.025, 0.1, 0.05, 0]
     found = rates(steps, schedule="cosine", warmup_steps=20)
@@ -131,12 +202,12 @@ def test_the_optimiser_follows_the_schedule():
     assert float(optimizer.learning_rate) == pytest.approx(0.05)
 
 
-def test_a_gradient_given_as_rows_is_compiled_as_a_tensor():
+def test_a_gradient_of_slices_is_compiled_as_a_tensor():
     tf = pytest.importorskip("tensorflow")
     parts = [[1.0], [2.0], [4.0]], [2, 0, 2], [3, 1]
     rows = tf.IndexedSlices(*map(tf.constant, parts))
     seen, optimizer = [], make_optimizer(settings(optimizer="rmsprop"), 10)
-    optimizer.apply_compiled(lambda function: seen.extend)
+    optimizer.compile_apply(lambda function: seen.extend)
     optimizer.apply([rows], [keras.Variable(np.zeros((3, 1), np.float32))])
     assert tf.is_tensor(seen[0])
     assert not isinstance(seen[0], tf.IndexedSlices)

@@ -1,10 +1,11 @@
-"""Training by reward: its gradient, its batches, and that it earns more."""
+"""Training by reward: its gradient, its batches, and that the reward rises."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from tiny_captioner import END, PAD, START, build, captions, photos
 from tiny_run import experiment, prepare
+from tiny_training import QuickStep, skip_captions
 
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.splits import folder_of, load_split
@@ -17,7 +18,7 @@ from show_attend_tell.training.self_critical import (
     SelfCritical,
     advantages,
     reward_words,
-    teacher,
+    to_batch,
 )
 from show_attend_tell.training.tensorboard_log import TrainingLog
 from show_attend_tell.training.train import train
@@ -32,17 +33,17 @@ def test_an_advantage_is_the_reward_less_the_mean_of_the_others():
     np.testing.assert_allclose(advantages(rewards, present), expected)
 
 
-def test_captions_become_inputs_from_start_on_and_targets_up_to_end():
+def test_captions_become_inputs_after_start_and_targets_up_to_end():
     tokens = np.array([[[5, 6, END, PAD], [7, 8, 9, 4]], [[5, END, PAD, PAD]] * 2])
     present = np.array([[True, True], [True, False]])
-    inputs, targets = teacher(tokens, present)
+    inputs, targets = to_batch(tokens, present)
     rows = [[5, 6, END, PAD], [7, 8, 9, 4], [5, END, PAD, PAD], [PAD] * 4]
     np.testing.assert_array_equal(targets, rows)
     rows = [[START, 5, 6, PAD], [START, 7, 8, 9], [START, 5, PAD, PAD], [PAD] * 4]
     np.testing.assert_array_equal(inputs, rows)
 
 
-def test_only_a_finished_caption_carries_the_end_word(rng):
+def test_only_a_finished_caption_has_the_end_word(rng):
     model = build(rng)
     tokens = np.array([[[4, 5, END], [4, 5, 6]]])
     empty = dict.fromkeys(Hypotheses._fields)
@@ -87,15 +88,15 @@ def started(work, tmp_path_factory):
     """The runs folder of a short training by likelihood."""
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TrainingLog, "samples", lambda *rest: None)
-        changes = {"epochs": 4, "learning_rate": 0.03, "metric": "CIDEr"}
+        skip_captions(patch)
+        changes = {"epochs": 8, "learning_rate": 0.03, "validate_every": 100}
         train(experiment(training=changes), work, folder, progress=False)
     return folder
 
 
 @pytest.fixture
-def no_samples(monkeypatch):
-    monkeypatch.setattr(TrainingLog, "samples", lambda *rest: None)
+def unvalidated(monkeypatch):
+    skip_captions(monkeypatch)
 
 
 def further(work, runs, name="rewarded", resume=False, **changes):
@@ -104,22 +105,28 @@ def further(work, runs, name="rewarded", resume=False, **changes):
     return train(chosen, work, runs, resume=resume, progress=False)
 
 
-def test_training_by_reward_earns_more_reward(work, started, monkeypatch, no_samples):
-    earned = []
+def test_training_by_reward_raises_the_reward(work, started, monkeypatch, unvalidated):
+    rewards = []
     monkeypatch.setattr(
         TrainingLog,
-        "step",
-        lambda self, step, values, *rest: earned.append(values["reward"]),
+        "log_update",
+        lambda self, step, values, *rest: rewards.append(values["reward"]),
     )
     summary = further(work, started, epochs=10, learning_rate=0.01)
-    assert len(earned) == summary.steps == 10 * 3  # 12 photos, 5 an update
-    assert np.mean(earned[-6:]) > 1.2 * np.mean(earned[:6])
+    assert len(rewards) == summary.steps == 10 * 3  # 12 photos, 5 an update
+    assert np.mean(rewards[-6:]) > 1.2 * np.mean(rewards[:6])
 
 
-def test_the_model_started_from_is_the_first_candidate(
-    work, started, monkeypatch, no_samples
+def test_the_initial_model_is_the_first_candidate(
+    work, started, monkeypatch, unvalidated
 ):
     scores = [50.0, 40.0]
+
+    def update(self, chosen, rng):
+        x = {"annotations": self.readers[0].read(self.data.rows[chosen])}
+        return QuickStep(self.model)(x, np.zeros(1))
+
+    monkeypatch.setattr(SelfCritical, "_update", update)
     monkeypatch.setattr(
         training,
         "validate",
@@ -134,7 +141,7 @@ def test_the_model_started_from_is_the_first_candidate(
         np.testing.assert_array_equal(one, other)
 
 
-def test_every_photo_is_seen_once_an_epoch(work, started):
+def test_every_photo_is_used_once_an_epoch(work, started):
     chosen = experiment(training=REWARD)
     with FeatureReader(feature_path(folder_of(chosen, work), chosen.encoder)) as reader:
         data = load_split(chosen, work, "train", reader)
@@ -151,8 +158,8 @@ def test_every_photo_is_seen_once_an_epoch(work, started):
 
 
 @pytest.mark.slow
-def test_an_interrupted_training_by_reward_goes_on_as_if_it_had_not_been(
-    work, started, monkeypatch, no_samples
+def test_an_interrupted_training_by_reward_resumes_to_the_byte(
+    work, started, monkeypatch, unvalidated
 ):
     further(work, started, "whole", epochs=2)
     real_update = self_critical.SelfCritical._update
@@ -176,14 +183,14 @@ def test_an_interrupted_training_by_reward_goes_on_as_if_it_had_not_been(
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_model_to_start_from_that_does_not_exist_is_named_in_one_line(work, tmp_path):
+def test_an_absent_initial_model_is_named_in_one_line(work, tmp_path):
     with pytest.raises(ValueError, match=r"absent/model.keras: no such model") as error:
         further(work, tmp_path, init_from="absent")
     assert "\n" not in str(error.value)
     assert not (tmp_path / "rewarded").exists()
 
 
-def test_a_run_is_not_replaced_when_its_start_is_missing(work, started, no_samples):
+def test_a_run_is_not_replaced_when_its_initial_model_is_absent(work, started):
     folder = started / "tiny"
     before = (folder / "model.keras").read_bytes()
     with pytest.raises(ModelFileError, match="no such model"):

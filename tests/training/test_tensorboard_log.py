@@ -1,6 +1,8 @@
 """What TensorBoard reads of a run: every kind of event, settings, the embedding."""
 
 import io
+import logging
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,63 +10,116 @@ import tiny_run
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams import plugin_data_pb2
+from tiny_captioner import build
 
+from show_attend_tell.data.splits import load_split, open_features
 from show_attend_tell.data.vocabulary import SPECIAL
-from show_attend_tell.models.saving import load_captioner
-from show_attend_tell.training import projector
-from show_attend_tell.training import tensorboard_log as training_log
-from show_attend_tell.training.tensorboard_log import table_row
-from show_attend_tell.training.train import train
+from show_attend_tell.training import tensorboard_log
+from show_attend_tell.training.tensorboard_log import (
+    TrainingLog,
+    hyperparameters,
+    write_embedding,
+)
+
+STEPS = (20, 40)
+SCORES = {"BLEU-4": 20.0, "CIDEr": 50.0, "attention_peak": 0.95}
+
+
+class Bar:
+    """A progress bar that keeps its text."""
+
+    def set_postfix_str(self, text, refresh):
+        self.text = text
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """Train for two epochs; return the run's folder."""
+def model():
+    return build(np.random.default_rng(1))
+
+
+@pytest.fixture(scope="module")
+def logged(model, tmp_path_factory):
+    """Log two updates and validations, where one photo is absent and one damaged.
+
+    Returns the run folder, the bar and the warnings.
+    """
     folder = tmp_path_factory.mktemp("logged")
     work = tiny_run.prepare(folder / "prepared")
-    settings = tiny_run.experiment("tiny", training={"epochs": 2})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training_log, "EVERY", 1)
-        patch.setattr(training_log, "SAMPLES", 1)
-        return train(settings, work, folder / "runs", progress=False).folder
+    (work / "made-up" / "photo-13.png").unlink()
+    (work / "made-up" / "photo-14.png").write_bytes(b"\x89PNG damaged")
+    experiment, bar, warnings = tiny_run.experiment(), Bar(), []
+    optimizer = SimpleNamespace(learning_rate=0.02, gradient_norm=1.5)
+    with open_features(experiment, work) as reader, pytest.MonkeyPatch.context() as to:
+        to.setattr(logging.Logger, "warning", lambda self, *text: warnings.append(text))
+        split = load_split(experiment, work, "val", reader)
+        with TrainingLog(folder, experiment, split) as log:
+            for step in (1, *STEPS):
+                log.log_update(step, {"loss": step / 10}, optimizer, bar)
+            for step in STEPS:
+                log.log_scores(step, SCORES)
+                log.log_samples(step, model, reader)
+            log.log_embedding(model)
+    return folder, bar, warnings
 
 
 @pytest.fixture(scope="module")
-def events(run) -> EventAccumulator:
-    """Everything that the run logged."""
+def events(logged) -> EventAccumulator:
+    """Everything that was logged."""
     kinds = ("tensors", "scalars", "images", "histograms")
-    return EventAccumulator(str(run), dict.fromkeys(kinds, 0)).Reload()
+    return EventAccumulator(str(logged[0]), dict.fromkeys(kinds, 0)).Reload()
 
 
-def steps(events, tag) -> list[int]:
-    return [event.step for event in events.Tensors(tag)]
+def steps_of(events, tag) -> tuple[int, ...]:
+    return tuple(event.step for event in events.Tensors(tag))
 
 
-def test_curves_rates_and_scores_are_logged(events):
-    tags = set(events.Tags()["tensors"])
-    assert {"train/loss", "train/learning_rate", "train/gradient_norm"} <= tags
-    assert {"validation/BLEU-4", "validation/CIDEr"} <= tags
+@pytest.mark.parametrize(
+    "tag", ["loss", "learning_rate", "gradient_norm", "BLEU-4", "CIDEr"]
+)
+def test_curves_and_scores_are_logged(events, tag):
+    folder = "validation" if tag in SCORES else "train"
+    assert steps_of(events, f"{folder}/{tag}") == STEPS
+
+
+def test_the_bar_shows_the_loss(logged):
+    assert logged[1].text == "loss 4.00"
 
 
 @pytest.mark.parametrize("name", ["entropy", "beta", "coverage"])
-def test_how_attention_spreads_is_a_histogram_at_each_validation(events, name):
+def test_the_spread_of_attention_is_a_histogram_at_each_validation(events, name):
     tag = f"attention_spread/{name}"
     metadata = events.SummaryMetadata(tag)
     assert metadata.plugin_data.plugin_name == "histograms"
-    assert steps(events, tag) == steps(events, "validation/CIDEr")
+    assert steps_of(events, tag) == STEPS
 
 
-def test_the_same_photo_is_drawn_at_each_validation(events):
-    assert steps(events, "attention/0") == steps(events, "validation/CIDEr")
-    assert "attention/1" not in events.Tags()["tensors"]
-    captions = [
-        event.tensor_proto.string_val[0].decode()
-        for event in events.Tensors("caption/0")
-    ]
-    assert all(text.startswith("photo-12: ") for text in captions)
+def test_the_attention_of_the_same_photo_is_drawn_at_each_validation(events):
+    assert steps_of(events, "attention/0") == STEPS
     width, height, png = events.Tensors("attention/0")[0].tensor_proto.string_val
     picture = Image.open(io.BytesIO(png))
     assert picture.size == (int(width), int(height))
+
+
+def test_captions_are_logged_and_figures_only_of_readable_photos(events, logged):
+    for k in range(tensorboard_log.SAMPLES):
+        (text, _) = (
+            e.tensor_proto.string_val[0] for e in events.Tensors(f"caption/{k}")
+        )
+        assert text.startswith(f"photo-{12 + k}: ".encode())
+    tags = events.Tags()["tensors"]
+    assert {tag for tag in tags if tag.startswith("attention/")} == {
+        "attention/0",
+        "attention/3",
+    }
+
+
+def test_one_warning_names_the_first_unreadable_photo(logged):
+    (warning,) = [text for text in logged[2] if "attention figures" in text[0]]
+    assert "photo-13.png: no such photo" in str(warning[1])
+
+
+def test_one_warning_reports_collapsed_attention(logged):
+    assert len([text for text in logged[2] if "has collapsed" in text[0]]) == 1
 
 
 def test_settings_are_hyperparameters_so_that_runs_compare(events):
@@ -74,29 +129,30 @@ def test_settings_are_hyperparameters_so_that_runs_compare(events):
     assert info.group_name
     assert info.hparams["training.learning_rate"].number_value == pytest.approx(0.02)
     assert info.hparams["model.attention"].string_value == "soft"
+    (settings,) = events.Tensors("settings")
+    assert b"learning_rate = 0.02" in settings.tensor_proto.string_val[0]
 
 
-def test_every_setting_in_the_table_is_a_plain_value():
-    row = table_row(tiny_run.experiment())
+def test_every_hyperparameter_is_a_plain_value():
+    row = hyperparameters(tiny_run.experiment())
     assert row["data.name"] == "made-up"
     assert row["model.dropout"] == 0.2
     assert all(isinstance(value, bool | int | float | str) for value in row.values())
 
 
-def test_the_projector_finds_the_words_and_their_vectors(run):
-    model = load_captioner(run / "model.keras")
-    vectors = np.loadtxt(run / "embedding.tsv", delimiter="\t")
-    names = (run / "embedding-words.tsv").read_text(encoding="utf-8").split("\n")
+def test_the_projector_finds_the_words_and_their_vectors(logged, model):
+    folder = logged[0]
+    vectors = np.loadtxt(folder / "embedding.tsv", delimiter="\t")
+    names = (folder / "embedding-words.tsv").read_text(encoding="utf-8").split("\n")
     assert names[:-1] == list(model.vocabulary.words[len(SPECIAL) :])
     embedding = np.asarray(model.decoder.embedding)[len(SPECIAL) :]
     np.testing.assert_allclose(vectors, embedding, rtol=1e-2)
-    config = (run / "projector_config.pbtxt").read_text(encoding="utf-8")
-    assert 'tensor_path: "embedding.tsv"' in config
-    assert 'metadata_path: "embedding-words.tsv"' in config
+    panel = (folder / "projector_config.pbtxt").read_text(encoding="utf-8")
+    assert 'tensor_path: "embedding.tsv"' in panel
+    assert 'metadata_path: "embedding-words.tsv"' in panel
 
 
-def test_only_the_most_frequent_words_are_written(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(projector, "WORDS", 2)
-    model = load_captioner(run / "model.keras")
-    projector.write_embedding(tmp_path, model.decoder.embedding, model.vocabulary)
+def test_only_the_most_frequent_words_are_written(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(tensorboard_log, "WORDS", 2)
+    write_embedding(tmp_path, model.decoder.embedding, model.vocabulary)
     assert len(np.loadtxt(tmp_path / "embedding.tsv", delimiter="\t")) == 2

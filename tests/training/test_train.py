@@ -6,17 +6,21 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tiny_run import IDENTITY, experiment, prepare
-from tiny_training import STEPS, go, skip_captions
+from tiny_training import (
+    STEPS,
+    QuickStep,
+    go,
+    skip_graphs,
+)
 
-from show_attend_tell.config import settings as config
 from show_attend_tell.config.runs import CHECKPOINT, MODEL, SETTINGS
-from show_attend_tell.config.settings import DecodingSettings
+from show_attend_tell.config.settings import read_experiment_file
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.splits import folder_of
+from show_attend_tell.runtime import progress
 from show_attend_tell.runtime.errors import FeatureError
-from show_attend_tell.training import checkpoint
-from show_attend_tell.training import maximum_likelihood as likelihood
-from show_attend_tell.training import tensorboard_log as training_log
+from show_attend_tell.runtime.progress import ProgressBar
+from show_attend_tell.training import maximum_likelihood, tensorboard_log
 from show_attend_tell.training import train as training
 from show_attend_tell.training.tensorboard_log import TrainingLog
 
@@ -29,24 +33,27 @@ def work(tmp_path_factory):
 
 
 @pytest.fixture
-def unvalidated(monkeypatch):
-    skip_captions(monkeypatch)
+def quick(monkeypatch):
+    skip_graphs(monkeypatch)
 
 
 @pytest.fixture(scope="module")
 def real(work, tmp_path_factory):
-    """A whole training with all logs: its summary and its folder."""
+    """A whole training with all logs, of photos whose files are absent but one."""
     folder = tmp_path_factory.mktemp("real")
+    for path in (work / "made-up").glob("*.png"):
+        if path.stem != "photo-12":
+            path.unlink()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training_log, "EVERY", 1)
-        patch.setattr(training_log, "SAMPLES", 1)
+        patch.setattr(tensorboard_log, "EVERY", 1)
+        patch.setattr(tensorboard_log, "SAMPLES", 2)
         changes = {"epochs": 12, "learning_rate": 0.05, "metric": "CIDEr"}
         changes["validate_every"] = 18
         summary = go(work, folder, training=changes, model={"dropout": 0.0})
     return summary
 
 
-def test_a_training_ends_with_a_model_that_learnt(real):
+def test_training_ends_with_a_model_that_learnt(real):
     assert real.steps == 12 * STEPS
     assert real.stopped == "all epochs done"
     assert real.best > 40
@@ -55,29 +62,23 @@ def test_a_training_ends_with_a_model_that_learnt(real):
     assert real.seconds > 0
 
 
-def test_the_run_folder_holds_what_the_design_says(real):
+def test_the_run_folder_holds_settings_model_checkpoint_and_logs(real):
     names = {path.name for path in real.folder.iterdir()}
     logs = {name for name in names if name.startswith("events.out.tfevents")}
     assert len(logs) == 1
     projector = {"embedding.tsv", "embedding-words.tsv", "projector_config.pbtxt"}
     assert names - logs == {SETTINGS, MODEL, CHECKPOINT} | projector
-    resolved = config.read_experiment_file(real.folder / SETTINGS)
+    resolved = read_experiment_file(real.folder / SETTINGS)
     assert resolved.training.epochs == 12
     assert resolved.name == "tiny"
 
 
-def test_the_saved_model_knows_words_encoder_decoding_and_grid(real, work):
+def test_the_saved_model_holds_words_encoder_decoding_and_grid(real):
     model = keras.saving.load_model(real.model)
     assert model.encoder_identity == IDENTITY
     assert model.grid == (2, 3)
     assert model.decoding.beam == 2
     assert "circle" in model.vocabulary.words
-    path = feature_path(folder_of(experiment(), work), experiment().encoder)
-    with FeatureReader(path) as reader:
-        found = model.generate(
-            reader.read([12]), DecodingSettings(method="greedy", max_words=6)
-        )
-    assert model.vocabulary.decode(found.tokens[0, 0])
 
 
 def test_tensorboard_shows_the_training(real):
@@ -85,13 +86,11 @@ def test_tensorboard_shows_the_training(real):
     steps = {tag: [e.step for e in log.Tensors(tag)] for tag in log.Tags()["tensors"]}
     for name in CURVES:
         assert steps[f"train/{name}"] == list(range(1, 12 * STEPS + 1))
-    for tag in ("validation/BLEU-4", "validation/CIDEr", "caption/0", "attention/0"):
+    for tag in ("BLEU-4", "CIDEr", "length", "distinct", "attention_peak"):
+        assert steps[f"validation/{tag}"] == [18, 36]
+    for tag in ("caption/0", "caption/1", "attention/0", "attention_spread/beta"):
         assert steps[tag] == [18, 36]
-    (settings,) = log.Tensors("settings")
-    assert b"learning_rate = 0.05" in settings.tensor_proto.string_val[0]
-    assert b"photo-12: " in log.Tensors("caption/0")[-1].tensor_proto.string_val[0]
-    picture = log.Tensors("attention/0")[-1].tensor_proto.string_val
-    assert picture[2].startswith(b"\x89PNG")
+    assert "attention/1" not in steps  # the photo's file is absent
     values = {
         name: [float(tf.make_ndarray(e.tensor_proto)) for e in log.Tensors(name)]
         for name in (*(f"train/{name}" for name in CURVES), "validation/CIDEr")
@@ -102,38 +101,61 @@ def test_tensorboard_shows_the_training(real):
     assert max(values["validation/CIDEr"]) == pytest.approx(real.best)
 
 
-def test_what_is_validated_and_saved_is_the_average_of_weights(
-    work, tmp_path, monkeypatch, unvalidated
-):
-    history, validated = [], []
-    save, score = checkpoint.save, training.validate
+@pytest.fixture
+def recorded(monkeypatch, quick):
+    """Return the weights after every update and those of every validation."""
+    updated, validated = [], []
+    score, step = training.validate, QuickStep.__call__
 
-    def remember(path, model, position):
-        history.append([np.array(w) for w in model.trainable_variables])
-        save(path, model, position)
+    def copy(model):
+        return [np.array(weight) for weight in model.trainable_variables]
 
-    def look(model, *rest):
-        validated.append([np.array(w) for w in model.trainable_variables])
+    def apply_update(self, *batch):
+        values = step(self, *batch)
+        updated.append(copy(self.model))
+        return values
+
+    def validate(model, *rest):
+        validated.append(copy(model))
         return score(model, *rest)
 
-    monkeypatch.setattr(checkpoint, "save", remember)
-    monkeypatch.setattr(training, "validate", look)
-    averaged = {"average_decay": 0.5, "checkpoint_every": 1, "epochs": 1}
-    summary = go(work, tmp_path, training=averaged)
-    assert len(validated) == 1
+    monkeypatch.setattr(QuickStep, "__call__", apply_update)
+    monkeypatch.setattr(training, "validate", validate)
+    return updated, validated
+
+
+@pytest.mark.parametrize("decay", [0.5, 0.998])
+def test_the_debiased_average_of_weights_is_validated_and_saved(
+    work, tmp_path, recorded, decay
+):
+    summary = go(work, tmp_path, training={"average_decay": decay, "epochs": 1})
+    updated, (validated,) = recorded
+    shares = (1 - decay) * decay ** np.arange(STEPS)[::-1] / (1 - decay**STEPS)
     model = keras.saving.load_model(summary.model)
     for j, saved in enumerate(model.trainable_variables):
-        expected = history[0][j]
-        for weights in history[1:STEPS]:
-            expected = 0.5 * expected + 0.5 * weights[j]
+        weights = np.array([update[j] for update in updated], float)  # (STEPS, ...)
+        expected = np.tensordot(shares, weights, 1)
         np.testing.assert_allclose(saved, expected, rtol=1e-5, atol=1e-7)
-        np.testing.assert_array_equal(saved, validated[0][j])
-    assert np.abs(np.asarray(saved) - history[-1][j]).max() > 0
+        np.testing.assert_array_equal(saved, validated[j])
+        assert np.abs(saved - updated[-1][j]).max() > 0
+
+
+def test_the_average_of_a_further_training_starts_at_the_loaded_weights(
+    work, tmp_path, recorded
+):
+    go(work, tmp_path, training={"epochs": 1})
+    changes = {"init_from": "tiny", "average_decay": 0.9, "epochs": 1}
+    go(work, tmp_path, name="further", training=changes)
+    updated, (_, loaded, averaged) = recorded
+    for j, expected in enumerate(loaded):
+        for weights in updated[STEPS:]:
+            expected = 0.9 * expected + 0.1 * weights[j]
+        np.testing.assert_allclose(averaged[j], expected, rtol=1e-5, atol=1e-7)
 
 
 @pytest.fixture
-def scored(monkeypatch, unvalidated):
-    """Let validations return given scores, in turn; returns the list to fill."""
+def scored(monkeypatch, quick):
+    """Let validations return given scores, in turn; return the list to fill."""
     scores = []
     monkeypatch.setattr(
         training,
@@ -154,7 +176,7 @@ def test_training_stops_when_patience_ends_and_stays_stopped(work, tmp_path, sco
     assert scored == [100.0]
 
 
-def test_a_better_score_starts_patience_anew(work, tmp_path, scored):
+def test_a_better_score_resets_patience(work, tmp_path, scored):
     scored += [5.0, 4.0, 6.0, 5.0, 5.0]
     patient = {"patience": 2, "epochs": 5, "metric": "CIDEr"}
     summary = go(work, tmp_path, training=patient)
@@ -171,23 +193,41 @@ def test_the_last_update_is_validated_whatever_the_interval(work, tmp_path, scor
     assert summary.best_step == STEPS
 
 
-def test_the_gradient_norm_logged_is_that_of_the_update(
-    work, tmp_path, monkeypatch, unvalidated
+def test_the_gradient_norm_logged_is_that_of_the_update_before_clipping(
+    work, tmp_path, monkeypatch, quick
 ):
-    seen = []
+    logged = []
 
-    def look(self, step, values, optimizer, bar):
-        seen.append((float(optimizer.gradient_norm), float(values["loss"])))
+    def log_update(self, step, values, optimizer, bar):
+        logged.append((float(optimizer.gradient_norm), values["norm"]))
 
-    monkeypatch.setattr(TrainingLog, "step", look)
+    monkeypatch.setattr(TrainingLog, "log_update", log_update)
     go(work, tmp_path, training={"epochs": 1, "clip_norm": 1e-3})
-    norms, losses = np.transpose(seen)
-    assert (norms > 1e-3).all()
-    assert np.isfinite(losses).all()
+    norms, expected = np.transpose(logged)
+    np.testing.assert_allclose(norms, expected, rtol=1e-5)
+    assert len(set(norms)) == STEPS
+
+
+def test_compiling_and_pauses_are_left_out_of_the_time_left(
+    work, tmp_path, monkeypatch, quick
+):
+    events = []
+
+    class Bar(ProgressBar):
+        def update(self, n=1, compiling=False):
+            events.append("compiling" if compiling else "update")
+
+        def exclude_pause(self):
+            events.append("pause")
+
+    monkeypatch.setattr(progress, "ProgressBar", Bar)
+    go(work, tmp_path, training={"epochs": 2})
+    update = ["update"]
+    assert events == ["compiling", *2 * update, "pause", *STEPS * update, "pause"]
 
 
 class _Stop(Exception):
-    """Ends a training as soon as its readers are known."""
+    """Ends a training as soon as it has its readers."""
 
 
 def test_mirrored_photos_are_read_by_the_rows_of_the_others(
@@ -199,7 +239,7 @@ def test_mirrored_photos_are_read_by_the_rows_of_the_others(
         caught.append([reader.read(rows[:4]) for reader in readers])
         raise _Stop
 
-    monkeypatch.setattr(likelihood, "CaptionBatches", catch)
+    monkeypatch.setattr(maximum_likelihood, "CaptionBatches", catch)
     with pytest.raises(_Stop):
         go(work, tmp_path, encoder={"mirror": True})
     ((plain, mirrored),) = caught
@@ -214,9 +254,7 @@ def test_a_missing_mirror_file_is_named_in_one_line(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_annotations_are_scaled_by_their_measured_deviation(
-    work, tmp_path, unvalidated
-):
+def test_annotations_are_scaled_by_their_measured_deviation(work, tmp_path, quick):
     summary = go(
         work, tmp_path, model={"scale_annotations": True}, training={"epochs": 1}
     )

@@ -1,4 +1,4 @@
-"""Trainings that are interrupted, killed or begun again."""
+"""Trainings that are interrupted, fail, are killed or start again."""
 
 import shutil
 import signal
@@ -9,12 +9,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tiny_run import prepare
-from tiny_training import STEPS, assert_same_run, go, read_checkpoint, skip_captions
+from tiny_training import (
+    STEPS,
+    assert_same_run,
+    go,
+    read_checkpoint,
+    skip_captions,
+    skip_graphs,
+)
 
+from show_attend_tell.config.settings import read_experiment_file
 from show_attend_tell.runtime.errors import RunError
 from show_attend_tell.training import train as training
 from show_attend_tell.training.maximum_likelihood import Likelihood
 from show_attend_tell.training.tensorboard_log import TrainingLog
+
+ARTEFACTS = Path(__file__).resolve().parents[1] / "artefacts" / "version_0_1"
+AVERAGED = {"average_decay": 0.9}
 
 
 @pytest.fixture(scope="module")
@@ -23,40 +34,44 @@ def work(tmp_path_factory):
 
 
 @pytest.fixture
-def unvalidated(monkeypatch):
-    skip_captions(monkeypatch)
+def quick(monkeypatch):
+    skip_graphs(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def compiled(work, tmp_path_factory):
+    """The folder of an uninterrupted training with compiled steps; not changed."""
+    folder = tmp_path_factory.mktemp("compiled")
+    with pytest.MonkeyPatch.context() as patch:
+        skip_captions(patch)
+        go(work, folder, encoder={"mirror": True}, training={**AVERAGED, "epochs": 2})
+    return folder
 
 
 @pytest.fixture(scope="module")
 def whole(work, tmp_path_factory):
-    """The folder of a training that was never interrupted; it is not to be changed."""
+    """The folder of an uninterrupted training with quick steps; not changed."""
     folder = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
-        skip_captions(patch)
-        go(work, folder)
+        skip_graphs(patch)
+        go(work, folder, training=AVERAGED)
     return folder
 
 
-@pytest.fixture
-def copied(whole, tmp_path, unvalidated):
-    """A copy of that folder."""
-    return Path(shutil.copytree(whole, tmp_path / "copied"))
-
-
-def interrupt_in_log(monkeypatch, step):
-    """Raise KeyboardInterrupt after update ``step`` was taken and counted."""
-    real_step = TrainingLog.step
+def interrupt_in_log(patch, step):
+    """Raise KeyboardInterrupt after update ``step`` was applied and counted."""
+    real_log = TrainingLog.log_update
 
     def interrupted(self, number, *rest):
-        real_step(self, number, *rest)
+        real_log(self, number, *rest)
         if number == step:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(TrainingLog, "step", interrupted)
+    patch.setattr(TrainingLog, "log_update", interrupted)
 
 
-def interrupt_in_update(monkeypatch, step):
-    """Raise it as Ctrl-C does: on the way back from the compiled update."""
+def interrupt_in_update(patch, step):
+    """Raise KeyboardInterrupt as Ctrl-C does: as the compiled update returns."""
     real_update = Likelihood._step_function
 
     def make(self, *rest):
@@ -70,72 +85,143 @@ def interrupt_in_update(monkeypatch, step):
 
         return update
 
-    monkeypatch.setattr(Likelihood, "_step_function", make)
+    patch.setattr(Likelihood, "_step_function", make)
 
 
-def interrupt_in_validation(monkeypatch, number):
-    """Raise it in the validation of that number, from 1."""
+def interrupt_in_validation(patch, number, error=KeyboardInterrupt):
+    """Raise an error in the validation of that number, from 1."""
     real_validate, calls = training.validate, []
 
     def interrupted(*rest):
         calls.append(1)
         if len(calls) == number:
-            raise KeyboardInterrupt
+            raise error
         return real_validate(*rest)
 
-    monkeypatch.setattr(training, "validate", interrupted)
+    patch.setattr(training, "validate", interrupted)
 
 
-def test_a_training_interrupted_again_and_again_goes_on_as_if_it_had_not_been(
-    whole, work, tmp_path, unvalidated
+def fail_in_validation(patch, number):
+    """Raise an error that training does not catch."""
+    interrupt_in_validation(patch, number, OSError)
+
+
+def test_a_training_interrupted_anywhere_and_resumed_equals_an_uninterrupted_one(
+    whole, work, tmp_path, quick
 ):
     interruptions = [
         (interrupt_in_log, 2),
         (interrupt_in_log, STEPS),  # the epoch's last update, before its validation
         (interrupt_in_update, 5),
         (interrupt_in_validation, 1),
+        (fail_in_validation, 1),  # once more the validation of update 6
+        (fail_in_validation, 2),  # and that of the last one, which ends training
     ]
-    steps = []
+    positions = []
     for number, (interrupt, when) in enumerate(interruptions):
         with pytest.MonkeyPatch.context() as patch:
             interrupt(patch, when)
-            with pytest.raises(KeyboardInterrupt):
-                go(work, tmp_path, resume=number > 0)
-        steps.append(read_checkpoint(tmp_path)[1]["step"])
-    assert steps == [2, 3, 5, 6]
-    summary = go(work, tmp_path, resume=True)
+            with pytest.raises((KeyboardInterrupt, OSError)):
+                go(work, tmp_path, resume=number > 0, training=AVERAGED)
+        position = read_checkpoint(tmp_path)[1]
+        positions.append((position["step"], position["validated"]))
+    assert positions == [(2, -1), (3, -1), (5, 3), (6, 3), (6, 3), (9, 6)]
+    summary = go(work, tmp_path, resume=True, training=AVERAGED)
     assert summary.steps == 3 * STEPS
     assert_same_run(whole, tmp_path)
 
 
-def test_the_same_seed_gives_the_same_model_and_another_another(
-    whole, work, tmp_path, unvalidated
-):
-    go(work, tmp_path / "again")
+def test_compiled_steps_resume_to_the_byte(compiled, work, tmp_path, monkeypatch):
+    skip_captions(monkeypatch)
+    changes = {"encoder": {"mirror": True}, "training": {**AVERAGED, "epochs": 2}}
+    with pytest.MonkeyPatch.context() as patch:
+        interrupt_in_update(patch, 2)
+        with pytest.raises(KeyboardInterrupt):
+            go(work, tmp_path, **changes)
+    assert go(work, tmp_path, resume=True, **changes).steps == 2 * STEPS
+    assert_same_run(compiled, tmp_path)
+
+
+def test_the_seed_determines_the_model(whole, work, tmp_path, quick):
+    go(work, tmp_path / "again", training=AVERAGED)
     assert_same_run(whole, tmp_path / "again")
-    go(work, tmp_path / "other", training={"seed": 2, "epochs": 1})
+    go(work, tmp_path / "other", training={**AVERAGED, "seed": 2, "epochs": 1})
     ours, theirs = (read_checkpoint(f)[0] for f in (whole, tmp_path / "other"))
     different = [name for name in ours if not np.array_equal(ours[name], theirs[name])]
     assert len(different) > len(ours) / 2
 
 
-def test_resuming_a_finished_training_changes_nothing(whole, copied, work):
-    summary = go(work, copied, resume=True)
+def test_resuming_a_finished_training_changes_nothing(whole, work, tmp_path, quick):
+    copied = Path(shutil.copytree(whole, tmp_path / "copied"))
+    summary = go(work, copied, resume=True, training=AVERAGED)
     assert summary.steps == 3 * STEPS
     assert_same_run(whole, copied)
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_an_interrupted_validation_of_the_start_model_is_done_on_resuming(
+    whole, work, tmp_path, quick, error
+):
+    folders = [tmp_path / name for name in ("whole", "parts")]
+    for folder in folders:
+        shutil.copytree(whole, folder)
+    further = {"init_from": "tiny", "epochs": 1, **AVERAGED}
+    go(work, folders[0], name="further", training=further)
+    with pytest.MonkeyPatch.context() as patch:
+        interrupt_in_validation(patch, 1, error)
+        with pytest.raises(error):
+            go(work, folders[1], name="further", training=further)
+    position = read_checkpoint(folders[1], "further")[1]
+    assert (position["step"], position["validated"]) == (0, -1)
+    shutil.rmtree(folders[1] / "tiny")  # resuming does not need it
+    scored = []
+    with pytest.MonkeyPatch.context() as patch:
+        real = training.validate
+        patch.setattr(
+            training, "validate", lambda model, *rest: scored.append(1) or real(model)
+        )
+        go(work, folders[1], name="further", resume=True, training=further)
+    assert len(scored) == 2  # the start model and the end of the epoch
+    assert_same_run(*folders, name="further")
+
+
 def test_resuming_with_other_settings_is_refused_by_one_line(work, whole):
+    changes = {**AVERAGED, "learning_rate": 0.5}
     with pytest.raises(RunError, match=r"training.learning_rate was 0.02") as caught:
-        go(work, whole, resume=True, training={"learning_rate": 0.5})
+        go(work, whole, resume=True, training=changes)
     assert "\n" not in str(caught.value)
 
 
-def test_an_existing_run_is_refused_and_replaced_on_demand(work, copied):
-    with pytest.raises(RunError, match="a run is already present"):
+def test_an_existing_run_is_refused_and_replaced_on_demand(
+    whole, work, tmp_path, quick
+):
+    copied = Path(shutil.copytree(whole, tmp_path / "copied"))
+    with pytest.raises(RunError, match="--overwrite"):
         go(work, copied)
     summary = go(work, copied, overwrite=True, training={"epochs": 1})
     assert summary.steps == STEPS
+
+
+@pytest.mark.parametrize("name", ["tiny", "tiny-hard"])
+def test_a_run_of_version_0_1_is_resumed(tmp_path, monkeypatch, quick, name):
+    shutil.copytree(ARTEFACTS / "runs" / name, tmp_path / name)
+    before, position = read_checkpoint(tmp_path, name)
+    settings = read_experiment_file(tmp_path / name / "experiment.toml")
+    places = ARTEFACTS / "prepared", tmp_path
+    if name == "tiny":  # interrupted after update 500; the other one is finished
+        interrupt_in_log(monkeypatch, 501)
+        with pytest.raises(KeyboardInterrupt):
+            training.train(settings, *places, resume=True, progress=False)
+        position |= {"step": 501, "step_in_epoch": 3, "start_counts": False}
+    else:
+        summary = training.train(settings, *places, resume=True, progress=False)
+        assert (summary.steps, summary.best_step) == (600, 450)
+    arrays, now = read_checkpoint(tmp_path, name)
+    assert now == position
+    assert arrays.keys() == before.keys()
+    assert {key: a.shape for key, a in arrays.items()} == {
+        key: a.shape for key, a in before.items()
+    }
 
 
 KILLED = """
@@ -143,12 +229,12 @@ import os, pathlib, signal, sys
 sys.path[:0] = [{root!r}, {tests!r}]
 import pytest, tiny_training
 from tiny_training import TrainingLog
-step = TrainingLog.step
-def wait(self, number, *rest):
-    step(self, number, *rest)
+log_update = TrainingLog.log_update
+def kill(self, number, *rest):
+    log_update(self, number, *rest)
     if number == 8:
         os.kill(os.getpid(), signal.SIGKILL)
-TrainingLog.step = wait
+TrainingLog.log_update = kill
 tiny_training.skip_captions(pytest.MonkeyPatch())
 often = {{"checkpoint_every": 1}}
 tiny_training.go(pathlib.Path({work!r}), pathlib.Path({folder!r}), training=often)
@@ -156,14 +242,15 @@ tiny_training.go(pathlib.Path({work!r}), pathlib.Path({folder!r}), training=ofte
 
 
 @pytest.mark.slow
-def test_a_killed_training_goes_on_from_its_last_checkpoint(
-    work, tmp_path, unvalidated
+def test_a_killed_training_resumes_from_its_last_checkpoint(
+    work, tmp_path, monkeypatch
 ):
+    skip_captions(monkeypatch)
     often = {"checkpoint_every": 1}
     go(work, tmp_path / "whole", training=often)
     tests = Path(__file__).resolve().parents[1] / "support"
     folder = tmp_path / "killed"
-    paths = {"root": str(tests.parent), "tests": str(tests)}
+    paths = {"root": str(tests.parents[1]), "tests": str(tests)}
     code = KILLED.format(**paths, work=str(work), folder=str(folder))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]

@@ -1,4 +1,4 @@
-"""The mean of several models."""
+"""Averaging the weights of several models."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from show_attend_tell.training.weight_averaging import average_models
 
 @pytest.fixture
 def models(tmp_path):
-    """Three models' files and the models."""
+    """The files of three models, and the models."""
     built = [build(np.random.default_rng(seed)) for seed in range(3)]
     paths = [tmp_path / f"model-{k}.keras" for k in range(3)]
     for model, path in zip(built, paths, strict=True):
@@ -21,7 +21,7 @@ def models(tmp_path):
     return paths, built
 
 
-def test_every_weight_is_the_mean_and_decoding_the_experiments(models, tmp_path):
+def test_every_weight_is_the_mean_and_decoding_is_the_experiments(models, tmp_path):
     paths, built = models
     out = average_models(paths, experiment(decoding={"beam": 4}), tmp_path / "runs")
     assert out == tmp_path / "runs" / "tiny" / "model.keras"
@@ -50,13 +50,13 @@ def test_one_model_is_refused(models, tmp_path):
 def test_a_run_is_replaced_on_demand_only(models, tmp_path):
     paths, _ = models
     first = average_models(paths, experiment(), tmp_path / "runs").read_bytes()
-    with pytest.raises(RunError, match="a run is already present"):
+    with pytest.raises(RunError, match="--overwrite"):
         average_models(paths[:2], experiment(), tmp_path / "runs")
     again = average_models(paths[:2], experiment(), tmp_path / "runs", overwrite=True)
     assert again.read_bytes() != first
 
 
-def test_the_verb_writes_the_mean(models, tmp_path, capsys):
+def test_the_command_writes_the_mean(models, tmp_path, capsys):
     arguments = ["-e", "scenes", "--runs", str(tmp_path / "runs")]
     main(["average", *map(str, models[0]), *arguments])
     out = tmp_path / "runs" / "scenes" / "model.keras"

@@ -1,0 +1,79 @@
+"""Atomic writing: the old file or the new one, never a part."""
+
+import os
+
+import pytest
+
+from show_attend_tell.runtime.files import atomic_path, atomic_write
+
+
+@pytest.mark.parametrize(
+    ("content", "stored"),
+    [("größer\n", "größer\n".encode()), (b"\x00\xff", b"\x00\xff")],
+)
+def test_text_is_written_as_utf_8_and_bytes_as_they_are(tmp_path, content, stored):
+    path = tmp_path / "new" / "folder" / "file.txt"
+    atomic_write(path, content)
+    assert path.read_bytes() == stored
+    assert [entry.name for entry in path.parent.iterdir()] == ["file.txt"]
+
+
+def test_the_old_file_is_complete_until_the_body_ends(tmp_path):
+    path = tmp_path / "file.txt"
+    atomic_write(path, "old")
+    with atomic_path(path) as temporary:
+        temporary.write_text("new")
+        assert path.read_text() == "old"
+        assert temporary.parent == path.parent
+        assert temporary.suffix == path.suffix
+    assert path.read_text() == "new"
+
+
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_an_error_leaves_the_old_file_and_no_temporary_one(tmp_path, error):
+    path = tmp_path / "file.txt"
+    atomic_write(path, "old")
+
+    def fail():
+        with atomic_path(path) as temporary:
+            temporary.write_text("half")
+            raise error
+
+    with pytest.raises(error):
+        fail()
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["file.txt"]
+
+
+@pytest.mark.parametrize("name", ["file.txt", "folder"])
+def test_the_temporary_file_of_a_killed_process_is_removed_first(tmp_path, name):
+    left_over = tmp_path / f".writing-{name}"
+    if name == "folder":
+        left_over.mkdir()
+        (left_over / "part").touch()
+    else:
+        left_over.write_text("part")
+    with atomic_path(tmp_path / name) as temporary:
+        assert temporary == left_over
+        assert not temporary.exists()
+        temporary.write_text("whole")
+    assert (tmp_path / name).read_text() == "whole"
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_a_folder_replaces_an_empty_one_only(tmp_path):
+    path = tmp_path / "folder"
+    path.mkdir()
+    with atomic_path(path) as temporary:
+        temporary.mkdir()
+        (temporary / "file.txt").write_text("new")
+    assert (path / "file.txt").read_text() == "new"
+
+    def replace():
+        with atomic_path(path) as temporary:
+            temporary.mkdir()
+
+    with pytest.raises(OSError, match="not empty"):
+        replace()
+    assert os.listdir(path) == ["file.txt"]
+    assert os.listdir(tmp_path) == ["folder"]
