@@ -72,14 +72,16 @@ def decode(sizes: Sizes, precision: str, beam: int, words: int) -> Work:
     import jax
     import keras
 
+    from show_attend_tell.config.settings import DecodingSettings
     from show_attend_tell.data.vocabulary import END
-    from show_attend_tell.models.generation import make_writer
+    from show_attend_tell.models.generation import compile_generator, static_settings
 
     model = _model(sizes, precision)
     bias = np.zeros(sizes.vocabulary, np.float32)
     bias[END] = _NEVER
     model.decoder.l_o_b.assign(bias)
-    writer = make_writer(model, "beam", beam, words, 0.0, False, "expected")
+    request = DecodingSettings(beam=beam, max_words=words)
+    generator = compile_generator(model, static_settings(request))
     variables = model.variables
     values = [variable.value for variable in variables]
     features = made_up.features(np.random.default_rng(2), sizes.batch, sizes)
@@ -89,7 +91,7 @@ def decode(sizes: Sizes, precision: str, beam: int, words: int) -> Work:
     @jax.jit
     def write(values, *given):
         with keras.StatelessScope(list(zip(variables, values, strict=True))):
-            return tuple(writer(*given))
+            return tuple(generator(*given))
 
     def run():
         jax.block_until_ready(write(values, *given))

@@ -133,7 +133,7 @@ def average(models, experiment, changes, runs, overwrite) -> None:
     required=True,
     help="saved_model: a TensorFlow SavedModel, JPEG bytes in, caption out. "
     "litert: a .tflite file and its .json, pixels in, words out. "
-    "half: a .keras file with weights in float16; of Flickr8k with MODEL_CARD.md.",
+    "half: a .keras file with weights in float16.",
 )
 @click.option("--out", type=PATH, required=True, help="The folder or file to write.")
 @encoder_weights_option
@@ -166,9 +166,6 @@ def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
 
 def _export_half(model, out, accept_imagenet) -> None:
     from show_attend_tell.deployment.half_precision import save_half
-    from show_attend_tell.deployment.model_card import write_card
 
     size = save_half(model, out, accept_imagenet)
     click.echo(f"{out}: {size / 1e6:.1f} MB")
-    card = write_card(model, out)
-    click.echo(card or "no card, as this is no run of Flickr8k")

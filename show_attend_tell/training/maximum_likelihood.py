@@ -1,5 +1,6 @@
 """Updates by the likelihood of given captions: the paper's L_d, Eq. (14), or L_s."""
 
+import functools
 from collections.abc import Iterator
 
 import tensorflow as tf
@@ -65,16 +66,18 @@ class Likelihood:
         return self._step_functions[length]
 
 
+@functools.cache  # one function for all lengths: `compile_parts` compares them
+def _compile_fn(jit_compile: bool):
+    return functools.partial(tf.function, autograph=False, jit_compile=jit_compile)
+
+
 def compiled_step(model: Captioner, settings: TrainingSettings):
     """Return the model's training step, compiled; it returns this batch's metrics.
 
     On a CPU, and with bfloat16, XLA compiles its parts, else the whole, see
     :meth:`Captioner.compile_parts`.
     """
-
-    def by_xla(function):
-        compiled = settings.jit_compile
-        return tf.function(function, autograph=False, jit_compile=compiled)
+    by_xla = _compile_fn(settings.jit_compile)
 
     def step(*data):
         model.reset_metrics()

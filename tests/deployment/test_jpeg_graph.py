@@ -8,7 +8,7 @@ import tensorflow as tf
 from PIL import Image
 
 from show_attend_tell.data.preprocessing import load_photo, to_square
-from show_attend_tell.deployment.jpeg_graph import orientation, square_of
+from show_attend_tell.deployment.jpeg_graph import decode_to_square, read_orientation
 
 SIDE = 32
 
@@ -17,7 +17,7 @@ SIDE = 32
 def graphs():
     return {
         resize: tf.function(
-            lambda jpeg, resize=resize: square_of(jpeg, SIDE, resize),
+            lambda jpeg, resize=resize: decode_to_square(jpeg, SIDE, resize),
             autograph=False,
             input_signature=[tf.TensorSpec((), tf.string)],
         )
@@ -78,7 +78,7 @@ def test_every_kind_of_jpeg_is_decoded_alike(graphs, options):
 @pytest.mark.parametrize("turned", range(1, 9))
 def test_photos_are_turned_upright(graphs, turned):
     content = jpeg(90, 60, exif=with_orientation(turned))
-    assert orientation(tf.constant(content)) == turned
+    assert read_orientation(tf.constant(content)) == turned
     assert_same(graphs["crop"](content), content, "crop")
 
 
@@ -88,11 +88,11 @@ def test_bytes_in_the_order_of_intel_are_understood():
     segment = b"\xff\xe1" + (len(exif) + 2).to_bytes(2, "big") + exif
     before = b"\xff\xe0\x00\x10" + b"JFIF\0" + b"\0" * 9
     content = b"\xff\xd8" + before + segment + b"\xff\xda"
-    assert orientation(tf.constant(content)) == 6
-    assert orientation(tf.constant(b"\xff\xd8" + before + b"\xff\xda")) == 1
+    assert read_orientation(tf.constant(content)) == 6
+    assert read_orientation(tf.constant(b"\xff\xd8" + before + b"\xff\xda")) == 1
 
 
 @pytest.mark.parametrize("length", [0, 1, 3, 20, 31, 40, 44])
 def test_a_torn_header_has_no_orientation(length):
     content = jpeg(8, 8, exif=with_orientation(3))[:length]
-    assert orientation(tf.constant(content)) in (1, 3)
+    assert read_orientation(tf.constant(content)) in (1, 3)

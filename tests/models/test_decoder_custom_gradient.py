@@ -10,16 +10,18 @@ from show_attend_tell.models.decoder import Decoder
 tf = pytest.importorskip("tensorflow")
 
 
-def _by_steps(self, word_gates, h, c, annotations, projected, compiled, look):
+def _by_steps(
+    self, word_gates, h, c, annotations, projected, compile_fn, select_weights
+):
     """Decoder.unroll as a loop over Decoder.step that autodiff differentiates."""
     steps = []
     for t in range(word_gates.shape[1]):
         kernel = self.state_kernel()
-        chosen = look and (lambda alpha, t=t: look(t, alpha)[0])
-        step = self.step(word_gates[:, t], h, c, annotations, projected, kernel, chosen)
+        select = select_weights and (lambda alpha, t=t: select_weights(t, alpha)[0])
+        step = self.step(word_gates[:, t], h, c, annotations, projected, kernel, select)
         h, c = step.h, step.c
         steps.append(step)
-    fields = ("h", "z_hat", "alpha", "looked", "beta")
+    fields = ("h", "z_hat", "alpha", "context_weights", "beta")
     return tuple(keras.ops.stack([getattr(s, f) for s in steps], 1) for f in fields)
 
 

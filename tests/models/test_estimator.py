@@ -16,7 +16,11 @@ from tiny_captioner import MODES, TOLERANCE, said_in
 
 from show_attend_tell.data.vocabulary import START
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.losses import location_entropies, location_log_probs
+from show_attend_tell.models.hard_attention import (
+    LocationNoise,
+    location_entropies,
+    location_log_probs,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +73,7 @@ def told_by_model(model, photo):
     mask = np.ones((rows, T), "f4")
     targets = np.repeat(TARGETS, rows, 0)
     nll = ops.sparse_categorical_crossentropy(targets, told["logits"], True)
-    log_p = location_log_probs(told["alpha"], told["looked"], mask)
+    log_p = location_log_probs(told["alpha"], told["context_weights"], mask)
     log_p = ops.sum(log_p, axis=-1)
     return log_p, -ops.sum(nll, axis=-1), location_entropies(told["alpha"], mask)
 
@@ -149,7 +153,7 @@ def estimate(moves=True, targets=TARGETS, **hard):
 
     def loss(u, b):
         model.hard_attention.baseline.assign(b)
-        draws = hard_model.Draws(u, np.ones(rows, "f4"))
+        draws = LocationNoise(u, np.ones(rows, "f4"))
         told = hard_model.outputs_of(model, photos, inputs, draws, samples)
         value = model.compute_loss(y=targets, y_pred=told, training=True)
         return -value, ops.convert_to_tensor(model.hard_attention.baseline)

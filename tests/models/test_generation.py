@@ -7,7 +7,7 @@ import tiny_captioner as tiny
 from tiny_captioner import END, PAD, START, UNKNOWN, K, L
 
 from show_attend_tell.config.settings import DecodingSettings
-from show_attend_tell.models.generation import draw_noise
+from show_attend_tell.models.generation import uniform_noise
 
 PHOTOS, WORDS = 5, 4
 BATCH = 3  # so that the last batch is filled up
@@ -183,7 +183,7 @@ def test_a_seed_fixes_the_locations_sampled_and_photos_share_none(model, photos)
 def test_locations_sampled_are_the_oracles_for_the_same_chances(model, photos, method):
     how = {"method": method, "beam": 3, "locations": "sampled", "seed": 3}
     found = write(model, photos, **how)
-    chances = draw_noise(3, PHOTOS, WORDS)[:, 1]
+    chances = uniform_noise(3, PHOTOS, WORDS)[:, 1]
     p, drawn = tiny.weights(model), set()
     for b, w in np.ndindex(found.lengths.shape):
         words = found.tokens[b, w, : found.lengths[b, w]]
@@ -191,7 +191,7 @@ def test_locations_sampled_are_the_oracles_for_the_same_chances(model, photos, m
         inputs, a = [START, *words[:-1]], photos[b].astype(float)
         alpha = oracle.run(p, a, inputs, model.settings, s)["alpha"]
         u = chances[b, : len(words)]
-        expected = map(oracle.drawn_location, alpha, u)
+        expected = map(oracle.sampled_location, alpha, u)
         assert s.tolist() == list(expected)
         drawn |= set(s)
     assert len(drawn) > 2

@@ -10,12 +10,15 @@ from keras import ops
 from tiny_captioner import LENGTHS, MODES, TOLERANCE, B, D, L, T, arrays, said_in
 
 from show_attend_tell.models.attention import (
+    argmax_location,
     context,
-    drawn_location,
-    likeliest_location,
+    sampled_location,
 )
-from show_attend_tell.models.hard_attention import Draws
-from show_attend_tell.models.losses import location_entropies, location_log_probs
+from show_attend_tell.models.hard_attention import (
+    LocationNoise,
+    location_entropies,
+    location_log_probs,
+)
 
 BASELINE = -3.0
 HARD = {"samples": 2, "entropy_weight": 0.3, "reward_scale": 0.5}
@@ -29,11 +32,11 @@ def alphas(rng, *shape):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_drawn_location_inverts_the_cumulative_sum_of_alpha(rng, mode):
+def test_a_sampled_location_inverts_the_cumulative_sum_of_alpha(rng, mode):
     alpha, u = alphas(rng, 50), rng.random((50, 1), np.float32)
-    s = said_in(mode, drawn_location, alpha, u)
+    s = said_in(mode, sampled_location, alpha, u)
     expected = [
-        oracle.drawn_location(*pair) for pair in zip(alpha, u[:, 0], strict=True)
+        oracle.sampled_location(*pair) for pair in zip(alpha, u[:, 0], strict=True)
     ]
     np.testing.assert_array_equal(s, np.eye(L)[expected])
     assert len(set(expected)) == L
@@ -42,7 +45,7 @@ def test_a_drawn_location_inverts_the_cumulative_sum_of_alpha(rng, mode):
 def test_locations_are_drawn_as_often_as_alpha_says(rng):
     alpha, count = alphas(rng, 1), 20_000
     u = rng.random((count, 1), np.float32)
-    s = arrays(drawn_location(np.repeat(alpha, count, axis=0), u))
+    s = arrays(sampled_location(np.repeat(alpha, count, axis=0), u))
     error = np.sqrt(alpha * (1 - alpha) / count)
     assert (np.abs(s.mean(0) - alpha) < 4 * error).all()
 
@@ -51,7 +54,7 @@ def test_in_half_precision_many_places_are_drawn_as_often_as_alpha_says():
     places, each = 196, 20
     alpha = ops.cast(np.full((places * each, places), 1 / places), "bfloat16")
     u = (np.arange(places * each, dtype="f4")[:, None] + 0.5) / (places * each)
-    s = ops.convert_to_numpy(ops.cast(drawn_location(alpha, u), "float32"))
+    s = ops.convert_to_numpy(ops.cast(sampled_location(alpha, u), "float32"))
     np.testing.assert_allclose(s.sum(0), each, atol=1)
 
 
@@ -60,7 +63,7 @@ def test_the_hard_phi_is_the_annotation_of_one_location(rng, mode):
     a, alpha = rng.standard_normal((B, L, D)).astype("f4"), alphas(rng, B)
 
     def look(a, alpha):
-        return context(a, likeliest_location(alpha))
+        return context(a, argmax_location(alpha))
 
     z_hat = said_in(mode, look, a, alpha)
     np.testing.assert_allclose(z_hat, a[np.arange(B), alpha.argmax(1)], **TOLERANCE)
@@ -104,7 +107,7 @@ def expected_rows(model, batch, draws):
             s = []
             for t in range(length):  # the location of a step depends on those before
                 told = oracle.run(p, a, inputs[: t + 1], model.settings, [*s, 0])
-                s.append(oracle.drawn_location(told["alpha"][t], u[t]))
+                s.append(oracle.sampled_location(told["alpha"][t], u[t]))
         rows.append((oracle.run(p, a, inputs[:length], model.settings, s), s))
     return rows
 
@@ -116,10 +119,10 @@ def test_reading_and_surrogate_are_the_oracles(rng, mode, reward_per, baseline):
     hard = {**HARD, "reward_per": reward_per, "baseline": baseline}
     model, batch = hard_model.build(rng, hard), tiny.batch(rng)
     model.hard_attention.baseline.assign(BASELINE)
-    draws = hard_model.chances(rng, 2 * B, sampled=SAMPLED)
+    draws = hard_model.location_noise(rng, 2 * B, sampled=SAMPLED)
 
     def compute(a, inputs, targets, u, sampled):
-        told = outputs_of(model, a, inputs, Draws(u, sampled), samples=2)
+        told = outputs_of(model, a, inputs, LocationNoise(u, sampled), samples=2)
         return told, model.compute_loss(y=targets, y_pred=told, training=True)
 
     told, loss = said_in(mode, compute, *batch, *draws)
@@ -147,10 +150,12 @@ def test_training_draws_and_evaluation_takes_the_expected_context(rng):
     np.testing.assert_allclose(calm["logits"], soft, **TOLERANCE)
     assert drawn["logits"].shape[0] == drawn["sampled"].shape[0] == 2 * B
     for r, sampled in enumerate(drawn["sampled"]):
-        one_hot = (drawn["looked"][r].max(-1) == 1).all()
+        one_hot = (drawn["context_weights"][r].max(-1) == 1).all()
         assert one_hot == bool(sampled)
         if not sampled:
-            np.testing.assert_array_equal(drawn["looked"][r], drawn["alpha"][r])
+            np.testing.assert_array_equal(
+                drawn["context_weights"][r], drawn["alpha"][r]
+            )
     loss = float(model.compute_loss(y=targets, y_pred=calm, training=False))
     told = [-oracle.log_likelihood(row[:n], y[:n])
             for row, y, n in zip(soft, targets, LENGTHS, strict=True)]  # fmt: skip
@@ -160,11 +165,11 @@ def test_training_draws_and_evaluation_takes_the_expected_context(rng):
 @pytest.mark.parametrize(("per", "kinds"), [("minibatch", {0, 40}), ("caption", None)])
 def test_the_expected_value_replaces_minibatches_or_captions(rng, per, kinds):
     layer = hard_model.build(rng, {"drawn_per": per}).hard_attention
-    counts = [int(np.sum(layer.draw(40, T).sampled)) for _ in range(60)]
+    counts = [int(np.sum(layer.sample_noise(40, T).sampled)) for _ in range(60)]
     assert 0.35 < np.mean(counts) / 40 < 0.65
     assert set(counts) == kinds if kinds else len(set(counts) - {0, 40}) > 5
     always = hard_model.build(rng, {"drawn_per": per, "sampling_probability": 1})
-    assert np.all(np.asarray(always.hard_attention.draw(7, T).sampled) == 1)
+    assert np.all(np.asarray(always.hard_attention.sample_noise(7, T).sampled) == 1)
 
 
 F_ATT = {"w_a_0", "b_a_0", "w_h", "w_att"}
@@ -174,7 +179,7 @@ DEEP_OUTPUT = {"l_h", "l_b", "l_z", "l_o", "l_o_b"}
 def touched(model, batch, term, sampled):
     """The names of the weights that one term's gradient reaches."""
     mask = np.float32(batch[2] > 0)
-    draws = hard_model.chances(
+    draws = hard_model.location_noise(
         np.random.default_rng(4), B, sampled=np.full(B, sampled, "f4")
     )
 
@@ -204,13 +209,13 @@ def test_each_term_touches_the_weights_that_it_should(rng):
 def test_the_surrogate_of_a_batch_is_the_mean_of_its_captions_alone(rng):
     model, longer = hard_model.build(rng, HARD), 2
     batch = tiny.batch(rng, (*LENGTHS, 0, 0), T + longer)
-    draws = hard_model.chances(rng, 10, T + longer)
+    draws = hard_model.location_noise(rng, 10, T + longer)
 
     def loss(rows, steps):
         model.hard_attention.baseline.assign(BASELINE)
         a, inputs, targets = (x[rows] for x in batch)
         own = [r for b in range(5)[rows] for r in (2 * b, 2 * b + 1)]
-        chosen = Draws(draws.u[own][:, :steps], draws.sampled[own])
+        chosen = LocationNoise(draws.u[own][:, :steps], draws.sampled[own])
         told = outputs_of(model, a, inputs[:, :steps], chosen, samples=2)
         return float(model.compute_loss(y=targets[:, :steps], y_pred=told))
 
@@ -223,7 +228,7 @@ def test_the_baseline_is_the_moving_average_of_drawn_rewards(rng, reward_per):
     hard = {**HARD, "reward_per": reward_per}
     model, (a, inputs, targets) = hard_model.build(rng, hard), tiny.batch(rng)
     model.hard_attention.baseline.assign(BASELINE)
-    draws = hard_model.chances(rng, 2 * B, sampled=SAMPLED)
+    draws = hard_model.location_noise(rng, 2 * B, sampled=SAMPLED)
     expected = expected_rows(model, (a, inputs, targets), draws)
     rewards = [
         oracle.log_likelihood(told["logits"], targets[r // 2][: LENGTHS[r // 2]])

@@ -125,7 +125,7 @@ def caption_loss(logits, alpha, words, smoothing=0.0, strength=1.0):
     )
 
 
-def drawn_location(alpha, u):
+def sampled_location(alpha, u):
     """The first location at which the cumulative sum of alpha exceeds u."""
     total = 0.0
     for i, weight in enumerate(alpha):
