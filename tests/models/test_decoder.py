@@ -1,10 +1,12 @@
+"""One step of the decoder and its parts equal the oracle's; initial weights."""
+
 import keras
 import numpy as np
 import oracle
 import pytest
 import tiny_captioner as tiny
 from keras import ops
-from tiny_captioner import MODES, TOLERANCE, A, B, D, K, L, T, arrays, m, n, said_in
+from tiny_captioner import MODES, TOLERANCE, A, B, D, K, L, T, arrays, m, n, run_in
 
 from show_attend_tell.models.decoder import Decoder, lstm_update
 from show_attend_tell.models.initializers import OrthogonalGates
@@ -30,14 +32,14 @@ def make(rng, **changes):
 def test_the_initial_state_is_two_mlps_of_the_mean_annotation(rng, layers, mode):
     decoder, p = make(rng, init_layers=layers)
     a = draw(rng, B, L, D)
-    h, c = said_in(mode, lambda a: decoder.initial_state(a, keep), a)
+    h, c = run_in(mode, lambda a: decoder.initial_state(a, keep), a)
     expected = [oracle.initial_state(p, photo) for photo in a.astype(float)]
     np.testing.assert_allclose(h, [pair[0] for pair in expected], **TOLERANCE)
     np.testing.assert_allclose(c, [pair[1] for pair in expected], **TOLERANCE)
     assert np.abs(h - c).max() > 1e-2
 
 
-def test_dropout_of_the_initial_state_comes_behind_each_relu(rng):
+def test_dropout_of_the_initial_state_follows_each_relu(rng):
     decoder, _ = make(rng, init_layers=2)
     dropped = []
     decoder.initial_state(
@@ -62,7 +64,7 @@ def test_f_att_alpha_beta_and_the_soft_phi_are_the_papers(
         state = ops.matmul(h, decoder.w_h)
         return decoder.attend(a, decoder.project(a), state, beta_logit)
 
-    z_hat, alpha, _, beta = said_in(mode, attend, a, h)
+    z_hat, alpha, _, beta = run_in(mode, attend, a, h)
     act = np.tanh if activation == "tanh" else lambda x: np.maximum(x, 0)
     for b in range(B):
         photo, h_b = a[b].astype(float), h[b].astype(float)
@@ -93,7 +95,7 @@ def test_the_lstm_recomputes_the_paper(rng, mode):
         gates = decoder.word_gates(embedded) + ops.matmul(h, decoder.lstm_h)
         return lstm_update(gates + ops.matmul(z_hat, decoder.lstm_z), c)
 
-    new_h, new_c = said_in(mode, advance, *inputs)
+    new_h, new_c = run_in(mode, advance, *inputs)
     for b in range(B):
         row = [x[b].astype(float) for x in inputs]
         expected_h, expected_c = oracle.lstm(p, *row)
@@ -107,7 +109,7 @@ def test_the_lstm_recomputes_the_paper(rng, mode):
 def test_the_deep_output_has_the_terms_switched_on(rng, prev2out, ctx2out, mode):
     decoder, p = make(rng, prev2out=prev2out, ctx2out=ctx2out)
     inputs = [draw(rng, B, T, width) for width in (m, n, D)]
-    logits = said_in(mode, lambda *args: decoder.readout(*args, keep), *inputs)
+    logits = run_in(mode, lambda *args: decoder.readout(*args, keep), *inputs)
     assert logits.shape == (B, T, K)
     exact = (x.astype(float) for x in inputs)
     expected = oracle.deep_output(p, *exact, prev2out, ctx2out)
@@ -143,8 +145,8 @@ def test_one_step_is_the_oracles_and_the_same_for_a_beam(rng, selector, mode):
         kernel = decoder.state_kernel()
         return decoder.step(gates, h, c, a, decoder.project(a), kernel)
 
-    beam = said_in(mode, step, a, words, h, c)
-    alone = said_in(mode, step, a, words[:, 0], h[:, 0], c[:, 0])
+    beam = run_in(mode, step, a, words, h, c)
+    alone = run_in(mode, step, a, words[:, 0], h[:, 0], c[:, 0])
     for name in beam._fields:
         found = getattr(beam, name)[:, 0]
         np.testing.assert_allclose(found, getattr(alone, name), **TOLERANCE)
@@ -162,7 +164,7 @@ def test_one_step_is_the_oracles_and_the_same_for_a_beam(rng, selector, mode):
             np.testing.assert_allclose(getattr(beam, name)[b, 1], value, **TOLERANCE)
 
 
-def test_each_gate_starts_from_an_orthogonal_matrix_of_its_own():
+def test_each_gate_starts_from_its_own_orthogonal_matrix():
     matrix = arrays(OrthogonalGates(seed=3)((n, 4 * n)))
     gates = np.split(matrix, 4, axis=1)
     for gate in gates:
@@ -184,7 +186,7 @@ def test_weights_start_as_the_authors_did():
             assert bounds[0] < value.std() < bounds[1], weight.name
 
 
-def test_no_two_matrices_start_alike_and_the_seed_decides():
+def test_no_two_matrices_are_equal_and_the_seed_determines_them():
     def start(seed, initializer="normal"):
         chosen = tiny.settings(initializer=initializer)
         return Decoder(chosen, vocabulary_size=K, annotation_width=D, seed=seed)

@@ -1,3 +1,5 @@
+"""The terms of the loss equal the oracle's; padding is ignored."""
+
 import numpy as np
 import oracle
 import pytest
@@ -13,7 +15,7 @@ from tiny_captioner import (
     T,
     arrays,
     captions,
-    said_in,
+    run_in,
 )
 
 from show_attend_tell.models.losses import (
@@ -57,7 +59,7 @@ def test_a_captions_loss_is_recomputed_in_numpy(rng, mode, smoothing):
     def compute(logits, alpha, targets, mask):
         return caption_losses(logits, alpha, targets, mask, smoothing, strength=0.7)
 
-    parts = said_in(mode, compute, logits, alpha, targets, mask)
+    parts = run_in(mode, compute, logits, alpha, targets, mask)
     target = expected(logits, alpha, targets, smoothing=smoothing, strength=0.7)
     np.testing.assert_allclose(parts, target, **TOLERANCE)
 
@@ -73,14 +75,14 @@ def test_the_words_part_is_minus_the_log_likelihood(rng):
             )
 
 
-def test_smoothing_all_the_way_asks_for_the_uniform_distribution():
+def test_smoothed_loss_of_uniform_logits_is_log_k():
     logits = np.zeros((1, 1, K), np.float32)
     for smoothing in (0.0, 0.3, 0.9):
         loss = arrays(token_losses(logits, np.array([[4]]), smoothing))
         np.testing.assert_allclose(loss, np.log(K), rtol=1e-6)
 
 
-def test_attention_that_looks_everywhere_once_costs_nothing():
+def test_attention_of_sum_one_at_every_location_costs_nothing():
     alpha = np.full((1, L, L), 1 / L, np.float32)
     np.testing.assert_allclose(doubly_stochastic(alpha, np.ones((1, L))), 0, atol=1e-10)
     np.testing.assert_allclose(doubly_stochastic(alpha, np.zeros((1, L))), L, rtol=1e-6)
@@ -89,7 +91,7 @@ def test_attention_that_looks_everywhere_once_costs_nothing():
 @pytest.mark.parametrize("mode", MODES)
 def test_the_attention_term_counts_the_captions_own_words_only(rng, mode):
     _, alpha, _, mask = draw(rng)
-    found = said_in(mode, doubly_stochastic, alpha, mask)
+    found = run_in(mode, doubly_stochastic, alpha, mask)
     for b, length in enumerate(LENGTHS):
         sums = alpha[b, :length].astype(float).sum(0)
         np.testing.assert_allclose(found[b], ((1 - sums) ** 2).sum(), rtol=1e-5)

@@ -22,11 +22,12 @@ def location_noise(rng, rows, steps=T, sampled=None):
     return LocationNoise(u, np.ones(rows, np.float32) if sampled is None else sampled)
 
 
-def outputs_of(model, annotations, inputs, noise, samples=1):
+def outputs_of(model, annotations, inputs, noise, samples=1, training=False):
     """Return what ``call`` returns in training, for given noise."""
     noise = LocationNoise(*map(ops.convert_to_tensor, noise))
     outputs = model.teacher_force(
         {"annotations": annotations, "tokens": inputs},
+        training,
         select_weights=noise.select_weights,
         samples=samples,
     )
