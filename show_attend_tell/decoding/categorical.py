@@ -21,5 +21,5 @@ def sample_index(p, u):
     sums = ops.cumsum(p, axis=-1)  # (..., K)
     # (..., K) -> (...): how many sums do not exceed u
     index = ops.sum(ops.cast(sums <= u * sums[..., -1:], "int32"), axis=-1)
-    # Rounding may lift u * sum to the sum itself; the argmax is taken then.
+    # Rounding may lift u * sum to the sum itself; the argmax is returned then.
     return ops.where(index < K, index, ops.cast(ops.argmax(p, axis=-1), "int32"))

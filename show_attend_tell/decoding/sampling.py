@@ -87,7 +87,7 @@ def sample(
         end_id: id that ends a caption.
         pad_id: id written after a caption's last word.
         temperature: above 0; towards 0 this is :func:`greedy`.
-        forbidden: ids never sampled; their probability goes to the others.
+        forbidden: ids never sampled; the others are renormalised.
 
     Raises:
         ValueError: ``temperature`` is a number not above 0.

@@ -77,11 +77,11 @@ def _half_weights(content: bytes, source: str | Path) -> bytes:
 
         def copy(name: str, item: h5py.Group | h5py.Dataset) -> None:
             if isinstance(item, h5py.Group):
-                made = new.require_group(name)
+                copied = new.require_group(name)
             else:
                 options = _half_dataset(name, item[()], source)
-                made = new.create_dataset(name, **options)
-            made.attrs.update(item.attrs)
+                copied = new.create_dataset(name, **options)
+            copied.attrs.update(item.attrs)
 
         new.attrs.update(old.attrs)
         old.visititems(copy)

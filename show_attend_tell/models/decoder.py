@@ -98,15 +98,17 @@ class Decoder(keras.layers.Layer):
         m, n, A = s.embedding_width, s.lstm_width, s.attention_width
         # Names and order of the weights are those of saved models.
         self.embedding = self._matrix("embedding", K, m)
+        # f_att: layers on the annotations, on h, and to a score
         widths = [D] + [A] * s.attention_layers
         pairs = list(zip(widths[:-1], widths[1:], strict=True))
         self.w_a = [self._matrix(f"w_a_{j}", i, o) for j, (i, o) in enumerate(pairs)]
         self.b_a = [self._bias(f"b_a_{j}", o) for j, (_, o) in enumerate(pairs)]
         self.w_h = self._matrix("w_h", n, A)
         self.w_att = self._matrix("w_att", A, 1)
-        if s.selector:
+        if s.selector:  # f_beta
             self.w_beta = self._matrix("w_beta", n, 1)
             self.b_beta = self._bias("b_beta", 1)
+        # LSTM on E y, z_hat and h; columns of the gates i, f, o, g
         self.lstm_y = self._matrix("lstm_y", m, 4 * n)
         self.lstm_z = self._matrix("lstm_z", D, 4 * n)
         self.lstm_h = self.add_weight(
@@ -116,6 +118,7 @@ class Decoder(keras.layers.Layer):
         )
         self.lstm_b = self._bias("lstm_b", 4 * n)
         self.init = {part: self._mlp(f"init_{part}", D, n) for part in "hc"}
+        # deep output
         self.l_h, self.l_b = self._matrix("l_h", n, m), self._bias("l_b", m)
         if s.ctx2out:
             self.l_z = self._matrix("l_z", D, m)
@@ -133,7 +136,7 @@ class Decoder(keras.layers.Layer):
         """Return W_a a_i + b, (B, L, D) -> (B, L, A), once per photo."""
         projected = annotations
         for j, (w, b) in enumerate(zip(self.w_a, self.b_a, strict=True)):
-            layer = projected if j == 0 else ops.tanh(projected)
+            layer = projected if j == 0 else ops.tanh(projected)  # tanh between layers
             projected = product(layer, w, precision) + b  # (B, L, D or A) -> (B, L, A)
         return projected
 
@@ -215,7 +218,7 @@ class Decoder(keras.layers.Layer):
         gates = gates + ops.matmul(
             attention.z_hat, self.lstm_z
         )  # (..., D) -> (..., 4n)
-        h, c = lstm_update(gates, c)
+        h, c = lstm_update(gates, c)  # (..., n)
         return StepOutput(h, c, *attention)
 
     def unroll(
@@ -230,7 +233,7 @@ class Decoder(keras.layers.Layer):
     ):
         """Run the steps of given words (teacher forcing).
 
-        Tanh attention takes the gradient of :mod:`models.decoder_custom_gradient`.
+        Tanh attention uses the gradient of :mod:`models.decoder_custom_gradient`.
 
         Args:
             word_gates: (B, T, 4n), T known.
@@ -264,7 +267,7 @@ class Decoder(keras.layers.Layer):
         b_beta = ops.zeros((1,), h.dtype)
         if self.settings.selector:
             b_beta = ops.reshape(self.b_beta, (1,))
-        kernel = self.state_kernel()
+        kernel = self.state_kernel()  # (n, A + 4n + 1)
         weights = (annotations, projected, kernel, w_att, lstm_z, b_beta)
         options = {"compile_fn": compile_fn, "select_weights": select_weights}
         options = {name: value for name, value in options.items() if value}

@@ -121,7 +121,7 @@ def unroll(
         def gradient(*upstream):  # TensorFlow: one argument an output; JAX: one tuple
             upstream = upstream[0] if len(upstream) == 1 else upstream
             du, dh, dc, dz, *rest = backward(steps, tensors[3:], upstream)
-            # Outside of `backward`, so that it is skipped if no one asks for it.
+            # Outside of `backward`, so that it is skipped if it is not needed.
             # (T, B, L), (T, B, D) -> (B, L, D)
             da = ops.einsum("tbl,tbd->bld", Saved(*steps).context_weights, dz)
             return du, dh, dc, da, *rest

@@ -36,6 +36,7 @@ def static_settings(decoding):
         decoding = dataclasses.replace(decoding, method="greedy")
     if decoding.method != "beam":
         decoding = dataclasses.replace(decoding, beam=1, length_normalisation=0.0)
+    # Inputs of the compiled function get one value, so that settings compare equal.
     return dataclasses.replace(
         decoding, temperature=1.0, seed=0, validation_beam=1, batch_size=1
     )
@@ -112,13 +113,14 @@ def make_step(model, annotations, locations, noise):
             new_state["noise"] = ops.roll(state["noise"], -1, axis=-1)  # (B, W, T)
         return ops.log_softmax(logits), new_state, extras
 
-    state = {"h": h, "c": c}
+    state = {"h": h, "c": c}  # the search adds the axis of hypotheses
     return step, {**state, "noise": noise} if locations == "sampled" else state
 
 
 def _selection(locations, noise):
     """Return alpha -> context weights of one step; None averages by alpha."""
     if locations == "sampled":
+        # alpha (B, W, L), noise (B, W, T) -> (B, W, 1)
         return lambda alpha: sampled_location(alpha, noise[..., :1])
     return argmax_location if locations == "likeliest" else None
 
@@ -152,6 +154,7 @@ def compile_generator(model, decoding):
             )
         if decoding.method == "greedy":
             return greedy(step, state, B, **rules, max_words=decoding.max_words)
+        # noise (B, 2, T) -> (B, T)
         return sample(step, state, noise[:, 0], **rules, temperature=temperature)
 
     return compiled(generate, model)
@@ -175,7 +178,7 @@ def generate_in_batches(generator, features, noise, temperature, batch_size):
         block = np.asarray(features[start : start + batch_size])
         block_noise = noise[start : start + batch_size]
         missing = batch_size - len(block)
-        if missing:  # (N - start, ...) -> (B, ...)
+        if missing:  # (B - missing, ...) -> (B, ...)
             block, block_noise = (
                 np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
                 for array in (block, block_noise)
@@ -186,6 +189,7 @@ def generate_in_batches(generator, features, noise, temperature, batch_size):
             ops.convert_to_tensor(np.float32(temperature)),
         )
         kept = batch_size - missing
+        # (B, W, ...) -> (kept, W, ...)
         parts.append([ops.convert_to_numpy(field)[:kept] for field in result])
     # batches of (B, W, ...) -> (N, W, ...)
     fields = [np.concatenate(field) for field in zip(*parts, strict=True)]

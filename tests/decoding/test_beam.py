@@ -139,7 +139,7 @@ def test_compiled_equals_eager(rng, jit_compile, max_words):
     tables = random_tables(rng, B=5, K=6)
     tables[1, :, 3:] = tables[1, :, 3:4]  # a photo full of ties
     decode = compiled(beam_search, jit_compile, tables, **settings)
-    for B in (5, 2):
+    for B in (5,) if jit_compile else (5, 2):  # XLA compiles every batch size
         eager = Markov(tables[:B]).run(beam_search, **settings)
         for name, got, expected in zip(
             eager._fields, decode(tables[:B]), eager, strict=True

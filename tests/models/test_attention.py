@@ -14,7 +14,7 @@ from show_attend_tell.models.attention import attention_scores, context, gate
 W = 2
 
 
-def draw(rng, *shape):
+def normal(rng, *shape):
     return rng.standard_normal(shape).astype(np.float32)
 
 
@@ -28,7 +28,7 @@ def locations_first(a, scores):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_scores_are_those_of_the_mlp(rng, mode):
-    projected, state, w_att = draw(rng, B, L, A), draw(rng, B, A), draw(rng, A)
+    projected, state, w_att = normal(rng, B, L, A), normal(rng, B, A), normal(rng, A)
 
     def compute(projected, state, w_att):
         return attention_scores(projected, state, w_att, ops.tanh)
@@ -39,16 +39,16 @@ def test_scores_are_those_of_the_mlp(rng, mode):
 
 
 def test_the_activation_is_applied_to_the_sum(rng):
-    projected, state, w_att = draw(rng, B, L, A), draw(rng, B, A), draw(rng, A)
+    projected, state, w_att = normal(rng, B, L, A), normal(rng, B, A), normal(rng, A)
     e = attention_scores(projected, state, w_att, keras.activations.relu)
     expected = np.maximum(projected + state[:, None], 0) @ w_att
     np.testing.assert_allclose(e, expected, **TOLERANCE)
 
 
 def test_attention_depends_on_the_state(rng):
-    projected, w_att = draw(rng, 1, L, A), draw(rng, A)
+    projected, w_att = normal(rng, 1, L, A), normal(rng, A)
     alphas = [
-        ops.softmax(attention_scores(projected, draw(rng, 1, A), w_att, ops.tanh))
+        ops.softmax(attention_scores(projected, normal(rng, 1, A), w_att, ops.tanh))
         for _ in range(2)
     ]
     assert np.abs(np.subtract(*arrays(alphas))).max() > 1e-2
@@ -56,7 +56,7 @@ def test_attention_depends_on_the_state(rng):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_alpha_and_the_soft_phi_are_recomputed(rng, mode):
-    a, e = draw(rng, B, L, D), draw(rng, B, L)
+    a, e = normal(rng, B, L, D), normal(rng, B, L)
 
     def attend(a, e):
         alpha = ops.softmax(e, axis=-1)
@@ -68,8 +68,8 @@ def test_alpha_and_the_soft_phi_are_recomputed(rng, mode):
 
 
 def test_hypotheses_of_a_beam_equal_single_ones(rng):
-    a, projected, w_att = draw(rng, B, L, D), draw(rng, B, L, A), draw(rng, A)
-    states = draw(rng, B, W, A)
+    a, projected, w_att = normal(rng, B, L, D), normal(rng, B, L, A), normal(rng, A)
+    states = normal(rng, B, W, A)
     e = attention_scores(projected, states, w_att, ops.tanh)
     z_hat = context(a, ops.softmax(e))
     assert e.shape == (B, W, L)
@@ -91,8 +91,8 @@ def test_the_gate_is_the_logistic_function(mode):
 @given(seed=st.integers(0, 2**32 - 1), scale=st.sampled_from([0.1, 1.0, 30.0]))
 def test_alpha_sums_to_one_and_permuting_locations_permutes_it(seed, scale):
     rng = np.random.default_rng(seed)
-    a, projected = draw(rng, B, L, D), scale * draw(rng, B, L, A)
-    state, w_att = draw(rng, B, A), scale * draw(rng, A)
+    a, projected = normal(rng, B, L, D), scale * normal(rng, B, L, A)
+    state, w_att = normal(rng, B, A), scale * normal(rng, A)
     order = rng.permutation(L)
 
     def attend(a, projected):

@@ -17,7 +17,7 @@ def keep(value):
     return value
 
 
-def draw(rng, *shape):
+def normal(rng, *shape):
     return rng.standard_normal(shape).astype(np.float32)
 
 
@@ -31,7 +31,7 @@ def make(rng, **changes):
 @pytest.mark.parametrize("layers", [1, 2])
 def test_the_initial_state_is_two_mlps_of_the_mean_annotation(rng, layers, mode):
     decoder, p = make(rng, init_layers=layers)
-    a = draw(rng, B, L, D)
+    a = normal(rng, B, L, D)
     h, c = run_in(mode, lambda a: decoder.initial_state(a, keep), a)
     expected = [oracle.initial_state(p, photo) for photo in a.astype(float)]
     np.testing.assert_allclose(h, [pair[0] for pair in expected], **TOLERANCE)
@@ -43,7 +43,7 @@ def test_dropout_of_the_initial_state_follows_each_relu(rng):
     decoder, _ = make(rng, init_layers=2)
     dropped = []
     decoder.initial_state(
-        ops.convert_to_tensor(draw(rng, B, L, D)),
+        ops.convert_to_tensor(normal(rng, B, L, D)),
         lambda value: (dropped.append(np.asarray(value)), value)[1],
     )
     assert [value.shape for value in dropped] == [(B, D)] * 2  # one in h_0, one in c_0
@@ -57,7 +57,7 @@ def test_f_att_alpha_beta_and_the_soft_phi_are_the_papers(
     rng, layers, activation, mode
 ):
     decoder, p = make(rng, attention_layers=layers, activation=activation)
-    a, h = draw(rng, B, L, D), draw(rng, B, n)
+    a, h = normal(rng, B, L, D), normal(rng, B, n)
 
     def attend(a, h):
         beta_logit = ops.matmul(h, decoder.w_beta) + decoder.b_beta
@@ -78,9 +78,9 @@ def test_f_att_alpha_beta_and_the_soft_phi_are_the_papers(
 
 def test_without_selector_nothing_is_gated(rng):
     decoder, _ = make(rng, selector=False)
-    a = draw(rng, B, L, D)
+    a = normal(rng, B, L, D)
     projected = decoder.project(ops.convert_to_tensor(a))
-    z_hat, alpha, _, beta = arrays(decoder.attend(a, projected, draw(rng, B, A)))
+    z_hat, alpha, _, beta = arrays(decoder.attend(a, projected, normal(rng, B, A)))
     np.testing.assert_array_equal(beta, 1)
     np.testing.assert_allclose(z_hat, np.einsum("bl,bld->bd", alpha, a), **TOLERANCE)
     assert not [w for w in decoder.weights if "beta" in w.name]
@@ -89,7 +89,7 @@ def test_without_selector_nothing_is_gated(rng):
 @pytest.mark.parametrize("mode", MODES)
 def test_the_lstm_recomputes_the_paper(rng, mode):
     decoder, p = make(rng)
-    inputs = [draw(rng, B, width) for width in (m, n, n, D)]
+    inputs = [normal(rng, B, width) for width in (m, n, n, D)]
 
     def advance(embedded, h, c, z_hat):
         gates = decoder.word_gates(embedded) + ops.matmul(h, decoder.lstm_h)
@@ -108,7 +108,7 @@ def test_the_lstm_recomputes_the_paper(rng, mode):
 @pytest.mark.parametrize("ctx2out", [True, False])
 def test_the_deep_output_has_the_terms_switched_on(rng, prev2out, ctx2out, mode):
     decoder, p = make(rng, prev2out=prev2out, ctx2out=ctx2out)
-    inputs = [draw(rng, B, T, width) for width in (m, n, D)]
+    inputs = [normal(rng, B, T, width) for width in (m, n, D)]
     logits = run_in(mode, lambda *args: decoder.readout(*args, keep), *inputs)
     assert logits.shape == (B, T, K)
     exact = (x.astype(float) for x in inputs)
@@ -118,7 +118,7 @@ def test_the_deep_output_has_the_terms_switched_on(rng, prev2out, ctx2out, mode)
 
 def test_dropout_of_the_deep_output_is_on_h_and_on_the_tanh(rng):
     decoder, p = make(rng)
-    embedded, h, z_hat = (draw(rng, B, width) for width in (m, n, D))
+    embedded, h, z_hat = (normal(rng, B, width) for width in (m, n, D))
     seen = []
     decoder.readout(
         embedded,
@@ -136,9 +136,9 @@ def test_dropout_of_the_deep_output_is_on_h_and_on_the_tanh(rng):
 @pytest.mark.parametrize("selector", [True, False])
 def test_one_step_is_the_oracles_and_the_same_for_a_beam(rng, selector, mode):
     decoder, p = make(rng, selector=selector)
-    a = draw(rng, B, L, D)
+    a = normal(rng, B, L, D)
     words = rng.integers(4, K, (B, 2))
-    h, c = draw(rng, B, 2, n), draw(rng, B, 2, n)
+    h, c = normal(rng, B, 2, n), normal(rng, B, 2, n)
 
     def step(a, words, h, c):
         gates = decoder.word_gates(decoder.embed(words))
@@ -204,7 +204,7 @@ def test_no_two_matrices_are_equal_and_the_seed_determines_them():
 
 def test_annotations_are_projected_without_the_state(rng):
     decoder, p = make(rng, attention_layers=2)
-    a = draw(rng, B, L, D)
+    a = normal(rng, B, L, D)
     hidden = np.tanh(a.astype(float) @ p["w_a_0"] + p["b_a_0"])
     expected = hidden @ p["w_a_1"] + p["b_a_1"]
     np.testing.assert_allclose(decoder.project(a), expected, **TOLERANCE)

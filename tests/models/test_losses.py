@@ -25,7 +25,7 @@ from show_attend_tell.models.losses import (
 )
 
 
-def draw(rng, lengths=LENGTHS, steps=T):
+def random_batch(rng, lengths=LENGTHS, steps=T):
     """Return logits, alpha, targets and mask of captions of the given lengths."""
     rows = len(lengths)
     logits = rng.standard_normal((rows, steps, K)).astype(np.float32)
@@ -54,7 +54,7 @@ def expected(logits, alpha, targets, lengths=LENGTHS, smoothing=0.0, strength=1.
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_a_captions_loss_is_recomputed_in_numpy(rng, mode, smoothing):
-    logits, alpha, targets, mask = draw(rng)
+    logits, alpha, targets, mask = random_batch(rng)
 
     def compute(logits, alpha, targets, mask):
         return caption_losses(logits, alpha, targets, mask, smoothing, strength=0.7)
@@ -65,7 +65,7 @@ def test_a_captions_loss_is_recomputed_in_numpy(rng, mode, smoothing):
 
 
 def test_the_words_part_is_minus_the_log_likelihood(rng):
-    logits, _, targets, _ = draw(rng)
+    logits, _, targets, _ = random_batch(rng)
     losses = arrays(token_losses(logits, targets))
     for b in range(B):
         for t in range(T):
@@ -90,7 +90,7 @@ def test_attention_of_sum_one_at_every_location_costs_nothing():
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_attention_term_counts_the_captions_own_words_only(rng, mode):
-    _, alpha, _, mask = draw(rng)
+    _, alpha, _, mask = random_batch(rng)
     found = run_in(mode, doubly_stochastic, alpha, mask)
     for b, length in enumerate(LENGTHS):
         sums = alpha[b, :length].astype(float).sum(0)
@@ -104,7 +104,7 @@ def test_the_attention_term_counts_the_captions_own_words_only(rng, mode):
 )
 def test_padding_and_neighbours_never_change_a_captions_loss(seed, lengths, longer):
     rng = np.random.default_rng(seed)
-    batch = draw(rng, lengths, T)
+    batch = random_batch(rng, lengths, T)
     parts = arrays(caption_losses(*batch, 0.1, 1.0))
     padded = [np.pad(x, [(0, 0), (0, longer)] + [(0, 0)] * (x.ndim - 2)) for x in batch]
     padded[0][:, T:] = rng.standard_normal((len(lengths), longer, K))

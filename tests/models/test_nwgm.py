@@ -1,8 +1,9 @@
 """Soft attention approximates the marginal likelihood, Sec. 4.2.1.
 
 The normalised weighted geometric mean (NWGM) of the distributions from every location
-alone, weighted by alpha, is the softmax of the expected logits; and the model's own
-distribution, from the expected context, is that mean to first order in its weights on z.
+alone, weighted by alpha, is the softmax of the expected logits. The model's own
+distribution, from the expected context, is that mean to first order in its weights on
+z.
 """
 
 import hard_model

@@ -53,7 +53,7 @@ def test_a_soft_model_starts_a_hard_one_and_vice_versa(saved, rng, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"lstm_width": 6}, r"must have the shapes of the settings, \[\('"),
+        ({"lstm_width": 6}, r"must have the shapes of the settings, \('"),
         ({"selector": False}, r"a model of the same widths and switches"),
     ],
 )
