@@ -1,11 +1,11 @@
 """Decode a JPEG to the square that the network sees, in one TensorFlow graph.
 
 The pixels equal those of :mod:`data.preprocessing`. EXIF orientation is read from the
-bytes: phones store upright photos lying on their side. Bicubic resizing repeats
-Pillow's fixed-point arithmetic (libImaging/Resample.c); ``tf.image.resize`` does not,
-and changes the features by 1 to 3 %. Landscape and square photos are equal to the last
-bit; for some photos higher than wide Pillow 13 resizes the columns before the rows, and
-rounding then differs by up to 2 of 255 levels.
+bytes, because phones store portrait photos rotated. Bicubic resizing repeats Pillow's
+fixed-point arithmetic (libImaging/Resample.c); ``tf.image.resize`` rounds differently,
+so that an export would not have the scores of its model. Landscape and square photos
+are equal to the last bit; for some photos higher than wide Pillow 13 resizes the
+columns before the rows, and rounding then differs by up to 2 of 255 levels.
 """
 
 import tensorflow as tf

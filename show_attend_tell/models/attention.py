@@ -16,7 +16,7 @@ E y             (B, m)       embedded word
 =============== ============ ====================================================
 
 Soft attention is :func:`attend`. Hard attention is the same function with
-`select_weights`; how it is trained is in :mod:`show_attend_tell.models.hard_attention`.
+`select_weights`; :mod:`show_attend_tell.models.hard_attention` trains it.
 """
 
 from collections.abc import Callable

@@ -1,10 +1,10 @@
 """Compute the steps of `models.decoder.Decoder.step` with a hand-written gradient.
 
-The outputs and all gradients equal autodiff of that function with tanh attention; the
-test of this module holds them there. Autodiff keeps the (B, L, A) hidden layer of f_att
-for each of the T words, makes a cotangent as large for each and adds T gradients of
-every matrix. Here the hidden layer is computed again, and sums over words are taken
-once, after the loop.
+The outputs and all gradients equal autodiff of that function with tanh attention;
+``tests/models/test_decoder_custom_gradient.py`` compares them. Autodiff keeps the (B,
+L, A) hidden layer of f_att for each of the T words, makes a cotangent as large for each
+and adds T gradients of every matrix. Here the hidden layer is computed again, and sums
+over words are taken once, after the loop.
 
 Forward, for t = 1 .. T, with P = W_a a and [s, u, v] = h_{t-1} [W_h, U, w_beta]::
 

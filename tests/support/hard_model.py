@@ -23,7 +23,7 @@ def location_noise(rng, rows, steps=T, sampled=None):
 
 
 def outputs_of(model, annotations, inputs, noise, samples=1, training=False):
-    """Return what ``call`` returns in training, for given noise."""
+    """Return the outputs of ``call`` in training, for given noise."""
     noise = LocationNoise(*map(ops.convert_to_tensor, noise))
     outputs = model.teacher_force(
         {"annotations": annotations, "tokens": inputs},
