@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tiny_captioner
 
+from show_attend_tell.cli import main as cli
 from show_attend_tell.data.encoder_identity import identity_difference, is_accepted
 from show_attend_tell.deployment.half_precision import (
     KERAS_FILES,
@@ -69,7 +70,7 @@ def test_a_weight_too_large_is_refused_and_nothing_is_written(model, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["model.keras"]
 
 
-def test_accepted_weights_are_recorded_in_the_file(source, tmp_path, monkeypatch):
+def test_accepted_weights_are_recorded_in_the_file(source, tmp_path):
     save_half(source, tmp_path / "half.keras", imagenet=True)
     identity = load_captioner(tmp_path / "half.keras").encoder_identity
     assert is_accepted(identity, "imagenet")
@@ -82,6 +83,15 @@ def test_accepted_weights_are_recorded_in_the_file(source, tmp_path, monkeypatch
     assert not is_accepted({}, "imagenet")
     plain = {key: value for key, value in identity.items() if key != "accepts"}
     assert identity_difference(identity, plain) is None
+
+
+def test_the_command_writes_one_file_and_prints_its_size(source, tmp_path, capsys):
+    out = tmp_path / "out" / "half.keras"
+    arguments = ["export", str(source), "--format", "half", "--out", str(out)]
+    cli.main([*arguments, "--accept-imagenet"])
+    assert [path.name for path in out.parent.iterdir()] == ["half.keras"]
+    assert is_accepted(load_captioner(out).encoder_identity, "imagenet")
+    assert capsys.readouterr().out == f"{out}: {out.stat().st_size / 1e6:.1f} MB\n"
 
 
 def test_only_networks_whose_download_is_known_accept_it(rng, tmp_path):
