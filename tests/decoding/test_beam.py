@@ -20,7 +20,6 @@ from decoding_models import (
     rescore,
 )
 from hypothesis import given
-from hypothesis import settings as limits
 from hypothesis import strategies as st
 from keras import ops
 
@@ -74,7 +73,6 @@ def reference_search(table, W, T, p, allowed):
     return (finished or live)[:W]
 
 
-@limits(max_examples=12)
 @given(
     st.integers(0, 2**31),
     st.integers(2, 4),
@@ -82,7 +80,7 @@ def reference_search(table, W, T, p, allowed):
     st.sampled_from([0.3, 1.0, 3.0]),
 )
 def test_early_exit_never_changes_the_result(seed, W, p, sharpness):
-    B = 8  # photos cost little beside the calls of an eager search
+    B = 2  # few, because a search continues while any photo can improve
     tables = random_tables(np.random.default_rng(seed), B, 7, sharpness)
     found = Markov(tables).run(beam_search, beam=W, max_words=5, length_normalisation=p)
     for b in range(B):
