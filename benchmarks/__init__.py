@@ -1,5 +1,5 @@
-"""Speed as ratios to a baseline of the same run; see README.md beside this file.
+"""Measure speed as ratios to a baseline of the same run; see README.md here.
 
-No two of TensorFlow, PyTorch and JAX are imported into one process: what is measured
-runs in processes of its own, see :mod:`benchmarks.turns`.
+No two of TensorFlow, PyTorch and JAX are imported into one process: contenders run in
+separate processes, see :mod:`benchmarks.turns`.
 """

@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: measure, print one table, write results.json."""
+"""Measure all benchmarks, print one table and write results.json."""
 
 import importlib
 import sys
@@ -12,7 +12,7 @@ from benchmarks import machine, table
 from benchmarks.turns import ContenderError
 
 RESULTS = Path(__file__).with_name("results.json")
-# Work -> module; in the order of the table. Those of _TORCH have a baseline in PyTorch.
+# Work -> module, in the order of the table; the baseline of _TORCH is in PyTorch.
 WORKS = {
     "train_step": "train_step",
     "pipeline": "pipeline",
@@ -25,11 +25,11 @@ _TORCH = {"train_step", "beam_search"}
 
 
 def _measure(works: list[str], found: dict, quick: bool) -> tuple[list, list[str]]:
-    """Return the rows of the works, and the works that failed or were left out."""
+    """Return the rows of the works, and the works that failed or were skipped."""
     rows, failed = [], []
     for work in works:
         if work in _TORCH and not find_spec("torch"):
-            click.echo(f"{work}: left out, for PyTorch is absent; pip install torch")
+            click.echo(f"{work}: skipped, PyTorch is absent; pip install torch")
             failed.append(work)
             continue
         start = time.monotonic()
@@ -50,15 +50,18 @@ def _measure(works: list[str], found: dict, quick: bool) -> tuple[list, list[str
 
 @click.command(help=__doc__)
 @click.argument("works", nargs=-1, type=click.Choice([*WORKS, "growth"]))
-@click.option("--quick", is_flag=True, help="Tiny sizes: does it run? Means nothing.")
+@click.option(
+    "--quick", is_flag=True, help="Tiny sizes, to check that everything runs."
+)
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
     default=RESULTS,
-    help="Instead of benchmarks/results.json.",
+    help="The file to write.",
+    show_default="benchmarks/results.json",
 )
 def main(works: tuple[str, ...], quick: bool, output: Path) -> None:
-    """Measure the works named, or all but growth."""
+    """Measure the named works, by default all but growth."""
     start = time.monotonic()
     found = machine.measure(quick)
     click.echo("\n".join(machine.lines(found)))
@@ -70,7 +73,7 @@ def main(works: tuple[str, ...], quick: bool, output: Path) -> None:
     if not chosen:
         return
     rows, failed = _measure(chosen, found, quick)
-    table.write(output, [row.to_json() for row in rows])
+    table.write_results(output, [row.to_json() for row in rows])
     click.echo(f"\n{table.table(rows)}\n")
     click.echo(f"{output}, in {time.monotonic() - start:.0f} s")
     if failed:

@@ -1,8 +1,8 @@
-"""Beam search: ours, all photos at once, against the common design, one by one."""
+"""Compare our batched beam search with the common design, a photo at a time."""
 
 import numpy as np
 
-from benchmarks import made_up, turns
+from benchmarks import synthetic, turns
 from benchmarks.cost import writing
 from benchmarks.row import Bar, Row
 from benchmarks.sizes import Sizes, chosen
@@ -13,7 +13,7 @@ BAR = Bar("ratio", least=20)
 PHOTOS, BEAM, WORDS = 1000, 5, 20
 _BATCH = 64
 _THEIRS = 10  # photos in a burst of the baseline
-_NEVER = -1e4  # added to the logit of <end>: every caption has all its words
+_NEVER = -1e4  # added to the logit of <end>: every caption has all words
 _SECONDS = 40
 
 
@@ -31,7 +31,7 @@ def ours(
     bias = np.zeros(sizes.vocabulary, np.float32)
     bias[END] = _NEVER
     model.decoder.l_o_b.assign(bias)
-    annotations = made_up.features(np.random.default_rng(2), photos, sizes)
+    annotations = synthetic.features(np.random.default_rng(2), photos, sizes)
     request = DecodingSettings(beam=beam, max_words=words, batch_size=batch)
     model.generate(annotations[:1], request)  # compiles
 
@@ -54,7 +54,7 @@ def common(sizes: Sizes, photos: int = _THEIRS) -> Work:
     with torch.no_grad():
         model.fc.bias[torch_design.END] = _NEVER
     rng = np.random.default_rng(2)
-    annotations = torch.from_numpy(made_up.features(rng, photos, sizes)).float()
+    annotations = torch.from_numpy(synthetic.features(rng, photos, sizes)).float()
 
     def run():
         for photo in annotations:
@@ -65,7 +65,7 @@ def common(sizes: Sizes, photos: int = _THEIRS) -> Work:
 
 
 def rows(machine: dict, quick: bool) -> list[Row]:
-    """Measure; one row, in seconds for all photos."""
+    """Measure; return one row, in seconds for all photos."""
     sizes, photos = chosen(quick), 20 if quick else PHOTOS
     theirs = 2 if quick else _THEIRS
     contenders = {

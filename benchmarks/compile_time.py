@@ -1,4 +1,4 @@
-"""Seconds from nothing until every training step of an epoch is compiled."""
+"""Measure the seconds until every training step of an epoch is compiled."""
 
 import tempfile
 import time
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import made_up, turns
+from benchmarks import synthetic, turns
 from benchmarks.row import Bar, Row
 from benchmarks.sizes import FULL, Sizes, chosen
 
@@ -14,24 +14,24 @@ BAR = Bar("ours", most=60)
 
 
 def padded_lengths(batch: int) -> dict:
-    """Return every T that an epoch of Flickr8k holds in batches of `batch`."""
+    """Return every T of an epoch of Flickr8k in batches of `batch`."""
     from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
 
     start_tensorflow()
     from show_attend_tell.data.dataset import epoch_order, padded_length
 
-    lengths = made_up.flickr8k_lengths()
+    lengths = synthetic.flickr8k_lengths()
     order = epoch_order(lengths, batch, seed=1, epoch=0)
     longest = (int(lengths[batch].max()) for batch in order)
     return {"lengths": sorted({padded_length(words + 1) for words in longest})}
 
 
 def compiling(sizes: Sizes, lengths: list[int], precision: str = "float32") -> dict:
-    """Take a pass over one batch of each length T, and another one.
+    """Run two passes over one batch of each length T.
 
     Returns:
-        Seconds until the ``first`` update returned, and ``compiling``, those by which
-        the first pass is longer than the second.
+        Seconds until the ``first`` update returned, and ``compiling``, the difference
+        between the first and the second pass.
     """
     from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
 
@@ -43,10 +43,10 @@ def compiling(sizes: Sizes, lengths: list[int], precision: str = "float32") -> d
     settings = experiment(sizes, precision=precision)
     model = captioner(settings, sizes)
     word = model.vocabulary.words[-1]
-    # A batch of captions of T - 1 words, and <end>, is padded to T and mixes with none.
+    # Captions of T - 1 words and <end> are padded to T, in a batch of their own.
     captions = [[[word] * (T - 1)] for T in lengths for _ in range(sizes.batch)]
-    reader = made_up.MemoryReader(
-        made_up.features(np.random.default_rng(1), sizes.batch, sizes)
+    reader = synthetic.MemoryReader(
+        synthetic.features(np.random.default_rng(1), sizes.batch, sizes)
     )
     rows = np.arange(len(captions)) % sizes.batch
     data = Split("train", [], rows, captions)
@@ -65,21 +65,23 @@ def compiling(sizes: Sizes, lengths: list[int], precision: str = "float32") -> d
 
 
 def _is_used(cache: Path) -> bool:
-    """Tell whether anything was kept, but for the fonts that Matplotlib lists."""
+    """Return whether anything was cached, except for Matplotlib's font list."""
     files = (path for path in cache.rglob("*") if path.is_file())
     return any("matplotlib" not in path.parts for path in files)
 
 
 def rows(machine: dict, quick: bool) -> list[Row]:
-    """Measure in a process with an empty cache folder, and again if it was used."""
+    """Measure in a process with an empty cache, and again if it was used."""
     sizes = chosen(quick)
-    lengths = turns.alone(padded_lengths, batch=FULL.batch)["lengths"]
+    lengths = turns.run_in_process(padded_lengths, batch=FULL.batch)["lengths"]
     options = {"sizes": sizes, "lengths": lengths[:2] if quick else lengths}
     with tempfile.TemporaryDirectory() as cache:
         environment = {"XDG_CACHE_HOME": cache}
-        cold = turns.alone(compiling, environment, **options)
+        cold = turns.run_in_process(compiling, environment, **options)
         cached = _is_used(Path(cache))
-        again = turns.alone(compiling, environment, **options) if cached else None
+        again = (
+            turns.run_in_process(compiling, environment, **options) if cached else None
+        )
     names = ", ".join(map(str, options["lengths"]))
     common = {"work": "compile", "unit": "s", "machine": machine}
     first = Row(

@@ -1,8 +1,8 @@
-"""The operations and bytes that a piece of work cannot do without, and their time.
+"""Count the necessary operations and bytes of a work, and their time.
 
 An operation is one addition or multiplication: a product of (p, q) by (q, r) takes
 2pqr. Of the elementwise work only that on (B, L, A), the hidden layer of attention, is
-counted. Bytes are those of what is larger than the caches: each pass that needs such an
+counted. Bytes are those of arrays larger than the caches: each pass that needs such an
 array reads it once. Notation: :mod:`show_attend_tell.models.attention`.
 """
 
@@ -13,12 +13,12 @@ from benchmarks.sizes import Sizes
 
 FLOAT, HALF = 4, 2  # bytes
 _HIDDEN = 5  # tanh of a sum by an exponential, times a weight, summed: per element
-_HIDDEN_BACK = 10  # the same anew, its slope, and what goes to P, w and h
+_HIDDEN_BACK = 10  # the same again, its slope, and the gradients of P, w and h
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Operations by the type of number that they may be done in, and bytes moved."""
+    """Operations by the dtype that they may be done in, and bytes moved."""
 
     operations: dict[str, float]
     bytes: float
@@ -37,7 +37,7 @@ class Cost:
 
     @property
     def count(self) -> float:
-        """Operations of all types."""
+        """Operations of all dtypes."""
         return sum(self.operations.values())
 
 
@@ -54,9 +54,9 @@ def parameters(sizes: Sizes) -> int:
 
 
 def training_step(sizes: Sizes, precision: str = "float32") -> Cost:
-    """Return what one update costs.
+    """Return the cost of one update.
 
-    Products over all words at once or over none, in `precision`: the projection
+    Products over all words together or over none, in `precision`: the projection
     2BLDA; per word the gates 2B m 4n, the readout 2B(nm + Dm + mK). In float32, word
     by word: 2B(n(A + 4n + 1) + D 4n) of h and z_hat. All of these three times: forward,
     for the weights and for the input; but for the projection, whose input needs no
@@ -70,16 +70,16 @@ def training_step(sizes: Sizes, precision: str = "float32") -> Cost:
     B, L, D, A, n, m, K, T = sizes.letters
     large = 2 * 2 * B * L * D * A + 3 * 2 * B * T * (m * 4 * n + m * (n + D + K))
     step = 3 * 2 * B * (n * (A + 4 * n + 1) + D * 4 * n)
-    look = 2 * B * L * (A + D) + 2 * B * L * D
-    look += B * L * A * (_HIDDEN + _HIDDEN_BACK)
-    operations = {"float32": float(T * (step + look) + 3 * 2 * B * D * 2 * n)}
+    attention = 2 * B * L * (A + D) + 2 * B * L * D
+    attention += B * L * A * (_HIDDEN + _HIDDEN_BACK)
+    operations = {"float32": float(T * (step + attention) + 3 * 2 * B * D * 2 * n)}
     operations[precision] = operations.get(precision, 0.0) + large
     moved = HALF * B * L * D + FLOAT * 2 * T * B * L * (A + D)
     return Cost(operations, moved + FLOAT * 9 * parameters(sizes))
 
 
 def writing(sizes: Sizes, photos: int, beam: int, words: int) -> Cost:
-    """Return what a beam search over photos costs, each written to the last word.
+    """Return the cost of a beam search over photos, each written to the last word.
 
     Per photo the projection 2LDA and 2D 2n for h_0 and c_0; per word and hypothesis
     2(n(A + 4n + 1) + (m + D) 4n + m(n + D + K)) + 2L(A + D) and the hidden layer of
@@ -95,12 +95,12 @@ def writing(sizes: Sizes, photos: int, beam: int, words: int) -> Cost:
     return Cost({"float32": float(photos * photo)}, photos * moved)
 
 
-# Convolutions of VGG19, arXiv:1409.1556, Table 1, E: channels, and how many at a size.
+# Convolutions of VGG19, arXiv:1409.1556, Table 1, E: channels and number at a size.
 _VGG19 = ((64, 2), (128, 2), (256, 4), (512, 4), (512, 4))
 
 
 def vgg19(photos: int, side: int, precision: str) -> Cost:
-    """Return what VGG19 up to block5_conv4 costs, 2 * 9 * p * q a pixel of each map.
+    """Return the cost of VGG19 up to block5_conv4, 2 * 9 * p * q a pixel of each map.
 
     Bytes: the photos' pixels in and float16 out; maps stay in the caches at best.
     """
@@ -116,7 +116,7 @@ def vgg19(photos: int, side: int, precision: str) -> Cost:
 
 
 def total(costs: Sequence[Cost]) -> Cost:
-    """Return the cost of all together."""
+    """Return the sum of costs."""
     operations: dict[str, float] = {}
     for cost in costs:
         for kind, count in cost.operations.items():

@@ -1,4 +1,4 @@
-"""Feature extraction from JPEG files: ours against ``model.predict``, both VGG19."""
+"""Compare our feature extraction from JPEG files with ``model.predict``, on VGG19."""
 
 import tempfile
 from pathlib import Path
@@ -14,16 +14,18 @@ from show_attend_tell.data import manifest
 
 HALF_BAR, BAR = Bar("ratio", least=1.9), Bar("ratio", least=1.0)
 PHOTOS, SIDE = 64, 224
-_BATCH = 32  # of the baseline; Keras' own default, and ours
+_BATCH = 32  # batch of the baseline; Keras' default, and ours
 _SECONDS = 60
-_DATA = "made-up"
+_DATA = "synthetic"
 
 
-def draw(work: str | Path, photos: int, smallest: int = 224, largest: int = 500) -> int:
-    """Write JPEG files of the sizes that Flickr's have, and their manifest.
+def write_photos(
+    work: str | Path, photos: int, smallest: int = 224, largest: int = 500
+) -> int:
+    """Write JPEG files of the sizes of Flickr's photos, and their manifest.
 
     Returns:
-        Bytes of all files.
+        Total bytes of the files.
     """
     rng = np.random.default_rng(5)
     folder = Path(work) / _DATA
@@ -47,9 +49,9 @@ def draw(work: str | Path, photos: int, smallest: int = 224, largest: int = 500)
 def ours(
     work: str, photos: int, precision: str, side: int = SIDE, cores: int | None = None
 ) -> Work:
-    """Prepare :func:`data_prep.extract.extract`, on some of the processors if asked.
+    """Prepare :func:`data_prep.extract.extract`, optionally on fewer processors.
 
-    Its own clock is taken: that of one feature file, from the first photo read to the
+    The time is its own: that of one feature file, from the first photo read to the
     file's last byte on disk, without building the network.
     """
     turns.use_cores(cores)
@@ -82,7 +84,7 @@ def ours(
 
 
 def keras_predict(work: str, photos: int, side: int = SIDE) -> Work:
-    """Prepare ``predict`` of keras.applications, photos decoded by Pillow."""
+    """Prepare ``predict`` of keras.applications on photos decoded by Pillow."""
     from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
 
     start_tensorflow()
@@ -108,12 +110,12 @@ def keras_predict(work: str, photos: int, side: int = SIDE) -> Work:
 
 
 def rows(machine: dict, quick: bool) -> list[Row]:
-    """Measure; one row, in seconds for all photos."""
+    """Measure; return one row, in seconds for all photos."""
     photos, side = (4, 32) if quick else (PHOTOS, SIDE)
     half = machine["instruction_sets"]["AVX512-BF16"]
     precision = "bfloat16" if half else "float32"
     with tempfile.TemporaryDirectory() as work:
-        size = draw(work, photos)
+        size = write_photos(work, photos)
         common = {"work": work, "photos": photos, "side": side}
         contenders = {
             "ours": Contender(ours, {**common, "precision": precision}),

@@ -1,4 +1,4 @@
-"""Feature files of made-up photos, of any size and soon written."""
+"""Write feature files of synthetic photos, of any size, quickly."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from benchmarks import made_up
+from benchmarks import synthetic
 from benchmarks.sizes import Sizes
 from show_attend_tell.data.features import COMPRESSION, FORMAT
 
@@ -18,14 +18,17 @@ def names(photos: int) -> list[str]:
     return [f"{k:06d}" for k in range(photos)]
 
 
-def write(path: str | Path, photos: int, distinct: int, sizes: Sizes) -> int:
-    """Write a feature file of the program's contract.
+def write_feature_file(
+    path: str | Path, photos: int, distinct: int, sizes: Sizes
+) -> int:
+    """Write a feature file in the program's format.
 
     Args:
-        path: the file.
-        photos: rows.
-        distinct: rows that are made and compressed; the others copy their bytes.
-        sizes: of the features.
+        path: path of the file.
+        photos: number of rows.
+        distinct: number of rows that are generated and compressed; the others copy
+            their bytes.
+        sizes: sizes of the features.
 
     Returns:
         The size of the file in bytes.
@@ -43,7 +46,7 @@ def write(path: str | Path, photos: int, distinct: int, sizes: Sizes) -> int:
         distinct = min(distinct, photos)
         for start in range(0, distinct, 64):
             stop = min(start + 64, distinct)
-            features[start:stop] = made_up.features(rng, stop - start, sizes)
+            features[start:stop] = synthetic.features(rng, stop - start, sizes)
         file.flush()
         if distinct < photos:
             _repeat(features, distinct)
@@ -61,7 +64,7 @@ def _repeat(features: h5py.Dataset, distinct: int) -> None:
 
 
 def identity(sizes: Sizes) -> dict:
-    """Return the identity of an encoder that makes features of these sizes."""
+    """Return the identity of an encoder with features of these sizes."""
     return {
         "network": "VGG19",
         "layer": "block5_conv4",

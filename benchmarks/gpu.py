@@ -1,7 +1,7 @@
-"""Our captioner on JAX against PyTorch, eager and compiled, on a graphics processor.
+"""Compare our captioner on JAX with PyTorch, eager and compiled, on a GPU.
 
-Run ``python -m benchmarks.gpu``. Each contender is a process of its own, by turns; what
-does not fit beside the others is measured alone, and what does not fit at all is noted.
+Run ``python -m benchmarks.gpu``. Contenders run in separate processes, in turn; if they
+do not fit in memory together each is measured alone, and failures are noted.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ _DECODED = 4  # photos in a burst of the baseline
 
 
 def _contenders(work: str, options: dict, theirs: dict) -> dict[str, Contender]:
-    """Return ours, PyTorch's eager and its compiled contender of one work."""
+    """Return our contender of one work and PyTorch's, eager and compiled."""
     from benchmarks import gpu_theirs  # PyTorch, in the child too
 
     ours, common = getattr(gpu_ours, work), getattr(gpu_theirs, work)
@@ -40,7 +40,7 @@ def _contenders(work: str, options: dict, theirs: dict) -> dict[str, Contender]:
 
 
 def _measured(contenders: dict[str, Contender], seconds: float) -> tuple[Times, dict]:
-    """Measure by turns, or where that fails one after the other; and what failed."""
+    """Measure in turn, or if that fails one after the other; return also failures."""
     try:
         return turns.compare(contenders, seconds), {}
     except ContenderError:
@@ -65,7 +65,7 @@ def _ratio(times: Times, name: str, together: bool) -> float | None:
 
 
 def _row(work: str, batch: int, precision: str, found, cost: Cost, about) -> dict:
-    """Return what is known of one work at one batch; `cost` is that of one unit."""
+    """Return the row of one work at one batch; `cost` is that of one unit."""
     times, failed = found
     median = {name: times.median(name) for name in times.seconds}
     peaks = {name: facts.get("peak") for name, facts in times.facts.items()}
@@ -127,7 +127,7 @@ def _cells(row: dict) -> list[str]:
 
 
 def show(rows: list[dict]) -> str:
-    """Return the table, what failed, and what became of the bar."""
+    """Return the table, the failures and the verdict on the bar."""
     head = ("work", "batch", "precision", "ours ms", "eager ms", "compiled ms")
     head += (
         "ours per s",
@@ -156,14 +156,16 @@ def _about(small: bool) -> dict:
     from benchmarks import gpu_theirs
 
     side, copied = (64, 2**20) if small else (8192, 2**30)
-    about = machine.describe() | turns.alone(gpu_theirs.device)
-    rates = turns.alone(gpu_theirs.rates, side=side, copied=copied)
+    about = machine.describe() | turns.run_in_process(gpu_theirs.device)
+    rates = turns.run_in_process(gpu_theirs.rates, side=side, copied=copied)
     return {**about, "rates": rates}
 
 
 @click.command(help=__doc__)
 @click.option("--batches", default=",".join(map(str, BATCHES)), show_default=True)
-@click.option("--small", is_flag=True, help="Tiny sizes, on a CPU too: does it run?")
+@click.option(
+    "--small", is_flag=True, help="Tiny sizes, also on a CPU, to check that it runs."
+)
 @click.option("--output", type=click.Path(path_type=Path), default=RESULTS)
 def main(batches: str, small: bool, output: Path) -> None:
     """Measure all works at all batches in both precisions."""
@@ -173,10 +175,10 @@ def main(batches: str, small: bool, output: Path) -> None:
     about = _about(small)
     if about["gpu"] is None and not small:
         raise click.ClickException(
-            "PyTorch sees no graphics processor; run this where there is one, or with "
-            "--small to see that it runs"
+            "PyTorch finds no GPU; run this on a machine with one, or with --small to "
+            "check that it runs"
         )
-    gpu = f"{about['gpu'] or 'no graphics processor'}"
+    gpu = f"{about['gpu'] or 'no GPU'}"
     click.echo("\n".join([gpu, *machine.lines(about)]))
     rows, side = [], 32 if small else 224
     for batch in map(int, batches.split(",")):
@@ -186,7 +188,7 @@ def main(batches: str, small: bool, output: Path) -> None:
                 found = _measured(contenders, 0 if small else _SECONDS)
                 rows.append(_row(work, batch, precision, found, cost, about))
                 click.echo(" | ".join(_cells(rows[-1])))
-                table.write(output, rows)  # what is known, should a later one fail
+                table.write_results(output, rows)  # kept if a later one fails
     click.echo(f"\n{show(rows)}\n\n{output}")
     if any(row["failed"] for row in rows):
         sys.exit(1)

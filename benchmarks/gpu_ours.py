@@ -1,16 +1,16 @@
-"""Our contenders on JAX, for :mod:`benchmarks.gpu`; TensorFlow is never imported."""
+"""Prepare our contenders on JAX for :mod:`benchmarks.gpu`, without TensorFlow."""
 
 import sys
 
 import numpy as np
 
-from benchmarks import made_up
+from benchmarks import synthetic
 from benchmarks.sizes import Sizes
 from benchmarks.turns import Work
 
 ENVIRONMENT = {
     "KERAS_BACKEND": "jax",
-    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # PyTorch needs room beside us
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # PyTorch needs memory too
 }
 _NEVER = -1e4  # added to the logit of <end>
 
@@ -29,19 +29,19 @@ def _facts() -> dict:
 def _model(sizes: Sizes, precision: str):
     import jax
 
-    # Float32 is float32 in all contenders, not the shorter type of tensor cores.
+    # Float32 is float32 in all contenders, not the TF32 of tensor cores.
     jax.config.update("jax_default_matmul_precision", "float32")
     from benchmarks.ours import captioner, experiment
 
     model = captioner(experiment(sizes, precision=precision), sizes)
     if precision == "bfloat16":
-        # Keras' JAX trainer compiles the whole; this asks for the products' precision.
+        # Keras' JAX trainer compiles the whole; this sets the products' precision.
         model.compile_parts(lambda function: function, "bfloat16")
     return model
 
 
 def train_step(sizes: Sizes, precision: str, steps: int) -> Work:
-    """Prepare the step that Keras' trainer for JAX takes."""
+    """Prepare the training step of Keras' trainer for JAX."""
     import jax
 
     model = _model(sizes, precision)
@@ -53,7 +53,7 @@ def train_step(sizes: Sizes, precision: str, steps: int) -> Work:
     )
     holder = [tuple([v.value for v in variables] for variables in groups)]
     annotations, inputs, targets = map(
-        jax.numpy.asarray, made_up.batch(np.random.default_rng(1), sizes)
+        jax.numpy.asarray, synthetic.batch(np.random.default_rng(1), sizes)
     )
     data = ({"annotations": annotations, "tokens": inputs}, targets)
     step = jax.jit(model.train_step, donate_argnums=0)
@@ -72,24 +72,26 @@ def decode(sizes: Sizes, precision: str, beam: int, words: int) -> Work:
     import jax
     import keras
 
+    from show_attend_tell.config.settings import DecodingSettings
     from show_attend_tell.data.vocabulary import END
-    from show_attend_tell.models.generation import make_writer
+    from show_attend_tell.models.generation import compile_generator, static_settings
 
     model = _model(sizes, precision)
     bias = np.zeros(sizes.vocabulary, np.float32)
     bias[END] = _NEVER
     model.decoder.l_o_b.assign(bias)
-    writer = make_writer(model, "beam", beam, words, 0.0, False, "expected")
+    request = DecodingSettings(beam=beam, max_words=words)
+    generator = compile_generator(model, static_settings(request))
     variables = model.variables
     values = [variable.value for variable in variables]
-    features = made_up.features(np.random.default_rng(2), sizes.batch, sizes)
+    features = synthetic.features(np.random.default_rng(2), sizes.batch, sizes)
     noise = np.zeros((sizes.batch, 2, words), np.float32)
     given = [jax.numpy.asarray(x) for x in (features, noise, np.float32(1))]
 
     @jax.jit
     def write(values, *given):
         with keras.StatelessScope(list(zip(variables, values, strict=True))):
-            return tuple(writer(*given))
+            return tuple(generator(*given))
 
     def run():
         jax.block_until_ready(write(values, *given))

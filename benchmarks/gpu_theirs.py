@@ -1,4 +1,4 @@
-"""PyTorch's contenders, eager and compiled, for :mod:`benchmarks.gpu`."""
+"""Prepare PyTorch's contenders, eager and compiled, for :mod:`benchmarks.gpu`."""
 
 import contextlib
 
@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks import made_up, torch_design
+from benchmarks import synthetic, torch_design
 from benchmarks.machine import best_rate
 from benchmarks.sizes import Sizes
 from benchmarks.turns import Work
@@ -31,14 +31,14 @@ def _wait() -> None:
 
 
 def _autocast(precision: str):
-    """Return a context of products in a precision."""
+    """Return a context manager of products in a precision."""
     if precision == "float32":
         return contextlib.nullcontext()
     return torch.autocast(_device().type, torch.bfloat16)
 
 
 def device() -> dict:
-    """Return the graphics processor's name and memory, None where there is none."""
+    """Return the GPU's name and memory, None without a GPU."""
     if not torch.cuda.is_available():
         return {"gpu": None, "gpu_memory_gib": None}
     about = torch.cuda.get_device_properties(0)
@@ -73,7 +73,7 @@ def train_step(sizes: Sizes, precision: str, steps: int, compiled: bool) -> Work
     torch.manual_seed(1)
     model = torch_design.CommonDesign(sizes).to(where).train()
     optimizer = torch_design.make_optimizer(model)
-    annotations, inputs, targets = made_up.batch(np.random.default_rng(1), sizes)
+    annotations, inputs, targets = synthetic.batch(np.random.default_rng(1), sizes)
     batch = (
         torch.from_numpy(annotations).to(where).float(),
         torch.from_numpy(inputs).to(where).long(),
@@ -94,7 +94,7 @@ def train_step(sizes: Sizes, precision: str, steps: int, compiled: bool) -> Work
 def decode(
     sizes: Sizes, precision: str, beam: int, words: int, photos: int, compiled: bool
 ) -> Work:
-    """Prepare the common design's search, one photo after the other."""
+    """Prepare the common design's search, one photo at a time."""
     where = _device()
     torch.manual_seed(2)
     model = torch_design.CommonDesign(sizes).to(where).eval()
@@ -103,7 +103,7 @@ def decode(
     if compiled:
         model.step = torch.compile(model.step)
     rng = np.random.default_rng(2)
-    annotations = torch.from_numpy(made_up.features(rng, photos, sizes))
+    annotations = torch.from_numpy(synthetic.features(rng, photos, sizes))
     annotations = annotations.to(where).float()
     autocast = _autocast(precision)
 

@@ -1,6 +1,6 @@
-"""How cost grows: with batch, words, locations, vocabulary, photos, workers and width.
+"""Measure how cost grows with batch, words, locations, vocabulary, photos and workers.
 
-One thing is varied at a time, the others keep the sizes of the bars.
+One size is varied at a time, the others are those of the bars.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ _REPEATS = 3
 
 
 def median_seconds(work: Work, repeats: int = _REPEATS) -> float:
-    """Return the median seconds per unit of some bursts, after one to warm up."""
+    """Return the median seconds per unit of some bursts, after a warm-up."""
     work.run()
     taken = []
     for _ in range(repeats):
@@ -73,7 +73,7 @@ def decoding(sizes: Sizes, photos: int, axes: dict[str, Iterable[int]]) -> dict:
 
 
 def extracting(work: str, photos: int, side: int, cores: int, precision: str) -> dict:
-    """Measure one extraction on some processors; decoding workers go with them."""
+    """Measure one extraction on some processors, with as many decoding workers."""
     seconds = median_seconds(
         extraction.ours(work, photos, precision, side, cores), repeats=1
     )
@@ -92,9 +92,9 @@ def _extraction_rows(quick: bool, precision: str) -> list[dict]:
     rows = []
     for photos, cores in points:
         with tempfile.TemporaryDirectory() as work:
-            extraction.draw(work, photos)
+            extraction.write_photos(work, photos)
             rows.append(
-                turns.alone(
+                turns.run_in_process(
                     extracting,
                     work=work,
                     photos=photos,
@@ -113,7 +113,7 @@ def _memory_rows(quick: bool) -> list[dict]:
         with tempfile.TemporaryDirectory() as work:
             vocabulary = 50 if quick else memory.VOCABULARY
             size = memory.prepare(work, photos, vocabulary, sizes)
-            found = turns.alone(
+            found = turns.run_in_process(
                 memory.train,
                 work=work,
                 started=time.monotonic(),
@@ -141,14 +141,14 @@ def _show(title: str, rows: list[dict]) -> None:
 
 
 def run(machine: dict, quick: bool, path: Path) -> None:
-    """Measure everything, print a table each and write all of it as JSON."""
+    """Measure everything, print a table of each part and write them as JSON."""
     sizes = chosen(quick)
     half = machine["instruction_sets"]["AVX512-BF16"]
     parts = {
-        "training": lambda: turns.alone(
+        "training": lambda: turns.run_in_process(
             training, sizes=sizes, axes=QUICK_TRAINING if quick else TRAINING
         )["rows"],
-        "decoding": lambda: turns.alone(
+        "decoding": lambda: turns.run_in_process(
             decoding,
             sizes=sizes,
             photos=4 if quick else _DECODED,
@@ -168,5 +168,5 @@ def run(machine: dict, quick: bool, path: Path) -> None:
         for name, rows in found.items()
         for row in rows
     ]
-    table.write(path, values)
+    table.write_results(path, values)
     click.echo(f"\n{path}")

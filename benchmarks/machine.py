@@ -1,4 +1,4 @@
-"""The machine: what it is, and the rates that limit any program on it."""
+"""Describe the machine and measure the rates that limit any program on it."""
 
 import platform
 import time
@@ -14,15 +14,15 @@ import numpy as np
 from benchmarks import turns
 from show_attend_tell.runtime.provenance import git_revision
 
-# Instruction sets that the bars speak of, by the names of /proc/cpuinfo.
+# Instruction sets that bars depend on, by their names in /proc/cpuinfo.
 SETS = {"avx512f": "AVX-512", "avx512_bf16": "AVX512-BF16", "amx_bf16": "AMX-BF16"}
 _LIBRARIES = ("tensorflow", "keras", "torch", "jax", "numpy", "h5py")
 _SIDES = ((2048, 2048, 2048), (12544, 512, 512))  # the second: 64 photos projected
-_COPY = 2**27  # bytes of each array that is copied: beyond any cache
+_COPY = 2**27  # bytes of each copied array: larger than any cache
 
 
 def _cpuinfo() -> dict[str, str]:
-    """Return the first processor of /proc/cpuinfo; empty where there is none."""
+    """Return the first processor of /proc/cpuinfo; empty without that file."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0]
     except OSError:
@@ -32,7 +32,7 @@ def _cpuinfo() -> dict[str, str]:
 
 
 def instruction_sets() -> dict[str, bool | None]:
-    """Return which of :data:`SETS` the processor has; None where that is unknown."""
+    """Return whether the processor has each of :data:`SETS`; None if unknown."""
     flags = _cpuinfo().get("flags")
     if flags is None:
         return dict.fromkeys(SETS.values())
@@ -53,7 +53,7 @@ def _versions() -> dict[str, str]:
 
 
 def describe() -> dict:
-    """Return what the machine is, without measuring anything."""
+    """Return a description of the machine, without measurements."""
     return {
         "date": date.today().isoformat(),
         "revision": git_revision(),
@@ -67,23 +67,23 @@ def describe() -> dict:
 
 
 def measure(quick: bool = False) -> dict:
-    """Return what the machine is and its ``rates``.
+    """Return a description of the machine and its ``rates``.
 
     ``float32`` and ``bfloat16`` are operations a second in matrix products, the better
     of PyTorch and TensorFlow; ``bandwidth`` is bytes a second of a large copy by all
     processors, read and written.
     """
     shapes = ((64, 64, 64),) if quick else _SIDES
-    measured = [turns.alone(tensorflow_rates, shapes=shapes)]
+    measured = [turns.run_in_process(tensorflow_rates, shapes=shapes)]
     if find_spec("torch"):
-        measured.append(turns.alone(torch_rates, shapes=shapes))
+        measured.append(turns.run_in_process(torch_rates, shapes=shapes))
     rates = {kind: max(m[kind] for m in measured) for kind in measured[0]}
     rates["bandwidth"] = bandwidth(2**20 if quick else _COPY)
     return {**describe(), "rates": rates}
 
 
 def lines(machine: dict) -> list[str]:
-    """Describe a machine for a person."""
+    """Return the description of a machine in words."""
     sets = machine["instruction_sets"]
     has = [name for name, there in sets.items() if there]
     lacks = [name for name, there in sets.items() if there is False]
@@ -104,7 +104,7 @@ def lines(machine: dict) -> list[str]:
 
 
 def best_rate(work: Callable[[], object], amount: float, seconds: float = 1.0) -> float:
-    """Repeat `work` for some time; return `amount` a second of the fastest."""
+    """Repeat `work` for some time; return the best `amount` a second."""
     work()
     fastest, end = float("inf"), time.perf_counter() + seconds
     while (start := time.perf_counter()) < end:
@@ -125,7 +125,7 @@ def bandwidth(size: int) -> float:
 
 
 def torch_rates(shapes) -> dict[str, float]:
-    """Return PyTorch's operations a second, by type of number."""
+    """Return PyTorch's operations a second, by dtype."""
     import torch
 
     torch.set_num_threads(turns.cores())
@@ -141,7 +141,7 @@ def torch_rates(shapes) -> dict[str, float]:
 
 
 def tensorflow_rates(shapes) -> dict[str, float]:
-    """Return TensorFlow's operations a second, by type of number."""
+    """Return TensorFlow's operations a second, by dtype."""
     from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
 
     start_tensorflow()

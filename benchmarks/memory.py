@@ -1,4 +1,4 @@
-"""Peak memory, and the first step, of a training on features of COCO's size."""
+"""Measure peak memory and the first step of training on features of COCO's size."""
 
 import dataclasses
 import shutil
@@ -8,20 +8,20 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import feature_file, made_up, turns
+from benchmarks import feature_file, synthetic, turns
 from benchmarks.row import Bar, Row
 from benchmarks.sizes import FULL, TINY, Sizes
 
 MEMORY_BAR, START_BAR = Bar("ours", most=3), Bar("ours", most=20)
 PHOTOS, VOCABULARY, STEPS = 123_287, 10_000, 25
-_HELD_OUT = 5000  # photos of validation, and of test, in Karpathy's split
+_HELD_OUT = 5000  # photos of validation and of test in Karpathy's split
 _PER_PHOTO = 5
-_DISTINCT = 256  # photos whose bytes all others repeat
-_COPIES = 5  # of the weights: they, gradients, two moments, the copy that is saved
+_DISTINCT = 256  # distinct photos; all others repeat their bytes
+_COPIES = 5  # weights, gradients, two moments, the copy that is saved
 
 
 def changes(sizes: Sizes, quick: bool) -> list[str]:
-    """Return what is changed of coco_soft: nothing, or all widths of a quick look."""
+    """Return changes of coco_soft: none, or all widths in a quick run."""
     if not quick:
         return []
     widths = {
@@ -34,7 +34,7 @@ def changes(sizes: Sizes, quick: bool) -> list[str]:
 
 
 def prepare(work: str | Path, photos: int, vocabulary: int, sizes: Sizes) -> int:
-    """Write the prepared folder of made-up data under the name of COCO's.
+    """Write the prepared folder of synthetic data under the name of COCO's.
 
     Returns:
         Bytes of the feature file.
@@ -49,14 +49,14 @@ def prepare(work: str | Path, photos: int, vocabulary: int, sizes: Sizes) -> int
     settings: config.Experiment = experiment.load_experiment("coco_soft")
     folder = folder_of(settings, work)
     folder.mkdir(parents=True)
-    words = made_up.words(vocabulary)
+    words = synthetic.words(vocabulary)
     Vocabulary(words).save(folder / "vocabulary.json")
     held_out = min(_HELD_OUT, photos // 4)
     splits = ["val"] * held_out + ["test"] * held_out
     splits += ["train"] * (photos - len(splits))
     rng = np.random.default_rng(11)
-    captions = made_up.tokens(
-        rng, made_up.lengths(rng, photos * _PER_PHOTO), vocabulary
+    captions = synthetic.tokens(
+        rng, synthetic.lengths(rng, photos * _PER_PHOTO), vocabulary
     )
     texts = [" ".join(words[k] for k in ids) for ids in captions]
     rows = [
@@ -69,7 +69,7 @@ def prepare(work: str | Path, photos: int, vocabulary: int, sizes: Sizes) -> int
     ]
     manifest.write_manifest(folder / "manifest.jsonl", rows)
     path = feature_path(folder, settings.encoder)
-    return feature_file.write(path, photos, _DISTINCT, sizes)
+    return feature_file.write_feature_file(path, photos, _DISTINCT, sizes)
 
 
 def train(work: str, started: float, steps: int, changed: list[str]) -> dict:
@@ -77,13 +77,14 @@ def train(work: str, started: float, steps: int, changed: list[str]) -> dict:
 
     Args:
         work: the prepared folder.
-        started: ``time.monotonic()`` when this process was begun.
-        steps: after which it is interrupted, as by Ctrl-C: the checkpoint is written.
-        changed: settings changed of coco_soft.
+        started: ``time.monotonic()`` when this process was started.
+        steps: number of steps before an interrupt as by Ctrl-C, which writes the
+            checkpoint.
+        changed: changed settings of coco_soft.
 
     Returns:
         ``first``, seconds from the process's start to the end of the first step,
-        ``peak``, bytes resident at most, ``parameters``, and each step's ``lengths``.
+        ``peak``, peak resident bytes, and ``parameters``.
     """
     from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
 
@@ -94,7 +95,7 @@ def train(work: str, started: float, steps: int, changed: list[str]) -> dict:
     result = {}
 
     class Watched(training.Trainer):
-        """The trainer, stopped after some steps."""
+        """The trainer, interrupted after some steps."""
 
         def _after_update(self, log, bar):
             result.setdefault("first", time.monotonic() - started)
@@ -113,25 +114,25 @@ def train(work: str, started: float, steps: int, changed: list[str]) -> dict:
 
 
 def _resident(sizes: Sizes, parameters: int) -> float:
-    """Return bytes that a step cannot do without: weights, photos, P, dP, logits."""
+    """Return the necessary bytes of a step: weights, photos, P, dP, logits."""
     B, L, D, A, _, _, K, T = sizes.letters
     return 4 * (_COPIES * parameters + B * L * (D + 2 * A) + B * T * K)
 
 
 def rows(machine: dict, quick: bool) -> list[Row]:
-    """Measure; a row for memory and one for the start."""
+    """Measure; return a row for memory and one for the start."""
     photos, vocabulary = (60, 50) if quick else (PHOTOS, VOCABULARY)
     sizes, steps = (TINY, 3) if quick else (FULL, STEPS)
     with tempfile.TemporaryDirectory() as work:
         free = shutil.disk_usage(work).free
-        needed = photos * 25_000  # a tenth of (L, D) float16, and room to spare
+        needed = photos * 25_000  # a tenth of (L, D) float16, and a margin
         if free < needed:
             raise turns.ContenderError(
                 f"{work} must have {needed / 1e9:.1f} GB free. Received: "
-                f"{free / 1e9:.1f} GB; set TMPDIR to a folder with room"
+                f"{free / 1e9:.1f} GB; set TMPDIR to a folder with more space"
             )
         size = prepare(work, photos, vocabulary, sizes)
-        found = turns.alone(
+        found = turns.run_in_process(
             train,
             work=work,
             started=time.monotonic(),
@@ -150,8 +151,8 @@ def rows(machine: dict, quick: bool) -> list[Row]:
             bar=MEMORY_BAR,
             limit=limit,
             bytes=limit * 2**30,
-            note=f"most resident in {steps} steps and a checkpoint; the limit holds "
-            "weights, gradients, moments, one batch with its projection, its logits",
+            note=f"peak in {steps} steps and a checkpoint; the limit is "
+            "weights, gradients, moments, one batch with its projection and logits",
             **common,
         ),
         Row(

@@ -1,20 +1,20 @@
-"""Our captioner as the product sets it up, on whichever backend Keras runs.
+"""Build our captioner as training does, on any Keras backend.
 
-Import it where it is used, in a process of its own, after
+Import it in the process of a contender, after
 :func:`show_attend_tell.runtime.tensorflow_startup.start_tensorflow`.
 """
 
 import dataclasses
 
-from benchmarks import made_up
+from benchmarks import synthetic
 from benchmarks.sizes import Sizes
 from show_attend_tell.config import experiments
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.training.optimizer import make_optimizer
 
-_STEPS = 5000  # of the learning rate's schedule
-_DEVIATION = 0.7  # of made-up features, about
+_STEPS = 5000  # length of the learning rate's schedule
+_DEVIATION = 0.7  # approximate deviation of synthetic features
 
 
 def experiment(
@@ -34,10 +34,10 @@ def experiment(
 
 
 def captioner(settings: Experiment, sizes: Sizes) -> Captioner:
-    """Return the model that the trainer would build, compiled, of random weights."""
+    """Return the trainer's model, compiled, with random weights."""
     training = settings.training
     model = Captioner(
-        made_up.words(sizes.vocabulary),
+        synthetic.words(sizes.vocabulary),
         settings.model,
         annotation_width=sizes.annotation_width,
         grid=sizes.grid,

@@ -1,4 +1,4 @@
-"""The training step through the input pipeline, against the same on tensors at hand."""
+"""Compare training steps fed by the input pipeline with steps on tensors in memory."""
 
 import dataclasses
 import statistics
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import feature_file, made_up, turns
+from benchmarks import feature_file, synthetic, turns
 from benchmarks.cost import Cost, total, training_step
 from benchmarks.row import Bar, Row
 from benchmarks.sizes import Sizes, chosen
@@ -16,20 +16,20 @@ from benchmarks.sizes import Sizes, chosen
 BAR = Bar("ratio", most=1.05)
 _PHOTOS, _PER_PHOTO = 2000, 5
 _ROUNDS, _STEPS = 3, 20
-_DRAINED = 6  # steps after which what was read ahead while nobody asked is used up
+_DRAINED = 6  # steps after which the batches that were prefetched are used up
 
 
 def measure(
     sizes: Sizes, folder: str, photos: int, steps: int, longest: int | None = None
 ) -> dict:
-    """Take steps of an epoch from features.h5, and the same steps from memory.
+    """Run steps of an epoch from features.h5, and the same steps from memory.
 
     Args:
-        sizes: of the model.
-        folder: for the feature file.
-        photos: in it.
-        steps: of a round.
-        longest: words that a caption is cut to, None for none.
+        sizes: sizes of the model.
+        folder: folder of the feature file.
+        photos: number of photos in it.
+        steps: number of steps in a round.
+        longest: maximum number of words of a caption, None for no maximum.
 
     Returns:
         Seconds a step of each round, ``pipeline`` and ``memory``, and the ``lengths``
@@ -53,11 +53,11 @@ def measure(
     settings = experiment(sizes)
     model = captioner(settings, sizes)
     path = Path(folder) / "features.h5"
-    feature_file.write(path, photos, photos, sizes)
+    feature_file.write_feature_file(path, photos, photos, sizes)
     rng = np.random.default_rng(3)
     owners = np.repeat(np.arange(photos), _PER_PHOTO)
-    words = made_up.lengths(rng, len(owners)).clip(max=longest)
-    captions = Captions.join(owners, made_up.tokens(rng, words, sizes.vocabulary))
+    words = synthetic.lengths(rng, len(owners)).clip(max=longest)
+    captions = Captions.join(owners, synthetic.tokens(rng, words, sizes.vocabulary))
     functions = {}
 
     def step(x, y):
@@ -81,7 +81,7 @@ def measure(
             if len(seen) == steps:
                 return
 
-    # Two readers, as the experiment's photos and their mirrored ones.
+    # Two readers, as of the experiment's photos and their mirrored ones.
     with FeatureReader(path) as reader, FeatureReader(path) as mirror:
         batches = CaptionBatches(
             captions, np.arange(photos), [reader, mirror], sizes.batch, seed=1
@@ -89,10 +89,10 @@ def measure(
         order = epoch_order(batches.lengths, sizes.batch, seed=1, epoch=0)
         needed = order[: _ROUNDS * (_DRAINED + steps)]
         longest_of = (int(batches.lengths[batch].max()) for batch in needed)
-        # Compiled before any clock runs.
+        # Compile before measuring.
         for length in sorted({padded_length(words + 1) for words in longest_of}):
             fitting = dataclasses.replace(sizes, words=length)
-            a, x, y = map(tf.constant, made_up.batch(rng, fitting))
+            a, x, y = map(tf.constant, synthetic.batch(rng, fitting))
             step({"annotations": a, "tokens": x}, y)
         stream = iter(batches.dataset(epoch=0))
         result = {"pipeline": [], "memory": [], "lengths": []}
@@ -112,11 +112,11 @@ def _mean_cost(sizes: Sizes, lengths: list[int]) -> Cost:
 
 
 def rows(machine: dict, quick: bool) -> list[Row]:
-    """Measure; one row."""
+    """Measure; return one row."""
     sizes = chosen(quick)
     photos, steps, longest = (40, 2, 5) if quick else (_PHOTOS, _STEPS, None)
     with tempfile.TemporaryDirectory() as folder:
-        found = turns.alone(
+        found = turns.run_in_process(
             measure,
             sizes=sizes,
             folder=folder,
@@ -135,7 +135,7 @@ def rows(machine: dict, quick: bool) -> list[Row]:
         ratio=statistics.median(ours / memory for ours, memory in pairs),
         ratio_is="ours / baseline",
         bar=BAR,
-        note=f"{photos} made-up photos in a file that the system has in memory; "
+        note=f"{photos} synthetic photos in a file that the system has cached; "
         f"{_ROUNDS} rounds of {steps} steps, the same batches by both",
     )
     lengths = found["lengths"]

@@ -1,4 +1,4 @@
-"""A row of the table: what was measured, against what, and what is asked of it."""
+"""Define a row of the table: a measurement, its baseline and its required bar."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from benchmarks.cost import Cost
 
 @dataclass(frozen=True)
 class Bar:
-    """What is asked of a row.
+    """The required value of a row.
 
     Attributes:
-        of: the field of the row that is judged, ``ratio`` or ``ours``.
-        least: it must be at least this, or None.
-        most: it must be at most this, or None.
+        of: field of the row that is compared, ``ratio`` or ``ours``.
+        least: minimum, or None.
+        most: maximum, or None.
     """
 
     of: str
@@ -21,12 +21,12 @@ class Bar:
     most: float | None = None
 
     def met(self, value: float) -> bool:
-        """Tell whether a value is good enough."""
+        """Return whether a value meets the bar."""
         above = self.least is None or value >= self.least
         return above and (self.most is None or value <= self.most)
 
     def text(self, unit: str) -> str:
-        """Return it in words."""
+        """Return the bar in words."""
         end = "x" if self.of == "ratio" else f" {unit}"
         if self.least is not None:
             return f"at least {self.least:g}{end}"
@@ -38,20 +38,20 @@ class Row:
     """One measurement.
 
     Attributes:
-        work: what kind of work.
-        what: one line on what ours does.
-        unit: of `ours`, `baseline` and `limit`.
-        ours: measured, the median.
-        baseline: measured in the same run; None where there is none.
+        work: kind of work.
+        what: one-line description of our work.
+        unit: unit of `ours`, `baseline` and `limit`.
+        ours: our median.
+        baseline: median of the baseline in the same run; None without a baseline.
         ratio: see `ratio_is`; the median over pairs, not the ratio of the medians.
         ratio_is: ``baseline / ours`` (times faster) or ``ours / baseline``.
-        bar: what is asked; None asks nothing.
-        limit: the least that the machine allows, see :mod:`benchmarks.cost`.
+        bar: required value, or None.
+        limit: lower bound that the machine allows, see :mod:`benchmarks.cost`.
         share_of_limit: `limit / ours`.
-        operations: that cannot be done without, or None where none are counted.
-        bytes: that must move.
-        precision: of the large products.
-        note: what else a reader must know, such as how the baseline was scaled.
+        operations: operations that are necessary, or None if they are not counted.
+        bytes: bytes that must be moved.
+        precision: dtype of the large products.
+        note: remarks, such as how the baseline was scaled.
         machine: see :mod:`benchmarks.machine`.
     """
 
@@ -72,17 +72,17 @@ class Row:
 
     @property
     def share_of_limit(self) -> float | None:
-        """The part of what the machine allows that was reached."""
+        """The limit divided by our value."""
         return None if self.limit is None else self.limit / self.ours
 
     @property
     def reached(self) -> bool | None:
-        """Whether the bar was met; None where nothing is asked or known."""
+        """Whether the bar was met; None without a bar or a value."""
         value = getattr(self, self.bar.of) if self.bar else None
         return None if value is None else self.bar.met(value)
 
     def limited(self, cost: Cost, units: float = 1) -> "Row":
-        """Return the row with its limit, `cost` being that of `units` of its unit."""
+        """Return the row with its limit; `cost` is that of `units` of its unit."""
         rates = self.machine["rates"]
         known = set(cost.operations) <= rates.keys()
         return dataclasses.replace(
@@ -93,7 +93,7 @@ class Row:
         )
 
     def to_json(self) -> dict:
-        """Return all fields as JSON values, the derived ones too."""
+        """Return all fields as JSON values, including the derived ones."""
         values = dataclasses.asdict(self)
         bar = self.bar.text(self.unit) if self.bar else None
         derived = {"bar": bar, "reached": self.reached}

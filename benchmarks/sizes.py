@@ -1,4 +1,4 @@
-"""The sizes that a measurement is made at."""
+"""Define the sizes of a measurement."""
 
 import math
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Sizes:
-    """B, L, D, A, n, m, K and T; by default those of the bars.
+    """The sizes B, L, D, A, n, m, K and T; by default those of the bars.
 
     Notation: :mod:`show_attend_tell.models.attention`.
     """
@@ -31,7 +31,7 @@ class Sizes:
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Rows and columns of the photo's locations, as square as can be."""
+        """Rows and columns of the photo's locations, as square as possible."""
         rows = math.isqrt(self.locations)
         while self.locations % rows:
             rows -= 1
@@ -39,7 +39,7 @@ class Sizes:
 
 
 FULL = Sizes()
-# To see in moments that everything runs; what it measures means nothing.
+# To check quickly that everything runs; the measurements mean nothing.
 TINY = Sizes(
     batch=4,
     locations=4,

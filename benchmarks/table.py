@@ -1,17 +1,17 @@
-"""The table as people read it, and results.json."""
+"""Format the table and write results.json."""
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.row import Row
+from show_attend_tell.runtime.files import atomic_write
 
 _HEAD = ("work", "ours", "baseline", "ratio", "bar", "reached", "limit", "share")
 
 
 def number(value: float | None, unit: str = "") -> str:
-    """Return a number in three digits with its unit, a dash for None."""
+    """Return a number with three digits and its unit, a dash for None."""
     if value is None:
         return "-"
     text = f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
@@ -19,7 +19,7 @@ def number(value: float | None, unit: str = "") -> str:
 
 
 def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table whose columns are aligned."""
+    """Return a Markdown table with aligned columns."""
     widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
     rule = ["-" * width for width in widths]
     return "\n".join(
@@ -45,15 +45,12 @@ def cells(row: Row) -> list[str]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return the whole table with the rows' notes below."""
+    """Return the table, followed by the notes of its rows."""
     text = markdown(_HEAD, [cells(row) for row in rows])
     notes = [f"- {row.work}: {row.what}: {row.note}" for row in rows if row.note]
     return "\n".join([text, *([""] if notes else []), *notes])
 
 
-def write(path: str | Path, values: Sequence[dict]) -> None:
-    """Write rows as JSON, all or nothing."""
-    path = Path(path)
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+def write_results(path: str | Path, values: Sequence[dict]) -> None:
+    """Write rows as JSON, atomically."""
+    atomic_write(path, json.dumps(values, indent=1) + "\n")

@@ -1,9 +1,9 @@
-"""The common PyTorch design of Show, Attend and Tell, the baseline.
+"""Define the baseline: the common PyTorch design of Show, Attend and Tell.
 
-It is the shape that the well known tutorials share (sgrvinod's, AaronCCWong's): the
-annotations are projected anew at every step, an ``nn.LSTMCell`` advances by one word,
-and its state is turned into words at once. Captions are sorted by length, so that a
-step works on those captions alone that have not ended.
+The well known tutorials share it (sgrvinod's, AaronCCWong's): the annotations are
+projected again at every step, an ``nn.LSTMCell`` advances by one word, and its state is
+immediately mapped to logits. Captions are sorted by length, so that a step computes
+only those captions that have not ended.
 """
 
 import torch
@@ -61,15 +61,15 @@ class CommonDesign(nn.Module):
         return h, c, alpha
 
     def forward(self, annotations: Tensor, captions: Tensor, lengths: list[int]):
-        """Read captions word by word.
+        """Run the decoder over given captions.
 
         Args:
             annotations: (B, L, D).
             captions: ids from <start> on, (B, T).
-            lengths: words to predict of each caption, falling; at most T.
+            lengths: words to predict of each caption, descending; at most T.
 
         Returns:
-            Logits (B, T, K) and alpha (B, T, L), zeros behind a caption's length.
+            Logits (B, T, K) and alpha (B, T, L), zeros after a caption's length.
         """
         B, L, T = *annotations.shape[:2], max(lengths)
         embedded = self.embedding(captions)
@@ -77,12 +77,12 @@ class CommonDesign(nn.Module):
         logits = annotations.new_zeros(B, T, self.vocabulary)
         alphas = annotations.new_zeros(B, T, L)
         for t in range(T):
-            going = sum(length > t for length in lengths)
+            active = sum(length > t for length in lengths)
             h, c, alpha = self.step(
-                annotations[:going], embedded[:going, t], h[:going], c[:going]
+                annotations[:active], embedded[:active, t], h[:active], c[:active]
             )
-            logits[:going, t] = self.fc(self.dropout(h)).to(logits.dtype)
-            alphas[:going, t] = alpha.to(alphas.dtype)
+            logits[:active, t] = self.fc(self.dropout(h)).to(logits.dtype)
+            alphas[:active, t] = alpha.to(alphas.dtype)
         return logits, alphas
 
 
@@ -103,13 +103,13 @@ def make_optimizer(model: nn.Module) -> torch.optim.Optimizer:
 def train_step(
     model: nn.Module, optimizer: torch.optim.Optimizer, *batch, autocast=None
 ) -> float:
-    """Take one update.
+    """Run one update.
 
     Args:
         model: the design, compiled or not.
-        optimizer: its own.
+        optimizer: the optimiser of its parameters.
         batch: annotations, captions, targets and lengths, see :func:`loss_of`.
-        autocast: context in which the loss is computed; none by default.
+        autocast: context manager around the loss; by default none.
 
     Returns:
         The loss.
@@ -133,17 +133,17 @@ def beam_search(
     """Search the best caption of one photo as the tutorials do.
 
     Every hypothesis has a copy of the annotations; one that ends leaves the beam, which
-    is narrower from then on.
+    narrows by one.
 
     Args:
         model: the design, in eval mode.
-        annotations: of one photo, (1, L, D).
-        beam: hypotheses at first.
-        max_words: the most words, <end> included.
+        annotations: annotations of one photo, (1, L, D).
+        beam: initial number of hypotheses.
+        max_words: maximum number of words, <end> included.
 
     Returns:
-        The words up to <end> and log p of them; of what has not ended only where
-        nothing has.
+        The words up to <end> and their log p; those of an unfinished hypothesis if
+        none has ended.
     """
     h, c = model.initial_state(annotations)
     a = annotations
@@ -161,18 +161,18 @@ def beam_search(
             [*sentences[p], w]
             for p, w in zip(parents.tolist(), words.tolist(), strict=True)
         ]
-        going = [k for k, sentence in enumerate(sentences) if sentence[-1] != END]
+        unfinished = [k for k, sentence in enumerate(sentences) if sentence[-1] != END]
         ended += [
             (sentences[k], scores[k].item())
             for k in range(width)
             if sentences[k][-1] == END
         ]
-        if not going:
+        if not unfinished:
             break
-        sentences = [sentences[k] for k in going]
-        kept = torch.tensor(going, device=a.device)
+        sentences = [sentences[k] for k in unfinished]
+        kept = torch.tensor(unfinished, device=a.device)
         parents, words, scores = parents[kept], words[kept], scores[kept]
         h, c = h[parents], c[parents]
-        a = annotations.expand(len(going), -1, -1).contiguous()
-    live = list(zip(sentences, scores.tolist(), strict=True)) if going else []
+        a = annotations.expand(len(unfinished), -1, -1).contiguous()
+    live = list(zip(sentences, scores.tolist(), strict=True)) if unfinished else []
     return max(ended or live, key=lambda pair: pair[1])

@@ -1,8 +1,8 @@
-"""The training step on tensors in memory: ours against the common PyTorch design."""
+"""Compare our training step with the common PyTorch design, on tensors in memory."""
 
 import numpy as np
 
-from benchmarks import made_up, turns
+from benchmarks import synthetic, turns
 from benchmarks.cost import training_step
 from benchmarks.row import Bar, Row
 from benchmarks.sizes import Sizes, chosen
@@ -26,7 +26,7 @@ def ours(sizes: Sizes, precision: str, steps: int = _OURS) -> Work:
     settings = experiment(sizes, precision=precision)
     model = captioner(settings, sizes)
     annotations, inputs, targets = map(
-        tf.constant, made_up.batch(np.random.default_rng(1), sizes)
+        tf.constant, synthetic.batch(np.random.default_rng(1), sizes)
     )
     x = {"annotations": annotations, "tokens": inputs}
     step = compiled_step(model, settings.training).get_concrete_function(x, targets)
@@ -49,7 +49,7 @@ def common(sizes: Sizes, steps: int = _THEIRS) -> Work:
     torch.manual_seed(1)
     model = torch_design.CommonDesign(sizes).train()
     optimizer = torch_design.make_optimizer(model)
-    annotations, inputs, targets = made_up.batch(np.random.default_rng(1), sizes)
+    annotations, inputs, targets = synthetic.batch(np.random.default_rng(1), sizes)
     batch = (
         torch.from_numpy(annotations).float(),
         torch.from_numpy(inputs).long(),
@@ -65,7 +65,7 @@ def common(sizes: Sizes, steps: int = _THEIRS) -> Work:
 
 
 def rows(machine: dict, quick: bool) -> list[Row]:
-    """Measure; one row for each precision of ours."""
+    """Measure; return one row for each of our precisions."""
     sizes = chosen(quick)
     contenders = {
         "common": Contender(common, {"sizes": sizes}),

@@ -1,9 +1,9 @@
-"""Contenders in processes of their own, measured by turns.
+"""Measure contenders in separate processes, in turn.
 
-TensorFlow and PyTorch in one process would share, and disturb, each other's threads and
-memory. So each contender prepares in a process of its own and then waits, asleep; by
-turns each is asked for one burst of work. What else the machine does meanwhile slows
-both contenders of a round alike, so the median of the rounds' ratios says little of it.
+TensorFlow and PyTorch in one process would share threads and memory and disturb each
+other. So each contender prepares in its own process and then sleeps; in turn each runs
+one burst of work. Other load on the machine slows both contenders of a round alike, so
+that it hardly affects the median of the rounds' ratios.
 """
 
 import multiprocessing
@@ -18,23 +18,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-_PAUSE = 0.05  # seconds in which the threads of the last one fall asleep
-_LEAST = 3  # rounds, however long they take
+_PAUSE = 0.05  # seconds for the threads of the previous contender to fall asleep
+_LEAST = 3  # minimum number of rounds, however long they take
 
 
 class ContenderError(RuntimeError):
-    """A contender that failed; the message ends with its own last line."""
+    """A contender failed; the message ends with the last line of its own error."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a contender does when it is its turn.
+    """The work of a contender.
 
     Attributes:
-        run: does one burst. The seconds it took are measured; where it returns a
-            number, that is taken instead.
-        units: of work in a burst, such as steps.
-        facts: told once at the end, such as the memory in use.
+        run: runs one burst. Its seconds are measured; if it returns a number, that is
+            used instead.
+        units: units of work in a burst, such as steps.
+        facts: called once at the end, returns facts such as the memory in use.
     """
 
     run: Callable[[], float | None]
@@ -44,12 +44,12 @@ class Work:
 
 @dataclass(frozen=True)
 class Contender:
-    """A contender: a function of a module, and what it is called with.
+    """A contender: a function of a module and its arguments.
 
     Attributes:
-        prepare: returns its :class:`Work`; called in the new process.
-        options: its arguments.
-        environment: variables set before `prepare` is called.
+        prepare: returns the :class:`Work`; called in the new process.
+        options: arguments of `prepare`.
+        environment: environment variables set before `prepare` is called.
     """
 
     prepare: Callable[..., Work]
@@ -59,7 +59,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds per unit of every round, by contender, and what each told at the end."""
+    """Seconds per unit of every round and the final facts, by contender."""
 
     seconds: dict[str, list[float]]
     facts: dict[str, dict]
@@ -82,13 +82,13 @@ def cores() -> int:
 
 
 def use_cores(count: int | None) -> None:
-    """Keep this process to its first `count` processors; None keeps all."""
+    """Restrict this process to its first `count` processors; None keeps all."""
     if count is not None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
 
 
 def peak_memory() -> int:
-    """Return the most bytes that this process has had resident."""
+    """Return the peak resident bytes of this process."""
     try:
         status = Path("/proc/self/status").read_text(encoding="utf-8")
         return int(status.split("VmHWM:")[1].split()[0]) * 1024
@@ -98,19 +98,19 @@ def peak_memory() -> int:
 
 
 class _Process:
-    """A contender's process, as its caller sees it."""
+    """The process of a contender, controlled through a pipe."""
 
     def __init__(self, name: str, contender: Contender):
         context = multiprocessing.get_context("spawn")
         self.name = name
         self._pipe, theirs = context.Pipe()
-        # No daemon: a contender may have processes of its own.
+        # No daemon: a contender may start processes itself.
         self._process = context.Process(target=_serve, args=(theirs, contender))
         self._process.start()
         theirs.close()
 
     def answer(self) -> Any:
-        """Wait for what the contender says next."""
+        """Wait for the next answer of the contender."""
         try:
             succeeded, value = self._pipe.recv()
         except EOFError:
@@ -121,13 +121,13 @@ class _Process:
             raise ContenderError(f"{self.name}: {value}")
         return value
 
-    def ask(self, what: str) -> Any:
-        """Send `burst` or `facts` and return the answer."""
+    def request(self, what: str) -> Any:
+        """Request `burst` or `facts` and return the answer."""
         self._pipe.send(what)
         return self.answer()
 
     def close(self) -> None:
-        """Let the process end, and see to it that it does."""
+        """End the process, and kill it if it does not end."""
         self._pipe.close()
         self._process.join(10)
         if self._process.is_alive():
@@ -136,7 +136,7 @@ class _Process:
 
 
 def _serve(pipe, contender: Contender) -> None:
-    """Prepare and warm up a contender, then do what is asked until the pipe closes."""
+    """Prepare and warm up a contender, then answer requests until the pipe closes."""
     try:
         os.environ.update(contender.environment)
         work = contender.prepare(**contender.options)
@@ -159,12 +159,12 @@ def _serve(pipe, contender: Contender) -> None:
 def compare(
     contenders: Mapping[str, Contender], seconds: float, rounds: int = 30
 ) -> Times:
-    """Measure contenders by turns.
+    """Measure contenders in turn.
 
     Args:
-        contenders: by name.
-        seconds: no round begins later, but for the first three.
-        rounds: at most.
+        contenders: contenders by name.
+        seconds: time after which no round starts, except for the first three.
+        rounds: maximum number of rounds.
 
     Raises:
         ContenderError: one of them failed.
@@ -173,28 +173,28 @@ def compare(
     try:
         for name, contender in contenders.items():
             processes.append(_Process(name, contender))
-            processes[-1].answer()  # ready; only then the next one begins
+            processes[-1].answer()  # ready, before the next one starts
         start, taken = time.monotonic(), {name: [] for name in contenders}
         for number in range(rounds):
             if number >= _LEAST and time.monotonic() - start > seconds:
                 break
             for process in processes if number % 2 else processes[::-1]:
                 time.sleep(_PAUSE)
-                taken[process.name].append(process.ask("burst"))
-        facts = {process.name: process.ask("facts") for process in processes}
+                taken[process.name].append(process.request("burst"))
+        facts = {process.name: process.request("facts") for process in processes}
         return Times(taken, facts)
     finally:
         for process in processes:
             process.close()
 
 
-def alone(
+def run_in_process(
     function: Callable[..., dict], environment: Mapping | None = None, **options
 ) -> dict:
-    """Call a function of a module once, in a process of its own; return its answer.
+    """Call a function of a module once in a new process; return its answer.
 
     Raises:
-        ContenderError: it failed.
+        ContenderError: the function failed.
     """
     contender = Contender(
         _once, {"function": function, "options": options}, environment or {}
@@ -202,7 +202,7 @@ def alone(
     process = _Process(function.__name__, contender)
     try:
         process.answer()
-        return process.ask("facts")
+        return process.request("facts")
     finally:
         process.close()
 

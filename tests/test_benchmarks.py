@@ -1,4 +1,4 @@
-"""The benchmarks compute what they claim; how fast is no matter here."""
+"""The benchmarks compute what they claim, at any speed."""
 
 import dataclasses
 import itertools
@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 
-from benchmarks import cost, feature_file, made_up, table, turns
+from benchmarks import cost, feature_file, synthetic, table, turns
 from benchmarks.row import Bar, Row
 from benchmarks.sizes import FULL, TINY, Sizes
 from benchmarks.turns import Contender, ContenderError, Times
@@ -28,14 +28,14 @@ def design():
     torch = pytest.importorskip("torch")
     from benchmarks import torch_design
 
-    torch.set_num_threads(1)  # for what is tiny more only wait for each other
+    torch.set_num_threads(1)  # tiny work is slower with more threads
     torch.manual_seed(0)
     return torch_design, torch_design.CommonDesign(TINY, dropout=0.0)
 
 
 def torch_batch(lengths):
     torch = pytest.importorskip("torch")
-    arrays = made_up.batch(np.random.default_rng(0), TINY)
+    arrays = synthetic.batch(np.random.default_rng(0), TINY)
     a, inputs, targets = map(torch.from_numpy, arrays)
     targets = targets.long()
     for k, length in enumerate(lengths):
@@ -51,7 +51,7 @@ def test_the_common_design_learns(design):
     assert losses[-1] < losses[0]
 
 
-def test_the_common_design_reads_a_caption_alone_as_among_others(design):
+def test_the_common_design_reads_a_caption_alone_as_in_a_batch(design):
     _, model = design
     a, inputs, _, lengths = torch_batch([4, 3, 3, 1])
     logits, alpha = model(a, inputs, lengths)
@@ -80,7 +80,7 @@ def test_a_beam_as_wide_as_the_tree_is_brute_force(photo):
     sizes = Sizes(1, 4, 8, 8, 8, 8, vocabulary=5, words=3)
     model = torch_design.CommonDesign(sizes).eval()
     with torch.no_grad():
-        model.fc.weight.mul_(8)  # so that captions differ in their chances
+        model.fc.weight.mul_(8)  # so that probabilities of captions differ
     a = torch.randn(1, 4, 8)
     end, best = torch_design.END, (-np.inf, [])
     for length in range(1, sizes.words + 1):
@@ -132,12 +132,12 @@ def test_the_projection_is_the_largest_product_of_few_words():
     assert once["float32"] < 0.1 * projection
 
 
-def test_vgg19_has_the_operations_that_are_known_of_it():
+def test_vgg19_has_its_published_number_of_operations():
     # 19.5e9 multiply-adds are known of the convolutions of 224 x 224.
     assert cost.vgg19(1, 224, "float32").count == pytest.approx(2 * 19.5e9, rel=0.01)
 
 
-def test_a_limit_is_the_longer_of_calculating_and_moving():
+def test_a_limit_is_the_maximum_of_calculating_and_moving():
     work = cost.Cost({"float32": 1e9, "bfloat16": 4e9}, 1e8)
     assert work.calculating(MACHINE["rates"]) == 2
     assert work.moving(MACHINE["rates"]) == 1
@@ -151,7 +151,7 @@ def row(**changes) -> Row:
     return Row(**values)
 
 
-def test_a_row_tells_its_share_of_the_limit_and_whether_the_bar_was_reached():
+def test_a_row_has_its_share_of_the_limit_and_whether_the_bar_was_reached():
     one = row(bar=Bar("ratio", least=6)).limited(cost.Cost({"float32": 1e9}, 0), 1)
     values = one.to_json()
     assert set(FIELDS) <= values.keys()
@@ -163,26 +163,26 @@ def test_a_row_tells_its_share_of_the_limit_and_whether_the_bar_was_reached():
     assert row(bar=Bar("ours", most=3), unit="GiB").to_json()["bar"] == "at most 3 GiB"
 
 
-def test_a_rate_that_was_not_measured_leaves_the_limit_open():
+def test_without_a_measured_rate_there_is_no_limit():
     one = row(machine={"rates": {"bandwidth": 1e8}})
     assert one.limited(cost.Cost({"float32": 1e9}, 1)).share_of_limit is None
 
 
-def test_the_table_is_aligned_and_results_are_written_whole(tmp_path):
+def test_the_table_is_aligned_and_results_are_written_atomically(tmp_path):
     rows = [row(), row(work="compile", baseline=None, ratio=None, note="why")]
     lines = table.table(rows).splitlines()
     assert len({len(line) for line in lines if line.startswith("|")}) == 1
     assert lines[-1] == "- compile: tiny: why"
     path = tmp_path / "results.json"
     path.write_text("an earlier one")
-    table.write(path, [r.to_json() for r in rows])
+    table.write_results(path, [r.to_json() for r in rows])
     assert [r["work"] for r in json.loads(path.read_text())] == [
         "train_step",
         "compile",
     ]
     assert os.listdir(tmp_path) == ["results.json"]
     with pytest.raises(TypeError):
-        table.write(path, [{"machine": object()}])
+        table.write_results(path, [{"machine": object()}])
     assert len(json.loads(path.read_text())) == 2
 
 
@@ -192,30 +192,30 @@ def test_ratios_are_medians_over_rounds():
     assert times.median("b") == 2
 
 
-def test_contenders_run_in_processes_of_their_own_by_turns():
+def test_contenders_run_in_separate_processes_in_turn():
     both = {name: Contender(contenders.prepare, {"answer": name}) for name in "ab"}
     times = turns.compare(both, seconds=0)
     assert times.seconds == {"a": [3.0] * 3, "b": [3.0] * 3}
     assert times.facts["b"] == {"answer": "b"}
 
 
-def test_a_contender_that_fails_says_why():
+def test_the_error_of_a_failed_contender_is_shown():
     with pytest.raises(ContenderError, match="of no use"):
         turns.compare({"bad": Contender(contenders.fail)}, seconds=0)
 
 
-def test_alone_returns_the_answer_of_a_process_with_its_own_environment():
-    answer = turns.alone(contenders.double, {"SEEN": "yes"}, number=4)
+def test_run_in_process_returns_the_answer_and_sets_the_environment():
+    answer = turns.run_in_process(contenders.double, {"SEEN": "yes"}, number=4)
     assert answer == {"double": 8, "seen": "yes"}
 
 
 def test_features_are_sparse_and_a_file_of_copies_is_read_by_the_product(tmp_path):
     rng = np.random.default_rng(0)
     sizes = Sizes(locations=49, annotation_width=256)
-    zeros = (made_up.features(rng, 20, sizes) == 0).mean()
+    zeros = (synthetic.features(rng, 20, sizes) == 0).mean()
     assert zeros == pytest.approx(0.95, abs=0.01)
     path = tmp_path / "features.h5"
-    size = feature_file.write(path, photos=7, distinct=3, sizes=sizes)
+    size = feature_file.write_feature_file(path, photos=7, distinct=3, sizes=sizes)
     assert size == path.stat().st_size
     with FeatureReader(path, feature_file.identity(sizes)) as reader:
         assert reader.shape == (7, 49, 256)
@@ -224,11 +224,11 @@ def test_features_are_sparse_and_a_file_of_copies_is_read_by_the_product(tmp_pat
     assert (values[0] != values[1]).any()
 
 
-def test_made_up_captions_are_as_long_as_flickr8ks():
-    known = made_up.flickr8k_lengths()
+def test_synthetic_captions_are_as_long_as_flickr8ks():
+    known = synthetic.flickr8k_lengths()
     assert (len(known), known.min(), known.max()) == (30_000, 2, 36)
-    drawn = made_up.lengths(np.random.default_rng(0), 20_000)
-    assert drawn.mean() == pytest.approx(known.mean(), abs=0.1)
+    sampled = synthetic.lengths(np.random.default_rng(0), 20_000)
+    assert sampled.mean() == pytest.approx(known.mean(), abs=0.1)
 
 
 def test_our_contenders_run_on_jax():

@@ -85,7 +85,7 @@ def main(weights: str, count: int, epochs: int) -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     keras.utils.set_random_seed(1)
     pictures, labels = draw_set("train", count)
-    network = scene_net.build()
+    network = scene_net.build_scene_net()
     model = with_heads(network)
     batch = 64
     schedule = keras.optimizers.schedules.CosineDecay(

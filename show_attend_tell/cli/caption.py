@@ -143,7 +143,7 @@ def average(models, experiment, changes, runs, overwrite) -> None:
     required=True,
     help="saved_model: a TensorFlow SavedModel from JPEG bytes to captions. "
     "litert: a .tflite file from pixels to words, and its .json. "
-    "half: a .keras file with float16 weights, for Flickr8k with a MODEL_CARD.md.",
+    "half: a .keras file with float16 weights.",
 )
 @click.option("--out", type=PATH, required=True, help="Folder or file to write.")
 @encoder_weights_option
@@ -178,9 +178,6 @@ def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
 
 def _export_half(model, out, accept_imagenet) -> None:
     from show_attend_tell.deployment.half_precision import save_half
-    from show_attend_tell.deployment.model_card import write_card
 
     size = save_half(model, out, accept_imagenet)
     click.echo(f"{out}: {size / 1e6:.1f} MB")
-    card = write_card(model, out)
-    click.echo(card or "no model card: the model is not a run of Flickr8k")

@@ -1,4 +1,4 @@
-"""Batched beam search with live and finished hypotheses."""
+"""Search captions with a batched beam of live and finished hypotheses."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from show_attend_tell.decoding.hypotheses import (
     Step,
     Tensor,
     call,
-    clear_behind,
+    clear_after,
     first_inputs,
     new_record,
     pick,
@@ -22,10 +22,10 @@ from show_attend_tell.decoding.hypotheses import (
 
 
 class _Beams(NamedTuple):
-    """V hypotheses per photo; one with log_probs -inf is an empty place."""
+    """V hypotheses per photo; an empty slot has log_probs -inf."""
 
     log_probs: Tensor  # (B, V)
-    scores: Tensor  # (B, V), by which the best are kept
+    scores: Tensor  # (B, V), the key by which the best are kept
     lengths: Tensor  # (B, V) int32
     tokens: Tensor  # (B, V, T) int32
     word_log_probs: Tensor  # (B, V, T)
@@ -40,11 +40,11 @@ class _Search(NamedTuple):
     state: dict  # leaves (B, W, ...), the model's state of the live beams
     live: _Beams  # V = W, best first
     finished: _Beams  # V = W, best first; never extended
-    extras: dict  # leaves (B, W, T, ...), as the live beams told them, in place
+    extras: dict  # leaves (B, W, T, ...) by live beam of each word, never reordered
 
 
 class _Rules(NamedTuple):
-    """What does not change during the search."""
+    """The constants of a search."""
 
     end_id: int
     forbidden: tuple[int, ...]
@@ -68,25 +68,26 @@ def beam_search(
     """Search the most probable captions with W live hypotheses per photo.
 
     Of the W best continuations of the live hypotheses those that end compete, by score,
-    for W finished places; the best W continuations that do not end live on. The search
-    stops at ``max_words``, or as soon as no live hypothesis of any photo can take a
-    finished place any more: log p only falls and length only grows, so a live
+    for W finished slots; the best W continuations that do not end stay live. The search
+    stops at ``max_words``, or as soon as no live hypothesis of any photo can enter a
+    finished slot any more: log p only falls and length only grows, so a live
     hypothesis will score at most ``log p / max_words ** length_normalisation``.
 
-    A photo for which nothing ended within ``max_words`` gets its best live hypotheses,
-    not finished; otherwise it gets finished ones only. With a single place there is
-    nothing to rank, so a beam of one stops at its first end whatever the normalisation,
-    and is greedy. Of equal candidates the better beam's wins, then the smaller id.
+    A photo without a finished hypothesis within ``max_words`` gets its best live
+    hypotheses, not finished; otherwise it gets finished ones only. With a single slot
+    there is nothing to rank, so a beam of one stops at its first end whatever the
+    normalisation, and is greedy. Of equal candidates the better beam's wins, then the
+    smaller id.
 
     Args:
-        step: tells the log-probabilities of the next word, see the package.
+        step: returns the log-probabilities of the next word, see the package.
         initial_state: dict of tensors (B, ...), without the axis of hypotheses.
         batch_size: B, also for a model without state.
         start_id: id given to the first step.
         end_id: id that ends a caption.
-        pad_id: id written behind a caption's last word.
+        pad_id: id written after a caption's last word.
         beam: W, at least 1.
-        max_words: T, the most words of a caption, the end word included; at least 1.
+        max_words: T, the maximum length with the end word; at least 1.
         length_normalisation: exponent p >= 0 of ``log p / length ** p``; 0 is the sum.
         forbidden: ids never written. Their log-probability becomes -inf; the others are
             not renormalised, so that ``log_probs`` remain the model's.
@@ -102,8 +103,9 @@ def beam_search(
     ranking = powers if beam > 1 else np.ones_like(powers)
     rules = _Rules(end_id, tuple(forbidden), beam, ranking)
 
-    tokens, state = first_inputs(initial_state, batch_size, start_id)
-    outputs = call(step, tokens, state, rules.forbidden)
+    tokens, state = first_inputs(initial_state, batch_size, start_id)  # (B, 1)
+    outputs = call(step, tokens, state, rules.forbidden)  # leaves (B, 1, ...)
+    # (B, 1, ...) -> (B, W, ...)
     outputs = keras.tree.map_structure(lambda x: ops.repeat(x, beam, axis=1), outputs)
     search = _advance(_start(batch_size, outputs, rules), outputs, rules)
     (search,) = ops.while_loop(
@@ -117,59 +119,69 @@ def beam_search(
 
 def _start(batch_size, outputs, rules: _Rules) -> _Search:
     """Return a search with one live beam, the empty caption, and nothing finished."""
-    W, T = rules.beam, len(rules.powers)
+    B, W, T = batch_size, rules.beam, len(rules.powers)
     _, state, extras = outputs
-    minus_infinity = ops.full((batch_size, W), -np.inf, "float32")
-    integers = ops.zeros((batch_size, W, T), "int32")
-    nothing = _Beams(
+    minus_infinity = ops.full((B, W), -np.inf, "float32")
+    integers = ops.zeros((B, W, T), "int32")
+    empty = _Beams(
         log_probs=minus_infinity,
         scores=minus_infinity,
         lengths=integers[:, :, 0],
         tokens=integers,
-        word_log_probs=ops.zeros((batch_size, W, T), "float32"),
+        word_log_probs=ops.zeros((B, W, T), "float32"),
         path=integers,
     )
-    first = np.where(np.arange(W) == 0, 0, -np.inf).astype("float32")
+    first = np.where(np.arange(W) == 0, 0, -np.inf).astype("float32")  # (W,)
     return _Search(
         t=ops.zeros((), "int32"),
         tokens=integers[:, :, 0],
         state=state,
-        live=nothing._replace(log_probs=ops.maximum(minus_infinity, first)),
-        finished=nothing,
+        live=empty._replace(log_probs=ops.maximum(minus_infinity, first)),
+        finished=empty,
+        # (B, W, ...) -> (B, W, T, ...)
         extras=keras.tree.map_structure(lambda x: new_record(x, T), extras),
     )
 
 
 def _continue(step: Step, search: _Search, rules: _Rules) -> _Search:
+    """Call the step for the live beams and advance by one word."""
     outputs = call(step, search.tokens, search.state, rules.forbidden)
     return _advance(search, outputs, rules)
 
 
 def _advance(search: _Search, outputs, rules: _Rules) -> _Search:
-    """Add one word to the live beams; those that end compete for finished places."""
-    log_probs, state, extras = outputs
+    """Add one word to the live beams; those that end compete for finished slots."""
     t, W = search.t, rules.beam
-    grown, parents, words = _grow(search.live, log_probs, t)  # 2 W, best first
+    log_probs, state, extras = outputs  # (B, W, K), leaves (B, W, ...)
+    # beams with V = 2 W, best first; parents and words (B, 2 W)
+    grown, parents, words = _grow(search.live, log_probs, t)
 
-    ends = ops.equal(words, rules.end_id)
+    # Only an end among the W best competes; every other score is -inf.
+    ends = ops.equal(words, rules.end_id)  # (B, 2 W)
     ending = ops.logical_and(ends, np.arange(2 * W) < W)
     ended = ops.where(ending, grown.log_probs, -np.inf)
     ended = grown._replace(log_probs=ended, scores=ended / ops.take(rules.powers, t))
     # Finished ones first: an equal score that comes later displaces nothing.
     contenders = keras.tree.map_structure(
-        lambda old, new: ops.concatenate([old, new], axis=1), search.finished, ended
+        # (B, W, ...), (B, 2 W, ...) -> (B, 3 W, ...)
+        lambda old, new: ops.concatenate([old, new], axis=1),
+        search.finished,
+        ended,
     )
-    finished, _ = _best(contenders, W)
+    finished, _ = _best(contenders, W)  # V = 3 W -> V = W
 
-    going = ops.where(ends, -np.inf, grown.log_probs)
-    live, kept = _best(grown._replace(log_probs=going, scores=going), W)
-    parents = pick(parents, kept)
+    unended = ops.where(ends, -np.inf, grown.log_probs)  # (B, 2 W)
+    # V = 2 W -> V = W; kept (B, W) in [0, 2 W)
+    live, kept = _best(grown._replace(log_probs=unended, scores=unended), W)
+    parents = pick(parents, kept)  # (B, 2 W) -> (B, W)
     return _Search(
         t=t + 1,
-        tokens=pick(words, kept),
+        tokens=pick(words, kept),  # (B, 2 W) -> (B, W)
+        # The state follows its beam, (B, W, ...) reordered along W.
         state=keras.tree.map_structure(lambda x: pick(x, parents), state),
         live=live,
         finished=finished,
+        # (B, W, ...) written at word t of (B, W, T, ...)
         extras=keras.tree.map_structure(
             lambda buffer, x: record(buffer, x, t), search.extras, extras
         ),
@@ -182,16 +194,18 @@ def _grow(live: _Beams, log_probs, t) -> tuple[_Beams, Tensor, Tensor]:
     A beam ends in one way only, so at most W of them end and at least W do not.
     """
     W, K = log_probs.shape[1:]
-    totals = ops.expand_dims(live.log_probs, 2) + log_probs  # (B, W, K)
-    totals, index = ops.top_k(ops.reshape(totals, (-1, W * K)), 2 * W)
+    totals = ops.expand_dims(live.log_probs, 2) + log_probs  # (B, W, 1) + (B, W, K)
+    totals = ops.reshape(totals, (-1, W * K))  # (B, W, K) -> (B, W K)
+    totals, index = ops.top_k(totals, 2 * W)  # (B, W K) -> (B, 2 W)
     parents, words = index // K, index % K  # (B, 2 W)
-    added = pick(ops.reshape(log_probs, (-1, W * K)), index)
+    added = pick(ops.reshape(log_probs, (-1, W * K)), index)  # (B, W K) -> (B, 2 W)
+    # V = W -> V = 2 W
     grown = keras.tree.map_structure(lambda x: pick(x, parents), live)
     grown = _Beams(
         log_probs=totals,
         scores=totals,
         lengths=grown.lengths + 1,
-        tokens=record(grown.tokens, words, t),
+        tokens=record(grown.tokens, words, t),  # (B, 2 W, T)
         word_log_probs=record(grown.word_log_probs, added, t),
         path=record(grown.path, parents, t),
     )
@@ -199,47 +213,56 @@ def _grow(live: _Beams, log_probs, t) -> tuple[_Beams, Tensor, Tensor]:
 
 
 def _best(beams: _Beams, width: int) -> tuple[_Beams, Tensor]:
-    """Return the beams of the highest scores, best first, and their places."""
-    _, index = ops.top_k(beams.scores, width)
+    """Return the beams of the highest scores, best first, and their indices."""
+    _, index = ops.top_k(beams.scores, width)  # (B, V) -> (B, width)
     return keras.tree.map_structure(lambda x: pick(x, index), beams), index
 
 
 def _may_improve(search: _Search, rules: _Rules) -> Tensor:
-    """Whether a live beam of any photo can still take a finished place."""
-    reachable = search.live.log_probs[:, 0] / rules.powers[-1]
-    return ops.any(search.finished.scores[:, -1] < reachable)
+    """Return whether a live beam of any photo can still enter a finished slot."""
+    reachable = search.live.log_probs[:, 0] / rules.powers[-1]  # (B, W) -> (B,)
+    return ops.any(search.finished.scores[:, -1] < reachable)  # (B,) -> ()
 
 
 def _collect(search: _Search, powers: np.ndarray, pad_id: int) -> Hypotheses:
-    """Take each photo's finished hypotheses, or its live ones where it has none."""
+    """Return each photo's finished hypotheses, or its live ones where it has none."""
     has_finished = search.finished.log_probs[:, :1] > -np.inf  # (B, 1)
     beams = keras.tree.map_structure(
+        # (B, 1) -> (B, 1, ...)
         lambda a, b: ops.where(
             ops.reshape(has_finished, (-1,) + (1,) * (len(a.shape) - 1)), a, b
         ),
         search.finished,
         search.live,
     )
-    exists = beams.log_probs > -np.inf
+    exists = beams.log_probs > -np.inf  # (B, W)
     lengths = ops.where(exists, beams.lengths, 0)
     extras = {name: _follow(x, beams.path) for name, x in search.extras.items()}
     return Hypotheses(
-        tokens=clear_behind(beams.tokens, lengths, pad_id),
+        tokens=clear_after(beams.tokens, lengths, pad_id),
         lengths=lengths,
         log_probs=beams.log_probs,
         scores=beams.log_probs / ops.take(powers, ops.maximum(lengths, 1) - 1),
-        word_log_probs=clear_behind(beams.word_log_probs, lengths),
-        alpha=clear_behind(extras["alpha"], lengths),
-        beta=clear_behind(extras["beta"], lengths),
-        locations=clear_behind(extras["locations"], lengths, -1),
+        word_log_probs=clear_after(beams.word_log_probs, lengths),
+        alpha=clear_after(extras["alpha"], lengths),
+        beta=clear_after(extras["beta"], lengths),
+        locations=clear_after(extras["locations"], lengths, -1),
         finished=ops.logical_and(exists, has_finished),
     )
 
 
 def _follow(x: Tensor, path: Tensor) -> Tensor:
-    """Return what the beams of ``path`` (B, W, T) told, out of ``x`` (B, W, T, ...)."""
+    """Return the extras of each caption's own words.
+
+    Args:
+        x: extras by live beam and word, (B, W, T, ...).
+        path: the live beam that wrote each word, (B, W, T).
+
+    Returns:
+        (B, W, T, ...).
+    """
     W, T = path.shape[1:]
-    flat = ops.reshape(x, (-1, W * T, *x.shape[3:]))
-    index = path * T + ops.arange(T, dtype="int32")
-    picked = pick(flat, ops.reshape(index, (-1, W * T)))
-    return ops.reshape(picked, (-1, W, T, *x.shape[3:]))
+    flat = ops.reshape(x, (-1, W * T, *x.shape[3:]))  # (B, W, T, ...) -> (B, W T, ...)
+    index = path * T + ops.arange(T, dtype="int32")  # (B, W, T)
+    picked = pick(flat, ops.reshape(index, (-1, W * T)))  # (B, W T, ...)
+    return ops.reshape(picked, (-1, W, T, *x.shape[3:]))  # -> (B, W, T, ...)

@@ -1,4 +1,4 @@
-"""What decoding returns, and the few tensor operations its loops share."""
+"""Define the result of decoding and the tensor operations its loops share."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -14,20 +14,21 @@ Step = Callable[[Tensor, dict], tuple[Tensor, dict, dict]]
 class Hypotheses(NamedTuple):
     """W captions for each of B photos, best first, of at most T words.
 
-    Behind a caption's length ``word_log_probs``, ``alpha`` and ``beta`` are 0.
+    After a caption's length ``word_log_probs``, ``alpha`` and ``beta`` are 0.
 
     Attributes:
         tokens: (B, W, T) int32, without the start word; the end word, then padding.
         lengths: (B, W) int32, words including the end word.
         log_probs: (B, W), log p(caption) in nats. Where a photo has fewer than W
-            captions the last ones have -inf, length 0 and nothing but padding.
+            captions the last ones have -inf, length 0 and only padding.
         scores: (B, W), ``log_probs / lengths ** length_normalisation``, descending.
         word_log_probs: (B, W, T), log p of each word; they sum to ``log_probs``.
-        alpha: (B, W, T, L), attention weights with which each word was written.
-        beta: (B, W, T), gate with which each word was written.
-        locations: (B, W, T) int32, the one location that each word was written from;
-            -1 where all were averaged, and behind the length.
-        finished: (B, W) bool, False where ``max_words`` came before the end word.
+        alpha: (B, W, T, L), attention weights of each word.
+        beta: (B, W, T), gate of each word.
+        locations: (B, W, T) int32, the location selected for each word; -1 where all
+            were averaged, and after the length.
+        finished: (B, W) bool, False where ``max_words`` was reached before the end
+            word.
     """
 
     tokens: Tensor
@@ -42,7 +43,7 @@ class Hypotheses(NamedTuple):
 
 
 def require_at_least(name: str, value: float, minimum: float, remedy: str) -> None:
-    """Raise a ValueError of one line unless ``value >= minimum``."""
+    """Raise a one-line ValueError unless ``value >= minimum``."""
     if not value >= minimum:
         raise ValueError(
             f"`{name}` must be at least {minimum}. Received: {name}={value}; {remedy}"
@@ -58,10 +59,11 @@ def first_inputs(initial_state: dict, batch_size: int | Tensor, start_id: int):
 
 
 def call(step: Step, tokens: Tensor, state: dict, forbidden: Sequence[int]):
-    """Call the step; the log-probabilities of the forbidden words become -inf."""
+    """Call the step and set the log-probabilities of the forbidden words to -inf."""
     log_probs, state, extras = step(tokens, state)
-    mask = np.zeros(log_probs.shape[-1], "float32")
+    mask = np.zeros(log_probs.shape[-1], "float32")  # (K,)
     mask[list(forbidden)] = -np.inf
+    # (B, W, K) + (K,)
     return ops.cast(log_probs, "float32") + mask, state, extras
 
 
@@ -76,24 +78,30 @@ def pick(x: Tensor, index: Tensor) -> Tensor:
         (B, U, ...).
     """
     B, V = ops.shape(x)[:2]
-    first = ops.expand_dims(ops.arange(B, dtype="int32") * V, 1)
-    return ops.take(ops.reshape(x, (-1, *x.shape[2:])), first + index, axis=0)
+    first = ops.expand_dims(ops.arange(B, dtype="int32") * V, 1)  # (B, 1)
+    rows = ops.reshape(x, (-1, *x.shape[2:]))  # (B, V, ...) -> (B V, ...)
+    return ops.take(rows, first + index, axis=0)  # -> (B, U, ...)
 
 
 def new_record(x: Tensor, max_words: int) -> Tensor:
-    """Return zeros (B, W, T, ...) for one (B, W, ...) at each of T words."""
+    """Return zeros (B, W, T, ...), a buffer for one (B, W, ...) at each of T words."""
     return ops.repeat(ops.expand_dims(ops.zeros_like(x), 2), max_words, axis=2)
 
 
 def record(buffer: Tensor, x: Tensor, t: Tensor) -> Tensor:
     """Return the buffer (B, W, T, ...) with ``x`` (B, W, ...) at word ``t``."""
-    here = ops.equal(ops.arange(buffer.shape[2], dtype="int32"), t)
-    here = ops.reshape(here, (-1,) + (1,) * (len(buffer.shape) - 3))
-    return ops.where(here, ops.expand_dims(x, 2), buffer)
+    T, trailing = buffer.shape[2], len(buffer.shape) - 3
+    at_t = ops.equal(ops.arange(T, dtype="int32"), t)  # (T,)
+    at_t = ops.reshape(at_t, (-1,) + (1,) * trailing)  # (T,) -> (T, 1, ...)
+    # (B, W, ...) -> (B, W, 1, ...), repeated over T by broadcasting
+    return ops.where(at_t, ops.expand_dims(x, 2), buffer)
 
 
-def clear_behind(x: Tensor, lengths: Tensor, value: float = 0) -> Tensor:
-    """Return ``x`` (B, W, T, ...) with ``value`` behind the lengths (B, W)."""
-    inside = ops.arange(x.shape[2], dtype="int32") < ops.expand_dims(lengths, 2)
-    inside = ops.reshape(inside, ops.shape(inside) + (1,) * (len(x.shape) - 3))
+def clear_after(x: Tensor, lengths: Tensor, value: float = 0) -> Tensor:
+    """Return ``x`` (B, W, T, ...) with ``value`` after the lengths (B, W)."""
+    T, trailing = x.shape[2], len(x.shape) - 3
+    # (T,) < (B, W, 1) -> (B, W, T)
+    inside = ops.arange(T, dtype="int32") < ops.expand_dims(lengths, 2)
+    # (B, W, T) -> (B, W, T, 1, ...)
+    inside = ops.reshape(inside, ops.shape(inside) + (1,) * trailing)
     return ops.where(inside, x, ops.cast(value, x.dtype))

@@ -1,4 +1,4 @@
-"""One caption per photo, word by word: the most probable word, or a drawn one."""
+"""Write one caption per photo word by word, by greedy choice or by sampling."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from show_attend_tell.decoding.hypotheses import (
     Step,
     Tensor,
     call,
-    clear_behind,
+    clear_after,
     first_inputs,
     new_record,
     pick,
@@ -22,7 +22,7 @@ from show_attend_tell.decoding.hypotheses import (
 
 
 class _Draft(NamedTuple):
-    """One caption per photo after t words."""
+    """State of the loop: one caption per photo after t words."""
 
     t: Tensor  # () int32
     last: Tensor  # (B, 1) int32, last words
@@ -73,7 +73,7 @@ def sample(
     temperature: float | Tensor = 1.0,
     forbidden: Sequence[int] = (),
 ) -> Hypotheses:
-    """Draw every word with probability proportional to ``p ** (1 / temperature)``.
+    """Sample every word with probability proportional to ``p ** (1 / temperature)``.
 
     The cumulative distribution is inverted at one uniform number per word, so that a
     caption depends on its own row of noise alone, and one compiled graph serves every
@@ -82,12 +82,12 @@ def sample(
     Args:
         step: as in :func:`~show_attend_tell.decoding.beam_search`.
         initial_state: dict of tensors (B, ...).
-        noise: uniform numbers in [0, 1), (B, T); T is the most words.
+        noise: uniform numbers in [0, 1), (B, T), T being the maximum length.
         start_id: id given to the first step.
         end_id: id that ends a caption.
-        pad_id: id written behind a caption's last word.
+        pad_id: id written after a caption's last word.
         temperature: above 0; towards 0 this is :func:`greedy`.
-        forbidden: ids never drawn; their probability goes to the others.
+        forbidden: ids never sampled; the others are renormalised.
 
     Raises:
         ValueError: ``temperature`` is a number not above 0.
@@ -101,7 +101,8 @@ def sample(
 
     def choose(log_probs, t):
         u = ops.take(noise, ops.reshape(t, (1, 1)), axis=1)  # (B, T) -> (B, 1, 1)
-        return categorical.draw(ops.softmax(log_probs / temperature, axis=-1), u)
+        p = ops.softmax(log_probs / temperature, axis=-1)  # (B, 1, K)
+        return categorical.sample_index(p, u)  # (B, 1)
 
     return _write(
         lambda tokens, state: call(step, tokens, state, forbidden),
@@ -112,7 +113,7 @@ def sample(
 
 
 def _write(next_word: Step, choose: Callable, first: tuple, rules: tuple) -> Hypotheses:
-    """Write one caption per photo with the words that ``choose`` takes."""
+    """Write one caption per photo with the words that ``choose`` selects."""
     end_id, pad_id, max_words = rules
     log_probs, _, extras = outputs = next_word(*first)
     draft = _Draft(
@@ -138,16 +139,16 @@ def _write(next_word: Step, choose: Callable, first: tuple, rules: tuple) -> Hyp
 
 def _append(draft: _Draft, outputs, choose: Callable, end_id: int) -> _Draft:
     """Add the chosen word to every caption that has not ended."""
-    log_probs, state, extras = outputs
-    word = ops.cast(choose(log_probs, draft.t), "int32")  # (B, 1)
-    added = pick(log_probs[:, 0], word)
-    going = ops.cast(ops.logical_not(draft.finished), "int32")
+    log_probs, state, extras = outputs  # (B, 1, K), leaves (B, 1, ...)
+    word = ops.cast(choose(log_probs, draft.t), "int32")  # (B, 1, K) -> (B, 1)
+    added = pick(log_probs[:, 0], word)  # (B, K) -> (B, 1)
+    unfinished = ops.cast(ops.logical_not(draft.finished), "int32")  # (B, 1)
     return _Draft(
         t=draft.t + 1,
         last=word,
         state=state,
         finished=ops.logical_or(draft.finished, ops.equal(word, end_id)),
-        lengths=draft.lengths + going,
+        lengths=draft.lengths + unfinished,
         tokens=record(draft.tokens, word, draft.t),
         word_log_probs=record(draft.word_log_probs, added, draft.t),
         extras=keras.tree.map_structure(
@@ -157,18 +158,18 @@ def _append(draft: _Draft, outputs, choose: Callable, end_id: int) -> _Draft:
 
 
 def _collect(draft: _Draft, pad_id: int) -> Hypotheses:
-    """Clear what was written behind the ends."""
+    """Return the captions with everything after their ends cleared."""
     lengths = draft.lengths
-    word_log_probs = clear_behind(draft.word_log_probs, lengths)
-    log_probs = ops.sum(word_log_probs, axis=-1)
+    word_log_probs = clear_after(draft.word_log_probs, lengths)
+    log_probs = ops.sum(word_log_probs, axis=-1)  # (B, 1, T) -> (B, 1)
     return Hypotheses(
-        tokens=clear_behind(draft.tokens, lengths, pad_id),
+        tokens=clear_after(draft.tokens, lengths, pad_id),
         lengths=lengths,
         log_probs=log_probs,
         scores=log_probs,
         word_log_probs=word_log_probs,
-        alpha=clear_behind(draft.extras["alpha"], lengths),
-        beta=clear_behind(draft.extras["beta"], lengths),
-        locations=clear_behind(draft.extras["locations"], lengths, -1),
+        alpha=clear_after(draft.extras["alpha"], lengths),
+        beta=clear_after(draft.extras["beta"], lengths),
+        locations=clear_after(draft.extras["locations"], lengths, -1),
         finished=draft.finished,
     )

@@ -1,4 +1,4 @@
-"""From the square that the network sees to its caption, as one TensorFlow graph."""
+"""Build one TensorFlow graph from the encoder's input to the caption."""
 
 from collections.abc import Callable
 
@@ -8,21 +8,21 @@ from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder import Encoder
-from show_attend_tell.models.generation import compiled_settings, make_writer
+from show_attend_tell.models.generation import compile_generator, static_settings
 from show_attend_tell.runtime.errors import ExportError
 
 
-def graph_of(
+def build_captioning_graph(
     captioner: Captioner, encoder: Encoder, decoding: DecodingSettings
 ) -> Callable[[tf.Tensor], Hypotheses]:
-    """Return a function for graphs: one square (1, S, S, 3) uint8 -> Hypotheses.
+    """Return a function to be traced: one square (1, S, S, 3) uint8 -> Hypotheses.
 
-    It is not compiled by XLA, which not every place has where graphs are used; a beam
-    of one is greedy.
+    It is not compiled by XLA, which some runtimes of exported graphs lack; a beam of
+    one is greedy.
 
     Raises:
-        ExportError: the model draws its locations, and a graph has no chances to draw
-            them by.
+        ExportError: the model samples its locations, and an exported graph has no
+            source of noise.
     """
     if decoding.locations == "sampled":
         raise ExportError(
@@ -30,18 +30,17 @@ def graph_of(
             "export. Received: 'sampled'; train or save it with another"
         )
     T = decoding.max_words
-    write = make_writer(captioner, compiled_settings(decoding)).python_function
-    L = captioner.grid[0] * captioner.grid[1]
+    generate = compile_generator(captioner, static_settings(decoding)).python_function
+    L, D = captioner.grid[0] * captioner.grid[1], captioner.annotation_width
 
     def graph(squares: tf.Tensor) -> Hypotheses:
-        features = tf.ensure_shape(
-            encoder.annotations(squares), (1, L, captioner.annotation_width)
-        )
-        return write(features, tf.zeros((1, 2, T)), tf.constant(1.0))
+        features = encoder.annotations(squares)  # (1, S, S, 3) -> (1, L, D)
+        features = tf.ensure_shape(features, (1, L, D))
+        return generate(features, tf.zeros((1, 2, T)), tf.constant(1.0))
 
     return graph
 
 
-def held_by(captioner: Captioner, encoder: Encoder) -> list[tf.Variable]:
+def graph_variables(captioner: Captioner, encoder: Encoder) -> list[tf.Variable]:
     """Return the variables that the graph reads, to be saved with it."""
     return [weight.value for weight in (*captioner.weights, *encoder.weights)]

@@ -1,10 +1,9 @@
-"""A trained captioner in half the room: its weights stored as float16.
+"""Export a trained captioner with float16 weights, in half the size.
 
-The file is read like any other; its weights become float32 again when it is loaded.
+The file is loaded like any other; its weights become float32 again in memory.
 """
 
 import io
-import os
 import tempfile
 import zipfile
 from pathlib import Path
@@ -14,8 +13,9 @@ import numpy as np
 
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ModelFileError
+from show_attend_tell.runtime.files import atomic_path
 
-_WEIGHTS = "model.weights.h5"  # of Keras' format, in the .keras archive
+_WEIGHTS = "model.weights.h5"  # the weights in a .keras archive
 
 # MD5 of the files that Keras downloads: `file_hash` in keras.applications.
 KERAS_FILES = {
@@ -25,20 +25,21 @@ KERAS_FILES = {
 
 
 def save_half(source: str | Path, target: str | Path, imagenet: bool = False) -> int:
-    """Write a model file again with float16 weights, all or nothing.
+    """Write a copy of a model file with float16 weights, atomically.
 
     Args:
         source: a ``.keras`` file.
-        target: the new file.
-        imagenet: record that Keras' own ImageNet weights serve the encoder too; for a
-            model trained with a rounded or converted copy of them.
+        target: path of the new file.
+        imagenet: whether to record that the encoder may use Keras' own ImageNet
+            weights; for a model trained with a rounded or converted copy of them.
 
     Returns:
-        The bytes of the new file.
+        The size of the new file in bytes.
 
     Raises:
-        ModelFileError: the source is no captioner, a weight does not fit into float16,
-            or ``imagenet`` is asked for an encoder whose download is not known.
+        ModelFileError: the source is not a captioner, a weight does not fit into
+            float16, or ``imagenet`` is set for an encoder that :data:`KERAS_FILES` does
+            not list.
     """
     model = load_captioner(source)
     if imagenet:
@@ -52,21 +53,15 @@ def save_half(source: str | Path, target: str | Path, imagenet: bool = False) ->
             **model.encoder_identity,
             "accepts": {"imagenet": KERAS_FILES[network]},
         }
-    target = Path(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(target.name + ".tmp")
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, atomic_path(target) as temporary:
         full = Path(folder) / "full.keras"
         model.save(full)
-        try:
-            _halve(full, temporary, source)
-            os.replace(temporary, target)
-        finally:
-            temporary.unlink(missing_ok=True)
-    return target.stat().st_size
+        _halve(full, temporary, source)
+    return Path(target).stat().st_size
 
 
 def _halve(full: Path, target: Path, source: str | Path) -> None:
+    """Copy a ``.keras`` archive with float16 weights; `source` is named in errors."""
     with zipfile.ZipFile(full) as old, zipfile.ZipFile(target, "w") as new:
         for name in old.namelist():
             content = old.read(name)
@@ -76,23 +71,25 @@ def _halve(full: Path, target: Path, source: str | Path) -> None:
 
 
 def _half_weights(content: bytes, source: str | Path) -> bytes:
-    """Copy an HDF5 file; what is float32 in it becomes float16, packed by gzip."""
+    """Return a copy of an HDF5 file whose float32 data are float16, gzipped."""
     buffer = io.BytesIO()
     with h5py.File(io.BytesIO(content)) as old, h5py.File(buffer, "w") as new:
 
         def copy(name: str, item: h5py.Group | h5py.Dataset) -> None:
             if isinstance(item, h5py.Group):
-                made = new.require_group(name)
+                copied = new.require_group(name)
             else:
-                made = new.create_dataset(name, **_packed(name, item[()], source))
-            made.attrs.update(item.attrs)
+                options = _half_dataset(name, item[()], source)
+                copied = new.create_dataset(name, **options)
+            copied.attrs.update(item.attrs)
 
         new.attrs.update(old.attrs)
         old.visititems(copy)
     return buffer.getvalue()
 
 
-def _packed(name: str, values: np.ndarray, source: str | Path) -> dict:
+def _half_dataset(name: str, values: np.ndarray, source: str | Path) -> dict:
+    """Return the arguments of ``create_dataset`` for an array in float16."""
     if values.dtype != np.float32:
         return {"data": values}
     with np.errstate(over="ignore"):
@@ -104,5 +101,5 @@ def _packed(name: str, values: np.ndarray, source: str | Path) -> dict:
             f"float16. Received: {largest:g} in {name}; train with weight decay"
         )
     if values.ndim == 0:
-        return {"data": values}  # the annotations' scale stays as it is
+        return {"data": values}  # the scale of the annotations stays float32
     return {"data": half, "compression": "gzip", "shuffle": True}

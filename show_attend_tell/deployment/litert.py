@@ -1,19 +1,22 @@
-"""A trained model as one LiteRT (TensorFlow Lite) file, for phones and small boards.
+"""Export a trained model as one LiteRT (TensorFlow Lite) file, for phones and boards.
 
-Decoding JPEGs is no business of LiteRT: the file takes the square that the network
-sees, and what else an app must know lies beside it as JSON.
+LiteRT cannot decode JPEGs: the file takes the square that the network sees. Words, side
+and resizing are in a JSON file of the same name.
 """
 
 import dataclasses
 import json
-import os
 from pathlib import Path
 
 import tensorflow as tf
 
-from show_attend_tell.deployment.captioning_graph import graph_of, held_by
+from show_attend_tell.deployment.captioning_graph import (
+    build_captioning_graph,
+    graph_variables,
+)
 from show_attend_tell.inference.captioning import decoding_of, load
 from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.runtime.files import atomic_write
 
 
 def export_litert(
@@ -25,21 +28,22 @@ def export_litert(
     """Write a ``.tflite`` file and its ``.json``.
 
     The file's signature ``serving_default`` takes ``square``, (1, S, S, 3) uint8 RGB,
-    and returns ``tokens`` (T,) int32, ``length`` (), how many of them are words,
+    and returns ``tokens`` (T,) int32, ``length`` (), the number of them that are words,
     ``alpha`` (T, rows, columns) and ``log_prob`` (). Every operation is LiteRT's own.
 
     Args:
         model: a ``.keras`` file.
-        file: to be written.
-        encoder_weights: as in :func:`~show_attend_tell.inference.captioning.load`.
-        beam: hypotheses, fixed in the export; by default the model's.
+        file: path of the ``.tflite`` file.
+        encoder_weights: see :func:`~show_attend_tell.inference.captioning.load`.
+        beam: number of hypotheses, fixed in the export; by default the model's.
 
     Returns:
-        The JSON file: ``words`` by token, ``side`` S and ``resize``.
+        Path of the JSON file: ``words`` by token, ``side`` S and ``resize``.
 
     Raises:
         CaptionError, ModelFileError, EncoderError: see ``caption.load``.
-        ExportError: see :func:`~show_attend_tell.deployment.captioning_graph.graph_of`.
+        ExportError: see
+            :func:`~show_attend_tell.deployment.captioning_graph.build_captioning_graph`.
     """
     captioner, encoder = load(model, encoder_weights)
     if encoder.settings.precision != "float32":  # LiteRT has no bfloat16 convolution
@@ -50,41 +54,31 @@ def export_litert(
             )
         )
     side = encoder.settings.image_size
-    write = graph_of(captioner, encoder, decoding_of(captioner, beam))
+    decoding = decoding_of(captioner, beam)
+    generate = build_captioning_graph(captioner, encoder, decoding)
 
-    def tell(square: tf.Tensor) -> dict[str, tf.Tensor]:
-        found = write(square)
+    def caption(square: tf.Tensor) -> dict[str, tf.Tensor]:
+        found = generate(square)
         return {
             "tokens": found.tokens[0, 0],
             "length": found.lengths[0, 0] - tf.cast(found.finished[0, 0], tf.int32),
+            # (T, L) -> (T, rows, columns)
             "alpha": tf.reshape(found.alpha[0, 0], (-1, *captioner.grid)),
             "log_prob": found.log_probs[0, 0],
         }
 
     module = tf.Module()
-    module.held = held_by(captioner, encoder)
+    module.held = graph_variables(captioner, encoder)
     square = tf.TensorSpec((1, side, side, 3), tf.uint8, "square")
-    module.tell = tf.function(tell, autograph=False, input_signature=[square])
-    graph = module.tell.get_concrete_function()
+    module.caption = tf.function(caption, autograph=False, input_signature=[square])
+    graph = module.caption.get_concrete_function()
     converter = tf.lite.TFLiteConverter.from_concrete_functions([graph], module)
-    file = Path(file)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    facts = {
+    metadata = {
         "words": captioner.vocabulary.words,
         "side": side,
         "resize": encoder.settings.resize,
     }
-    beside = file.with_suffix(".json")
-    _write(beside, json.dumps(facts, ensure_ascii=False).encode())
-    _write(file, converter.convert())
-    return beside
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file all or nothing."""
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    metadata_file = Path(file).with_suffix(".json")
+    atomic_write(metadata_file, json.dumps(metadata, ensure_ascii=False))
+    atomic_write(file, converter.convert())
+    return metadata_file

@@ -1,21 +1,23 @@
-"""A trained model as a TensorFlow SavedModel: a JPEG's bytes in, its caption out.
+"""Export a trained model as a TensorFlow SavedModel: JPEG bytes in, caption out.
 
 Loading it needs TensorFlow and nothing of this package.
 """
 
-import os
-import shutil
 from pathlib import Path
 
 import tensorflow as tf
 
 from show_attend_tell.config.settings import DecodingSettings
-from show_attend_tell.deployment.captioning_graph import graph_of, held_by
-from show_attend_tell.deployment.jpeg_graph import square_of
+from show_attend_tell.deployment.captioning_graph import (
+    build_captioning_graph,
+    graph_variables,
+)
+from show_attend_tell.deployment.jpeg_graph import decode_to_square
 from show_attend_tell.inference.captioning import decoding_of, load
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder import Encoder
 from show_attend_tell.runtime.errors import ExportError
+from show_attend_tell.runtime.files import atomic_path
 
 
 def export_saved_model(
@@ -24,25 +26,25 @@ def export_saved_model(
     encoder_weights: str | Path | None = None,
     beam: int | None = None,
 ) -> None:
-    """Write a SavedModel, all or nothing.
+    """Write a SavedModel atomically.
 
     Its signature ``serving_default`` takes ``jpeg``, () string, and returns
 
     * ``caption``, () string;
     * ``words``, (T,) strings;
-    * ``alpha``, (T, rows, columns), the attention of each word over what the network
-      saw;
+    * ``alpha``, (T, rows, columns), the attention of each word over the square that
+      the network sees;
     * ``log_prob``, (), log p of the caption in nats.
 
     Args:
         model: a ``.keras`` file.
-        folder: to be made.
-        encoder_weights: as in :func:`~show_attend_tell.inference.captioning.load`.
-        beam: hypotheses, fixed in the export; by default the model's.
+        folder: path of the SavedModel.
+        encoder_weights: see :func:`~show_attend_tell.inference.captioning.load`.
+        beam: number of hypotheses, fixed in the export; by default the model's.
 
     Raises:
         ExportError: the folder exists and is not empty, or see
-            :func:`~show_attend_tell.deployment.captioning_graph.graph_of`.
+            :func:`~show_attend_tell.deployment.captioning_graph.build_captioning_graph`.
         CaptionError, ModelFileError, EncoderError: see ``caption.load``.
     """
     folder = Path(folder)
@@ -51,44 +53,36 @@ def export_saved_model(
             f"`out` must be absent or an empty folder. Received: {folder}; name another"
         )
     captioner, encoder = load(model, encoder_weights)
-    module = _service(captioner, encoder, decoding_of(captioner, beam))
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = folder.with_name(folder.name + ".tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    try:
-        signatures = {"serving_default": module.tell}
+    module = _serving_module(captioner, encoder, decoding_of(captioner, beam))
+    with atomic_path(folder) as temporary:
+        signatures = {"serving_default": module.caption}
         tf.saved_model.save(module, str(temporary), signatures=signatures)
-        if folder.exists():
-            folder.rmdir()
-        os.replace(temporary, folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _service(
+def _serving_module(
     captioner: Captioner, encoder: Encoder, decoding: DecodingSettings
 ) -> tf.Module:
-    """Return a module with the function ``tell`` and the variables that it reads."""
+    """Return a module of the function ``caption`` and the variables that it reads."""
     settings = encoder.settings
     words = tf.constant(captioner.vocabulary.words)
-    write = graph_of(captioner, encoder, decoding)
+    generate = build_captioning_graph(captioner, encoder, decoding)
 
-    def tell(jpeg: tf.Tensor) -> dict[str, tf.Tensor]:
-        square = square_of(jpeg, settings.image_size, settings.resize)
-        found = write(square[None])
-        # The end word is no word of the caption.
+    def caption(jpeg: tf.Tensor) -> dict[str, tf.Tensor]:
+        square = decode_to_square(jpeg, settings.image_size, settings.resize)
+        found = generate(square[None])  # (S, S, 3) -> (1, S, S, 3)
+        # The end word is not part of the caption.
         length = found.lengths[0, 0] - tf.cast(found.finished[0, 0], tf.int32)
-        named = tf.gather(words, found.tokens[0, 0, :length])
+        strings = tf.gather(words, found.tokens[0, 0, :length])  # (T,)
         return {
-            "caption": tf.strings.reduce_join(named, separator=" "),
-            "words": named,
+            "caption": tf.strings.reduce_join(strings, separator=" "),
+            "words": strings,
+            # (T, L) -> (T, rows, columns)
             "alpha": tf.reshape(found.alpha[0, 0, :length], (-1, *captioner.grid)),
             "log_prob": found.log_probs[0, 0],
         }
 
     module = tf.Module()
-    module.held = held_by(captioner, encoder)
-    module.tell = tf.function(
-        tell, autograph=False, input_signature=[tf.TensorSpec((), tf.string, "jpeg")]
-    )
+    module.held = graph_variables(captioner, encoder)
+    jpeg = tf.TensorSpec((), tf.string, "jpeg")
+    module.caption = tf.function(caption, autograph=False, input_signature=[jpeg])
     return module

@@ -1,1 +1,1 @@
-"""The networks of the paper, and the encoder whose features they read."""
+"""The encoder, the captioner of the paper, and the file of a trained model."""

@@ -1,24 +1,72 @@
-"""Where to look: f_att, the weights alpha, the context phi and the gate beta.
+"""Compute attention: scores, weights alpha, context phi, gate beta and z_hat.
 
 One notation for the whole package; sizes: B batch, L locations, D annotation width,
 A attention width, T words, K vocabulary, n LSTM, m embedding, W beam.
 
 =============== ============ ====================================================
-symbol          shape        what
+symbol          shape        meaning
 =============== ============ ====================================================
 a               (B, L, D)    annotation vectors of a photo
-h, c            (B, n)       LSTM state and memory; (B, W, n) while a beam decodes
+h, c            (B, n)       LSTM state and memory; (B, W, n) in a beam search
 e, alpha        (B, L)       scores and weights of the locations at one step
 s               (B, L)       one-hot location of hard attention
 z_hat           (B, D)       context vector
 beta            (B, 1)       gate of the context
 E y             (B, m)       embedded word
 =============== ============ ====================================================
+
+Soft attention is :func:`attend`. Hard attention is the same function with
+`select_weights`; :mod:`show_attend_tell.models.hard_attention` trains it.
 """
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 from keras import ops
 
 from show_attend_tell.decoding import categorical
+
+
+class Attention(NamedTuple):
+    """The result of :func:`attend`; (B, W, ...) in a beam search."""
+
+    z_hat: object  # (B, D)
+    alpha: object  # (B, L)
+    context_weights: object  # (B, L), the weights of phi: alpha, or one-hot s
+    beta: object  # (B,)
+
+
+def attend(
+    annotations,
+    projected,
+    state,
+    w_att,
+    activation: Callable,
+    beta_logit=None,
+    select_weights: Callable | None = None,
+) -> Attention:
+    """Compute one step of attention, Eq. (4)-(6), and gate it, Sec. 4.2.1.
+
+    alpha = softmax(e), phi = sum_i alpha_i a_i, z_hat = beta phi.
+
+    Args:
+        annotations: a, (B, L, D).
+        projected: W_a a + b, (B, L, A).
+        state: W_h h_{t-1}, (B, A) or (B, W, A).
+        w_att: (A,).
+        activation: see :func:`attention_scores`.
+        beta_logit: f_beta(h_{t-1}), (B, 1) or (B, W, 1); None means beta = 1.
+        select_weights: for hard attention, alpha -> context weights of the same shape;
+            None averages by alpha itself, as soft attention does.
+    """
+    e = attention_scores(projected, state, w_att, activation)  # (B, L) or (B, W, L)
+    alpha = ops.softmax(e, axis=-1)
+    weights = alpha if select_weights is None else select_weights(alpha)
+    phi = context(annotations, weights)  # (B, D) or (B, W, D)
+    if beta_logit is None:
+        return Attention(phi, alpha, weights, ops.ones_like(alpha[..., 0]))
+    beta = gate(beta_logit)
+    return Attention(beta * phi, alpha, weights, beta[..., 0])
 
 
 def attention_scores(projected, state, w_att, activation):
@@ -35,7 +83,9 @@ def attention_scores(projected, state, w_att, activation):
     """
     if len(state.shape) == 3:
         projected = ops.expand_dims(projected, 1)  # (B, L, A) -> (B, 1, L, A)
-    hidden = activation(projected + ops.expand_dims(state, -2))
+    state = ops.expand_dims(state, -2)  # (..., A) -> (..., 1, A)
+    hidden = activation(projected + state)  # (..., L, A)
+    # (..., L, A) @ (A, 1) -> (..., L)
     return ops.squeeze(ops.matmul(hidden, ops.expand_dims(w_att, -1)), -1)
 
 
@@ -53,19 +103,20 @@ def context(annotations, weights):
         (B, D) or (B, W, D).
     """
     if len(weights.shape) == 3:
-        return ops.matmul(weights, annotations)
+        return ops.matmul(weights, annotations)  # (B, W, L) @ (B, L, D) -> (B, W, D)
+    # (B, 1, L) @ (B, L, D) -> (B, D)
     return ops.squeeze(ops.matmul(ops.expand_dims(weights, 1), annotations), 1)
 
 
-def likeliest_location(alpha):
-    """Return the one-hot of the largest alpha, of equal ones the first; (..., L)."""
+def argmax_location(alpha):
+    """Return the one-hot argmax of alpha, of equal ones the first; (..., L)."""
     return ops.one_hot(ops.argmax(alpha, axis=-1), alpha.shape[-1], dtype=alpha.dtype)
 
 
-def drawn_location(alpha, u):
+def sampled_location(alpha, u):
     """Return one-hot s_t ~ Multinoulli(alpha_t), Eq. (8).
 
-    No gradient passes through the draw.
+    No gradient passes through the sample.
 
     Args:
         alpha: (..., L).
@@ -74,12 +125,13 @@ def drawn_location(alpha, u):
     Returns:
         s, (..., L).
     """
-    s = ops.one_hot(categorical.draw(alpha, u), alpha.shape[-1], dtype=alpha.dtype)
+    index = categorical.sample_index(alpha, u)  # (..., L) -> (...)
+    s = ops.one_hot(index, alpha.shape[-1], dtype=alpha.dtype)  # (...) -> (..., L)
     return ops.stop_gradient(s)
 
 
 def gate(logit):
-    """Gate the context: beta_t = sigma(f_beta(h_{t-1})), Sec. 4.2.1 (``_selector``).
+    """Compute the gate beta_t = sigma(f_beta(h_{t-1})), Sec. 4.2.1 (``_selector``).
 
     Args:
         logit: f_beta(h_{t-1}), (B, 1) or (B, W, 1).

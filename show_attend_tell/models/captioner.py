@@ -1,4 +1,4 @@
-"""The captioner: a Keras model from annotation vectors to sentences.
+"""Build, train and decode the captioner, a Keras model from annotations to sentences.
 
 Method names follow the reference implementation: ``_get_initial_lstm``,
 ``_project_features``, ``_attention_layer``. Notation and shapes:
@@ -6,6 +6,8 @@ Method names follow the reference implementation: ``_get_initial_lstm``,
 """
 
 import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
 
 import keras
 from keras import ops
@@ -18,16 +20,23 @@ from show_attend_tell.config.settings import (
 from show_attend_tell.data.vocabulary import PAD, Vocabulary
 from show_attend_tell.models.decoder import Decoder
 from show_attend_tell.models.generation import (
-    check_annotations,
-    compiled_settings,
-    draw_noise,
-    make_writer,
-    write_all,
+    compile_generator,
+    generate_in_batches,
+    require_annotations,
+    static_settings,
+    uniform_noise,
 )
 from show_attend_tell.models.hard_attention import HardAttention
 from show_attend_tell.models.losses import CaptionMean, caption_losses
-from show_attend_tell.models.teacher_forcing import Parts, number_of_words, read
 from show_attend_tell.runtime.errors import ConfigError
+
+
+class CompiledParts(NamedTuple):
+    """The parts of a training step that :meth:`Captioner.compile_parts` compiles."""
+
+    compile_fn: Callable | None = None  # compiles a function
+    prepare: Callable | None = None  # the model's, compiled once for all lengths
+    precision: str = "float32"  # dtype of the large matrix products
 
 
 @keras.saving.register_keras_serializable("show_attend_tell")
@@ -37,21 +46,21 @@ class Captioner(keras.Model):
     An ordinary Keras model: ``compile(optimizer)`` needs no loss, for the paper's own
     is built in; ``fit``, ``evaluate``, ``predict`` take ``x = {"annotations": (B, L,
     D), "tokens": (B, T) ids from <start> on}`` and ``y = (B, T)`` ids up to <end>,
-    both padded with 0. A caption that is all padding counts for nothing.
+    both padded with 0. Captions that contain only padding are ignored.
 
     Args:
-        vocabulary: the words in the order of their ids, special tokens first.
+        vocabulary: words in the order of their ids, special tokens first.
         settings: a ModelSettings or the dict of one.
         annotation_width: D.
         grid: rows and columns of the annotations; L is their product.
         label_smoothing: epsilon of :func:`models.losses.token_losses`.
         doubly_stochastic: lambda of Eq. (14).
-        encoder_identity: what :meth:`Encoder.identity` says of the encoder whose
-            annotations this model reads; kept in the saved file.
-        decoding: the DecodingSettings or the dict of one that :meth:`generate` uses by
-            default; kept in the saved file.
+        encoder_identity: :meth:`Encoder.identity` of the encoder whose annotations this
+            model reads; part of the saved file.
+        decoding: a DecodingSettings or the dict of one, the default of
+            :meth:`generate`; part of the saved file.
         hard: a HardAttentionSettings or the dict of one; used by hard attention only.
-        seed: of initial weights, dropout and the locations drawn.
+        seed: seed of initial weights, dropout and sampled locations.
     """
 
     def __init__(
@@ -88,7 +97,7 @@ class Captioner(keras.Model):
         self.hard = hard or HardAttentionSettings()
         self.seed = seed
         self.compiled_parts = None
-        self._writers = {}
+        self._generators = {}
         self._create_layers()
         for layer in (self, self.decoder):  # layers take Keras' global dtype policy
             if layer.compute_dtype == "float16":
@@ -125,23 +134,33 @@ class Captioner(keras.Model):
         self.built = True
 
     def set_annotation_scale(self, deviation):
-        """Divide annotations by `deviation` from now on; it is saved as a weight."""
+        """Divide annotations by `deviation` from now on; the scale is a saved weight.
+
+        Raises:
+            ValueError: `deviation` is not positive.
+        """
         if not deviation > 0:
-            raise ValueError(f"`deviation` must be positive. Received: {deviation}")
+            raise ValueError(
+                f"`deviation` must be positive. Received: {deviation}; pass the "
+                "standard deviation of the annotations"
+            )
         self.annotation_scale.assign(1.0 / deviation)
 
-    def compile_parts(self, compiled, precision="float32"):
-        """Have training compile its parts, and its large products stay outside of them.
+    def compile_parts(self, compile_fn, precision="float32"):
+        """Compile parts of the training step, leaving large products to TensorFlow.
 
         On a CPU TensorFlow's own matrix products are faster than XLA's, and use the
-        processor's units for bfloat16. The recurrence stays float32.
+        processor's units for bfloat16. The recurrence stays float32. A call with the
+        arguments of the last one changes nothing, so that `prepare` is compiled once.
 
         Args:
-            compiled: compiles a function; applied to the parts that XLA does better.
-            precision: of the large products.
+            compile_fn: compiles a function; applied to the parts that XLA does better.
+            precision: dtype of the large products.
         """
-        if self.compiled_parts is None or self.compiled_parts.precision != precision:
-            self.compiled_parts = Parts(compiled, compiled(self._prepare), precision)
+        parts = self.compiled_parts
+        if parts is None or parts.compile_fn is not compile_fn:
+            parts = CompiledParts(compile_fn, compile_fn(self._prepare))
+        self.compiled_parts = parts._replace(precision=precision)
 
     def _prepare(self, features, training=False):
         """Cast and scale stored features, drop channels in training; (B, L, D)."""
@@ -184,43 +203,84 @@ class Captioner(keras.Model):
 
         Returns:
             ``logits`` (B, T, K), ``alpha`` (B, T, L), ``beta`` (B, T). Hard attention
-            in training returns ``hard.samples`` rows for each caption, side by side,
-            the weights of phi, ``looked`` (R, T, L), and where these were drawn,
-            ``sampled`` (R,); else it reads with the expected context, as soft does.
+            in training returns R rows, ``hard.samples`` for each caption, side by side,
+            and also ``context_weights`` (R, T, L), the weights of phi, and ``sampled``
+            (R,), 1 where these were sampled. Outside training it uses the expected
+            context, as soft attention does.
         """
         if self.hard_attention is None or not training:
-            return read(self, inputs, training)
-        tokens, samples = inputs["tokens"], self.hard.samples
-        rows = ops.shape(tokens)[0] * samples
-        draws = self.hard_attention.draw(rows, number_of_words(tokens))
-        outputs = read(
-            self,
-            inputs,
-            training,
-            lambda t, alpha: self.hard_attention.look(draws, t, alpha),
-            samples,
+            return self.teacher_force(inputs, training)
+        B, T = ops.shape(inputs["tokens"])[0], number_of_words(inputs["tokens"])
+        noise = self.hard_attention.sample_noise(B * self.hard.samples, T)
+        outputs = self.teacher_force(
+            inputs, training, noise.select_weights, self.hard.samples
         )
-        return {**outputs, "sampled": draws.sampled}
+        return {**outputs, "sampled": noise.sampled}
+
+    def teacher_force(self, inputs, training=False, select_weights=None, samples=1):
+        """Run the decoder over given words, with a given selection of locations.
+
+        Args:
+            inputs: see :meth:`call`.
+            training: whether dropout is active.
+            select_weights: see :func:`models.decoder_custom_gradient.unroll`; None
+                takes alpha itself.
+            samples: rows for each caption, side by side: R = B samples rows.
+
+        Returns:
+            ``logits`` (R, T, K), ``alpha`` (R, T, L), ``beta`` (R, T), and with
+            `select_weights` also ``context_weights`` (R, T, L).
+        """
+        tokens = inputs["tokens"]
+        number_of_words(tokens)
+        parts = (training and self.compiled_parts) or CompiledParts()
+        prepare, precision = parts.prepare or self._prepare, parts.precision
+        a = prepare(inputs["annotations"], training)  # (B, L, D)
+        projected = self._project_features(a, precision)  # (B, L, D) -> (B, L, A)
+        c, h = self._get_initial_lstm(a, training)  # (B, L, D) -> (B, n)
+        embedded = self.decoder.embed(tokens)  # (B, T) -> (B, T, m)
+        embedded = self.word_dropout(embedded, training=training)
+        gates = self.decoder.word_gates(embedded, precision)  # (B, T, 4n)
+        if samples > 1:  # (B, ...) -> (R, ...)
+            a, projected, c, h, embedded, gates = (
+                ops.repeat(x, samples, axis=0)
+                for x in (a, projected, c, h, embedded, gates)
+            )
+        # (R, T, n), (R, T, D), twice (R, T, L), (R, T)
+        h, z_hat, alpha, context_weights, beta = self.decoder.unroll(
+            gates, h, c, a, projected, parts.compile_fn, select_weights
+        )
+        logits = self.decoder.readout(
+            embedded,
+            h,
+            z_hat,
+            lambda value: self.dropout(value, training=training),
+            precision,
+        )  # (R, T, K)
+        outputs = {"logits": logits, "alpha": alpha, "beta": beta}
+        if select_weights is not None:
+            outputs["context_weights"] = context_weights
+        return outputs
 
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
-        """Return the mean over captions of L_d, Eq. (14), or of -L_s estimated.
+        """Return the mean over captions of L_d, Eq. (14), or of the estimated -L_s.
 
         With hard attention, in training, the value is a surrogate whose gradient is
-        that of :mod:`models.hard_attention`; ``doubly_stochastic`` adds its
-        term of Eq. (14), soft attention's, there too unless it is 0.
+        that of :mod:`models.hard_attention`; ``doubly_stochastic`` adds its term of
+        Eq. (14), soft attention's, there too unless it is 0.
 
         Args:
             x: not used.
             y: target ids, (B, T), 0 for padding.
             y_pred: from :meth:`call`.
-            sample_weight: (B,), multiplies the words' part of each caption; REINFORCE
-                passes its advantages here. Padding is left out in any case.
+            sample_weight: (B,), multiplies the words' term of each caption;
+                self-critical training passes its advantages here. Padding is ignored.
             training: whether labels are smoothed; the loss of ``evaluate`` is not.
         """
         if "sampled" in y_pred:  # its rows are the samples of each caption
-            y = ops.repeat(y, self.hard.samples, axis=0)
+            y = ops.repeat(y, self.hard.samples, axis=0)  # (B, T) -> (R, T)
             if sample_weight is not None:
                 sample_weight = ops.repeat(sample_weight, self.hard.samples, axis=0)
         mask = ops.cast(ops.not_equal(y, PAD), "float32")
@@ -232,8 +292,8 @@ class Captioner(keras.Model):
             mask,
             self.label_smoothing if training else 0.0,
             self.doubly_stochastic,
-        )
-        length = ops.sum(mask, axis=-1)
+        )  # (B,) or (R,) each
+        length = ops.sum(mask, axis=-1)  # (B, T) -> (B,)
         present = ops.cast(length > 0, "float32")
         self.word_loss.update_state(
             words / ops.maximum(length, 1), sample_weight=length
@@ -253,8 +313,8 @@ class Captioner(keras.Model):
             decoding: DecodingSettings; by default those saved with the model.
             seeds: N seeds, one for each photo, whose random numbers then depend on no
                 other photo; by default ``decoding.seed`` seeds all photos together.
-                They matter for sampled words and sampled locations only; the
-                hypotheses of a beam share the noise of their photo.
+                Seeds affect sampled words and sampled locations only; the hypotheses
+                of a beam share the noise of their photo.
 
         Returns:
             :class:`~show_attend_tell.decoding.Hypotheses` of NumPy arrays, N rows,
@@ -263,17 +323,16 @@ class Captioner(keras.Model):
         Raises:
             ValueError: the shape of the annotations or the number of seeds is wrong.
         """
-        check_annotations(
-            annotations, (self.grid[0] * self.grid[1], self.annotation_width)
-        )
+        L, D = self.grid[0] * self.grid[1], self.annotation_width
+        require_annotations(annotations, (L, D))
         decoding = decoding or self.decoding
-        key = compiled_settings(decoding)
-        if key not in self._writers:
-            self._writers[key] = make_writer(self, key)
+        key = static_settings(decoding)
+        if key not in self._generators:
+            self._generators[key] = compile_generator(self, key)
         seeds = decoding.seed if seeds is None else seeds
-        noise = draw_noise(seeds, len(annotations), decoding.max_words)
-        return write_all(
-            self._writers[key],
+        noise = uniform_noise(seeds, len(annotations), decoding.max_words)  # (N, 2, T)
+        return generate_in_batches(
+            self._generators[key],
             annotations,
             noise,
             decoding.temperature,
@@ -281,7 +340,7 @@ class Captioner(keras.Model):
         )
 
     def get_config(self):
-        """Return all that :meth:`from_config` needs, as JSON values."""
+        """Return the arguments of :meth:`from_config` as JSON values."""
         return {
             **super().get_config(),
             "vocabulary": list(self.vocabulary.words),
@@ -295,3 +354,18 @@ class Captioner(keras.Model):
             "hard": dataclasses.asdict(self.hard),
             "seed": self.seed,
         }
+
+
+def number_of_words(tokens):
+    """Return T of tokens (B, T).
+
+    Raises:
+        ValueError: T is not known when the graph is traced.
+    """
+    T = tokens.shape[1]
+    if T is None:
+        raise ValueError(
+            "`tokens` must have a known number of words T. Received: "
+            f"shape {tuple(tokens.shape)}; pad every batch to a fixed T"
+        )
+    return T

@@ -1,4 +1,4 @@
-"""One step of the paper: attention, gate, LSTM and deep output.
+"""Compute one step of the paper's decoder: attention, gate, LSTM and deep output.
 
 Notation and shapes: :mod:`show_attend_tell.models.attention`.
 """
@@ -8,19 +8,19 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from show_attend_tell.models import decoder_custom_gradient as recurrence
-from show_attend_tell.models.attention import attention_scores, context, gate
+from show_attend_tell.models import decoder_custom_gradient
+from show_attend_tell.models.attention import Attention, attend
 from show_attend_tell.models.initializers import OrthogonalGates
 
 
 class StepOutput(NamedTuple):
-    """What one step computes; every field leads with (B,) or (B, W)."""
+    """The result of one step; every field leads with (B,) or (B, W)."""
 
     h: object  # (B, n)
     c: object  # (B, n)
     z_hat: object  # (B, D)
     alpha: object  # (B, L)
-    looked: object  # (B, L), the weights of phi: alpha, or one-hot s
+    context_weights: object  # (B, L), the weights of phi: alpha, or one-hot s
     beta: object  # (B,)
 
 
@@ -35,16 +35,24 @@ def lstm_update(gates, c):
         h' and c', (..., n).
     """
     n = c.shape[-1]
+    # (..., 4n) -> four of (..., n)
     i, f, o = (ops.sigmoid(gates[..., k * n : (k + 1) * n]) for k in range(3))
-    c = f * c + i * ops.tanh(gates[..., 3 * n :])
+    g = ops.tanh(gates[..., 3 * n :])
+    c = f * c + i * g
     return o * ops.tanh(c), c
 
 
 def product(x, w, precision="float32"):
-    """Multiply (..., p) by (p, q) in a precision; (..., q) of the type of `x`."""
-    rows = ops.reshape(x, (-1, x.shape[-1]))
-    rows = ops.matmul(ops.cast(rows, precision), ops.cast(w, precision))
-    return ops.cast(ops.reshape(rows, (*ops.shape(x)[:-1], w.shape[-1])), x.dtype)
+    """Multiply (..., p) by (p, q) in `precision`; return (..., q) in the dtype of x."""
+    p, q = w.shape
+    rows = ops.reshape(x, (-1, p))  # (..., p) -> (rows, p)
+    rows = ops.matmul(ops.cast(rows, precision), ops.cast(w, precision))  # (rows, q)
+    return ops.cast(ops.reshape(rows, (*ops.shape(x)[:-1], q)), x.dtype)
+
+
+def _select_at(select_weights, t):
+    """Return step t's selection alone, alpha -> context weights."""
+    return lambda alpha: select_weights(t, alpha)[0]
 
 
 class Decoder(keras.layers.Layer):
@@ -57,7 +65,7 @@ class Decoder(keras.layers.Layer):
         settings: a :class:`~show_attend_tell.config.settings.ModelSettings`.
         vocabulary_size: K.
         annotation_width: D.
-        seed: of the initial weights.
+        seed: seed of the initial weights.
     """
 
     def __init__(self, settings, vocabulary_size, annotation_width, seed=0, **kwargs):
@@ -71,7 +79,7 @@ class Decoder(keras.layers.Layer):
         self.built = True
 
     def _matrix(self, name, rows, columns):
-        """Add a matrix: 0.01 N(0, 1) as the authors, or Glorot's uniform."""
+        """Add a matrix, initialised as 0.01 N(0, 1) (the authors') or by Glorot."""
         self._matrices = getattr(self, "_matrices", -1) + 1
         seed = self.seed * 1000 + self._matrices
         if self.settings.initializer == "normal":
@@ -86,35 +94,39 @@ class Decoder(keras.layers.Layer):
         return self.add_weight(shape=(width,), initializer="zeros", name=name)
 
     def _create_weights(self):
-        s, d, k = self.settings, self.annotation_width, self.vocabulary_size
-        m, n, a = s.embedding_width, s.lstm_width, s.attention_width
-        self.embedding = self._matrix("embedding", k, m)
-        widths = [d] + [a] * s.attention_layers
+        s, D, K = self.settings, self.annotation_width, self.vocabulary_size
+        m, n, A = s.embedding_width, s.lstm_width, s.attention_width
+        # Names and order of the weights are those of saved models.
+        self.embedding = self._matrix("embedding", K, m)
+        # f_att: layers on the annotations, on h, and to a score
+        widths = [D] + [A] * s.attention_layers
         pairs = list(zip(widths[:-1], widths[1:], strict=True))
         self.w_a = [self._matrix(f"w_a_{j}", i, o) for j, (i, o) in enumerate(pairs)]
         self.b_a = [self._bias(f"b_a_{j}", o) for j, (_, o) in enumerate(pairs)]
-        self.w_h = self._matrix("w_h", n, a)
-        self.w_att = self._matrix("w_att", a, 1)
-        if s.selector:
+        self.w_h = self._matrix("w_h", n, A)
+        self.w_att = self._matrix("w_att", A, 1)
+        if s.selector:  # f_beta
             self.w_beta = self._matrix("w_beta", n, 1)
             self.b_beta = self._bias("b_beta", 1)
+        # LSTM on E y, z_hat and h; columns of the gates i, f, o, g
         self.lstm_y = self._matrix("lstm_y", m, 4 * n)
-        self.lstm_z = self._matrix("lstm_z", d, 4 * n)
+        self.lstm_z = self._matrix("lstm_z", D, 4 * n)
         self.lstm_h = self.add_weight(
             shape=(n, 4 * n),
             initializer=OrthogonalGates(self.seed * 1000 + 500),
             name="lstm_h",
         )
         self.lstm_b = self._bias("lstm_b", 4 * n)
-        self.init = {part: self._mlp(f"init_{part}", d, n) for part in "hc"}
+        self.init = {part: self._mlp(f"init_{part}", D, n) for part in "hc"}
+        # deep output
         self.l_h, self.l_b = self._matrix("l_h", n, m), self._bias("l_b", m)
         if s.ctx2out:
-            self.l_z = self._matrix("l_z", d, m)
-        self.l_o, self.l_o_b = self._matrix("l_o", m, k), self._bias("l_o_b", k)
+            self.l_z = self._matrix("l_z", D, m)
+        self.l_o, self.l_o_b = self._matrix("l_o", m, K), self._bias("l_o_b", K)
 
-    def _mlp(self, name, d, n):
+    def _mlp(self, name, D, n):
         """Add f_init: hidden layers of width D, the last of width n."""
-        widths = [d] * self.settings.init_layers + [n]
+        widths = [D] * self.settings.init_layers + [n]
         return [
             (self._matrix(f"{name}_w{j}", i, o), self._bias(f"{name}_b{j}", o))
             for j, (i, o) in enumerate(zip(widths[:-1], widths[1:], strict=True))
@@ -124,8 +136,8 @@ class Decoder(keras.layers.Layer):
         """Return W_a a_i + b, (B, L, D) -> (B, L, A), once per photo."""
         projected = annotations
         for j, (w, b) in enumerate(zip(self.w_a, self.b_a, strict=True)):
-            layer = projected if j == 0 else ops.tanh(projected)
-            projected = product(layer, w, precision) + b
+            layer = projected if j == 0 else ops.tanh(projected)  # tanh between layers
+            projected = product(layer, w, precision) + b  # (B, L, D or A) -> (B, L, A)
         return projected
 
     def initial_state(self, annotations, dropout, input_dropout=lambda mean: mean):
@@ -133,8 +145,11 @@ class Decoder(keras.layers.Layer):
 
         Args:
             annotations: (B, L, D).
-            dropout: a function applied behind every ReLU, as in the authors' code.
-            input_dropout: a function applied to the mean, once for h and once for c.
+            dropout: function applied after every ReLU, as in the authors' code.
+            input_dropout: function applied to the mean, once for h and once for c.
+
+        Returns:
+            h_0 and c_0, (B, n).
         """
         mean = ops.mean(annotations, axis=1)  # (B, L, D) -> (B, D)
         states = []
@@ -143,7 +158,7 @@ class Decoder(keras.layers.Layer):
             for j, (w, b) in enumerate(self.init[part]):
                 if j:
                     value = dropout(ops.relu(value))
-                value = ops.matmul(value, w) + b
+                value = ops.matmul(value, w) + b  # (B, D) -> (B, D), at last (B, n)
             states.append(ops.tanh(value))
         return tuple(states)
 
@@ -152,68 +167,73 @@ class Decoder(keras.layers.Layer):
         return ops.take(self.embedding, tokens, axis=0)
 
     def word_gates(self, embedded, precision="float32"):
-        """Return the words' share of the LSTM's affine map, (..., m) -> (..., 4n)."""
+        """Return the words' part of the LSTM's affine map, (..., m) -> (..., 4n)."""
         return product(embedded, self.lstm_y, precision) + self.lstm_b
 
     def state_kernel(self):
-        """Return [W_h, U, w_beta], the three matrices that multiply h."""
+        """Return [W_h, U, w_beta], the matrices that multiply h; (n, A + 4n + 1)."""
         matrices = [self.w_h, self.lstm_h]
         if self.settings.selector:
             matrices.append(self.w_beta)
         return ops.concatenate([ops.convert_to_tensor(w) for w in matrices], axis=1)
 
-    def attend(self, annotations, projected, state, beta_logit=None, look=None):
-        """Return z_hat, alpha, the weights of phi and beta for one step, Eq. (4)-(6).
-
-        Args:
-            annotations: a, (B, L, D).
-            projected: from :meth:`project`.
-            state: W_h h_{t-1}, (B, A) or (B, W, A).
-            beta_logit: f_beta(h_{t-1}), (B, 1) or (B, W, 1); None without selector.
-            look: hard attention's choice, alpha -> weights of phi of the same shape;
-                None takes alpha itself, as soft attention does.
-        """
-        scores = attention_scores(
-            projected, state, ops.reshape(self.w_att, (-1,)), self.activation
+    def attend(
+        self, annotations, projected, state, beta_logit=None, select_weights=None
+    ) -> Attention:
+        """Call :func:`models.attention.attend` with this decoder's f_att."""
+        w_att = ops.reshape(self.w_att, (-1,))  # (A, 1) -> (A,)
+        return attend(
+            annotations,
+            projected,
+            state,
+            w_att,
+            self.activation,
+            beta_logit,
+            select_weights,
         )
-        alpha = ops.softmax(scores, axis=-1)
-        looked = alpha if look is None else look(alpha)
-        z_hat = context(annotations, looked)
-        if beta_logit is None:
-            return z_hat, alpha, looked, ops.ones_like(alpha[..., 0])
-        beta = gate(beta_logit)
-        return beta * z_hat, alpha, looked, beta[..., 0]
 
-    def step(self, word_gates, h, c, annotations, projected, kernel, look=None):
+    def step(
+        self, word_gates, h, c, annotations, projected, kernel, select_weights=None
+    ):
         """Advance by one word, Eq. (1)-(6).
 
         Args:
-            word_gates: of y_{t-1}, (B, 4n) or (B, W, 4n).
+            word_gates: gates of y_{t-1}, (B, 4n) or (B, W, 4n).
             h: (B, n) or (B, W, n).
-            c: likewise.
+            c: (B, n) or (B, W, n).
             annotations: (B, L, D).
             projected: (B, L, A).
             kernel: from :meth:`state_kernel`.
-            look: of :meth:`attend`.
+            select_weights: see :func:`models.attention.attend`.
         """
-        width, n = self.settings.attention_width, c.shape[-1]
-        products = ops.matmul(h, kernel)
+        A, n = self.settings.attention_width, c.shape[-1]
+        products = ops.matmul(h, kernel)  # (..., n) -> (..., A + 4n + 1)
         beta_logit = None
         if self.settings.selector:
-            beta_logit = products[..., width + 4 * n :] + self.b_beta
-        z_hat, alpha, looked, beta = self.attend(
-            annotations, projected, products[..., :width], beta_logit, look
+            beta_logit = products[..., A + 4 * n :] + self.b_beta  # (..., 1)
+        attention = self.attend(
+            annotations, projected, products[..., :A], beta_logit, select_weights
         )
-        gates = word_gates + products[..., width : width + 4 * n]
-        h, c = lstm_update(gates + ops.matmul(z_hat, self.lstm_z), c)
-        return StepOutput(h, c, z_hat, alpha, looked, beta)
+        gates = word_gates + products[..., A : A + 4 * n]  # (..., 4n)
+        gates = gates + ops.matmul(
+            attention.z_hat, self.lstm_z
+        )  # (..., D) -> (..., 4n)
+        h, c = lstm_update(gates, c)  # (..., n)
+        return StepOutput(h, c, *attention)
 
     def unroll(
-        self, word_gates, h, c, annotations, projected, compiled=None, look=None
+        self,
+        word_gates,
+        h,
+        c,
+        annotations,
+        projected,
+        compile_fn=None,
+        select_weights=None,
     ):
-        """Take the steps of given words.
+        """Run the steps of given words (teacher forcing).
 
-        Tanh attention takes the gradient of :mod:`models.decoder_custom_gradient`.
+        Tanh attention uses the gradient of :mod:`models.decoder_custom_gradient`.
 
         Args:
             word_gates: (B, T, 4n), T known.
@@ -221,46 +241,51 @@ class Decoder(keras.layers.Layer):
             c: c_0, (B, n).
             annotations: (B, L, D).
             projected: (B, L, A).
-            compiled: see :func:`models.decoder_custom_gradient.unroll`; None compiles
-                with whatever surrounds it.
-            look: hard attention's choice, see the same function.
+            compile_fn: see :func:`models.decoder_custom_gradient.unroll`; None leaves
+                compilation to the caller.
+            select_weights: for hard attention, see the same function.
 
         Returns:
-            h (B, T, n), z_hat (B, T, D), alpha and the weights of phi (B, T, L), and
+            h (B, T, n), z_hat (B, T, D), alpha and the context weights (B, T, L), and
             beta (B, T).
         """
         tensors = word_gates, h, c, annotations, projected
         if self.settings.activation == "tanh":
-            return self._unroll_by_hand(*tensors, compiled, look)
+            return self._unroll_custom_gradient(*tensors, compile_fn, select_weights)
 
         def loop(*tensors):
-            return self._unroll_by_steps(*tensors, look)
+            return self._unroll_autodiff(*tensors, select_weights)
 
-        return (compiled(loop) if compiled else loop)(*tensors)
+        return (compile_fn(loop) if compile_fn else loop)(*tensors)
 
-    def _unroll_by_hand(self, word_gates, h, c, annotations, projected, compiled, look):
-        # Reshaped to tensors: a gradient by hand must not be given variables.
-        w_att = ops.reshape(self.w_att, (-1,))
+    def _unroll_custom_gradient(
+        self, word_gates, h, c, annotations, projected, compile_fn, select_weights
+    ):
+        # Reshaped to tensors: a custom gradient must not be given variables.
+        w_att = ops.reshape(self.w_att, (-1,))  # (A, 1) -> (A,)
         lstm_z = ops.reshape(self.lstm_z, self.lstm_z.shape)
         b_beta = ops.zeros((1,), h.dtype)
         if self.settings.selector:
             b_beta = ops.reshape(self.b_beta, (1,))
-        kernel = self.state_kernel()
+        kernel = self.state_kernel()  # (n, A + 4n + 1)
         weights = (annotations, projected, kernel, w_att, lstm_z, b_beta)
-        given = {"compiled": compiled, "look": look}
-        given = {name: function for name, function in given.items() if function}
-        return recurrence.unroll(word_gates, h, c, weights, **given)
+        options = {"compile_fn": compile_fn, "select_weights": select_weights}
+        options = {name: value for name, value in options.items() if value}
+        return decoder_custom_gradient.unroll(word_gates, h, c, weights, **options)
 
-    def _unroll_by_steps(self, word_gates, h, c, annotations, projected, look):
+    def _unroll_autodiff(
+        self, word_gates, h, c, annotations, projected, select_weights
+    ):
         kernel, steps = self.state_kernel(), []
         for t in range(word_gates.shape[1]):  # unrolled: XLA fuses across steps
-            chosen = None if look is None else lambda alpha, t=t: look(t, alpha)[0]
+            select = None if select_weights is None else _select_at(select_weights, t)
             step = self.step(
-                word_gates[:, t], h, c, annotations, projected, kernel, chosen
+                word_gates[:, t], h, c, annotations, projected, kernel, select
             )
             h, c = step.h, step.c
             steps.append(step)
-        fields = ("h", "z_hat", "alpha", "looked", "beta")
+        fields = ("h", "z_hat", "alpha", "context_weights", "beta")
+        # T of (B, ...) -> (B, T, ...)
         return tuple(ops.stack([getattr(s, f) for s in steps], 1) for f in fields)
 
     def readout(self, embedded, h, z_hat, dropout, precision="float32"):
@@ -272,12 +297,13 @@ class Decoder(keras.layers.Layer):
             embedded: E y_{t-1}, (..., m).
             h: (..., n).
             z_hat: (..., D).
-            dropout: a function applied to h and to the tanh.
-            precision: of the products.
+            dropout: function applied to h and to the tanh.
+            precision: dtype of the matrix products.
         """
-        hidden = product(dropout(h), self.l_h, precision) + self.l_b
+        hidden = product(dropout(h), self.l_h, precision) + self.l_b  # (..., m)
         if self.settings.prev2out:
             hidden = hidden + embedded
         if self.settings.ctx2out:
             hidden = hidden + product(z_hat, self.l_z, precision)
+        # (..., m) -> (..., K)
         return product(dropout(ops.tanh(hidden)), self.l_o, precision) + self.l_o_b

@@ -1,8 +1,9 @@
-"""Photo -> annotation vectors: the only place that knows an encoder's preprocessing.
+"""Encode photos as annotation vectors with a pretrained network.
 
-The encoder is a convolution network cut after one of its layers. Every cell of that
-layer's map is one annotation vector a_i (Sec. 3.1.1, arXiv:1502.03044v3); the paper's
-is VGG19's fourth convolution of block 5, after its ReLU and before pooling.
+The encoder is a convolutional network cut after one of its layers. Every cell of that
+layer's map is one annotation vector a_i (Sec. 3.1.1, arXiv:1502.03044v3); the paper
+uses VGG19's fourth convolution of block 5, after its ReLU and before pooling. No other
+module knows the preprocessing of a network.
 """
 
 import difflib
@@ -22,35 +23,36 @@ import tensorflow as tf
 from PIL import Image
 
 from show_attend_tell.config.settings import EncoderSettings
-from show_attend_tell.data import preprocessing as photos
+from show_attend_tell.data import preprocessing
+from show_attend_tell.data.preprocessing import Box
 from show_attend_tell.models import scene_net
 from show_attend_tell.runtime.errors import EncoderError
 
 _FLOAT16_MAX = float(np.finfo(np.float16).max)
 _CHANNELS = 3
-VIEW = 512  # pixels of the longest side of a photo that is shown
+VIEW = 512  # longest side of a displayed photo, in pixels
 
 
 class Encoder:
     """A network cut after a layer, with its weights and its preprocessing.
 
     Attributes:
-        settings: as given.
+        settings: the EncoderSettings.
         grid: (rows, columns) of the feature map; L = rows * columns.
-        width: D, channels of the feature map.
+        width: D, the channels of the feature map.
     """
 
     def __init__(self, settings: EncoderSettings):
         """Build the network and load its weights.
 
         Raises:
-            EncoderError: network, layer or weights are unknown or do not fit.
+            EncoderError: network, layer or weights are unknown or do not match.
         """
         self.settings = settings
-        self._scale, self._preprocessing = _preprocessing(settings.network)
+        self._scale, self._preprocessing = _pixel_scaling(settings.network)
         policy = "mixed_bfloat16" if settings.precision == "bfloat16" else "float32"
         with _dtype_policy(policy):
-            whole = _build(settings)
+            whole = _build_network(settings)
         if settings.weights == "none":
             _randomise(whole, settings.seed)
         output = _layer_output(whole, settings)
@@ -66,30 +68,31 @@ class Encoder:
 
     def load_photo(self, file: str | os.PathLike | IO[bytes]) -> Image.Image:
         """Decode a photo; see :func:`data.preprocessing.load_photo`."""
-        return photos.load_photo(file)
+        return preprocessing.load_photo(file)
 
     def preprocess(self, image: Image.Image, mirror: bool = False) -> np.ndarray:
         """Resize a photo to the square that the network sees.
 
         Args:
             image: RGB, as :meth:`load_photo` returns it.
-            mirror: exchange left and right.
+            mirror: whether to flip left and right.
 
         Returns:
             (S, S, 3) uint8, RGB.
         """
-        square = photos.to_square(image, self.settings.image_size, self.settings.resize)
+        side, resize = self.settings.image_size, self.settings.resize
+        square = preprocessing.to_square(image, side, resize)
         return square[:, ::-1] if mirror else square
 
     def view(self, image: Image.Image) -> np.ndarray:
-        """Return what the network sees of a photo, fit to be looked at by people.
+        """Return the region of a photo that the network sees, for display.
 
         Returns:
             (H, W, 3) uint8, RGB, in the photo's proportions; see
-            :func:`show_attend_tell.data.preprocessing.to_view`.
+            :func:`data.preprocessing.to_view`.
         """
         side, resize = self.settings.image_size, self.settings.resize
-        return photos.to_view(image, side, resize, VIEW)
+        return preprocessing.to_view(image, side, resize, VIEW)
 
     def encode(self, squares: np.ndarray) -> np.ndarray:
         """Compute the annotation vectors of a batch.
@@ -98,7 +101,7 @@ class Encoder:
             squares: (B, S, S, 3) uint8, RGB, from :meth:`preprocess`.
 
         Returns:
-            (B, L, D) float16; what float16 cannot hold is clipped to its range.
+            (B, L, D) float16, clipped to the range of float16.
         """
         return self._encode(np.asarray(squares, np.uint8)).numpy()
 
@@ -113,23 +116,24 @@ class Encoder:
         pixels = self._scale(tf.cast(squares, tf.float32))
         a = self._network(pixels, training=False)  # (B, S, S, 3) -> (B, rows, cols, D)
         a = tf.clip_by_value(tf.cast(a, tf.float32), -_FLOAT16_MAX, _FLOAT16_MAX)
-        return tf.cast(tf.reshape(a, (-1, rows * columns, self.width)), tf.float16)
+        a = tf.reshape(a, (-1, rows * columns, self.width))  # -> (B, L, D)
+        return tf.cast(a, tf.float16)
 
-    def box_to_square(self, box: photos.Box, photo_size: tuple[int, int]) -> photos.Box:
+    def box_to_square(self, box: Box, photo_size: tuple[int, int]) -> Box:
         """Map a box of the photo; see :func:`data.preprocessing.box_to_square`."""
         side, resize = self.settings.image_size, self.settings.resize
-        return photos.box_to_square(box, photo_size, side, resize)
+        return preprocessing.box_to_square(box, photo_size, side, resize)
 
-    def box_to_photo(self, box: photos.Box, photo_size: tuple[int, int]) -> photos.Box:
+    def box_to_photo(self, box: Box, photo_size: tuple[int, int]) -> Box:
         """Map a box of the square; see :func:`data.preprocessing.box_to_photo`."""
         side, resize = self.settings.image_size, self.settings.resize
-        return photos.box_to_photo(box, photo_size, side, resize)
+        return preprocessing.box_to_photo(box, photo_size, side, resize)
 
     def identity(self) -> dict:
-        """Return all that decides the features, ready for JSON.
+        """Return everything that determines the features, as JSON values.
 
-        ``encoder_identity.identity_difference`` compares two of them; it passes over
-        ``weights``, ``precision``, ``seed`` and ``versions``: the digest says more.
+        ``encoder_identity.identity_difference`` compares two of them; it ignores
+        ``weights``, ``precision``, ``seed`` and ``versions``: the digest covers them.
         """
         settings = self.settings
         source = settings.weights
@@ -155,7 +159,7 @@ class Encoder:
 
 @contextmanager
 def _dtype_policy(name: str) -> Iterator[None]:
-    """Set the policy of layers made meanwhile; ``keras.applications`` take none."""
+    """Set the policy of layers created inside; ``keras.applications`` accept none."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(name)
     try:
@@ -165,10 +169,12 @@ def _dtype_policy(name: str) -> Iterator[None]:
 
 
 def _is_named(weights: str) -> bool:
+    """Return whether `weights` is a name, not a file."""
     return weights in ("imagenet", "none", "scenes")
 
 
 def _applications() -> dict[str, Callable]:
+    """Return the networks of ``keras.applications`` by name."""
     return {
         name: member
         for name, member in vars(keras.applications).items()
@@ -176,29 +182,29 @@ def _applications() -> dict[str, Callable]:
     }
 
 
-def _near(name: str, known: list[str]) -> str:
-    """Name the known names most like a wrong one."""
+def _nearest(name: str, known: list[str]) -> str:
+    """Return the known names that are most like an unknown one."""
     lower = {one.lower(): one for one in known}
     close = difflib.get_close_matches(name.lower(), lower, n=5, cutoff=0.5)
     return ", ".join([lower[one] for one in close] or known[-5:])
 
 
-def _preprocessing(network: str) -> tuple[Callable, str]:
-    """Return the scaling of pixels proper to a network, and its name."""
+def _pixel_scaling(network: str) -> tuple[Callable, str]:
+    """Return the function that scales a network's pixels, and its name."""
     if network == "SceneNet":
-        return tf.identity, "none"  # the network takes 0..255
+        return tf.identity, "none"  # its inputs are 0..255
     known = _applications()
     if network not in known:
         raise EncoderError(
             f"`network` must be SceneNet or a network of keras.applications. "
-            f"Received: {network!r}; nearest: {_near(network, [*known, 'SceneNet'])}"
+            f"Received: {network!r}; nearest: {_nearest(network, [*known, 'SceneNet'])}"
         )
     module = sys.modules[known[network].__module__]
     return module.preprocess_input, module.__name__.rpartition(".")[2]
 
 
-def _build(settings: EncoderSettings) -> keras.Model:
-    """Build the whole network, without its classifier, with the weights asked for."""
+def _build_network(settings: EncoderSettings) -> keras.Model:
+    """Build the whole network, without its classifier, with the requested weights."""
     ours, source = settings.network == "SceneNet", settings.weights
     if source == ("imagenet" if ours else "scenes"):
         raise EncoderError(
@@ -210,22 +216,22 @@ def _build(settings: EncoderSettings) -> keras.Model:
             "`weights` must be imagenet, none, scenes or a file that exists. "
             f"Received: {source!r}; correct the path"
         )
-    network = _scene_net(settings.image_size) if ours else _application(settings)
+    network = _build_scene_net(settings) if ours else _build_application(settings)
     if source == "scenes":
         source = str(scene_net.WEIGHTS)
     if not _is_named(source):
-        _load(network, source, settings.network)
+        _load_weights(network, source, settings.network)
     return network
 
 
-def _scene_net(side: int) -> keras.Model:
+def _build_scene_net(settings: EncoderSettings) -> keras.Model:
     try:
-        return scene_net.build(side)
+        return scene_net.build_scene_net(settings.image_size)
     except ValueError as error:
         raise EncoderError(str(error)) from None
 
 
-def _application(settings: EncoderSettings) -> keras.Model:
+def _build_application(settings: EncoderSettings) -> keras.Model:
     side = settings.image_size
     weights = "imagenet" if settings.weights == "imagenet" else None
     try:
@@ -233,7 +239,7 @@ def _application(settings: EncoderSettings) -> keras.Model:
             include_top=False, weights=weights, input_shape=(side, side, _CHANNELS)
         )
     except Exception as error:
-        # A failed download is a bare Exception in Keras: nothing narrower is raised.
+        # Keras raises a bare Exception if a download fails.
         if type(error) is Exception or isinstance(error, OSError):
             raise EncoderError(
                 f"{settings.network}: the ImageNet weights could not be downloaded "
@@ -251,21 +257,21 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def _load(network: keras.Model, file: str, name: str) -> None:
+def _load_weights(network: keras.Model, file: str, name: str) -> None:
     try:
         with warnings.catch_warnings():
-            # Layers not found warn one by one before the error that sums them up.
+            # Every missing layer warns before the one error is raised.
             warnings.simplefilter("ignore", UserWarning)
             network.load_weights(file)
     except (ValueError, KeyError, OSError, TypeError, AttributeError) as error:
         raise EncoderError(
             f"{file}: not weights of {name} without its classifier "
-            f"({_first_line(error)}); choose the file that fits"
+            f"({_first_line(error)}); choose a file of this network"
         ) from None
 
 
 def _randomise(network: keras.Model, seed: int) -> None:
-    """Draw all kernels anew by Glorot's rule, from a generator of their own."""
+    """Set all kernels to Glorot's uniform initialisation, seeded independently."""
     rng = np.random.default_rng(seed)
     for variable in network.weights:
         shape = tuple(variable.shape)
@@ -276,6 +282,7 @@ def _randomise(network: keras.Model, seed: int) -> None:
 
 
 def _layer_output(network: keras.Model, settings: EncoderSettings):
+    """Return the output of the layer after which the network is cut."""
     maps = [
         layer.name
         for layer in network.layers
@@ -283,8 +290,8 @@ def _layer_output(network: keras.Model, settings: EncoderSettings):
     ]
     if settings.layer not in maps:
         raise EncoderError(
-            f"`layer` must be a layer of {settings.network} that makes a map. "
-            f"Received: {settings.layer!r}; nearest: {_near(settings.layer, maps)}"
+            f"`layer` must be a layer of {settings.network} with a 2-D map. "
+            f"Received: {settings.layer!r}; nearest: {_nearest(settings.layer, maps)}"
         )
     return network.get_layer(settings.layer).output
 

@@ -1,4 +1,4 @@
-"""Captions from a captioner: the model's step function, compiled with its decoding."""
+"""Compile the captioner's decoding and generate captions in batches."""
 
 import dataclasses
 
@@ -7,28 +7,28 @@ from keras import ops
 
 from show_attend_tell.data.vocabulary import END, PAD, START, UNKNOWN
 from show_attend_tell.decoding import Hypotheses, beam_search, greedy, sample
-from show_attend_tell.models.attention import drawn_location, likeliest_location
+from show_attend_tell.models.attention import argmax_location, sampled_location
 from show_attend_tell.runtime.compilation import compiled
 
 _SPECIAL = {"start_id": START, "end_id": END, "pad_id": PAD}
 
 
-def check_annotations(annotations, expected):
-    """Validate annotations (N, L, D), where `expected` is (L, D).
+def require_annotations(annotations, expected):
+    """Validate that annotations are (N, L, D), where `expected` is (L, D).
 
     Raises:
-        ValueError: the shape does not fit or N is 0.
+        ValueError: the shape differs or N is 0.
     """
-    shape = np.shape(annotations)
+    shape, (L, D) = np.shape(annotations), expected
     if len(shape) != 3 or shape[0] == 0 or shape[1:] != expected:
         raise ValueError(
-            f"`annotations` must be (N, {expected[0]}, {expected[1]}) with N > 0. "
-            f"Received: shape {tuple(shape)}"
+            f"`annotations` must be (N, {L}, {D}) with N > 0. "
+            f"Received: shape {tuple(shape)}; pass the features of the model's encoder"
         )
 
 
-def compiled_settings(decoding):
-    """Return the settings that a compiled search depends on; others are inputs.
+def static_settings(decoding):
+    """Return the settings that are compiled into a search; the others are inputs.
 
     A beam of one is greedy, and only a beam ranks by length.
     """
@@ -36,19 +36,20 @@ def compiled_settings(decoding):
         decoding = dataclasses.replace(decoding, method="greedy")
     if decoding.method != "beam":
         decoding = dataclasses.replace(decoding, beam=1, length_normalisation=0.0)
+    # Inputs of the compiled function get one value, so that settings compare equal.
     return dataclasses.replace(
         decoding, temperature=1.0, seed=0, validation_beam=1, batch_size=1
     )
 
 
-def draw_noise(seed, photos, max_words):
+def uniform_noise(seed, photos, max_words):
     """Return uniform numbers in [0, 1), for words and for locations: (N, 2, T).
 
     A photo's numbers do not depend on how many photos follow it.
 
     Args:
-        seed: one of all photos, or one for each of them, whose numbers then depend on
-            no other photo.
+        seed: one seed of all photos, or one for each of them, whose numbers then depend
+            on no other photo.
         photos: N.
         max_words: T.
 
@@ -59,116 +60,137 @@ def draw_noise(seed, photos, max_words):
         return np.random.default_rng(seed).random((photos, 2, max_words), np.float32)
     if len(seed) != photos:
         raise ValueError(
-            f"`seed` must be one number or one for each of the {photos} photos. "
-            f"Received: {len(seed)} of them"
+            f"`seeds` must be one number or one for each of the {photos} photos. "
+            f"Received: {len(seed)} of them; pass one for each photo"
         )
     rngs = [np.random.default_rng(one) for one in seed]
     return np.stack([rng.random((2, max_words), np.float32) for rng in rngs])
 
 
-def start_state(model, annotations, locations, noise):
-    """Return a decoding step for these photos and the state it begins with.
+def make_step(model, annotations, locations, noise):
+    """Return a decoding step for a batch of photos and its initial state.
+
+    The photos are projected once, here.
 
     Args:
         model: a Captioner.
         annotations: prepared (cast and scaled), (B, L, D).
         locations: ``expected``, ``likeliest`` or ``sampled``.
-        noise: uniform numbers in [0, 1), (B, T), one for each location ``sampled``.
+        noise: uniform numbers in [0, 1), (B, T), one for each ``sampled`` location.
 
     Returns:
-        ``step`` as :mod:`show_attend_tell.decoding` wants it, and ``{"h", "c"}`` of
+        ``step`` as :mod:`show_attend_tell.decoding` requires it, and ``{"h", "c"}`` of
         (B, n); where locations are sampled also ``"noise"`` (B, T), the next number
-        first. The photos are projected once, here.
+        first.
     """
     decoder = model.decoder
-    projected = model._project_features(annotations)
-    c, h = model._get_initial_lstm(annotations)
-    kernel = decoder.state_kernel()
+    projected = model._project_features(annotations)  # (B, L, D) -> (B, L, A)
+    c, h = model._get_initial_lstm(annotations)  # (B, L, D) -> (B, n)
+    kernel = decoder.state_kernel()  # (n, A + 4n + 1)
 
     def step(tokens, state):
-        embedded = decoder.embed(tokens)
-        gates = decoder.word_gates(embedded)
-        look = _choice(locations, state.get("noise"))
+        embedded = decoder.embed(tokens)  # (B, W) -> (B, W, m)
+        gates = decoder.word_gates(embedded)  # (B, W, m) -> (B, W, 4n)
+        select_weights = _selection(locations, state.get("noise"))
         out = decoder.step(
-            gates, state["h"], state["c"], annotations, projected, kernel, look
-        )
+            gates,
+            state["h"],
+            state["c"],
+            annotations,
+            projected,
+            kernel,
+            select_weights,
+        )  # h, c (B, W, n), z_hat (B, W, D), alpha (B, W, L), beta (B, W)
+        # -> (B, W, K)
         logits = decoder.readout(embedded, out.h, out.z_hat, lambda value: value)
-        place = ops.cast(ops.argmax(out.looked, axis=-1), "int32")
-        if look is None:
-            place = ops.full_like(place, -1)
-        extras = {"alpha": out.alpha, "beta": out.beta, "locations": place}
-        after = {"h": out.h, "c": out.c}
+        index = ops.argmax(out.context_weights, axis=-1)  # (B, W, L) -> (B, W)
+        index = ops.cast(index, "int32")
+        if select_weights is None:
+            index = ops.full_like(index, -1)
+        extras = {"alpha": out.alpha, "beta": out.beta, "locations": index}
+        new_state = {"h": out.h, "c": out.c}
         if locations == "sampled":
-            after["noise"] = ops.roll(state["noise"], -1, axis=-1)
-        return ops.log_softmax(logits), after, extras
+            new_state["noise"] = ops.roll(state["noise"], -1, axis=-1)  # (B, W, T)
+        return ops.log_softmax(logits), new_state, extras
 
-    state = {"h": h, "c": c}
+    state = {"h": h, "c": c}  # the search adds the axis of hypotheses
     return step, {**state, "noise": noise} if locations == "sampled" else state
 
 
-def _choice(locations, noise):
-    """Return the step's choice, alpha -> one-hot location, None for the average."""
+def _selection(locations, noise):
+    """Return alpha -> context weights of one step; None averages by alpha."""
     if locations == "sampled":
-        return lambda alpha: drawn_location(alpha, noise[..., :1])
-    return likeliest_location if locations == "likeliest" else None
+        # alpha (B, W, L), noise (B, W, T) -> (B, W, 1)
+        return lambda alpha: sampled_location(alpha, noise[..., :1])
+    return argmax_location if locations == "likeliest" else None
 
 
-def make_writer(model, decoding):
+def compile_generator(model, decoding):
     """Compile the function (features, noise, temperature) -> Hypotheses.
-
-    Args:
-        model: a Captioner.
-        decoding: DecodingSettings from :func:`compiled_settings`.
 
     The function takes features (B, L, D), noise (B, 2, T), for words and for
     locations, and the temperature, a scalar tensor.
+
+    Args:
+        model: a Captioner.
+        decoding: DecodingSettings from :func:`static_settings`.
     """
     unknown = () if decoding.allow_unknown else (UNKNOWN,)
     rules = {**_SPECIAL, "forbidden": (PAD, START, *unknown)}
 
-    def write(features, noise, temperature):
-        annotations = model._prepare(features)
-        step, state = start_state(model, annotations, decoding.locations, noise[:, 1])
-        rows = ops.shape(features)[0]
+    def generate(features, noise, temperature):
+        B = ops.shape(features)[0]
+        annotations = model._prepare(features)  # (B, L, D)
+        step, state = make_step(model, annotations, decoding.locations, noise[:, 1])
         if decoding.method == "beam":
             return beam_search(
                 step,
                 state,
-                rows,
+                B,
                 **rules,
                 beam=decoding.beam,
                 length_normalisation=decoding.length_normalisation,
                 max_words=decoding.max_words,
             )
         if decoding.method == "greedy":
-            return greedy(step, state, rows, **rules, max_words=decoding.max_words)
+            return greedy(step, state, B, **rules, max_words=decoding.max_words)
+        # noise (B, 2, T) -> (B, T)
         return sample(step, state, noise[:, 0], **rules, temperature=temperature)
 
-    return compiled(write, model)
+    return compiled(generate, model)
 
 
-def write_all(writer, features, noise, temperature, batch_size):
-    """Run a writer over N photos in equal batches; NumPy Hypotheses of N rows.
+def generate_in_batches(generator, features, noise, temperature, batch_size):
+    """Run a compiled generator over N photos; return NumPy Hypotheses of N rows.
 
-    The last batch is filled up with zeros, so that one graph serves every batch and a
-    photo's caption does not depend on how many came with it.
+    The last batch is padded with zeros, so that one graph serves every batch and a
+    photo's caption does not depend on the number of photos.
+
+    Args:
+        generator: from :func:`compile_generator`.
+        features: (N, L, D).
+        noise: (N, 2, T).
+        temperature: number above 0, used by ``sample`` only.
+        batch_size: B.
     """
-    count, parts = len(features), []
-    for start in range(0, count, batch_size):
+    N, parts = len(features), []
+    for start in range(0, N, batch_size):
         block = np.asarray(features[start : start + batch_size])
-        draws = noise[start : start + batch_size]
+        block_noise = noise[start : start + batch_size]
         missing = batch_size - len(block)
-        if missing:
-            block, draws = (
+        if missing:  # (B - missing, ...) -> (B, ...)
+            block, block_noise = (
                 np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
-                for array in (block, draws)
+                for array in (block, block_noise)
             )
-        result = writer(
+        result = generator(
             ops.convert_to_tensor(block),
-            ops.convert_to_tensor(draws),
+            ops.convert_to_tensor(block_noise),
             ops.convert_to_tensor(np.float32(temperature)),
         )
         kept = batch_size - missing
+        # (B, W, ...) -> (kept, W, ...)
         parts.append([ops.convert_to_numpy(field)[:kept] for field in result])
+    # batches of (B, W, ...) -> (N, W, ...)
     fields = [np.concatenate(field) for field in zip(*parts, strict=True)]
     return Hypotheses(*fields)

@@ -1,8 +1,10 @@
-"""Training hard attention by the lower bound L_s, Sec. 4.1 of arXiv:1502.03044v3.
+"""Train hard attention by the lower bound L_s, Sec. 4.1 of arXiv:1502.03044v3.
 
-At every step one location is drawn, s_t ~ Multinoulli(alpha_t), Eq. (8), and the
+This file holds all of it: sampling, rewards, baseline, surrogate loss.
+
+At every step one location is sampled, s_t ~ Multinoulli(alpha_t), Eq. (8), and the
 context is its annotation, Eq. (9). The objective, Eq. (10), and its gradient estimated
-by a sequence s~ of drawn locations, Eq. (11) and (12), both to be raised::
+by a sequence s~ of sampled locations, Eq. (11) and (12), both to be maximised::
 
     L_s = sum_s p(s|a) log p(y|s,a) <= log p(y|a)
 
@@ -10,43 +12,43 @@ by a sequence s~ of drawn locations, Eq. (11) and (12), both to be raised::
              + lambda_r r (log p(y|s~,a) - b) d log p(s~|a)/dW  REINFORCE
              + lambda_e dH[s~]/dW                               entropy
 
-with log p(s~|a) = sum_t log alpha_t[s~_t], H[s~] = sum_t H(alpha_t) along the path
-drawn, r the scale of the reward, and the baseline
+with log p(s~|a) = sum_t log alpha_t[s~_t], H[s~] = sum_t H(alpha_t) along the sampled
+path, r the scale of the reward, and the baseline
 b_k = 0.9 b_{k-1} + 0.1 log p(y|s~_k).
 
-With ``reward_per = "word"`` a location is rewarded by the words that it can have
+With ``reward_per = "word"`` the reward of a location counts the words that it can have
 changed, and b is the moving average of one word's log p, so that long captions are not
 punished for their length. The second term then is::
 
     lambda_r r sum_t [sum_{k >= t} (log p(y_k|s~,a) - b)] d log alpha_t[s~_t]/dW
 
-Neither makes the estimator biased: no word depends on a location drawn after it, and b
-on no draw of the batch. The variance is far lower where lengths differ, about a tenth
-on captions of one and of three words (experiments/README.md); for one caption alone it
-may be higher.
+Neither biases the estimator: no word depends on a location sampled after it, and b
+depends on no sample of the batch. The variance is far lower where lengths differ, about
+a tenth on captions of one and of three words (experiments/LOG.md); for one caption
+alone it may be higher.
 
 With ``baseline = "samples"`` b is, word by word, the mean of log p(y_k|s~,a) in the
-other samples of the same caption, drawn or expected. They share how likely its words
-are anyway, so that this adds no variance, but none of its draws: no bias either.
+other samples of the same caption, sampled or expected. They share the likelihood of its
+words, so that this adds no variance, but none of its samples: no bias either.
 
-What each term touches:
+Weights that each term reaches:
 
 * Back-propagation holds s~ fixed. It reaches the deep output (L_o, L_h, L_z), the LSTM,
   E, f_init and f_beta, and **nothing of f_att** (W_a, W_h, w_att, b): f_att acts on the
-  words through the draws alone, and no gradient passes through a draw. With
+  words through the samples alone, and no gradient passes through a sample. With
   ``label_smoothing`` it is the smoothed likelihood's; rewards are log p itself.
-* REINFORCE is the draws' gradient, the reward being a constant. It reaches f_att, and
-  through h_{t-1}, from which alpha_t is computed, the LSTM, E, f_init and f_beta; not
-  the deep output, which has no part in p(s|a).
-* Entropy reaches what REINFORCE reaches. It is the gradient of H along the path drawn;
-  that H also changes with the paths that are likely, the paper leaves out.
+* REINFORCE is the gradient of the samples, the reward being a constant. It reaches
+  f_att, and through h_{t-1}, from which alpha_t is computed, the LSTM, E, f_init and
+  f_beta; not the deep output, which has no part in p(s|a).
+* Entropy reaches the weights that REINFORCE reaches. It is the gradient of H along the
+  sampled path; the paper leaves out that H also changes with the likely paths.
 
 Where s~ is replaced by its expected value alpha, the context is soft attention's and
 back-propagation reaches f_att too; REINFORCE is then zero, for the expected value of
 d log p(s|a)/dW is.
 
-The names of notation are those of :mod:`models.attention`; R = B samples rows
-stand for the samples of each caption, side by side.
+The notation is that of :mod:`models.attention`; R = B samples rows hold the samples of
+each caption, side by side.
 """
 
 from typing import NamedTuple
@@ -55,27 +57,39 @@ import keras
 from keras import ops
 
 from show_attend_tell.config.settings import HardAttentionSettings
-from show_attend_tell.models.attention import drawn_location
-from show_attend_tell.models.losses import (
-    location_entropies,
-    location_log_probs,
-    token_losses,
-)
+from show_attend_tell.models.attention import sampled_location
+from show_attend_tell.models.losses import token_losses
 
 
-class Draws(NamedTuple):
-    """The chances of a batch."""
+class LocationNoise(NamedTuple):
+    """The random numbers of a batch, which decide its locations."""
 
     u: object  # (R, T), uniform in [0, 1): which location
-    sampled: object  # (R,), 1 where s~ is drawn, 0 where it is its expected value
+    sampled: object  # (R,), 1 where s~ is sampled, 0 where it is its expected value
+
+    def select_weights(self, t, alpha):
+        """Return the context weights of step t, and q of their gradient.
+
+        Args:
+            t: number of the step.
+            alpha: (R, L).
+
+        Returns:
+            One-hot s~_t, or alpha, (R, L); and the share of their gradient that flows
+            on to alpha, 0 where s~_t was sampled, 1 elsewhere, (R, 1).
+        """
+        u = ops.expand_dims(ops.take(self.u, t, axis=1), 1)  # (R, T) -> (R, 1)
+        s = sampled_location(alpha, u)  # (R, L)
+        sampled = ops.cast(ops.expand_dims(self.sampled, 1), alpha.dtype)  # (R, 1)
+        return ops.where(sampled > 0, s, alpha), 1 - sampled
 
 
 class HardAttention(keras.layers.Layer):
-    """The chances, the baseline and the terms that training hard attention adds.
+    """The noise, the baseline and the loss terms of hard attention in training.
 
     Args:
-        settings: a :class:`config.hard_attention.HardAttentionSettings`.
-        seed: of the chances.
+        settings: a :class:`config.settings.HardAttentionSettings`.
+        seed: seed of the noise.
     """
 
     def __init__(self, settings: HardAttentionSettings, seed=0, **kwargs):
@@ -94,124 +108,158 @@ class HardAttention(keras.layers.Layer):
         self.means = {name: keras.metrics.Mean(name=name) for name in names}
         self.built = True
 
-    def draw(self, rows, steps) -> Draws:
-        """Draw the chances of a batch of R rows and T steps."""
+    def sample_noise(self, rows, steps) -> LocationNoise:
+        """Return the random numbers of a batch of R rows and T steps."""
         probability = self.settings.sampling_probability
-        coins = 1 if self.settings.drawn_per == "minibatch" else rows
-        coin = keras.random.uniform((coins,), seed=self.generator) < probability
-        sampled = ops.broadcast_to(ops.cast(coin, "float32"), (rows,))
-        return Draws(keras.random.uniform((rows, steps), seed=self.generator), sampled)
-
-    @staticmethod
-    def look(draws: Draws, t, alpha):
-        """Return the weights of phi at step t: one-hot s~_t, or alpha; (R, L).
-
-        And which share of their gradient goes on to alpha: none where s~_t was drawn;
-        (R, 1).
-        """
-        u = ops.expand_dims(ops.take(draws.u, t, axis=1), 1)
-        s = drawn_location(alpha, u)
-        sampled = ops.cast(ops.expand_dims(draws.sampled, 1), alpha.dtype)
-        return ops.where(sampled > 0, s, alpha), 1 - sampled
+        count = 1 if self.settings.drawn_per == "minibatch" else rows
+        sampled = keras.random.uniform((count,), seed=self.generator) < probability
+        sampled = ops.broadcast_to(ops.cast(sampled, "float32"), (rows,))
+        u = keras.random.uniform((rows, steps), seed=self.generator)
+        return LocationNoise(u, sampled)
 
     def surrogate(self, outputs, targets, mask):
-        """Return what each row's loss lacks of -L_s; keep the baseline and the log.
+        """Return the REINFORCE and entropy part of each row's loss; update b and logs.
 
-        Its gradient is minus that of the REINFORCE and the entropy term.
+        Its gradient is minus that of the two terms.
 
         Args:
             outputs: float32: ``logits`` (R, T, K), ``alpha`` (R, T, L) and, where
-                locations were drawn, ``looked`` (R, T, L) and ``sampled`` (R,).
+                locations were sampled, ``context_weights`` (R, T, L) and ``sampled``
+                (R,).
             targets: word ids, (R, T).
             mask: 1 for a word of the caption, 0 for padding, (R, T).
 
         Returns:
-            (R,); 0 where nothing was drawn, outside training.
+            (R,); 0 without samples, outside training.
         """
-        words = ops.stop_gradient(-token_losses(outputs["logits"], targets) * mask)
-        alpha = outputs["alpha"]
-        drawn = "sampled" in outputs
-        sampled = outputs["sampled"] if drawn else ops.zeros_like(words[:, 0])
-        self._observe(ops.sum(words, axis=-1), alpha, sampled, mask)
-        if not drawn:
+        log_p = -token_losses(outputs["logits"], targets) * mask  # (R, T)
+        log_p, alpha = ops.stop_gradient(log_p), outputs["alpha"]
+        is_sampled = "sampled" in outputs
+        sampled = outputs["sampled"] if is_sampled else ops.zeros_like(log_p[:, 0])
+        self._update_metrics(ops.sum(log_p, axis=-1), alpha, sampled, mask)
+        if not is_sampled:
             return ops.zeros_like(sampled)
-        reinforce, entropy = self.terms(words, outputs, mask)
-        self._update_baseline(words, sampled, mask)
+        reinforce, entropy = self.terms(log_p, outputs, mask)
+        self._update_baseline(log_p, sampled, mask)
         return -(reinforce + entropy)
 
-    def terms(self, words, outputs, mask):
-        """Return the REINFORCE and the entropy term of each row, to be raised.
+    def terms(self, log_p, outputs, mask):
+        """Return the REINFORCE and the entropy term of each row, to be maximised.
 
         Args:
-            words: log p(y_t|s~,a), (R, T), 0 for padding, no gradient in it.
-            outputs: ``alpha``, ``looked`` and ``sampled`` of :meth:`surrogate`.
+            log_p: log p(y_t|s~,a), (R, T), 0 for padding, without a gradient.
+            outputs: ``alpha``, ``context_weights`` and ``sampled`` of
+                :meth:`surrogate`.
             mask: (R, T).
 
         Returns:
             Two tensors (R,).
         """
         s, alpha = self.settings, outputs["alpha"]
-        reward = s.reinforce_weight * s.reward_scale * self._rewards(words, mask)
-        reward = reward * ops.expand_dims(outputs["sampled"], 1)
-        log_probs = location_log_probs(alpha, outputs["looked"], mask)
+        reward = s.reinforce_weight * s.reward_scale * self._rewards(log_p, mask)
+        reward = reward * ops.expand_dims(outputs["sampled"], 1)  # (R, T) or (R, 1)
+        log_probs = location_log_probs(alpha, outputs["context_weights"], mask)
+        # (R, T) -> (R,)
         reinforce = ops.sum(ops.stop_gradient(reward) * log_probs, axis=-1)
         return reinforce, s.entropy_weight * location_entropies(alpha, mask)
 
-    def _rewards(self, words, mask):
-        """Return what each location is rewarded with, less b; (R, T) or (R, 1)."""
+    def _rewards(self, log_p, mask):
+        """Return the reward of each location, less b; (R, T) or (R, 1)."""
         s, b = self.settings, self.baseline
         if s.baseline == "samples":
-            b = mean_of_others(words, s.samples)
+            b = mean_of_others(log_p, s.samples)  # (R, T)
         elif s.reward_per == "caption":
-            return ops.sum(words, axis=-1, keepdims=True) - b
-        gains = (words - b) * mask
+            return ops.sum(log_p, axis=-1, keepdims=True) - b  # (R, T) -> (R, 1)
+        gains = (log_p - b) * mask
         if s.reward_per == "caption":
-            return ops.sum(gains, axis=-1, keepdims=True)
+            return ops.sum(gains, axis=-1, keepdims=True)  # (R, T) -> (R, 1)
+        # sum over k >= t: a cumulative sum from the end, (R, T)
         return ops.flip(ops.cumsum(ops.flip(gains, axis=1), axis=1), axis=1)
 
-    def _observe(self, log_likelihood, alpha, sampled, mask):
-        """Keep what a batch says of rewards and attention; padding does not count."""
-        length = ops.sum(mask, axis=-1)
+    def _update_metrics(self, log_likelihood, alpha, sampled, mask):
+        """Update the means of rewards and attention; padding is ignored.
+
+        Args:
+            log_likelihood: log p(y|s~,a), (R,).
+            alpha: (R, T, L).
+            sampled: (R,).
+            mask: (R, T).
+        """
+        length = ops.sum(mask, axis=-1)  # (R, T) -> (R,)
         present = ops.cast(length > 0, "float32")
         rows = ops.maximum(ops.sum(present), 1)
         reward = ops.sum(log_likelihood * present) / rows
         deviation = ops.square(log_likelihood - reward) * present
-        entropy = location_entropies(alpha, mask) / ops.maximum(length, 1)
+        entropy = location_entropies(alpha, mask) / ops.maximum(length, 1)  # (R,)
         self.means["baseline"].update_state(ops.convert_to_tensor(self.baseline))
         self.means["reward"].update_state(reward)
         self.means["reward_variance"].update_state(ops.sum(deviation) / rows)
         self.means["entropy"].update_state(entropy, sample_weight=length)
         self.means["sampled"].update_state(sampled, sample_weight=length)
 
-    def _update_baseline(self, words, sampled, mask):
-        """Move b towards the mean of what was drawn, if anything was.
+    def _update_baseline(self, log_p, sampled, mask):
+        """Move b towards the mean log p of sampled rows, if there are any.
 
-        The mean over captions or over words, see ``reward_per``. Only after the terms
-        were computed: b must not know the draws it is subtracted from, or the estimator
-        would be biased.
+        The mean is over captions or over words, see ``reward_per``. Called after the
+        terms are computed: b must not depend on the samples it is subtracted from, or
+        the estimator would be biased.
         """
-        drawn = mask * ops.expand_dims(sampled, 1)
+        counted = mask * ops.expand_dims(sampled, 1)  # (R, T), words of sampled rows
         if self.settings.reward_per == "caption":
-            total = ops.sum(ops.max(drawn, axis=-1))
+            total = ops.sum(ops.max(counted, axis=-1))  # captions
         else:
-            total = ops.sum(drawn)
-        mean = ops.sum(words * drawn) / ops.maximum(total, 1)
+            total = ops.sum(counted)  # words
+        mean = ops.sum(log_p * counted) / ops.maximum(total, 1)
         decay, old = self.settings.baseline_decay, ops.convert_to_tensor(self.baseline)
         moved = decay * old + (1 - decay) * mean
         self.baseline.assign(ops.where(total > 0, moved, old))
 
 
-def mean_of_others(words, samples):
+def mean_of_others(log_p, samples):
     """Return the mean over the other samples of each row's caption.
 
     Args:
-        words: (R, T), R = B samples rows, those of a caption side by side.
+        log_p: (R, T), R = B samples rows, those of a caption side by side.
         samples: two or more.
 
     Returns:
         (R, T).
     """
-    steps = words.shape[1]
-    samples_of = ops.reshape(words, (-1, samples, steps))
-    total = ops.sum(samples_of, axis=1, keepdims=True)
-    return ops.reshape((total - samples_of) / (samples - 1), (-1, steps))
+    T = log_p.shape[1]
+    each = ops.reshape(log_p, (-1, samples, T))  # (R, T) -> (B, samples, T)
+    total = ops.sum(each, axis=1, keepdims=True)  # (B, 1, T)
+    return ops.reshape((total - each) / (samples - 1), (-1, T))  # -> (R, T)
+
+
+def location_log_probs(alpha, context_weights, mask):
+    """Return log alpha_t[s_t] of each location; log p(s|a) is their sum over t.
+
+    Args:
+        alpha: (R, T, L).
+        context_weights: one-hot s_t, (R, T, L).
+        mask: 1 for a word of the caption, 0 for padding, (R, T).
+
+    Returns:
+        (R, T), 0 for padding.
+    """
+    log_probs = ops.sum(context_weights * _log(alpha), axis=-1)  # (R, T, L) -> (R, T)
+    return log_probs * ops.cast(mask, alpha.dtype)
+
+
+def location_entropies(alpha, mask):
+    """Return H[s] = -sum_t sum_i alpha_ti log alpha_ti of each caption, in nats.
+
+    Args:
+        alpha: (R, T, L).
+        mask: 1 for a word of the caption, 0 for padding, (R, T).
+
+    Returns:
+        (R,).
+    """
+    entropy = -ops.sum(alpha * _log(alpha), axis=-1)  # (R, T, L) -> (R, T)
+    return ops.sum(entropy * ops.cast(mask, alpha.dtype), axis=-1)  # (R, T) -> (R,)
+
+
+def _log(alpha):
+    """Return log alpha, finite where alpha has become 0."""
+    return ops.log(ops.maximum(alpha, 1e-30))  # float32 ends at 1e-38

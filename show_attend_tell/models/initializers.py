@@ -1,4 +1,4 @@
-"""Initial weights that Keras does not have."""
+"""Define initial weights that Keras does not have."""
 
 import keras
 from keras import ops

@@ -1,4 +1,4 @@
-"""The terms of the objective, one value per caption.
+"""Compute the terms of the objective, one value per caption.
 
 Every term is summed over the caption's own words, so that the loss of a batch is the
 mean of its captions' losses whatever the batch and its padding are.
@@ -10,7 +10,7 @@ from keras import ops
 
 @keras.saving.register_keras_serializable("show_attend_tell")
 class CaptionMean(keras.losses.Loss):
-    """The mean over captions of losses already summed over each one's words."""
+    """The mean over captions of losses that are already sums over words."""
 
     def __init__(self, name="caption_mean", reduction="mean_with_sample_weight"):
         super().__init__(name=name, reduction=reduction)
@@ -21,7 +21,7 @@ class CaptionMean(keras.losses.Loss):
 
 
 def token_losses(logits, targets, label_smoothing=0.0):
-    """Return -log p(y_t | a, y_<t) of every word, in nats.
+    """Return the negative log-likelihood -log p(y_t | a, y_<t) of every word, in nats.
 
     With smoothing epsilon the true distribution becomes (1 - epsilon) on the true
     word plus epsilon / K on every word (Szegedy et al., 2016, Sec. 7).
@@ -34,6 +34,7 @@ def token_losses(logits, targets, label_smoothing=0.0):
     Returns:
         (B, T).
     """
+    # (B, T, K) -> (B, T)
     nll = ops.sparse_categorical_crossentropy(targets, logits, from_logits=True)
     if label_smoothing:
         uniform = ops.logsumexp(logits, axis=-1) - ops.mean(logits, axis=-1)
@@ -51,8 +52,9 @@ def doubly_stochastic(alpha, mask):
     Returns:
         (B,).
     """
-    looked = ops.einsum("btl,bt->bl", alpha, ops.cast(mask, alpha.dtype))
-    return ops.sum(ops.square(1 - looked), axis=-1)
+    # (B, T, L), (B, T) -> (B, L): attention that each location received
+    received = ops.einsum("btl,bt->bl", alpha, ops.cast(mask, alpha.dtype))
+    return ops.sum(ops.square(1 - received), axis=-1)  # (B, L) -> (B,)
 
 
 def caption_losses(logits, alpha, targets, mask, label_smoothing, strength):
@@ -67,41 +69,8 @@ def caption_losses(logits, alpha, targets, mask, label_smoothing, strength):
         strength: lambda.
 
     Returns:
-        Two tensors (B,): the words' part and lambda times the attention's part.
+        Two tensors (B,): the term of the words and lambda times that of attention.
     """
     mask = ops.cast(mask, logits.dtype)
     words = ops.sum(token_losses(logits, targets, label_smoothing) * mask, axis=-1)
     return words, strength * doubly_stochastic(alpha, mask)
-
-
-def location_log_probs(alpha, looked, mask):
-    """Return log alpha_t[s_t] of each location; log p(s|a) is their sum over t.
-
-    Args:
-        alpha: (B, T, L).
-        looked: one-hot s_t, (B, T, L).
-        mask: 1 for a word of the caption, 0 for padding, (B, T).
-
-    Returns:
-        (B, T), 0 for padding.
-    """
-    return ops.sum(looked * _log(alpha), axis=-1) * ops.cast(mask, alpha.dtype)
-
-
-def location_entropies(alpha, mask):
-    """Return H[s] = -sum_t sum_i alpha_ti log alpha_ti of each caption, in nats.
-
-    Args:
-        alpha: (B, T, L).
-        mask: 1 for a word of the caption, 0 for padding, (B, T).
-
-    Returns:
-        (B,).
-    """
-    entropy = -ops.sum(alpha * _log(alpha), axis=-1)
-    return ops.sum(entropy * ops.cast(mask, alpha.dtype), axis=-1)
-
-
-def _log(alpha):
-    """Return log alpha, finite where alpha has become 0."""
-    return ops.log(ops.maximum(alpha, 1e-30))  # float32 ends at 1e-38

@@ -1,4 +1,4 @@
-"""The trained model that comes with the package."""
+"""Return the path of the pretrained model in the package."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -10,14 +10,14 @@ CARD = SHIPPED.with_name("MODEL_CARD.md")
 
 
 def shipped_model() -> Path:
-    """Return the file of the shipped model.
+    """Return the path of the shipped model.
 
     Raises:
-        PretrainedModelError: the installation holds none.
+        PretrainedModelError: the installation has no model.
     """
     if not SHIPPED.is_file():
         raise PretrainedModelError(
-            f"{SHIPPED}: no model is shipped with this installation; train one and "
-            "name its file with --model"
+            f"{SHIPPED}: this installation has no pretrained model; train one and "
+            "pass its file as --model"
         )
     return SHIPPED

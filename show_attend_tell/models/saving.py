@@ -1,4 +1,4 @@
-"""The one file that holds a trained captioner: read it, start from it."""
+"""Load a captioner from its model file, or copy its weights into another."""
 
 import itertools
 import zipfile
@@ -12,10 +12,10 @@ from show_attend_tell.runtime.errors import ModelFileError
 
 
 def load_captioner(path: str | Path) -> Captioner:
-    """Read a captioner from its file.
+    """Load a captioner from its model file.
 
     Raises:
-        ModelFileError: the file is absent, damaged or of another model.
+        ModelFileError: the file is absent, damaged or not a captioner's.
     """
     path = Path(path)
     if not path.is_file():
@@ -37,17 +37,17 @@ def load_captioner(path: str | Path) -> Captioner:
 
 
 def copy_weights(path: str | Path, model: Captioner) -> Captioner:
-    """Set a captioner's weights to those of a model file.
+    """Copy the weights of a model file into a captioner.
 
-    A soft model may start a hard one, and a hard one a soft one: they differ by the
+    A soft model can start a hard one, and a hard one a soft one: they differ by the
     baseline alone, which then starts at 0.
 
     Returns:
         The captioner of the file.
 
     Raises:
-        ModelFileError: the file cannot be read, or its words, encoder or weights are
-            not the captioner's.
+        ModelFileError: the file cannot be loaded, or its words, encoder or weights
+            differ from the captioner's.
     """
     source = load_captioner(path)
     if source.vocabulary.words != model.vocabulary.words:
@@ -58,8 +58,8 @@ def copy_weights(path: str | Path, model: Captioner) -> Captioner:
     difference = identity_difference(source.encoder_identity, model.encoder_identity)
     if difference:
         raise ModelFileError(
-            f"{path}: it reads another encoder's features ({difference}); start from a "
-            "model of the same encoder"
+            f"{path}: it was trained on another encoder's features ({difference}); "
+            "start from a model of the same encoder"
         )
     weights = [
         _shared_weights(m, other) for m, other in ((source, model), (model, source))
@@ -68,8 +68,9 @@ def copy_weights(path: str | Path, model: Captioner) -> Captioner:
     for theirs, ours in itertools.zip_longest(*shapes):
         if theirs != ours:
             raise ModelFileError(
-                f"{path}: its weights must be the settings' own, {ours}. Received: "
-                f"{theirs}; start from a model of the same widths and switches"
+                f"{path}: its weights must have the shapes of the settings, {ours}. "
+                f"Received: {theirs}; start from a model of the same widths and "
+                "switches"
             )
     for theirs, ours in zip(*weights, strict=True):
         ours.assign(theirs)
@@ -77,7 +78,7 @@ def copy_weights(path: str | Path, model: Captioner) -> Captioner:
 
 
 def _shared_weights(model: Captioner, other: Captioner) -> list:
-    """Return a model's weights, without hard attention's own where `other` is soft."""
+    """Return a model's weights, without those of hard attention if `other` is soft."""
     if model.hard_attention is None or other.hard_attention is not None:
         return model.weights
     own = {w.path for w in model.hard_attention.weights}

@@ -1,13 +1,14 @@
-"""SceneNet: a small encoder for the drawn scenes, whose weights come with the package.
+"""Build SceneNet, a small encoder for synthetic scenes with packaged weights.
 
 Seven convolutions with batch normalisation and ReLU, three of them with stride 2, make
-a map of one cell per 8 x 8 pixels: 14 x 14 for pictures of 112. A cell sees 59 pixels,
-so that an annotation vector speaks of its own place. Where that place lies is told by
-four channels of coordinates (CoordConv, Liu et al., arXiv:1807.03247); they stand
-beside the others and not below them, so that the mean over the map, with which the
-captioner begins, says what a scene holds and not where: for that it has to look.
+a map of one cell per 8 x 8 pixels: 14 x 14 for pictures of 112. The receptive field of
+a cell is 59 pixels, so that an annotation vector describes its own location. Its
+position is encoded by four channels of coordinates (CoordConv, Liu et al.,
+arXiv:1807.03247). They are appended to the output and not to the input, so that the
+mean over the map, from which the captioner starts, contains the objects of a scene but
+not their positions: those require attention.
 
-The weights were made by ``python -m data_prep.scenes.train_scene_net``.
+The weights are trained by ``python -m data_prep.scenes.train_scene_net``.
 """
 
 from importlib.resources import files
@@ -16,21 +17,21 @@ from pathlib import Path
 import keras
 from keras import layers, ops
 
-IMAGE_SIZE = 112  # pixels; the side the weights were trained on
-STRIDE = 8  # pixels of the picture to a cell of the map
+IMAGE_SIZE = 112  # side in pixels that the weights were trained on
+STRIDE = 8  # pixels of the picture per cell of the map
 WIDTH = 64  # D
 WEIGHTS = Path(str(files(__package__))) / "weights" / "scene_net.weights.h5"
 
-_EDGE = 5.0  # about what other channels reach at a shape
+_EDGE = 5.0  # about the value of other channels at a shape
 # Width and stride of each convolution.
 _CONVOLUTIONS = ((16, 2), (24, 1), (32, 2), (48, 1), (64, 2), (64, 1), (64, 1))
 
 
 @keras.saving.register_keras_serializable("show_attend_tell")
 class Edges(layers.Layer):
-    """Append how near each cell is to the top, bottom, left and right edge.
+    """Append the nearness of each cell to the top, bottom, left and right edge.
 
-    Four channels that rise from 0 in the middle of the map to `scale` at the edge.
+    Four channels rise from 0 in the middle of the map to `scale` at the edge.
     """
 
     def __init__(self, scale=1.0, **kwargs):
@@ -43,22 +44,22 @@ class Edges(layers.Layer):
         row = ops.reshape(ops.linspace(-1.0, 1.0, rows), (1, rows, 1, 1))
         column = ops.reshape(ops.linspace(-1.0, 1.0, columns), (1, 1, columns, 1))
         shape = (batch, rows, columns, 1)
-        near = [
-            ops.cast(ops.broadcast_to(self.scale * ops.relu(way), shape), maps.dtype)
-            for way in (-row, row, -column, column)
+        near = [  # four of (B, rows, columns, 1)
+            ops.cast(ops.broadcast_to(self.scale * ops.relu(axis), shape), maps.dtype)
+            for axis in (-row, row, -column, column)
         ]
         return ops.concatenate([maps, *near], axis=-1)
 
     def compute_output_shape(self, input_shape):
-        """Return the shape with four channels more."""
+        """Return the shape with four more channels."""
         return (*input_shape[:-1], input_shape[-1] + 4)
 
     def get_config(self):
-        """Return the scale beside what every layer has."""
+        """Return the config of every layer and the scale."""
         return {**super().get_config(), "scale": self.scale}
 
 
-def build(image_size: int = IMAGE_SIZE) -> keras.Model:
+def build_scene_net(image_size: int = IMAGE_SIZE) -> keras.Model:
     """Build the network with random weights.
 
     Args:
@@ -69,16 +70,17 @@ def build(image_size: int = IMAGE_SIZE) -> keras.Model:
         ``annotations``, (B, image_size / 8, image_size / 8, 64) after its ReLU.
 
     Raises:
-        ValueError: ``image_size`` is no multiple of 8.
+        ValueError: ``image_size`` is not a multiple of 8.
     """
     if image_size <= 0 or image_size % STRIDE:
         raise ValueError(
             f"`image_size` of SceneNet must be a multiple of {STRIDE}. "
-            f"Received: {image_size}; its weights were trained on {IMAGE_SIZE}"
+            f"Received: {image_size}; use {IMAGE_SIZE}, the side of its weights"
         )
     pixels = keras.Input((image_size, image_size, 3), name="pixels")
     maps = layers.Rescaling(1.0 / 127.5, offset=-1.0, name="scale")(pixels)
     for index, (width, stride) in enumerate(_CONVOLUTIONS, start=1):
+        # (B, side, side, C) -> (B, side / stride, side / stride, width)
         maps = layers.Conv2D(
             width, 3, stride, "same", use_bias=False, name=f"conv{index}"
         )(maps)

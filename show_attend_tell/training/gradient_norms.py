@@ -12,9 +12,8 @@ import tensorflow as tf
 
 from show_attend_tell.data.vocabulary import PAD
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.hard_attention import Draws
+from show_attend_tell.models.hard_attention import LocationNoise
 from show_attend_tell.models.losses import token_losses
-from show_attend_tell.models.teacher_forcing import read
 
 EVERY = 100  # updates between two measurements
 
@@ -58,25 +57,24 @@ class TermNorms:
             # A forward pass and a tape for each: a persistent or a second tape would
             # record inside the recurrence, whose loop has only a hand-written gradient.
             with tf.GradientTape() as tape:
-                term = self._terms(hard, Draws(u, tf.ones(u.shape[0])))[number]
+                term = self._terms(hard, LocationNoise(u, tf.ones(u.shape[0])))[number]
             found = [g for g in tape.gradient(term, weights) if g is not None]
             # Converted to tensors: the embedding's slices repeat a word's row.
             norms.append(tf.linalg.global_norm(list(map(tf.convert_to_tensor, found))))
         return norms
 
-    def _terms(self, hard, draws: Draws):
-        """Return the mean over captions and samples of each of the three terms."""
+    def _terms(self, hard, noise: LocationNoise):
+        """Return the mean over samples of each of the three terms."""
         samples = self.model.hard.samples
         targets = tf.repeat(self.targets, samples, axis=0)  # (B, T) -> (B S, T)
         mask = tf.cast(targets != PAD, "float32")
-        outputs = read(
-            self.model,
+        outputs = self.model.teacher_force(
             {"annotations": self.annotations, "tokens": self.inputs},
-            look=lambda t, alpha: hard.look(draws, t, alpha),
+            select_weights=noise.select_weights,
             samples=samples,
         )
-        outputs = {**outputs, "sampled": draws.sampled}
-        words = -token_losses(outputs["logits"], targets) * mask  # (B S, T)
+        outputs = {**outputs, "sampled": noise.sampled}
+        words = -token_losses(outputs["logits"], targets) * mask
         rest = hard.terms(tf.stop_gradient(words), outputs, mask)
         present = tf.reduce_sum(tf.reduce_max(mask, axis=-1))  # captions with words
         return [tf.reduce_sum(term) / present for term in (words, *rest)]

@@ -1,5 +1,6 @@
 """Train by the likelihood of given captions: the paper's L_d, Eq. (14), or L_s."""
 
+import functools
 from collections.abc import Iterator
 
 import tensorflow as tf
@@ -72,16 +73,18 @@ class Likelihood:
         return self._step_functions[length]
 
 
+@functools.cache  # one function for all lengths: `compile_parts` compares them
+def _compile_fn(jit_compile: bool):
+    return functools.partial(tf.function, autograph=False, jit_compile=jit_compile)
+
+
 def compiled_step(model: Captioner, settings: TrainingSettings):
     """Return the model's compiled training step, which returns a batch's metrics.
 
     On a CPU, and with bfloat16, XLA compiles parts of the step, otherwise all of it;
     see :meth:`Captioner.compile_parts`.
     """
-
-    def compile_fn(function):
-        compiled = settings.jit_compile
-        return tf.function(function, autograph=False, jit_compile=compiled)
+    compile_fn = _compile_fn(settings.jit_compile)
 
     def step(*data):
         model.reset_metrics()

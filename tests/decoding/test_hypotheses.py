@@ -1,4 +1,4 @@
-"""What the hypotheses of a beam tell: order, ends, numbers, attention."""
+"""The hypotheses of a beam: order, ends, numbers, attention."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from decoding_models import (
 from show_attend_tell.decoding import beam_search
 
 
-def test_when_nothing_ends_the_best_live_captions_come_unfinished(rng):
+def test_without_an_end_the_best_live_captions_are_returned_unfinished(rng):
     tables = random_tables(rng, B=2, K=6)
     tables[0, :, END] = -np.inf
     found = Markov(tables).run(
@@ -98,7 +98,7 @@ def test_one_word_is_the_end_or_the_best_words():
     assert not found.finished.any()
 
 
-def test_places_without_a_caption_are_empty():
+def test_slots_without_a_caption_are_empty():
     only = one_chain([[0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 1, 0], [0, 0, 1, 0]])
     found = Markov(only).run(beam_search, beam=3, max_words=6)
     assert captions_of(found, 0) == [(3, END)]

@@ -1,3 +1,5 @@
+"""Greedy decoding and sampling: words, frequencies, seeds, compilation."""
+
 import numpy as np
 import pytest
 from decoding_models import (
@@ -19,7 +21,7 @@ from scipy import stats
 from show_attend_tell.decoding import greedy, sample
 
 
-def draw_noise(photos, words, seed):
+def uniform_noise(photos, words, seed):
     return np.random.default_rng(seed).random((photos, words), np.float32)
 
 
@@ -47,9 +49,9 @@ def test_greedy_takes_the_smallest_of_equal_ids():
     np.testing.assert_array_equal(found.tokens, [[[3, 3]]])
 
 
-def test_samples_are_consistent_and_tell_their_attention(rng):
+def test_samples_are_consistent_and_return_their_attention(rng):
     K, tables = 6, random_tables(rng, B=40, K=6, sharpness=1.0)
-    found = Markov(tables).run(sample, draw_noise(40, 5, seed=3))
+    found = Markov(tables).run(sample, uniform_noise(40, 5, seed=3))
     assert 0 < found.finished.sum() < 40
     for b in range(40):
         n = found.lengths[b, 0]
@@ -72,7 +74,7 @@ def test_samples_are_consistent_and_tell_their_attention(rng):
 def test_sampled_frequencies_are_the_probabilities(rng, temperature):
     B, table = 4000, random_tables(rng, 1, 7, sharpness=1.0)
     found = Markov(np.repeat(table, B, axis=0)).run(
-        sample, draw_noise(B, 2, seed=5), temperature=temperature
+        sample, uniform_noise(B, 2, seed=5), temperature=temperature
     )
     first, second = found.tokens[:, 0, 0], found.tokens[:, 0, 1]
     for last, words in ((START, first), (4, second[first == 4])):
@@ -83,7 +85,7 @@ def test_sampled_frequencies_are_the_probabilities(rng, temperature):
 
 def test_a_low_temperature_is_greedy(rng):
     model = Markov(random_tables(rng, B=50, K=8))
-    cold = model.run(sample, draw_noise(50, 6, seed=1), temperature=1e-4)
+    cold = model.run(sample, uniform_noise(50, 6, seed=1), temperature=1e-4)
     expected = model.run(greedy, max_words=6)
     for name, got, wanted in zip(cold._fields, cold, expected, strict=True):
         np.testing.assert_array_equal(got, wanted, err_msg=name)
@@ -91,10 +93,10 @@ def test_a_low_temperature_is_greedy(rng):
 
 def test_one_seed_gives_one_result_and_rows_are_independent(rng):
     model = Markov(random_tables(rng, B=20, K=9, sharpness=0.5))
-    noise = draw_noise(20, 6, seed=1)
+    noise = uniform_noise(20, 6, seed=1)
     found = model.run(sample, noise)
-    again = model.run(sample, draw_noise(20, 6, seed=1))
-    other = model.run(sample, draw_noise(20, 6, seed=2))
+    again = model.run(sample, uniform_noise(20, 6, seed=1))
+    other = model.run(sample, uniform_noise(20, 6, seed=2))
     np.testing.assert_array_equal(found.tokens, again.tokens)
     assert (found.tokens != other.tokens).any()
     alone = Markov(model.tables[7:8]).run(sample, noise[7:8])
@@ -102,7 +104,7 @@ def test_one_seed_gives_one_result_and_rows_are_independent(rng):
 
 
 @pytest.mark.parametrize("u", [0.0, np.nextafter(np.float32(1), np.float32(0))])
-def test_impossible_words_are_not_drawn_at_the_edges_of_the_noise(u):
+def test_impossible_words_are_not_sampled_at_the_edges_of_the_noise(u):
     K = 1000
     tables = np.full((1, K, K), -np.log(K), "f4")
     forbidden = (*range(5), *range(K - 5, K))
@@ -114,7 +116,7 @@ def test_impossible_words_are_not_drawn_at_the_edges_of_the_noise(u):
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_compiled_equals_eager(rng, jit_compile):
     tables = random_tables(rng, B=12, K=6)
-    noise = draw_noise(12, 5, seed=4)
+    noise = uniform_noise(12, 5, seed=4)
     words = {"forbidden": FORBIDDEN, **IDS}
     for method, args, settings in (
         (greedy, (), {"max_words": 5}),
@@ -128,10 +130,10 @@ def test_compiled_equals_eager(rng, jit_compile):
             np.testing.assert_allclose(got, expected, rtol=1e-6, err_msg=name)
 
 
-def test_one_word_may_be_all(rng):
+def test_a_caption_may_have_one_word(rng):
     model = Markov(random_tables(rng, B=3, K=5))
     assert model.run(greedy, max_words=1).tokens.shape == (3, 1, 1)
-    assert model.run(sample, draw_noise(3, 1, seed=0)).alpha.shape == (3, 1, 1, 3)
+    assert model.run(sample, uniform_noise(3, 1, seed=0)).alpha.shape == (3, 1, 1, 3)
 
 
 def test_settings_out_of_range_are_named(rng):

@@ -1,4 +1,4 @@
-"""Model files in float16: size, values, refusals, and whose weights they accept."""
+"""Model files in float16: size, values, errors, accepted encoder weights."""
 
 import hashlib
 import zipfile
@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import tiny_captioner
 
+from show_attend_tell.cli import main as cli
 from show_attend_tell.data.encoder_identity import identity_difference, is_accepted
 from show_attend_tell.deployment.half_precision import (
     KERAS_FILES,
     save_half,
 )
-from show_attend_tell.models import pretrained as shipped_model
+from show_attend_tell.models import pretrained
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ModelFileError
 
@@ -21,9 +22,9 @@ from show_attend_tell.runtime.errors import ModelFileError
 @pytest.fixture
 def model(rng):
     identity = {"network": "VGG16", "weights": "mine.h5", "weights_digest": "abc"}
-    made = tiny_captioner.build(rng, {"encoder_identity": identity})
-    made.set_annotation_scale(7.0)
-    return made
+    model = tiny_captioner.build(rng, {"encoder_identity": identity})
+    model.set_annotation_scale(7.0)
+    return model
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def source(model, tmp_path):
     return tmp_path / "model.keras"
 
 
-def test_weights_come_back_as_float32_rounded_to_float16(model, source, tmp_path):
+def test_loaded_weights_are_float32_rounded_to_float16(model, source, tmp_path):
     size = save_half(source, tmp_path / "new" / "half.keras")
     loaded = load_captioner(tmp_path / "new" / "half.keras")
     assert size == (tmp_path / "new" / "half.keras").stat().st_size
@@ -69,7 +70,7 @@ def test_a_weight_too_large_is_refused_and_nothing_is_written(model, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["model.keras"]
 
 
-def test_accepted_weights_are_named_in_the_file(source, tmp_path, monkeypatch):
+def test_accepted_weights_are_recorded_in_the_file(source, tmp_path):
     save_half(source, tmp_path / "half.keras", imagenet=True)
     identity = load_captioner(tmp_path / "half.keras").encoder_identity
     assert is_accepted(identity, "imagenet")
@@ -82,6 +83,15 @@ def test_accepted_weights_are_named_in_the_file(source, tmp_path, monkeypatch):
     assert not is_accepted({}, "imagenet")
     plain = {key: value for key, value in identity.items() if key != "accepts"}
     assert identity_difference(identity, plain) is None
+
+
+def test_the_command_writes_one_file_and_prints_its_size(source, tmp_path, capsys):
+    out = tmp_path / "out" / "half.keras"
+    arguments = ["export", str(source), "--format", "half", "--out", str(out)]
+    cli.main([*arguments, "--accept-imagenet"])
+    assert [path.name for path in out.parent.iterdir()] == ["half.keras"]
+    assert is_accepted(load_captioner(out).encoder_identity, "imagenet")
+    assert capsys.readouterr().out == f"{out}: {out.stat().st_size / 1e6:.1f} MB\n"
 
 
 def test_only_networks_whose_download_is_known_accept_it(rng, tmp_path):
@@ -101,11 +111,11 @@ def test_the_digests_are_those_of_keras():
 
 
 def test_the_shipped_model_is_small_and_has_its_card():
-    if not shipped_model.SHIPPED.is_file():
+    if not pretrained.SHIPPED.is_file():
         pytest.skip("this installation ships no model")
-    assert shipped_model.shipped_model().stat().st_size < 25e6
-    model = load_captioner(shipped_model.SHIPPED)
+    assert pretrained.shipped_model().stat().st_size < 25e6
+    model = load_captioner(pretrained.SHIPPED)
     assert is_accepted(model.encoder_identity, "imagenet")
-    card = shipped_model.CARD.read_text(encoding="utf-8")
+    card = pretrained.CARD.read_text(encoding="utf-8")
     for text in ("Flickr8k", "research", "BLEU-4", "Limits"):
         assert text in card

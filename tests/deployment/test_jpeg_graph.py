@@ -1,4 +1,4 @@
-"""Photos inside a TensorFlow graph: the same pixels as Pillow gives."""
+"""Decoding JPEGs in a TensorFlow graph gives the pixels of Pillow."""
 
 import io
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 from PIL import Image
 
 from show_attend_tell.data.preprocessing import load_photo, to_square
-from show_attend_tell.deployment.jpeg_graph import orientation, square_of
+from show_attend_tell.deployment.jpeg_graph import decode_to_square, read_orientation
 
 SIDE = 32
 
@@ -17,7 +17,7 @@ SIDE = 32
 def graphs():
     return {
         resize: tf.function(
-            lambda jpeg, resize=resize: square_of(jpeg, SIDE, resize),
+            lambda jpeg, resize=resize: decode_to_square(jpeg, SIDE, resize),
             autograph=False,
             input_signature=[tf.TensorSpec((), tf.string)],
         )
@@ -26,7 +26,7 @@ def graphs():
 
 
 def jpeg(width, height, mode="RGB", **options):
-    """Bytes of a photo with large and small structures."""
+    """Return the bytes of a photo with coarse and fine structure."""
     rng = np.random.default_rng(width * 1000 + height)
     coarse = Image.fromarray(rng.integers(0, 256, (5, 7, 3), np.uint8))
     pixels = np.asarray(coarse.resize((width, height), Image.Resampling.BICUBIC))
@@ -37,15 +37,15 @@ def jpeg(width, height, mode="RGB", **options):
     return buffer.getvalue()
 
 
-def with_orientation(turned):
+def with_orientation(orientation):
     exif = Image.Exif()
     exif[0x010F] = "a maker"
-    exif[0x0112] = turned
+    exif[0x0112] = orientation
     return exif
 
 
 def assert_same(found, content, resize):
-    """Every pixel is the same; in upright photos it may be up to 2 levels off."""
+    """Assert equal pixels; in upright photos they may differ by 2 levels."""
     image = load_photo(io.BytesIO(content))
     expected = to_square(image, SIDE, resize)
     difference = np.abs(found.numpy().astype(int) - expected)
@@ -75,24 +75,24 @@ def test_every_kind_of_jpeg_is_decoded_alike(graphs, options):
     assert_same(graphs["squash"](content), content, "squash")
 
 
-@pytest.mark.parametrize("turned", range(1, 9))
-def test_photos_are_turned_upright(graphs, turned):
-    content = jpeg(90, 60, exif=with_orientation(turned))
-    assert orientation(tf.constant(content)) == turned
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_photos_are_turned_upright(graphs, orientation):
+    content = jpeg(90, 60, exif=with_orientation(orientation))
+    assert read_orientation(tf.constant(content)) == orientation
     assert_same(graphs["crop"](content), content, "crop")
 
 
-def test_bytes_in_the_order_of_intel_are_understood():
+def test_little_endian_exif_is_read():
     tiff = b"II*\0" + b"\x08\0\0\0" + b"\x01\0" + b"\x12\x01\x03\0\x01\0\0\0\x06\0\0\0"
     exif = b"Exif\0\0" + tiff
     segment = b"\xff\xe1" + (len(exif) + 2).to_bytes(2, "big") + exif
     before = b"\xff\xe0\x00\x10" + b"JFIF\0" + b"\0" * 9
     content = b"\xff\xd8" + before + segment + b"\xff\xda"
-    assert orientation(tf.constant(content)) == 6
-    assert orientation(tf.constant(b"\xff\xd8" + before + b"\xff\xda")) == 1
+    assert read_orientation(tf.constant(content)) == 6
+    assert read_orientation(tf.constant(b"\xff\xd8" + before + b"\xff\xda")) == 1
 
 
 @pytest.mark.parametrize("length", [0, 1, 3, 20, 31, 40, 44])
-def test_a_torn_header_has_no_orientation(length):
+def test_a_truncated_header_has_orientation_1_or_its_own(length):
     content = jpeg(8, 8, exif=with_orientation(3))[:length]
-    assert orientation(tf.constant(content)) in (1, 3)
+    assert read_orientation(tf.constant(content)) in (1, 3)

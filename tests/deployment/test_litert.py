@@ -1,4 +1,4 @@
-"""LiteRT files: run by LiteRT's own interpreter, and compared."""
+"""LiteRT files, run by LiteRT's own interpreter, give the same captions."""
 
 import json
 
@@ -12,7 +12,7 @@ from show_attend_tell.inference.captioning import caption_paths
 from show_attend_tell.models.encoder import Encoder
 
 
-def test_litert_writes_the_same(tmp_path):
+def test_litert_gives_the_same_captions(tmp_path):
     interpreter = pytest.importorskip("ai_edge_litert.interpreter")
     model = tmp_path / "model.keras"
     make_captioner(Encoder(ENCODER)).save(model)
@@ -23,12 +23,12 @@ def test_litert_writes_the_same(tmp_path):
         picture.save(tmp_path / f"{number}.png")
     out = tmp_path / "lite" / "model.tflite"
     cli.main(["export", str(model), "--format", "litert", "--out", str(out)])
-    facts = json.loads(out.with_suffix(".json").read_text("utf-8"))
-    assert (facts["side"], facts["resize"]) == (32, "crop")
+    metadata = json.loads(out.with_suffix(".json").read_text("utf-8"))
+    assert (metadata["side"], metadata["resize"]) == (32, "crop")
     runner = interpreter.Interpreter(str(out)).get_signature_runner()
     for expected in caption_paths(model, [tmp_path / f"{n}.png" for n in range(3)]):
         found = runner(square=expected.square[None])
-        words = [facts["words"][t] for t in found["tokens"][: found["length"]]]
+        words = [metadata["words"][t] for t in found["tokens"][: found["length"]]]
         assert tuple(words) == expected.words
         assert found["log_prob"] == pytest.approx(expected.log_prob, abs=1e-3)
         alpha = found["alpha"][: found["length"]]

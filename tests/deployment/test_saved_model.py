@@ -1,4 +1,4 @@
-"""SavedModels: loaded by plain TensorFlow in a fresh process, and compared."""
+"""SavedModels, loaded by plain TensorFlow in a new process, give the same captions."""
 
 import dataclasses
 import json
@@ -17,9 +17,9 @@ from show_attend_tell.models.encoder import Encoder
 FRESH = """
 import json, sys
 import tensorflow as tf
-tell = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+caption = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
 for path in sys.argv[2:]:
-    found = tell(jpeg=tf.constant(open(path, "rb").read()))
+    found = caption(jpeg=tf.constant(open(path, "rb").read()))
     print(json.dumps({
         "caption": found["caption"].numpy().decode(),
         "words": [word.decode() for word in found["words"].numpy()],
@@ -58,7 +58,7 @@ def run(*arguments):
     return 0
 
 
-def test_plain_tensorflow_in_a_fresh_process_writes_the_same(
+def test_plain_tensorflow_in_a_new_process_gives_the_same_captions(
     model_file, photos, tmp_path
 ):
     out = tmp_path / "served" / "1"
@@ -71,16 +71,16 @@ def test_plain_tensorflow_in_a_fresh_process_writes_the_same(
     for expected, found in zip(caption_paths(model_file, photos), lines, strict=True):
         assert found["caption"] == expected.text
         assert tuple(found["words"]) == expected.words
-        # Pixels of upright photos, as all but the first are, may be 2 levels off.
-        off = 1e-4 if expected.path.name == "0.jpg" else 1e-2
-        assert found["log_prob"] == pytest.approx(expected.log_prob, abs=off)
+        # Pixels of upright photos, all but the first, may differ by 2 levels.
+        tolerance = 1e-4 if expected.path.name == "0.jpg" else 1e-2
+        assert found["log_prob"] == pytest.approx(expected.log_prob, abs=tolerance)
         alpha = np.reshape(found["alpha"], expected.attention.shape)
-        np.testing.assert_allclose(alpha, expected.attention, atol=off)
+        np.testing.assert_allclose(alpha, expected.attention, atol=tolerance)
         texts.add(expected.text)
     assert len(texts) > 1
 
 
-def test_a_folder_that_is_not_empty_is_left_alone(model_file, tmp_path, capsys):
+def test_a_folder_that_is_not_empty_is_left_unchanged(model_file, tmp_path, capsys):
     (tmp_path / "notes.txt").write_text("mine")
     assert run(model_file, "--format", "saved_model", "--out", tmp_path) == 1
     assert "must be absent or an empty folder" in capsys.readouterr().err
@@ -88,7 +88,7 @@ def test_a_folder_that_is_not_empty_is_left_alone(model_file, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("form", ["saved_model", "litert"])
-def test_a_model_that_draws_its_locations_is_refused(form, tmp_path, capsys):
+def test_a_model_that_samples_its_locations_is_refused(form, tmp_path, capsys):
     captioner = make_captioner(Encoder(ENCODER))
     captioner.decoding = dataclasses.replace(captioner.decoding, locations="sampled")
     captioner.save(tmp_path / "model.keras")

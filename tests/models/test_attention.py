@@ -1,3 +1,5 @@
+"""Attention equals the oracle's: scores, context, gate, hypotheses, permutations."""
+
 import keras
 import numpy as np
 import oracle
@@ -5,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
-from tiny_captioner import MODES, TOLERANCE, A, B, D, L, arrays, said_in
+from tiny_captioner import MODES, TOLERANCE, A, B, D, L, arrays, run_in
 
 from show_attend_tell.models.attention import attention_scores, context, gate
 
 W = 2
 
 
-def draw(rng, *shape):
+def normal(rng, *shape):
     return rng.standard_normal(shape).astype(np.float32)
 
 
@@ -26,27 +28,27 @@ def locations_first(a, scores):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_scores_are_those_of_the_mlp(rng, mode):
-    projected, state, w_att = draw(rng, B, L, A), draw(rng, B, A), draw(rng, A)
+    projected, state, w_att = normal(rng, B, L, A), normal(rng, B, A), normal(rng, A)
 
     def compute(projected, state, w_att):
         return attention_scores(projected, state, w_att, ops.tanh)
 
-    e = said_in(mode, compute, projected, state, w_att)
+    e = run_in(mode, compute, projected, state, w_att)
     expected = np.tanh(projected.astype(float) + state[:, None]) @ w_att.astype(float)
     np.testing.assert_allclose(e, expected, **TOLERANCE)
 
 
 def test_the_activation_is_applied_to_the_sum(rng):
-    projected, state, w_att = draw(rng, B, L, A), draw(rng, B, A), draw(rng, A)
+    projected, state, w_att = normal(rng, B, L, A), normal(rng, B, A), normal(rng, A)
     e = attention_scores(projected, state, w_att, keras.activations.relu)
     expected = np.maximum(projected + state[:, None], 0) @ w_att
     np.testing.assert_allclose(e, expected, **TOLERANCE)
 
 
-def test_the_state_moves_attention(rng):
-    projected, w_att = draw(rng, 1, L, A), draw(rng, A)
+def test_attention_depends_on_the_state(rng):
+    projected, w_att = normal(rng, 1, L, A), normal(rng, A)
     alphas = [
-        ops.softmax(attention_scores(projected, draw(rng, 1, A), w_att, ops.tanh))
+        ops.softmax(attention_scores(projected, normal(rng, 1, A), w_att, ops.tanh))
         for _ in range(2)
     ]
     assert np.abs(np.subtract(*arrays(alphas))).max() > 1e-2
@@ -54,20 +56,20 @@ def test_the_state_moves_attention(rng):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_alpha_and_the_soft_phi_are_recomputed(rng, mode):
-    a, e = draw(rng, B, L, D), draw(rng, B, L)
+    a, e = normal(rng, B, L, D), normal(rng, B, L)
 
     def attend(a, e):
         alpha = ops.softmax(e, axis=-1)
         return alpha, context(a, alpha)
 
     expected = locations_first(a.astype(float), e.astype(float))
-    for one, other in zip(said_in(mode, attend, a, e), expected, strict=True):
+    for one, other in zip(run_in(mode, attend, a, e), expected, strict=True):
         np.testing.assert_allclose(one, other, **TOLERANCE)
 
 
-def test_the_hypotheses_of_a_beam_are_computed_as_if_alone(rng):
-    a, projected, w_att = draw(rng, B, L, D), draw(rng, B, L, A), draw(rng, A)
-    states = draw(rng, B, W, A)
+def test_hypotheses_of_a_beam_equal_single_ones(rng):
+    a, projected, w_att = normal(rng, B, L, D), normal(rng, B, L, A), normal(rng, A)
+    states = normal(rng, B, W, A)
     e = attention_scores(projected, states, w_att, ops.tanh)
     z_hat = context(a, ops.softmax(e))
     assert e.shape == (B, W, L)
@@ -83,14 +85,14 @@ def test_the_hypotheses_of_a_beam_are_computed_as_if_alone(rng):
 def test_the_gate_is_the_logistic_function(mode):
     logit = np.linspace(-8, 8, 9, dtype=np.float32)[:, None]
     expected = oracle.sigmoid(logit.astype(float))
-    np.testing.assert_allclose(said_in(mode, gate, logit), expected, **TOLERANCE)
+    np.testing.assert_allclose(run_in(mode, gate, logit), expected, **TOLERANCE)
 
 
 @given(seed=st.integers(0, 2**32 - 1), scale=st.sampled_from([0.1, 1.0, 30.0]))
 def test_alpha_sums_to_one_and_permuting_locations_permutes_it(seed, scale):
     rng = np.random.default_rng(seed)
-    a, projected = draw(rng, B, L, D), scale * draw(rng, B, L, A)
-    state, w_att = draw(rng, B, A), scale * draw(rng, A)
+    a, projected = normal(rng, B, L, D), scale * normal(rng, B, L, A)
+    state, w_att = normal(rng, B, A), scale * normal(rng, A)
     order = rng.permutation(L)
 
     def attend(a, projected):

@@ -1,4 +1,4 @@
-"""The captioner reading given words: the paper recomputed, shares, dropout."""
+"""Teacher forcing recomputes the paper; permutations, causality, dropout."""
 
 import keras
 import numpy as np
@@ -20,13 +20,13 @@ def model():
 
 
 def exact(model, batch, scale=1.0):
-    """What the oracle says of a batch."""
+    """Return the oracle's outputs for a batch."""
     return tiny.expected(model, *batch[:2], scale)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_call_recomputes_the_paper_in_every_mode(model, batch, mode):
-    found, expected = tiny.read(model, *batch[:2], mode), exact(model, batch)
+    found, expected = tiny.outputs_of(model, *batch[:2], mode), exact(model, batch)
     assert found["logits"].shape == (B, T, K)
     for name in ("logits", "alpha", "beta"):
         np.testing.assert_allclose(found[name], expected[name], **TOLERANCE)
@@ -35,7 +35,7 @@ def test_call_recomputes_the_paper_in_every_mode(model, batch, mode):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_call_recomputes_every_variant(rng, batch, variant):
     model = tiny.build(rng, **VARIANTS[variant])
-    found, expected = tiny.read(model, *batch[:2]), exact(model, batch)
+    found, expected = tiny.outputs_of(model, *batch[:2]), exact(model, batch)
     for name in ("logits", "alpha", "beta"):
         np.testing.assert_allclose(found[name], expected[name], **TOLERANCE)
 
@@ -43,7 +43,7 @@ def test_call_recomputes_every_variant(rng, batch, variant):
 def test_annotations_are_divided_by_their_deviation(rng, batch):
     model = tiny.build(rng)
     model.set_annotation_scale(4.0)
-    found, expected = tiny.read(model, *batch[:2]), exact(model, batch, 0.25)
+    found, expected = tiny.outputs_of(model, *batch[:2]), exact(model, batch, 0.25)
     np.testing.assert_allclose(found["logits"], expected["logits"], **TOLERANCE)
     with pytest.raises(ValueError, match="`deviation` must be positive. Received: 0"):
         model.set_annotation_scale(0)
@@ -51,7 +51,7 @@ def test_annotations_are_divided_by_their_deviation(rng, batch):
 
 def test_method_names_of_the_reference_agree_with_call(model, batch):
     a, inputs, _ = batch
-    first = tiny.read(model, a, inputs)
+    first = tiny.outputs_of(model, a, inputs)
     prepared = model._prepare(a)
     projected = model._project_features(prepared)
     c, h = model._get_initial_lstm(prepared)
@@ -76,24 +76,25 @@ def test_attention_without_selector_agrees_with_call(rng, batch):
     _, h = model._get_initial_lstm(prepared)
     projected = model._project_features(prepared)
     _, alpha, beta = model._attention_layer(prepared, projected, h)
-    first = tiny.read(model, *batch[:2])
+    first = tiny.outputs_of(model, *batch[:2])
     np.testing.assert_allclose(alpha, first["alpha"][:, 0], **TOLERANCE)
     np.testing.assert_array_equal(beta, 1)
 
 
 def test_permuting_locations_permutes_alpha_and_leaves_the_logits(model, batch, rng):
     order = rng.permutation(L)
-    before = tiny.read(model, *batch[:2])
-    after = tiny.read(model, batch[0][:, order], batch[1])
+    before = tiny.outputs_of(model, *batch[:2])
+    after = tiny.outputs_of(model, batch[0][:, order], batch[1])
     np.testing.assert_allclose(after["alpha"], before["alpha"][..., order], **TOLERANCE)
     np.testing.assert_allclose(after["logits"], before["logits"], **TOLERANCE)
     np.testing.assert_allclose(before["alpha"].sum(-1), 1, rtol=1e-5)
 
 
-def test_words_yet_to_come_change_nothing(model, batch):
+def test_later_words_change_no_earlier_output(model, batch):
     changed = batch[1].copy()
     changed[:, 2:] = 9
-    before, after = tiny.read(model, *batch[:2]), tiny.read(model, batch[0], changed)
+    before = tiny.outputs_of(model, *batch[:2])
+    after = tiny.outputs_of(model, batch[0], changed)
     np.testing.assert_allclose(after["logits"][:, :2], before["logits"][:, :2], 1e-6)
     assert np.abs(after["logits"][:, 2:] - before["logits"][:, 2:]).max() > 1e-3
 
@@ -102,7 +103,7 @@ def test_words_yet_to_come_change_nothing(model, batch):
     ("changes", "attention_moves"),
     [
         ({"dropout": 0.5}, False),  # around the readout alone
-        ({"dropout": 0.5, "init_layers": 2}, True),  # and behind f_init's ReLU
+        ({"dropout": 0.5, "init_layers": 2}, True),  # and after f_init's ReLU
         ({"init_dropout": 0.5}, True),
         ({"embedding_dropout": 0.5}, True),
         ({"channel_dropout": 0.5}, True),
@@ -111,15 +112,15 @@ def test_words_yet_to_come_change_nothing(model, batch):
 def test_each_dropout_acts_in_training_only(rng, batch, changes, attention_moves):
     model = tiny.build(rng, **changes)
     inputs = {"annotations": batch[0], "tokens": batch[1]}
-    calm = [arrays(model(inputs)) for _ in range(2)]
+    quiet = [arrays(model(inputs)) for _ in range(2)]
     noisy = [arrays(model(inputs, training=True)) for _ in range(2)]
-    np.testing.assert_array_equal(calm[0]["logits"], calm[1]["logits"])
+    np.testing.assert_array_equal(quiet[0]["logits"], quiet[1]["logits"])
     assert np.abs(noisy[0]["logits"] - noisy[1]["logits"]).max() > 1e-3
     moved = np.abs(noisy[0]["alpha"] - noisy[1]["alpha"]).max() > 1e-5
     assert moved == attention_moves
 
 
-def test_channels_of_the_annotations_fall_as_a_whole_photo_by_photo(rng):
+def test_channels_are_dropped_at_all_locations_of_a_photo_together(rng):
     model = tiny.build(rng, channel_dropout=0.5)
     ones = np.ones((20, L, D), np.float16)
     kept = np.asarray(model._prepare(ones, training=True))
@@ -128,7 +129,7 @@ def test_channels_of_the_annotations_fall_as_a_whole_photo_by_photo(rng):
     assert len(np.unique(kept[:, 0], axis=0)) > 1
 
 
-def test_an_unknown_number_of_words_is_refused_by_one_line(model):
+def test_an_unknown_number_of_words_is_refused_in_one_line(model):
     symbolic = {
         "annotations": keras.KerasTensor((B, L, D)),
         "tokens": keras.KerasTensor((B, None), "int32"),

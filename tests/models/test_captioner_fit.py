@@ -24,7 +24,7 @@ def batch():
 
 @pytest.fixture(scope="module")
 def fitted():
-    """A model fitted to four captions of two words of four photos, and these."""
+    """A model fitted to one caption of two words for each of four photos; the data."""
     seeded = np.random.default_rng(1502_03044)
     wider = {"lstm_width": 16, "embedding_width": 8}
     model = tiny.build(seeded, {"doubly_stochastic": 0.0}, spread=0.3, **wider)
@@ -32,23 +32,24 @@ def fitted():
     inputs = np.array([[1, 4, 5, 0], [1, 6, 7, 0], [1, 8, 9, 0], [1, 10, 4, 0]], "i4")
     targets = np.array([[4, 5, 2, 0], [6, 7, 2, 0], [8, 9, 2, 0], [10, 4, 2, 0]], "i4")
     model.compile(optimizer=keras.optimizers.Adam(0.03), jit_compile=True)
-    often = [
+    repeated = [
         np.tile(values, (40, *[1] * (values.ndim - 1)))
         for values in (a, inputs, targets)
     ]
-    x = {"annotations": often[0], "tokens": often[1]}
-    history = model.fit(x, often[2], batch_size=4, epochs=5, shuffle=False, verbose=0)
+    x, y = {"annotations": repeated[0], "tokens": repeated[1]}, repeated[2]
+    history = model.fit(x, y, batch_size=4, epochs=5, shuffle=False, verbose=0)
     return model, {"annotations": a, "tokens": inputs}, targets, history.history
 
 
-def test_fit_overfits_four_captions_and_generate_writes_them(fitted):
+def test_fit_overfits_four_captions_and_generate_returns_them(fitted):
     model, x, targets, history = fitted
     assert history["loss"][-1] < 0.05 < history["loss"][0]
     assert history["word_loss"][-1] < 0.02
     assert (np.diff(history["loss"]) < 0).all()
-    written = model.generate(x["annotations"], DecodingSettings(beam=3, max_words=T))
-    np.testing.assert_array_equal(written.tokens[:, 0], targets)
-    assert written.finished[:, 0].all()
+    how = DecodingSettings(method="greedy", max_words=T, batch_size=4)
+    found = model.generate(x["annotations"], how)
+    np.testing.assert_array_equal(found.tokens[:, 0], targets)
+    assert found.finished[:, 0].all()
 
 
 def test_evaluate_and_predict_agree_with_call(fitted):
@@ -70,11 +71,10 @@ def test_evaluate_and_predict_agree_with_call(fitted):
     np.testing.assert_allclose(predicted["alpha"], outputs["alpha"], 1e-4, 1e-4)
 
 
-@pytest.mark.parametrize("baseline", ["moving", "samples"])
-def test_hard_attention_is_fitted_too(rng, batch, baseline):
-    hard = {"samples": 2, "baseline": baseline, "drawn_per": "caption"}
+def test_hard_attention_is_fitted_too(rng, batch):
+    hard = {"samples": 2, "baseline": "samples", "drawn_per": "caption"}
     model = hard_model.build(rng, hard)
-    model.compile(optimizer=keras.optimizers.Adam(0.03), jit_compile=True)
+    model.compile(optimizer=keras.optimizers.Adam(0.03), jit_compile=False)
     a, inputs, targets = (np.tile(x, (20, *[1] * (x.ndim - 1))) for x in batch)
     x = {"annotations": a, "tokens": inputs}
     history = model.fit(x, targets, batch_size=6, epochs=3, verbose=0).history
@@ -85,7 +85,7 @@ def test_hard_attention_is_fitted_too(rng, batch, baseline):
     assert values["sampled"] == 0  # from the expected context
 
 
-def test_evaluate_smooths_no_labels(rng, batch):
+def test_evaluate_does_not_smooth_labels(rng, batch):
     smoothed = tiny.build(rng, {"label_smoothing": 0.3})
     plain = Captioner.from_config({**smoothed.get_config(), "label_smoothing": 0.0})
     plain.set_weights(smoothed.get_weights())

@@ -1,4 +1,4 @@
-"""What a captioner's file and its config hold, and what its seed decides."""
+"""A captioner's saved file, its config, and the effects of its seed."""
 
 import json
 
@@ -24,7 +24,7 @@ def model():
     return tiny.build(np.random.default_rng(3044))
 
 
-def test_one_file_holds_all_that_a_caption_needs(rng, batch, tmp_path):
+def test_one_file_holds_everything_that_a_caption_needs(rng, batch, tmp_path):
     identity = {"network": "VGG16", "layer": "block5_conv3", "versions": {"keras": "3"}}
     decoding = {"beam": 4, "length_normalisation": 0.7}
     arguments = {"encoder_identity": identity, "decoding": decoding, "seed": 7}
@@ -40,12 +40,13 @@ def test_one_file_holds_all_that_a_caption_needs(rng, batch, tmp_path):
         assert getattr(loaded, name) == getattr(model, name)
     for ours, theirs in zip(model.weights, loaded.weights, strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    before, after = tiny.read(model, *batch[:2]), tiny.read(loaded, *batch[:2])
+    before = tiny.outputs_of(model, *batch[:2])
+    after = tiny.outputs_of(loaded, *batch[:2])
     for name in before:
         np.testing.assert_array_equal(after[name], before[name])
 
 
-def test_saved_and_loaded_it_writes_the_same_captions(model, batch, tmp_path):
+def test_a_loaded_model_generates_the_same_captions(model, batch, tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     how = DecodingSettings(method="greedy", max_words=T, batch_size=B)
@@ -55,14 +56,14 @@ def test_saved_and_loaded_it_writes_the_same_captions(model, batch, tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_config_made_json_comes_back(model):
+def test_a_config_survives_json(model):
     config = json.loads(json.dumps(model.get_config()))
     again = Captioner.from_config(config)
     assert again.get_config() == model.get_config()
     assert again.settings == model.settings
 
 
-def test_the_seed_decides_initial_weights_and_dropout(batch):
+def test_the_seed_determines_initial_weights_and_dropout(batch):
     def start(seed):
         chosen = tiny.settings(dropout=0.5)
         model = Captioner(tiny.WORDS, chosen, D, tiny.GRID, seed=seed)

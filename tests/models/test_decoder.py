@@ -1,10 +1,12 @@
+"""One step of the decoder and its parts equal the oracle's; initial weights."""
+
 import keras
 import numpy as np
 import oracle
 import pytest
 import tiny_captioner as tiny
 from keras import ops
-from tiny_captioner import MODES, TOLERANCE, A, B, D, K, L, T, arrays, m, n, said_in
+from tiny_captioner import MODES, TOLERANCE, A, B, D, K, L, T, arrays, m, n, run_in
 
 from show_attend_tell.models.decoder import Decoder, lstm_update
 from show_attend_tell.models.initializers import OrthogonalGates
@@ -15,7 +17,7 @@ def keep(value):
     return value
 
 
-def draw(rng, *shape):
+def normal(rng, *shape):
     return rng.standard_normal(shape).astype(np.float32)
 
 
@@ -29,19 +31,19 @@ def make(rng, **changes):
 @pytest.mark.parametrize("layers", [1, 2])
 def test_the_initial_state_is_two_mlps_of_the_mean_annotation(rng, layers, mode):
     decoder, p = make(rng, init_layers=layers)
-    a = draw(rng, B, L, D)
-    h, c = said_in(mode, lambda a: decoder.initial_state(a, keep), a)
+    a = normal(rng, B, L, D)
+    h, c = run_in(mode, lambda a: decoder.initial_state(a, keep), a)
     expected = [oracle.initial_state(p, photo) for photo in a.astype(float)]
     np.testing.assert_allclose(h, [pair[0] for pair in expected], **TOLERANCE)
     np.testing.assert_allclose(c, [pair[1] for pair in expected], **TOLERANCE)
     assert np.abs(h - c).max() > 1e-2
 
 
-def test_dropout_of_the_initial_state_comes_behind_each_relu(rng):
+def test_dropout_of_the_initial_state_follows_each_relu(rng):
     decoder, _ = make(rng, init_layers=2)
     dropped = []
     decoder.initial_state(
-        ops.convert_to_tensor(draw(rng, B, L, D)),
+        ops.convert_to_tensor(normal(rng, B, L, D)),
         lambda value: (dropped.append(np.asarray(value)), value)[1],
     )
     assert [value.shape for value in dropped] == [(B, D)] * 2  # one in h_0, one in c_0
@@ -55,14 +57,14 @@ def test_f_att_alpha_beta_and_the_soft_phi_are_the_papers(
     rng, layers, activation, mode
 ):
     decoder, p = make(rng, attention_layers=layers, activation=activation)
-    a, h = draw(rng, B, L, D), draw(rng, B, n)
+    a, h = normal(rng, B, L, D), normal(rng, B, n)
 
     def attend(a, h):
         beta_logit = ops.matmul(h, decoder.w_beta) + decoder.b_beta
         state = ops.matmul(h, decoder.w_h)
         return decoder.attend(a, decoder.project(a), state, beta_logit)
 
-    z_hat, alpha, _, beta = said_in(mode, attend, a, h)
+    z_hat, alpha, _, beta = run_in(mode, attend, a, h)
     act = np.tanh if activation == "tanh" else lambda x: np.maximum(x, 0)
     for b in range(B):
         photo, h_b = a[b].astype(float), h[b].astype(float)
@@ -76,9 +78,9 @@ def test_f_att_alpha_beta_and_the_soft_phi_are_the_papers(
 
 def test_without_selector_nothing_is_gated(rng):
     decoder, _ = make(rng, selector=False)
-    a = draw(rng, B, L, D)
+    a = normal(rng, B, L, D)
     projected = decoder.project(ops.convert_to_tensor(a))
-    z_hat, alpha, _, beta = arrays(decoder.attend(a, projected, draw(rng, B, A)))
+    z_hat, alpha, _, beta = arrays(decoder.attend(a, projected, normal(rng, B, A)))
     np.testing.assert_array_equal(beta, 1)
     np.testing.assert_allclose(z_hat, np.einsum("bl,bld->bd", alpha, a), **TOLERANCE)
     assert not [w for w in decoder.weights if "beta" in w.name]
@@ -87,13 +89,13 @@ def test_without_selector_nothing_is_gated(rng):
 @pytest.mark.parametrize("mode", MODES)
 def test_the_lstm_recomputes_the_paper(rng, mode):
     decoder, p = make(rng)
-    inputs = [draw(rng, B, width) for width in (m, n, n, D)]
+    inputs = [normal(rng, B, width) for width in (m, n, n, D)]
 
     def advance(embedded, h, c, z_hat):
         gates = decoder.word_gates(embedded) + ops.matmul(h, decoder.lstm_h)
         return lstm_update(gates + ops.matmul(z_hat, decoder.lstm_z), c)
 
-    new_h, new_c = said_in(mode, advance, *inputs)
+    new_h, new_c = run_in(mode, advance, *inputs)
     for b in range(B):
         row = [x[b].astype(float) for x in inputs]
         expected_h, expected_c = oracle.lstm(p, *row)
@@ -106,8 +108,8 @@ def test_the_lstm_recomputes_the_paper(rng, mode):
 @pytest.mark.parametrize("ctx2out", [True, False])
 def test_the_deep_output_has_the_terms_switched_on(rng, prev2out, ctx2out, mode):
     decoder, p = make(rng, prev2out=prev2out, ctx2out=ctx2out)
-    inputs = [draw(rng, B, T, width) for width in (m, n, D)]
-    logits = said_in(mode, lambda *args: decoder.readout(*args, keep), *inputs)
+    inputs = [normal(rng, B, T, width) for width in (m, n, D)]
+    logits = run_in(mode, lambda *args: decoder.readout(*args, keep), *inputs)
     assert logits.shape == (B, T, K)
     exact = (x.astype(float) for x in inputs)
     expected = oracle.deep_output(p, *exact, prev2out, ctx2out)
@@ -116,7 +118,7 @@ def test_the_deep_output_has_the_terms_switched_on(rng, prev2out, ctx2out, mode)
 
 def test_dropout_of_the_deep_output_is_on_h_and_on_the_tanh(rng):
     decoder, p = make(rng)
-    embedded, h, z_hat = (draw(rng, B, width) for width in (m, n, D))
+    embedded, h, z_hat = (normal(rng, B, width) for width in (m, n, D))
     seen = []
     decoder.readout(
         embedded,
@@ -134,17 +136,17 @@ def test_dropout_of_the_deep_output_is_on_h_and_on_the_tanh(rng):
 @pytest.mark.parametrize("selector", [True, False])
 def test_one_step_is_the_oracles_and_the_same_for_a_beam(rng, selector, mode):
     decoder, p = make(rng, selector=selector)
-    a = draw(rng, B, L, D)
+    a = normal(rng, B, L, D)
     words = rng.integers(4, K, (B, 2))
-    h, c = draw(rng, B, 2, n), draw(rng, B, 2, n)
+    h, c = normal(rng, B, 2, n), normal(rng, B, 2, n)
 
     def step(a, words, h, c):
         gates = decoder.word_gates(decoder.embed(words))
         kernel = decoder.state_kernel()
         return decoder.step(gates, h, c, a, decoder.project(a), kernel)
 
-    beam = said_in(mode, step, a, words, h, c)
-    alone = said_in(mode, step, a, words[:, 0], h[:, 0], c[:, 0])
+    beam = run_in(mode, step, a, words, h, c)
+    alone = run_in(mode, step, a, words[:, 0], h[:, 0], c[:, 0])
     for name in beam._fields:
         found = getattr(beam, name)[:, 0]
         np.testing.assert_allclose(found, getattr(alone, name), **TOLERANCE)
@@ -162,7 +164,7 @@ def test_one_step_is_the_oracles_and_the_same_for_a_beam(rng, selector, mode):
             np.testing.assert_allclose(getattr(beam, name)[b, 1], value, **TOLERANCE)
 
 
-def test_each_gate_starts_from_an_orthogonal_matrix_of_its_own():
+def test_each_gate_starts_from_its_own_orthogonal_matrix():
     matrix = arrays(OrthogonalGates(seed=3)((n, 4 * n)))
     gates = np.split(matrix, 4, axis=1)
     for gate in gates:
@@ -184,7 +186,7 @@ def test_weights_start_as_the_authors_did():
             assert bounds[0] < value.std() < bounds[1], weight.name
 
 
-def test_no_two_matrices_start_alike_and_the_seed_decides():
+def test_no_two_matrices_are_equal_and_the_seed_determines_them():
     def start(seed, initializer="normal"):
         chosen = tiny.settings(initializer=initializer)
         return Decoder(chosen, vocabulary_size=K, annotation_width=D, seed=seed)
@@ -202,7 +204,7 @@ def test_no_two_matrices_start_alike_and_the_seed_decides():
 
 def test_annotations_are_projected_without_the_state(rng):
     decoder, p = make(rng, attention_layers=2)
-    a = draw(rng, B, L, D)
+    a = normal(rng, B, L, D)
     hidden = np.tanh(a.astype(float) @ p["w_a_0"] + p["b_a_0"])
     expected = hidden @ p["w_a_1"] + p["b_a_1"]
     np.testing.assert_allclose(decoder.project(a), expected, **TOLERANCE)

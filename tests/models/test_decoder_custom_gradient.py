@@ -1,5 +1,11 @@
-"""The hand-written gradient of the recurrence against autodiff of single steps."""
+"""The hand-written gradient equals autodiff of `Decoder.step`: outputs and gradients.
 
+Also the parts of a training step that `Captioner.compile_parts` compiles.
+"""
+
+import functools
+
+import hard_model
 import keras
 import numpy as np
 import pytest
@@ -9,75 +15,110 @@ from show_attend_tell.models.decoder import Decoder
 
 tf = pytest.importorskip("tensorflow")
 
+KINDS = {
+    "tanh": {},
+    "no gate": {"selector": False},
+    "relu": {"activation": "relu"},
+    "hard": {"attention": "hard"},
+}
+SAMPLED = np.float32([1, 0, 1])  # with hard attention two of three captions
 
-def _by_steps(self, word_gates, h, c, annotations, projected, compiled, look):
+
+def _unroll_by_autodiff(
+    self, word_gates, h, c, annotations, projected, compile_fn, select_weights
+):
     """Decoder.unroll as a loop over Decoder.step that autodiff differentiates."""
     steps = []
     for t in range(word_gates.shape[1]):
         kernel = self.state_kernel()
-        chosen = look and (lambda alpha, t=t: look(t, alpha)[0])
-        step = self.step(word_gates[:, t], h, c, annotations, projected, kernel, chosen)
+        select = select_weights and (lambda alpha, t=t: select_weights(t, alpha)[0])
+        step = self.step(word_gates[:, t], h, c, annotations, projected, kernel, select)
         h, c = step.h, step.c
         steps.append(step)
-    fields = ("h", "z_hat", "alpha", "looked", "beta")
+    fields = ("h", "z_hat", "alpha", "context_weights", "beta")
     return tuple(keras.ops.stack([getattr(s, f) for s in steps], 1) for f in fields)
 
 
 def _model(changes):
-    """Return a model; with hard attention half of the captions are sampled."""
-    arguments = {"hard": {"drawn_per": "caption", "reward_scale": 1.0}}
-    changes = {"attention_layers": 1, **changes}
+    arguments = {"hard": {"reward_scale": 1.0}}
     return build(np.random.default_rng(1), arguments, **changes)
 
 
-def _run(model, annotations, tokens, targets, mode):
-    """Return outputs, loss and the gradients of weights and annotations."""
+def _outputs(model, annotations, tokens):
+    """Return outputs in training; with hard attention for given noise."""
+    if model.hard_attention is None:
+        x = {"annotations": annotations, "tokens": tokens}
+        return model(x, training=True)
+    noise = hard_model.location_noise(np.random.default_rng(3), 3, sampled=SAMPLED)
+    return hard_model.outputs_of(model, annotations, tokens, noise, training=True)
+
+
+def _gradient_function(model, mode):
+    """Return a function of a batch -> outputs, loss, gradients of weights and a."""
 
     def run(annotations, tokens, targets):
         with tf.GradientTape() as tape:
             tape.watch(annotations)
-            outputs = model(
-                {"annotations": annotations, "tokens": tokens}, training=True
-            )
+            outputs = _outputs(model, annotations, tokens)
             loss = model.compute_loss(y=targets, y_pred=outputs)
             # a cotangent of beta too, which the paper's loss does not have
             loss = loss + tf.reduce_sum(outputs["beta"] ** 2)
         inputs = [*(v.value for v in model.trainable_variables), annotations]
-        return (
-            outputs,
-            loss,
-            [tf.convert_to_tensor(g) for g in tape.gradient(loss, inputs)],
-        )
+        gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, inputs)]
+        return outputs, loss, gradients
 
-    if mode != "eager":
-        run = tf.function(run, jit_compile=mode == "xla")
+    if mode == "eager":
+        return run
+    return tf.function(run, autograph=False, jit_compile=mode == "xla")
+
+
+def _run(model, annotations, tokens, targets, mode):
+    run = _gradient_function(model, mode)
     return arrays(run(tf.constant(annotations, tf.float32), tokens, targets))
 
 
-@pytest.mark.parametrize("mode", ["eager", "graph", "xla"])
-@pytest.mark.parametrize(
-    "changes",
-    [{}, {"selector": False}, {"activation": "relu"}, {"attention": "hard"}],
-    ids=["tanh", "no gate", "relu", "hard"],
-)
-def test_outputs_and_gradients_are_those_of_autodiff(monkeypatch, mode, changes):
+def _batch(lengths=(1, 0, 4)):
     rng = np.random.default_rng(2)
-    inputs = (photos(rng), *captions(rng, (1, 0, 4)))
-    ours = _run(_model(changes), *inputs, mode)
-    monkeypatch.setattr(Decoder, "unroll", _by_steps)
-    theirs = _run(_model(changes), *inputs, mode)
-    for one, other in zip(*map(keras.tree.flatten, (ours, theirs)), strict=True):
+    return (photos(rng), *captions(rng, lengths))
+
+
+@functools.cache
+def _by_autodiff(kind):
+    """Return the outputs, loss and gradients of autodiff, without compilation."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Decoder, "unroll", _unroll_by_autodiff)
+        return _run(_model(KINDS[kind]), *_batch(), "eager")
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    [
+        ("tanh", "eager"),
+        ("tanh", "graph"),
+        ("tanh", "xla"),
+        ("no gate", "xla"),
+        ("relu", "graph"),
+        ("hard", "eager"),
+        ("hard", "xla"),
+    ],
+)
+def test_outputs_and_gradients_are_those_of_autodiff(kind, mode):
+    found = _run(_model(KINDS[kind]), *_batch(), mode)
+    expected = _by_autodiff(kind)
+    for one, other in zip(*map(keras.tree.flatten, (found, expected)), strict=True):
         np.testing.assert_allclose(one, other, **TOLERANCE)
 
 
-@pytest.mark.parametrize("size", [20.0, 60.0, 1e4])
-def test_large_scores_of_attention_stay_finite(size):
+def test_large_scores_of_attention_stay_finite():
     model = build(np.random.default_rng(1))
-    model.decoder.w_h.assign(size * np.sign(model.decoder.w_h))
-    model.decoder.w_a[0].assign(size * np.sign(model.decoder.w_a[0]))
-    rng = np.random.default_rng(2)
-    for value in keras.tree.flatten(_run(model, photos(rng), *captions(rng), "xla")):
-        assert np.isfinite(value).all()
+    annotations, tokens, targets = _batch((4, 2, 3))
+    annotations = tf.constant(annotations, tf.float32)
+    run, decoder = _gradient_function(model, "xla"), model.decoder
+    for size in (20.0, 60.0, 1e4):
+        decoder.w_h.assign(size * np.sign(decoder.w_h))
+        decoder.w_a[0].assign(size * np.sign(decoder.w_a[0]))
+        for value in keras.tree.flatten(arrays(run(annotations, tokens, targets))):
+            assert np.isfinite(value).all(), size
 
 
 def test_compiled_parts_multiply_in_bfloat16_and_change_little_else(rng):
@@ -86,11 +127,11 @@ def test_compiled_parts_multiply_in_bfloat16_and_change_little_else(rng):
     outputs, loss, gradients = _run(model, *inputs, "graph")
     parts = []
 
-    def compiled(function):
+    def compile_fn(function):
         parts.append(function.__name__)
         return tf.function(function, autograph=False, jit_compile=True)
 
-    model.compile_parts(compiled, "bfloat16")
+    model.compile_parts(compile_fn, "bfloat16")
     rounded, rounded_loss, rounded_gradients = _run(model, *inputs, "graph")
     assert parts == ["_prepare", "forward", "_backward"]
     assert rounded_loss != loss
@@ -107,21 +148,24 @@ def _cosine(one, other):
 
 
 def test_compiled_parts_serve_hard_attention_too():
-    rng = np.random.default_rng(2)
-    inputs, found = (photos(rng), *captions(rng)), []
+    found = []
     for by_parts in (False, True):
-        model = build(np.random.default_rng(1), attention="hard")  # the same draws
+        model = _model(KINDS["hard"])
         if by_parts:
             model.compile_parts(lambda f: tf.function(f, autograph=False), "bfloat16")
-        found.append(_run(model, *inputs, "graph"))
+        found.append(_run(model, *_batch((4, 2, 3)), "graph"))
     (outputs, loss, gradients), (rounded, rounded_loss, rounded_gradients) = found
-    np.testing.assert_array_equal(rounded["sampled"], outputs["sampled"])
+    locations = outputs["context_weights"][SAMPLED == 1].argmax(-1)
+    assert rounded_loss != loss
+    np.testing.assert_array_equal(
+        rounded["context_weights"][SAMPLED == 1].argmax(-1), locations
+    )
     np.testing.assert_allclose(rounded_loss, loss, rtol=2e-2)
     for ours, theirs in zip(rounded_gradients, gradients, strict=True):
         assert _cosine(ours, theirs) > 0.99 or not np.any(theirs)
 
 
-def test_compiled_parts_serve_training_alone(rng):
+def test_compiled_parts_are_used_in_training_only(rng):
     model = build(rng)
     annotations, (tokens, _) = photos(rng), captions(rng)
     x = {"annotations": annotations, "tokens": tokens}
@@ -131,3 +175,25 @@ def test_compiled_parts_serve_training_alone(rng):
         *(keras.tree.flatten(o) for o in (before, arrays(model(x)))), strict=True
     ):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_compile_parts_follows_its_last_arguments_and_compiles_once_for_equal_ones():
+    model, calls = build(np.random.default_rng(1)), []
+
+    def compile_fn(name):
+        def compile_part(function):
+            calls.append((name, function.__name__))
+            return function
+
+        return compile_part
+
+    first, second = compile_fn("first"), compile_fn("second")
+    model.compile_parts(first)
+    model.compile_parts(first, "bfloat16")
+    assert calls == [("first", "_prepare")]
+    assert model.compiled_parts.precision == "bfloat16"
+    model.compile_parts(second)
+    annotations, tokens, _ = _batch()
+    model({"annotations": annotations, "tokens": tokens}, training=True)
+    names = ["_prepare", "forward", "_backward"]
+    assert calls[1:] == [("second", name) for name in names]

@@ -57,7 +57,7 @@ def test_vgg_sees_blue_green_red_minus_the_mean(squares):
         ("MobileNetV3Small", "expanded_conv_project", 40, (10, 10), lambda x: x),
     ],
 )
-def test_networks_of_keras_applications_are_taken_by_name(
+def test_networks_of_keras_applications_are_built_by_name(
     rng, network, layer, side, grid, scale
 ):
     encoder = Encoder(EncoderSettings(network, layer, "none", side))
@@ -91,7 +91,7 @@ def test_a_photo_alone_equals_the_photo_in_a_batch(vgg, squares):
     np.testing.assert_allclose(alone.astype(np.float32), together, rtol=2e-3, atol=1e-2)
 
 
-def test_what_float16_cannot_hold_is_clipped(squares):
+def test_values_are_clipped_to_the_range_of_float16(squares):
     encoder = Encoder(VGG)
     encoder._network.set_weights([weight * 300 for weight in kernels(encoder)])
     a = encoder.encode(squares)
@@ -117,7 +117,7 @@ def test_the_policy_is_restored_when_a_network_cannot_be_built():
     assert keras.config.dtype_policy() == policy
 
 
-def test_random_weights_come_from_the_seed(vgg):
+def test_the_seed_determines_random_weights(vgg):
     again, other = Encoder(VGG), Encoder(replaced(seed=1))
     assert again.identity() == vgg.identity()
     difference = identity_difference(vgg.identity(), other.identity())
@@ -179,26 +179,26 @@ def test_weights_of_another_network_are_refused_in_one_line(tmp_path):
         ({"network": "SceneNet", "weights": "imagenet"}, "must be scenes"),
     ],
 )
-def test_an_encoder_that_cannot_be_is_refused_in_one_line(changes, message):
+def test_an_invalid_encoder_is_refused_in_one_line(changes, message):
     with pytest.raises(EncoderError, match=message) as caught:
         Encoder(replaced(**changes))
     assert "\n" not in str(caught.value)
 
 
-def test_a_failed_download_says_what_to_do(monkeypatch):
+def test_a_failed_download_names_the_remedy(monkeypatch):
     def fail(include_top, weights, input_shape):
         raise Exception("URL fetch failure on https://example.org: None -- no route")
 
     networks = {"VGG16": fail}
     monkeypatch.setattr(encoder_module, "_applications", lambda: networks)
     monkeypatch.setattr(
-        encoder_module, "_preprocessing", lambda network: (np.asarray, "none")
+        encoder_module, "_pixel_scaling", lambda network: (np.asarray, "none")
     )
     with pytest.raises(EncoderError, match="no route.*--encoder-weights FILE"):
         Encoder(replaced(weights="imagenet"))
 
 
-def test_scene_net_takes_plain_pixels(rng):
+def test_scene_net_reads_unscaled_pixels(rng):
     encoder = Encoder(EncoderSettings("SceneNet", "annotations", "none", 40, "squash"))
     squares = rng.integers(0, 256, (2, 40, 40, 3), np.uint8)
     a = encoder.encode(squares)
@@ -215,7 +215,7 @@ def test_the_shipped_weights_of_scene_net_load():
     assert encoder.identity()["weights"] == "scenes"
 
 
-def test_a_mirrored_photo_is_the_photo_turned_around(vgg, rng):
+def test_a_mirrored_photo_is_flipped_left_to_right(vgg, rng):
     image = Image.fromarray(rng.integers(0, 256, (50, 70, 3), np.uint8))
     square = vgg.preprocess(image)
     assert square.shape == (32, 32, 3)

@@ -1,4 +1,4 @@
-"""Captions from a captioner: decoding agrees with the model read word by word."""
+"""Generated captions agree with the oracle reading them word by word."""
 
 import numpy as np
 import oracle
@@ -7,10 +7,10 @@ import tiny_captioner as tiny
 from tiny_captioner import END, PAD, START, UNKNOWN, K, L
 
 from show_attend_tell.config.settings import DecodingSettings
-from show_attend_tell.models.generation import draw_noise
+from show_attend_tell.models.generation import uniform_noise
 
 PHOTOS, WORDS = 5, 4
-BATCH = 3  # so that the last batch is filled up
+BATCH = 3  # the last batch is padded
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ METHODS = ("beam", "beam of one", "greedy", "sample")
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_caption_is_told_as_teacher_forcing_tells_it(model, photos, written, method):
+def test_a_caption_has_the_numbers_of_teacher_forcing(model, photos, written, method):
     found, p = written[method], tiny.weights(model)
     for b, w in np.ndindex(found.lengths.shape):
         length = found.lengths[b, w]
@@ -56,8 +56,8 @@ def test_a_caption_is_told_as_teacher_forcing_tells_it(model, photos, written, m
             oracle.log_softmax(logits)[word]
             for logits, word in zip(read["logits"], words, strict=True)
         ]
-        told = found.word_log_probs[b, w]
-        np.testing.assert_allclose(told[:length], log_probs, rtol=1e-4, atol=1e-5)
+        each = found.word_log_probs[b, w, :length]
+        np.testing.assert_allclose(each, log_probs, rtol=1e-4, atol=1e-5)
         assert found.log_probs[b, w] == pytest.approx(sum(log_probs), rel=1e-4)
         np.testing.assert_allclose(
             found.alpha[b, w, :length], read["alpha"], 1e-4, 1e-5
@@ -67,7 +67,7 @@ def test_a_caption_is_told_as_teacher_forcing_tells_it(model, photos, written, m
         assert found.finished[b, w] == (words[-1] == END)
 
 
-def test_greedy_takes_the_likeliest_allowed_word(model, photos, written):
+def test_greedy_takes_the_most_probable_allowed_word(model, photos, written):
     inputs = np.concatenate(
         [np.full((PHOTOS, 1), START), written["greedy"].tokens[:, 0, :-1]], axis=1
     )
@@ -103,7 +103,7 @@ def test_a_beam_as_wide_as_the_tree_is_brute_force(model, photos):
         assert not found.lengths[b, len(captions) :].any()
 
 
-def test_a_beam_returns_the_shapes_promised_best_first(written):
+def test_a_beam_returns_the_documented_shapes_best_first(written):
     found = written["beam"]
     assert found.tokens.shape == (PHOTOS, 3, WORDS)
     assert found.alpha.shape == (PHOTOS, 3, WORDS, L)
@@ -130,7 +130,7 @@ def test_float16_and_float32_features_give_the_same_captions(model, photos, writ
     np.testing.assert_array_equal(again.tokens, written["greedy"].tokens)
 
 
-def test_a_seed_fixes_the_captions_drawn(model, photos, written):
+def test_a_seed_fixes_the_sampled_captions(model, photos, written):
     again = write(model, photos, method="sample", seed=5)
     np.testing.assert_array_equal(again.tokens, written["sample"].tokens)
     others = [write(model, photos, method="sample", seed=seed) for seed in range(4)]
@@ -144,10 +144,10 @@ def test_sampling_close_to_temperature_zero_is_greedy(model, photos, written):
 
 @pytest.mark.parametrize("locations", ["likeliest", "sampled"])
 @pytest.mark.parametrize("method", ["beam", "greedy"])
-def test_a_word_is_written_from_the_location_that_is_told(
+def test_the_context_of_a_word_is_that_of_its_reported_location(
     model, photos, method, locations
 ):
-    found = write(model, photos, method=method, beam=2, locations=locations, seed=3)
+    found = write(model, photos, method=method, beam=3, locations=locations, seed=3)
     p, chosen = tiny.weights(model), set()
     for b, w in np.ndindex(found.lengths.shape):
         length = found.lengths[b, w]
@@ -166,11 +166,11 @@ def test_a_word_is_written_from_the_location_that_is_told(
     assert chosen == ({True} if locations == "likeliest" else {True, False})
 
 
-def test_the_expected_context_tells_no_location(written):
+def test_the_expected_context_reports_no_location(written):
     assert all((found.locations == -1).all() for found in written.values())
 
 
-def test_a_seed_fixes_the_locations_sampled_and_photos_share_none(model, photos):
+def test_a_seed_fixes_the_sampled_locations_and_photos_share_none(model, photos):
     same = np.repeat(photos[:1], 12, axis=0)
     how = {"method": "greedy", "locations": "sampled"}
     one, again, other = (write(model, same, **how, seed=s) for s in (3, 3, 4))
@@ -180,24 +180,24 @@ def test_a_seed_fixes_the_locations_sampled_and_photos_share_none(model, photos)
 
 
 @pytest.mark.parametrize("method", ["beam", "greedy"])
-def test_locations_sampled_are_the_oracles_for_the_same_chances(model, photos, method):
+def test_sampled_locations_are_the_oracles_for_the_same_noise(model, photos, method):
     how = {"method": method, "beam": 3, "locations": "sampled", "seed": 3}
     found = write(model, photos, **how)
-    chances = draw_noise(3, PHOTOS, WORDS)[:, 1]
-    p, drawn = tiny.weights(model), set()
+    noise = uniform_noise(3, PHOTOS, WORDS)[:, 1]
+    p, different = tiny.weights(model), set()
     for b, w in np.ndindex(found.lengths.shape):
         words = found.tokens[b, w, : found.lengths[b, w]]
         s = found.locations[b, w, : len(words)]
         inputs, a = [START, *words[:-1]], photos[b].astype(float)
         alpha = oracle.run(p, a, inputs, model.settings, s)["alpha"]
-        u = chances[b, : len(words)]
-        expected = map(oracle.drawn_location, alpha, u)
+        u = noise[b, : len(words)]
+        expected = map(oracle.sampled_location, alpha, u)
         assert s.tolist() == list(expected)
-        drawn |= set(s)
-    assert len(drawn) > 2
+        different |= set(s)
+    assert len(different) > 2
 
 
-def test_a_photo_with_a_seed_of_its_own_is_told_the_same_in_any_company(model, photos):
+def test_a_photo_with_its_own_seed_gets_the_same_caption_in_any_batch(model, photos):
     how = {"method": "greedy", "locations": "sampled"}
     seeds = [(7, 1), (7, 2), (7, 3)]
     together = write(model, photos[:3], **how, seeds=seeds)
@@ -214,7 +214,7 @@ def test_seeds_that_are_not_one_for_each_photo_are_refused(model, photos):
 
 @pytest.fixture
 def changeable(model):
-    """The model, compiled already, whose weights are put back after the test."""
+    """The compiled model, whose weights are restored after the test."""
     weights = model.get_weights()
     yield model
     model.set_weights(weights)

@@ -1,4 +1,4 @@
-"""A tiny model whose weights and outputs are kept: numbers change on purpose only."""
+"""A tiny model with stored weights and outputs: numbers change on purpose only."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def golden():
         return {kind: part(stored, kind) for kind in ("weight", "input", "output")}
 
 
-def test_the_kept_weights_give_the_kept_outputs(golden):
+def test_the_stored_weights_give_the_stored_outputs(golden):
     soft, hard = models()
     for model in (soft, hard):
         names = {w.path.partition("/")[2]: w for w in model.trainable_weights}

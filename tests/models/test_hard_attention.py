@@ -1,4 +1,4 @@
-"""Hard attention's equations, recomputed; which weights each term touches."""
+"""Hard attention: its equations recomputed, and the weights each term reaches."""
 
 import hard_model
 import numpy as np
@@ -7,15 +7,18 @@ import pytest
 import tiny_captioner as tiny
 from hard_model import outputs_of
 from keras import ops
-from tiny_captioner import LENGTHS, MODES, TOLERANCE, B, D, L, T, arrays, said_in
+from tiny_captioner import LENGTHS, MODES, TOLERANCE, B, D, L, T, arrays, run_in
 
 from show_attend_tell.models.attention import (
+    argmax_location,
     context,
-    drawn_location,
-    likeliest_location,
+    sampled_location,
 )
-from show_attend_tell.models.hard_attention import Draws
-from show_attend_tell.models.losses import location_entropies, location_log_probs
+from show_attend_tell.models.hard_attention import (
+    LocationNoise,
+    location_entropies,
+    location_log_probs,
+)
 
 BASELINE = -3.0
 HARD = {"samples": 2, "entropy_weight": 0.3, "reward_scale": 0.5}
@@ -29,29 +32,29 @@ def alphas(rng, *shape):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_drawn_location_inverts_the_cumulative_sum_of_alpha(rng, mode):
+def test_a_sampled_location_inverts_the_cumulative_sum_of_alpha(rng, mode):
     alpha, u = alphas(rng, 50), rng.random((50, 1), np.float32)
-    s = said_in(mode, drawn_location, alpha, u)
+    s = run_in(mode, sampled_location, alpha, u)
     expected = [
-        oracle.drawn_location(*pair) for pair in zip(alpha, u[:, 0], strict=True)
+        oracle.sampled_location(*pair) for pair in zip(alpha, u[:, 0], strict=True)
     ]
     np.testing.assert_array_equal(s, np.eye(L)[expected])
     assert len(set(expected)) == L
 
 
-def test_locations_are_drawn_as_often_as_alpha_says(rng):
+def test_locations_are_sampled_with_the_frequencies_alpha(rng):
     alpha, count = alphas(rng, 1), 20_000
     u = rng.random((count, 1), np.float32)
-    s = arrays(drawn_location(np.repeat(alpha, count, axis=0), u))
+    s = arrays(sampled_location(np.repeat(alpha, count, axis=0), u))
     error = np.sqrt(alpha * (1 - alpha) / count)
     assert (np.abs(s.mean(0) - alpha) < 4 * error).all()
 
 
-def test_in_half_precision_many_places_are_drawn_as_often_as_alpha_says():
-    places, each = 196, 20
-    alpha = ops.cast(np.full((places * each, places), 1 / places), "bfloat16")
-    u = (np.arange(places * each, dtype="f4")[:, None] + 0.5) / (places * each)
-    s = ops.convert_to_numpy(ops.cast(drawn_location(alpha, u), "float32"))
+def test_in_half_precision_many_locations_are_sampled_with_the_frequencies_alpha():
+    many, each = 196, 20
+    alpha = ops.cast(np.full((many * each, many), 1 / many), "bfloat16")
+    u = (np.arange(many * each, dtype="f4")[:, None] + 0.5) / (many * each)
+    s = ops.convert_to_numpy(ops.cast(sampled_location(alpha, u), "float32"))
     np.testing.assert_allclose(s.sum(0), each, atol=1)
 
 
@@ -59,10 +62,10 @@ def test_in_half_precision_many_places_are_drawn_as_often_as_alpha_says():
 def test_the_hard_phi_is_the_annotation_of_one_location(rng, mode):
     a, alpha = rng.standard_normal((B, L, D)).astype("f4"), alphas(rng, B)
 
-    def look(a, alpha):
-        return context(a, likeliest_location(alpha))
+    def phi_of(a, alpha):
+        return context(a, argmax_location(alpha))
 
-    z_hat = said_in(mode, look, a, alpha)
+    z_hat = run_in(mode, phi_of, a, alpha)
     np.testing.assert_allclose(z_hat, a[np.arange(B), alpha.argmax(1)], **TOLERANCE)
 
 
@@ -71,12 +74,12 @@ def test_log_prob_and_entropy_of_locations_are_recomputed(rng, mode):
     alpha, s = alphas(rng, B, T), rng.integers(0, L, (B, T))
     mask = np.arange(T) < np.array(LENGTHS)[:, None]
 
-    def terms(alpha, looked):
-        log_probs = ops.sum(location_log_probs(alpha, looked, mask), axis=-1)
+    def terms(alpha, one_hot):
+        log_probs = ops.sum(location_log_probs(alpha, one_hot, mask), axis=-1)
         return log_probs, location_entropies(alpha, mask)
 
-    looked = np.eye(L, dtype="f4")[s]
-    log_probs, entropies = said_in(mode, terms, alpha, looked)
+    one_hot = np.eye(L, dtype="f4")[s]
+    log_probs, entropies = run_in(mode, terms, alpha, one_hot)
     for b, length in enumerate(LENGTHS):
         own = alpha[b, :length].astype(float)
         expected = oracle.location_log_prob(own, s[b, :length])
@@ -92,44 +95,50 @@ def test_an_attention_weight_of_zero_costs_nothing_and_breaks_nothing():
     np.testing.assert_allclose(location_log_probs(alpha, alpha, np.ones((1, 1))), 0)
 
 
-def expected_rows(model, batch, draws):
-    """What the oracle says of each row: (dict of outputs, locations or None)."""
+def expected_rows(model, batch, noise):
+    """Return the oracle's outputs of each row and its locations, None if expected."""
     p, rows = tiny.weights(model), []
-    samples = len(draws.u) // len(batch[0])
-    for r, (u, sampled) in enumerate(zip(*draws, strict=True)):
+    samples = len(noise.u) // len(batch[0])
+    for r, (u, sampled) in enumerate(zip(*noise, strict=True)):
         a, inputs = batch[0][r // samples].astype(float), batch[1][r // samples]
         length = (batch[2][r // samples] > 0).sum()
         s = None
         if sampled:
             s = []
             for t in range(length):  # the location of a step depends on those before
-                told = oracle.run(p, a, inputs[: t + 1], model.settings, [*s, 0])
-                s.append(oracle.drawn_location(told["alpha"][t], u[t]))
+                read = oracle.run(p, a, inputs[: t + 1], model.settings, [*s, 0])
+                s.append(oracle.sampled_location(read["alpha"][t], u[t]))
         rows.append((oracle.run(p, a, inputs[:length], model.settings, s), s))
     return rows
 
 
-@pytest.mark.parametrize("baseline", ["moving", "samples"])
-@pytest.mark.parametrize("reward_per", ["caption", "word"])
-@pytest.mark.parametrize("mode", MODES)
-def test_reading_and_surrogate_are_the_oracles(rng, mode, reward_per, baseline):
+@pytest.mark.parametrize(
+    ("mode", "reward_per", "baseline"),
+    [
+        ("eager", "caption", "moving"),
+        ("eager", "caption", "samples"),
+        ("eager", "word", "moving"),
+        *((mode, "word", "samples") for mode in MODES),
+    ],
+)
+def test_outputs_and_surrogate_are_the_oracles(rng, mode, reward_per, baseline):
     hard = {**HARD, "reward_per": reward_per, "baseline": baseline}
     model, batch = hard_model.build(rng, hard), tiny.batch(rng)
     model.hard_attention.baseline.assign(BASELINE)
-    draws = hard_model.chances(rng, 2 * B, sampled=SAMPLED)
+    noise = hard_model.location_noise(rng, 2 * B, sampled=SAMPLED)
 
     def compute(a, inputs, targets, u, sampled):
-        told = outputs_of(model, a, inputs, Draws(u, sampled), samples=2)
-        return told, model.compute_loss(y=targets, y_pred=told, training=True)
+        found = outputs_of(model, a, inputs, LocationNoise(u, sampled), samples=2)
+        return found, model.compute_loss(y=targets, y_pred=found, training=True)
 
-    told, loss = said_in(mode, compute, *batch, *draws)
+    found, loss = run_in(mode, compute, *batch, *noise)
     losses = []
-    rows = expected_rows(model, batch, draws)
+    rows = expected_rows(model, batch, noise)
     for r, (expected, s) in enumerate(rows):
         words = batch[2][r // 2][: LENGTHS[r // 2]]
         other, _ = rows[r + 1 - 2 * (r % 2)]
         for name in ("logits", "alpha", "beta"):
-            own = told[name][r, : len(words)]
+            own = found[name][r, : len(words)]
             np.testing.assert_allclose(own, expected[name], **TOLERANCE)
         losses.append(
             oracle.surrogate(expected, words, s, BASELINE, model.hard, [other])
@@ -137,65 +146,67 @@ def test_reading_and_surrogate_are_the_oracles(rng, mode, reward_per, baseline):
     np.testing.assert_allclose(loss, np.mean(losses), rtol=1e-5)
 
 
-def test_training_draws_and_evaluation_takes_the_expected_context(rng):
+def test_training_samples_and_evaluation_uses_the_expected_context(rng):
     model, (a, inputs, targets) = hard_model.build(rng, HARD), tiny.batch(rng)
     x = {"annotations": a, "tokens": inputs}
-    calm, drawn = arrays(model(x)), arrays(model(x, training=True))
-    assert set(calm) == {"logits", "alpha", "beta"}
+    evaluated, trained = arrays(model(x)), arrays(model(x, training=True))
+    assert set(evaluated) == {"logits", "alpha", "beta"}
     soft = [oracle.run(tiny.weights(model), *pair, model.settings)["logits"]
             for pair in zip(a.astype(float), inputs, strict=True)]  # fmt: skip
-    np.testing.assert_allclose(calm["logits"], soft, **TOLERANCE)
-    assert drawn["logits"].shape[0] == drawn["sampled"].shape[0] == 2 * B
-    for r, sampled in enumerate(drawn["sampled"]):
-        one_hot = (drawn["looked"][r].max(-1) == 1).all()
+    np.testing.assert_allclose(evaluated["logits"], soft, **TOLERANCE)
+    assert trained["logits"].shape[0] == trained["sampled"].shape[0] == 2 * B
+    for r, sampled in enumerate(trained["sampled"]):
+        one_hot = (trained["context_weights"][r].max(-1) == 1).all()
         assert one_hot == bool(sampled)
         if not sampled:
-            np.testing.assert_array_equal(drawn["looked"][r], drawn["alpha"][r])
-    loss = float(model.compute_loss(y=targets, y_pred=calm, training=False))
-    told = [-oracle.log_likelihood(row[:n], y[:n])
+            np.testing.assert_array_equal(
+                trained["context_weights"][r], trained["alpha"][r]
+            )
+    loss = float(model.compute_loss(y=targets, y_pred=evaluated, training=False))
+    each = [-oracle.log_likelihood(row[:n], y[:n])
             for row, y, n in zip(soft, targets, LENGTHS, strict=True)]  # fmt: skip
-    assert loss == pytest.approx(np.mean(told), rel=1e-5)
+    assert loss == pytest.approx(np.mean(each), rel=1e-5)
 
 
 @pytest.mark.parametrize(("per", "kinds"), [("minibatch", {0, 40}), ("caption", None)])
 def test_the_expected_value_replaces_minibatches_or_captions(rng, per, kinds):
     layer = hard_model.build(rng, {"drawn_per": per}).hard_attention
-    counts = [int(np.sum(layer.draw(40, T).sampled)) for _ in range(60)]
+    counts = [int(np.sum(layer.sample_noise(40, T).sampled)) for _ in range(60)]
     assert 0.35 < np.mean(counts) / 40 < 0.65
     assert set(counts) == kinds if kinds else len(set(counts) - {0, 40}) > 5
     always = hard_model.build(rng, {"drawn_per": per, "sampling_probability": 1})
-    assert np.all(np.asarray(always.hard_attention.draw(7, T).sampled) == 1)
+    assert np.all(np.asarray(always.hard_attention.sample_noise(7, T).sampled) == 1)
 
 
 F_ATT = {"w_a_0", "b_a_0", "w_h", "w_att"}
 DEEP_OUTPUT = {"l_h", "l_b", "l_z", "l_o", "l_o_b"}
 
 
-def touched(model, batch, term, sampled):
-    """The names of the weights that one term's gradient reaches."""
+def reached(model, batch, term, sampled):
+    """Return the names of the weights that one term's gradient reaches."""
     mask = np.float32(batch[2] > 0)
-    draws = hard_model.chances(
+    noise = hard_model.location_noise(
         np.random.default_rng(4), B, sampled=np.full(B, sampled, "f4")
     )
 
     def value():
-        told = outputs_of(model, *batch[:2], draws)
-        nll = ops.sparse_categorical_crossentropy(batch[2], told["logits"], True)
+        outputs = outputs_of(model, *batch[:2], noise)
+        nll = ops.sparse_categorical_crossentropy(batch[2], outputs["logits"], True)
         words = -nll * mask
-        rest = model.hard_attention.terms(ops.stop_gradient(words), told, mask)
+        rest = model.hard_attention.terms(ops.stop_gradient(words), outputs, mask)
         return ops.sum((words, *rest)[term])
 
     found = tiny.gradients(value, model)
     return {name for name, g in found.items() if np.abs(g).max() > 0}
 
 
-def test_each_term_touches_the_weights_that_it_should(rng):
+def test_each_term_reaches_the_weights_that_it_should(rng):
     model, batch = hard_model.build(rng), tiny.batch(rng)
     everything = set(tiny.weights(model))
-    words, reinforce, entropy = (touched(model, batch, k, 1) for k in range(3))
+    words, reinforce, entropy = (reached(model, batch, k, 1) for k in range(3))
     assert words == everything - F_ATT
     assert reinforce == entropy == everything - DEEP_OUTPUT
-    words, reinforce, entropy = (touched(model, batch, k, 0) for k in range(3))
+    words, reinforce, entropy = (reached(model, batch, k, 0) for k in range(3))
     assert words == everything
     assert reinforce == set()
     assert entropy == everything - DEEP_OUTPUT
@@ -204,33 +215,33 @@ def test_each_term_touches_the_weights_that_it_should(rng):
 def test_the_surrogate_of_a_batch_is_the_mean_of_its_captions_alone(rng):
     model, longer = hard_model.build(rng, HARD), 2
     batch = tiny.batch(rng, (*LENGTHS, 0, 0), T + longer)
-    draws = hard_model.chances(rng, 10, T + longer)
+    noise = hard_model.location_noise(rng, 10, T + longer)
 
     def loss(rows, steps):
         model.hard_attention.baseline.assign(BASELINE)
         a, inputs, targets = (x[rows] for x in batch)
         own = [r for b in range(5)[rows] for r in (2 * b, 2 * b + 1)]
-        chosen = Draws(draws.u[own][:, :steps], draws.sampled[own])
-        told = outputs_of(model, a, inputs[:, :steps], chosen, samples=2)
-        return float(model.compute_loss(y=targets[:, :steps], y_pred=told))
+        part = LocationNoise(noise.u[own][:, :steps], noise.sampled[own])
+        outputs = outputs_of(model, a, inputs[:, :steps], part, samples=2)
+        return float(model.compute_loss(y=targets[:, :steps], y_pred=outputs))
 
     alone = [loss(slice(b, b + 1), T) for b in range(B)]
     assert loss(slice(0, 5), T + longer) == pytest.approx(np.mean(alone), rel=1e-5)
 
 
 @pytest.mark.parametrize("reward_per", ["caption", "word"])
-def test_the_baseline_is_the_moving_average_of_drawn_rewards(rng, reward_per):
+def test_the_baseline_is_the_moving_average_of_sampled_rewards(rng, reward_per):
     hard = {**HARD, "reward_per": reward_per}
     model, (a, inputs, targets) = hard_model.build(rng, hard), tiny.batch(rng)
     model.hard_attention.baseline.assign(BASELINE)
-    draws = hard_model.chances(rng, 2 * B, sampled=SAMPLED)
-    expected = expected_rows(model, (a, inputs, targets), draws)
+    noise = hard_model.location_noise(rng, 2 * B, sampled=SAMPLED)
+    expected = expected_rows(model, (a, inputs, targets), noise)
     rewards = [
-        oracle.log_likelihood(told["logits"], targets[r // 2][: LENGTHS[r // 2]])
-        for r, (told, _) in enumerate(expected)
+        oracle.log_likelihood(row["logits"], targets[r // 2][: LENGTHS[r // 2]])
+        for r, (row, _) in enumerate(expected)
     ]
-    told = outputs_of(model, a, inputs, draws, samples=2)
-    model.compute_loss(y=targets, y_pred=told, training=True)
+    outputs = outputs_of(model, a, inputs, noise, samples=2)
+    model.compute_loss(y=targets, y_pred=outputs, training=True)
     steps = np.repeat(LENGTHS, 2)
     counted = SAMPLED * (steps if reward_per == "word" else 1)
     mean = (SAMPLED * rewards).sum() / counted.sum()
@@ -240,9 +251,9 @@ def test_the_baseline_is_the_moving_average_of_drawn_rewards(rng, reward_per):
     assert values["reward"] == pytest.approx(np.mean(rewards), rel=1e-5)
     assert values["reward_variance"] == pytest.approx(np.var(rewards), rel=1e-4)
     assert values["baseline"] == BASELINE
-    entropies = [oracle.location_entropy(told["alpha"]) for told, _ in expected]
+    entropies = [oracle.location_entropy(row["alpha"]) for row, _ in expected]
     assert values["entropy"] == pytest.approx(sum(entropies) / steps.sum(), rel=1e-5)
     assert values["sampled"] == pytest.approx((SAMPLED * steps).sum() / steps.sum())
-    nothing = {**told, "sampled": ops.zeros(2 * B)}
-    model.compute_loss(y=targets, y_pred=nothing, training=True)
+    unsampled = {**outputs, "sampled": ops.zeros(2 * B)}
+    model.compute_loss(y=targets, y_pred=unsampled, training=True)
     assert float(model.hard_attention.baseline) == now

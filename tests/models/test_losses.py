@@ -1,3 +1,5 @@
+"""The terms of the loss equal the oracle's; padding is ignored."""
+
 import numpy as np
 import oracle
 import pytest
@@ -13,7 +15,7 @@ from tiny_captioner import (
     T,
     arrays,
     captions,
-    said_in,
+    run_in,
 )
 
 from show_attend_tell.models.losses import (
@@ -23,7 +25,7 @@ from show_attend_tell.models.losses import (
 )
 
 
-def draw(rng, lengths=LENGTHS, steps=T):
+def random_batch(rng, lengths=LENGTHS, steps=T):
     """Return logits, alpha, targets and mask of captions of the given lengths."""
     rows = len(lengths)
     logits = rng.standard_normal((rows, steps, K)).astype(np.float32)
@@ -52,18 +54,18 @@ def expected(logits, alpha, targets, lengths=LENGTHS, smoothing=0.0, strength=1.
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_a_captions_loss_is_recomputed_in_numpy(rng, mode, smoothing):
-    logits, alpha, targets, mask = draw(rng)
+    logits, alpha, targets, mask = random_batch(rng)
 
     def compute(logits, alpha, targets, mask):
         return caption_losses(logits, alpha, targets, mask, smoothing, strength=0.7)
 
-    parts = said_in(mode, compute, logits, alpha, targets, mask)
+    parts = run_in(mode, compute, logits, alpha, targets, mask)
     target = expected(logits, alpha, targets, smoothing=smoothing, strength=0.7)
     np.testing.assert_allclose(parts, target, **TOLERANCE)
 
 
 def test_the_words_part_is_minus_the_log_likelihood(rng):
-    logits, _, targets, _ = draw(rng)
+    logits, _, targets, _ = random_batch(rng)
     losses = arrays(token_losses(logits, targets))
     for b in range(B):
         for t in range(T):
@@ -73,14 +75,14 @@ def test_the_words_part_is_minus_the_log_likelihood(rng):
             )
 
 
-def test_smoothing_all_the_way_asks_for_the_uniform_distribution():
+def test_smoothed_loss_of_uniform_logits_is_log_k():
     logits = np.zeros((1, 1, K), np.float32)
     for smoothing in (0.0, 0.3, 0.9):
         loss = arrays(token_losses(logits, np.array([[4]]), smoothing))
         np.testing.assert_allclose(loss, np.log(K), rtol=1e-6)
 
 
-def test_attention_that_looks_everywhere_once_costs_nothing():
+def test_attention_of_sum_one_at_every_location_costs_nothing():
     alpha = np.full((1, L, L), 1 / L, np.float32)
     np.testing.assert_allclose(doubly_stochastic(alpha, np.ones((1, L))), 0, atol=1e-10)
     np.testing.assert_allclose(doubly_stochastic(alpha, np.zeros((1, L))), L, rtol=1e-6)
@@ -88,8 +90,8 @@ def test_attention_that_looks_everywhere_once_costs_nothing():
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_attention_term_counts_the_captions_own_words_only(rng, mode):
-    _, alpha, _, mask = draw(rng)
-    found = said_in(mode, doubly_stochastic, alpha, mask)
+    _, alpha, _, mask = random_batch(rng)
+    found = run_in(mode, doubly_stochastic, alpha, mask)
     for b, length in enumerate(LENGTHS):
         sums = alpha[b, :length].astype(float).sum(0)
         np.testing.assert_allclose(found[b], ((1 - sums) ** 2).sum(), rtol=1e-5)
@@ -102,7 +104,7 @@ def test_the_attention_term_counts_the_captions_own_words_only(rng, mode):
 )
 def test_padding_and_neighbours_never_change_a_captions_loss(seed, lengths, longer):
     rng = np.random.default_rng(seed)
-    batch = draw(rng, lengths, T)
+    batch = random_batch(rng, lengths, T)
     parts = arrays(caption_losses(*batch, 0.1, 1.0))
     padded = [np.pad(x, [(0, 0), (0, longer)] + [(0, 0)] * (x.ndim - 2)) for x in batch]
     padded[0][:, T:] = rng.standard_normal((len(lengths), longer, K))

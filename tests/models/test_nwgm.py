@@ -1,8 +1,9 @@
 """Soft attention approximates the marginal likelihood, Sec. 4.2.1.
 
-The normalised weighted geometric mean (NWGM) of what every location alone would say,
-weighted by alpha, is the softmax of the expected logits; and the model's own word,
-written from the expected context, is that mean to first order in its weights on z.
+The normalised weighted geometric mean (NWGM) of the distributions from every location
+alone, weighted by alpha, is the softmax of the expected logits. The model's own
+distribution, from the expected context, is that mean to first order in its weights on
+z.
 """
 
 import hard_model
@@ -13,11 +14,11 @@ import tiny_captioner as tiny
 from keras import ops
 from tiny_captioner import START, TOLERANCE, K, L
 
-READS_Z = ("lstm_z", "l_z")  # the weights through which the context reaches a word
+READS_Z = ("lstm_z", "l_z")  # the weights that multiply the context
 
 
-def said(model, photo):
-    """Return the first word's logits and alpha: from phi, and from each place alone.
+def first_word(model, photo):
+    """Return the first word's logits and alpha, and its logits from each location.
 
     Shapes (K,), (L,), (L, K).
     """
@@ -46,7 +47,9 @@ def photo(rng):
 
 @pytest.mark.parametrize("spread", [0.5, 1.0])
 def test_nwgm_is_the_softmax_of_the_expected_logits(rng, photo, spread):
-    _, alpha, logits = said(hard_model.build(rng, spread=spread, selector=False), photo)
+    _, alpha, logits = first_word(
+        hard_model.build(rng, spread=spread, selector=False), photo
+    )
     p = np.array([oracle.softmax(row) for row in logits])
     expected = ops.softmax(ops.convert_to_tensor(np.float32(alpha @ logits)))
     found = nwgm(p, alpha)
@@ -61,17 +64,17 @@ def test_the_models_word_is_the_nwgm_to_first_order_in_its_weights_on_z(rng, pho
     whole = {name: np.asarray(weight) for name, weight in weights.items()}
     assert whole.keys() == set(READS_Z)
 
-    def told(scale):
-        """Return by how much places differ, and the model's distance from the NWGM."""
+    def distances(scale):
+        """Return the spread over locations and the model's distance from the NWGM."""
         for name, weight in weights.items():
             weight.assign(scale * whole[name])
-        logits, alpha, each = said(model, photo)
-        assert alpha.max() - alpha.min() > 0.05  # an even alpha would prove little
+        logits, alpha, each = first_word(model, photo)
+        assert alpha.max() - alpha.min() > 0.05  # a uniform alpha would prove little
         p = np.array([oracle.softmax(row) for row in each])
         apart = np.log(p).std(axis=0).max()
         return apart, np.abs(oracle.log_softmax(logits) - np.log(nwgm(p, alpha))).max()
 
-    (apart, error), (apart_half, error_half) = told(0.2), told(0.1)
+    (apart, error), (apart_half, error_half) = distances(0.2), distances(0.1)
     assert apart / apart_half == pytest.approx(2, rel=0.1)
     assert error / error_half == pytest.approx(4, rel=0.15)
     assert error < 0.1 * apart

@@ -1,4 +1,4 @@
-"""Starting from a trained model: what must fit, and what an error says."""
+"""Copying weights from a model file: requirements and error messages."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def test_all_weights_are_copied_whatever_the_dropout(saved):
             np.testing.assert_array_equal(ours, theirs)
 
 
-def test_a_soft_model_starts_a_hard_one_and_the_other_way_round(saved, rng, tmp_path):
+def test_a_soft_model_starts_a_hard_one_and_vice_versa(saved, rng, tmp_path):
     hard = build(np.random.default_rng(5), IDENTITY, attention="hard")
     copy_weights(saved, hard)
     soft = build(np.random.default_rng(20150215))
@@ -53,7 +53,7 @@ def test_a_soft_model_starts_a_hard_one_and_the_other_way_round(saved, rng, tmp_
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"lstm_width": 6}, r"its weights must be the settings' own, \('"),
+        ({"lstm_width": 6}, r"must have the shapes of the settings, \('"),
         ({"selector": False}, r"a model of the same widths and switches"),
     ],
 )

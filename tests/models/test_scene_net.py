@@ -1,4 +1,4 @@
-"""SceneNet's map, its edges and the weights that come with the package."""
+"""SceneNet's map, its edge channels and its packaged weights."""
 
 import keras
 import numpy as np
@@ -9,7 +9,7 @@ from show_attend_tell.models import scene_net
 
 @pytest.fixture(scope="module")
 def network():
-    model = scene_net.build()
+    model = scene_net.build_scene_net()
     model.load_weights(scene_net.WEIGHTS)
     return model
 
@@ -53,6 +53,6 @@ def test_a_cell_sees_its_neighbourhood_only(network):
 
 
 @pytest.mark.parametrize("image_size", [0, -8, 100])
-def test_a_side_that_is_no_multiple_of_8_is_refused(image_size):
+def test_a_side_that_is_not_a_multiple_of_8_is_refused(image_size):
     with pytest.raises(ValueError, match="must be a multiple of 8"):
-        scene_net.build(image_size)
+        scene_net.build_scene_net(image_size)

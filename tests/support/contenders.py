@@ -1,4 +1,4 @@
-"""Contenders for the benchmarks' own processes; whatever they need is imported here."""
+"""Define contenders that the processes of benchmarks.turns can import."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""A small model to decode, and its captions enumerated in NumPy."""
+"""Define a small model to decode, and enumerate its captions in NumPy."""
 
 import itertools
 from functools import partial
@@ -44,7 +44,7 @@ class Markov:
 
 
 def markov_step(tables, tokens, state):
-    """One step of :class:`Markov` for given tables (B, K, K)."""
+    """Compute one step of :class:`Markov` for given tables (B, K, K)."""
     B, W = ops.shape(tokens)
     K = tables.shape[-1]
     rows = ops.reshape(ops.arange(B, dtype="int32"), (-1, 1))
@@ -83,7 +83,7 @@ def all_captions(table, max_words, allowed):
 
 
 def captions_of(found, b):
-    """Return the words of each caption of photo ``b``, empty places left out."""
+    """Return the words of each caption of photo ``b``, without empty slots."""
     return [
         tuple(int(w) for w in words[:length])
         for words, length in zip(found.tokens[b], found.lengths[b], strict=True)

@@ -1,4 +1,4 @@
-"""A hard-attention captioner and chances for it, given from outside."""
+"""Build a hard-attention captioner, and noise for it that a test controls."""
 
 import numpy as np
 import tiny_captioner as tiny
@@ -6,8 +6,7 @@ from keras import ops
 from tiny_captioner import T
 
 from show_attend_tell.config.settings import HardAttentionSettings
-from show_attend_tell.models.hard_attention import Draws
-from show_attend_tell.models.teacher_forcing import read
+from show_attend_tell.models.hard_attention import LocationNoise
 
 
 def build(rng, hard=None, spread=0.7, arguments=None, **changes):
@@ -17,30 +16,31 @@ def build(rng, hard=None, spread=0.7, arguments=None, **changes):
     return tiny.build(rng, arguments, spread, attention="hard", **changes)
 
 
-def chances(rng, rows, steps=T, sampled=None):
-    """Return Draws; `sampled` (rows,) is 1 for all by default."""
+def location_noise(rng, rows, steps=T, sampled=None):
+    """Return LocationNoise; `sampled` (rows,) is 1 for all by default."""
     u = rng.random((rows, steps), np.float32)
-    return Draws(u, np.ones(rows, np.float32) if sampled is None else sampled)
+    return LocationNoise(u, np.ones(rows, np.float32) if sampled is None else sampled)
 
 
-def outputs_of(model, annotations, inputs, draws, samples=1):
-    """Return what ``call`` returns in training, with chances given."""
-    draws = Draws(*map(ops.convert_to_tensor, draws))
-    told = read(
-        model,
+def outputs_of(model, annotations, inputs, noise, samples=1, training=False):
+    """Return the outputs of ``call`` in training, for given noise."""
+    noise = LocationNoise(*map(ops.convert_to_tensor, noise))
+    outputs = model.teacher_force(
         {"annotations": annotations, "tokens": inputs},
-        look=lambda t, alpha: model.hard_attention.look(draws, t, alpha),
+        training,
+        select_weights=noise.select_weights,
         samples=samples,
     )
-    return {**told, "sampled": draws.sampled}
+    return {**outputs, "sampled": noise.sampled}
 
 
 def forced(model, annotations, inputs, locations):
-    """Return what the model says when it must look at locations (R, T)."""
-    where = np.eye(annotations.shape[1], dtype=np.float32)[locations]
-    where = ops.convert_to_tensor(where)
-    return read(
-        model,
-        {"annotations": annotations, "tokens": inputs},
-        look=lambda t, alpha: (ops.take(where, t, axis=1), 0 * alpha[:, :1]),
-    )
+    """Return the outputs where the context is that of given locations (R, T)."""
+    one_hot = np.eye(annotations.shape[1], dtype=np.float32)[locations]  # (R, T, L)
+    one_hot = ops.convert_to_tensor(one_hot)
+
+    def select_weights(t, alpha):
+        return ops.take(one_hot, t, axis=1), ops.zeros_like(alpha[:, :1])
+
+    inputs = {"annotations": annotations, "tokens": inputs}
+    return model.teacher_force(inputs, select_weights=select_weights)

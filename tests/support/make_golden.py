@@ -1,7 +1,7 @@
-"""Write tests/golden/captioner.npz: a tiny seeded model's weights and what it says.
+"""Write tests/golden/captioner.npz: the weights and outputs of a tiny seeded model.
 
 Run it (``python tests/support/make_golden.py``) only when numbers are meant to change,
-and say in the commit why they do.
+and give the reason in the commit.
 """
 
 from pathlib import Path
@@ -19,11 +19,11 @@ FIELDS = ("tokens", "lengths", "log_probs", "alpha", "beta", "locations")
 
 
 def inputs():
-    """Return a batch and the chances of hard attention, from one seed."""
+    """Return a batch and the noise of hard attention, from one seed."""
     rng = np.random.default_rng(2015)
     batch = tiny.batch(rng)
-    draws = hard_model.chances(rng, B, sampled=np.float32([1, 0, 1]))
-    return dict(zip(("a", "x", "y", "u", "sampled"), (*batch, *draws), strict=True))
+    noise = hard_model.location_noise(rng, B, sampled=np.float32([1, 0, 1]))
+    return dict(zip(("a", "x", "y", "u", "sampled"), (*batch, *noise), strict=True))
 
 
 def models():
@@ -38,14 +38,15 @@ def models():
 
 
 def outputs(soft, hard, batch):
-    """Return what the models say: name -> array."""
+    """Return the outputs of the models: name -> array."""
     a, x, y, u, sampled = batch.values()
-    told = tiny.arrays(soft({"annotations": a, "tokens": x}))
-    told["loss"] = soft.compute_loss(y=y, y_pred=told, training=True)
+    values = tiny.arrays(soft({"annotations": a, "tokens": x}))
+    values["loss"] = soft.compute_loss(y=y, y_pred=values, training=True)
     hard.hard_attention.baseline.assign(BASELINE)
-    drawn = hard_model.outputs_of(hard, a, x, hard_model.Draws(u, sampled))
-    loss = hard.compute_loss(y=y, y_pred=drawn, training=True)
-    written = {
+    noise = hard_model.LocationNoise(u, sampled)
+    hard_outputs = hard_model.outputs_of(hard, a, x, noise)
+    loss = hard.compute_loss(y=y, y_pred=hard_outputs, training=True)
+    generated = {
         "soft": soft.generate(a, DecodingSettings(beam=3, max_words=T, batch_size=B)),
         "hard": hard.generate(
             a,
@@ -54,11 +55,12 @@ def outputs(soft, hard, batch):
             ),
         ),
     }
-    told |= {"hard_logits": drawn["logits"], "looked": drawn["looked"]}
-    told |= {"hard_loss": loss, "baseline": hard.hard_attention.baseline}
-    for kind, found in written.items():
-        told |= {f"{kind}_{name}": getattr(found, name) for name in FIELDS}
-    return {name: np.asarray(value) for name, value in told.items()}
+    values["hard_logits"] = hard_outputs["logits"]
+    values["looked"] = hard_outputs["context_weights"]  # the name in the file
+    values |= {"hard_loss": loss, "baseline": hard.hard_attention.baseline}
+    for kind, found in generated.items():
+        values |= {f"{kind}_{name}": getattr(found, name) for name in FIELDS}
+    return {name: np.asarray(value) for name, value in values.items()}
 
 
 def main():

@@ -1,11 +1,11 @@
-"""The paper's equations in NumPy, one caption at a time and in float64.
+"""Compute the paper's equations in NumPy, one caption at a time and in float64.
 
 Written from the paper alone (arXiv:1502.03044v3), with sums in place of batched
-products, and with nothing taken from the package. Weights come as a dict of arrays
-under the names below; sizes are those of :mod:`show_attend_tell.models.attention`.
+products and without code of the package. Weights are a dict of arrays under the names
+below; sizes are those of :mod:`show_attend_tell.models.attention`.
 
 ========================= ================= ======================================
-name                      shape             what
+name                      shape             meaning
 ========================= ================= ======================================
 embedding                 (K, m)            E
 w_a_0 .., b_a_0 ..        (D, A), (A,)      layers on the annotations in f_att
@@ -38,7 +38,7 @@ def log_softmax(x):
 
 
 def initial_state(p, a):
-    """h_0 and c_0 of one photo: MLPs of the mean annotation."""
+    """Return h_0 and c_0 of one photo: MLPs of the mean annotation."""
     mean = sum(a_i for a_i in a) / len(a)
     return tuple(_init(p, part, mean) for part in "hc")
 
@@ -64,12 +64,12 @@ def scores(p, a, h, act=np.tanh):
 
 
 def context(a, alpha):
-    """sum_i alpha_i a_i, before the gate."""
+    """Return sum_i alpha_i a_i, the context before the gate."""
     return sum(weight * a_i for weight, a_i in zip(alpha, a, strict=True))
 
 
 def lstm(p, embedded, h, c, z_hat):
-    """h_t and c_t, Eq. (1)-(3)."""
+    """Return h_t and c_t, Eq. (1)-(3)."""
     affine = embedded @ p["lstm_y"] + h @ p["lstm_h"] + z_hat @ p["lstm_z"]
     i, f, o, g = np.split(affine + p["lstm_b"], 4)
     c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
@@ -77,7 +77,7 @@ def lstm(p, embedded, h, c, z_hat):
 
 
 def deep_output(p, embedded, h, z_hat, prev2out=True, ctx2out=True):
-    """Logits of the next word, Eq. (7), with the authors' tanh."""
+    """Return the logits of the next word, Eq. (7), with the authors' tanh."""
     hidden = h @ p["l_h"] + p["l_b"]
     if prev2out:
         hidden = hidden + embedded
@@ -87,7 +87,7 @@ def deep_output(p, embedded, h, z_hat, prev2out=True, ctx2out=True):
 
 
 def run(p, a, words, settings, locations=None):
-    """Read the words (T,) over one photo (L, D), its annotations already scaled.
+    """Run the decoder on words (T,) and one photo (L, D) of scaled annotations.
 
     With locations (T,) the context of each step is the annotation there, Eq. (9).
 
@@ -96,7 +96,7 @@ def run(p, a, words, settings, locations=None):
     """
     act = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0)}[settings.activation]
     h, c = initial_state(p, a)
-    told = []
+    steps = []
     for t, word in enumerate(words):
         embedded = p["embedding"][word]
         alpha = softmax(scores(p, a, h, act))
@@ -107,13 +107,15 @@ def run(p, a, words, settings, locations=None):
         h, c = lstm(p, embedded, h, c, z_hat)
         switches = settings.prev2out, settings.ctx2out
         logits = deep_output(p, embedded, h, z_hat, *switches)
-        told.append([logits, alpha, beta, z_hat, h, c])
+        steps.append([logits, alpha, beta, z_hat, h, c])
     names = ("logits", "alpha", "beta", "z_hat", "h", "c")
-    return {n: np.array(v) for n, v in zip(names, zip(*told, strict=True), strict=True)}
+    return {
+        n: np.array(v) for n, v in zip(names, zip(*steps, strict=True), strict=True)
+    }
 
 
 def caption_loss(logits, alpha, words, smoothing=0.0, strength=1.0):
-    """L_d of one caption of T words: (words' part, attention's part), Eq. (14)."""
+    """Return L_d of a caption of T words: (words' term, attention's term), Eq. (14)."""
     K = logits.shape[1]
     nll = 0.0
     for row, word in zip(logits, words, strict=True):
@@ -125,8 +127,8 @@ def caption_loss(logits, alpha, words, smoothing=0.0, strength=1.0):
     )
 
 
-def drawn_location(alpha, u):
-    """The first location at which the cumulative sum of alpha exceeds u."""
+def sampled_location(alpha, u):
+    """Return the first location at which the cumulative sum of alpha exceeds u."""
     total = 0.0
     for i, weight in enumerate(alpha):
         total += weight
@@ -136,32 +138,38 @@ def drawn_location(alpha, u):
 
 
 def word_log_likelihoods(logits, words):
-    """Log p(y_t|s,a) of each of T words, from the logits (T, K) of their steps."""
+    """Return log p(y_t|s,a) of each of T words, from the logits (T, K)."""
     return [log_softmax(row)[word] for row, word in zip(logits, words, strict=True)]
 
 
 def log_likelihood(logits, words):
-    """Log p(y|s,a) of T words, from the logits (T, K) of their steps."""
+    """Return log p(y|s,a) of T words, from the logits (T, K)."""
     return sum(word_log_likelihoods(logits, words))
 
 
 def location_log_prob(alpha, locations):
-    """Log p(s|a) = sum_t log alpha_t[s_t]."""
+    """Return log p(s|a) = sum_t log alpha_t[s_t]."""
     return sum(np.log(row[i]) for row, i in zip(alpha, locations, strict=True))
 
 
 def location_entropy(alpha):
-    """H[s] along a path: the entropies of its steps, summed."""
+    """Return H[s] along a path, the sum of the entropies of its steps."""
     return -sum(x * np.log(x) for row in alpha for x in row)
 
 
-def surrogate(told, words, locations, baseline, hard, others=()):
-    """The value whose gradient is minus Eq. (12); locations None is the average.
+def surrogate(read, words, locations, baseline, hard, others=()):
+    """Return the value whose gradient is minus Eq. (12), for one sample of a caption.
 
-    `others`: what the captioner told in the other samples of the caption.
+    Args:
+        read: outputs of :func:`run`.
+        words: (T,).
+        locations: (T,), or None for the expected context.
+        baseline: the moving baseline b.
+        hard: HardAttentionSettings.
+        others: outputs of the other samples of the caption.
     """
-    each = word_log_likelihoods(told["logits"], words)
-    value = sum(each) + hard.entropy_weight * location_entropy(told["alpha"])
+    each = word_log_likelihoods(read["logits"], words)
+    value = sum(each) + hard.entropy_weight * location_entropy(read["alpha"])
     baselines = [baseline] * len(each)
     if hard.baseline == "samples":
         rows = [word_log_likelihoods(other["logits"], words) for other in others]
@@ -172,7 +180,7 @@ def surrogate(told, words, locations, baseline, hard, others=()):
         else:
             reward = sum(w - b for w, b in zip(each[t:], baselines[t:], strict=True))
         reward = hard.reinforce_weight * hard.reward_scale * reward
-        value += reward * np.log(told["alpha"][t][location])
+        value += reward * np.log(read["alpha"][t][location])
     return -value
 
 
@@ -180,17 +188,17 @@ def enumerate_locations(p, a, inputs, words, settings):
     """Return log p(s|a) and log p(y|s,a) of every sequence s, (L^T, 2)."""
     rows = []
     for s in itertools.product(range(len(a)), repeat=len(words)):
-        told = run(p, a, inputs, settings, s)
-        reached = log_likelihood(told["logits"], words)
-        rows.append((location_log_prob(told["alpha"], s), reached))
+        read = run(p, a, inputs, settings, s)
+        reached = log_likelihood(read["logits"], words)
+        rows.append((location_log_prob(read["alpha"], s), reached))
     return np.array(rows)
 
 
 def lower_bound(pairs):
-    """L_s = sum_s p(s|a) log p(y|s,a), Eq. (10)."""
+    """Return L_s = sum_s p(s|a) log p(y|s,a), Eq. (10)."""
     return sum(np.exp(log_p) * reached for log_p, reached in pairs)
 
 
 def log_marginal(pairs):
-    """Log p(y|a) = log sum_s p(s|a) p(y|s,a)."""
+    """Return log p(y|a) = log sum_s p(s|a) p(y|s,a)."""
     return np.log(sum(np.exp(log_p + reached) for log_p, reached in pairs))

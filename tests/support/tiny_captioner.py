@@ -1,4 +1,4 @@
-"""A captioner small enough to recompute, and captions for it."""
+"""Build a captioner small enough to recompute, and captions for it."""
 
 import keras
 import numpy as np
@@ -23,7 +23,7 @@ VARIANTS = {
 
 
 def settings(**changes):
-    """Settings of the tiny model; no dropout unless asked for."""
+    """Return the settings of the tiny model, by default without dropout."""
     widths = {"embedding_width": m, "lstm_width": n, "attention_width": A}
     return ModelSettings(**{**widths, "dropout": 0.0, **changes})
 
@@ -38,7 +38,7 @@ def build(rng, arguments=None, spread=0.5, **changes):
 
 
 def weights(model):
-    """The decoder's weights in float64, under the oracle's names."""
+    """Return the decoder's weights in float64, under the oracle's names."""
     return {w.name: np.asarray(w, np.float64) for w in model.decoder.weights}
 
 
@@ -81,7 +81,7 @@ def in_mode(function, mode):
         import jax
 
         def apart(*args):
-            with keras.StatelessScope():  # what it assigns is forgotten
+            with keras.StatelessScope():  # assignments are dropped
                 return function(*args)
 
         return jax.jit(apart)
@@ -90,22 +90,22 @@ def in_mode(function, mode):
     return tf.function(function, autograph=False, jit_compile=mode == "jit")
 
 
-def said_in(mode, function, *inputs):
-    """Return the NumPy arrays that a function of arrays gives in a mode."""
+def run_in(mode, function, *inputs):
+    """Run a function of arrays in a mode; return NumPy arrays."""
     return arrays(in_mode(function, mode)(*map(keras.ops.convert_to_tensor, inputs)))
 
 
-def read(model, annotations, tokens, mode="eager"):
-    """Return what the model says of given words: dict of arrays (B, T, ...)."""
+def outputs_of(model, annotations, tokens, mode="eager"):
+    """Return the model's outputs for given words: dict of arrays (B, T, ...)."""
 
     def call(annotations, tokens):
         return model({"annotations": annotations, "tokens": tokens})
 
-    return said_in(mode, call, annotations, tokens)
+    return run_in(mode, call, annotations, tokens)
 
 
 def expected(model, annotations, tokens, scale=1.0):
-    """Return what the oracle says of a batch: dict of arrays (B, T, ...)."""
+    """Return the oracle's outputs for a batch: dict of arrays (B, T, ...)."""
     p = weights(model)
     rows = [
         oracle.run(p, a.astype(float) * scale, words, model.settings)
@@ -121,7 +121,7 @@ def loss_of(model, annotations, inputs, targets, training=False, mode="eager"):
         outputs = model({"annotations": annotations, "tokens": inputs})
         return model.compute_loss(y=targets, y_pred=outputs, training=training)
 
-    return float(said_in(mode, loss, annotations, inputs, targets))
+    return float(run_in(mode, loss, annotations, inputs, targets))
 
 
 def gradient_function(function, model, mode="eager"):

@@ -27,7 +27,7 @@ def test_norms_are_those_of_each_terms_gradient_and_no_state_changes(
     for old, new in zip(before, model.variables, strict=True):
         np.testing.assert_array_equal(old, new)
     u = np.random.default_rng([3, 200]).random((9, 4), np.float32)
-    draws = hard_model.Draws(u, np.ones(9, "f4"))
+    draws = hard_model.LocationNoise(u, np.ones(9, "f4"))
     targets = np.repeat(batch[2], 3, axis=0)
     mask = np.float32(targets > 0)
 

@@ -27,4 +27,4 @@ def test_the_script_writes_weights_that_the_network_loads(tmp_path):
     arguments = ["--weights", str(file), "--count", "64", "--epochs", "1"]
     result = CliRunner().invoke(train_scene_net.main, arguments)
     assert result.exit_code == 0, result.output
-    scene_net.build().load_weights(file)
+    scene_net.build_scene_net().load_weights(file)

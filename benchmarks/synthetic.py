@@ -1,4 +1,4 @@
-"""Made-up photos' features and captions, of the statistics of real ones."""
+"""Generate synthetic features and captions with the statistics of real ones."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.sizes import Sizes
 from show_attend_tell.data.vocabulary import SPECIAL
 
-# Words of the 30,000 training captions of Flickr8k: how many captions have 2, 3, ...
+# Number of Flickr8k's 30,000 training captions that have 2, 3, ... words.
 _FLICKR8K = (
     *(15, 126, 346, 861, 1959, 2536, 2929, 3318, 3320, 3130, 2777, 2322, 1847, 1327),
     *(
@@ -45,21 +45,21 @@ def words(count: int) -> list[str]:
 def features(rng: np.random.Generator, photos: int, sizes: Sizes) -> np.ndarray:
     """Return features as after a ReLU, (photos, L, D) float16, 95 % zeros in runs.
 
-    Of what is not zero about half comes two by two; LZ4 leaves a tenth of the bytes, as
-    of VGG's.
+    About half of the others are in pairs; LZ4 leaves a tenth of the bytes, as of
+    VGG's.
     """
     _, L, D, *_ = sizes.letters
     values = rng.standard_normal((photos, L, D), np.float32) * 3
     pairs = rng.random((photos, L, -(-D // 2)), np.float32) < 0.027
     single = rng.random((photos, L, D), np.float32) < 0.024
-    places = np.repeat(pairs, 2, axis=2)[:, :, :D] | single
-    return np.where(places, np.abs(values), 0).astype(np.float16)
+    nonzero = np.repeat(pairs, 2, axis=2)[:, :, :D] | single
+    return np.where(nonzero, np.abs(values), 0).astype(np.float16)
 
 
 def lengths(rng: np.random.Generator, captions: int) -> np.ndarray:
     """Return numbers of words distributed like Flickr8k's, (captions,)."""
-    chances = np.asarray(_FLICKR8K) / sum(_FLICKR8K)
-    return _SHORTEST + rng.choice(len(chances), captions, p=chances)
+    p = np.asarray(_FLICKR8K) / sum(_FLICKR8K)
+    return _SHORTEST + rng.choice(len(p), captions, p=p)
 
 
 def flickr8k_lengths() -> np.ndarray:
@@ -70,7 +70,7 @@ def flickr8k_lengths() -> np.ndarray:
 def tokens(
     rng: np.random.Generator, caption_lengths: Sequence[int], vocabulary: int
 ) -> list[np.ndarray]:
-    """Return ids of words, none of them special, of each caption."""
+    """Return word ids, none of them special, of each caption."""
     first = len(SPECIAL)
     return [rng.integers(first, vocabulary, n, np.int32) for n in caption_lengths]
 
@@ -78,7 +78,7 @@ def tokens(
 def batch(rng: np.random.Generator, sizes: Sizes) -> tuple[np.ndarray, ...]:
     """Return annotations (B, L, D) float16, inputs and targets (B, T) int32.
 
-    Every caption has T words, <end> included, so that no one has padding to skip.
+    Every caption has T words, <end> included, so that there is no padding to skip.
     """
     B, *_, K, T = sizes.letters
     ids = np.stack(tokens(rng, [T - 1] * B, K))
@@ -88,7 +88,7 @@ def batch(rng: np.random.Generator, sizes: Sizes) -> tuple[np.ndarray, ...]:
 
 
 class MemoryReader:
-    """Features in memory, read as :class:`data.features.FeatureReader`."""
+    """Features in memory with the interface of :class:`data.features.FeatureReader`."""
 
     def __init__(self, values: np.ndarray):
         self._values, self.shape = values, values.shape
