@@ -15,11 +15,11 @@ __version__ = "0.1.0"
 _HOMES = {
     "Caption": "inference.result",
     "Captioner": "models.captioner",
+    "CaptioningPipeline": "inference.pipeline",
     "DecodingSettings": "config.settings",
     "Encoder": "models.encoder",
     "Experiment": "config.settings",
     "FeatureReader": "data.features",
-    "PhotoCaptioner": "inference.pipeline",
     "Vocabulary": "data.vocabulary",
     "load": "inference.pipeline",
 }
@@ -27,11 +27,11 @@ _HOMES = {
 __all__ = [
     "Caption",
     "Captioner",
+    "CaptioningPipeline",
     "DecodingSettings",
     "Encoder",
     "Experiment",
     "FeatureReader",
-    "PhotoCaptioner",
     "Vocabulary",
     "load",
 ]

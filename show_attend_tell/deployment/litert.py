@@ -12,7 +12,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from show_attend_tell.deployment.captioning_graph import graph_of, held_by
-from show_attend_tell.inference.captioning import decoding_of, load
+from show_attend_tell.inference.pipeline import load
 from show_attend_tell.models.encoder import Encoder
 
 
@@ -31,17 +31,18 @@ def export_litert(
     Args:
         model: a ``.keras`` file.
         file: to be written.
-        encoder_weights: as in :func:`~show_attend_tell.inference.captioning.load`.
+        encoder_weights: as in :func:`~show_attend_tell.inference.pipeline.load`.
         beam: hypotheses, fixed in the export; by default the model's.
 
     Returns:
         The JSON file: ``words`` by token, ``side`` S and ``resize``.
 
     Raises:
-        CaptionError, ModelFileError, EncoderError: see ``caption.load``.
+        CaptionError, ModelFileError, EncoderError: see ``pipeline.load``.
         ExportError: see :func:`~show_attend_tell.deployment.captioning_graph.graph_of`.
     """
-    captioner, encoder = load(model, encoder_weights)
+    pipeline = load(model, encoder_weights)
+    captioner, encoder = pipeline.captioner, pipeline.encoder
     if encoder.settings.precision != "float32":  # LiteRT has no bfloat16 convolution
         weights = encoder_weights or encoder.settings.weights
         encoder = Encoder(
@@ -50,7 +51,7 @@ def export_litert(
             )
         )
     side = encoder.settings.image_size
-    write = graph_of(captioner, encoder, decoding_of(captioner, beam))
+    write = graph_of(captioner, encoder, pipeline.decoding(beam=beam))
 
     def tell(square: tf.Tensor) -> dict[str, tf.Tensor]:
         found = write(square)

@@ -12,7 +12,7 @@ import tensorflow as tf
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.deployment.captioning_graph import graph_of, held_by
 from show_attend_tell.deployment.jpeg_graph import square_of
-from show_attend_tell.inference.captioning import decoding_of, load
+from show_attend_tell.inference.pipeline import load
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder import Encoder
 from show_attend_tell.runtime.errors import ExportError
@@ -37,21 +37,22 @@ def export_saved_model(
     Args:
         model: a ``.keras`` file.
         folder: to be made.
-        encoder_weights: as in :func:`~show_attend_tell.inference.captioning.load`.
+        encoder_weights: as in :func:`~show_attend_tell.inference.pipeline.load`.
         beam: hypotheses, fixed in the export; by default the model's.
 
     Raises:
         ExportError: the folder exists and is not empty, or see
             :func:`~show_attend_tell.deployment.captioning_graph.graph_of`.
-        CaptionError, ModelFileError, EncoderError: see ``caption.load``.
+        CaptionError, ModelFileError, EncoderError: see ``pipeline.load``.
     """
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ExportError(
             f"`out` must be absent or an empty folder. Received: {folder}; name another"
         )
-    captioner, encoder = load(model, encoder_weights)
-    module = _service(captioner, encoder, decoding_of(captioner, beam))
+    pipeline = load(model, encoder_weights)
+    captioner, encoder = pipeline.captioner, pipeline.encoder
+    module = _service(captioner, encoder, pipeline.decoding(beam=beam))
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = folder.with_name(folder.name + ".tmp")
     shutil.rmtree(temporary, ignore_errors=True)

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
+from show_attend_tell.inference.captioning import caption_paths
 from speaking_captioner import ENCODER, make_captioner
 
 from show_attend_tell.cli import main as cli
-from show_attend_tell.inference.captioning import caption_paths
 from show_attend_tell.models.encoder import Encoder
 
 

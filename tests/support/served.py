@@ -7,12 +7,12 @@ import time
 
 import numpy as np
 from PIL import Image
+from show_attend_tell.inference.teller import Teller
 from speaking_captioner import ENCODER, make_captioner
 
 from show_attend_tell.deployment.server.app import Example, create_app
 from show_attend_tell.deployment.server.serve import server_of, take_port
 from show_attend_tell.deployment.server.uploads import Limits
-from show_attend_tell.inference.teller import Teller
 from show_attend_tell.models.encoder import Encoder
 
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import requests
 from served import make_teller, photo, serving
+from show_attend_tell.inference.captioning import caption_photos, decoding_of
+from show_attend_tell.inference.teller import Wish
 
 from show_attend_tell.deployment.server.serve import take_port
 from show_attend_tell.deployment.server.uploads import Limits, open_upload
-from show_attend_tell.inference.captioning import caption_photos, decoding_of
-from show_attend_tell.inference.teller import Wish
 from show_attend_tell.runtime.errors import PortError
 
 LIMITS = Limits()
