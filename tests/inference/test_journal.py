@@ -113,19 +113,29 @@ def test_captions_of_another_model_are_not_mixed_in(path):
         write(path, [], "other")
 
 
-SECOND = """
-import sys
-from show_attend_tell.inference.journal import CaptionJournal
-CaptionJournal(sys.argv[1], sys.argv[2])
+LOCK = """
+import fcntl, sys
+file = open(sys.argv[1], "a")
+fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+print("locked", flush=True)
+sys.stdin.read()
 """
 
 
 def test_a_second_process_is_refused_while_the_first_one_writes(path):
-    command = [sys.executable, "-c", SECOND, str(path), MADE_BY]
+    command = [sys.executable, "-c", LOCK, f"{path}.lock"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with CaptionJournal(path, MADE_BY):
-        refused = subprocess.run(command, capture_output=True, text=True)
-    assert "another process is writing it" in refused.stderr
-    with CaptionJournal(path, MADE_BY):  # and it was released
+        refused = subprocess.run(command, capture_output=True, text=True, input="")
+        assert "BlockingIOError" in refused.stderr
+        with pytest.raises(OutputFileError, match="another process is writing it"):
+            CaptionJournal(path, MADE_BY)
+    with subprocess.Popen(command, **pipes) as other:
+        assert other.stdout.readline() == "locked\n"
+        with pytest.raises(OutputFileError, match="another process is writing it"):
+            CaptionJournal(path, MADE_BY)
+        other.communicate("")
+    with CaptionJournal(path, MADE_BY):
         pass
 
 

@@ -1,4 +1,4 @@
-"""A real browser for pages, where Chromium and its driver are installed."""
+"""A headless Chromium for tests of pages."""
 
 import contextlib
 import shutil
@@ -20,7 +20,7 @@ FLAGS = (
 
 @contextlib.contextmanager
 def browser():
-    """Start headless Chromium; the test is skipped where there is none."""
+    """Start headless Chromium; skip the test if it is not installed."""
     webdriver = pytest.importorskip("selenium.webdriver")
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if chromium is None or driver is None:
@@ -41,7 +41,7 @@ def browser():
 
 
 def shown_as(driver, width=1280, height=900, dark=False):
-    """Give the page a screen of this size and the reader's wish for dark or light."""
+    """Set the size of the screen and the preferred colour scheme."""
     screen = {"width": width, "height": height, "deviceScaleFactor": 1}
     driver.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride", screen | {"mobile": width < 500}

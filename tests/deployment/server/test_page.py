@@ -1,9 +1,10 @@
-"""The page in a real browser: photo, words, keyboard, widths, nothing from outside."""
+"""The page in a real browser: photo, words, keyboard, widths, no outside requests."""
 
 import shutil
 
 import pytest
-from served import make_teller, photo, serving
+from served import serving
+from tiny_pipeline import photo_bytes, tiny_pipeline
 
 webdriver = pytest.importorskip("selenium.webdriver")
 
@@ -20,10 +21,8 @@ CSS = By.CSS_SELECTOR
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models")
-    tellers = [make_teller(folder, name) for name in ("first", "second")]
-    with serving(tellers) as address:
+def address():
+    with serving(dict.fromkeys(("first", "second"), tiny_pipeline())) as address:
         yield address
 
 
@@ -55,7 +54,7 @@ def wait(browser, condition):
 
 @pytest.fixture
 def page(browser, address):
-    """The page, opened anew, without motion so that the words stand there at once."""
+    """The page, opened again, without motion so that all words are shown together."""
     motion = {"name": "prefers-reduced-motion", "value": "reduce"}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [motion]})
     browser.set_window_size(1280, 900)
@@ -66,7 +65,7 @@ def page(browser, address):
 
 @pytest.fixture
 def captioned(page, tmp_path):
-    (tmp_path / "été 1.png").write_bytes(photo())
+    (tmp_path / "été 1.png").write_bytes(photo_bytes())
     page.find_element(By.ID, "file").send_keys(str(tmp_path / "été 1.png"))
     wait(page, lambda b: b.find_element(By.ID, "spoken").get_property("textContent"))
     return page
@@ -112,7 +111,7 @@ def test_arrow_keys_move_through_the_words_and_attention_follows(captioned):
     )
 
 
-def test_words_appear_one_by_one_where_motion_is_welcome(page, tmp_path):
+def test_words_appear_one_by_one_unless_motion_is_reduced(page, tmp_path):
     motion = {"name": "prefers-reduced-motion", "value": "no-preference"}
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [motion]})
     page.execute_script(
@@ -120,7 +119,7 @@ def test_words_appear_one_by_one_where_motion_is_welcome(page, tmp_path):
         "new MutationObserver(() => counts.push(words.children.length))"
         ".observe(words, {childList: true})"
     )
-    (tmp_path / "photo.png").write_bytes(photo())
+    (tmp_path / "photo.png").write_bytes(photo_bytes())
     page.find_element(By.ID, "file").send_keys(str(tmp_path / "photo.png"))
     wait(page, lambda b: b.find_element(By.ID, "spoken").get_property("textContent"))
     spoken = page.find_element(By.ID, "spoken").get_property("textContent")
@@ -155,7 +154,7 @@ def test_figure_and_json_are_saved(captioned):
     assert png.startswith(b"\x89PNG")
 
 
-def test_what_is_no_photo_is_told_in_place(page, tmp_path):
+def test_a_file_that_is_no_photo_is_reported(page, tmp_path):
     (tmp_path / "notes.png").write_text("no photo")
     page.find_element(By.ID, "file").send_keys(str(tmp_path / "notes.png"))
     wait(page, lambda b: b.find_element(By.ID, "error").is_displayed())
@@ -164,7 +163,7 @@ def test_what_is_no_photo_is_told_in_place(page, tmp_path):
 
 @pytest.mark.parametrize("width", [360, 768, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_sticks_out_and_text_stands_out(captioned, width, scheme):
+def test_the_page_fits_its_width_and_text_has_contrast(captioned, width, scheme):
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     captioned.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     feature = {"name": "prefers-color-scheme", "value": scheme}
