@@ -8,11 +8,11 @@ import zlib
 import numpy as np
 import pytest
 from PIL import Image
-from tiny_pipeline import DECODING
+from tiny_pipeline import DECODING, with_decoding
 
 import show_attend_tell as sat
 from show_attend_tell.config.settings import DecodingSettings
-from show_attend_tell.inference.pipeline import CaptioningPipeline, photo_seed
+from show_attend_tell.inference.pipeline import photo_seed
 from show_attend_tell.inference.result import Caption, Failure
 from show_attend_tell.runtime.errors import CaptionError, ModelFileError
 
@@ -203,10 +203,9 @@ def test_decoding_is_that_saved_with_the_model_unless_changed(pipeline):
 
 def test_a_beam_selects_beam_search_where_the_model_samples_or_is_greedy(pipeline):
     for method in ("sample", "greedy"):
-        model = type("Model", (), {"decoding": DecodingSettings(method=method)})
-        own = CaptioningPipeline(model, pipeline.encoder)
+        own = with_decoding(pipeline, method=method)
         assert own.decoding().method == method
-        assert own.decoding(beam=3) == DecodingSettings(beam=3)
+        assert own.decoding(beam=3) == DecodingSettings(**DECODING)
 
 
 @pytest.mark.parametrize(

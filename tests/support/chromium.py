@@ -19,8 +19,13 @@ FLAGS = (
 
 
 @contextlib.contextmanager
-def browser():
-    """Start headless Chromium; skip the test if it is not installed."""
+def browser(downloads=None, offline=True):
+    """Start headless Chromium; skip the test if it is not installed.
+
+    Args:
+        downloads: folder of downloaded files.
+        offline: whether pages are kept from every network, this machine's too.
+    """
     webdriver = pytest.importorskip("selenium.webdriver")
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if chromium is None or driver is None:
@@ -29,14 +34,20 @@ def browser():
     options.binary_location = chromium
     for flag in FLAGS:
         options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL"})
+    options.set_capability(
+        "goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"}
+    )
+    if downloads is not None:
+        options.add_experimental_option(
+            "prefs", {"download.default_directory": str(downloads)}
+        )
     service = webdriver.ChromeService(executable_path=driver)
     with webdriver.Chrome(options=options, service=service) as started:
-        started.execute_cdp_cmd(
-            "Network.emulateNetworkConditions",
-            {"offline": True, "latency": 0, "downloadThroughput": 0}
-            | {"uploadThroughput": 0},
-        )
+        if offline:
+            limits = {"latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
+            started.execute_cdp_cmd(
+                "Network.emulateNetworkConditions", {"offline": True, **limits}
+            )
         yield started
 
 
@@ -54,7 +65,7 @@ def shown_as(driver, width=1280, height=900, dark=False):
 
 
 def wait_for(condition, seconds=20):
-    """Return the first true value of a function, or its last."""
+    """Return the first true value of a function, or its last value."""
     end = time.monotonic() + seconds
     while not (value := condition()) and time.monotonic() < end:
         time.sleep(0.05)

@@ -1,5 +1,6 @@
 """A captioner and its encoder, not trained, that give photos different captions."""
 
+import dataclasses
 import functools
 import io
 import tempfile
@@ -46,6 +47,20 @@ def tiny_pipeline() -> CaptioningPipeline:
     file = Path(_FOLDER.name) / "model.keras"
     make_captioner(Encoder(ENCODER)).save(file)
     return load(file)
+
+
+def with_decoding(pipeline: CaptioningPipeline, **changes) -> CaptioningPipeline:
+    """Return a pipeline with the same graphs and decoding settings of its own."""
+    captioner = pipeline.captioner
+
+    class Model:
+        decoding = dataclasses.replace(captioner.decoding, **changes)
+        settings = captioner.settings
+        vocabulary = captioner.vocabulary
+        grid = captioner.grid
+        generate = captioner.generate
+
+    return CaptioningPipeline(Model(), pipeline.encoder)
 
 
 def photo_bytes(seed=1, kind="PNG", size=(96, 72), **options) -> bytes:

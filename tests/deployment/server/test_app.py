@@ -1,6 +1,5 @@
 """The service over HTTP: captions, refusals, many clients together."""
 
-import dataclasses
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -10,12 +9,11 @@ import pytest
 import requests
 from PIL import Image
 from served import serving
-from tiny_pipeline import photo_bytes, tiny_pipeline
+from tiny_pipeline import photo_bytes, tiny_pipeline, with_decoding
 
 from show_attend_tell.cli import main as cli
 from show_attend_tell.deployment.server.serve import take_port
 from show_attend_tell.deployment.server.uploads import Limits, open_upload
-from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.runtime.errors import PortError
 
 LIMITS = Limits()
@@ -87,7 +85,7 @@ def test_post_and_the_verb_give_the_same_caption_for_the_same_seed(
 
 def test_the_models_own_decoding_is_the_default(pipeline, rotated_photo):
     own = {"method": "sample", "temperature": 1.5, "seed": 3}
-    model = _with_decoding(pipeline, **own)
+    model = with_decoding(pipeline, **own)
     content = rotated_photo.read_bytes()
     with serving({"own": model}) as address:
         found = ask(address, content).json()
@@ -102,24 +100,10 @@ def test_the_models_own_decoding_is_the_default(pipeline, rotated_photo):
 
 
 def test_a_models_own_beam_may_be_wider_than_the_limit(pipeline):
-    with serving({"own": _with_decoding(pipeline, beam=12)}) as address:
+    with serving({"own": with_decoding(pipeline, beam=12)}) as address:
         about = requests.get(f"{address}/about", timeout=60).json()
         assert about["max_beam"] == about["models"][0]["beam"] == 12
         assert ask(address, beam=13).status_code == 422
-
-
-def _with_decoding(pipeline, **changes) -> CaptioningPipeline:
-    """Return a pipeline with the same graphs and decoding settings of its own."""
-    captioner = pipeline.captioner
-
-    class Model:
-        decoding = dataclasses.replace(captioner.decoding, **changes)
-        settings = captioner.settings
-        vocabulary = captioner.vocabulary
-        grid = captioner.grid
-        generate = captioner.generate
-
-    return CaptioningPipeline(Model(), pipeline.encoder)
 
 
 def test_seen_is_the_region_that_the_network_sees(address):

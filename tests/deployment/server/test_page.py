@@ -1,51 +1,35 @@
 """The page in a real browser: photo, words, keyboard, widths, no outside requests."""
 
-import shutil
-
 import pytest
+from chromium import browser as start_browser
 from served import serving
-from tiny_pipeline import photo_bytes, tiny_pipeline
+from tiny_pipeline import photo_bytes, tiny_pipeline, with_decoding
 
-webdriver = pytest.importorskip("selenium.webdriver")
+pytest.importorskip("selenium.webdriver")
 
-from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
-FLAGS = "headless no-sandbox disable-gpu no-first-run disable-background-networking"
-FLAGS += " disable-component-update disable-sync disable-quic"
 CSS = By.CSS_SELECTOR
+OWN = {"locations": "sampled", "seed": 6}  # decoding of the second model
 
 
 @pytest.fixture(scope="module")
 def address():
-    with serving(dict.fromkeys(("first", "second"), tiny_pipeline())) as address:
+    first = tiny_pipeline()
+    with serving({"first": first, "second": with_decoding(first, **OWN)}) as address:
         yield address
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not (chromium and driver):
-        pytest.skip("needs chromium and chromedriver on the PATH")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for flag in FLAGS.split():
-        options.add_argument(f"--{flag}")
     downloads = tmp_path_factory.mktemp("downloads")
-    profile = tmp_path_factory.mktemp("profile")
-    options.add_argument(f"--user-data-dir={profile}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    options.add_experimental_option(
-        "prefs", {"download.default_directory": str(downloads)}
-    )
-    opened = webdriver.Chrome(options=options, service=Service(driver))
-    opened.downloads = downloads
-    yield opened
-    opened.quit()
+    with start_browser(downloads, offline=False) as started:
+        started.downloads = downloads
+        yield started
 
 
 def wait(browser, condition):
@@ -138,11 +122,32 @@ def test_settings_are_sent(captioned):
     captioned.find_element(CSS, "input[value=sample]").click()
     wait(captioned, lambda b: settings()["method"] == "sample")
     captioned.find_element(By.ID, "again").click()
-    wait(captioned, lambda b: settings()["seed"] == 1)
+    wait(captioned, lambda b: settings().get("seed") == 1)
     captioned.find_element(CSS, "#locations [value=likeliest]").click()
     wait(captioned, lambda b: b.execute_script("return answer.locations !== null"))
     captioned.find_element(CSS, "#model option:nth-child(2)").click()
     wait(captioned, lambda b: b.execute_script("return answer.model") == "second")
+
+
+def test_the_page_gives_the_caption_of_the_package_with_the_models_own_seed(
+    captioned, tmp_path
+):
+    (tmp_path / "1.png").write_bytes(photo_bytes())
+    for name, pipeline in (
+        ("first", tiny_pipeline()),
+        ("second", with_decoding(tiny_pipeline(), **OWN)),
+    ):
+        captioned.find_element(CSS, f"#model [value={name}]").click()
+        wait(captioned, lambda b, name=name: _answer(b)["model"] == name)
+        expected = pipeline.caption(tmp_path / "1.png").to_dict()
+        for key in ("text", "log_prob", "attention"):
+            assert _answer(captioned)[key] == expected[key]
+        assert _answer(captioned)["locations"] == expected.get("locations")
+    assert _answer(captioned)["settings"]["seed"] == OWN["seed"]
+
+
+def _answer(browser):
+    return browser.execute_script("return answer")
 
 
 def test_figure_and_json_are_saved(captioned):
