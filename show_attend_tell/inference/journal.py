@@ -25,8 +25,8 @@ _FIRST_KEY = b'{"path": '
 class CaptionJournal:
     """An open JSON Lines file of captions; a context manager.
 
-    Its lock file, ``<name>.lock``, stays in place: if it were removed, a process that
-    has opened it already and one that makes it anew could both hold the lock.
+    Its lock file, ``<name>.lock``, is never removed: otherwise a process that opened it
+    earlier and one that creates a new file could both lock.
 
     Attributes:
         path: path of the file.

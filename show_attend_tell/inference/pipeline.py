@@ -1,4 +1,4 @@
-"""Caption photos: one object that holds a captioner and its encoder."""
+"""Caption photos with a captioner and its encoder."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""Hold the caption of a photo with all its details, or the reason for having none."""
+"""Define the results of captioning: a caption with its details, or a failure."""
 
 import dataclasses
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.inference import attention_page
 
-_DIGITS = 6  # of numbers in JSON; float32 holds no more
+_DIGITS = 6  # decimals in JSON; float32 has no more
 
 
 @dataclass(frozen=True, eq=False)

@@ -64,12 +64,13 @@ def test_details_belong_to_the_words(captions, pipeline):
 
 
 def test_attention_is_that_of_the_search_row_after_row(captions, pipeline):
-    one = captions[0]
+    one = max(captions, key=lambda one: len(one.words))
     features = pipeline.encoder.encode(one.square[None])
     found = pipeline.captioner.generate(
         features, DecodingSettings(**DECODING, batch_size=1)
     )
     T, (rows, columns) = len(one.words), pipeline.captioner.grid
+    assert T > 0
     for row in range(rows):
         for column in range(columns):
             np.testing.assert_allclose(

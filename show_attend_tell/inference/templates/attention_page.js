@@ -99,8 +99,8 @@ class Beam {
 
   numbers(t) {
     const { p, beta, peaks, locations } = this.data;
-    const chosen = locations?.[t] ?? -1;
-    const where = place(chosen < 0 ? peaks[t] : chosen, this.photo.grid);
+    const selected = locations?.[t] ?? -1;
+    const where = place(selected < 0 ? peaks[t] : selected, this.photo.grid);
     return `p ${p[t].toFixed(2)}, β ${beta[t].toFixed(2)}, attention ${where}`;
   }
 

@@ -51,7 +51,7 @@ def page(browser, address):
 def captioned(page, tmp_path):
     (tmp_path / "été 1.png").write_bytes(photo_bytes())
     page.find_element(By.ID, "file").send_keys(str(tmp_path / "été 1.png"))
-    wait(page, lambda b: b.find_element(By.ID, "spoken").get_property("textContent"))
+    wait(page, lambda b: b.find_element(By.ID, "announced").get_property("textContent"))
     return page
 
 
@@ -64,8 +64,8 @@ def pressed(browser):
 
 
 def test_a_photo_gets_its_caption_and_alternatives(captioned):
-    spoken = captioned.find_element(By.ID, "spoken").get_property("textContent")
-    assert " ".join(word.text for word in words(captioned)) == spoken
+    announced = captioned.find_element(By.ID, "announced").get_property("textContent")
+    assert " ".join(word.text for word in words(captioned)) == announced
     assert len(captioned.find_elements(CSS, "#others tr")) >= 1
     assert captioned.get_log("browser") == []
 
@@ -74,7 +74,7 @@ def test_arrow_keys_move_through_the_words_and_attention_follows(captioned):
     def pixels():
         return captioned.execute_script("return document.all.view.toDataURL()")
 
-    captioned.execute_script(  # each word looks at one cell, and at another one
+    captioned.execute_script(  # each word attends to one location, each to another
         "answer.attention.forEach((map, k) => map.forEach((row, y) =>"
         " row.forEach((_, x) => { row[x] = Number(y === 0 && x === k % 4); })))"
     )
@@ -105,13 +105,13 @@ def test_words_appear_one_by_one_unless_motion_is_reduced(page, tmp_path):
     )
     (tmp_path / "photo.png").write_bytes(photo_bytes())
     page.find_element(By.ID, "file").send_keys(str(tmp_path / "photo.png"))
-    wait(page, lambda b: b.find_element(By.ID, "spoken").get_property("textContent"))
-    spoken = page.find_element(By.ID, "spoken").get_property("textContent")
-    wait(page, lambda b: len(words(page)) >= len(spoken.split()))
+    wait(page, lambda b: b.find_element(By.ID, "announced").get_property("textContent"))
+    announced = page.find_element(By.ID, "announced").get_property("textContent")
+    wait(page, lambda b: len(words(page)) >= len(announced.split()))
     wait(page, lambda b: b.find_element(By.ID, "play").text == "Play")
     counts = page.execute_script("return counts.filter(count => count > 0)")
     assert counts == list(range(1, len(words(page)) + 1))
-    assert len(words(page)) == len(spoken.split())
+    assert len(words(page)) == len(announced.split())
 
 
 def test_settings_are_sent(captioned):

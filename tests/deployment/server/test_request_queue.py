@@ -42,10 +42,10 @@ def test_a_full_queue_is_refused_with_a_delay():
     async def main():
         async with anyio.create_task_group() as group:
             for _ in range(2):
-                group.start_soon(queue.run, go.wait)
+                group.start_soon(queue.run, go.wait, 5)
             await anyio.wait_all_tasks_blocked()
             with pytest.raises(BusyError) as caught:
-                await queue.run(go.wait)
+                await queue.run(go.wait, 5)
             go.set()
         return caught.value.seconds
 
@@ -65,7 +65,7 @@ def test_a_place_is_freed_by_an_error_and_by_a_cancelled_request():
             await queue.run(fail)
         assert queue.length == 0
         async with anyio.create_task_group() as group:
-            group.start_soon(queue.run, go.wait)
+            group.start_soon(queue.run, go.wait, 5)
             await anyio.wait_all_tasks_blocked()
             with anyio.move_on_after(0.05):
                 await queue.run(started.append, 1)  # cancelled while it waits

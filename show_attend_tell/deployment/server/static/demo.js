@@ -85,7 +85,7 @@ function play() {
 
 function showAnswer() {
   $("result").hidden = false;
-  $("spoken").textContent = answer.text || "The caption is empty.";
+  $("announced").textContent = answer.text || "The caption is empty.";
   const waited = `${answer.seconds.toFixed(1)} s, log p ${answer.log_prob.toFixed(2)}`;
   $("status").textContent = answer.words.length ? waited : "The caption is empty.";
   $("others").replaceChildren(...answer.alternatives.map((other) => {
