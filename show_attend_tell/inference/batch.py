@@ -79,11 +79,16 @@ def caption_into_file(
         shown: whether to show a progress bar.
 
     Raises:
-        CaptionError: the ending of `out` is unknown.
+        CaptionError: the ending of `out` is unknown, or the pipeline has no file.
         OutputFileError: see :class:`~show_attend_tell.inference.journal.CaptionJournal`
             and :func:`~show_attend_tell.inference.table.require_replaceable`.
     """
     require_known_ending(out)
+    if pipeline.file is None:
+        raise CaptionError(
+            "`pipeline` must be loaded from a file, by which rows are recognised as "
+            "its own. Received: one without a file; save its captioner and load it"
+        )
     out, decoding = Path(out), decoding or pipeline.decoding()
     kind = out.suffix.lower()
     journal_file = out if kind == ".jsonl" else out.with_suffix(".jsonl")

@@ -16,8 +16,9 @@ from PIL import Image
 
 from show_attend_tell.inference.batch import caption_into_file
 from show_attend_tell.inference.gallery import sentence, write_gallery
+from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.result import Failure
-from show_attend_tell.runtime.errors import OutputFileError
+from show_attend_tell.runtime.errors import CaptionError, OutputFileError
 
 NAMES = ["a b.png", "z.png", "nested/été.jpg", "nested/花.webp"]
 
@@ -143,6 +144,12 @@ def test_a_killed_run_is_resumed_without_loss_or_repetition(pipeline, folder, tm
     # The last row may have been incomplete.
     assert out.read_bytes().splitlines()[: len(before) - 1] == before[:-1]
     assert "already present" in done.stdout
+
+
+def test_a_pipeline_without_a_file_is_refused(pipeline, folder, tmp_path):
+    unsaved = CaptioningPipeline(pipeline.captioner, pipeline.encoder)
+    with pytest.raises(CaptionError, match="`pipeline` must be loaded from a file"):
+        caption_into_file(unsaved, [folder], tmp_path / "captions.jsonl", shown=False)
 
 
 @pytest.mark.parametrize("out", ["captions.txt", "captions"])
