@@ -10,16 +10,16 @@ loads neither TensorFlow nor Keras.
 
 import importlib
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "Caption": "inference.result",
     "Captioner": "models.captioner",
+    "CaptioningPipeline": "inference.pipeline",
     "DecodingSettings": "config.settings",
     "Encoder": "models.encoder",
     "Experiment": "config.settings",
     "FeatureReader": "data.features",
-    "PhotoCaptioner": "inference.pipeline",
     "ShowAttendTellError": "runtime.errors",
     "Vocabulary": "data.vocabulary",
     "load": "inference.pipeline",
@@ -28,11 +28,11 @@ _HOMES = {
 __all__ = [
     "Caption",
     "Captioner",
+    "CaptioningPipeline",
     "DecodingSettings",
     "Encoder",
     "Experiment",
     "FeatureReader",
-    "PhotoCaptioner",
     "ShowAttendTellError",
     "Vocabulary",
     "load",

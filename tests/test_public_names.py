@@ -12,11 +12,11 @@ from show_attend_tell.runtime import errors
 PUBLIC = [
     "Caption",
     "Captioner",
+    "CaptioningPipeline",
     "DecodingSettings",
     "Encoder",
     "Experiment",
     "FeatureReader",
-    "PhotoCaptioner",
     "ShowAttendTellError",
     "Vocabulary",
     "load",

@@ -15,7 +15,10 @@ from show_attend_tell.cli.options import (
     start_tensorflow,
 )
 
-_OUT = "Append one row per photo to FILE (.jsonl, .csv, .html); resumable."
+_OUT = (
+    "Write captions of many photos here: .jsonl, or .csv or .html, made at the end "
+    "from a .jsonl beside it. An interrupted run is resumed."
+)
 
 
 @click.command()
@@ -65,20 +68,21 @@ def caption(
         _caption_into(out, photos, model, encoder_weights, beam, locations, seed)
         return
     start_tensorflow()
-    from show_attend_tell.inference import captioning
-    from show_attend_tell.inference import figures as caption_figures
+    from show_attend_tell.inference.figures import draw_figures, write_attention_page
+    from show_attend_tell.inference.pipeline import load
+    from show_attend_tell.inference.result import Failure
 
-    results = captioning.caption_paths(
-        model, photos, encoder_weights, beam, locations, seed
-    )
+    pipeline = load(model, encoder_weights)
+    decoding = pipeline.decoding(beam=beam, locations=locations, seed=seed)
+    results = pipeline.caption_photos(photos, decoding)
     if page is not None:
-        results = caption_figures.write_page(results, page)
+        results = write_attention_page(results, page)
     drawn = ((result, []) for result in results)
     if attention is not None:
-        drawn = caption_figures.draw(results, attention, formats, theme == "dark")
+        drawn = draw_figures(results, attention, formats, theme == "dark")
     failed = False
     for result, figures in drawn:
-        failure = isinstance(result, captioning.Failure)
+        failure = isinstance(result, Failure)
         failed |= failure
         if as_json:
             click.echo(json.dumps(result.to_dict()))
@@ -100,14 +104,21 @@ def _model_or_pretrained(given):
     return shipped_model() if given is None else given
 
 
-def _caption_into(out, photos, model, *settings) -> None:
+def _caption_into(out, photos, model, encoder_weights, beam, locations, seed) -> None:
     start_tensorflow()
-    from show_attend_tell.inference.batch import caption_album
+    from show_attend_tell.inference.batch import (
+        caption_into_file,
+        require_known_ending,
+    )
+    from show_attend_tell.inference.pipeline import load
 
-    report = caption_album(model, photos, out, *settings)
+    require_known_ending(out)
+    pipeline = load(model, encoder_weights)
+    decoding = pipeline.decoding(beam=beam, locations=locations, seed=seed)
+    report = caption_into_file(pipeline, photos, out, decoding)
     for failure in report.failures:
         click.echo(click.format_filename(failure.reason), err=True)
-    click.echo(report.line())
+    click.echo(report.summary())
     if report.failures:
         sys.exit(1)
 

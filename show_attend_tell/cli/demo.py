@@ -55,16 +55,17 @@ def _load(models, encoder_weights, queue, hosts):
     start_tensorflow()
     from data_prep.scenes.example_pictures import example_pictures
     from show_attend_tell.deployment.server.app import Example, create_app
-    from show_attend_tell.inference.teller import Teller
+    from show_attend_tell.inference.pipeline import load
 
-    tellers = [
-        Teller(model, name, encoder_weights)
+    pipelines = {
+        name: load(model, encoder_weights)
         for model, name in zip(models, _names(models), strict=True)
-    ]
-    for teller in tellers:
-        teller.warm_up()
-    pictures = example_pictures(tellers[0].encoder.settings.network == "SceneNet")
-    return create_app(tellers, [Example(*p) for p in pictures], queue, hosts=hosts)
+    }
+    for pipeline in pipelines.values():
+        pipeline.compile()
+    first = next(iter(pipelines.values()))
+    pictures = example_pictures(first.encoder.settings.network == "SceneNet")
+    return create_app(pipelines, [Example(*p) for p in pictures], queue, hosts=hosts)
 
 
 def _hosts(host: str) -> list[str]:

@@ -14,7 +14,7 @@ from show_attend_tell.deployment.captioning_graph import (
     build_captioning_graph,
     graph_variables,
 )
-from show_attend_tell.inference.captioning import decoding_of, load
+from show_attend_tell.inference.pipeline import load
 from show_attend_tell.models.encoder import Encoder
 from show_attend_tell.runtime.files import atomic_write
 
@@ -34,18 +34,19 @@ def export_litert(
     Args:
         model: a ``.keras`` file.
         file: path of the ``.tflite`` file.
-        encoder_weights: see :func:`~show_attend_tell.inference.captioning.load`.
+        encoder_weights: see :func:`~show_attend_tell.inference.pipeline.load`.
         beam: number of hypotheses, fixed in the export; by default the model's.
 
     Returns:
         Path of the JSON file: ``words`` by token, ``side`` S and ``resize``.
 
     Raises:
-        CaptionError, ModelFileError, EncoderError: see ``caption.load``.
+        CaptionError, ModelFileError, EncoderError: see ``pipeline.load``.
         ExportError: see
             :func:`~show_attend_tell.deployment.captioning_graph.build_captioning_graph`.
     """
-    captioner, encoder = load(model, encoder_weights)
+    pipeline = load(model, encoder_weights)
+    captioner, encoder = pipeline.captioner, pipeline.encoder
     if encoder.settings.precision != "float32":  # LiteRT has no bfloat16 convolution
         weights = encoder_weights or encoder.settings.weights
         encoder = Encoder(
@@ -54,7 +55,7 @@ def export_litert(
             )
         )
     side = encoder.settings.image_size
-    decoding = decoding_of(captioner, beam)
+    decoding = pipeline.decoding(beam=beam)
     generate = build_captioning_graph(captioner, encoder, decoding)
 
     def caption(square: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -13,7 +13,7 @@ from show_attend_tell.deployment.captioning_graph import (
     graph_variables,
 )
 from show_attend_tell.deployment.jpeg_graph import decode_to_square
-from show_attend_tell.inference.captioning import decoding_of, load
+from show_attend_tell.inference.pipeline import load
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder import Encoder
 from show_attend_tell.runtime.errors import ExportError
@@ -39,21 +39,22 @@ def export_saved_model(
     Args:
         model: a ``.keras`` file.
         folder: path of the SavedModel.
-        encoder_weights: see :func:`~show_attend_tell.inference.captioning.load`.
+        encoder_weights: see :func:`~show_attend_tell.inference.pipeline.load`.
         beam: number of hypotheses, fixed in the export; by default the model's.
 
     Raises:
         ExportError: the folder exists and is not empty, or see
             :func:`~show_attend_tell.deployment.captioning_graph.build_captioning_graph`.
-        CaptionError, ModelFileError, EncoderError: see ``caption.load``.
+        CaptionError, ModelFileError, EncoderError: see ``pipeline.load``.
     """
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ExportError(
             f"`out` must be absent or an empty folder. Received: {folder}; name another"
         )
-    captioner, encoder = load(model, encoder_weights)
-    module = _serving_module(captioner, encoder, decoding_of(captioner, beam))
+    pipeline = load(model, encoder_weights)
+    captioner, encoder = pipeline.captioner, pipeline.encoder
+    module = _serving_module(captioner, encoder, pipeline.decoding(beam=beam))
     with atomic_path(folder) as temporary:
         signatures = {"serving_default": module.caption}
         tf.saved_model.save(module, str(temporary), signatures=signatures)

@@ -1,7 +1,7 @@
-"""Figures of attention: what the captioner looked at while it wrote each word.
+"""Draw the attention of each word over the photo.
 
 As in Figures 2 and 3 of arXiv:1502.03044v3: alpha_t, upsampled by 16 and smoothed with
-a Gaussian, lies over the photo; bright is where the word came from.
+a Gaussian, over the photo; bright is where alpha_t is large.
 """
 
 import os
@@ -15,23 +15,24 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-UPSAMPLING = 16  # 2**4 pixels to a cell, Sec. 5.4
-SIGMA = 0.8  # of the Gaussian, in cells; the authors' code takes 20 / 16
-VEIL = 0.3  # brightness left to what gets no attention
-GLOW = 0.3  # white mixed into what gets most, so that it shows on dark photos too
+from show_attend_tell.runtime.files import atomic_path
+
+UPSAMPLING = 16  # 2**4 pixels to a location, Sec. 5.4
+SIGMA = 0.8  # of the Gaussian, in locations; the authors' code has 20 / 16
+VEIL = 0.3  # brightness of a pixel without attention
+GLOW = 0.3  # white mixed into the pixel with most, so that it shows on dark photos too
 MOST_COLUMNS = 7
 
 _PANEL, _TEXT, _MARGIN = 1.75, 0.5, 0.1  # inches
-_TALLEST = 1.4  # height of a panel by its width; taller photos become narrower
-_ACCENT, _SHADE = "#ffb000", "black"  # outline of a chosen location, seen on any photo
+_TALLEST = 1.4  # height / width of a panel; taller photos become narrower
+_ACCENT, _SHADE = "#ffb000", "black"  # outline of a location, visible on any photo
 _INKS = {False: ("white", "black", "0.4"), True: ("0.08", "0.95", "0.65")}
 
 
 def attention_figure(
     photo: Image.Image | np.ndarray,
     words: Sequence[str],
-    alpha: np.ndarray,
-    grid: tuple[int, int],
+    attention: np.ndarray,
     beta: Sequence[float] | None = None,
     probabilities: Sequence[float] | None = None,
     dark: bool = False,
@@ -43,40 +44,39 @@ def attention_figure(
     leaves the whole photo bright.
 
     Args:
-        photo: RGB, exactly the part that the network saw, as ``Encoder.preprocess``
-            returns it; of any size.
-        words: T of them; append ``<end>`` to see the end word too.
-        alpha: (T, L) attention weights; rows behind the words are passed over.
-        grid: rows and columns of the map; L is their product, row after row.
-        beta: T gates, written under the words as they are.
+        photo: RGB, exactly the part that the network sees, as ``Encoder.preprocess``
+            or ``Encoder.view`` returns it; of any size.
+        words: T words; append ``<end>`` to draw the end word too.
+        attention: (T, rows, columns) weights alpha; further rows are ignored.
+        beta: T gates, printed under the words.
         probabilities: T numbers in [0, 1], p of each word.
-        dark: light text on a dark ground.
-        locations: T indices in [0, L), the location that hard attention chose for
-            each word, outlined; -1 where it chose none.
+        dark: whether to draw light text on a dark background.
+        locations: T indices in [0, rows * columns), the location that hard attention
+            selected for each word, outlined; -1 for none.
 
     Returns:
         A figure that belongs to no window and no global state of matplotlib.
 
     Raises:
-        ValueError: ``alpha``, ``beta``, ``probabilities`` or ``locations`` do not fit.
+        ValueError: `attention`, `beta`, `probabilities` or `locations` do not fit.
     """
-    alpha = np.asarray(alpha, np.float64)
+    attention = np.asarray(attention, np.float64)
     numbers = {"beta": beta, "probabilities": probabilities, "locations": locations}
-    _check(words, alpha, grid, numbers)
+    _check(words, attention, numbers)
     pixels = np.asarray(photo, np.uint8)
     ground, ink, faint = _INKS[dark]
     figure, panels = _panels(len(words) + 1, pixels.shape[0] / pixels.shape[1])
     figure.set_facecolor(ground)
     _show(panels[0], pixels)
     for t, (axes, word) in enumerate(zip(panels[1:], words, strict=True)):
-        weights = attention_map(alpha[t], grid)
+        weights = attention_map(attention[t])
         _show(axes, overlay(pixels, weights / max(weights.max(), 1e-12)))
         if locations is not None and locations[t] >= 0:
-            _outline(axes, int(locations[t]), grid)
+            _outline(axes, int(locations[t]), attention.shape[1:])
         size = 11 * min(1, 15 / max(len(word), 1))  # a long word fits its panel
-        _write(axes, word, -4, color=ink, fontsize=size, weight="bold")
+        _annotate(axes, word, -4, color=ink, fontsize=size, weight="bold")
         line = _numbers(t, probabilities, beta)
-        _write(axes, line, -20, color=faint, fontsize=8.5, weight="normal")
+        _annotate(axes, line, -20, color=faint, fontsize=8.5, weight="normal")
     return figure
 
 
@@ -92,39 +92,40 @@ def _numbers(
     )
 
 
-def attention_map(alpha: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
+def attention_map(weights: np.ndarray) -> np.ndarray:
     """Upsample the attention of one word by 16 and smooth it with a Gaussian.
 
-    The map mirrors at its edges: even attention stays even, and none is lost.
+    The map is mirrored at its edges, so that even attention stays even and the sum of
+    the weights is kept.
 
     Args:
-        alpha: (L,) attention weights.
-        grid: rows and columns of the map.
+        weights: (rows, columns) attention weights.
 
     Returns:
-        (16 rows, 16 columns) float64 over the square that the network saw.
+        (16 rows, 16 columns) float64 over the part of the photo that the network sees.
     """
-    rows, columns = grid
-    cells = np.reshape(np.asarray(alpha, np.float64), (rows, columns))
-    return _smoothing(rows) @ cells @ _smoothing(columns).T
+    rows, columns = np.shape(weights)
+    weights = np.asarray(weights, np.float64)
+    # (16 rows, rows) (rows, columns) (columns, 16 columns)
+    return _smoothing(rows) @ weights @ _smoothing(columns).T
 
 
 def _smoothing(cells: int) -> np.ndarray:
-    """Return the weight of every cell in every upsampled pixel, (16 cells, cells)."""
+    """Return the weight of each cell in each upsampled pixel, (16 cells, cells)."""
     centres = np.arange(cells) + 0.5
     pixels = (np.arange(cells * UPSAMPLING) + 0.5) / UPSAMPLING
     mirrored = np.stack([centres, -centres, 2 * cells - centres])
     distance = (pixels[:, None, None] - mirrored) / SIGMA  # (pixels, 3, cells)
-    weights = np.exp(-0.5 * distance**2).sum(axis=1)
+    weights = np.exp(-0.5 * distance**2).sum(axis=1)  # -> (pixels, cells)
     return weights / weights.sum(axis=1, keepdims=True)
 
 
 def overlay(pixels: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Dim a photo where it gets little attention and light it where it gets most.
+    """Dim a photo where attention is low and lighten it where attention is high.
 
     Args:
         pixels: (H, W, 3) uint8.
-        weights: (rows, columns) in [0, 1], stretched over all of the photo.
+        weights: (rows, columns) in [0, 1], stretched over the whole photo.
 
     Returns:
         (H', W', 3) uint8, no smaller than the photo and no smaller than ``weights``.
@@ -145,51 +146,47 @@ def save_figure(
     path_without_suffix: str | os.PathLike,
     formats: Sequence[str] = ("png", "pdf"),
 ) -> list[Path]:
-    """Write a figure in every format, each file all or nothing.
+    """Write a figure in every format, each file atomically.
 
     Args:
-        figure: from :func:`attention_figure`.
-        path_without_suffix: folder, which is made, and name; dots in it are kept.
-        formats: ``png``, ``pdf``, ``svg`` or another that matplotlib writes.
+        figure: a figure of :func:`attention_figure`.
+        path_without_suffix: path of the files; its folder is made, and dots in its
+            name are kept.
+        formats: ``png``, ``pdf``, ``svg`` or another format of matplotlib.
 
     Returns:
         The files, in the order of ``formats``.
 
     Raises:
         OSError: a file cannot be written.
-        ValueError: matplotlib does not know a format.
+        ValueError: a format is unknown to matplotlib.
     """
     stem = Path(path_without_suffix)
-    stem.parent.mkdir(parents=True, exist_ok=True)
     files = []
     for kind in formats:
         path = stem.with_name(f"{stem.name}.{kind}")
-        temporary = stem.with_name(f"{stem.name}.{kind}.tmp")
         # Without a date the same figure gives the same bytes.
         metadata = {"CreationDate": None} if kind == "pdf" else None
-        try:
+        with atomic_path(path) as temporary:
             figure.savefig(temporary, format=kind, dpi=150, metadata=metadata)
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
         files.append(path)
     return files
 
 
 def figure_to_array(figure: Figure, dpi: int = 100) -> np.ndarray:
-    """Draw a figure into pixels, (H, W, 3) uint8, as TensorBoard takes them."""
+    """Return the pixels of a figure, (H, W, 3) uint8."""
     figure.set_dpi(dpi)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
 
 
-def _check(words: Sequence[str], alpha: np.ndarray, grid, numbers: dict) -> None:
-    locations = grid[0] * grid[1]
-    if alpha.ndim != 2 or alpha.shape[1] != locations or len(alpha) < len(words):
+def _check(words: Sequence[str], attention: np.ndarray, numbers: dict) -> None:
+    """Validate the arguments of :func:`attention_figure`."""
+    if attention.ndim != 3 or len(attention) < len(words):
         raise ValueError(
-            f"`alpha` must be ({len(words)} or more, {locations}) for {len(words)} "
-            f"words and a grid of {tuple(grid)}. Received: shape {alpha.shape}"
+            f"`attention` must be ({len(words)} or more, rows, columns) for "
+            f"{len(words)} words. Received: shape {attention.shape}"
         )
     for name, values in numbers.items():
         if values is not None and len(values) < len(words):
@@ -197,15 +194,16 @@ def _check(words: Sequence[str], alpha: np.ndarray, grid, numbers: dict) -> None
                 f"`{name}` must have one number for each of {len(words)} words. "
                 f"Received: {len(values)}"
             )
-    places = numbers["locations"]
-    if places is not None and not all(-1 <= one < locations for one in places):
+    L = attention.shape[1] * attention.shape[2]
+    locations = numbers["locations"]
+    if locations is not None and not all(-1 <= one < L for one in locations):
         raise ValueError(
-            f"`locations` must lie in [-1, {locations}). Received: {list(places)}"
+            f"`locations` must be in [-1, {L}). Received: {list(locations)}"
         )
 
 
 def _panels(count: int, aspect: float) -> tuple[Figure, list[Axes]]:
-    """Lay out panels of equal size, height / width = ``aspect``, text under each."""
+    """Make `count` panels of equal size, height / width = `aspect`, text under each."""
     rows = -(-count // MOST_COLUMNS)
     columns = -(-count // rows)
     photo_high = _PANEL * min(aspect, _TALLEST)
@@ -229,7 +227,7 @@ def _show(axes: Axes, pixels: np.ndarray) -> None:
 
 
 def _outline(axes: Axes, location: int, grid: tuple[int, int]) -> None:
-    """Draw the border of a cell over a panel."""
+    """Draw the border of a location over a panel."""
     rows, columns = grid
     row, column = divmod(location, columns)
     corner = column / columns, 1 - (row + 1) / rows
@@ -247,8 +245,8 @@ def _outline(axes: Axes, location: int, grid: tuple[int, int]) -> None:
         )
 
 
-def _write(axes: Axes, text: str, offset: float, color, fontsize, weight) -> None:
-    """Centre text ``offset`` points under a panel."""
+def _annotate(axes: Axes, text: str, offset: float, color, fontsize, weight) -> None:
+    """Centre text `offset` points under a panel."""
     axes.annotate(
         text,
         (0.5, 0),
@@ -260,5 +258,5 @@ def _write(axes: Axes, text: str, offset: float, color, fontsize, weight) -> Non
         color=color,
         fontsize=fontsize,
         weight=weight,
-        parse_math=False,  # a dollar sign is a dollar sign
+        parse_math=False,  # print dollar signs as they are
     )

@@ -1,115 +1,112 @@
-"""One self-contained page of captions: move along the words, see where it looks.
+"""Build one self-contained page of captions that shows the attention of each word.
 
-The page asks nothing of any network: photo, attention, style and script lie in it. Its
-script repeats the drawing of :mod:`inference.attention_figure` with the same constants.
+The page loads nothing from a network: it contains photos, attention, style and script.
+Its script repeats the drawing of :mod:`inference.attention_figure` with the same
+constants.
 """
 
 import base64
-import html
-import importlib.resources
 import io
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from PIL import Image
 
-from show_attend_tell.inference import attention_figure as visualize
+from show_attend_tell.inference import templating
+from show_attend_tell.inference.attention_figure import (
+    GLOW,
+    SIGMA,
+    UPSAMPLING,
+    VEIL,
+    attention_map,
+)
 
-QUALITY = 82  # of the JPEG in the page
-FRAME = 620  # pixels, the frame's height in Jupyter until the page tells its own
+JPEG_QUALITY = 82
+FRAME_HEIGHT = 620  # pixels, the frame's height in Jupyter until its script sets it
+
+_TEMPLATE = "attention_page.html"
+_CONSTANTS = {"sigma": SIGMA, "veil": VEIL, "glow": GLOW}
 
 
-def render(captions: Iterable) -> str:
-    """Return the page of captions, of type :class:`.caption_result.Caption`."""
-    head, tail = template()
-    return head + "".join(map(element, captions)) + tail
+def stream_page(captions: Iterable) -> Iterator[str]:
+    """Yield the page of captions piece by piece; captions are read one at a time.
 
-
-def frame(caption) -> str:
-    """Return the page of one caption inside a frame, as Jupyter shows it.
-
-    A frame keeps the page's style and script apart from those of the notebook.
+    Args:
+        captions: objects of type :class:`~show_attend_tell.inference.result.Caption`.
     """
-    page = html.escape(render([caption]), quote=True)
-    return (
-        f'<iframe title="{html.escape(caption.text)}" srcdoc="{page}" '
-        f'style="width:100%;height:{FRAME}px;border:0"></iframe>'
+    photos = map(_photo_data, captions)
+    return templating.stream(_TEMPLATE, constants=_CONSTANTS, photos=photos)
+
+
+def render_page(captions: Iterable) -> str:
+    """Return the page of captions, see :func:`stream_page`."""
+    return "".join(stream_page(captions))
+
+
+def render_frame(caption) -> str:
+    """Return the page of one caption inside an ``iframe``, for Jupyter.
+
+    A frame isolates the page's style and script from those of the notebook.
+    """
+    return templating.render(
+        "frame.html",
+        title=caption.text,
+        page=render_page([caption]),
+        height=FRAME_HEIGHT,
     )
 
 
-def template() -> tuple[str, str]:
-    """Return what stands before and behind the elements of a page."""
-    folder = importlib.resources.files(__package__) / "templates"
-    parts = {
-        name: (folder / f"page.{name}").read_text(encoding="utf-8")
-        for name in ("html", "css", "js")
-    }
-    constants = {
-        "sigma": visualize.SIGMA,
-        "veil": visualize.VEIL,
-        "glow": visualize.GLOW,
-    }
-    page = parts["html"].replace("{style}", parts["css"])
-    page = page.replace("{script}", parts["js"])
-    head, tail = page.replace("{constants}", _json(constants)).split("{data}")
-    return head, tail
-
-
-def _json(value: object) -> str:
-    """Return JSON that may stand inside of a ``script`` element, whatever it says."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
-
-
-def element(caption) -> str:
-    """Return the element of a page that holds one photo with all its captions."""
+def _photo_data(caption) -> dict:
+    """Return the values for JSON of one photo with all its captions."""
     _, rows, columns = caption.attention.shape
-    height, width = caption.picture.shape[:2]
-    data = {
+    height, width = caption.view.shape[:2]
+    return {
         "name": caption.path.name,
-        "photo": _jpeg(caption.picture),
+        "photo": _data_uri(caption.view),
         "size": [width, height],
         "grid": [rows, columns],
-        "beams": [_beam(one) for one in (caption, *caption.alternatives)],
+        "beams": [_beam_data(one) for one in (caption, *caption.alternatives)],
     }
-    return f'<script type="application/json" class="photo">{_json(data)}</script>\n'
 
 
-def _beam(one) -> dict:
-    """Return a caption or alternative as JSON values; attention in 256 shades.
+def _beam_data(caption) -> dict:
+    """Return the values for JSON of a caption or alternative; alpha in 256 shades.
 
-    Each word's attention is scaled by its largest weight, as it is drawn.
+    The attention of each word is scaled by its largest weight, as it is drawn.
     """
-    T, rows, columns = one.attention.shape
-    alpha = one.attention.reshape(T, rows * columns).astype(np.float64)
-    peak = np.maximum(alpha.max(axis=1, keepdims=True), 1e-12)
-    shades = np.rint(alpha / peak * 255).astype(np.uint8)
+    attention = caption.attention.astype(np.float64)  # (T, rows, columns)
+    peak = np.maximum(attention.max(axis=(1, 2), keepdims=True), 1e-12)
+    shades = np.rint(attention / peak * 255).astype(np.uint8)
+    locations = caption.locations
     return {
-        "text": one.text,
-        "logProb": round(one.log_prob, 2),
-        "score": round(one.score, 2),
-        "words": list(one.words),
-        "p": np.exp(one.word_log_probs.astype(np.float64)).round(3).tolist(),
-        "beta": one.beta.astype(np.float64).round(3).tolist(),
-        "peaks": [_peak(weights, (rows, columns)) for weights in alpha],
+        "text": caption.text,
+        "logProb": round(caption.log_prob, 2),
+        "score": round(caption.score, 2),
+        "words": list(caption.words),
+        "p": np.exp(caption.word_log_probs.astype(np.float64)).round(3).tolist(),
+        "beta": caption.beta.astype(np.float64).round(3).tolist(),
+        "peaks": [_peak_location(weights) for weights in attention],
         "alpha": base64.b64encode(shades.tobytes()).decode("ascii"),
-        "locations": None if one.locations is None else one.locations.tolist(),
+        "locations": None if locations is None else locations.tolist(),
     }
 
 
-def _peak(weights: np.ndarray, grid: tuple[int, int]) -> int:
-    """Return the cell in which a word's attention, as it is drawn, is largest."""
-    drawn = visualize.attention_map(weights, grid)
+def _peak_location(weights: np.ndarray) -> int:
+    """Return the location in which one word's drawn attention is largest.
+
+    Args:
+        weights: (rows, columns).
+
+    Returns:
+        An index in [0, rows * columns).
+    """
+    drawn = attention_map(weights)  # (rows, columns) -> (16 rows, 16 columns)
     row, column = np.unravel_index(drawn.argmax(), drawn.shape)
-    step = visualize.UPSAMPLING
-    return int(row // step * grid[1] + column // step)
+    return int(row // UPSAMPLING * weights.shape[1] + column // UPSAMPLING)
 
 
-def _jpeg(pixels: np.ndarray) -> str:
-    """Return a picture as a data URI."""
+def _data_uri(pixels: np.ndarray) -> str:
+    """Return pixels (H, W, 3) uint8 as the data URI of a JPEG."""
     file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "JPEG", quality=QUALITY, optimize=True)
+    Image.fromarray(pixels).save(file, "JPEG", quality=JPEG_QUALITY, optimize=True)
     return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode("ascii")

@@ -1,102 +1,118 @@
-"""Captions of thousands of photos into a file, going on where an earlier run ended."""
+"""Caption many photos into a file, and resume an interrupted run."""
 
 import hashlib
 import itertools
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from show_attend_tell.config.settings import DecodingSettings
-from show_attend_tell.inference.captioning import BATCH, caption_found, decoding_of
-from show_attend_tell.inference.captioning import load as load_model
-from show_attend_tell.inference.gallery import write_page
-from show_attend_tell.inference.output_file import FORMATS, CaptionRows
+from show_attend_tell.inference.gallery import write_gallery
+from show_attend_tell.inference.journal import CaptionJournal
 from show_attend_tell.inference.photo_files import find_photos
+from show_attend_tell.inference.pipeline import (
+    BATCH,
+    CaptioningPipeline,
+    is_sampled,
+)
 from show_attend_tell.inference.result import Caption, Failure
+from show_attend_tell.inference.table import require_replaceable, write_table
 from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.runtime.progress import progress_bar
 
+_ENDINGS = (".jsonl", ".csv", ".html", ".htm")
+
 
 @dataclass(frozen=True)
-class AlbumReport:
-    """What came of an album.
+class BatchReport:
+    """The counts of a run of :func:`caption_into_file`.
 
     Attributes:
-        out: the file asked for.
+        out: the output file.
         written: captions written by this run.
-        kept: photos that had theirs before.
+        present: photos whose caption was already present.
         failures: photos without a caption.
     """
 
     out: Path
     written: int
-    kept: int
+    present: int
     failures: tuple[Failure, ...]
 
-    def line(self) -> str:
-        """Return the sum of it."""
+    def summary(self) -> str:
+        """Return the counts in one line."""
         parts = [f"{self.out}: {self.written} captions written"]
-        if self.kept:
-            parts.append(f"{self.kept} were there")
+        if self.present:
+            parts.append(f"{self.present} already present")
         if self.failures:
             parts.append(f"{len(self.failures)} photos skipped")
         return ", ".join(parts)
 
 
-def caption_album(
-    model: str | Path,
-    paths: Iterable[str | Path],
-    out: str | Path,
-    encoder_weights: str | Path | None = None,
-    beam: int | None = None,
-    locations: str | None = None,
-    seed: int | None = None,
-    shown: bool = True,
-) -> AlbumReport:
-    """Write the captions of many photos into a file.
-
-    Args:
-        model: a ``.keras`` file.
-        paths: photos, and folders whose photos are taken, nested ones too.
-        out: ``.jsonl``, ``.csv`` or ``.html``. The page comes last, from a ``.jsonl``
-            of the same name that grows beside it.
-        encoder_weights: as in :func:`~show_attend_tell.inference.captioning.load`.
-        beam: hypotheses per photo; by default the model's.
-        locations: as in :func:`~show_attend_tell.inference.captioning.caption_paths`.
-        seed: likewise.
-        shown: whether a progress bar is.
-
-    Raises:
-        CaptionError: ``out`` has another ending, or see ``caption.load``.
-        OutputFileError: see :class:`~inference.output_file.CaptionRows`.
-    """
-    out = Path(out)
-    is_page = out.suffix.lower() in (".html", ".htm")
-    if not is_page and out.suffix.lower() not in FORMATS:
+def require_known_ending(out: str | Path) -> None:
+    """Raise a CaptionError unless the ending of an output file is known."""
+    if Path(out).suffix.lower() not in _ENDINGS:
         raise CaptionError(
             f"`out` must end in .jsonl, .csv or .html. Received: {out}; choose another "
             "name"
         )
-    captioner, encoder = load_model(model, encoder_weights)
-    decoding = decoding_of(captioner, beam, locations, seed)
+
+
+def caption_into_file(
+    pipeline: CaptioningPipeline,
+    paths: Iterable[str | os.PathLike],
+    out: str | Path,
+    decoding: DecodingSettings | None = None,
+    shown: bool = True,
+) -> BatchReport:
+    """Write the captions of many photos into a file.
+
+    An interrupted run is resumed from JSON Lines, to which captions are appended.
+
+    Args:
+        pipeline: a pipeline loaded from a file.
+        paths: photos, and folders whose photos are captioned, nested ones too.
+        out: ``.jsonl``; or ``.csv`` or ``.html``, written at the end from a ``.jsonl``
+            of the same name beside it.
+        decoding: settings of ``pipeline.decoding``; by default the model's.
+        shown: whether to show a progress bar.
+
+    Raises:
+        CaptionError: the ending of `out` is unknown, or the pipeline has no file.
+        OutputFileError: see :class:`~show_attend_tell.inference.journal.CaptionJournal`
+            and :func:`~show_attend_tell.inference.table.require_replaceable`.
+    """
+    require_known_ending(out)
+    if pipeline.file is None:
+        raise CaptionError(
+            "`pipeline` must be loaded from a file, by which rows are recognised as "
+            "its own. Received: one without a file; save its captioner and load it"
+        )
+    out, decoding = Path(out), decoding or pipeline.decoding()
+    kind = out.suffix.lower()
+    journal_file = out if kind == ".jsonl" else out.with_suffix(".jsonl")
     found = _distinct(find_photos(paths))
-    rows_file = out.with_suffix(".jsonl") if is_page else out
-    with CaptionRows(rows_file, _made_by(model, decoding)) as rows:
-        left = [one for one in found if isinstance(one, Failure) or one not in rows]
-        kept, failures = len(found) - len(left), []
-        results = caption_found(captioner, encoder, left, decoding)
-        with progress_bar(len(found), "photo", "caption", kept, shown) as bar:
+    with CaptionJournal(journal_file, _made_by(pipeline.file, decoding)) as journal:
+        if kind == ".csv":
+            require_replaceable(out, journal.rows)
+        left = [one for one in found if isinstance(one, Failure) or one not in journal]
+        present, failures = len(found) - len(left), []
+        results = pipeline.caption_photos(left, decoding)
+        with progress_bar(len(found), "photo", "caption", present, shown) as bar:
             while batch := list(itertools.islice(results, BATCH)):
-                rows.add(one for one in batch if isinstance(one, Caption))
+                journal.append(one for one in batch if isinstance(one, Caption))
                 failures += [one for one in batch if isinstance(one, Failure)]
                 bar.update(len(batch))
-        if is_page:
-            write_page(out, rows.rows, failures)
-    return AlbumReport(out, len(left) - len(failures), kept, tuple(failures))
+        if kind == ".csv":
+            write_table(out, journal.rows)
+        elif kind != ".jsonl":
+            write_gallery(out, journal.rows, failures)
+    return BatchReport(out, len(left) - len(failures), present, tuple(failures))
 
 
 def _distinct(found: Iterable[Path | Failure]) -> Sequence[Path | Failure]:
-    """Leave out photos named twice, by whatever path."""
+    """Remove photos named twice, by whatever path."""
     photos: dict[object, Path | Failure] = {}
     for one in found:
         key = one if isinstance(one, Failure) else one.absolute()
@@ -104,10 +120,15 @@ def _distinct(found: Iterable[Path | Failure]) -> Sequence[Path | Failure]:
     return list(photos.values())
 
 
-def _made_by(model: str | Path, decoding: DecodingSettings) -> str:
-    with open(model, "rb") as file:
+def _made_by(model: Path, decoding: DecodingSettings) -> str:
+    """Return the model and the settings that must not be mixed in one file."""
+    with model.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    looked = "" if decoding.locations == "expected" else f", {decoding.locations}"
-    if decoding.locations == "sampled":
-        looked += f" with seed {decoding.seed}"
-    return f"{Path(model).name} {digest[:12]}, beam {decoding.beam}{looked}"
+    how = f"beam {decoding.beam}"
+    if decoding.method == "sample":
+        how = f"words sampled at temperature {decoding.temperature}"
+    if decoding.locations != "expected":
+        how += f", {decoding.locations}"
+    if is_sampled(decoding):
+        how += f" with seed {decoding.seed}"
+    return f"{model.name} {digest[:12]}, {how}"

@@ -1,35 +1,35 @@
-"""Figures of captions, a file per photo, and the page of many."""
+"""Write figures of captions, one for each photo, or one page for all of them."""
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from show_attend_tell.inference import attention_page as page
 from show_attend_tell.inference.attention_figure import attention_figure, save_figure
+from show_attend_tell.inference.attention_page import stream_page
 from show_attend_tell.inference.result import Caption, Failure
+from show_attend_tell.runtime.files import atomic_path
 
 
-def draw(
+def draw_figures(
     results: Iterable[Caption | Failure],
     folder: str | Path,
     formats: Sequence[str] = ("png", "pdf"),
     dark: bool = False,
 ) -> Iterator[tuple[Caption | Failure, list[Path]]]:
-    """Draw the attention of captions while they come, a figure each.
+    """Write the attention figure of each caption as it is generated.
 
     Figures are named after the photos; the second photo of a name gets ``-2``.
 
     Args:
-        results: of :func:`~show_attend_tell.inference.captioning.caption_photos`.
-        folder: for the figures; it is made.
+        results: results of ``CaptioningPipeline.caption_photos``.
+        folder: folder of the figures; it is made.
         formats: as in :func:`~show_attend_tell.inference.attention_figure.save_figure`.
-        dark: light text on a dark ground.
+        dark: whether to draw light text on a dark background.
 
     Yields:
-        Every result with the files drawn for it, none for a failure.
+        Each result with the files written for it, none for a failure.
     """
     taken: set[str] = set()
     for result in results:
@@ -37,18 +37,16 @@ def draw(
             yield result, []
             continue
         name = _free_name(result.path.stem, taken)
-        figure = figure_of(result, dark)
+        figure = caption_figure(result, dark)
         yield result, save_figure(figure, Path(folder) / name, formats)
 
 
-def figure_of(caption: Caption, dark: bool = False) -> Figure:
+def caption_figure(caption: Caption, dark: bool = False) -> Figure:
     """Draw the attention of one caption."""
-    T, rows, columns = caption.attention.shape
     return attention_figure(
-        caption.picture,
+        caption.view,
         caption.words,
-        caption.attention.reshape(T, rows * columns),
-        (rows, columns),
+        caption.attention,
         beta=caption.beta,
         probabilities=np.exp(caption.word_log_probs),
         dark=dark,
@@ -57,7 +55,7 @@ def figure_of(caption: Caption, dark: bool = False) -> Figure:
 
 
 def _free_name(stem: str, taken: set[str]) -> str:
-    """Return a name not taken yet, in any case of letters, and take it."""
+    """Return a name that is not taken yet, ignoring case, and add it to `taken`."""
     name, count = stem, 1
     while name.lower() in taken:
         count += 1
@@ -66,33 +64,31 @@ def _free_name(stem: str, taken: set[str]) -> str:
     return name
 
 
-def write_page(
+def write_attention_page(
     results: Iterable[Caption | Failure], path: str | Path
 ) -> Iterator[Caption | Failure]:
-    """Write captions into one page while they come, the file all or nothing.
+    """Write captions into one page as they are generated; the file is atomic.
 
     Args:
-        results: of :func:`~show_attend_tell.inference.captioning.caption_photos`.
-        path: of the page; its folder is made.
+        results: results of ``CaptioningPipeline.caption_photos``.
+        path: path of the page; its folder is made.
 
     Yields:
-        Every result; the file is there when all have been taken.
+        Each result; the file exists once all have been taken.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
-    head, tail = page.template()
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(head)
-            for result in results:
-                if isinstance(result, Caption):
-                    file.write(page.element(result))
+    taken: list[Caption | Failure] = []  # by the page, and not yielded yet
+
+    def captions() -> Iterator[Caption]:
+        for result in results:
+            taken.append(result)
+            if isinstance(result, Caption):
                 yield result
-            file.write(tail)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+
+    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        for piece in stream_page(captions()):
+            file.write(piece)
+            yield from taken
+            taken.clear()

@@ -1,6 +1,7 @@
-"""Photos that paths name: files, and folders with all that lies in them."""
+"""Find photos: files, and folders with all photos inside them."""
 
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -8,50 +9,76 @@ from show_attend_tell.data.preprocessing import PHOTO_SUFFIXES
 from show_attend_tell.inference.result import Failure
 
 
-def find_photos(paths: Iterable[str | Path]) -> Iterator[Path | Failure]:
-    """Yield the photos that paths name, with those in folders, sorted by name.
-
-    A file named is taken whatever its ending is; in folders the ending decides, and
-    hidden files and folders are passed over. A link to a photo counts as a photo. A
-    link to a folder is followed where it leads out of the folder named, so that
-    loops end and no folder is walked twice. A Failure stands for a folder that cannot
-    be read or holds no photo.
-    """
-    for path in map(Path, paths):
-        if path.is_dir():
-            inside = list(_walk(path, os.path.realpath(path), set()))
-            yield from inside or [Failure(path, f"{path}: no photo in this folder")]
-        else:
-            yield path
-
-
-def _walk(
-    folder: Path, root: str, visited: set[tuple[int, int]]
+def find_photos(
+    paths: Iterable[str | os.PathLike | Failure],
 ) -> Iterator[Path | Failure]:
-    """Walk a folder unless it was visited; links back into ``root`` are left out."""
+    """Yield photos named directly, and the photos inside folders.
+
+    A file is yielded whatever its suffix. Inside a folder only files with one of
+    :data:`PHOTO_SUFFIXES` are yielded, sorted by name, before those of its subfolders;
+    hidden files and folders are ignored. Symlinked folders are followed unless they
+    point back into the folder being scanned, and no folder is scanned twice.
+
+    Args:
+        paths: files and folders; a Failure is passed through.
+
+    Yields:
+        Paths, and a Failure for a folder that cannot be read or has no photo and for
+        a symlink that cannot be followed.
+    """
+    for path in paths:
+        if isinstance(path, Failure):
+            yield path
+        elif os.path.isdir(path):
+            folder = Path(path)
+            inside = list(_scan(folder))
+            yield from inside or [Failure(folder, f"{folder}: no photo in this folder")]
+        else:
+            yield Path(path)
+
+
+def _scan(root: Path) -> Iterator[Path | Failure]:
+    """Yield the photos in a folder and its subfolders."""
+    failures: list[Failure] = []
+
+    def fail(error: OSError) -> None:
+        path = Path(error.filename)
+        failures.append(Failure(path, f"{path}: {error.strerror}"))
+
+    real_root = os.path.realpath(root)
+    scanned = {real_root}
+    for folder, subfolders, files in os.walk(root, onerror=fail, followlinks=True):
+        # os.walk descends into the names that are left in the list.
+        subfolders[:] = [
+            name
+            for name in sorted(subfolders)
+            if not name.startswith(".")
+            and _is_new(os.path.join(folder, name), real_root, scanned)
+        ]
+        for name in sorted(files):
+            if not name.startswith("."):
+                yield from _check(Path(folder, name))
+        yield from failures
+        failures.clear()
+    yield from failures
+
+
+def _is_new(folder: str, real_root: str, scanned: set[str]) -> bool:
+    """Return whether to scan a subfolder, and record it as scanned."""
+    real = os.path.realpath(folder)
+    points_back = os.path.commonpath([real, real_root]) in (real, real_root)
+    if real in scanned or (points_back and os.path.islink(folder)):
+        return False
+    scanned.add(real)
+    return True
+
+
+def _check(path: Path) -> Iterator[Path | Failure]:
+    """Yield a photo, a Failure for a symlink that cannot be followed, or nothing."""
     try:
-        found = folder.stat()
-        if (found.st_dev, found.st_ino) in visited:
-            return
-        visited.add((found.st_dev, found.st_ino))
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        is_file = stat.S_ISREG(os.stat(path).st_mode)
     except OSError as error:
-        yield Failure(folder, f"{folder}: {error.strerror}")
+        yield Failure(path, f"{path}: {error.strerror}")
         return
-    for entry in entries:
-        path = folder / entry.name
-        if entry.name.startswith("."):
-            continue
-        if entry.is_dir():
-            if not (entry.is_symlink() and _leads_back(path, root)):
-                yield from _walk(path, root, visited)
-        elif path.suffix.lower() in PHOTO_SUFFIXES and (
-            entry.is_file() or entry.is_symlink()
-        ):
-            yield path  # a broken link too, so that it is listed
-
-
-def _leads_back(link: Path, root: str) -> bool:
-    """Tell whether a link leads into ``root``, or to a folder that holds ``root``."""
-    real = os.path.realpath(link)
-    return os.path.commonpath([real, root]) in (real, root)
+    if is_file and path.suffix.lower() in PHOTO_SUFFIXES:
+        yield path

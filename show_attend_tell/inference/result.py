@@ -1,4 +1,4 @@
-"""The caption of a photo with all its details, or why there is none."""
+"""Define the results of captioning: a caption with its details, or a failure."""
 
 import dataclasses
 from dataclasses import dataclass, field
@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from show_attend_tell.inference import attention_page as page
+from show_attend_tell.data.vocabulary import Vocabulary
+from show_attend_tell.decoding import Hypotheses
+from show_attend_tell.inference import attention_page
 
-_DIGITS = 6  # of numbers in JSON; float32 holds no more
+_DIGITS = 6  # decimals in JSON; float32 has no more
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,32 +27,33 @@ class Alternative:
     locations: np.ndarray | None = None
 
     def to_dict(self) -> dict:
-        """Return plain values for JSON: what is said, without the attention."""
+        """Return the text and its scores as values for JSON, without attention."""
         return {"text": self.text, "log_prob": self.log_prob, "score": self.score}
 
 
 @dataclass(frozen=True, eq=False)
 class Caption:
-    """What was written for a photo; T words, without the end word.
+    """A caption of T words, without the end word.
 
     Attributes:
-        path: of the photo.
+        path: path of the photo.
         text: the words with spaces between.
-        words: T of them.
+        words: T words.
         log_prob: log p(caption), its end included, in nats; the sum of
             ``word_log_probs`` and ``end_log_prob``.
         score: ``log_prob`` normalised by length, by which alternatives are ranked.
         word_log_probs: (T,) log p of each word, in nats.
-        end_log_prob: log p of the end, None where the caption was cut.
+        end_log_prob: log p of the end word, None if the caption was cut at the
+            longest length.
         attention: (T, rows, columns) weights alpha over the part of the photo that
-            the network saw; each word's sum to 1.
+            the network sees; each word's sum to 1.
         beta: (T,) gates.
-        alternatives: the other captions of the beam, best first.
-        square: (S, S, 3) uint8, what the network saw; not part of the JSON.
-        view: (H, W, 3) uint8, the same part of the photo in its own proportions, to
-            be looked at; None where the square must do. Not part of the JSON.
-        locations: (T,) int in [0, rows * columns), chosen by hard attention for each
-            word, -1 where it chose none; None for soft attention.
+        alternatives: other captions of the photo, best first.
+        square: (S, S, 3) uint8, the network's input; not part of the JSON.
+        view: (H, W, 3) uint8, the same part of the photo in its own proportions, for
+            display; not part of the JSON.
+        locations: (T,) int in [0, rows * columns), the location that each word was
+            generated from; None if a word was generated from the expected context.
     """
 
     path: Path
@@ -64,20 +67,15 @@ class Caption:
     beta: np.ndarray = field(repr=False)
     alternatives: tuple[Alternative, ...] = field(repr=False)
     square: np.ndarray = field(repr=False)
-    view: np.ndarray | None = field(default=None, repr=False)
+    view: np.ndarray = field(repr=False)
     locations: np.ndarray | None = None
 
-    @property
-    def picture(self) -> np.ndarray:
-        """What figures are drawn on: the view, or else the square."""
-        return self.square if self.view is None else self.view
-
     def _repr_html_(self) -> str:
-        """Return the interactive figure, which Jupyter shows."""
-        return page.frame(self)
+        """Return the interactive page of the caption, for Jupyter."""
+        return attention_page.render_frame(self)
 
     def to_dict(self) -> dict:
-        """Return plain values for JSON; attention and beta to six decimals."""
+        """Return values for JSON; attention and beta are rounded to six decimals."""
         values = {
             one.name: getattr(self, one.name)
             for one in dataclasses.fields(self)
@@ -95,11 +93,72 @@ class Caption:
 
 @dataclass(frozen=True)
 class Failure:
-    """A path without a caption, and why, in one line that names it."""
+    """A path without a caption, and the reason in one line that names the path."""
 
     path: Path
     reason: str
 
     def to_dict(self) -> dict:
-        """Return plain values for JSON."""
+        """Return values for JSON."""
         return {"path": str(self.path), "error": self.reason}
+
+
+def caption_from_hypotheses(
+    hypotheses: Hypotheses,
+    vocabulary: Vocabulary,
+    grid: tuple[int, int],
+    path: Path,
+    square: np.ndarray,
+    view: np.ndarray,
+) -> Caption:
+    """Build the caption of one photo; the only place where alpha becomes a grid.
+
+    Args:
+        hypotheses: W hypotheses of the photo; every field is (W, ...). The first
+            becomes the caption, the others its alternatives.
+        vocabulary: the captioner's.
+        grid: (rows, columns) of the annotations, L = rows * columns.
+        path: path of the photo.
+        square: (S, S, 3) uint8.
+        view: (H, W, 3) uint8.
+    """
+    W = len(hypotheses.lengths)
+    best, *others = (
+        _fields(hypotheses, w, vocabulary, grid)
+        for w in range(W)
+        if w == 0 or hypotheses.lengths[w] > 0  # a beam may find fewer than W
+    )
+    T = len(best["words"])
+    finished = hypotheses.finished[0]
+    return Caption(
+        path=path,
+        **best,
+        end_log_prob=float(hypotheses.word_log_probs[0, T]) if finished else None,
+        alternatives=tuple(Alternative(**other) for other in others),
+        square=square,
+        view=view,
+    )
+
+
+def _fields(
+    hypotheses: Hypotheses, w: int, vocabulary: Vocabulary, grid: tuple[int, int]
+) -> dict:
+    """Return the fields that a caption and an alternative share, of hypothesis `w`."""
+    words = vocabulary.decode(hypotheses.tokens[w].tolist())
+    T = len(words)
+    return {
+        "text": " ".join(words),
+        "words": tuple(words),
+        "log_prob": float(hypotheses.log_probs[w]),
+        "score": float(hypotheses.scores[w]),
+        "word_log_probs": hypotheses.word_log_probs[w, :T],
+        # (W, T_max, L) -> (T, rows, columns)
+        "attention": hypotheses.alpha[w, :T].reshape(T, *grid),
+        "beta": hypotheses.beta[w, :T],
+        "locations": _single_locations(hypotheses.locations[w, :T]),
+    }
+
+
+def _single_locations(locations: np.ndarray) -> np.ndarray | None:
+    """Return the location of each word (T,), None for the expected context."""
+    return locations if len(locations) and (locations >= 0).all() else None

@@ -114,8 +114,7 @@ class TrainingLog:
                 figure = attention_figure(
                     view,
                     words,
-                    result.alpha[k, 0, :T],
-                    model.grid,
+                    result.alpha[k, 0, :T].reshape(T, *model.grid),
                     beta=result.beta[k, 0, :T],
                     probabilities=np.exp(result.word_log_probs[k, 0, :T]),
                     locations=result.locations[k, 0, :T],

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
-from speaking_captioner import ENCODER, make_captioner
+from tiny_pipeline import ENCODER, make_captioner
 
 from show_attend_tell.cli import main as cli
 from show_attend_tell.cli.demo import _names

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
-from speaking_captioner import ENCODER, make_captioner
+from tiny_pipeline import ENCODER, make_captioner
 
 from show_attend_tell.cli import main as cli
-from show_attend_tell.inference.captioning import caption_paths
+from show_attend_tell.inference.pipeline import load
 from show_attend_tell.models.encoder import Encoder
 
 
@@ -26,7 +26,8 @@ def test_litert_gives_the_same_captions(tmp_path):
     metadata = json.loads(out.with_suffix(".json").read_text("utf-8"))
     assert (metadata["side"], metadata["resize"]) == (32, "crop")
     runner = interpreter.Interpreter(str(out)).get_signature_runner()
-    for expected in caption_paths(model, [tmp_path / f"{n}.png" for n in range(3)]):
+    photos = [tmp_path / f"{n}.png" for n in range(3)]
+    for expected in load(model).caption_photos(photos):
         found = runner(square=expected.square[None])
         words = [metadata["words"][t] for t in found["tokens"][: found["length"]]]
         assert tuple(words) == expected.words

@@ -8,10 +8,10 @@ import sys
 import numpy as np
 import pytest
 from PIL import Image
-from speaking_captioner import ENCODER, make_captioner
+from tiny_pipeline import ENCODER, make_captioner
 
 from show_attend_tell.cli import main as cli
-from show_attend_tell.inference.captioning import caption_paths
+from show_attend_tell.inference.pipeline import load
 from show_attend_tell.models.encoder import Encoder
 
 FRESH = """
@@ -68,7 +68,8 @@ def test_plain_tensorflow_in_a_new_process_gives_the_same_captions(
     assert done.returncode == 0, done.stderr
     lines = map(json.loads, done.stdout.splitlines())
     texts = set()
-    for expected, found in zip(caption_paths(model_file, photos), lines, strict=True):
+    captions = load(model_file).caption_photos(photos)
+    for expected, found in zip(captions, lines, strict=True):
         assert found["caption"] == expected.text
         assert tuple(found["words"]) == expected.words
         # Pixels of upright photos, all but the first, may differ by 2 levels.

@@ -1,4 +1,4 @@
-"""Attention lies where the network looked, and figures reach files and arrays."""
+"""Attention is drawn at its location, and figures are written to files and arrays."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ WORDS = ("a", "red", "circle", "costs", "$5")
 
 
 def even(words: int, grid=(2, 3)) -> np.ndarray:
-    return np.full((words, grid[0] * grid[1]), 1 / (grid[0] * grid[1]))
+    return np.full((words, *grid), 1 / (grid[0] * grid[1]))
 
 
 def gradient(side: int = 32) -> Image.Image:
@@ -40,31 +40,31 @@ def texts(figure) -> list[str]:
 def test_the_map_of_one_cell_is_largest_inside_that_cell(grid):
     rows, columns = grid
     for index in range(rows * columns):
-        found = attention_map(np.eye(rows * columns)[index], grid)
+        found = attention_map(np.eye(rows * columns)[index].reshape(grid))
         assert found.shape == (rows * UPSAMPLING, columns * UPSAMPLING)
         peak = np.unravel_index(found.argmax(), found.shape)
         assert tuple(np.array(peak) // UPSAMPLING) == divmod(index, columns)
 
 
 def test_even_attention_stays_even_up_to_the_edges():
-    np.testing.assert_allclose(attention_map(even(1)[0], (2, 3)), 1 / 6)
+    np.testing.assert_allclose(attention_map(even(1)[0]), 1 / 6)
 
 
 def test_smoothing_keeps_all_attention(rng):
-    alpha = rng.dirichlet(np.full(196, 0.1))
-    total = attention_map(alpha, (14, 14)).sum() / UPSAMPLING**2
+    alpha = rng.dirichlet(np.full(196, 0.1)).reshape(14, 14)
+    total = attention_map(alpha).sum() / UPSAMPLING**2
     assert total == pytest.approx(1, abs=1e-3)
 
 
 def test_mirroring_attention_mirrors_the_map(rng):
     alpha = rng.dirichlet(np.ones(12)).reshape(3, 4)
-    mirrored = attention_map(alpha[:, ::-1].ravel(), (3, 4))
-    np.testing.assert_allclose(mirrored, attention_map(alpha.ravel(), (3, 4))[:, ::-1])
+    mirrored = attention_map(alpha[:, ::-1])
+    np.testing.assert_allclose(mirrored, attention_map(alpha)[:, ::-1])
 
 
-def test_the_overlay_is_brightest_where_attention_is():
+def test_the_overlay_is_brightest_at_the_peak_of_attention():
     grey = np.full((56, 56, 3), 128, np.uint8)
-    weights = attention_map(np.eye(196)[3 * 14 + 10], (14, 14))
+    weights = attention_map(np.eye(196)[3 * 14 + 10].reshape(14, 14))
     drawn = overlay(grey, weights / weights.max())
     assert drawn.shape == (224, 224, 3)
     row, column = np.unravel_index(drawn[..., 0].argmax(), drawn.shape[:2])
@@ -82,7 +82,7 @@ def test_a_large_photo_keeps_its_size_under_the_map():
 
 def test_every_word_has_a_panel_with_its_probability_and_beta():
     figure = attention_figure(
-        gradient(), WORDS, even(5), (2, 3), [0.5] * 5, [0.25, 0.5, 0.75, 1, 0]
+        gradient(), WORDS, even(5), [0.5] * 5, [0.25, 0.5, 0.75, 1, 0]
     )
     assert len(figure.axes) == 6
     assert texts(figure)[0::2] == list(WORDS)
@@ -90,24 +90,24 @@ def test_every_word_has_a_panel_with_its_probability_and_beta():
 
 
 def test_without_numbers_only_words_are_written():
-    figure = attention_figure(gradient(), WORDS, even(5), (2, 3))
+    figure = attention_figure(gradient(), WORDS, even(5))
     assert [text for text in texts(figure) if text] == list(WORDS)
 
 
 def test_the_first_panel_is_the_photo_itself():
-    figure = attention_figure(gradient(), WORDS, even(5), (2, 3))
+    figure = attention_figure(gradient(), WORDS, even(5))
     shown = figure.axes[0].images[0].get_array()
     np.testing.assert_array_equal(shown, np.asarray(gradient()))
 
 
 def test_a_photo_may_be_an_array_and_a_caption_may_be_empty():
-    figure = attention_figure(np.asarray(gradient()), [], even(3), (2, 3))
+    figure = attention_figure(np.asarray(gradient()), [], even(3))
     assert len(figure.axes) == 1
 
 
 @pytest.mark.parametrize("count", [1, 5, 7, 8, 20, 30])
 def test_panels_never_overlap_and_stay_in_the_figure(count):
-    figure = attention_figure(gradient(), ["word"] * count, even(count), (2, 3))
+    figure = attention_figure(gradient(), ["word"] * count, even(count))
     boxes = [axes.get_position() for axes in figure.axes]
     assert all(0 <= b.x0 < b.x1 <= 1 and 0 <= b.y0 < b.y1 <= 1 for b in boxes)
     for i, one in enumerate(boxes):
@@ -118,7 +118,7 @@ def test_panels_never_overlap_and_stay_in_the_figure(count):
 def test_texts_stay_inside_their_panel_and_above_the_next_row(dark):
     words = ["internationalization-of-skateboards", "a"] * 10
     figure = attention_figure(
-        gradient(), words, even(20), (2, 3), [0.123] * 20, [1.0] * 20, dark
+        gradient(), words, even(20), [0.123] * 20, [1.0] * 20, dark
     )
     figure_to_array(figure)
     for axes in figure.axes[1:]:
@@ -130,9 +130,9 @@ def test_texts_stay_inside_their_panel_and_above_the_next_row(dark):
             assert not any(extent.overlaps(o.get_window_extent()) for o in figure.axes)
 
 
-def test_dark_figures_have_light_text_on_a_dark_ground():
+def test_dark_figures_have_light_text_on_a_dark_background():
     light, dark = (
-        figure_to_array(attention_figure(gradient(), WORDS, even(5), (2, 3), dark=d))
+        figure_to_array(attention_figure(gradient(), WORDS, even(5), dark=d))
         for d in (False, True)
     )
     assert light.dtype == np.uint8
@@ -145,22 +145,22 @@ def test_dark_figures_have_light_text_on_a_dark_ground():
 @pytest.mark.parametrize(
     ("change", "name"),
     [
-        ({"alpha": even(4)}, "alpha"),
-        ({"alpha": even(5)[:, :5]}, "alpha"),
+        ({"attention": even(4)}, "attention"),
+        ({"attention": even(5)[:, 0]}, "attention"),
         ({"beta": [0.5]}, "beta"),
         ({"locations": [0]}, "locations"),
         ({"locations": [0, 1, 2, 3, 6]}, "locations"),
         ({"probabilities": [0.5]}, "probabilities"),
     ],
 )
-def test_numbers_that_do_not_fit_are_refused_by_name(change, name):
-    arguments = {"alpha": even(5), **change}
+def test_arguments_that_do_not_fit_are_refused_by_name(change, name):
+    arguments = {"attention": even(5), **change}
     with pytest.raises(ValueError, match=f"`{name}` must .* Received: "):
-        attention_figure(gradient(), WORDS, grid=(2, 3), **arguments)
+        attention_figure(gradient(), WORDS, **arguments)
 
 
 def test_saved_figures_keep_dots_in_names_and_leave_nothing_else(tmp_path):
-    figure = attention_figure(gradient(), WORDS, even(5), (2, 3))
+    figure = attention_figure(gradient(), WORDS, even(5))
     files = save_figure(figure, tmp_path / "deep" / "photo.v1.jpg")
     assert [file.name for file in files] == ["photo.v1.jpg.png", "photo.v1.jpg.pdf"]
     assert sorted(files) == sorted((tmp_path / "deep").iterdir())
@@ -171,7 +171,7 @@ def test_saved_figures_keep_dots_in_names_and_leave_nothing_else(tmp_path):
 
 def test_the_same_figure_gives_the_same_bytes(tmp_path):
     for name in ("one", "two"):
-        figure = attention_figure(gradient(), WORDS, even(5), (2, 3))
+        figure = attention_figure(gradient(), WORDS, even(5))
         save_figure(figure, tmp_path / name)
     for kind in ("png", "pdf"):
         one, two = (tmp_path / f"{name}.{kind}" for name in ("one", "two"))
@@ -179,7 +179,7 @@ def test_the_same_figure_gives_the_same_bytes(tmp_path):
 
 
 def test_a_failed_save_leaves_the_earlier_file(tmp_path, monkeypatch):
-    figure = attention_figure(gradient(), WORDS, even(5), (2, 3))
+    figure = attention_figure(gradient(), WORDS, even(5))
     (path,) = save_figure(figure, tmp_path / "figure", ["png"])
     before = path.read_bytes()
 
@@ -194,9 +194,9 @@ def test_a_failed_save_leaves_the_earlier_file(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_drawing_leaves_the_settings_of_matplotlib_alone(tmp_path):
+def test_drawing_changes_no_settings_of_matplotlib(tmp_path):
     before = dict(matplotlib.rcParams)
-    figure = attention_figure(gradient(), WORDS, even(5), (2, 3), dark=True)
+    figure = attention_figure(gradient(), WORDS, even(5), dark=True)
     save_figure(figure, tmp_path / "figure", ["png"])
     assert dict(matplotlib.rcParams) == before
 
@@ -211,9 +211,9 @@ def test_importing_loads_neither_pyplot_nor_tensorflow():
     assert done.stdout.strip() == "[]"
 
 
-def test_a_chosen_location_is_outlined_in_its_cell():
+def test_a_selected_location_is_outlined_in_its_cell():
     where = [0, 5, 2, -1, 3]
-    figure = attention_figure(gradient(), WORDS, even(5), (2, 3), locations=where)
+    figure = attention_figure(gradient(), WORDS, even(5), locations=where)
     for axes, location in zip(figure.axes[1:], where, strict=True):
         corners = {
             tuple(np.round(patch.get_bbox().bounds, 6)) for patch in axes.patches
@@ -227,7 +227,7 @@ def test_a_chosen_location_is_outlined_in_its_cell():
 def test_a_photo_keeps_its_proportions_in_every_panel():
     for width, height in ((60, 40), (30, 90)):
         photo = np.zeros((height, width, 3), np.uint8)
-        figure = attention_figure(photo, WORDS, even(5), (2, 3))
+        figure = attention_figure(photo, WORDS, even(5))
         for axes in figure.axes:
             box = axes.get_window_extent()
             assert box.height / box.width == pytest.approx(height / width)
@@ -235,6 +235,6 @@ def test_a_photo_keeps_its_proportions_in_every_panel():
 
 @pytest.mark.parametrize(("words", "rows"), [(5, 1), (20, 3)])
 def test_captions_wrap_into_rows(words, rows):
-    figure = attention_figure(gradient(), ["a"] * words, even(words), (2, 3))
+    figure = attention_figure(gradient(), ["a"] * words, even(words))
     tops = {round(axes.get_position().y1, 6) for axes in figure.axes}
     assert len(tops) == rows

@@ -1,4 +1,4 @@
-"""The page: what lies in it, and how it behaves in a real browser, offline."""
+"""The attention page: its content, and its behaviour in a real browser, offline."""
 
 import base64
 import html
@@ -10,9 +10,9 @@ import pytest
 from chromium import browser, shown_as, wait_for
 from made_up_captions import GRID, make_alpha, make_caption
 
-from show_attend_tell.inference import attention_page as page
 from show_attend_tell.inference.attention_figure import attention_map
-from show_attend_tell.inference.figures import write_page
+from show_attend_tell.inference.attention_page import FRAME_HEIGHT, render_page
+from show_attend_tell.inference.figures import write_attention_page
 from show_attend_tell.inference.result import Failure
 
 DATA = re.compile(r'<script type="application/json" class="photo">(.*?)</script>', re.S)
@@ -22,9 +22,9 @@ def photos_in(text: str) -> list[dict]:
     return [json.loads(found) for found in DATA.findall(text)]
 
 
-def test_a_page_holds_words_numbers_and_attention_of_every_beam():
+def test_a_page_contains_words_numbers_and_attention_of_every_beam():
     caption = make_caption()
-    (photo,) = photos_in(page.render([caption]))
+    (photo,) = photos_in(render_page([caption]))
     assert photo["grid"] == list(GRID)
     assert photo["size"] == [120, 90]
     best, second, third = photo["beams"]
@@ -39,17 +39,17 @@ def test_a_page_holds_words_numbers_and_attention_of_every_beam():
     assert best["locations"] is None
 
 
-def test_no_text_can_end_the_script_that_holds_it():
+def test_no_text_can_end_the_script_that_contains_it():
     evil = "</script><script>alert(1)</script><!--"
-    text = page.render([make_caption(evil, (2,), path=f"{evil}.jpg")])
+    text = render_page([make_caption(evil, (2,), path=f"{evil}.jpg")])
     (photo,) = photos_in(text)
     assert photo["beams"][0]["words"] == [evil]
     assert "alert(1)</script>" not in text
-    assert text.count("</script>") == page.render([make_caption()]).count("</script>")
+    assert text.count("</script>") == render_page([make_caption()]).count("</script>")
 
 
 def test_a_page_names_no_address_outside_of_itself():
-    text = page.render([make_caption()])
+    text = render_page([make_caption()])
     assert "default-src 'none'" in text
     without_photos = re.sub(r"data:image/jpeg;base64,[\w+/=]+", "", text)
     assert not re.search(r"(https?:)?//\w", without_photos)
@@ -59,14 +59,38 @@ def test_captions_pass_through_and_failures_leave_no_photo(tmp_path):
     bad = Failure("no.jpg", "no.jpg: no such photo")
     results = [make_caption(), bad, make_caption("two", (1,))]
     path = tmp_path / "deep" / "page.html"
-    assert list(write_page(results, path)) == results
+    assert list(write_attention_page(results, path)) == results
     assert len(photos_in(path.read_text(encoding="utf-8"))) == 2
+
+
+def test_photos_are_written_while_they_are_captioned(tmp_path):
+    captioned = []
+
+    def results():
+        for number in range(4):
+            captioned.append(number)
+            yield (
+                make_caption(path=f"{number}.jpg") if number % 2 else Failure("x", "x")
+            )
+
+    page = write_attention_page(results(), tmp_path / "page.html")
+    for number, result in enumerate(page):
+        assert isinstance(result, Failure) == (number % 2 == 0)
+        assert len(captioned) <= number + 2  # none is kept for later
+    assert len(photos_in((tmp_path / "page.html").read_text("utf-8"))) == 2
+
+
+def test_a_name_that_is_not_utf8_is_written(tmp_path):
+    path = tmp_path / "page.html"
+    list(write_attention_page([make_caption(path="\udcff é.jpg")], path))
+    (photo,) = photos_in(path.read_text("utf-8"))
+    assert photo["name"] == "\udcff é.jpg"
 
 
 def test_a_page_that_is_interrupted_leaves_the_old_one(tmp_path):
     path = tmp_path / "page.html"
     path.write_text("old")
-    started = write_page([make_caption(), make_caption()], path)
+    started = write_attention_page([make_caption(), make_caption()], path)
     next(started)
     started.close()
     assert path.read_text() == "old"
@@ -77,7 +101,7 @@ def test_jupyter_gets_the_page_in_a_frame():
     caption = make_caption()
     shown = caption._repr_html_()
     (content,) = re.findall(r'srcdoc="([^"]*)"', shown)
-    assert html.unescape(content) == page.render([caption])
+    assert html.unescape(content) == render_page([caption])
     assert 'title="a red &lt;b&gt;"' in shown
 
 
@@ -92,7 +116,7 @@ def opened(driver, tmp_path):
     """Open a page of two photos; the second one is of hard attention."""
     hard = make_caption("two stars", (5, 2), locations=np.array([5, 2]))
     path = tmp_path / "page with spaces.html"
-    list(write_page([make_caption(), hard], path))
+    list(write_attention_page([make_caption(), hard], path))
     shown_as(driver)
     driver.get(path.as_uri())
     return driver
@@ -125,7 +149,7 @@ def pressed(driver):
     return [one.text for one in find(driver, ".best [aria-pressed=true]")]
 
 
-def test_moving_along_the_words_lights_the_photo_where_the_model_looked(opened):
+def test_moving_along_the_words_lights_the_photo_at_the_peak_of_attention(opened):
     words = find(opened, "article:first-of-type .best .words button")
     assert [one.text for one in words] == ["a", "red", "<b>"]
     for word, cell in zip(words, (0, 6, 11), strict=True):
@@ -143,7 +167,7 @@ def test_the_browser_smooths_attention_as_the_figures_do(opened):
         make_alpha([6]).ravel().tolist(),
         list(GRID),
     )
-    expected = attention_map(make_alpha([6]).ravel(), GRID)
+    expected = attention_map(make_alpha([6])[0])
     expected = expected.reshape(12, 4, 16, 4).mean((1, 3))  # 16 pixels to 4
     found = np.reshape(found, (12, 16))
     np.testing.assert_allclose(found, expected / expected.max(), atol=0.02)
@@ -188,7 +212,7 @@ def test_playing_goes_through_all_words_and_stops(opened):
     assert pressed(opened) == []
 
 
-def test_a_chosen_location_is_outlined_in_its_cell(opened):
+def test_a_selected_location_is_outlined_in_its_cell(opened):
     words = find(opened, "article:last-of-type .best .words button")
     words[0].click()
     (cell,) = (one for one in find(opened, ".best .cell") if one.is_displayed())
@@ -204,7 +228,7 @@ def test_every_control_and_photo_has_a_name(opened):
     for image in find(opened, ".best img"):
         assert image.get_attribute("alt").startswith("Photo photo.jpg: ")
     label = find(opened, ".words button")[1].get_attribute("aria-label")
-    assert label == "red, p 0.70, β 0.50, looks centre"
+    assert label == "red, p 0.70, β 0.50, attention centre"
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -220,7 +244,7 @@ def test_pages_fit_the_screen_and_follow_the_theme(opened, width, dark):
     assert (level < 50) == dark
 
 
-def test_the_page_asks_for_nothing_but_itself(opened):
+def test_the_page_requests_nothing_but_itself(opened):
     requests = [json.loads(one["message"]) for one in opened.get_log("performance")]
     asked = [
         one["message"]["params"]["request"]["url"]
@@ -231,10 +255,10 @@ def test_the_page_asks_for_nothing_but_itself(opened):
     assert all(url.startswith(("file:", "data:")) for url in asked)
 
 
-def test_in_a_frame_the_page_tells_its_height(driver, tmp_path):
+def test_in_a_frame_the_page_sets_its_height(driver, tmp_path):
     path = tmp_path / "notebook.html"
     path.write_text("<!doctype html>" + make_caption()._repr_html_(), "utf-8")
     shown_as(driver, 900)
     driver.get(path.as_uri())
     frame = find(driver, "iframe")[0]
-    assert wait_for(lambda: frame.size["height"] != page.FRAME)
+    assert wait_for(lambda: frame.size["height"] != FRAME_HEIGHT)

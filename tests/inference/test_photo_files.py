@@ -1,12 +1,13 @@
-"""Photos in folders: names, links, loops."""
+"""Photos in folders: names, links, loops, entries that cannot be read."""
 
 import os
 
-import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 from show_attend_tell.inference.photo_files import find_photos
-from show_attend_tell.inference.result import Failure
+from show_attend_tell.inference.result import Caption, Failure
 
 
 def photo(path):
@@ -19,6 +20,22 @@ def names(root):
     return [p.relative_to(root).as_posix() for p in find_photos([root])]
 
 
+def test_folders_are_scanned_in_order_and_only_for_photos(folder):
+    assert names(folder) == [
+        "a.png",
+        "b.JPG",
+        "broken.jpeg",
+        "d.Gif",
+        "nested/a.tif",
+        "nested/deeper/c.webp",
+    ]
+
+
+def test_a_file_that_is_named_is_yielded_whatever_its_suffix(folder):
+    path = folder / "notes.txt"
+    assert list(find_photos([str(path), path])) == [path, path]
+
+
 def test_spaces_and_other_alphabets_are_names_like_others(tmp_path):
     wanted = ["a b.jpg", "été à la mer.jpg", "写真/花 見.png"]
     for name in wanted:
@@ -26,13 +43,12 @@ def test_spaces_and_other_alphabets_are_names_like_others(tmp_path):
     assert names(tmp_path) == wanted
 
 
-def test_links_to_photos_count_and_broken_ones_are_kept_to_be_listed(tmp_path):
+def test_links_to_photos_are_photos(tmp_path):
     real = photo(tmp_path / "outside" / "real.jpg")
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "link.jpg").symlink_to(real)
-    (folder / "torn.jpg").symlink_to(tmp_path / "absent.jpg")
-    assert names(folder) == ["link.jpg", "torn.jpg"]
+    assert names(folder) == ["link.jpg"]
 
 
 def test_links_to_folders_outside_are_followed_once(tmp_path):
@@ -57,7 +73,61 @@ def test_links_in_a_loop_end_and_no_photo_comes_twice(tmp_path):
     assert names(folder) == ["inside/a.jpg", "out/b.jpg"]
 
 
-def test_a_folder_named_through_a_link_is_walked(tmp_path):
+# Each makes a link that cannot be followed.
+BAD_LINKS = {
+    "to itself": lambda folder, name: name,
+    "through a file": lambda folder, name: "notes.txt/photo.jpg",
+    "to a name that is too long": lambda folder, name: "x" * 300,
+    "to nothing": lambda folder, name: "absent",
+    "to a link to itself": lambda folder, name: "loop",
+}
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["bad", "bad.jpg", "m", "nested/bad", "z.png", "é"]),
+        st.sampled_from(sorted(BAD_LINKS)),
+        min_size=1,
+    )
+)
+def test_a_link_that_cannot_be_followed_is_a_failure_among_photos(
+    tmp_path_factory, links
+):
+    folder = tmp_path_factory.mktemp("bad")
+    wanted = {photo(folder / name) for name in ("a.jpg", "n.jpg", "nested/c.jpg")}
+    (folder / "notes.txt").write_text("no photo")
+    (folder / "loop").symlink_to("loop")
+    for name, kind in links.items():
+        (folder / name).symlink_to(BAD_LINKS[kind](folder, os.path.basename(name)))
+    found = list(find_photos([folder]))
+    failures = {one.path: one.reason for one in found if isinstance(one, Failure)}
+    assert {one for one in found if not isinstance(one, Failure)} == wanted
+    assert failures.keys() == {folder / name for name in (*links, "loop")}
+    assert all(reason.startswith(f"{path}: ") for path, reason in failures.items())
+
+
+def test_the_photos_beside_a_bad_link_are_captioned(tmp_path, pipeline, photo):
+    (tmp_path / "a.png").write_bytes(photo.read_bytes())
+    (tmp_path / "loop").symlink_to("loop")
+    caption, failure = pipeline.caption_photos([tmp_path])
+    assert isinstance(caption, Caption)
+    assert failure.reason == (f"{tmp_path / 'loop'}: Too many levels of symbolic links")
+
+
+def test_a_named_path_that_cannot_exist_is_not_scanned(tmp_path):
+    paths = [tmp_path / ("x" * 300), tmp_path / "loop"]
+    paths[1].symlink_to("loop")
+    assert list(find_photos(paths)) == paths
+
+
+def test_only_regular_files_are_photos(tmp_path):
+    photo(tmp_path / "a.jpg")
+    os.mkfifo(tmp_path / "pipe.jpg")  # reading it would block
+    (tmp_path / "link.jpg").symlink_to("pipe.jpg")
+    assert names(tmp_path) == ["a.jpg"]
+
+
+def test_a_folder_named_through_a_link_is_scanned(tmp_path):
     photo(tmp_path / "real" / "a.jpg")
     (tmp_path / "link").symlink_to(tmp_path / "real", target_is_directory=True)
     assert names(tmp_path / "link") == ["a.jpg"]
@@ -68,9 +138,19 @@ def test_a_folder_without_photos_is_a_failure(tmp_path):
     assert only == Failure(tmp_path, f"{tmp_path}: no photo in this folder")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read every folder")
-def test_a_folder_that_cannot_be_read_is_a_failure(tmp_path):
-    tmp_path.chmod(0)
-    (only,) = find_photos([tmp_path])
-    tmp_path.chmod(0o700)
-    assert only.reason == f"{tmp_path}: Permission denied"
+def test_folders_that_cannot_be_read_are_failures(tmp_path, monkeypatch):
+    photo(tmp_path / "open" / "a.jpg")
+    (tmp_path / "closed").mkdir()
+    scandir = os.scandir
+
+    def refuse(path):
+        if os.path.basename(path) == "closed":
+            raise PermissionError(13, "Permission denied", os.fspath(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)  # the superuser may read every folder
+    found = list(find_photos([tmp_path, tmp_path / "closed"]))
+    failure = Failure(tmp_path / "closed", f"{tmp_path / 'closed'}: Permission denied")
+    assert sorted(found, key=str) == sorted(
+        [failure, tmp_path / "open" / "a.jpg", failure], key=str
+    )

@@ -1,69 +1,273 @@
-"""``import show_attend_tell as sat``: load a model, caption a photo, look at it."""
+"""The pipeline: captions of files, folders and images, with details and seeds."""
+
+import json
+import subprocess
+import sys
+import zlib
 
 import numpy as np
 import pytest
 from PIL import Image
-from speaking_captioner import ENCODER, make_captioner
+from tiny_pipeline import DECODING, with_decoding
 
 import show_attend_tell as sat
+from show_attend_tell.config.settings import DecodingSettings
+from show_attend_tell.inference.pipeline import photo_seed
+from show_attend_tell.inference.result import Caption, Failure
 from show_attend_tell.runtime.errors import CaptionError, ModelFileError
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    """A folder with one run."""
-    runs = tmp_path_factory.mktemp("runs")
-    (runs / "tiny").mkdir()
-    make_captioner(sat.Encoder(ENCODER)).save(runs / "tiny" / "model.keras")
-    return runs
+def results(pipeline, folder) -> list[Caption | Failure]:
+    return list(pipeline.caption_photos([folder]))
 
 
 @pytest.fixture(scope="module")
-def model(runs):
-    return sat.load(runs / "tiny" / "model.keras")
+def captions(results) -> list[Caption]:
+    return [one for one in results if isinstance(one, Caption)]
 
 
-@pytest.fixture(scope="module")
-def photo(tmp_path_factory, model):
-    rng = np.random.default_rng(5)
-    path = tmp_path_factory.mktemp("photos") / "a photo.png"
-    Image.fromarray(rng.integers(0, 256, (40, 60, 3), np.uint8)).save(path)
-    return path
+def test_unreadable_photos_are_reported_in_place_and_stop_nothing(results, folder):
+    assert [one.path.name for one in results] == [
+        "a.png",
+        "b.JPG",
+        "broken.jpeg",
+        "d.Gif",
+        "a.tif",
+        "c.webp",
+    ]
+    (failure,) = (one for one in results if isinstance(one, Failure))
+    assert failure.reason.startswith(f"{folder / 'broken.jpeg'}: cannot be read")
+    assert failure.to_dict() == {
+        "path": str(folder / "broken.jpeg"),
+        "error": failure.reason,
+    }
 
 
-def test_a_caption_has_words_numbers_and_attention(model, photo):
-    caption = model.caption(photo)
-    T = len(caption.words)
-    assert caption.text == " ".join(caption.words)
-    assert caption.log_prob < 0
-    assert caption.attention.shape == (T, *model.captioner.grid)
-    assert caption.beta.shape == (T,)
-    assert caption.alternatives[0].attention.shape[1:] == model.captioner.grid
+def test_only_unreadable_photos_give_only_failures(pipeline, folder):
+    paths = [folder / "broken.jpeg", folder / "absent.jpg"]
+    found = list(pipeline.caption_photos(paths))
+    assert [type(one) for one in found] == [Failure, Failure]
+    assert "no such photo" in found[1].reason
 
 
-def test_the_photo_is_shown_in_its_proportions(model, photo):
-    height, width = model.caption(str(photo)).view.shape[:2]
-    assert abs(height - width) <= 1  # the centre, cut out by the encoder's "crop"
+def test_details_belong_to_the_words(captions, pipeline):
+    assert len({one.text for one in captions}) > 1
+    for one in captions:
+        for each in (one, *one.alternatives):
+            T = len(each.words)
+            assert each.text == " ".join(each.words)
+            assert each.word_log_probs.shape == each.beta.shape == (T,)
+            assert each.attention.shape == (T, *pipeline.encoder.grid)
+            np.testing.assert_allclose(each.attention.sum((1, 2)), 1, rtol=1e-5)
+            assert not {"<pad>", "<start>", "<end>", "<unk>"} & set(each.words)
+
+
+def test_attention_is_that_of_the_search_row_after_row(captions, pipeline):
+    one = max(captions, key=lambda one: len(one.words))
+    features = pipeline.encoder.encode(one.square[None])
+    found = pipeline.captioner.generate(
+        features, DecodingSettings(**DECODING, batch_size=1)
+    )
+    T, (rows, columns) = len(one.words), pipeline.captioner.grid
+    assert T > 0
+    for row in range(rows):
+        for column in range(columns):
+            np.testing.assert_allclose(
+                one.attention[:, row, column],
+                found.alpha[0, 0, :T, row * columns + column],
+                atol=1e-4,
+            )
+
+
+def test_log_probabilities_sum_to_that_of_the_caption(captions):
+    for one in captions:
+        total = one.word_log_probs.sum() + (one.end_log_prob or 0)
+        assert one.log_prob == pytest.approx(total, abs=1e-4)
+        length = len(one.words) + (one.end_log_prob is not None)
+        normalised = one.log_prob / length ** DECODING["length_normalisation"]
+        assert one.score == pytest.approx(normalised, rel=1e-4)
+
+
+def test_a_caption_that_is_cut_has_no_end(pipeline, captions):
+    decoding = DecodingSettings(beam=1, max_words=1)
+    (one,) = pipeline.caption_photos([captions[0].path], decoding)
+    assert len(one.words) == 1
+    assert one.end_log_prob is None
+    assert one.log_prob == pytest.approx(float(one.word_log_probs[0]))
+
+
+def test_alternatives_are_the_rest_of_the_beam_best_first(captions):
+    for one in captions:
+        scores = [one.score, *(other.score for other in one.alternatives)]
+        assert 2 <= len(scores) <= DECODING["beam"]  # only those that ended
+        assert scores == sorted(scores, reverse=True)
+        assert one.text not in {other.text for other in one.alternatives}
+
+
+def test_json_keeps_every_detail_but_the_pixels(captions):
+    for one in captions:
+        values = json.loads(json.dumps(one.to_dict(), allow_nan=False))
+        assert values["path"] == str(one.path)
+        assert tuple(values["words"]) == one.words
+        assert values["text"] == one.text
+        assert values["alternatives"][0]["text"] == one.alternatives[0].text
+        assert not {"square", "view"} & values.keys()
+        attention = np.reshape(values["attention"], one.attention.shape)
+        np.testing.assert_allclose(attention, one.attention, atol=1e-6)
+        np.testing.assert_allclose(values["beta"], one.beta, atol=1e-6)
+
+
+def test_the_view_keeps_the_proportions_of_the_photo(captions, pipeline):
+    one = captions[0]
+    height, width = one.view.shape[:2]
+    assert abs(height - width) <= 1  # the crop of 48 x 40
     assert height <= 40
+    small = Image.fromarray(one.view).resize(one.square.shape[:2])
+    assert np.abs(np.asarray(small, float) - one.square).mean() < 20
 
 
-def test_a_caption_shows_itself_in_jupyter(model, photo):
-    assert model.caption(photo)._repr_html_().startswith("<iframe")
+def test_a_photo_alone_gets_the_caption_it_gets_among_others(pipeline, captions):
+    for one in captions[:2]:
+        alone = pipeline.caption(one.path)
+        assert alone.text == one.text
+        np.testing.assert_allclose(alone.attention, one.attention, atol=1e-4)
+        assert alone.log_prob == pytest.approx(one.log_prob, abs=1e-3)
 
 
-def test_models_are_found_by_file_folder_and_name(model, runs, photo, monkeypatch):
-    expected = model.caption(photo, beam=1).text
-    monkeypatch.chdir(runs)
-    for name, more in (("tiny", {}), ("tiny", {"runs": runs}), (runs / "tiny", {})):
-        assert sat.load(name, **more).caption(photo, beam=1).text == expected
+def test_more_photos_than_a_batch_keep_their_order(pipeline, captions):
+    paths = [one.path for one in captions] * 5
+    found = list(pipeline.caption_photos(paths))
+    assert [one.path for one in found] == paths
+    assert [one.text for one in found] == [one.text for one in captions] * 5
 
 
-def test_what_cannot_be_captioned_is_said_in_one_line(model, tmp_path, photo):
+def test_a_failure_is_passed_through(pipeline, folder):
+    bad = Failure(folder / "x", "x: lost")
+    found = list(pipeline.caption_photos([bad, folder / "a.png"]))
+    assert found[0] is bad
+    assert isinstance(found[1], Caption)
+
+
+def test_a_beam_of_one_is_greedy_and_has_no_alternatives(pipeline, captions):
+    one = pipeline.caption(captions[0].path, beam=1)
+    greedy = pipeline.captioner.generate(
+        pipeline.encoder.encode(captions[0].square[None]),
+        DecodingSettings(method="greedy", max_words=6, batch_size=1),
+    )
+    words = pipeline.captioner.vocabulary.decode(greedy.tokens[0, 0].tolist())
+    assert list(one.words) == words
+    assert one.alternatives == ()
+
+
+def test_an_image_gets_the_caption_of_its_file(pipeline, photo):
+    expected = pipeline.caption(photo)
+    found = pipeline.caption_image(pipeline.encoder.load_photo(photo))
+    assert found.to_dict() == expected.to_dict() | {"path": "photo"}
+
+
+def test_the_seed_of_a_photo_is_that_of_its_pixels(pipeline, photo):
+    square = pipeline.caption(photo).square
+    assert photo_seed(4, square) == (4, zlib.crc32(square.tobytes()))
+    decoding = pipeline.decoding(method="sample", seed=4)
+    (found,) = pipeline.caption_photos([photo], decoding)
+    expected = pipeline.captioner.generate(
+        pipeline.encoder.encode(square[None]),
+        DecodingSettings(**DECODING, method="sample", batch_size=1),
+        seeds=[(4, zlib.crc32(square.tobytes()))],
+    )
+    tokens = expected.tokens[0, 0].tolist()
+    assert list(found.words) == pipeline.captioner.vocabulary.decode(tokens)
+
+
+def test_several_samples_begin_with_the_one_of_the_seed(pipeline, photo):
+    image = pipeline.encoder.load_photo(photo)
+    texts = set()
+    for seed in range(6):
+        decoding = pipeline.decoding(method="sample", seed=seed, temperature=1.5)
+        (single,) = pipeline.caption_photos([photo], decoding)
+        several = pipeline.caption_image(image, decoding, samples=5)
+        assert several.text == single.text
+        others = [one.text for one in several.alternatives]
+        assert len({several.text, *others}) == 1 + len(others)
+        scores = [one.score for one in several.alternatives]
+        assert scores == sorted(scores, reverse=True)
+        texts.add(several.text)
+    assert len(texts) > 1
+
+
+def test_decoding_is_that_saved_with_the_model_unless_changed(pipeline):
+    assert pipeline.decoding() == DecodingSettings(**DECODING)
+    assert pipeline.decoding(beam=7).beam == 7
+    assert pipeline.decoding(beam=7, seed=None).max_words == 6
+
+
+def test_a_beam_selects_beam_search_where_the_model_samples_or_is_greedy(pipeline):
+    for method in ("sample", "greedy"):
+        own = with_decoding(pipeline, method=method)
+        assert own.decoding().method == method
+        assert own.decoding(beam=3) == DecodingSettings(**DECODING)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"beam": 0}, "`beam` at least 1 .*Received: .*'beam': 0"),
+        ({"locations": "best"}, "`locations` be expected, likel"),
+        ({"seed": -1}, "`seed` at least 0"),
+        ({"width": 3}, "must fit DecodingSettings.*'width': 3"),
+        ({"seed": 3}, "a seed changes nothing where"),
+        ({"seed": 3, "locations": "likeliest"}, "a seed changes nothing where"),
+    ],
+)
+def test_decoding_refuses_misuse_in_one_line(pipeline, changes, message):
+    with pytest.raises(CaptionError, match=message) as caught:
+        pipeline.decoding(**changes)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("how", [{"locations": "sampled"}, {"method": "sample"}])
+def test_a_seed_is_accepted_where_something_is_sampled(pipeline, how):
+    assert pipeline.decoding(**how, seed=3).seed == 3
+
+
+FRESH = """
+import json, sys
+import show_attend_tell as sat
+for one in sat.load(sys.argv[1]).caption_photos(sys.argv[2:]):
+    print(json.dumps(one.to_dict()))
+"""
+
+
+def test_a_fresh_process_gives_the_same_captions(pipeline, results, folder):
+    command = [sys.executable, "-c", FRESH, str(pipeline.file), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert found == [json.loads(json.dumps(one.to_dict())) for one in results]
+
+
+def test_models_are_found_by_file_folder_and_name(pipeline, tmp_path, monkeypatch):
+    (tmp_path / "tiny").mkdir()
+    file = tmp_path / "tiny" / "model.keras"
+    file.write_bytes(pipeline.file.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    for name, more in (("tiny", {}), ("tiny", {"runs": tmp_path}), (file.parent, {})):
+        loaded = sat.load(name, **more)
+        assert loaded.file.samefile(file)
+        assert loaded.captioner.vocabulary == pipeline.captioner.vocabulary
+        assert loaded.decoding() == pipeline.decoding()
+
+
+def test_unusable_photos_and_models_are_refused_in_one_line(pipeline, tmp_path, photo):
     with pytest.raises(CaptionError, match="no such photo"):
-        model.caption(tmp_path / "absent.jpg")
+        pipeline.caption(tmp_path / "absent.jpg")
     with pytest.raises(CaptionError, match="`photo` must be a file. Received: the fol"):
-        model.caption(tmp_path)
+        pipeline.caption(tmp_path)
     with pytest.raises(CaptionError, match="`beam` at least 1"):
-        model.caption(photo, beam=0)
+        pipeline.caption(photo, beam=0)
     with pytest.raises(ModelFileError, match="no such model"):
         sat.load("absent", runs=tmp_path)
+
+
+def test_jupyter_displays_a_caption(pipeline, photo):
+    assert pipeline.caption(photo)._repr_html_().startswith("<iframe")

@@ -1,4 +1,4 @@
-"""A real browser for pages, where Chromium and its driver are installed."""
+"""A headless Chromium for tests of pages."""
 
 import contextlib
 import shutil
@@ -19,8 +19,13 @@ FLAGS = (
 
 
 @contextlib.contextmanager
-def browser():
-    """Start headless Chromium; the test is skipped where there is none."""
+def browser(downloads=None, offline=True):
+    """Start headless Chromium; skip the test if it is not installed.
+
+    Args:
+        downloads: folder of downloaded files.
+        offline: whether pages are kept from every network, this machine's too.
+    """
     webdriver = pytest.importorskip("selenium.webdriver")
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if chromium is None or driver is None:
@@ -29,19 +34,25 @@ def browser():
     options.binary_location = chromium
     for flag in FLAGS:
         options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL"})
+    options.set_capability(
+        "goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"}
+    )
+    if downloads is not None:
+        options.add_experimental_option(
+            "prefs", {"download.default_directory": str(downloads)}
+        )
     service = webdriver.ChromeService(executable_path=driver)
     with webdriver.Chrome(options=options, service=service) as started:
-        started.execute_cdp_cmd(
-            "Network.emulateNetworkConditions",
-            {"offline": True, "latency": 0, "downloadThroughput": 0}
-            | {"uploadThroughput": 0},
-        )
+        if offline:
+            limits = {"latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
+            started.execute_cdp_cmd(
+                "Network.emulateNetworkConditions", {"offline": True, **limits}
+            )
         yield started
 
 
 def shown_as(driver, width=1280, height=900, dark=False):
-    """Give the page a screen of this size and the reader's wish for dark or light."""
+    """Set the size of the screen and the preferred colour scheme."""
     screen = {"width": width, "height": height, "deviceScaleFactor": 1}
     driver.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride", screen | {"mobile": width < 500}
@@ -54,7 +65,7 @@ def shown_as(driver, width=1280, height=900, dark=False):
 
 
 def wait_for(condition, seconds=20):
-    """Return the first true value of a function, or its last."""
+    """Return the first true value of a function, or its last value."""
     end = time.monotonic() + seconds
     while not (value := condition()) and time.monotonic() < end:
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Captions with all their details that no model wrote."""
+"""Captions with all their details, made without a model."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ GRID = (3, 4)
 
 
 def make_alpha(peaks, grid=GRID):
-    """Return attention (T, rows, columns) that lies mostly in one cell per word."""
+    """Return attention (T, rows, columns), mostly at one location for each word."""
     rows, columns = grid
     alpha = np.full((len(peaks), rows * columns), 0.1 / (rows * columns - 1))
     alpha[np.arange(len(peaks)), peaks] = 0.9
@@ -18,7 +18,7 @@ def make_alpha(peaks, grid=GRID):
 
 
 def sentence(text, peaks, **more):
-    """Return what captions and alternatives both tell."""
+    """Return the fields that captions and alternatives share."""
     words = tuple(text.split(" ")) if text else ()
     T = len(words)
     return {

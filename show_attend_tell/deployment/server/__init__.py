@@ -1,1 +1,1 @@
-"""The web page and POST /caption."""
+"""Serve the web page and POST /caption."""

@@ -1,8 +1,8 @@
-"""The web page and its one service: ``POST /caption``, a photo in, JSON out."""
+"""Serve the web page and ``POST /caption``: a photo in, JSON out."""
 
+import dataclasses
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Annotated, Literal
@@ -16,26 +16,35 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from show_attend_tell import __version__
+from show_attend_tell.config.settings import DecodingSettings
+from show_attend_tell.data.preprocessing import seen_region
 from show_attend_tell.deployment.server.middleware import Guard
-from show_attend_tell.deployment.server.request_queue import Desk
-from show_attend_tell.deployment.server.uploads import Limits, open_upload, too_large
-from show_attend_tell.inference.teller import MOST_BEAMS, Teller, Wish
+from show_attend_tell.deployment.server.request_queue import RequestQueue
+from show_attend_tell.deployment.server.uploads import (
+    Limits,
+    open_upload,
+    size_message,
+)
+from show_attend_tell.inference.pipeline import CaptioningPipeline, is_sampled
 from show_attend_tell.runtime.errors import BusyError, UploadError
 
-_PAGE = files(__package__) / "static"
-_FORM_ROOM = 100_000  # bytes of a request beside the photo itself
+MAX_BEAM = 10  # unless a model's own beam is wider
+SAMPLES = 5  # captions sampled for a photo: the caption and its alternatives
+
+_STATIC = files(__package__) / "static"
+_FORM_BYTES = 100_000  # bytes of a request besides the photo
 
 
 @dataclass(frozen=True)
 class Example:
-    """A picture that visitors may take: its name and its JPEG bytes."""
+    """An example picture on the page: its name and its JPEG bytes."""
 
     name: str
     jpeg: bytes
 
 
-class Other(pydantic.BaseModel):
-    """Another caption of the photo."""
+class AlternativeAnswer(pydantic.BaseModel):
+    """An alternative caption of the photo."""
 
     text: str
     log_prob: float
@@ -49,92 +58,99 @@ class Answer(pydantic.BaseModel):
     words: list[str]
     log_prob: float = pydantic.Field(description="log p(caption) in nats.")
     score: float = pydantic.Field(description="log_prob normalised by length.")
-    word_log_probs: list[float] = pydantic.Field(description="Of each word, in nats.")
+    word_log_probs: list[float] = pydantic.Field(
+        description="log p of each word in nats."
+    )
     end_log_prob: float | None = pydantic.Field(
-        description="Of the end; null where the caption was cut."
+        description="log p of the end word; null if the caption was cut."
     )
     attention: list[list[list[float]]] = pydantic.Field(
         description="T maps (rows, columns) over `seen`; each sums to 1."
     )
     locations: list[int] | None = pydantic.Field(
-        None, description="The one place of each word, row by row; null if averaged."
+        None, description="The location of each word, row by row; null if averaged."
     )
     beta: list[float] = pydantic.Field(description="T gates.")
-    alternatives: list[Other] = pydantic.Field(description="Best first.")
+    alternatives: list[AlternativeAnswer] = pydantic.Field(description="Best first.")
     seen: list[float] = pydantic.Field(
-        description="What the network saw: x0, y0, x1, y1 in fractions of the photo."
+        description="Region that the network sees: x0, y0, x1, y1 as fractions."
     )
-    photo: str = pydantic.Field(description="The name that was sent.")
+    photo: str = pydantic.Field(description="File name of the upload.")
     model: str
-    settings: dict = pydantic.Field(description="How the caption was written.")
-    seconds: float = pydantic.Field(description="Spent on this photo, without waiting.")
+    settings: dict = pydantic.Field(description="Decoding settings of the caption.")
+    seconds: float = pydantic.Field(
+        description="Duration in seconds, without the queue."
+    )
 
 
 class Refusal(pydantic.BaseModel):
-    """Why there is no caption, in one line."""
+    """The reason for having no caption, in one line."""
 
     error: str
 
 
 _REFUSALS = {
-    400: "The request cannot be read.",
+    400: "The request is malformed.",
     413: "The photo has too many bytes or pixels.",
     415: "Not a photo, or a damaged one.",
-    422: "An option is out of its range.",
-    503: "The queue is full; the header Retry-After tells when to try again.",
+    422: "An option is out of range.",
+    503: "The queue is full; Retry-After gives the delay in seconds.",
 }
 
 
 def create_app(
-    tellers: Sequence[Teller],
+    pipelines: Mapping[str, CaptioningPipeline],
     examples: Sequence[Example] = (),
-    places: int = 32,
+    queue_limit: int = 32,
     limits: Limits | None = None,
     hosts: Sequence[str] = ("127.0.0.1", "localhost", "[::1]"),
 ) -> FastAPI:
     """Build the application.
 
     Args:
-        tellers: the models, the first one is chosen at first; names are distinct.
+        pipelines: models by the name that the page shows; the first is the default.
         examples: pictures that the page offers.
-        places: requests served or waiting at once; more are told to come again.
-        limits: of uploads.
-        hosts: names under which it answers; others are refused, so that no page of
-            another site can reach it through a name of its own.
+        queue_limit: requests that may run or wait together; others are refused.
+        limits: limits of uploads.
+        hosts: accepted values of the header Host. Others are refused, so that a page
+            of another site cannot reach the server through a name of its own.
     """
-    limits, desk = limits or Limits(), Desk(places)
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI):
-        yield
-        desk.close()
-
+    limits, queue = limits or Limits(), RequestQueue(queue_limit)
     app = FastAPI(
         title="Show, Attend and Tell",
         version=__version__,
-        summary="A photo in, its caption and attention per word out.",
+        summary="A photo in, its caption and the attention of each word out.",
         docs_url=None,  # FastAPI's own pages load scripts from elsewhere
         redoc_url=None,
-        lifespan=lifespan,
     )
+    app.state.queue = queue
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
-    app.add_middleware(Guard, most=limits.bytes + _FORM_ROOM, message=too_large(limits))
+    app.add_middleware(
+        Guard, max_bytes=limits.bytes + _FORM_BYTES, message=size_message(limits)
+    )
     _add_refusals(app)
-    _add_page(app, tellers, examples, limits)
-    _add_service(app, {teller.name: teller for teller in tellers}, desk, limits)
+    _add_page(app, pipelines, examples, limits)
+    _add_service(app, pipelines, queue, limits)
     return app
 
 
-def _add_service(
-    app: FastAPI, tellers: Mapping[str, Teller], desk: Desk, limits: Limits
-) -> None:
-    first = next(iter(tellers))
+def _max_beam(pipelines: Mapping[str, CaptioningPipeline]) -> int:
+    """Return the widest beam that a request may ask for."""
+    return max(MAX_BEAM, *(_beam_of(p.decoding()) for p in pipelines.values()))
 
-    def tell(content: bytes, teller: Teller, wish: Wish) -> dict:
-        start = time.monotonic()
-        caption, seen = teller.tell(open_upload(content, limits), wish)
-        values = caption.to_dict() | {"seen": seen, "model": teller.name}
-        return values | {"seconds": round(time.monotonic() - start, 3)}
+
+def _beam_of(decoding: DecodingSettings) -> int:
+    """Return the width of the beam search that equals these settings."""
+    return 1 if decoding.method == "greedy" else decoding.beam
+
+
+def _add_service(
+    app: FastAPI,
+    pipelines: Mapping[str, CaptioningPipeline],
+    queue: RequestQueue,
+    limits: Limits,
+) -> None:
+    first = next(iter(pipelines))
 
     @app.post(
         "/caption",
@@ -147,53 +163,99 @@ def _add_service(
     async def caption(
         photo: Annotated[UploadFile, File(description="JPEG, PNG, WebP, GIF, ...")],
         model: Annotated[str, Form(description="One of /about.")] = first,
-        method: Annotated[Literal["beam", "sample"], Form()] = "beam",
-        beam: Annotated[int | None, Form(ge=1, le=MOST_BEAMS)] = None,
-        temperature: Annotated[float, Form(ge=0.1, le=3)] = 1.0,
-        seed: Annotated[int, Form(ge=0, lt=2**31)] = 0,
+        method: Annotated[
+            Literal["beam", "sample"] | None,
+            Form(description="By default, as all that follow, the model's own."),
+        ] = None,
+        beam: Annotated[int | None, Form(ge=1, le=_max_beam(pipelines))] = None,
+        temperature: Annotated[float | None, Form(ge=0.1, le=3)] = None,
+        seed: Annotated[
+            int | None,
+            Form(ge=0, lt=2**31, description="Ignored where nothing is sampled."),
+        ] = None,
         locations: Annotated[
             Literal["expected", "likeliest", "sampled"] | None,
-            Form(description="Soft attention, or one place for each word."),
+            Form(description="Soft attention, or one location for each word."),
         ] = None,
     ):
-        """Write the caption of a photo, with attention for each word."""
-        if model not in tellers:
+        """Generate the caption of a photo, with the attention of each word."""
+        if model not in pipelines:
             raise HTTPException(
-                422, f"`model` must be one of {list(tellers)}. Received: {model!r}"
+                422, f"`model` must be one of {list(pipelines)}. Received: {model!r}"
             )
-        teller = tellers[model]
-        wish = Wish(method, beam, temperature, seed, locations)
-        looked = locations or teller.locations
-        settings = {"method": method, "locations": looked}
-        if method == "beam":
-            settings["beam"] = beam or teller.beam
-        else:
-            settings["temperature"] = temperature
-        if method == "sample" or looked == "sampled":
-            settings["seed"] = seed
-        values = await desk.run(tell, await photo.read(), teller, wish)
-        return values | {"photo": photo.filename or "photo", "settings": settings}
+        decoding = pipelines[model].decoding(
+            method=method, beam=beam, temperature=temperature, locations=locations
+        )
+        if seed is not None:
+            decoding = dataclasses.replace(decoding, seed=seed)
+        values = await queue.run(
+            _caption_upload, pipelines[model], await photo.read(), limits, decoding
+        )
+        name = photo.filename or "photo"
+        return values | {"model": model, "photo": name, "settings": _used(decoding)}
 
 
-def _add_page(app, tellers, examples, limits) -> None:
+def _caption_upload(
+    pipeline: CaptioningPipeline,
+    content: bytes,
+    limits: Limits,
+    decoding: DecodingSettings,
+) -> dict:
+    """Return the values for JSON of an uploaded photo's caption."""
+    start = time.monotonic()
+    image = open_upload(content, limits)
+    caption = pipeline.caption_image(image, decoding, SAMPLES)
+    settings = pipeline.encoder.settings
+    region = seen_region(image.size, settings.image_size, settings.resize)
+    sizes = (*image.size, *image.size)
+    return caption.to_dict() | {
+        "seen": [round(x / size, 6) for x, size in zip(region, sizes, strict=True)],
+        "seconds": round(time.monotonic() - start, 3),
+    }
+
+
+def _used(decoding: DecodingSettings) -> dict:
+    """Return the settings that this caption depends on."""
+    used = {"method": decoding.method, "locations": decoding.locations}
+    if decoding.method == "sample":
+        used["temperature"] = decoding.temperature
+    else:
+        used |= {"method": "beam", "beam": _beam_of(decoding)}
+    if is_sampled(decoding):
+        used["seed"] = decoding.seed
+    return used
+
+
+def _model_info(name: str, pipeline: CaptioningPipeline) -> dict:
+    """Return what the page shows of a model, and the model's own settings."""
+    decoding = pipeline.decoding()
+    return {
+        "name": name,
+        "attention": pipeline.captioner.settings.attention,
+        "method": "sample" if decoding.method == "sample" else "beam",
+        "beam": _beam_of(decoding),
+        "temperature": decoding.temperature,
+        "locations": decoding.locations,
+        "seed": decoding.seed,
+    }
+
+
+def _add_page(
+    app: FastAPI,
+    pipelines: Mapping[str, CaptioningPipeline],
+    examples: Sequence[Example],
+    limits: Limits,
+) -> None:
     @app.get("/", include_in_schema=False)
     async def page() -> FileResponse:
-        return FileResponse(str(_PAGE / "index.html"))
+        return FileResponse(str(_STATIC / "index.html"))
 
     @app.get("/about", summary="Models, examples and limits.")
     async def about() -> dict:
         return {
             "version": __version__,
-            "models": [
-                {
-                    "name": teller.name,
-                    "attention": teller.attention,
-                    "beam": teller.beam,
-                    "locations": teller.locations,
-                }
-                for teller in tellers
-            ],
-            "most_beams": MOST_BEAMS,
+            "models": [_model_info(*one) for one in pipelines.items()],
+            "max_beam": _max_beam(pipelines),
             "examples": [example.name for example in examples],
             "megabytes": limits.megabytes,
             "megapixels": limits.megapixels,
@@ -205,27 +267,29 @@ def _add_page(app, tellers, examples, limits) -> None:
             raise HTTPException(404, "no such example")
         return Response(examples[number].jpeg, media_type="image/jpeg")
 
-    app.mount("/static", StaticFiles(directory=str(_PAGE)), name="static")
+    app.mount("/static", StaticFiles(directory=str(_STATIC)), name="static")
 
 
 def _add_refusals(app: FastAPI) -> None:
-    """Turn every error that was foreseen into one line of JSON."""
+    """Return every expected error as one line of JSON."""
 
     @app.exception_handler(UploadError)
-    async def upload(request: Request, error: UploadError) -> JSONResponse:
+    async def on_upload_error(request: Request, error: UploadError) -> JSONResponse:
         return JSONResponse({"error": str(error)}, error.status)
 
     @app.exception_handler(BusyError)
-    async def busy(request: Request, error: BusyError) -> JSONResponse:
+    async def on_busy_error(request: Request, error: BusyError) -> JSONResponse:
         wait = {"Retry-After": str(error.seconds)}
         return JSONResponse({"error": str(error)}, 503, wait)
 
     @app.exception_handler(HTTPException)
-    async def known(request: Request, error: HTTPException) -> JSONResponse:
+    async def on_http_error(request: Request, error: HTTPException) -> JSONResponse:
         return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+    async def on_invalid_request(
+        request: Request, error: RequestValidationError
+    ) -> JSONResponse:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"][1:]) or "body"
         return JSONResponse({"error": f"`{name}`: {first['msg']}"}, 422)

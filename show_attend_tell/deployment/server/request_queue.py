@@ -1,60 +1,53 @@
-"""A desk with one clerk and a short queue: who finds it full is told when to return."""
+"""Run requests one at a time; a full queue raises BusyError with a retry delay."""
 
-import asyncio
 import math
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
+
+import anyio
+import anyio.to_thread
 
 from show_attend_tell.runtime.errors import BusyError
 
 T = TypeVar("T")
 
+_SMOOTHING = 0.3  # weight of the newest duration in the moving average
 
-class Desk:
-    """Runs work one after the other in one thread; used from one event loop.
 
-    Args:
-        places: how many may be served or wait at the same time.
+class RequestQueue:
+    """Runs functions in a worker thread, one after the other; for one event loop.
+
+    Attributes:
+        limit: requests that may run or wait together.
+        length: requests that run or wait now.
     """
 
-    def __init__(self, places: int):
-        self.places = places
-        self._taken = 0
-        self._pace = 1.0  # seconds for one, a moving average
-        self._clerk = ThreadPoolExecutor(1, "captions")
+    def __init__(self, limit: int):
+        self.limit = limit
+        self.length = 0
+        self._seconds = 1.0  # moving average of a function's duration
+        self._one = anyio.CapacityLimiter(1)
 
-    @property
-    def taken(self) -> int:
-        """How many are served or wait now."""
-        return self._taken
-
-    async def run(self, work: Callable[..., T], *arguments: object) -> T:
-        """Wait for a turn and return what the work returns.
+    async def run(self, function: Callable[..., T], *arguments: object) -> T:
+        """Wait for the requests before this one, then return the function's result.
 
         Raises:
-            BusyError: every place is taken.
+            BusyError: the queue is full.
         """
-        if self._taken >= self.places:
-            raise BusyError(max(1, math.ceil(self._pace * self._taken / 2)))
-        self._taken += 1
-        future = self._clerk.submit(self._timed, work, *arguments)
-        # The place is free when the work is done, also if nobody waits for it any more.
-        loop = asyncio.get_running_loop()
-        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._leave))
-        return await asyncio.wrap_future(future)
+        if self.length >= self.limit:
+            raise BusyError(max(1, math.ceil(self._seconds * self.length / 2)))
+        self.length += 1
+        try:
+            return await anyio.to_thread.run_sync(
+                self._timed, function, *arguments, limiter=self._one
+            )
+        finally:
+            self.length -= 1  # also if the request is cancelled while it waits
 
-    def close(self) -> None:
-        """Send those who wait away and end the thread."""
-        self._clerk.shutdown(wait=False, cancel_futures=True)
-
-    def _leave(self) -> None:
-        self._taken -= 1
-
-    def _timed(self, work: Callable[..., T], *arguments: object) -> T:
+    def _timed(self, function: Callable[..., T], *arguments: object) -> T:
         start = time.monotonic()
         try:
-            return work(*arguments)
+            return function(*arguments)
         finally:
-            self._pace += 0.3 * (time.monotonic() - start - self._pace)
+            self._seconds += _SMOOTHING * (time.monotonic() - start - self._seconds)

@@ -1,4 +1,4 @@
-"""Serving the page on a port of this machine until Ctrl-C."""
+"""Serve an application on a port of this machine until Ctrl-C."""
 
 import logging
 import socket
@@ -10,10 +10,10 @@ from show_attend_tell.runtime.errors import PortError
 
 
 def take_port(host: str, port: int) -> socket.socket:
-    """Open the port before any model is loaded, so that a taken one is told at once.
+    """Open a port; call it before loading models, so that an error comes early.
 
     Raises:
-        PortError: it is taken, not allowed, or the host is not this machine.
+        PortError: the port is in use or not allowed, or the host is another machine.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -26,7 +26,7 @@ def take_port(host: str, port: int) -> socket.socket:
 
 
 def server_of(app: FastAPI) -> uvicorn.Server:
-    """Return a server for an application; ``run(sockets=[...])`` blocks."""
+    """Build the server of an application; its ``run(sockets=[...])`` blocks."""
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     config = uvicorn.Config(
         app, log_config=None, access_log=False, timeout_graceful_shutdown=3

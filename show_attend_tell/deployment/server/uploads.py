@@ -1,4 +1,4 @@
-"""Photos that strangers send: their size, their type and their pixels are checked."""
+"""Decode uploaded photos after validating their size, format and pixel count."""
 
 import io
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 
 @dataclass(frozen=True)
 class Limits:
-    """What is accepted.
+    """Limits of an upload.
 
     Attributes:
-        megabytes: of the file.
-        megapixels: width times height, read from the header before anything else is.
+        megabytes: size of the file.
+        megapixels: width times height, checked in the header before decoding.
     """
 
     megabytes: int = 20
@@ -25,21 +25,21 @@ class Limits:
 
     @property
     def bytes(self) -> int:
-        """The largest file."""
+        """Size of the largest file in bytes."""
         return self.megabytes * 1_000_000
 
 
 def open_upload(content: bytes, limits: Limits) -> Image.Image:
-    """Decode a photo by its content, whatever its name says, if it keeps the limits.
+    """Decode a photo by its content; the file name is ignored.
 
     Returns:
-        RGB, turned as its EXIF orientation says.
+        RGB, upright according to its EXIF orientation.
 
     Raises:
-        UploadError: it is too large, or no photo of :data:`FORMATS`.
+        UploadError: the photo exceeds the limits, or is in none of :data:`FORMATS`.
     """
     if len(content) > limits.bytes:
-        raise UploadError(413, too_large(limits))
+        raise UploadError(413, size_message(limits))
     try:
         with Image.open(io.BytesIO(content), formats=FORMATS) as image:
             width, height = image.size
@@ -54,7 +54,7 @@ def open_upload(content: bytes, limits: Limits) -> Image.Image:
     except UploadError:
         raise
     except (*UNREADABLE, PhotoError) as error:
-        reason = "no image format that is known"
+        reason = "no known image format"
         if not isinstance(error, Image.UnidentifiedImageError):
             reason = (str(error) or type(error).__name__).splitlines()[0]
         raise UploadError(
@@ -64,8 +64,8 @@ def open_upload(content: bytes, limits: Limits) -> Image.Image:
         ) from None
 
 
-def too_large(limits: Limits) -> str:
-    """Say that a file is too large."""
+def size_message(limits: Limits) -> str:
+    """Return the error message for a file that is too large."""
     return (
         f"`photo` must have at most {limits.megabytes} MB. Received: more; make it "
         "smaller"

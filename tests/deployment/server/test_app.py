@@ -1,42 +1,45 @@
-"""The service over HTTP: answers, refusals, fifty people at once."""
+"""The service over HTTP: captions, refusals, many clients together."""
 
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import requests
-from served import make_teller, photo, serving
+from PIL import Image
+from served import serving
+from tiny_pipeline import photo_bytes, tiny_pipeline, with_decoding
 
+from show_attend_tell.cli import main as cli
 from show_attend_tell.deployment.server.serve import take_port
 from show_attend_tell.deployment.server.uploads import Limits, open_upload
-from show_attend_tell.inference.captioning import caption_photos, decoding_of
-from show_attend_tell.inference.teller import Wish
 from show_attend_tell.runtime.errors import PortError
 
 LIMITS = Limits()
 
 
 @pytest.fixture(scope="module")
-def teller(tmp_path_factory):
-    return make_teller(tmp_path_factory.mktemp("model"))
+def pipeline():
+    return tiny_pipeline()
 
 
 @pytest.fixture(scope="module")
-def address(teller):
-    with serving([teller]) as address:
+def address(pipeline):
+    with serving({"tiny": pipeline}) as address:
         yield address
 
 
 def ask(address, content=None, name="p.png", **form):
-    files = {"photo": (name, photo() if content is None else content)}
+    files = {"photo": (name, photo_bytes() if content is None else content)}
     return requests.post(f"{address}/caption", files=files, data=form, timeout=60)
 
 
-def test_the_answer_is_the_caption_that_the_package_writes(address, teller, tmp_path):
-    (tmp_path / "p.png").write_bytes(photo())
-    captioner, encoder = teller.captioner, teller.encoder
-    (expected,) = caption_photos(captioner, encoder, [tmp_path / "p.png"])
+def test_the_response_is_the_caption_that_the_package_writes(
+    address, pipeline, tmp_path
+):
+    (tmp_path / "p.png").write_bytes(photo_bytes())
+    expected = pipeline.caption(tmp_path / "p.png")
     response = ask(address)
     assert response.status_code == 200
     found = response.json()
@@ -46,42 +49,92 @@ def test_the_answer_is_the_caption_that_the_package_writes(address, teller, tmp_
     assert [o["text"] for o in found["alternatives"]] == [
         o.text for o in expected.alternatives
     ]
-    assert found["photo"] == "p.png"
-    assert found["settings"] == {
-        "method": "beam",
-        "beam": decoding_of(captioner).beam,
-        "locations": "expected",
-    }
+    assert (found["photo"], found["model"]) == ("p.png", "tiny")
+    assert found["settings"] == {"method": "beam", "beam": 3, "locations": "expected"}
 
 
-def test_seen_is_the_part_of_the_photo_that_the_network_saw(address):
+@pytest.fixture
+def rotated_photo(tmp_path):
+    """A JPEG whose EXIF orientation turns it."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    path = tmp_path / "turned.jpg"
+    path.write_bytes(photo_bytes(3, "JPEG", exif=exif))
+    return path
+
+
+def test_post_and_the_verb_give_the_same_caption_for_the_same_seed(
+    address, pipeline, rotated_photo, capsys, monkeypatch
+):
+    monkeypatch.setattr(
+        "show_attend_tell.inference.pipeline.load", lambda model, weights: pipeline
+    )
+    content = rotated_photo.read_bytes()
+    found = set()
+    for seed in ({"seed": 4}, {"seed": 6}, {}):
+        options = [str(x) for key, value in seed.items() for x in (f"--{key}", value)]
+        options += ["--locations", "sampled", "--model", str(pipeline.file)]
+        cli.main(["caption", "--json", *options, str(rotated_photo)])
+        printed = json.loads(capsys.readouterr().out)
+        posted = ask(address, content, locations="sampled", **seed).json()
+        for key in ("text", "words", "locations", "attention", "log_prob"):
+            assert posted[key] == printed.get(key)
+        found.add(str(posted["locations"]))
+    assert len(found) > 1
+
+
+def test_the_models_own_decoding_is_the_default(pipeline, rotated_photo):
+    own = {"method": "sample", "temperature": 1.5, "seed": 3}
+    model = with_decoding(pipeline, **own)
+    content = rotated_photo.read_bytes()
+    with serving({"own": model}) as address:
+        found = ask(address, content).json()
+        about = requests.get(f"{address}/about", timeout=60).json()
+        greedy = ask(address, content, beam=1).json()
+    assert found["text"] == model.caption(rotated_photo).text
+    assert found["settings"] == own | {"locations": "expected"}
+    (info,) = about["models"]
+    assert {key: info[key] for key in own} == own
+    assert greedy["settings"] == {"method": "beam", "beam": 1, "locations": "expected"}
+    assert greedy["text"] == model.caption(rotated_photo, beam=1).text
+
+
+def test_a_models_own_beam_may_be_wider_than_the_limit(pipeline):
+    with serving({"own": with_decoding(pipeline, beam=12)}) as address:
+        about = requests.get(f"{address}/about", timeout=60).json()
+        assert about["max_beam"] == about["models"][0]["beam"] == 12
+        assert ask(address, beam=13).status_code == 422
+
+
+def test_seen_is_the_region_that_the_network_sees(address):
     x0, y0, x1, y1 = ask(address).json()["seen"]  # 96 x 72, the centre is cropped
     assert x0 == pytest.approx(1 - x1, abs=0.03)
     assert (x1 - x0) * 96 == pytest.approx((y1 - y0) * 72, rel=0.05)
     assert 0 < x0 < x1 < 1
 
 
-def test_hard_attention_tells_the_place_of_each_word(address):
+def test_hard_attention_gives_the_location_of_each_word(address):
     assert ask(address).json()["locations"] is None
     found = ask(address, locations="likeliest").json()
-    for place, alpha in zip(found["locations"], found["attention"], strict=True):
-        assert place == int(np.argmax(alpha))
-    drawn = [ask(address, locations="sampled", seed=k).json() for k in (1, 1, 2, 3)]
-    assert drawn[0]["locations"] == drawn[1]["locations"]
-    assert len({tuple(one["locations"] or ()) for one in drawn}) > 1
+    for location, alpha in zip(found["locations"], found["attention"], strict=True):
+        assert location == int(np.argmax(alpha))
+    sampled = [ask(address, locations="sampled", seed=k).json() for k in (1, 1, 2, 3)]
+    assert sampled[0]["locations"] == sampled[1]["locations"]
+    assert len({tuple(one["locations"] or ()) for one in sampled}) > 1
 
 
-def test_draws_follow_their_seed_and_their_temperature(address):
+def test_samples_follow_their_seed_and_their_temperature(address):
     texts = [
         ask(address, method="sample", seed=seed, temperature=heat).json()["text"]
         for seed, heat in ((1, 1.5), (1, 1.5), (2, 1.5), (3, 1.5), (4, 1.5))
     ]
     assert texts[0] == texts[1]
     assert len(set(texts)) > 1
-    cold = ask(address, method="sample", temperature=0.1).json()
-    assert cold["settings"]["temperature"] == 0.1
-    scores = [cold["score"], *(o["score"] for o in cold["alternatives"])]
+    hot = ask(address, method="sample", temperature=1.5).json()
+    assert hot["settings"]["temperature"] == 1.5
+    scores = [other["score"] for other in hot["alternatives"]]
     assert scores == sorted(scores, reverse=True)
+    assert len({hot["text"], *(o["text"] for o in hot["alternatives"])}) > 2
 
 
 @pytest.mark.parametrize(
@@ -91,7 +144,7 @@ def test_draws_follow_their_seed_and_their_temperature(address):
         (b"", {}, 415, "`photo` must be a photo"),
         (b"x" * 1_050_000, {}, 413, "at most 1 MB"),
         (b"x" * 3_000_000, {}, 413, "at most 1 MB"),
-        (photo(size=(1200, 1000)), {}, 413, "at most 1 megapixels"),
+        (photo_bytes(size=(1200, 1000)), {}, 413, "at most 1 megapixels"),
         (None, {"beam": "11"}, 422, "`beam`: "),
         (None, {"beam": "0"}, 422, "`beam`: "),
         (None, {"temperature": "0"}, 422, "`temperature`: "),
@@ -105,7 +158,7 @@ def test_refusals_are_one_line_of_json(address, content, form, status, text):
     assert text in response.json()["error"]
 
 
-def test_a_large_body_without_a_length_is_refused_while_it_comes(address):
+def test_a_large_body_without_a_length_is_refused_while_it_is_read(address):
     boundary = b"--x\r\n" + (
         b'Content-Disposition: form-data; name="photo"; filename="p"\r\n\r\n'
     )
@@ -130,20 +183,25 @@ def test_a_request_without_a_photo_is_refused(address):
     assert "`photo`" in response.json()["error"]
 
 
-def test_fifty_people_get_answers_or_are_told_to_come_again(teller, monkeypatch):
-    tell = teller.tell
+def test_fifty_clients_get_captions_or_a_delay(pipeline, monkeypatch):
+    caption_image = pipeline.caption_image
 
-    def slowly(image, wish):
+    def slow(*arguments):
         time.sleep(0.05)
-        return tell(image, wish)
+        return caption_image(*arguments)
 
-    monkeypatch.setattr(teller, "tell", slowly)
     expected = {
-        seed: tell(open_upload(photo(seed), LIMITS), Wish())[0].text
+        seed: caption_image(open_upload(photo_bytes(seed), LIMITS)).text
         for seed in range(5)
     }
-    with serving([teller], places=8) as address, ThreadPoolExecutor(50) as people:
-        replies = list(people.map(lambda k: ask(address, photo(k % 5)), range(50)))
+    monkeypatch.setattr(pipeline, "caption_image", slow)
+    with (
+        serving({"tiny": pipeline}, queue_limit=8) as address,
+        ThreadPoolExecutor(50) as clients,
+    ):
+        replies = list(
+            clients.map(lambda k: ask(address, photo_bytes(k % 5)), range(50))
+        )
         statuses = [reply.status_code for reply in replies]
         assert set(statuses) == {200, 503}
         assert statuses.count(200) >= 8
@@ -153,10 +211,33 @@ def test_fifty_people_get_answers_or_are_told_to_come_again(teller, monkeypatch)
             else:
                 assert "busy" in reply.json()["error"]
                 assert 1 <= int(reply.headers["Retry-After"]) <= 60
-        assert ask(address).status_code == 200  # it goes on
+        assert ask(address).status_code == 200  # the queue is free again
 
 
-def test_the_description_names_the_service_and_its_refusals(address):
+def test_a_client_that_leaves_frees_its_place(pipeline, monkeypatch):
+    caption_image = pipeline.caption_image
+
+    def slow(*arguments):
+        time.sleep(0.3)
+        return caption_image(*arguments)
+
+    monkeypatch.setattr(pipeline, "caption_image", slow)
+    with serving({"tiny": pipeline}, queue_limit=2) as address:
+        for _ in range(2):  # one runs and one waits when both leave
+            with pytest.raises(requests.Timeout):
+                requests.post(
+                    f"{address}/caption",
+                    files={"photo": ("p.png", photo_bytes())},
+                    timeout=0.1,
+                )
+        deadline = time.monotonic() + 30
+        while (status := ask(address).status_code) == 503:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert status == 200
+
+
+def test_the_openapi_document_names_the_service_and_its_refusals(address):
     described = requests.get(f"{address}/openapi.json", timeout=60).json()
     operation = described["paths"]["/caption"]["post"]
     assert {"200", "413", "415", "422", "503"} <= operation["responses"].keys()
@@ -179,12 +260,12 @@ def test_examples_are_photos_that_get_captions(address):
     assert requests.get(f"{address}/examples/1", timeout=60).status_code == 404
 
 
-def test_pages_of_other_sites_cannot_reach_it_through_their_name(address):
+def test_requests_for_other_host_names_are_refused(address):
     response = requests.get(address, headers={"Host": "evil.example"}, timeout=60)
     assert response.status_code == 400
 
 
-def test_a_port_that_is_taken_is_one_line():
+def test_a_port_in_use_is_refused_in_one_line():
     with take_port("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(PortError, match=f"Received: {port} .*--port"):

@@ -1,52 +1,35 @@
-"""The page in a real browser: photo, words, keyboard, widths, nothing from outside."""
-
-import shutil
+"""The page in a real browser: photo, words, keyboard, widths, no outside requests."""
 
 import pytest
-from served import make_teller, photo, serving
+from chromium import browser as start_browser
+from served import serving
+from tiny_pipeline import photo_bytes, tiny_pipeline, with_decoding
 
-webdriver = pytest.importorskip("selenium.webdriver")
+pytest.importorskip("selenium.webdriver")
 
-from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
-FLAGS = "headless no-sandbox disable-gpu no-first-run disable-background-networking"
-FLAGS += " disable-component-update disable-sync disable-quic"
 CSS = By.CSS_SELECTOR
+OWN = {"locations": "sampled", "seed": 6}  # decoding of the second model
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models")
-    tellers = [make_teller(folder, name) for name in ("first", "second")]
-    with serving(tellers) as address:
+def address():
+    first = tiny_pipeline()
+    with serving({"first": first, "second": with_decoding(first, **OWN)}) as address:
         yield address
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not (chromium and driver):
-        pytest.skip("needs chromium and chromedriver on the PATH")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for flag in FLAGS.split():
-        options.add_argument(f"--{flag}")
     downloads = tmp_path_factory.mktemp("downloads")
-    profile = tmp_path_factory.mktemp("profile")
-    options.add_argument(f"--user-data-dir={profile}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    options.add_experimental_option(
-        "prefs", {"download.default_directory": str(downloads)}
-    )
-    opened = webdriver.Chrome(options=options, service=Service(driver))
-    opened.downloads = downloads
-    yield opened
-    opened.quit()
+    with start_browser(downloads, offline=False) as started:
+        started.downloads = downloads
+        yield started
 
 
 def wait(browser, condition):
@@ -55,7 +38,7 @@ def wait(browser, condition):
 
 @pytest.fixture
 def page(browser, address):
-    """The page, opened anew, without motion so that the words stand there at once."""
+    """The page, opened again, without motion so that all words are shown together."""
     motion = {"name": "prefers-reduced-motion", "value": "reduce"}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [motion]})
     browser.set_window_size(1280, 900)
@@ -66,9 +49,9 @@ def page(browser, address):
 
 @pytest.fixture
 def captioned(page, tmp_path):
-    (tmp_path / "été 1.png").write_bytes(photo())
+    (tmp_path / "été 1.png").write_bytes(photo_bytes())
     page.find_element(By.ID, "file").send_keys(str(tmp_path / "été 1.png"))
-    wait(page, lambda b: b.find_element(By.ID, "spoken").get_property("textContent"))
+    wait(page, lambda b: b.find_element(By.ID, "announced").get_property("textContent"))
     return page
 
 
@@ -81,8 +64,8 @@ def pressed(browser):
 
 
 def test_a_photo_gets_its_caption_and_alternatives(captioned):
-    spoken = captioned.find_element(By.ID, "spoken").get_property("textContent")
-    assert " ".join(word.text for word in words(captioned)) == spoken
+    announced = captioned.find_element(By.ID, "announced").get_property("textContent")
+    assert " ".join(word.text for word in words(captioned)) == announced
     assert len(captioned.find_elements(CSS, "#others tr")) >= 1
     assert captioned.get_log("browser") == []
 
@@ -91,7 +74,7 @@ def test_arrow_keys_move_through_the_words_and_attention_follows(captioned):
     def pixels():
         return captioned.execute_script("return document.all.view.toDataURL()")
 
-    captioned.execute_script(  # each word looks at one cell, and at another one
+    captioned.execute_script(  # each word attends to one location, each to another
         "answer.attention.forEach((map, k) => map.forEach((row, y) =>"
         " row.forEach((_, x) => { row[x] = Number(y === 0 && x === k % 4); })))"
     )
@@ -112,7 +95,7 @@ def test_arrow_keys_move_through_the_words_and_attention_follows(captioned):
     )
 
 
-def test_words_appear_one_by_one_where_motion_is_welcome(page, tmp_path):
+def test_words_appear_one_by_one_unless_motion_is_reduced(page, tmp_path):
     motion = {"name": "prefers-reduced-motion", "value": "no-preference"}
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [motion]})
     page.execute_script(
@@ -120,15 +103,15 @@ def test_words_appear_one_by_one_where_motion_is_welcome(page, tmp_path):
         "new MutationObserver(() => counts.push(words.children.length))"
         ".observe(words, {childList: true})"
     )
-    (tmp_path / "photo.png").write_bytes(photo())
+    (tmp_path / "photo.png").write_bytes(photo_bytes())
     page.find_element(By.ID, "file").send_keys(str(tmp_path / "photo.png"))
-    wait(page, lambda b: b.find_element(By.ID, "spoken").get_property("textContent"))
-    spoken = page.find_element(By.ID, "spoken").get_property("textContent")
-    wait(page, lambda b: len(words(page)) >= len(spoken.split()))
+    wait(page, lambda b: b.find_element(By.ID, "announced").get_property("textContent"))
+    announced = page.find_element(By.ID, "announced").get_property("textContent")
+    wait(page, lambda b: len(words(page)) >= len(announced.split()))
     wait(page, lambda b: b.find_element(By.ID, "play").text == "Play")
     counts = page.execute_script("return counts.filter(count => count > 0)")
     assert counts == list(range(1, len(words(page)) + 1))
-    assert len(words(page)) == len(spoken.split())
+    assert len(words(page)) == len(announced.split())
 
 
 def test_settings_are_sent(captioned):
@@ -139,11 +122,32 @@ def test_settings_are_sent(captioned):
     captioned.find_element(CSS, "input[value=sample]").click()
     wait(captioned, lambda b: settings()["method"] == "sample")
     captioned.find_element(By.ID, "again").click()
-    wait(captioned, lambda b: settings()["seed"] == 1)
+    wait(captioned, lambda b: settings().get("seed") == 1)
     captioned.find_element(CSS, "#locations [value=likeliest]").click()
     wait(captioned, lambda b: b.execute_script("return answer.locations !== null"))
     captioned.find_element(CSS, "#model option:nth-child(2)").click()
     wait(captioned, lambda b: b.execute_script("return answer.model") == "second")
+
+
+def test_the_page_gives_the_caption_of_the_package_with_the_models_own_seed(
+    captioned, tmp_path
+):
+    (tmp_path / "1.png").write_bytes(photo_bytes())
+    for name, pipeline in (
+        ("first", tiny_pipeline()),
+        ("second", with_decoding(tiny_pipeline(), **OWN)),
+    ):
+        captioned.find_element(CSS, f"#model [value={name}]").click()
+        wait(captioned, lambda b, name=name: _answer(b)["model"] == name)
+        expected = pipeline.caption(tmp_path / "1.png").to_dict()
+        for key in ("text", "log_prob", "attention"):
+            assert _answer(captioned)[key] == expected[key]
+        assert _answer(captioned)["locations"] == expected.get("locations")
+    assert _answer(captioned)["settings"]["seed"] == OWN["seed"]
+
+
+def _answer(browser):
+    return browser.execute_script("return answer")
 
 
 def test_figure_and_json_are_saved(captioned):
@@ -155,7 +159,7 @@ def test_figure_and_json_are_saved(captioned):
     assert png.startswith(b"\x89PNG")
 
 
-def test_what_is_no_photo_is_told_in_place(page, tmp_path):
+def test_a_file_that_is_no_photo_is_reported(page, tmp_path):
     (tmp_path / "notes.png").write_text("no photo")
     page.find_element(By.ID, "file").send_keys(str(tmp_path / "notes.png"))
     wait(page, lambda b: b.find_element(By.ID, "error").is_displayed())
@@ -164,7 +168,7 @@ def test_what_is_no_photo_is_told_in_place(page, tmp_path):
 
 @pytest.mark.parametrize("width", [360, 768, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_sticks_out_and_text_stands_out(captioned, width, scheme):
+def test_the_page_fits_its_width_and_text_has_contrast(captioned, width, scheme):
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     captioned.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     feature = {"name": "prefers-color-scheme", "value": scheme}

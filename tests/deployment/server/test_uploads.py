@@ -1,4 +1,4 @@
-"""Photos from strangers: limits, types by content, bombs."""
+"""Uploads: limits, formats by content, decompression bombs."""
 
 import io
 import struct
@@ -33,7 +33,7 @@ def bomb(width, height):
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF"])
-def test_photos_are_known_by_their_content(kind):
+def test_the_format_is_that_of_the_content(kind):
     image = open_upload(encoded(kind), LIMITS)
     assert (image.mode, image.size) == ("RGB", (20, 10))
 
@@ -55,7 +55,7 @@ def test_a_photo_is_turned_upright():
         encoded("JPEG", (300, 300))[:500],
     ],
 )
-def test_what_is_no_photo_is_refused_in_one_line(content):
+def test_other_content_is_refused_in_one_line(content):
     with pytest.raises(UploadError, match="must be a photo") as caught:
         open_upload(content, LIMITS)
     assert caught.value.status == 415

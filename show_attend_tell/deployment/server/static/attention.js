@@ -1,10 +1,10 @@
 "use strict";
-// Drawing attention: alpha, upsampled by 8 and smoothed with a Gaussian, as a veil over
-// the photo that is thin where the network looked.
+// Draw attention: alpha, upsampled by 8 and smoothed with a Gaussian, as a dark veil over
+// the photo that is transparent where alpha is largest.
 
-const UPSAMPLING = 8; // pixels of the veil to a cell
-const SIGMA = 0.8; // of the Gaussian, in cells
-const VEIL = 0.8; // darkness of what gets no attention
+const UPSAMPLING = 8; // pixels of the veil per location
+const SIGMA = 0.8; // of the Gaussian, in locations
+const VEIL = 0.8; // opacity of the veil without attention
 
 function smoothing(cells) {
   const rows = [];
@@ -42,8 +42,8 @@ function veilOf(alpha) {
   return canvas;
 }
 
-// Draw a photo into a box of a canvas, under the veil of word k if k >= 0; the one place
-// that hard attention looked at is framed.
+// Draw a photo into a box of a canvas, under the veil of word k if k >= 0; the location
+// that hard attention selected is framed.
 function drawPhoto(context, photo, box, answer, k) {
   const [x, y, width, height] = box;
   context.imageSmoothingQuality = "high";
@@ -53,7 +53,7 @@ function drawPhoto(context, photo, box, answer, k) {
   const [left, top, right, bottom] = [
     x + seen[0] * width, y + seen[1] * height, x + seen[2] * width, y + seen[3] * height,
   ];
-  context.fillStyle = `rgba(0, 0, 0, ${VEIL})`; // what the network did not see
+  context.fillStyle = `rgba(0, 0, 0, ${VEIL})`; // outside the region that the network sees
   context.fillRect(x, y, width, top - y);
   context.fillRect(x, bottom, width, y + height - bottom);
   context.fillRect(x, top, left - x, bottom - top);

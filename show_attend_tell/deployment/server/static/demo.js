@@ -1,21 +1,22 @@
 "use strict";
 
 const $ = (id) => document.getElementById(id);
-const PAUSE = 650; // milliseconds to a word
-const MOST_TRIES = 6; // where the server is busy
-const still = matchMedia("(prefers-reduced-motion: reduce)");
+const WORD_DURATION = 650; // milliseconds
+const MAX_TRIES = 6; // while the server is busy
+const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 
 let photo = null; // {blob, name, image}
 let answer = null;
-let chosen = -1; // the word shown, -1 for the whole photo
+let selected = -1; // index of the word shown, -1 for the whole photo
 let timer = null;
-let turn = 0; // of requests; an answer to an earlier one is dropped
+let latest = 0; // number of the latest request; answers to earlier ones are dropped
+const models = {}; // the server's models with their own settings, by name
 let seed = 0;
 
-// ---- showing
+// ---- display
 
 function show(k) {
-  chosen = k;
+  selected = k;
   const canvas = $("view");
   const most = 960 / Math.max(photo.image.width, photo.image.height);
   canvas.width = Math.round(photo.image.width * Math.min(1, most));
@@ -25,7 +26,7 @@ function show(k) {
   canvas.height = Math.round(canvas.height * small);
   const alpha = answer && k >= 0 ? answer.attention[k] : null;
   drawPhoto(canvas.getContext("2d"), photo.image, [0, 0, canvas.width, canvas.height], answer, k);
-  const word = alpha ? `; lit is what was looked at for the word ${answer.words[k]}` : "";
+  const word = alpha ? `; bright is the attention for the word ${answer.words[k]}` : "";
   canvas.setAttribute("aria-label", `The photo ${photo.name}${word}`);
   [...$("words").children].forEach((button, i) => {
     button.setAttribute("aria-pressed", String(i === k));
@@ -33,7 +34,7 @@ function show(k) {
   });
   $("detail").textContent = alpha
     ? `${answer.words[k]}: word ${k + 1} of ${answer.words.length},   ${numbersOf(answer, k)}`
-    : answer ? "Hover over the words, or move through them with the arrow keys." : "";
+    : answer ? "Hover over the words, or use the arrow keys." : "";
 }
 
 function addWord(k) {
@@ -62,7 +63,7 @@ function stop() {
 function play() {
   stop();
   $("words").replaceChildren();
-  if (still.matches || !answer.words.length) {
+  if (reducedMotion.matches || !answer.words.length) {
     stop();
     show(-1);
     return;
@@ -78,15 +79,15 @@ function play() {
     addWord(k);
     show(k);
   };
-  timer = setInterval(next, PAUSE);
+  timer = setInterval(next, WORD_DURATION);
   next();
 }
 
 function showAnswer() {
   $("result").hidden = false;
-  $("spoken").textContent = answer.text || "The model wrote no words.";
+  $("announced").textContent = answer.text || "The caption is empty.";
   const waited = `${answer.seconds.toFixed(1)} s, log p ${answer.log_prob.toFixed(2)}`;
-  $("status").textContent = answer.words.length ? waited : "The model wrote no words.";
+  $("status").textContent = answer.words.length ? waited : "The caption is empty.";
   $("others").replaceChildren(...answer.alternatives.map((other) => {
     const row = document.createElement("tr");
     for (const text of [other.text, other.log_prob.toFixed(2), other.score.toFixed(2)]) {
@@ -98,15 +99,15 @@ function showAnswer() {
   play();
 }
 
-function say(status, error) {
+function report(status, error) {
   $("status").textContent = status;
   $("error").textContent = error || "";
   $("error").hidden = !error;
 }
 
-// ---- asking
+// ---- requests
 
-function wish() {
+function requestForm() {
   const form = new FormData();
   const method = new FormData($("settings")).get("method");
   form.set("photo", photo.blob, photo.name);
@@ -119,33 +120,33 @@ function wish() {
   return form;
 }
 
-async function ask() {
+async function requestCaption() {
   if (!photo) return;
-  const own = ++turn;
+  const own = ++latest;
   stop();
-  say("Looking …");
+  report("Captioning …");
   for (let tries = 1; ; tries++) {
     let response, found;
     try {
-      response = await fetch("caption", { method: "POST", body: wish() });
+      response = await fetch("caption", { method: "POST", body: requestForm() });
       found = await response.json();
     } catch (error) {
-      if (own === turn) say("", "The program does not answer; is it still running?");
+      if (own === latest) report("", "The server does not respond; is it running?");
       return;
     }
-    if (own !== turn) return;
-    if (response.status === 503 && tries < MOST_TRIES) {
+    if (own !== latest) return;
+    if (response.status === 503 && tries < MAX_TRIES) {
       const wait = Number(response.headers.get("Retry-After")) || 2;
-      say(`Many photos are waiting; trying again in ${wait} s …`);
+      report(`The queue is full; retrying in ${wait} s …`);
       await new Promise((done) => setTimeout(done, 1000 * wait));
-      if (own !== turn) return;
+      if (own !== latest) return;
       continue;
     }
     if (!response.ok) {
-      say("", found.error);
+      report("", found.error);
       return;
     }
-    say("");
+    report("");
     answer = found;
     $("again").disabled = false;
     showAnswer();
@@ -153,7 +154,7 @@ async function ask() {
   }
 }
 
-async function take(blob, name) {
+async function openPhoto(blob, name) {
   const url = URL.createObjectURL(blob);
   const image = new Image();
   image.src = url;
@@ -161,7 +162,7 @@ async function take(blob, name) {
     await image.decode();
   } catch (error) {
     URL.revokeObjectURL(url);
-    say("", `${name}: this browser cannot show it as a photo; choose another.`);
+    report("", `${name}: not a photo that this browser can display; choose another.`);
     return;
   }
   stop();
@@ -174,7 +175,7 @@ async function take(blob, name) {
   $("view").hidden = false;
   $("drop").classList.add("full");
   show(-1);
-  ask();
+  requestCaption();
 }
 
 function save(blob, ending) {
@@ -188,17 +189,18 @@ function save(blob, ending) {
 // ---- controls
 
 function settingsChanged() {
-  const drawn = new FormData($("settings")).get("method") === "sample";
-  $("beam-box").hidden = drawn;
-  $("temperature-box").hidden = !drawn;
+  const sampled = new FormData($("settings")).get("method") === "sample";
+  $("beam-box").hidden = sampled;
+  $("temperature-box").hidden = !sampled;
+  $("again").hidden = !sampled && $("locations").value !== "sampled";
   $("beam-value").textContent = $("beam").value;
-  $("temperature-value").textContent = Number($("temperature").value).toFixed(1);
+  $("temperature-value").textContent = Number($("temperature").value).toFixed(2);
 }
 
 function wire() {
   $("file").addEventListener("change", (event) => {
     const [file] = event.target.files;
-    if (file) take(file, file.name);
+    if (file) openPhoto(file, file.name);
     event.target.value = "";
   });
   for (const kind of ["dragover", "dragleave", "drop"]) {
@@ -209,15 +211,15 @@ function wire() {
   }
   document.addEventListener("drop", (event) => {
     const [file] = event.dataTransfer.files;
-    if (file) take(file, file.name);
+    if (file) openPhoto(file, file.name);
   });
   document.addEventListener("paste", (event) => {
     const [file] = event.clipboardData.files;
-    if (file) take(file, file.name || "pasted.png");
+    if (file) openPhoto(file, file.name || "pasted.png");
   });
   $("words").addEventListener("keydown", (event) => {
     const last = answer.words.length - 1;
-    const moves = { ArrowRight: chosen + 1, ArrowLeft: chosen - 1, Home: 0, End: last };
+    const moves = { ArrowRight: selected + 1, ArrowLeft: selected - 1, Home: 0, End: last };
     if (!(event.key in moves)) return;
     event.preventDefault();
     stop();
@@ -230,8 +232,9 @@ function wire() {
   });
   $("settings").addEventListener("submit", (event) => event.preventDefault());
   $("settings").addEventListener("input", settingsChanged);
-  $("settings").addEventListener("change", ask);
-  $("again").addEventListener("click", () => { seed += 1; ask(); });
+  $("model").addEventListener("change", useModelSettings); // runs before the form's
+  $("settings").addEventListener("change", requestCaption);
+  $("again").addEventListener("click", () => { seed += 1; requestCaption(); });
   $("play").addEventListener("click", () => { if (timer) { stop(); show(-1); } else play(); });
   $("copy").addEventListener("click", async () => {
     await navigator.clipboard.writeText(answer.text);
@@ -246,16 +249,27 @@ function wire() {
   });
 }
 
+// Select the model's own decoding settings, those of the command line.
+function useModelSettings() {
+  const model = models[$("model").value];
+  document.querySelector(`input[name="method"][value="${model.method}"]`).checked = true;
+  $("beam").value = model.beam;
+  $("temperature").value = model.temperature;
+  $("locations").value = model.locations;
+  seed = model.seed;
+  settingsChanged();
+}
+
 async function start() {
   wire();
   const about = await (await fetch("about")).json();
   for (const model of about.models) {
+    models[model.name] = model;
     $("model").add(new Option(`${model.name} (${model.attention} attention)`, model.name));
   }
   $("model-box").hidden = about.models.length < 2;
-  $("beam").max = about.most_beams;
-  $("beam").value = about.models[0].beam;
-  $("locations").value = about.models[0].locations;
+  $("beam").max = about.max_beam;
+  useModelSettings();
   $("limits").textContent = `At most ${about.megabytes} MB and ${about.megapixels} megapixels.`;
   about.examples.forEach((name, number) => {
     const button = document.createElement("button");
@@ -265,12 +279,11 @@ async function start() {
     button.type = "button";
     button.append(image);
     button.addEventListener("click", async () => {
-      take(await (await fetch(image.src)).blob(), `example-${number + 1}.jpg`);
+      openPhoto(await (await fetch(image.src)).blob(), `example-${number + 1}.jpg`);
     });
     $("examples").append(button);
   });
   $("examples-box").hidden = !about.examples.length;
-  settingsChanged();
 }
 
 start();

@@ -1,7 +1,7 @@
 "use strict";
 const constants = JSON.parse(document.getElementById("constants").textContent);
-const still = matchMedia("(prefers-reduced-motion: reduce)");
-const FINE = 4, FADE = 160, PACE = 650; // pixels to a cell; milliseconds
+const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
+const FINE = 4, FADE = 160, PACE = 650; // pixels per location; milliseconds
 
 function make(tag, className, parent, text) {
   const element = document.createElement(tag);
@@ -11,7 +11,7 @@ function make(tag, className, parent, text) {
   return element;
 }
 
-/* The weight of every cell in every fine pixel: a Gaussian mirrored at the edges. */
+/* The weight of each location in each fine pixel: a Gaussian mirrored at the edges. */
 function smoothing(cells) {
   return Array.from({ length: cells * FINE }, (_, pixel) => {
     const x = (pixel + 0.5) / FINE;
@@ -35,7 +35,7 @@ function spread(shades, [rows, columns]) {
   return map.map((value) => value / peak);
 }
 
-/* Where on the photo a cell lies, in words. */
+/* The position of a location on the photo, in words. */
 function place(index, [rows, columns]) {
   const part = (k, n, names) => names[Math.min(2, Math.floor((3 * k + 1.5) / n))];
   const down = part(Math.floor(index / columns), rows, ["top", "middle", "bottom"]);
@@ -61,7 +61,7 @@ class Beam {
       this.button.type = "button";
       this.button.onclick = () => photo.play();
     }
-    this.say();
+    this.report();
   }
 
   draw(seen) {
@@ -99,12 +99,12 @@ class Beam {
 
   numbers(t) {
     const { p, beta, peaks, locations } = this.data;
-    const chosen = locations?.[t] ?? -1;
-    const where = place(chosen < 0 ? peaks[t] : chosen, this.photo.grid);
-    return `p ${p[t].toFixed(2)}, β ${beta[t].toFixed(2)}, looks ${where}`;
+    const selected = locations?.[t] ?? -1;
+    const where = place(selected < 0 ? peaks[t] : selected, this.photo.grid);
+    return `p ${p[t].toFixed(2)}, β ${beta[t].toFixed(2)}, attention ${where}`;
   }
 
-  say() {
+  report() {
     const { words, logProb, score } = this.data;
     if (this.word !== null) {
       this.about.textContent = `${words[this.word]}: ${this.numbers(this.word)}`;
@@ -121,7 +121,7 @@ class Beam {
       button.tabIndex = k === (t ?? 0) ? 0 : -1;
     });
     this.word = t;
-    this.say();
+    this.report();
     this.outline();
     this.fade(t === null ? null : this.map(t));
   }
@@ -148,16 +148,16 @@ class Beam {
     const start = performance.now();
     cancelAnimationFrame(this.frame);
     const step = (now) => {
-      const done = still.matches ? 1 : Math.min(1, Math.max(0, now - start) / FADE);
+      const done = reducedMotion.matches ? 1 : Math.min(1, Math.max(0, now - start) / FADE);
       this.share = from.map((old, i) => old + done * ((target ? target[i] : -1) - old));
       this.paint();
       if (done < 1) this.frame = requestAnimationFrame(step);
     };
-    step(still.matches ? Infinity : start);
+    step(reducedMotion.matches ? Infinity : start);
   }
 
   /* Shadow and light that turn the photo x into x * keep + add; a share of -1 to 0
-     lies between the photo as it is and its darkest. */
+     is between the photo as it is and its darkest. */
   paint() {
     const { veil, glow } = constants;
     const context = this.canvas.getContext("2d");
@@ -172,7 +172,7 @@ class Beam {
   }
 }
 
-/* A photo and its captions side by side; the same position is shown in all. */
+/* A photo with its captions side by side; all show the word at the same position. */
 class Photo {
   constructor(data, parent) {
     Object.assign(this, data);
@@ -232,7 +232,7 @@ const main = document.getElementById("photos");
 document.querySelectorAll("script.photo").forEach((script) => {
   new Photo(JSON.parse(script.textContent), main);
 });
-/* In a notebook the frame becomes as high as the page. */
+/* In a notebook, resize the frame to the height of the page. */
 if (window.frameElement) {
   new ResizeObserver(() => {
     window.frameElement.style.height = `${document.documentElement.offsetHeight + 2}px`;

@@ -1,0 +1,72 @@
+"""Build the encoder that a captioner was trained with, and refuse any other."""
+
+import dataclasses
+from pathlib import Path
+
+from show_attend_tell.config.settings import EncoderSettings
+from show_attend_tell.data.encoder_identity import identity_difference, is_accepted
+from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.runtime.errors import CaptionError
+
+_NAMED_WEIGHTS = ("imagenet", "none", "scenes")
+_REQUIRED = {"network", "layer", "weights", "image_size", "resize"}
+
+
+def matching_encoder(
+    captioner: Captioner, file: Path, weights: str | Path | None = None
+) -> Encoder:
+    """Build the encoder whose annotations a captioner reads.
+
+    Args:
+        captioner: a loaded captioner.
+        file: its file, beside which a file of weights is looked up.
+        weights: a file, or ``imagenet``, ``scenes`` or ``none``; by default the
+            weights that the captioner was trained with.
+
+    Raises:
+        CaptionError: the weights are absent, or are not those the captioner was
+            trained with.
+        EncoderError: the weights cannot be loaded.
+    """
+    wanted = captioner.encoder_identity
+    known = {field.name for field in dataclasses.fields(EncoderSettings)}
+    settings = {name: value for name, value in wanted.items() if name in known}
+    if not settings.keys() >= _REQUIRED:
+        raise CaptionError(
+            f"{file}: must name the encoder that it reads. Received: the keys "
+            f"{sorted(wanted)}; save the model with encoder_identity=Encoder.identity()"
+        )
+    weights = weights or _trained_weights(file, wanted)
+    encoder = Encoder(EncoderSettings(**settings | {"weights": str(weights)}))
+    found = encoder.identity()
+    if is_accepted(wanted, weights):
+        found["weights_digest"] = wanted["weights_digest"]
+    difference = identity_difference(wanted, found)
+    if difference:
+        raise CaptionError(
+            f"{file}: trained with the {wanted['network']} weights "
+            f"{wanted['weights']!r}. Received: {str(weights)!r}, another encoder "
+            f"({difference}); name the right file with --encoder-weights"
+        )
+    return encoder
+
+
+def _trained_weights(file: Path, wanted: dict) -> str | Path:
+    """Return the name or the path of the weights that a model was trained with.
+
+    A file is looked up beside the model; if it is absent, the first name that the
+    model accepts instead is returned.
+    """
+    name = wanted["weights"]
+    if name in _NAMED_WEIGHTS:
+        return name
+    beside = file.with_name(name)
+    if beside.is_file():
+        return beside
+    for accepted in wanted.get("accepts", {}):
+        return accepted
+    raise CaptionError(
+        f"{file}: needs the encoder's weights {name!r}, a file that is not beside it; "
+        "name the file with --encoder-weights"
+    )

@@ -1,0 +1,133 @@
+"""Append captions to a JSON Lines file that survives a killed process.
+
+The rows of a batch are appended in one write; a row that a killed process left
+incomplete is removed when the file is opened again.
+"""
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+
+import filelock
+
+from show_attend_tell.inference.result import Caption
+from show_attend_tell.runtime.errors import OutputFileError
+
+FIELDS = ("path", "caption", "log_prob", "score", "made_by")
+# A path may contain bytes that are not UTF-8; this encoding restores them.
+ENCODING = {"encoding": "utf-8", "errors": "surrogateescape"}
+
+_FIRST_KEY = b'{"path": '
+
+
+class CaptionJournal:
+    """An open JSON Lines file of captions; a context manager.
+
+    Its lock file, ``<name>.lock``, is never removed: otherwise a process that opened it
+    earlier and one that creates a new file could both lock.
+
+    Attributes:
+        path: path of the file.
+        made_by: the model and the settings of all rows.
+        rows: all rows, those already present first.
+
+    Raises:
+        OutputFileError: another process writes the file, or it contains something
+            else, or captions made with another model or other settings.
+        OSError: the file cannot be read or written.
+    """
+
+    def __init__(self, path: str | Path, made_by: str):
+        self.path, self.made_by = Path(path), made_by
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = filelock.FileLock(f"{self.path}.lock")
+        try:
+            self._lock.acquire(timeout=0)
+        except filelock.Timeout:
+            raise OutputFileError(
+                f"{self.path}: another process is writing it; wait, or name another "
+                "file"
+            ) from None
+        try:
+            self.rows = self._open()
+        except BaseException:
+            self._lock.release()
+            raise
+        self._present = {os.path.abspath(row["path"]) for row in self.rows}
+
+    def __enter__(self) -> "CaptionJournal":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+        self._lock.release()
+
+    def __contains__(self, photo: object) -> bool:
+        """Return whether a photo has a row, by whatever path it is named."""
+        return os.path.abspath(str(photo)) in self._present
+
+    def append(self, captions: Iterable[Caption]) -> None:
+        """Append the rows of captions, of photos without a row, in one write."""
+        rows = [_row(caption, self.made_by) for caption in captions]
+        self._file.write("".join(map(_line, rows)).encode(**ENCODING))
+        self._file.flush()
+        self.rows.extend(rows)
+        self._present.update(os.path.abspath(row["path"]) for row in rows)
+
+    def _open(self) -> list[dict]:
+        """Read the complete rows, remove an incomplete one, and open for appending."""
+        content = self.path.read_bytes() if self.path.exists() else b""
+        complete = content.rfind(b"\n") + 1
+        lines = content[:complete].decode(**ENCODING).split("\n")[:-1]
+        rows = [self._parse(line) for line in lines]
+        if not rows and content[: len(_FIRST_KEY)] != _FIRST_KEY[: len(content)]:
+            raise self._malformed(f"{content[:40]!r}")
+        others = sorted({row["made_by"] for row in rows} - {self.made_by})
+        if others:
+            raise OutputFileError(
+                f"{self.path}: its captions were made by {others[0]}, and not by "
+                f"{self.made_by}; name another file, or remove this one"
+            )
+        self._file = open(self.path, "ab")
+        self._file.truncate(complete)
+        return rows
+
+    def _parse(self, line: str) -> dict:
+        """Return the row of a line."""
+        try:
+            row = json.loads(line)
+            numbers = {key: float(row[key]) for key in ("log_prob", "score")}
+        except (KeyError, TypeError, ValueError):
+            raise self._malformed(f"the line {line[:60]!r}") from None
+        if set(FIELDS) - row.keys():
+            raise self._malformed(f"the line {line[:60]!r}")
+        return {**row, **numbers}
+
+    def _malformed(self, received: str) -> OutputFileError:
+        return OutputFileError(
+            f"{self.path}: must be absent, or JSON Lines of this program with "
+            f"{', '.join(FIELDS)}. Received: {received}; name another file"
+        )
+
+
+def _row(caption: Caption, made_by: str) -> dict:
+    """Return the row of a caption."""
+    return {
+        "path": str(caption.path),
+        "caption": caption.text,
+        "log_prob": round(caption.log_prob, 6),
+        "score": round(caption.score, 6),
+        "made_by": made_by,
+    }
+
+
+def _line(row: dict) -> str:
+    # Only a path that cannot be printed is escaped; other alphabets stay readable.
+    return json.dumps(row, ensure_ascii=not row["path"].isprintable()) + "\n"

@@ -1,0 +1,139 @@
+"""The verb ``caption``: lines, JSON, figures, pages, failures."""
+
+import json
+
+import pytest
+from PIL import Image
+
+from show_attend_tell.inference import figures
+from show_attend_tell.inference.attention_figure import attention_figure
+from show_attend_tell.inference.result import Failure
+from show_attend_tell.models import pretrained
+
+
+@pytest.fixture(scope="module")
+def results(pipeline, folder):
+    return list(pipeline.caption_photos([folder]))
+
+
+def test_it_prints_a_line_for_each_photo_and_continues_after_failures(
+    run, folder, results
+):
+    code, out, err = run(folder)
+    captions = [one for one in results if not isinstance(one, Failure)]
+    assert out == [f"{one.path}: {one.text}" for one in captions]
+    assert code == 1
+    assert err.count("\n") == 1
+    assert "broken.jpeg: cannot be read" in err
+
+
+def test_photos_that_can_be_read_give_exit_status_0(run, folder, results):
+    code, out, err = run(folder / "a.png", folder / "b.JPG")
+    assert (code, err, len(out)) == (0, "", 2)
+
+
+def test_it_prints_json_lines_also_for_failures(run, folder, results):
+    code, out, err = run("--json", folder)
+    assert code == 1
+    assert "broken.jpeg" in err
+    expected = [json.loads(json.dumps(one.to_dict())) for one in results]
+    assert [json.loads(line) for line in out] == expected
+
+
+def test_it_passes_its_options_to_decoding(run, pipeline, photo):
+    for options, changes in (
+        ((), {}),
+        (("--beam", 1), {"beam": 1}),
+        (("--locations", "likeliest"), {"locations": "likeliest"}),
+        (
+            ("--locations", "sampled", "--seed", 4),
+            {"locations": "sampled", "seed": 4},
+        ),
+    ):
+        _, (line,), _ = run("--json", *options, photo)
+        (expected,) = pipeline.caption_photos([photo], pipeline.decoding(**changes))
+        assert json.loads(line) == json.loads(json.dumps(expected.to_dict()))
+
+
+def test_unknown_options_are_refused_in_one_line(run, photo):
+    code, out, err = run("--locations", "best", photo)
+    assert (code, out) == (2, [])
+    assert "'best' is not one of 'expected', 'likeliest'" in err
+    code, out, err = run("--seed", 3, photo)
+    assert (code, out, err.count("\n")) == (1, [], 1)
+    assert "a seed changes nothing" in err
+
+
+def test_it_reports_errors_of_loading_in_one_line(run, monkeypatch, tmp_path, photo):
+    monkeypatch.undo()  # load the model named
+    code, out, err = run("--encoder-weights", tmp_path / "no.h5", photo)
+    assert (code, out) == (1, [])
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+
+
+def test_without_a_model_the_shipped_one_is_used_or_named_as_missing(
+    pipeline, photo, monkeypatch, capsys, tmp_path, run
+):
+    loaded = []
+
+    def load(model, weights):
+        loaded.append(model)
+        return pipeline
+
+    monkeypatch.setattr("show_attend_tell.inference.pipeline.load", load)
+    monkeypatch.setattr(pretrained, "SHIPPED", tmp_path / "absent.keras")
+    from show_attend_tell.cli import main as cli
+
+    with pytest.raises(SystemExit):
+        cli.main(["caption", str(photo)])
+    assert capsys.readouterr().err.endswith("name its file with --model\n")
+    monkeypatch.setattr(pretrained, "SHIPPED", pipeline.file)
+    cli.main(["caption", str(photo)])
+    assert capsys.readouterr().out.startswith(f"{photo}: ")
+    assert loaded == [pipeline.file]
+
+
+def test_it_draws_figures_with_the_locations_selected(
+    run, photo, monkeypatch, tmp_path, pipeline
+):
+    drawn = []
+
+    def keep(*args, locations, **options):
+        drawn.append(locations)
+        return attention_figure(*args, locations=locations, **options)
+
+    monkeypatch.setattr(figures, "attention_figure", keep)
+    code, _, err = run("--attention", tmp_path, "--locations", "sampled", photo)
+    assert code == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a photo.pdf", "a photo.png"]
+    assert f"figure: {tmp_path / 'a photo.png'}" in err.splitlines()
+    expected = pipeline.caption(photo, locations="sampled")
+    assert [locations.tolist() for locations in drawn] == [expected.locations.tolist()]
+
+
+@pytest.mark.parametrize(("theme", "ground"), [("light", 255), ("dark", 20)])
+def test_it_draws_in_the_format_and_theme_asked_for(
+    run, photo, tmp_path, theme, ground
+):
+    options = ("--attention", tmp_path, "--format", "png", "--theme", theme)
+    assert run(*options, photo)[0] == 0
+    (only,) = tmp_path.iterdir()
+    assert only.name == "a photo.png"
+    with Image.open(only) as picture:
+        assert picture.convert("RGB").getpixel((0, 0))[0] == ground
+
+
+def test_it_writes_one_page_for_all_photos(run, folder, tmp_path):
+    page = tmp_path / "page.html"
+    code, _, err = run("--html", page, folder)
+    assert code == 1  # for the broken photo
+    assert err.splitlines()[-1] == f"page: {page}"
+    assert page.read_text("utf-8").count('class="photo"') == 5
+
+
+def test_out_excludes_other_outputs(run, photo, tmp_path):
+    for other in ("--json", ("--attention", "x"), ("--html", "x")):
+        options = (other,) if isinstance(other, str) else other
+        assert run("--out", tmp_path / "a.jsonl", *options, photo)[0] == 2
+    assert list(tmp_path.iterdir()) == []

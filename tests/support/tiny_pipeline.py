@@ -1,0 +1,72 @@
+"""A captioner and its encoder, not trained, that give photos different captions."""
+
+import dataclasses
+import functools
+import io
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from show_attend_tell.config.settings import EncoderSettings, ModelSettings
+from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
+from show_attend_tell.inference.pipeline import CaptioningPipeline, load
+from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.encoder import Encoder
+
+WORDS = ("a", "red", "blue", "circle", "square", "above", "below", "the")
+ENCODER = EncoderSettings("SceneNet", "annotations", "none", 32, "crop")
+DECODING = {"beam": 3, "max_words": 6, "length_normalisation": 0.5}
+_FOLDER = tempfile.TemporaryDirectory()
+
+
+def make_captioner(encoder: Encoder, identity: dict | None = None) -> Captioner:
+    """Return a small captioner with weights so large that captions differ."""
+    model = Captioner(
+        Vocabulary((*SPECIAL, *WORDS)),
+        ModelSettings(embedding_width=8, lstm_width=8, attention_width=8),
+        annotation_width=encoder.width,
+        grid=encoder.grid,
+        encoder_identity=encoder.identity() if identity is None else identity,
+        decoding=DECODING,
+    )
+    model.set_annotation_scale(1 / 60)
+    rng = np.random.default_rng(1)
+    for variable in model.trainable_variables:
+        variable.assign(rng.normal(0, 0.7, variable.shape))
+    return model
+
+
+@functools.cache
+def tiny_pipeline() -> CaptioningPipeline:
+    """Return a pipeline loaded from a file, the same in the whole test session.
+
+    Tests share it so that each graph is compiled once; none may change it.
+    """
+    file = Path(_FOLDER.name) / "model.keras"
+    make_captioner(Encoder(ENCODER)).save(file)
+    return load(file)
+
+
+def with_decoding(pipeline: CaptioningPipeline, **changes) -> CaptioningPipeline:
+    """Return a pipeline with the same graphs and decoding settings of its own."""
+    captioner = pipeline.captioner
+
+    class Model:
+        decoding = dataclasses.replace(captioner.decoding, **changes)
+        settings = captioner.settings
+        vocabulary = captioner.vocabulary
+        grid = captioner.grid
+        generate = captioner.generate
+
+    return CaptioningPipeline(Model(), pipeline.encoder)
+
+
+def photo_bytes(seed=1, kind="PNG", size=(96, 72), **options) -> bytes:
+    """Return the bytes of a photo of large random tiles."""
+    pixels = np.random.default_rng(seed).integers(0, 256, (5, 7, 3), np.uint8)
+    image = Image.fromarray(pixels).resize(size, Image.Resampling.NEAREST)
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
