@@ -59,7 +59,7 @@ def ours(
 
     start_tensorflow()
     from data_prep.extract import extract
-    from show_attend_tell.config import experiments as experiment
+    from show_attend_tell.config import experiments
 
     changes = {
         "data.name": _DATA,
@@ -70,7 +70,7 @@ def ours(
         "encoder.image_size": side,
         "encoder.mirror": "false",
     }
-    settings = experiment.load_experiment(
+    settings = experiments.load_experiment(
         "flickr8k_soft", [f"{key}={value}" for key, value in changes.items()]
     )
 

@@ -39,14 +39,14 @@ def prepare(work: str | Path, photos: int, vocabulary: int, sizes: Sizes) -> int
     Returns:
         Bytes of the feature file.
     """
-    from show_attend_tell.config import experiments as experiment
-    from show_attend_tell.config import settings as config
+    from show_attend_tell.config import experiments
+    from show_attend_tell.config.settings import Experiment
     from show_attend_tell.data import manifest
     from show_attend_tell.data.features import feature_path
     from show_attend_tell.data.splits import folder_of
     from show_attend_tell.data.vocabulary import Vocabulary
 
-    settings: config.Experiment = experiment.load_experiment("coco_soft")
+    settings: Experiment = experiments.load_experiment("coco_soft")
     folder = folder_of(settings, work)
     folder.mkdir(parents=True)
     words = synthetic.words(vocabulary)
@@ -89,7 +89,7 @@ def train(work: str, started: float, steps: int, changed: list[str]) -> dict:
     from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
 
     start_tensorflow()
-    from show_attend_tell.config import experiments as experiment
+    from show_attend_tell.config import experiments
     from show_attend_tell.training import train as training
 
     result = {}
@@ -105,7 +105,7 @@ def train(work: str, started: float, steps: int, changed: list[str]) -> dict:
                 raise KeyboardInterrupt
 
     training.Trainer = Watched
-    settings = experiment.load_experiment("coco_soft", changed)
+    settings = experiments.load_experiment("coco_soft", changed)
     try:
         training.train(settings, work, Path(work) / "runs", progress=False)
     except KeyboardInterrupt:

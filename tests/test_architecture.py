@@ -13,10 +13,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "show_attend_tell"
 
-# A room may import the rooms to the left of it; those joined by a comma stand beside
-# each other and do not import each other, but that config may import runtime.
+# A room may import rooms to its left. Rooms separated by a comma do not import each
+# other, except that config may import runtime.
 ORDER = (
-    "runtime, decoding, config < data < models < inference < evaluation"
+    "runtime, decoding, config < data < models < inference, evaluation"
     " < training, deployment < cli"
 )
 FLOORS = [floor.split(", ") for floor in ORDER.split(" < ")]
@@ -108,6 +108,18 @@ def test_imports_point_to_lower_rooms(name):
 
 def entries(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if path.name != "__pycache__"]
+
+
+NOT_ROOMS = {"artefacts", "golden", "support", "torture", "__pycache__"}
+
+
+def test_tests_mirror_the_rooms():
+    rooms = {path.parent.relative_to(ROOT) for path in source_files()}
+    tested = {path.parent.relative_to(ROOT) for path in ROOT.glob("tests/**/test_*.py")}
+    for folder in tested - {Path("tests")}:
+        inside = folder.relative_to("tests")
+        if inside.parts[0] not in NOT_ROOMS:
+            assert inside in rooms or Path(PACKAGE) / inside in rooms, folder
 
 
 @pytest.mark.parametrize("base", [PACKAGE, "data_prep"])

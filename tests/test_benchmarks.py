@@ -106,11 +106,11 @@ def test_our_training_step_is_the_products(monkeypatch):
         "show_attend_tell.runtime.tensorflow_startup.start_tensorflow", lambda: None
     )
     called = []
-    from show_attend_tell.training import maximum_likelihood as likelihood
+    from show_attend_tell.training import maximum_likelihood
 
-    real = likelihood.compiled_step
+    real = maximum_likelihood.compiled_step
     monkeypatch.setattr(
-        likelihood, "compiled_step", lambda *a: called.append(a) or real(*a)
+        maximum_likelihood, "compiled_step", lambda *a: called.append(a) or real(*a)
     )
     work = train_step.ours(TINY, "float32", steps=1)
     work.run()

@@ -88,7 +88,7 @@ def test_the_seen_region_maps_to_the_square(size, kind):
     np.testing.assert_allclose(square, (0, 0, 112, 112), atol=1e-9)
 
 
-def test_a_mark_in_the_photo_appears_where_the_geometry_says():
+def test_a_mark_in_the_photo_appears_at_its_place():
     pixels = np.zeros((200, 300, 3), np.uint8)
     pixels[80:120, 160:180] = 255
     square = to_square(Image.fromarray(pixels), 112, "crop")

@@ -13,8 +13,7 @@ from pycocoevalcap.cider.cider import Cider
 from tiny_evaluation import EXPERIMENT, GRID, IDENTITY, SIDE, Place, make_place
 
 from show_attend_tell.config.settings import DecodingSettings
-from show_attend_tell.data import manifest
-from show_attend_tell.data import splits as prepared
+from show_attend_tell.data import manifest, splits
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.vocabulary import tokenize
@@ -106,7 +105,7 @@ def test_the_test_split_is_the_default_where_it_has_captions():
 
 def test_captions_equal_those_generated_for_single_photos(original, compiled):
     model = compiled
-    with prepared.open_features(EXPERIMENT, original.work, identity=IDENTITY) as reader:
+    with splits.open_features(EXPERIMENT, original.work, identity=IDENTITY) as reader:
         for entry in original.saved("captions-val.json"):
             one = reader.read([reader.rows[entry["image_id"]]])
             best = model.generate(
@@ -310,7 +309,7 @@ def test_labels_of_the_most_likely_location_have_no_seed():
 
 
 def test_samples_of_photos_do_not_depend_on_their_batches(original, compiled):
-    with prepared.open_features(EXPERIMENT, original.work, identity=IDENTITY) as reader:
+    with splits.open_features(EXPERIMENT, original.work, identity=IDENTITY) as reader:
         rows = np.repeat(reader.rows["1.png"], 5)
 
         def sample(size, seed=3):

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from show_attend_tell.runtime import tensorflow_startup as startup
+from show_attend_tell.runtime import tensorflow_startup
 from show_attend_tell.runtime.errors import BackendError
 
 
 def test_standard_error_is_suppressed_unless_the_body_raises(capfd):
-    with startup._suppress_stderr():
+    with tensorflow_startup._suppress_stderr():
         os.write(2, b"a banner\n")
     assert capfd.readouterr().err == ""
     with pytest.raises(ImportError):
@@ -22,7 +22,7 @@ def test_standard_error_is_suppressed_unless_the_body_raises(capfd):
 
 
 def _fail_with_a_reason():
-    with startup._suppress_stderr():
+    with tensorflow_startup._suppress_stderr():
         os.write(2, b"the reason\n")
         raise ImportError
 
@@ -34,7 +34,7 @@ def test_xla_flags_are_set_unless_the_user_set_some(monkeypatch, own):
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
     if own:
         monkeypatch.setenv("XLA_FLAGS", own)
-    startup.start_tensorflow()
+    tensorflow_startup.start_tensorflow()
     assert os.environ["XLA_FLAGS"] == (own or "--xla_cpu_prefer_vector_width=512")
 
 
@@ -76,25 +76,27 @@ def test_freed_memory_is_used_again():
 
 
 def test_a_c_library_without_mallopt_is_not_configured(monkeypatch):
-    monkeypatch.setattr(startup.ctypes, "CDLL", lambda name: SimpleNamespace())
-    assert not startup.keep_memory()
+    monkeypatch.setattr(
+        tensorflow_startup.ctypes, "CDLL", lambda name: SimpleNamespace()
+    )
+    assert not tensorflow_startup.keep_memory()
 
 
 def test_another_backend_of_keras_is_refused(monkeypatch):
     message = "must be tensorflow. Received: jax; set KERAS_BACKEND=tensorflow"
     monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
-    startup.start_keras()
+    tensorflow_startup.start_keras()
     monkeypatch.setenv("KERAS_BACKEND", "jax")
     with pytest.raises(BackendError, match=message):
-        startup.start_keras()
+        tensorflow_startup.start_keras()
     monkeypatch.delenv("KERAS_BACKEND")
     monkeypatch.setattr("keras.backend.backend", lambda: "jax")  # as from keras.json
     with pytest.raises(BackendError, match=message):
-        startup.start_keras()
+        tensorflow_startup.start_keras()
 
 
 def test_a_backend_that_cannot_be_imported_is_refused_in_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "keras", None)
     with pytest.raises(BackendError, match="cannot be imported: .*keras") as caught:
-        startup.start_keras()
+        tensorflow_startup.start_keras()
     assert "\n" not in str(caught.value)

@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 from PIL import Image
 
-from show_attend_tell.config import settings as config
+from show_attend_tell.config import settings
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import FORMAT, feature_path
 from show_attend_tell.data.manifest import Photo
@@ -29,7 +29,7 @@ IDENTITY = {
     "width": WIDTH,
 }
 _ENCODER_KEYS = ("network", "layer", "image_size", "resize")
-EXPERIMENT = config.experiment_from_dict(
+EXPERIMENT = settings.experiment_from_dict(
     {
         "name": "tiny",
         "data": {"name": "tiny", "source": "folder"},
