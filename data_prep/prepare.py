@@ -21,7 +21,7 @@ from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.vocabulary import SPECIAL, UNKNOWN, Vocabulary, tokenize
 from show_attend_tell.runtime.errors import DataError
 
-# The data sources that are read, by `data.source` of an experiment. A reader receives
+# Readers, keyed by `data.source` of an experiment. A reader receives
 # the data folder and the folder of unpacked photos, and writes nothing.
 SOURCES: dict[str, Callable[[DataFolder, Path], tuple[list[Photo], Problems]]] = {
     "flickr8k": read_flickr8k,
@@ -29,7 +29,7 @@ SOURCES: dict[str, Callable[[DataFolder, Path], tuple[list[Photo], Problems]]] =
     "coco": read_coco,
     "folder": read_own_folder,
 }
-DRAWN = "scenes"  # the source that is drawn instead
+DRAWN = "scenes"  # the one source that is drawn, not read
 
 MANIFEST, VOCABULARY, PROBLEMS = "manifest.jsonl", "vocabulary.json", "problems.txt"
 PHOTOS = "photos"  # folder of unpacked photos, beside the manifest
@@ -81,15 +81,15 @@ def _read_source(
     """Return photos, problems and the photos to unpack, without writing anything."""
     if data is None:
         raise DataError(
-            f"`data` must be the folder of photos and captions of {source}. "
-            "Received: None; name the folder"
+            f"`data` must be the folder of {source}'s photos and captions. "
+            "Received: None; pass the folder with --data"
         )
     found = DataFolder(Path(data), leave_out=folder)
     photos, problems = SOURCES[source](found, folder / PHOTOS)
     if not photos:
         raise DataError(
-            f"{data}: no photo has captions: {'; '.join(problems.summary())}; are "
-            "photos and captions of one data set?"
+            f"{data}: no photo has captions: {'; '.join(problems.summary())}; check "
+            "that photos and captions come from the same data set"
         )
     for photo in photos:
         if photo.id in found.found_twice and source != "folder":
@@ -168,14 +168,14 @@ def prepare(
         data: the user's folder; ignored if the scenes are drawn.
         work: the folder of all prepared data sets, each in a folder of its name.
         on_problem: ``skip`` skips items that have problems, ``refuse`` raises an
-            error, before anything is unpacked if the problem is known by then.
+            error: before unpacking if the problem is already known.
         progress: called after every unpacked photo.
 
     Returns:
         Counts, coverage and problems.
 
     Raises:
-        DataError: the data cannot be prepared, or its problems are refused.
+        DataError: the data cannot be prepared, or have problems that are refused.
         VocabularyError: no word is frequent enough.
     """
     started = time.monotonic()

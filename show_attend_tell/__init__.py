@@ -1,8 +1,8 @@
 """Show, Attend and Tell (arXiv:1502.03044) in Keras 3.
 
     import show_attend_tell as sat
-    model = sat.load("model.keras")
-    model.caption("photo.jpg")
+    pipeline = sat.load("model.keras")
+    pipeline.caption("photo.jpg")
 
 The names in :data:`__all__` are imported on first use, so that importing the package
 loads neither TensorFlow nor Keras.

@@ -1,4 +1,4 @@
-"""Read data sets: one module per source.
+"""Read data sets: one module per source, beside modules for formats that they share.
 
 To add a source: (1) write a module with a function ``read_<name>(data, photo_folder)``
 that returns the photos and their problems, as :mod:`data_prep.sources.flickr8k` does;

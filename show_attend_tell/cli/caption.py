@@ -16,30 +16,30 @@ from show_attend_tell.cli.options import (
 )
 
 _OUT = (
-    "Write captions of many photos here: .jsonl, or .csv or .html, made at the end "
-    "from a .jsonl beside it. An interrupted run is resumed."
+    "Write captions to FILE: a .jsonl, or a .csv or .html generated at the end from a "
+    ".jsonl beside it. An interrupted run is resumed."
 )
 
 
 @click.command()
 @click.argument("photos", nargs=-1, required=True, type=PATH, metavar="PHOTO...")
 @click.option(
-    "--model", type=PATH, help="A .keras file, in place of the pretrained model."
+    "--model", type=PATH, help="A .keras file; by default the pretrained model."
 )
 @encoder_weights_option
 @click.option(
-    "--beam", type=click.IntRange(min=1), help="Beam width, in place of the model's."
+    "--beam", type=click.IntRange(min=1), help="Beam width; overrides the model's."
 )
 @click.option(
     "--locations",
     type=click.Choice(["expected", "likeliest", "sampled"]),
-    help="Context of each word, in place of the model's: all locations weighted by "
+    help="Context of each word; overrides the model's: all locations weighted by "
     "attention (soft), the one of highest attention, or one sampled (hard).",
 )
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
-    help="Seed of sampled locations, in place of the model's.",
+    help="Seed of sampled locations; overrides the model's.",
 )
 @click.option("--out", type=PATH, metavar="FILE", help=_OUT)
 @click.option(
@@ -62,7 +62,9 @@ def caption(
 ) -> None:
     """Generate captions of photos, or of all photos in folders."""
     if out is not None and (as_json or attention is not None or page is not None):
-        raise click.UsageError("--out excludes --json, --attention and --html.")
+        raise click.UsageError(
+            "--out cannot be combined with --json, --attention or --html."
+        )
     model = _model_or_pretrained(model)
     if out is not None:
         _caption_into(out, photos, model, encoder_weights, beam, locations, seed)
@@ -132,8 +134,8 @@ def _caption_into(out, photos, model, encoder_weights, beam, locations, seed) ->
 def average(models, experiment, changes, runs, overwrite) -> None:
     """Average the weights of models into a new run.
 
-    The models must have been trained from the same start. The run is named after the
-    experiment.
+    The models must have been trained from the same initial weights. The run is named
+    after the experiment.
     """
     from show_attend_tell.config.experiments import load_experiment
 
@@ -159,7 +161,7 @@ def average(models, experiment, changes, runs, overwrite) -> None:
 @click.option("--out", type=PATH, required=True, help="Folder or file to write.")
 @encoder_weights_option
 @click.option(
-    "--beam", type=click.IntRange(min=1), help="Beam width, in place of the model's."
+    "--beam", type=click.IntRange(min=1), help="Beam width; overrides the model's."
 )
 @click.option(
     "--accept-imagenet",
@@ -169,9 +171,13 @@ def average(models, experiment, changes, runs, overwrite) -> None:
 def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
     """Export a trained model to another format."""
     if form == "half" and (encoder_weights is not None or beam is not None):
-        raise click.UsageError("--format half excludes --encoder-weights and --beam.")
+        raise click.UsageError(
+            "--format half cannot be combined with --encoder-weights or --beam."
+        )
     if form != "half" and accept_imagenet:
-        raise click.UsageError(f"--format {form} excludes --accept-imagenet.")
+        raise click.UsageError(
+            f"--format {form} cannot be combined with --accept-imagenet."
+        )
     start_tensorflow()
     if form == "saved_model":
         from show_attend_tell.deployment.saved_model import export_saved_model

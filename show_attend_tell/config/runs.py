@@ -1,4 +1,15 @@
-"""Open a run folder: the resolved settings, checkpoint, model, captions and scores."""
+"""Open a run folder and find the models of runs.
+
+A run folder, ``experiments/runs/<experiment>/``, holds
+
+* ``experiment.toml``, the resolved settings;
+* ``checkpoint.npz``, the state of training (:mod:`training.checkpoint`), and
+  ``model.keras``, the best model;
+* ``events.out.tfevents.*``, ``embedding*.tsv`` and ``projector_config.pbtxt``, for
+  TensorBoard (:mod:`training.tensorboard_log`);
+* ``captions-<split>.json`` and ``scores.json``, from ``eval``, with a suffix for other
+  ways of decoding (:mod:`evaluation.evaluate`).
+"""
 
 import json
 import shutil

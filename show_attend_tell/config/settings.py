@@ -144,7 +144,7 @@ class TrainingSettings:
         label_smoothing: weight moved from the true word to all words evenly; 0 with
             ``cider``.
         doubly_stochastic: lambda of Eq. (14).
-        average_decay: decay of the running average of weights; 0 disables it.
+        average_decay: decay of the running average of weights (EMA); 0 disables it.
             Validation and the saved model use the average.
         patience: validations without a better score before training stops.
         metric: validation score that selects the model.

@@ -1,4 +1,9 @@
-"""Compare encoders: whether a model of one may read features of the other."""
+"""Compare encoders: whether a model of one may read features of the other.
+
+Other encoders are refused by :mod:`data.features` and :mod:`data.splits` (feature
+files), :mod:`inference.encoder_matching` (photos), :mod:`models.saving` (initial
+weights) and :mod:`data_prep.feature_writer` (interrupted extractions).
+"""
 
 import hashlib
 from pathlib import Path

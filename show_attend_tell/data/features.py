@@ -3,10 +3,10 @@
 A feature file holds, for N photos of L locations and D channels,
 
 ==============  ===========  =====================================================
-``features``    (N, L, D)    float16, one photo a chunk, zeros where not written
+``features``    (N, L, D)    float16, one chunk per photo, zeros if not written
 ``image_ids``   (N,)         UTF-8 text, ids of the manifest
 ``written``     (N,)         bool, False for a photo that could not be decoded
-``problems``    (N,)         UTF-8 text, the reason for it, else empty
+``problems``    (N,)         UTF-8 text, the reason it could not, or empty
 ==============  ===========  =====================================================
 
 and the attributes ``format`` (:data:`FORMAT`), ``identity`` (JSON of
@@ -72,13 +72,13 @@ class FeatureReader:
         path: path of the file.
         image_ids: N ids in the order of the rows.
         shape: (N, L, D).
-        rows: row of each photo that was written, by id.
-        problems: reason why a photo was not written, by id.
+        rows: id -> row, of each photo that was written.
+        problems: id -> the reason, of each photo that was not written.
         attributes: ``format``, ``identity`` (a dict), ``mirrored``, ``complete``.
 
     Raises:
         FeatureError: the file is absent, damaged or incomplete, or was made by
-            another encoder than that of ``identity``.
+            an encoder other than ``identity``.
     """
 
     def __init__(self, path: str | Path, identity: dict | None = None):
@@ -115,7 +115,7 @@ class FeatureReader:
             reasons = file["problems"].asstr()[:]
         except (KeyError, ValueError, OSError) as error:
             raise FeatureError(
-                f"{self.path}: not a feature file of this program ({error}); "
+                f"{self.path}: not a feature file of this package ({error}); "
                 "extract the features again"
             ) from None
         self.shape: tuple[int, int, int] = self._features.shape

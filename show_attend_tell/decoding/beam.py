@@ -150,7 +150,7 @@ def _continue(step: Step, search: _Search, rules: _Rules) -> _Search:
 
 
 def _advance(search: _Search, outputs, rules: _Rules) -> _Search:
-    """Add one word to the live beams; those that end compete for finished slots."""
+    """Add one word to the live beams and prune: the W best stay live or finished."""
     t, W = search.t, rules.beam
     log_probs, state, extras = outputs  # (B, W, K), leaves (B, W, ...)
     # beams with V = 2 W, best first; parents and words (B, 2 W)
@@ -170,6 +170,7 @@ def _advance(search: _Search, outputs, rules: _Rules) -> _Search:
     )
     finished, _ = _best(contenders, W)  # V = 3 W -> V = W
 
+    # Prune: the W best that do not end stay live.
     unended = ops.where(ends, -np.inf, grown.log_probs)  # (B, 2 W)
     # V = 2 W -> V = W; kept (B, W) in [0, 2 W)
     live, kept = _best(grown._replace(log_probs=unended, scores=unended), W)

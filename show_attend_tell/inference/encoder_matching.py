@@ -4,12 +4,15 @@ import dataclasses
 from pathlib import Path
 
 from show_attend_tell.config.settings import EncoderSettings
-from show_attend_tell.data.encoder_identity import identity_difference, is_accepted
+from show_attend_tell.data.encoder_identity import (
+    BUILT_IN_WEIGHTS,
+    identity_difference,
+    is_accepted,
+)
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder import Encoder
 from show_attend_tell.runtime.errors import CaptionError
 
-_NAMED_WEIGHTS = ("imagenet", "none", "scenes")
 _REQUIRED = {"network", "layer", "weights", "image_size", "resize"}
 
 
@@ -59,7 +62,7 @@ def _trained_weights(file: Path, wanted: dict) -> str | Path:
     model accepts instead is returned.
     """
     name = wanted["weights"]
-    if name in _NAMED_WEIGHTS:
+    if name in BUILT_IN_WEIGHTS:
         return name
     beside = file.with_name(name)
     if beside.is_file():

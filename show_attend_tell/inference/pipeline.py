@@ -1,4 +1,10 @@
-"""Caption photos with a captioner and its encoder."""
+"""Caption photos with a captioner and its encoder.
+
+A photo becomes a caption in these steps: :mod:`data.preprocessing` decodes and resizes
+it, ``Encoder.encode`` computes its annotations, ``Captioner.generate`` searches for the
+words (:mod:`models.generation` and :mod:`decoding`), and :mod:`inference.result` turns
+the hypotheses into a Caption.
+"""
 
 import dataclasses
 import os
@@ -62,15 +68,13 @@ class CaptioningPipeline:
             settings = DecodingSettings(**values)
         except (TypeError, ValueError):
             raise CaptionError(
-                "the model's decoding settings with those given must fit "
-                "DecodingSettings, `locations` be expected, likeliest or sampled, "
-                f"`beam` at least 1 and `seed` at least 0. Received: {values}"
+                "`locations` must be expected, likeliest or sampled, `beam` at least "
+                f"1 and `seed` at least 0. Received: {values}; correct the setting"
             ) from None
         if "seed" in given and not is_sampled(settings):
             raise CaptionError(
-                f"a seed changes nothing where locations are {settings.locations!r}, "
-                "not 'sampled'; ask for sampled ones or leave it out. Received: seed "
-                f"{settings.seed}"
+                f"`seed` has no effect with locations = {settings.locations!r}. "
+                f"Received: seed = {settings.seed}; use 'sampled' or omit the seed"
             )
         return settings
 
@@ -85,7 +89,7 @@ class CaptioningPipeline:
 
         Args:
             photo: path of the photo.
-            beam: hypotheses, 1 is greedy; by default the model's.
+            beam: beam width, 1 is greedy; by default the model's.
             locations: ``expected``, ``likeliest`` or ``sampled``, see
                 ``DecodingSettings``; by default the model's.
             seed: seed of sampled locations; by default the model's. The noise of a
@@ -97,7 +101,8 @@ class CaptioningPipeline:
             the expected context, and ``alternatives``. Jupyter displays it as a page.
 
         Raises:
-            CaptionError: the photo cannot be read, or see :meth:`decoding`.
+            CaptionError: the photo cannot be read, or a setting is invalid, see
+                :meth:`decoding`.
         """
         decoding = self.decoding(beam=beam, locations=locations, seed=seed)
         path = Path(photo)
@@ -119,8 +124,8 @@ class CaptioningPipeline:
         """Generate the captions of photos, in batches.
 
         Args:
-            paths: photos, and folders whose photos are captioned, nested ones too; a
-                Failure is passed through.
+            paths: photos, and folders to search recursively; a Failure is passed
+                through.
             decoding: settings from :meth:`decoding`; by default the model's.
 
         Yields:
@@ -192,7 +197,7 @@ class CaptioningPipeline:
         return results
 
     def _read(self, photo: Path | Failure) -> tuple | Failure:
-        """Return (path, square, view) of a photo, or the reason there are none."""
+        """Return (path, square, view) of a photo, or a Failure with the reason."""
         if isinstance(photo, Failure):
             return photo
         try:
@@ -219,9 +224,9 @@ def load(
     Args:
         model: a ``.keras`` file, the folder of a run, or an experiment's name.
         encoder_weights: a file, or ``imagenet``, ``scenes`` or ``none``; by default
-            the weights that the model was trained with, a file of which is looked up
-            beside the model.
-        runs: folder of the runs in which names are looked up.
+            the weights that the model was trained with. If they came from a file, it
+            is looked up in the folder of the model.
+        runs: folder in which names of runs are looked up.
 
     Raises:
         CaptionError: the encoder's weights are absent, or are not those the model was

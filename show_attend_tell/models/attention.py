@@ -72,9 +72,12 @@ def attend(
 def attention_scores(projected, state, w_att, activation):
     """Score every location: e_ti = w_att . act(W_a a_i + W_h h_{t-1} + b), Eq. (4).
 
+    Training with tanh computes the same in :mod:`models.decoder_custom_gradient`, with
+    a gradient by hand; a test holds the two equal.
+
     Args:
-        projected: W_a a, (B, L, A), computed once per photo.
-        state: W_h h_{t-1} + b, (B, A), or (B, W, A) for the hypotheses of a beam.
+        projected: W_a a + b, (B, L, A), computed once per photo.
+        state: W_h h_{t-1}, (B, A), or (B, W, A) for the hypotheses of a beam.
         w_att: (A,).
         activation: tanh in the authors' code.
 

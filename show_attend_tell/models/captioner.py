@@ -173,7 +173,7 @@ class Captioner(keras.Model):
         return self.decoder.project(features, precision)
 
     def _get_initial_lstm(self, features, training=False):
-        """Return c_0 and h_0, (B, n) each, from the mean annotation."""
+        """Return c_0 and h_0, in this order, (B, n) each, from the mean annotation."""
         h, c = self.decoder.initial_state(
             features,
             lambda value: self.dropout(value, training=training),

@@ -24,6 +24,7 @@ from PIL import Image
 
 from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data import preprocessing
+from show_attend_tell.data.encoder_identity import BUILT_IN_WEIGHTS
 from show_attend_tell.data.preprocessing import Box
 from show_attend_tell.models import scene_net
 from show_attend_tell.runtime.errors import EncoderError
@@ -170,7 +171,7 @@ def _dtype_policy(name: str) -> Iterator[None]:
 
 def _is_named(weights: str) -> bool:
     """Return whether `weights` is a name, not a file."""
-    return weights in ("imagenet", "none", "scenes")
+    return weights in BUILT_IN_WEIGHTS
 
 
 def _applications() -> dict[str, Callable]:

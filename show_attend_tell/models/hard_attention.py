@@ -1,6 +1,7 @@
 """Train hard attention by the lower bound L_s, Sec. 4.1 of arXiv:1502.03044v3.
 
-This file holds all of it: sampling, rewards, baseline, surrogate loss.
+This file holds all of it: sampling, rewards, baseline, surrogate loss. REINFORCE with
+CIDEr as the reward is in :mod:`training.self_critical`.
 
 At every step one location is sampled, s_t ~ Multinoulli(alpha_t), Eq. (8), and the
 context is its annotation, Eq. (9). The objective, Eq. (10), and its gradient estimated
@@ -28,13 +29,14 @@ a tenth on captions of one and of three words (experiments/LOG.md); for one capt
 alone it may be higher.
 
 With ``baseline = "samples"`` b is, word by word, the mean of log p(y_k|s~,a) in the
-other samples of the same caption, sampled or expected. They share the likelihood of its
-words, so that this adds no variance, but none of its samples: no bias either.
+other samples of the same caption, sampled or expected. The likelihood of its words
+cancels, which lowers the variance; b depends on none of the samples that it is
+subtracted from, so there is no bias.
 
 Weights that each term reaches:
 
 * Back-propagation holds s~ fixed. It reaches the deep output (L_o, L_h, L_z), the LSTM,
-  E, f_init and f_beta, and **nothing of f_att** (W_a, W_h, w_att, b): f_att acts on the
+  E, f_init and f_beta, and **nothing of f_att** (W_a, W_h, w_att, b_a). It acts on the
   words through the samples alone, and no gradient passes through a sample. With
   ``label_smoothing`` it is the smoothed likelihood's; rewards are log p itself.
 * REINFORCE is the gradient of the samples, the reward being a constant. It reaches
@@ -156,15 +158,15 @@ class HardAttention(keras.layers.Layer):
             Two tensors (R,).
         """
         s, alpha = self.settings, outputs["alpha"]
-        reward = s.reinforce_weight * s.reward_scale * self._rewards(log_p, mask)
+        reward = s.reinforce_weight * s.reward_scale * self._advantages(log_p, mask)
         reward = reward * ops.expand_dims(outputs["sampled"], 1)  # (R, T) or (R, 1)
         log_probs = location_log_probs(alpha, outputs["context_weights"], mask)
         # (R, T) -> (R,)
         reinforce = ops.sum(ops.stop_gradient(reward) * log_probs, axis=-1)
         return reinforce, s.entropy_weight * location_entropies(alpha, mask)
 
-    def _rewards(self, log_p, mask):
-        """Return the reward of each location, less b; (R, T) or (R, 1)."""
+    def _advantages(self, log_p, mask):
+        """Return the reward of each location minus the baseline b; (R, T) or (R, 1)."""
         s, b = self.settings, self.baseline
         if s.baseline == "samples":
             b = mean_of_others(log_p, s.samples)  # (R, T)

@@ -58,7 +58,7 @@ def doubly_stochastic(alpha, mask):
 
 
 def caption_losses(logits, alpha, targets, mask, label_smoothing, strength):
-    """Return L_d = -log p(y|a) + lambda sum_i (1 - sum_t alpha_ti)^2 per caption.
+    """Return -log p(y|a) and lambda sum_i (1 - sum_t alpha_ti)^2, the terms of L_d.
 
     Args:
         logits: (B, T, K).

@@ -1,4 +1,4 @@
-"""Build the optimisers of the experiments, which record their gradient's norm."""
+"""Build the optimisers, with the gradient's norm and debiased averages (EMA)."""
 
 import math
 
@@ -9,7 +9,7 @@ from show_attend_tell.config.settings import TrainingSettings
 
 
 class _NormAndAverage:
-    """Mixed into a Keras optimiser: the gradient's norm, and an average without bias.
+    """Mixed into a Keras optimiser: the gradient's norm and a debiased EMA of weights.
 
     With ``use_ema`` Keras starts its average at the weights w_1 after the first update
     and gives them the weight d^(t-1) after update t, d being the decay: 95 % after 26

@@ -55,7 +55,7 @@ class Summary:
 
 @dataclass
 class Position:
-    """Progress of a training; a checkpoint holds it besides the variables."""
+    """Progress of a training, saved in the checkpoint along with the variables."""
 
     epoch: int = 0
     step_in_epoch: int = 0
@@ -88,7 +88,8 @@ def train(
 
     Raises:
         RunError, FeatureError, ManifestError, VocabularyError, ModelFileError:
-            a required file is absent or does not fit; the message is one line.
+            a required file is absent or does not match the experiment; the
+            message is one line.
         KeyboardInterrupt: after the checkpoint was written.
     """
     with open_features(experiment, work) as reader:
@@ -184,12 +185,13 @@ class Trainer:
         with bar, TrainingLog(self.folder, self.experiment, self.validation) as log:
             try:
                 if resume or settings.init_from:
-                    # The initial model's validation, or what an interrupt left undone.
+                    # Validate the initial model, or finish what was interrupted.
                     self._after_update(log, bar)
                 while position.epoch < settings.epochs and not position.stopped:
                     self._epoch(log, bar)
             except KeyboardInterrupt:
-                # Raised as an update returns: applied, but not counted yet.
+                # The interrupt can arrive after an update was applied, before it was
+                # counted.
                 position.step = int(self.model.optimizer.iterations)
                 done = position.epoch * self.objective.steps
                 position.step_in_epoch = position.step - done
@@ -280,7 +282,7 @@ class Trainer:
         else:
             position.without_gain += 1
             if position.without_gain >= patience:
-                position.stopped = f"no gain in {patience} validations"
+                position.stopped = f"no improvement in {patience} validations"
 
     def _copy_weights(self) -> None:
         pairs = zip(self.saved.weights, self.model.weights, strict=True)

@@ -2,7 +2,8 @@
 
 Models fine-tuned from the same initial model are close to each other in weight space,
 and the mean of their weights tends to score higher than each of them at the cost of one
-model (model soups, Wortsman et al., ICML 2022).
+model (model soups, Wortsman et al., ICML 2022). The average of the weights along one
+training (EMA) is in :mod:`training.optimizer`.
 """
 
 from collections.abc import Sequence

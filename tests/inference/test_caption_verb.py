@@ -87,7 +87,7 @@ def test_without_a_model_the_shipped_one_is_used_or_named_as_missing(
 
     with pytest.raises(SystemExit):
         cli.main(["caption", str(photo)])
-    assert capsys.readouterr().err.endswith("name its file with --model\n")
+    assert capsys.readouterr().err.endswith("pass its file as --model\n")
     monkeypatch.setattr(pretrained, "SHIPPED", pipeline.file)
     cli.main(["caption", str(photo)])
     assert capsys.readouterr().out.startswith(f"{photo}: ")

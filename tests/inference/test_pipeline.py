@@ -213,11 +213,11 @@ def test_a_beam_selects_beam_search_where_the_model_samples_or_is_greedy(pipelin
     ("changes", "message"),
     [
         ({"beam": 0}, "`beam` at least 1 .*Received: .*'beam': 0"),
-        ({"locations": "best"}, "`locations` be expected, likel"),
+        ({"locations": "best"}, "`locations` must be expected, likel"),
         ({"seed": -1}, "`seed` at least 0"),
-        ({"width": 3}, "must fit DecodingSettings.*'width': 3"),
-        ({"seed": 3}, "a seed changes nothing where"),
-        ({"seed": 3, "locations": "likeliest"}, "a seed changes nothing where"),
+        ({"width": 3}, "Received: .*'width': 3"),
+        ({"seed": 3}, "`seed` has no effect with"),
+        ({"seed": 3, "locations": "likeliest"}, "`seed` has no effect with"),
     ],
 )
 def test_decoding_refuses_misuse_in_one_line(pipeline, changes, message):

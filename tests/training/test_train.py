@@ -169,7 +169,7 @@ def test_training_stops_when_patience_ends_and_stays_stopped(work, tmp_path, sco
     scored += [5.0, 7.0, 7.0, 6.0, 100.0]
     patient = {"patience": 2, "epochs": 5, "metric": "CIDEr", "validate_every": 2}
     summary = go(work, tmp_path, training=patient)
-    assert summary.stopped == "no gain in 2 validations"
+    assert summary.stopped == "no improvement in 2 validations"
     assert (summary.best, summary.best_step, summary.steps) == (7.0, 4, 8)
     again = go(work, tmp_path, resume=True, training=patient)
     assert (again.best, again.steps, again.stopped) == (7.0, 8, summary.stopped)

@@ -37,7 +37,7 @@ def test_every_weight_is_the_mean_and_decoding_is_the_experiments(models, tmp_pa
 def test_a_model_of_other_widths_is_refused_and_nothing_is_written(models, tmp_path):
     paths, _ = models
     build(np.random.default_rng(4), lstm_width=6).save(paths[2])
-    with pytest.raises(ModelFileError, match=r"model-2.keras: its weights must be"):
+    with pytest.raises(ModelFileError, match=r"model-2.keras: its weights must have"):
         average_models(paths, experiment(), tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
