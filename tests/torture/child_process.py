@@ -1,0 +1,213 @@
+"""Call the command line in processes that may be killed or limited.
+
+They are forked from one that has imported TensorFlow, so that each starts in
+milliseconds.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import random
+import resource
+import signal
+import sys
+import threading
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+from command_line import Done, _as_in_a_shell, signature_of
+
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["preloaded"])
+# Audit events after which a kill finds a file half-written, not named or not removed.
+_CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a process is given.
+
+    Attributes:
+        memory: bytes of address space beyond those taken at its start.
+        file_size: bytes of the largest file that it may write.
+        kill_at: number of the change in the file system at which it kills itself.
+        count_to: file that receives the number of such changes.
+    """
+
+    memory: int | None = None
+    file_size: int | None = None
+    kill_at: int | None = None
+    count_to: str | None = None
+
+
+def _limit(limits: Limits) -> None:
+    if limits.memory is not None:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        room = pages * resource.getpagesize() + limits.memory
+        resource.setrlimit(resource.RLIMIT_AS, (room, room))
+    if limits.file_size is not None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        size = limits.file_size, resource.RLIM_INFINITY
+        resource.setrlimit(resource.RLIMIT_FSIZE, size)
+
+
+def _count_changes(limits: Limits, folder: str) -> list[int]:
+    changes = [0]
+
+    def hear(event: str, arguments: tuple) -> None:
+        if event == "open":
+            writes = isinstance(arguments[2], int) and arguments[2] & (
+                os.O_WRONLY | os.O_RDWR | os.O_CREAT
+            )
+            if not writes or not isinstance(arguments[0], str | bytes | os.PathLike):
+                return
+        elif event not in _CHANGES:
+            return
+        if folder in os.path.abspath(os.fsdecode(arguments[0])):
+            changes[0] += 1
+            if changes[0] == limits.kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hear)
+    return changes
+
+
+def _work(arguments: list[str], folder: str, limits: Limits, out: str, err: str):
+    """Be the process: run the command line, write its streams to files."""
+    with (
+        open(out, "w", encoding="utf-8", buffering=1) as out_file,
+        open(err, "w", encoding="utf-8", errors="backslashreplace", buffering=1) as e,
+    ):
+        Path(err + ".started").touch()
+        changes = None
+        if limits.kill_at is not None or limits.count_to is not None:
+            changes = _count_changes(limits, folder)
+        code = 70
+        try:
+            with _as_in_a_shell(out_file, e):
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                _limit(limits)
+                from show_attend_tell.cli.main import main
+
+                main(arguments)
+                code = 0
+        except SystemExit as ending:
+            code = ending.code if isinstance(ending.code, int) else 0
+        except BaseException as error:
+            if limits.file_size is not None:
+                free = resource.RLIM_INFINITY
+                resource.setrlimit(resource.RLIMIT_FSIZE, (free, free))
+            traceback.print_exc(file=e)
+            Path(err + ".signature").write_text(signature_of(error))
+        if limits.count_to is not None:
+            Path(limits.count_to).write_text(str(changes[0]))
+        out_file.flush()
+        e.flush()
+        os._exit(code)
+
+
+class Child:
+    """A running call of the command line; see :func:`run` for the arguments."""
+
+    def __init__(self, arguments: list[str], folder: Path, limits: Limits):
+        self.folder = folder
+        self._log = folder / f"log-{random.getrandbits(60)}"
+        self.out, self.err = f"{self._log}.out", f"{self._log}.err"
+        words = [str(argument) for argument in arguments]
+        self.process = _FORKS.Process(
+            target=_work, args=(words, str(folder), limits, self.out, self.err)
+        )
+        self.process.start()
+
+    def wait_for_start(self) -> None:
+        """Return once the command line is about to be called."""
+        started, until = Path(self.err + ".started"), time.monotonic() + 60
+        while not started.exists() and self.process.is_alive():
+            time.sleep(0.001)
+            assert time.monotonic() < until, "the process did not start"
+
+    def signal(self, number: int) -> None:
+        """Send a signal if the process still runs."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.process.pid, number)
+
+    def end(self, seconds: float) -> Done:
+        """Wait for the end; a process that takes longer is killed and has hung."""
+        self.process.join(seconds)
+        hung = self.process.is_alive()
+        if hung:
+            self.process.kill()
+            self.process.join()
+        done = Done(code=self.process.exitcode)
+        done.out, done.err = _content(self.out), _content(self.err)
+        done.signature = _content(self.err + ".signature")
+        if hung:
+            done.signature = f"hang: more than {seconds} s"
+        self.process.close()
+        for ending in (self.out, self.err, self.err + ".started"):
+            Path(ending).unlink(missing_ok=True)
+        Path(self.err + ".signature").unlink(missing_ok=True)
+        return done
+
+
+def _content(path: str) -> str:
+    if not os.path.exists(path):
+        return ""
+    return Path(path).read_text(encoding="utf-8", errors="backslashreplace")
+
+
+def run(
+    arguments: list[str],
+    folder: Path,
+    seconds: float = 120,
+    **limits: int | str | None,
+) -> Done:
+    """Run ``show-attend-tell ARGUMENTS`` in a process of its own.
+
+    Args:
+        arguments: of the command line.
+        folder: changes of files below it are counted.
+        seconds: time after which it counts as hanging.
+        limits: see :class:`Limits`.
+    """
+    return Child(arguments, folder, Limits(**limits)).end(seconds)
+
+
+def nest(folder: Path, levels: int) -> None:
+    """Make folders nested so deep that their path is too long for one call."""
+    home = os.open(".", os.O_RDONLY)
+    try:
+        os.chdir(folder)
+        for _ in range(levels):
+            os.mkdir("deep")
+            os.chdir("deep")
+    finally:
+        os.fchdir(home)
+        os.close(home)
+
+
+def remove_nested(folder: Path) -> None:
+    """Remove what :func:`nest` made."""
+    home = os.open(".", os.O_RDONLY)
+    depth = 0
+    try:
+        os.chdir(folder)
+        while os.path.isdir("deep"):
+            os.chdir("deep")
+            depth += 1
+        for _ in range(depth):
+            os.chdir("..")
+            os.rmdir("deep")
+    finally:
+        os.fchdir(home)
+        os.close(home)
+
+
+def in_thread(function, *arguments) -> threading.Thread:
+    """Start a function in a thread and return the thread."""
+    thread = threading.Thread(target=function, args=arguments, daemon=True)
+    thread.start()
+    return thread
