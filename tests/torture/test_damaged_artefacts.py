@@ -179,6 +179,10 @@ class Artefacts:
             path.write_bytes(whole)
         tally.finish()
 
+    def output(self, arguments: list[str]) -> str:
+        """Return what a command prints."""
+        return command_line.run(arguments, self.root, SECONDS).out
+
     def _mend(self) -> None:
         """Put back what a command may have written."""
         for part in ("work", "runs"):
@@ -197,16 +201,11 @@ def test_damaged_manifests(artefacts, world):
     tally = Tally("damaged manifests", scaled(240), 40)
     captions = artefacts.run / "captions-val.json"
     arguments = world.stage("eval", artefacts.root, "--captions", str(captions))
-    scores = artefacts.run / "captions-val.scores.json"
     damages = [BYTES, (_line_damage, 3), (_text_damage, 1)]
     path = artefacts.prepared / "manifest.jsonl"
     artefacts.try_all(
-        tally, path, damages, arguments, lambda: _table_of(scores, arguments, artefacts)
+        tally, path, damages, arguments, lambda: artefacts.output(arguments)
     )
-
-
-def _table_of(scores: Path, arguments, artefacts) -> object:
-    return command_line.run(arguments, artefacts.root, SECONDS).out
 
 
 def test_damaged_results_files(artefacts, world):
@@ -255,15 +254,11 @@ def test_damaged_models(artefacts, world):
     tally = Tally("damaged models", scaled(160), 90)
     path = artefacts.root / "damaged.keras"
     shutil.copy(world.model, path)
-    shown = io.StringIO()
     arguments = ["caption", "--model", str(path), str(world.photos / "photo00.jpg")]
-
-    def caption() -> str:
-        return command_line.run(arguments, artefacts.root, SECONDS).out
-
-    del shown
     damages = [BYTES, (_config_damage, 6), (mutations.zip_fields_changed, 3)]
-    artefacts.try_all(tally, path, damages, arguments, caption)
+    artefacts.try_all(
+        tally, path, damages, arguments, lambda: artefacts.output(arguments)
+    )
 
 
 def test_damaged_checkpoints(artefacts, world):
