@@ -17,7 +17,7 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-from command_line import Done, _as_in_a_shell, signature_of
+from command_line import Done, as_in_a_shell, signature_of
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["preloaded"])
@@ -86,7 +86,7 @@ def _work(arguments: list[str], folder: str, limits: Limits, out: str, err: str)
             changes = _count_changes(limits, folder)
         code = 70
         try:
-            with _as_in_a_shell(out_file, e):
+            with as_in_a_shell(out_file, e):
                 signal.signal(signal.SIGINT, signal.default_int_handler)
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
                 _limit(limits)

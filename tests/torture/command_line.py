@@ -16,7 +16,8 @@ _PACKAGES = ("show_attend_tell", "data_prep")
 _LONGEST = 2000  # characters of a refusal
 _PROGRESS = re.compile(r"\d+%\|")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-# Audit event -> positions of the paths that it changes.
+# Audit event -> positions of the paths that it changes. Paths relative to an open
+# folder, which only removal of folders uses, are not looked at.
 _CHANGES = {
     **dict.fromkeys(("os.mkdir", "os.rmdir", "os.remove", "os.truncate"), (0,)),
     **dict.fromkeys(("os.chmod", "os.chown", "shutil.rmtree"), (0,)),
@@ -75,7 +76,8 @@ class _Watch:
             if arguments[2] & _WRITES:
                 self._check(event, arguments[0], allowed)
         elif event in _CHANGES:
-            for position in _CHANGES[event]:
+            relative = event != "os.truncate" and arguments[-1] not in (-1, None)
+            for position in _CHANGES[event] if not relative else ():
                 self._check(event, arguments[position], allowed)
         elif event in _PROGRAMS and "git" not in str(arguments[0]):
             self.strays.append(f"{event} {arguments[0]!r}")
@@ -90,7 +92,7 @@ class _Watch:
                     self.strays.append(f"{event} {real}")
 
 
-_watch = _Watch()
+watch = _Watch()
 
 
 def signature_of(error: BaseException) -> str:
@@ -101,11 +103,11 @@ def signature_of(error: BaseException) -> str:
             if (at := frame.filename.rfind(f"/{package}/")) >= 0:
                 module = frame.filename[at + 1 : -3].replace("/", ".")
                 place = f"{module}.{frame.name}"
-    return f"{place}: {type(error).__name__}: {_general(str(error))}"
+    return f"{place}: {type(error).__name__}: {general(str(error))}"
 
 
-def _general(text: str) -> str:
-    """Shorten a message and take out numbers and paths, which differ from case to case."""
+def general(text: str) -> str:
+    """Shorten a message and take out numbers, quotations and paths."""
     text = re.sub(r"/\S+", "PATH", " ".join(text.split()))
     return re.sub(r"0x[0-9a-f]+|\d+|b?'[^']*'", "#", text)[:90]
 
@@ -127,7 +129,7 @@ def time_limit(seconds: float):
 
 
 @contextlib.contextmanager
-def _as_in_a_shell(out, err):
+def as_in_a_shell(out, err):
     """Give the body the streams, logging and warnings of a process of its own."""
     root = logging.getLogger()
     handlers, root.handlers = root.handlers, []
@@ -167,9 +169,9 @@ def run(arguments: list[str], allowed: Path, seconds: float = 60) -> Done:
     from show_attend_tell.cli.main import main
 
     done, out, err = Done(), _stream("strict"), _stream("backslashreplace")
-    _watch.start(allowed)
+    watch.start(allowed)
     try:
-        with _as_in_a_shell(out, err), time_limit(seconds):
+        with as_in_a_shell(out, err), time_limit(seconds):
             main([str(argument) for argument in arguments])
             done.code = 0
     except SystemExit as ending:
@@ -179,7 +181,7 @@ def run(arguments: list[str], allowed: Path, seconds: float = 60) -> Done:
     except BaseException as error:  # whatever a user would see as a traceback
         done.signature = signature_of(error)
     finally:
-        done.strays = _watch.stop()
+        done.strays = watch.stop()
     done.out, done.err = _text(out), _text(err)
     return done
 
@@ -195,19 +197,20 @@ def judge(done: Done) -> tuple[str, str]:
     if done.signature:
         return "failed", done.signature
     if done.strays:
-        return "failed", "outside of its folder: " + _general(done.strays[0])
+        event, _, path = done.strays[0].partition(" ")
+        return "failed", f"outside of its folder: {event} {os.path.basename(path)}"
     if "Traceback (most recent call last)" in done.err:
-        return "failed", "traceback printed: " + _general(done.err.splitlines()[-1])
+        return "failed", "traceback printed: " + general(done.err.splitlines()[-1])
     if done.code == 0:
         return "handled", ""
     lines = refusal_lines(done.err)
     refusals = [line for line in lines if line.lower().startswith("error: ")]
     if len(refusals) != 1 or lines[-1] != refusals[0]:
-        shown = _general(" | ".join(lines[-2:]))
+        shown = general(" | ".join(lines[-2:]))
         return "failed", f"exit {done.code}, {len(refusals)} lines of refusal: {shown}"
     if len(refusals[0]) > _LONGEST:
-        shown = _general(refusals[0])
+        shown = general(refusals[0])
         return "failed", f"a refusal of more than {_LONGEST} characters: {shown}"
     if done.code not in (1, 2):
-        return "failed", f"exit {done.code}: {_general(refusals[0])}"
+        return "failed", f"exit {done.code}: {general(refusals[0])}"
     return "refused", ""

@@ -60,13 +60,18 @@ _OTHERS = {
     "jpeg 2000": b"\0\0\0\x0cjP  \r\n\x87\n" + bytes(60),
     "pcx": b"\x0a\x05\x01\x08" + bytes(124),
     "sgi": b"\x01\xda\x01\x01\0\x03" + bytes(506),
-    "tga": bytes(2) + b"\x02" + bytes(9) + struct.pack("<HHBB", 4, 4, 24, 0) + bytes(48),
+    "tga": bytes(2)
+    + b"\x02"
+    + bytes(9)
+    + struct.pack("<HHBB", 4, 4, 24, 0)
+    + bytes(48),
     "xbm": b"#define a_width 9\n#define a_height 9\nstatic char a_bits[] = {0};",
     "ppm": b"P6 4 4 255\n" + bytes(48),
     "ppm of 10^12 pixels": b"P6 1000000 1000000 255\n",
     "qoi": b"qoif" + struct.pack(">IIBB", 100000, 100000, 4, 0),
     "blp": b"BLP2" + struct.pack("<iBBBB", 1, 9, 9, 9, 9) + bytes(200),
-    "im": b"Image type: L image\r\nImage size (x*y): 4*4\r\n".ljust(511, b"\0") + b"\x1a",
+    "im": b"Image type: L image\r\nImage size (x*y): 4*4\r\n".ljust(511, b"\0")
+    + b"\x1a",
     "mpeg": b"\0\0\x01\xb3" + bytes(20),
     "script": b"#!/bin/sh\ntouch outside\n",
     "elf": b"\x7fELF" + bytes(100),
@@ -75,7 +80,13 @@ _OTHERS = {
 _NAMES = (
     *(b"cr\rname", b"lf\nname", b"crlf\r\nname", b"quote\"'name", b"comma,name"),
     *(b"caf\xe9", b"\xff\xfe", "\U0001f600".encode(), b"-dash", b"--help", b" space "),
-    *(b"<script>alert(1)</script>"[:8], b"%s%n", b"$(touch outside)", b"a\tb", b"x" * 240),
+    *(
+        b"<script>",
+        b"%s%n",
+        b"$(touch outside)",
+        b"a\tb",
+        b"x" * 240,
+    ),
     *("\u202egpj".encode(), "\u0301".encode(), b"\x1b[31mred", b"=cmd|x", b"\x7f"),
     *("\u2028line".encode(), b"a\x85b", "\x85".encode(), b"\x0b\x0c", b"*?[", b"{}"),
 )
@@ -127,9 +138,10 @@ def _exif() -> Iterator[bytes]:
     yield whole[: len(whole) // 2]
     yield whole[:-3]
     yield b"Exif\0\0MM\0*\0\0\0\x08\xff\xff" + bytes(30)
-    yield b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x02\0\xff\xff\xff\x7f\x08\0\0\0\x08\0\0\0"
-    yield b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x05\0\x01\0\0\0\x00\0\0\0\x08\0\0\0"
-    yield b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x63\0\0\0\0\0\0\0"
+    one = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01"  # one entry, the orientation
+    yield one + b"\x02\0\xff\xff\xff\x7f\x08\0\0\0\x08\0\0\0"
+    yield one + b"\x05\0\x01\0\0\0\x00\0\0\0\x08\0\0\0"
+    yield one + b"\x03\0\x01\0\0\0\x63\0\0\0\0\0\0\0"
     yield b"Exif\0\0" + random.Random(8).randbytes(300)
 
 

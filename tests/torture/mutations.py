@@ -111,7 +111,9 @@ def zip_repacked(content: bytes, rng: random.Random) -> tuple[str, bytes]:
     at = start + rng.randrange(max(1, min(chosen.compress_size, 60)))
     value = rng.choice([0, 255, rng.randrange(256)])
     data[at] = value
-    return f"method {method}, {chosen.filename} byte {at - start} = {value}", bytes(data)
+    return f"method {method}, {chosen.filename} byte {at - start} = {value}", bytes(
+        data
+    )
 
 
 def zip_with_hostile_name(content: bytes, rng: random.Random) -> tuple[str, bytes]:
@@ -152,9 +154,7 @@ def zip_of_zeros(name: str, megabytes: int) -> bytes:
     local = b"PK\x03\x04" + fields + encoded
     central = _CENTRAL + struct.pack("<H", 20) + fields
     central += struct.pack("<HHHII", 0, 0, 0, 0, 0) + encoded
-    end = struct.pack(
-        "<HHHHIIH", 0, 0, 1, 1, len(central), len(local) + len(body), 0
-    )
+    end = struct.pack("<HHHHIIH", 0, 0, 1, 1, len(central), len(local) + len(body), 0)
     return local + body + central + b"PK\x05\x06" + end
 
 
@@ -192,7 +192,7 @@ TOML_VALUES = (
 
 
 def toml_changed(text: str, rng: random.Random) -> tuple[str, bytes]:
-    """Return settings with one value replaced or one line removed, doubled or nested."""
+    """Return settings with a value replaced, or a line removed, doubled or nested."""
     lines = text.splitlines()
     at = rng.randrange(len(lines))
     key, odd = lines[at].split(" = ")[0], rng.choice(TOML_VALUES)

@@ -7,7 +7,6 @@ import zipfile
 from pathlib import Path
 
 from child_process import Child, Limits
-from command_line import Done
 
 SECONDS = 180  # a run that takes longer counts as hanging
 _TIMES = re.compile(rb'"(seconds|date|date_saved|revision|cores)": [^,}\n]*')

@@ -45,13 +45,13 @@ class Tally:
     handled: int = 0
     failures: dict[str, list[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    _started: float = field(default_factory=time.monotonic)
 
     def within_time(self, cases: Iterable[T]) -> Iterator[T]:
         """Yield the cases until the part's share of TORTURE_MINUTES is used up."""
         allowed = self.share * MINUTES / _DEFAULT_MINUTES
+        started = time.monotonic()
         for case in cases:
-            if time.monotonic() - self._started > allowed:
+            if time.monotonic() - started > allowed:
                 self.notes.append(
                     f"{self.part}: stopped after {allowed:.0f} s, {self.tried} of "
                     f"{self.planned} cases; raise TORTURE_MINUTES"
@@ -91,7 +91,9 @@ class Tally:
 def table(folder: Path) -> list[str]:
     """Return the lines of the table of all parts that saved their counts."""
     counts = [json.loads(p.read_text()) for p in sorted(folder.glob("*.json"))]
-    head = f"{'part':34}{'tried':>8}{'refused in one line':>21}{'handled':>9}{'failed':>8}"
+    head = (
+        f"{'part':34}{'tried':>8}{'refused in one line':>21}{'handled':>9}{'failed':>8}"
+    )
     lines = [head]
     totals = [0, 0, 0, 0]
     for count in counts:

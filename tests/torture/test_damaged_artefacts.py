@@ -88,7 +88,18 @@ def _hdf5_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
         if rng.random() < 0.35:
             name = rng.choice(sorted(file.attrs))
             odd = rng.choice(
-                [1.5, -1, 2**62, "", "null", "[1]", "[" * 10**5, "{}", np.zeros(3), b"a"]
+                [
+                    1.5,
+                    -1,
+                    2**62,
+                    "",
+                    "null",
+                    "[1]",
+                    "[" * 10**5,
+                    "{}",
+                    np.zeros(3),
+                    b"a",
+                ]
                 + [mutations.LONG_INTEGER, '{"grid": [0, 0], "width": -1}', np.nan]
             )
             file.attrs[name] = odd
@@ -186,7 +197,9 @@ class Artefacts:
     def _mend(self) -> None:
         """Put back what a command may have written."""
         for part in ("work", "runs"):
-            shutil.copytree(self.world.root / part, self.root / part, dirs_exist_ok=True)
+            shutil.copytree(
+                self.world.root / part, self.root / part, dirs_exist_ok=True
+            )
 
 
 @pytest.fixture
@@ -342,8 +355,7 @@ def _header(artefacts, world, features: Path, parts: Path) -> bytes:
 
 
 def _experiment_names():
-    for odd in ("../../outside", "/outside", "", ".", "..", "a/b", "nul\\u0000", "~"):
-        yield odd
+    yield from ("../../outside", "/outside", "", ".", "..", "a/b", "nul\\u0000", "~")
     yield from ("x" * 300, "a\\nb", "-dash", "\\U0001f600", "a b", "con", "caf\\u00e9")
 
 
@@ -367,7 +379,10 @@ def _not_finite(world, root: Path):
     features = root / "work" / "tiny" / world.features.name
     train = world.stage("train", root, "--overwrite")
     for rate in ("1e9", "1e30"):
-        yield f"learning_rate={rate}", [*train, "--set", f"training.learning_rate={rate}"]
+        yield (
+            f"learning_rate={rate}",
+            [*train, "--set", f"training.learning_rate={rate}"],
+        )
     whole = features.read_bytes()
     for value in (np.nan, np.inf):
         with h5py.File(features, "r+") as file:
@@ -384,9 +399,11 @@ def _not_finite(world, root: Path):
     with h5py.File(buffer, "r+") as weights:
         found = []
         weights.visititems(
-            lambda _, item: found.append(item)
-            if isinstance(item, h5py.Dataset) and item.ndim == 2
-            else None
+            lambda _, item: (
+                found.append(item)
+                if isinstance(item, h5py.Dataset) and item.ndim == 2
+                else None
+            )
         )
         for item in found:
             item[...] = np.full(item.shape, np.nan, item.dtype)

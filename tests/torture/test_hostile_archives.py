@@ -132,7 +132,14 @@ def _rows() -> tuple[str, str]:
 def _csv_damaged(text: str, rng: random.Random) -> tuple[str, bytes]:
     odd = rng.choice(
         [
-            *("x" * 300 + ".jpg", "dog " * 10**5, "", '"', '"a\nb"', "../../outside.jpg"),
+            *(
+                "x" * 300 + ".jpg",
+                "dog " * 10**5,
+                "",
+                '"',
+                '"a\nb"',
+                "../../outside.jpg",
+            ),
             *("/etc/passwd", "a\rb", "\0", "\ud800", ".", "/dev/zero", "photo00.jpg/a"),
         ]
     )
@@ -279,7 +286,9 @@ def _special_folders(world, data: Path):
     what = fresh("photos of latin-1 names, folder")
     (data / os.fsdecode(b"caf\xe9.jpg")).write_bytes(photo.read_bytes())
     shutil.copy(photo, data)
-    text = f"file,caption,split\n{photo.name},a red circle,train\ncaf\xe9.jpg,a cat,val\n"
+    text = (
+        f"file,caption,split\n{photo.name},a red circle,train\ncaf\xe9.jpg,a cat,val\n"
+    )
     (data / "captions.csv").write_bytes(text.encode("latin-1"))
     yield what, ["--set", "data.source=folder"]
     (data / "captions.csv").write_text(text)
@@ -299,7 +308,7 @@ def test_special_files_in_a_data_folder_stop_nothing(world, tmp_path):
         good = good and ("x.jpg" in what or "Other.zip" in what or "nested" in what)
         if outcome == "refused" and good:
             outcome = "failed"
-            signature = "work lost: " + command_line._general(done.err.splitlines()[-1])
+            signature = "work lost: " + command_line.general(done.err.splitlines()[-1])
         tally.count(f"prepare, {what}: {done.err[-200:]!r}", outcome, signature)
     tally.finish()
 

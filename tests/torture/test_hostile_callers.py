@@ -37,7 +37,7 @@ def server(world, tmp_path_factory):
 def _judge(reply, server) -> tuple[str, str]:
     """Judge an answer to a hostile request."""
     if reply.status == 0:
-        return "failed", "no answer: " + command_line._general(reply.body.decode())
+        return "failed", "no answer: " + command_line.general(reply.body.decode())
     if reply.status >= 500 and reply.status != 503:
         return "failed", f"status {reply.status}: {_last_traceback(server)}"
     if reply.status == 200:
@@ -51,7 +51,7 @@ def _judge(reply, server) -> tuple[str, str]:
 
 def _last_traceback(server) -> str:
     lines = server.err.read_text(errors="replace").splitlines()
-    return command_line._general(lines[-1]) if lines else ""
+    return command_line.general(lines[-1]) if lines else ""
 
 
 def test_photos_posted(server, world):
@@ -63,11 +63,11 @@ def test_photos_posted(server, world):
         reply = server.post(content, name)
         outcome, signature = _judge(reply, server)
         if outcome == "refused" and name in whole:
-            reason = command_line._general(reply.error.partition("bytes, ")[2])
+            reason = command_line.general(reply.error.partition("bytes, ")[2])
             outcome, signature = "failed", f"a whole photo refused: {reason}"
         bomb = name.startswith(b"bomb") or name == b"long.png"
         if bomb and outcome == "refused" and reply.status != 413:
-            text = command_line._general(reply.error)
+            text = command_line.general(reply.error)
             outcome, signature = "failed", f"{reply.status} in place of 413: {text}"
         if world.mark.exists():
             world.mark.unlink()
@@ -107,9 +107,11 @@ def _odd_requests():
         b'\r\n--torture\r\nContent-Disposition: form-data; name="a"\r\n\r\nb'
         for _ in range(3000)
     )
-    yield "3,000 fields", ("POST", "/caption", many + b"\r\n--torture--\r\n", kind), {
-        *(400, 413, 422)
-    }
+    yield (
+        "3,000 fields",
+        ("POST", "/caption", many + b"\r\n--torture--\r\n", kind),
+        {*(400, 413, 422)},
+    )
     large = server_process.form(bytes(25_000_000), b"a.jpg", {})
     yield "25 MB", ("POST", "/caption", large, kind), {413}
     odd = ("beam", "0"), ("beam", "-1"), ("beam", "9" * 5000), ("beam", "nan")
@@ -294,8 +296,8 @@ def test_another_variant_delays_no_other_request(server):
         outcome, signature = _judge(first[0], server)
         tally.count(f"{options}", outcome, signature)
         tally.notes.append(
-            f"first request with {json.dumps(options)}: {first[0].seconds:.2f} s, others "
-            f"waited up to {max(others):.2f} s meanwhile"
+            f"first request with {json.dumps(options)}: {first[0].seconds:.2f} s, "
+            f"others waited up to {max(others):.2f} s meanwhile"
         )
     tally.finish()
 
@@ -305,6 +307,8 @@ def test_the_server_printed_no_traceback(server):
     text = server.err.read_text(errors="replace")
     lines = [line for line in text.splitlines() if line and not line.startswith(" ")]
     failed = "Traceback" in text
-    signature = "traceback: " + command_line._general(lines[-1]) if failed else ""
-    tally.count(text[-600:] if failed else "", "failed" if failed else "handled", signature)
+    signature = "traceback: " + command_line.general(lines[-1]) if failed else ""
+    tally.count(
+        text[-600:] if failed else "", "failed" if failed else "handled", signature
+    )
     tally.finish()

@@ -1,5 +1,6 @@
 """Hostile photos captioned from folders and, by ``sat.load``, one by one."""
 
+import io
 import json
 import os
 import shutil
@@ -97,7 +98,7 @@ def _names(line: str, shown: str) -> bool:
 
 def _reason(lines: list[str], shown: str) -> str:
     (line, *_) = [line for line in lines if _names(line, shown)]
-    return command_line._general(line.rpartition(": ")[2])
+    return command_line.general(line.rpartition(": ")[2])
 
 
 def _count_second_run(tally, world, folder: Path, out: Path) -> None:
@@ -121,15 +122,13 @@ def test_photos_captioned_one_by_one(world, tmp_path):
     model = sat.load(str(world.model))
     folder = tmp_path / "photos"
     _write(folder, photos)
-    watch = command_line._watch
+    watch = command_line.watch
     for name in tally.within_time(photos):
         path, outcome, signature = folder / os.fsdecode(name), "handled", ""
+        streams = io.StringIO(), io.StringIO()
         watch.start(tmp_path)
         try:
-            with (
-                command_line._as_in_a_shell(*map(command_line._stream, ["replace"] * 2)),
-                command_line.time_limit(20),
-            ):
+            with command_line.as_in_a_shell(*streams), command_line.time_limit(20):
                 model.caption(path)
         except command_line.HangError as error:
             outcome, signature = "failed", "hang: " + command_line.signature_of(error)
@@ -139,12 +138,12 @@ def test_photos_captioned_one_by_one(world, tmp_path):
             if not own:
                 signature = command_line.signature_of(error)
             elif name in required:
-                reason = command_line._general(str(error).rpartition(": ")[2])
+                reason = command_line.general(str(error).rpartition(": ")[2])
                 outcome, signature = "failed", f"a whole photo refused: {reason}"
             elif "\n" in str(error).replace(str(path), ""):
                 outcome, signature = "failed", "a refusal of more than one line"
         if strays := watch.stop():
-            outcome, signature = "failed", "stray: " + command_line._general(strays[0])
+            outcome, signature = "failed", "stray: " + command_line.general(strays[0])
         tally.count(f"sat.load(...).caption({os.fsdecode(name)!r})", outcome, signature)
     tally.finish()
 
@@ -180,7 +179,9 @@ def test_hostile_names_in_every_form_of_output(world, tmp_path, form):
         outcome, signature = command_line.judge(done)
         if outcome == "refused":
             outcome, signature = "failed", "refused: " + done.err.strip()[-150:]
-        tally.count(f"caption {' '.join(options[form])}, {attempt} run", outcome, signature)
+        tally.count(
+            f"caption {' '.join(options[form])}, {attempt} run", outcome, signature
+        )
     tally.finish()
 
 
@@ -244,7 +245,9 @@ def _special_folders(world, root: Path):
     for suffix in (".heic", ".heif", ".avif"):
         case = fresh(f"a photo of the suffix {suffix}")
         (folder / f"photo{suffix}").write_bytes(
-            worlds.photo_bytes(1, "AVIF") if suffix == ".avif" else b"\0\0\0\x18ftypheic"
+            worlds.photo_bytes(1, "AVIF")
+            if suffix == ".avif"
+            else b"\0\0\0\x18ftypheic"
         )
         yield case
 
@@ -263,7 +266,7 @@ def test_special_files_stop_no_folder(world, tmp_path):
         if not done.signature and not done.strays:
             outcome, signature = ("refused" if done.code else "handled"), ""
             if kept < 2:
-                shown = command_line._general(done.err.strip()[-200:])
+                shown = command_line.general(done.err.strip()[-200:])
                 outcome, signature = "failed", f"photos lost: {shown}"
             elif silent:
                 outcome, signature = "failed", "a photo skipped without a line"

@@ -2,6 +2,7 @@
 
 import random
 import signal
+from pathlib import Path
 
 import command_line
 import pytest
