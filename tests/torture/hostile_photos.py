@@ -14,7 +14,7 @@ from world import photo_bytes
 FORMATS = {"JPEG": "jpg", "PNG": "png", "WEBP": "webp", "GIF": "gif", "BMP": "bmp"}
 FORMATS |= {"TIFF": "tif", "AVIF": "avif"}
 _MODES = {
-    "png": ["1", "L", "LA", "P", "PA", "RGBA", "I;16", "I"],
+    "png": ["1", "L", "LA", "P", "PA", "RGBA", "I;16"],
     "jpg": ["L", "CMYK"],
     "webp": ["RGBA", "L"],
     "gif": ["1", "L", "P"],

@@ -46,7 +46,14 @@ class Box:
     def prepare_as_is(self, *more: str) -> command_line.Done:
         """Run ``prepare`` on the data folder as it is."""
         arguments = self.world.stage("prepare", self.case, "--data", str(self.data))
-        return command_line.run([*arguments, *more], self.case, SECONDS)
+        done = command_line.run([*arguments, *more], self.case, SECONDS)
+        photos = self.case / "work" / "tiny" / "photos"
+        done.strays += [
+            f"left {path}"
+            for path in self.case.rglob("*outside*")
+            if path.parent not in (photos, self.data)
+        ]
+        return done
 
 
 @pytest.fixture
