@@ -1,12 +1,15 @@
 """The tiny data set of all parts, and the table at the end."""
 
+import functools
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 
 import filelock
 import pytest
+import stages
 import tally
 import world as worlds
 
@@ -15,6 +18,7 @@ def pytest_configure(config):
     """Make the folder that all test processes write their counts to."""
     if tally.RESULTS not in os.environ:
         os.environ[tally.RESULTS] = tempfile.mkdtemp(prefix="torture-")
+        os.environ[tally.STARTED] = str(time.time())
         config.torture_results = Path(os.environ[tally.RESULTS])
 
 
@@ -25,7 +29,8 @@ def pytest_terminal_summary(terminalreporter, config):
         return
     lines = tally.table(folder)
     shutil.rmtree(folder, ignore_errors=True)
-    os.environ.pop(tally.RESULTS, None)
+    for name in (tally.RESULTS, tally.STARTED):
+        os.environ.pop(name, None)
     if len(lines) > 2:
         terminalreporter.section("torture")
         for line in lines:
@@ -40,3 +45,11 @@ def world(tmp_path_factory) -> worlds.World:
         base = base.parent
     with filelock.FileLock(base / "world.lock"):
         return worlds.make(base / "world")
+
+
+@pytest.fixture(scope="module")
+def stage_of(world, tmp_path_factory):
+    """A function verb -> stage, whose reference run is made once a module."""
+    return functools.cache(
+        lambda verb: stages.Stage(verb, world, tmp_path_factory.mktemp(verb))
+    )

@@ -211,7 +211,7 @@ BYTES = (mutations.bytes_damaged, 4)
 
 
 def test_damaged_manifests(artefacts, world):
-    tally = Tally("damaged manifests", scaled(240), 40)
+    tally = Tally("damaged manifests", scaled(150), 25)
     captions = artefacts.run / "captions-val.json"
     arguments = world.stage("eval", artefacts.root, "--captions", str(captions))
     damages = [BYTES, (_line_damage, 3), (_text_damage, 1)]
@@ -222,7 +222,7 @@ def test_damaged_manifests(artefacts, world):
 
 
 def test_damaged_results_files(artefacts, world):
-    tally = Tally("damaged results files", scaled(160), 20)
+    tally = Tally("damaged results files", scaled(100), 10)
     path = artefacts.root / "made-elsewhere.json"
     shutil.copy(artefacts.run / "captions-val.json", path)
     arguments = world.stage("eval", artefacts.root, "--captions", str(path))
@@ -231,7 +231,7 @@ def test_damaged_results_files(artefacts, world):
 
 
 def test_damaged_vocabularies(artefacts, world):
-    tally = Tally("damaged vocabularies", scaled(60), 50)
+    tally = Tally("damaged vocabularies", scaled(12), 20)
     model = artefacts.run / "model.keras"
     arguments = world.stage("train", artefacts.root, "--overwrite")
     arguments += ["--set", "training.epochs=1"]
@@ -248,7 +248,7 @@ def _weights(path: Path) -> dict:
 
 
 def test_damaged_feature_files(artefacts, world):
-    tally = Tally("damaged feature files", scaled(160), 80)
+    tally = Tally("damaged feature files", scaled(50), 25)
     path = artefacts.prepared / world.features.name
     captions = artefacts.run / "captions-val.json"
     arguments = world.stage("eval", artefacts.root)
@@ -257,14 +257,14 @@ def test_damaged_feature_files(artefacts, world):
 
 
 def test_damaged_feature_files_at_extraction(artefacts, world):
-    tally = Tally("damaged feature files, features", scaled(60), 20)
+    tally = Tally("damaged feature files, features", scaled(30), 8)
     path = artefacts.prepared / world.features.name
     arguments = world.stage("features", artefacts.root)
     artefacts.try_all(tally, path, [BYTES, (_hdf5_damage, 5)], arguments)
 
 
 def test_damaged_models(artefacts, world):
-    tally = Tally("damaged models", scaled(160), 90)
+    tally = Tally("damaged models", scaled(60), 35)
     path = artefacts.root / "damaged.keras"
     shutil.copy(world.model, path)
     arguments = ["caption", "--model", str(path), str(world.photos / "photo00.jpg")]
@@ -275,7 +275,7 @@ def test_damaged_models(artefacts, world):
 
 
 def test_damaged_checkpoints(artefacts, world):
-    tally = Tally("damaged checkpoints", scaled(120), 50)
+    tally = Tally("damaged checkpoints", scaled(40), 20)
     path = artefacts.run / "checkpoint.npz"
     arguments = world.stage("train", artefacts.root, "--resume")
     damages = [BYTES, (_array_damage, 6), (mutations.zip_fields_changed, 2)]
@@ -284,7 +284,7 @@ def test_damaged_checkpoints(artefacts, world):
 
 
 def test_damaged_settings_of_a_run(artefacts, world):
-    tally = Tally("damaged settings of runs", scaled(60), 20)
+    tally = Tally("damaged settings of runs", scaled(40), 7)
     path = artefacts.run / "experiment.toml"
 
     def toml(content: bytes, rng: random.Random) -> tuple[str, bytes]:
@@ -296,7 +296,7 @@ def test_damaged_settings_of_a_run(artefacts, world):
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv"])
 def test_damaged_output_files(artefacts, world, ending):
-    tally = Tally(f"damaged --out files, {ending}", scaled(110), 40)
+    tally = Tally(f"damaged --out files, {ending}", scaled(40), 15)
     path = artefacts.root / f"rows.{ending}"
     arguments = ["caption", "--model", str(world.model), "--out", str(path)]
     arguments.append(str(world.photos))
@@ -318,7 +318,7 @@ def _text_damage_of_rows(content: bytes, rng: random.Random) -> tuple[str, bytes
 
 def test_damaged_parts_of_an_extraction(artefacts, world):
     """What a killed extraction left may be damaged too."""
-    tally = Tally("damaged parts of features", scaled(40), 30)
+    tally = Tally("damaged parts of features", scaled(12), 6)
     rng = random.Random(5)
     features = artefacts.prepared / world.features.name
     parts = features.with_name(features.name + ".parts")
@@ -360,7 +360,7 @@ def _experiment_names():
 
 
 def test_names_of_experiments_stay_in_the_folder_of_runs(artefacts, world):
-    tally = Tally("names of experiments", 15, 40)
+    tally = Tally("names of experiments", 15, 12)
     text = world.settings.read_text().replace("epochs = 2", "epochs = 1")
     file, runs = artefacts.root / "named.toml", artefacts.root / "runs" / "below"
     for name in tally.within_time(_experiment_names()):
@@ -415,7 +415,7 @@ def _not_finite(world, root: Path):
 
 
 def test_values_that_are_not_finite_are_refused(artefacts, world):
-    tally = Tally("values that are not finite", 6, 60)
+    tally = Tally("values that are not finite", 6, 20)
     for what, arguments in tally.within_time(_not_finite(world, artefacts.root)):
         done = command_line.run(arguments, artefacts.root, SECONDS)
         outcome, signature = command_line.judge(done)
@@ -426,7 +426,7 @@ def test_values_that_are_not_finite_are_refused(artefacts, world):
 
 
 def test_a_checkpoint_of_another_vocabulary_is_refused(artefacts, world):
-    tally = Tally("another vocabulary", 1, 20)
+    tally = Tally("another vocabulary", 1, 10)
     path = artefacts.prepared / "vocabulary.json"
     content = json.loads(path.read_text())
     content["words"][4:] = content["words"][:3:-1]

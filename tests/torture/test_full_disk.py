@@ -12,8 +12,8 @@ from tally import Tally, scaled
 
 pytestmark = [pytest.mark.torture, pytest.mark.timeout(7200, method="thread")]
 
-POINTS = {"prepare": 8, "features": 5, "caption": 5, "train": 7, "eval": 4}
-SHARE = {"prepare": 15, "features": 25, "caption": 30, "train": 80, "eval": 40}
+POINTS = {"prepare": 6, "features": 5, "caption": 4, "train": 4, "eval": 3}
+SHARE = {"prepare": 5, "features": 12, "caption": 20, "train": 25, "eval": 20}
 
 
 def _sizes(stage: Stage) -> list[int]:
@@ -39,9 +39,9 @@ def _snapshot(folder: Path, parts: list[str]) -> dict[Path, object]:
 
 
 @pytest.mark.parametrize("verb", POINTS)
-def test_a_full_disk_loses_nothing(world, tmp_path, verb):
+def test_a_full_disk_loses_nothing(stage_of, tmp_path, verb):
     tally = Tally(f"full disk, {verb}", scaled(POINTS[verb]), SHARE[verb])
-    stage, folder = Stage(verb, world, tmp_path), tmp_path / "full"
+    stage, folder = stage_of(verb), tmp_path / "full"
     rng = random.Random(verb)
     sizes = _sizes(stage)
     rng.shuffle(sizes)

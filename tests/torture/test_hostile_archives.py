@@ -71,7 +71,7 @@ def originals(world) -> dict[str, bytes]:
 
 
 def test_damaged_archives_are_refused_or_prepared(box, originals):
-    tally = Tally("damaged archives", scaled(2400), 130)
+    tally = Tally("damaged archives", scaled(2700), 60)
     rng = random.Random(14)
     kinds = [mutations.bytes_damaged, mutations.zip_fields_changed]
     kinds += [mutations.zip_repacked, mutations.zip_with_hostile_name]
@@ -193,7 +193,7 @@ def _damaged_texts(rng: random.Random):
 
 
 def test_damaged_caption_files_are_refused_or_prepared(box, world):
-    tally = Tally("damaged caption files", scaled(1200), 90)
+    tally = Tally("damaged caption files", scaled(1300), 40)
     cases = _damaged_texts(random.Random(15))
     photos = {path.name: path.read_bytes() for path in sorted(world.photos.iterdir())}
     for number in tally.within_time(range(tally.planned)):
@@ -206,7 +206,7 @@ def test_damaged_caption_files_are_refused_or_prepared(box, world):
 
 
 def test_damaged_experiments_are_refused_or_prepared(box, world):
-    tally = Tally("damaged experiments", scaled(400), 30)
+    tally = Tally("damaged experiments", scaled(500), 10)
     rng, text = random.Random(16), world.settings.read_text()
     whole = list(mutations.hostile_texts())
     shutil.copytree(world.data, box.data)
@@ -237,7 +237,7 @@ def _large_archives():
 @pytest.mark.parametrize("what", _large_archives())
 def test_a_small_archive_of_much_text_takes_little_memory(world, tmp_path, what):
     """The limit on memory is that of the process, so it runs in one of its own."""
-    tally = Tally(f"huge entries, {what}", 1, 60)
+    tally = Tally(f"huge entries, {what}", 1, 20)
     archive, entry, more = _large_archives()[what]
     data = tmp_path / "data"
     shutil.copytree(world.data, data)
@@ -303,7 +303,7 @@ def _special_folders(world, data: Path):
 
 
 def test_special_files_in_a_data_folder_stop_nothing(world, tmp_path):
-    tally = Tally("special files in data folders", 40, 60)
+    tally = Tally("special files in data folders", 48, 30)
     data = tmp_path / "data"
     for what, more in tally.within_time(_special_folders(world, data)):
         shutil.rmtree(tmp_path / "work", ignore_errors=True)

@@ -56,7 +56,7 @@ def _last_traceback(server) -> str:
 
 
 def test_photos_posted(server, world):
-    tally = Tally("hostile photos, POST", scaled(500), 90)
+    tally = Tally("hostile photos, POST", scaled(500), 30)
     whole = {name.encode(): c for name, c in hostile_photos.whole_but_unusual()}
     whole |= dict(hostile_photos.named())
     others = {n.encode(): c for n, c in hostile_photos.damaged(scaled(DAMAGED))}
@@ -125,7 +125,7 @@ def _odd_requests():
 
 
 def test_odd_requests_are_refused_with_their_status(server):
-    tally = Tally("odd requests", 52, 30)
+    tally = Tally("odd requests", 52, 10)
     for what, request, right in tally.within_time(_odd_requests()):
         reply = server.request(*request)
         if reply.status in right:
@@ -138,7 +138,7 @@ def test_odd_requests_are_refused_with_their_status(server):
 
 def test_damaged_requests_cause_no_error_of_the_server(server):
     """Of an unfinished request nothing is answered; all others get their status."""
-    tally = Tally("damaged requests", scaled(300), 40)
+    tally = Tally("damaged requests", scaled(200), 15)
     rng = random.Random(9)
     body = server_process.form(photo_bytes(2), b"a.jpg", {"beam": 2})
     head = (
@@ -270,7 +270,7 @@ def test_many_clients_are_served_or_told_when_to_return(server):
 
 def test_another_variant_delays_no_other_request(server):
     """The first request with other options must not hold up those without."""
-    tally = Tally("first requests of variants", 3, 60)
+    tally = Tally("first requests of variants", 3, 20)
     variants = [{"beam": 7}, {"method": "sample"}, {"locations": "likeliest"}]
     for options in tally.within_time(variants):
         first = []

@@ -117,7 +117,7 @@ def _count_second_run(tally, world, folder: Path, out: Path) -> None:
 
 
 def test_photos_captioned_one_by_one(world, tmp_path):
-    tally = Tally("hostile photos, sat.load", scaled(500), 100)
+    tally = Tally("hostile photos, sat.load", scaled(500), 30)
     photos, required = _corpus()
     model = sat.load(str(world.model))
     folder = tmp_path / "photos"
@@ -149,7 +149,7 @@ def test_photos_captioned_one_by_one(world, tmp_path):
 
 
 def test_photos_captioned_from_folders(world, tmp_path):
-    tally = Tally("hostile photos, folders", scaled(500), 140)
+    tally = Tally("hostile photos, folders", scaled(500), 50)
     photos, required = _corpus()
     names = sorted(photos)
     chunks = [names[k : k + CHUNK] for k in range(0, len(names), CHUNK)]
@@ -162,7 +162,7 @@ def test_photos_captioned_from_folders(world, tmp_path):
 
 @pytest.mark.parametrize("form", ["csv", "html", "json", "page", "figures"])
 def test_hostile_names_in_every_form_of_output(world, tmp_path, form):
-    tally = Tally(f"hostile names, {form}", 1, 40)
+    tally = Tally(f"hostile names, {form}", 2, 12)
     folder = tmp_path / "photos"
     photos = dict(list(hostile_photos.named())[:: 6 if form == "figures" else 1])
     _write(folder, photos)
@@ -254,7 +254,7 @@ def _special_folders(world, root: Path):
 
 def test_special_files_stop_no_folder(world, tmp_path):
     """Both photos beside the entry must be captioned, whatever the entry is."""
-    tally = Tally("special files in folders", 26, 110)
+    tally = Tally("special files in folders", 26, 40)
     out = tmp_path / "o.jsonl"
     for what, folder in tally.within_time(_special_folders(world, tmp_path)):
         out.unlink(missing_ok=True)
@@ -276,7 +276,7 @@ def test_special_files_stop_no_folder(world, tmp_path):
 
 
 def test_features_of_hostile_photos_are_extracted_or_listed(world, tmp_path):
-    tally = Tally("hostile photos, features", 1, 60)
+    tally = Tally("hostile photos, features", 2, 12)
     photos, required = _corpus()
     names = [n.decode() for n in photos if n.isascii() and n.decode().isprintable()]
     names = [n for n in names if not n.startswith((" ", "-")) and "," not in n]

@@ -14,12 +14,13 @@ pytestmark = [pytest.mark.torture, pytest.mark.timeout(7200, method="thread")]
 CHAIN = 6  # kills before a stage is left to end
 # Stage -> kills, worker seconds in a run of 8 minutes.
 STAGES = {
-    "prepare": (36, 20),
-    "features": (24, 40),
-    "caption": (24, 60),
-    "train": (24, 130),
-    "eval": (12, 60),
+    "prepare": (48, 10),
+    "features": (30, 30),
+    "caption": (12, 35),
+    "train": (12, 50),
+    "eval": (6, 25),
 }
+STOPPED = {"prepare": 3, "features": 8, "caption": 10, "train": 15, "eval": 10}
 
 
 def _kill(stage: Stage, folder: Path, rng: random.Random) -> tuple[str, object]:
@@ -36,10 +37,10 @@ def _kill(stage: Stage, folder: Path, rng: random.Random) -> tuple[str, object]:
 
 
 @pytest.mark.parametrize("verb", STAGES)
-def test_killed_stages_continue_to_equal_results(world, tmp_path, verb):
+def test_killed_stages_continue_to_equal_results(stage_of, tmp_path, verb):
     kills, share = STAGES[verb]
     tally = Tally(f"kill -9, {verb}", scaled(kills), share)
-    rng, stage = random.Random(verb), Stage(verb, world, tmp_path)
+    rng, stage = random.Random(verb), stage_of(verb)
     folder = tmp_path / "killed"
     for chain in tally.within_time(range(max(1, tally.planned // CHAIN))):
         stage.reset(folder)
@@ -70,11 +71,11 @@ def _count_end(tally: Tally, stage: Stage, folder: Path, case: str) -> None:
         tally.count(case, outcome, signature)
 
 
-@pytest.mark.parametrize("verb", STAGES)
-def test_stopped_stages_end_in_order_and_continue(world, tmp_path, verb):
+@pytest.mark.parametrize("verb", STOPPED)
+def test_stopped_stages_end_in_order_and_continue(stage_of, tmp_path, verb):
     """SIGTERM exits with 143, SIGINT with 130, or 0 where the work was done."""
-    tally = Tally(f"SIGTERM and SIGINT, {verb}", scaled(4), STAGES[verb][1] / 2)
-    rng, stage = random.Random(verb), Stage(verb, world, tmp_path)
+    tally = Tally(f"SIGTERM and SIGINT, {verb}", scaled(2), STOPPED[verb])
+    rng, stage = random.Random(verb), stage_of(verb)
     folder = tmp_path / "stopped"
     for number in tally.within_time(range(tally.planned)):
         stage.reset(folder)
@@ -97,11 +98,11 @@ def test_stopped_stages_end_in_order_and_continue(world, tmp_path, verb):
     tally.finish()
 
 
-@pytest.mark.parametrize("verb", STAGES)
-def test_two_processes_on_one_folder_lose_nothing(world, tmp_path, verb):
+@pytest.mark.parametrize("verb", STOPPED)
+def test_two_processes_on_one_folder_lose_nothing(stage_of, tmp_path, verb):
     """Of two runs that start together each succeeds or is refused in one line."""
-    tally = Tally(f"two processes, {verb}", scaled(2), STAGES[verb][1] / 2)
-    stage, folder = Stage(verb, world, tmp_path), tmp_path / "both"
+    tally = Tally(f"two processes, {verb}", scaled(1), STOPPED[verb])
+    stage, folder = stage_of(verb), tmp_path / "both"
     for number in tally.within_time(range(tally.planned)):
         stage.reset(folder)
         children = [stage.start(folder) for _ in range(2)]
