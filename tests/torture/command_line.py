@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 import traceback
 import warnings
 from dataclasses import dataclass, field
@@ -87,9 +88,10 @@ class _Watch:
             return  # a file descriptor
         with contextlib.suppress(ValueError):  # a NUL: nothing is opened
             real = os.path.realpath(os.fsdecode(path))
-            if os.path.commonpath([real, allowed]) != allowed and real != os.devnull:
-                if "__pycache__" not in real:
-                    self.strays.append(f"{event} {real}")
+            folders = allowed, tempfile.gettempdir()
+            inside = any(Path(real).is_relative_to(folder) for folder in folders)
+            if not (inside or real == os.devnull or "__pycache__" in real):
+                self.strays.append(f"{event} {real}")
 
 
 watch = _Watch()

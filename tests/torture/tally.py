@@ -56,8 +56,8 @@ class Tally:
         for case in cases:
             if time.time() > until:
                 self.notes.append(
-                    f"{self.part}: out of time (share {allowed:.0f} s) after {self.tried} "
-                    f"of {self.planned} cases; raise TORTURE_MINUTES"
+                    f"{self.part}: out of time (share {allowed:.0f} s) after "
+                    f"{self.tried} of {self.planned} cases; raise TORTURE_MINUTES"
                 )
                 return
             yield case

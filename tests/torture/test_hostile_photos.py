@@ -122,6 +122,7 @@ def test_photos_captioned_one_by_one(world, tmp_path):
     model = sat.load(str(world.model))
     folder = tmp_path / "photos"
     _write(folder, photos)
+    model.caption(world.photos / worlds.NAMES[0])  # compiles
     watch = command_line.watch
     for name in tally.within_time(photos):
         path, outcome, signature = folder / os.fsdecode(name), "handled", ""
