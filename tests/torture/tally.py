@@ -73,6 +73,7 @@ class Tally:
         self.tried += 1
         if outcome == "failed":
             self.failures.setdefault(signature, []).append(case)
+            self._save()  # also of a run that is cut short
         elif outcome == "refused":
             self.refused += 1
         else:
@@ -80,15 +81,18 @@ class Tally:
 
     def finish(self) -> None:
         """Save the counts for the table; raise AssertionError if a case failed."""
-        if folder := os.environ.get(RESULTS):
-            name = "".join(c if c.isalnum() else "-" for c in self.part)
-            text = json.dumps(asdict(self))
-            (Path(folder) / f"{name}.json").write_text(text)
+        self._save()
         assert not self.failures, "\n".join(
             f"{len(cases)} x {signature}\n    "
             + "\n    ".join(case[:600] for case in cases[:_EXAMPLES])
             for signature, cases in sorted(self.failures.items())
         )
+
+    def _save(self) -> None:
+        if folder := os.environ.get(RESULTS):
+            name = "".join(c if c.isalnum() else "-" for c in self.part)
+            text = json.dumps(asdict(self))
+            (Path(folder) / f"{name}.json").write_text(text)
 
 
 def table(folder: Path) -> list[str]:
