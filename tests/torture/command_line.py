@@ -15,6 +15,7 @@ from pathlib import Path
 
 _PACKAGES = ("show_attend_tell", "data_prep")
 _LONGEST = 2000  # characters of a refusal
+_FRAME = rf'File "[^"]*/((?:{"|".join(_PACKAGES)})/[^"]*)\.py", line \d+, in (\S+)'
 _PROGRESS = re.compile(r"\d+%\|")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # Audit event -> positions of the paths that it changes. Paths relative to an open
@@ -188,6 +189,15 @@ def run(arguments: list[str], allowed: Path, seconds: float = 60) -> Done:
     return done
 
 
+def printed_traceback(err: str) -> str:
+    """Return the innermost place in our packages, and the error, of a traceback."""
+    text = err[err.rindex("Traceback (most recent call last)") :]
+    frames = re.findall(_FRAME, text)
+    place = ".".join(frames[-1]).replace("/", ".") if frames else "elsewhere"
+    errors = [line for line in text.split("\n")[1:] if line[:1].strip()]
+    return f"{place}: {general(errors[0]) if errors else ''}"
+
+
 def refusal_lines(err: str) -> list[str]:
     """Return the lines of standard error without progress bars."""
     lines = (line.rpartition("\r")[2] for line in err.split("\n"))
@@ -202,7 +212,7 @@ def judge(done: Done) -> tuple[str, str]:
         event, _, path = done.strays[0].partition(" ")
         return "failed", f"outside of its folder: {event} {os.path.basename(path)}"
     if "Traceback (most recent call last)" in done.err:
-        return "failed", "traceback printed: " + general(done.err.splitlines()[-1])
+        return "failed", "traceback printed: " + printed_traceback(done.err)
     if done.code == 0:
         return "handled", ""
     lines = refusal_lines(done.err)
