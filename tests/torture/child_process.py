@@ -5,13 +5,12 @@ milliseconds.
 """
 
 import contextlib
+import io
 import multiprocessing
 import os
-import random
 import resource
 import signal
 import sys
-import threading
 import time
 import traceback
 from dataclasses import dataclass
@@ -74,60 +73,51 @@ def _count_changes(limits: Limits, folder: str) -> list[int]:
     return changes
 
 
-def _work(arguments: list[str], folder: str, limits: Limits, out: str, err: str):
-    """Be the process: run the command line, write its streams to files."""
-    with (
-        open(out, "w", encoding="utf-8", buffering=1) as out_file,
-        open(err, "w", encoding="utf-8", errors="backslashreplace", buffering=1) as e,
-    ):
-        Path(err + ".started").touch()
-        changes = None
-        if limits.kill_at is not None or limits.count_to is not None:
-            changes = _count_changes(limits, folder)
-        code = 70
-        try:
-            with as_in_a_shell(out_file, e):
-                signal.signal(signal.SIGINT, signal.default_int_handler)
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                _limit(limits)
-                from show_attend_tell.cli.main import main
+def _work(arguments: list[str], folder: str, limits: Limits, replies) -> None:
+    """Be the process: run the command line and send how it ended.
 
-                main(arguments)
-                code = 0
-        except SystemExit as ending:
-            code = ending.code if isinstance(ending.code, int) else 0
-        except BaseException as error:
-            if limits.file_size is not None:
-                free = resource.RLIM_INFINITY
-                resource.setrlimit(resource.RLIMIT_FSIZE, (free, free))
-            traceback.print_exc(file=e)
-            Path(err + ".signature").write_text(signature_of(error))
-        if limits.count_to is not None:
-            Path(limits.count_to).write_text(str(changes[0]))
-        out_file.flush()
-        e.flush()
-        os._exit(code)
+    Its streams are kept in memory, so that limits hold for its files alone.
+    """
+    out, err, changes = io.StringIO(), io.StringIO(), None
+    replies.send("started")
+    if limits.kill_at is not None or limits.count_to is not None:
+        changes = _count_changes(limits, folder)
+    code, signature = 0, ""
+    try:
+        with as_in_a_shell(out, err):
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            _limit(limits)
+            from show_attend_tell.cli.main import main
+
+            main(arguments)
+    except SystemExit as ending:
+        code = ending.code if isinstance(ending.code, int) else 0
+    except BaseException as error:
+        code, signature = 70, signature_of(error)
+        traceback.print_exc(file=err)
+    if limits.count_to is not None:
+        Path(limits.count_to).write_text(str(changes[0]))
+    replies.send((out.getvalue(), err.getvalue(), signature))
+    os._exit(code)
 
 
 class Child:
     """A running call of the command line; see :func:`run` for the arguments."""
 
     def __init__(self, arguments: list[str], folder: Path, limits: Limits):
-        self.folder = folder
-        self._log = folder / f"log-{random.getrandbits(60)}"
-        self.out, self.err = f"{self._log}.out", f"{self._log}.err"
+        self._replies, theirs = _FORKS.Pipe(duplex=False)
         words = [str(argument) for argument in arguments]
         self.process = _FORKS.Process(
-            target=_work, args=(words, str(folder), limits, self.out, self.err)
+            target=_work, args=(words, str(folder), limits, theirs)
         )
         self.process.start()
+        theirs.close()
 
     def wait_for_start(self) -> None:
         """Return once the command line is about to be called."""
-        started, until = Path(self.err + ".started"), time.monotonic() + 60
-        while not started.exists() and self.process.is_alive():
-            time.sleep(0.001)
-            assert time.monotonic() < until, "the process did not start"
+        assert self._replies.poll(60), "the process did not start"
+        self._replies.recv()
 
     def signal(self, number: int) -> None:
         """Send a signal if the process still runs."""
@@ -136,27 +126,21 @@ class Child:
 
     def end(self, seconds: float) -> Done:
         """Wait for the end; a process that takes longer is killed and has hung."""
-        self.process.join(seconds)
-        hung = self.process.is_alive()
-        if hung:
+        done, until = Done(), time.monotonic() + seconds
+        with contextlib.suppress(EOFError):  # killed before it could send
+            while self._replies.poll(max(0.0, until - time.monotonic())):
+                if (reply := self._replies.recv()) != "started":
+                    done.out, done.err, done.signature = reply
+                    break
+        self.process.join(max(1.0, until - time.monotonic()))
+        if self.process.is_alive():
             self.process.kill()
             self.process.join()
-        done = Done(code=self.process.exitcode)
-        done.out, done.err = _content(self.out), _content(self.err)
-        done.signature = _content(self.err + ".signature")
-        if hung:
             done.signature = f"hang: more than {seconds} s"
+        done.code = self.process.exitcode
         self.process.close()
-        for ending in (self.out, self.err, self.err + ".started"):
-            Path(ending).unlink(missing_ok=True)
-        Path(self.err + ".signature").unlink(missing_ok=True)
+        self._replies.close()
         return done
-
-
-def _content(path: str) -> str:
-    if not os.path.exists(path):
-        return ""
-    return Path(path).read_text(encoding="utf-8", errors="backslashreplace")
 
 
 def run(
@@ -204,10 +188,3 @@ def remove_nested(folder: Path) -> None:
     finally:
         os.fchdir(home)
         os.close(home)
-
-
-def in_thread(function, *arguments) -> threading.Thread:
-    """Start a function in a thread and return the thread."""
-    thread = threading.Thread(target=function, args=arguments, daemon=True)
-    thread.start()
-    return thread

@@ -309,7 +309,7 @@ def test_special_files_in_a_data_folder_stop_nothing(world, tmp_path):
         shutil.rmtree(tmp_path / "work", ignore_errors=True)
         arguments = world.stage("prepare", tmp_path, "--data", str(data), *more)
         # /dev/zero is read until the memory or the time is used up.
-        done = child_process.run(arguments, tmp_path, memory=ROOM, seconds=15)
+        done = child_process.run(arguments, tmp_path, memory=ROOM, seconds=30)
         outcome, signature = command_line.judge(done)
         good = "absent" in what or "FIFO" in what or "nested" in what
         good = good and ("x.jpg" in what or "Other.zip" in what or "nested" in what)
