@@ -1,7 +1,9 @@
 """Damaged manifests, models, feature files and other artefacts of earlier stages."""
 
+import base64
 import io
 import json
+import marshal
 import random
 import shutil
 import zipfile
@@ -272,6 +274,40 @@ def test_damaged_models(artefacts, world):
     artefacts.try_all(
         tally, path, damages, arguments, lambda: artefacts.output(arguments)
     )
+
+
+def _configs_with_code(mark: Path) -> dict[str, dict]:
+    """Return configurations of a model that would run code when loaded."""
+    code = marshal.dumps(compile(f"open({str(mark)!r}, 'w')", "x", "eval"))
+    function = {"code": base64.b64encode(code).decode(), "defaults": None}
+    body = {"class_name": "__lambda__", "config": {**function, "closure": None}}
+    layer = {"name": "a", "function": body}
+    call = {"command": f"touch {mark}"}
+    return {
+        "a lambda": {"module": "keras.layers", "class_name": "Lambda", "config": layer},
+        "os.system": {"module": "os", "class_name": "system", "config": call},
+        "builtins.eval": {"module": "builtins", "class_name": "eval", "config": call},
+        "subprocess": {"module": "subprocess", "class_name": "Popen", "config": call},
+        "a function": {"module": "os", "class_name": "function", "config": "system"},
+    }
+
+
+def test_models_that_carry_code_are_refused(world, tmp_path):
+    tally = Tally("models that carry code", 5, 15)
+    path, mark = tmp_path / "model.keras", tmp_path / "outside"
+    with zipfile.ZipFile(world.model) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    arguments = ["caption", "--model", str(path), str(world.photos / "photo00.jpg")]
+    for what, config in tally.within_time(_configs_with_code(mark).items()):
+        config = {**config, "registered_name": None, "build_config": {}}
+        files["config.json"] = json.dumps(config).encode()
+        path.write_bytes(_zipped(files))
+        done = command_line.run(arguments, tmp_path, SECONDS)
+        outcome, signature = command_line.judge(done)
+        if mark.exists() or outcome == "handled":
+            outcome, signature = "failed", "code of a model file was run, or accepted"
+        tally.count(f"caption, config.json is {what}", outcome, signature)
+    tally.finish()
 
 
 def test_damaged_checkpoints(artefacts, world):
