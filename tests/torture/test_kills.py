@@ -54,11 +54,14 @@ def test_killed_stages_continue_to_equal_results(stage_of, tmp_path, verb):
                 tally.count(f"{verb}, {chain}: {moments}", "failed", signature)
                 break
         else:
-            _count_end(tally, stage, folder, f"{verb}, {chain}: killed at {moments}")
+            case = f"{verb}, {chain}: killed at {moments}"
+            _count_end(tally, stage, folder, case, CHAIN)
     tally.finish()
 
 
-def _count_end(tally: Tally, stage: Stage, folder: Path, case: str) -> None:
+def _count_end(
+    tally: Tally, stage: Stage, folder: Path, case: str, kills: int = 1
+) -> None:
     """Run a stage to its end and compare; a chain of kills counts as so many."""
     done = stage.start(folder).end(SECONDS)
     outcome, signature = command_line.judge(done)
@@ -67,7 +70,7 @@ def _count_end(tally: Tally, stage: Stage, folder: Path, case: str) -> None:
     lost = [] if signature else differences(folder, stage.reference, stage.parts)
     if lost:
         outcome, signature = "failed", f"after the kills: {', '.join(lost[:3])}"
-    for _ in range(CHAIN if outcome == "handled" else 1):
+    for _ in range(kills if outcome == "handled" else 1):
         tally.count(case, outcome, signature)
 
 
