@@ -11,6 +11,7 @@ EXPERIMENT ?= scenes
 DATA ?=
 PYTHON ?=
 ARGS ?=
+TORTURE_MINUTES ?= 8
 
 BIN := .venv/bin/python
 INSTALLED := .venv/installed
@@ -19,7 +20,7 @@ NAMED := --experiment '$(EXPERIMENT)'
 # Run earlier stages first if their data are given; ARGS go to the named target only.
 CHAIN := $(if $(DATA),yes,$(filter scenes,$(EXPERIMENT)))
 own_args = $(if $(filter $@,$(MAKECMDGOALS)),$(ARGS))
-QUICK := not slow and not network and not gpu
+QUICK := not slow and not network and not gpu and not torture
 JAX := test_benchmarks decoding/test_beam decoding/test_hypotheses decoding/test_sampling \
 	$(addprefix models/test_,attention captioner captioner_saving captioner_fit captioner_loss \
 	decoder estimator generation golden hard_attention losses nwgm)
@@ -31,12 +32,12 @@ DEMO_PHOTO := scene-test-00004
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 .PHONY: help demo prepare features train eval caption doctor \
-	test test-slow test-jax check format clean bench
+	test test-slow test-jax torture check format clean bench
 .DELETE_ON_ERROR:
 
 help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
-	@echo "Targets: demo, prepare features train eval caption, doctor, test test-slow test-jax"
+	@echo "Targets: demo, prepare features train eval caption, doctor, test test-slow test-jax torture"
 	@echo "check format, bench, clean"
 
 # Use the first Python 3.11 or newer that can make virtual environments.
@@ -91,6 +92,11 @@ test: $(INSTALLED)
 
 test-slow: $(INSTALLED)
 	$(BIN) -m pytest -m 'slow and not network and not gpu' $(PARALLEL) $(ARGS)
+
+# Hostile files and callers, kills and full disks; longer by TORTURE_MINUTES=60.
+torture: $(INSTALLED)
+	TORTURE_MINUTES='$(TORTURE_MINUTES)' $(BIN) -m pytest -m torture -n 2 --dist loadfile \
+	  tests/torture $(ARGS)
 
 # Test the model code, which runs on any Keras backend, on JAX.
 test-jax: $(INSTALLED)

@@ -1,0 +1,190 @@
+"""Call the command line in processes that may be killed or limited.
+
+They are forked from one that has imported TensorFlow, so that each starts in
+milliseconds.
+"""
+
+import contextlib
+import io
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+from command_line import Done, as_in_a_shell, signature_of
+
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["preloaded"])
+# Audit events after which a kill finds a file half-written, not named or not removed.
+_CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a process is given.
+
+    Attributes:
+        memory: bytes of address space beyond those taken at its start.
+        file_size: bytes of the largest file that it may write.
+        kill_at: number of the change in the file system at which it kills itself.
+        count_to: file that receives the number of such changes.
+    """
+
+    memory: int | None = None
+    file_size: int | None = None
+    kill_at: int | None = None
+    count_to: str | None = None
+
+
+def _limit(limits: Limits) -> None:
+    if limits.memory is not None:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        room = pages * resource.getpagesize() + limits.memory
+        resource.setrlimit(resource.RLIMIT_AS, (room, room))
+    if limits.file_size is not None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        size = limits.file_size, resource.RLIM_INFINITY
+        resource.setrlimit(resource.RLIMIT_FSIZE, size)
+
+
+def _count_changes(limits: Limits, folder: str) -> list[int]:
+    changes = [0]
+
+    def hear(event: str, arguments: tuple) -> None:
+        if event == "open":
+            writes = isinstance(arguments[2], int) and arguments[2] & (
+                os.O_WRONLY | os.O_RDWR | os.O_CREAT
+            )
+            if not writes or not isinstance(arguments[0], str | bytes | os.PathLike):
+                return
+        elif event not in _CHANGES:
+            return
+        if folder in os.path.abspath(os.fsdecode(arguments[0])):
+            changes[0] += 1
+            if changes[0] == limits.kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hear)
+    return changes
+
+
+def _work(arguments: list[str], folder: str, limits: Limits, replies) -> None:
+    """Be the process: run the command line and send how it ended.
+
+    Its streams are kept in memory, so that limits hold for its files alone.
+    """
+    out, err, changes = io.StringIO(), io.StringIO(), None
+    replies.send("started")
+    if limits.kill_at is not None or limits.count_to is not None:
+        changes = _count_changes(limits, folder)
+    code, signature = 0, ""
+    try:
+        with as_in_a_shell(out, err):
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            _limit(limits)
+            from show_attend_tell.cli.main import main
+
+            main(arguments)
+    except SystemExit as ending:
+        code = ending.code if isinstance(ending.code, int) else 0
+    except BaseException as error:
+        code, signature = 70, signature_of(error)
+        traceback.print_exc(file=err)
+    if limits.count_to is not None:
+        Path(limits.count_to).write_text(str(changes[0]))
+    replies.send((out.getvalue(), err.getvalue(), signature))
+    os._exit(code)
+
+
+class Child:
+    """A running call of the command line; see :func:`run` for the arguments."""
+
+    def __init__(self, arguments: list[str], folder: Path, limits: Limits):
+        self._replies, theirs = _FORKS.Pipe(duplex=False)
+        words = [str(argument) for argument in arguments]
+        self.process = _FORKS.Process(
+            target=_work, args=(words, str(folder), limits, theirs)
+        )
+        self.process.start()
+        theirs.close()
+
+    def wait_for_start(self) -> None:
+        """Return once the command line is about to be called."""
+        assert self._replies.poll(60), "the process did not start"
+        self._replies.recv()
+
+    def signal(self, number: int) -> None:
+        """Send a signal if the process still runs."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.process.pid, number)
+
+    def end(self, seconds: float) -> Done:
+        """Wait for the end; a process that takes longer is killed and has hung."""
+        done, until = Done(), time.monotonic() + seconds
+        with contextlib.suppress(EOFError):  # killed before it could send
+            while self._replies.poll(max(0.0, until - time.monotonic())):
+                if (reply := self._replies.recv()) != "started":
+                    done.out, done.err, done.signature = reply
+                    break
+        self.process.join(max(1.0, until - time.monotonic()))
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+            done.signature = f"hang: more than {seconds} s"
+        done.code = self.process.exitcode
+        self.process.close()
+        self._replies.close()
+        return done
+
+
+def run(
+    arguments: list[str],
+    folder: Path,
+    seconds: float = 120,
+    **limits: int | str | None,
+) -> Done:
+    """Run ``show-attend-tell ARGUMENTS`` in a process of its own.
+
+    Args:
+        arguments: of the command line.
+        folder: changes of files below it are counted.
+        seconds: time after which it counts as hanging.
+        limits: see :class:`Limits`.
+    """
+    return Child(arguments, folder, Limits(**limits)).end(seconds)
+
+
+def nest(folder: Path, levels: int) -> None:
+    """Make folders nested so deep that their path is too long for one call."""
+    home = os.open(".", os.O_RDONLY)
+    try:
+        os.chdir(folder)
+        for _ in range(levels):
+            os.mkdir("deep")
+            os.chdir("deep")
+    finally:
+        os.fchdir(home)
+        os.close(home)
+
+
+def remove_nested(folder: Path) -> None:
+    """Remove what :func:`nest` made."""
+    home = os.open(".", os.O_RDONLY)
+    depth = 0
+    try:
+        os.chdir(folder)
+        while os.path.isdir("deep"):
+            os.chdir("deep")
+            depth += 1
+        for _ in range(depth):
+            os.chdir("..")
+            os.rmdir("deep")
+    finally:
+        os.fchdir(home)
+        os.close(home)

@@ -1,0 +1,105 @@
+"""Stages in processes of their own, and the comparison of what they write."""
+
+import os
+import re
+import shutil
+import time
+import zipfile
+from pathlib import Path
+
+from child_process import Child, Limits
+
+SECONDS = 180  # a run that takes longer counts as hanging
+_TIMES = re.compile(rb'"(seconds|date|date_saved|revision|cores)": [^,}\n]*')
+
+
+def content_of(path: Path, folder: Path | None = None) -> object:
+    """Return what must be equal: archives by their members, JSON without times.
+
+    Args:
+        path: the file.
+        folder: its mention in the file is left out.
+    """
+    if path.suffix in (".keras", ".npz"):
+        with zipfile.ZipFile(path) as archive:
+            members = {name: archive.read(name) for name in archive.namelist()}
+        members.pop("metadata.json", None)
+        return members
+    content = path.read_bytes()
+    if folder is not None:
+        content = content.replace(os.fsencode(folder), b"")
+    return _TIMES.sub(b"", content)
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    return {
+        path.relative_to(folder).as_posix(): path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.name.startswith("events.")
+    }
+
+
+def differences(folder: Path, reference: Path, parts: list[str]) -> list[str]:
+    """Return the files that differ, are missing or are left over."""
+    found, wanted = (
+        {f"{part}/{name}": p for part in parts for name, p in _files(f / part).items()}
+        for f in (folder, reference)
+    )
+    lost = [f"{name} missing" for name in sorted(wanted.keys() - found.keys())]
+    lost += [f"{name} left over" for name in sorted(found.keys() - wanted.keys())]
+    return lost + [
+        f"{name} differs"
+        for name in sorted(found.keys() & wanted.keys())
+        if content_of(found[name], folder) != content_of(wanted[name], reference)
+    ]
+
+
+class Stage:
+    """One stage: its arguments, what it needs and what it writes."""
+
+    def __init__(self, verb: str, world, root: Path):
+        self.verb, self.world, self.root = verb, world, root
+        self.reference = root / "reference"
+        self.parts = {"prepare": ["work"], "features": ["work"]}.get(verb, ["runs"])
+        self.parts = ["out"] if verb == "caption" else self.parts
+        self.reset(self.reference)
+        self.changes = root / "changes"
+        start = time.monotonic()
+        done = self.start(self.reference, count_to=str(self.changes)).end(SECONDS)
+        assert done.code == 0, done
+        self.seconds = time.monotonic() - start
+        self.change_count = int(self.changes.read_text())
+
+    def reset(self, folder: Path) -> None:
+        """Make a folder as the earlier stages left it."""
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        work = self.world.work / "tiny"
+        if self.verb == "caption":
+            (folder / "out").mkdir()
+        elif self.verb != "prepare":
+            shutil.copytree(work, folder / "work" / "tiny")
+        if self.verb == "features":
+            for path in (folder / "work" / "tiny").glob("features*"):
+                path.unlink()
+        if self.verb == "eval":
+            shutil.copytree(self.world.runs, folder / "runs")
+            for path in (folder / "runs" / "tiny").glob("*.json"):
+                path.unlink()
+
+    def arguments(self, folder: Path) -> list[str]:
+        """Return the arguments for the folder's next run."""
+        if self.verb == "caption":
+            out = str(folder / "out" / "rows.jsonl")
+            model = str(self.world.model)
+            return ["caption", "--model", model, "--out", out, str(self.world.photos)]
+        more = ["--set", "training.validate_every=2"] if self.verb == "train" else []
+        if (folder / "runs" / "tiny" / "checkpoint.npz").exists():
+            more += ["--resume"] if self.verb == "train" else []
+        elif self.verb == "train":
+            more += ["--overwrite"]
+        return self.world.stage(self.verb, folder, *more)
+
+    def start(self, folder: Path, **limits) -> Child:
+        """Start the next run in a folder."""
+        return Child(self.arguments(folder), folder, Limits(**limits))

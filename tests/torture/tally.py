@@ -1,0 +1,116 @@
+"""Count the outcomes of a part of `make torture` and print them as one table."""
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+RESULTS = "TORTURE_RESULTS"  # folder that test processes write their counts to
+MINUTES = float(os.environ.get("TORTURE_MINUTES", 8))
+_DEFAULT_MINUTES = 8
+SCALE = float(os.environ.get("TORTURE_SCALE", max(MINUTES / _DEFAULT_MINUTES, 1)))
+STARTED = "TORTURE_STARTED"  # seconds since the epoch at which the run began
+_EXAMPLES = 3  # cases named for each distinct failure
+
+
+def scaled(count: int) -> int:
+    """Return a number of cases multiplied by TORTURE_SCALE, at least 1."""
+    return max(1, round(count * SCALE))
+
+
+@dataclass
+class Tally:
+    """Outcomes of one part.
+
+    Attributes:
+        part: name of the row in the table.
+        planned: number of cases to try.
+        share: seconds that the part may take in a run of 8 minutes.
+        tried: number of cases tried.
+        refused: number of cases refused in one line.
+        handled: number of cases that gave a result.
+        failures: signature of a failure -> the cases that failed so.
+        notes: measurements, printed below the table.
+    """
+
+    part: str
+    planned: int
+    share: float
+    tried: int = 0
+    refused: int = 0
+    handled: int = 0
+    failures: dict[str, list[str]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def within_time(self, cases: Iterable[T]) -> Iterator[T]:
+        """Yield the cases until the part's share, or TORTURE_MINUTES, is used up."""
+        allowed = self.share * MINUTES / _DEFAULT_MINUTES
+        until = time.time() + allowed
+        if STARTED in os.environ:
+            until = min(until, float(os.environ[STARTED]) + 58 * MINUTES)
+        for case in cases:
+            if time.time() > until:
+                self.notes.append(
+                    f"{self.part}: out of time (share {allowed:.0f} s) after "
+                    f"{self.tried} of {self.planned} cases; raise TORTURE_MINUTES"
+                )
+                return
+            yield case
+
+    def count(self, case: str, outcome: str, signature: str = "") -> None:
+        """Add the outcome of one case.
+
+        Args:
+            case: what was tried, enough to try it again.
+            outcome: ``refused``, ``handled`` or ``failed``.
+            signature: failures with equal signatures are one distinct failure.
+        """
+        self.tried += 1
+        if outcome == "failed":
+            self.failures.setdefault(signature, []).append(case)
+            self._save()  # also of a run that is cut short
+        elif outcome == "refused":
+            self.refused += 1
+        else:
+            self.handled += 1
+
+    def finish(self) -> None:
+        """Save the counts for the table; raise AssertionError if a case failed."""
+        self._save()
+        assert not self.failures, "\n".join(
+            f"{len(cases)} x {signature}\n    "
+            + "\n    ".join(case[:600] for case in cases[:_EXAMPLES])
+            for signature, cases in sorted(self.failures.items())
+        )
+
+    def _save(self) -> None:
+        if folder := os.environ.get(RESULTS):
+            name = "".join(c if c.isalnum() else "-" for c in self.part)
+            text = json.dumps(asdict(self))
+            (Path(folder) / f"{name}.json").write_text(text)
+
+
+def table(folder: Path) -> list[str]:
+    """Return the lines of the table of all parts that saved their counts."""
+    counts = [json.loads(p.read_text()) for p in sorted(folder.glob("*.json"))]
+    head = (
+        f"{'part':34}{'tried':>8}{'refused in one line':>21}{'handled':>9}{'failed':>8}"
+    )
+    lines = [head]
+    totals = [0, 0, 0, 0]
+    for count in counts:
+        failed = sum(map(len, count["failures"].values()))
+        row = [count["tried"], count["refused"], count["handled"], failed]
+        totals = [a + b for a, b in zip(totals, row, strict=True)]
+        lines.append(_row(count["part"], row))
+    lines.append(_row("all", totals))
+    return lines + [note for count in counts for note in count["notes"]]
+
+
+def _row(name: str, row: list[int]) -> str:
+    return f"{name:34}{row[0]:8,}{row[1]:21,}{row[2]:9,}{row[3]:8,}"

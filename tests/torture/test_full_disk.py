@@ -1,0 +1,92 @@
+"""A disk that is full: one line, exit 1, and the earlier artefact as it was."""
+
+import random
+import shutil
+from pathlib import Path
+
+import child_process
+import command_line
+import pytest
+from stages import SECONDS, Stage, content_of, differences
+from tally import Tally, scaled
+
+pytestmark = [pytest.mark.torture, pytest.mark.timeout(7200, method="thread")]
+
+POINTS = {"prepare": 6, "features": 5, "caption": 4, "train": 4, "eval": 3}
+SHARE = {"prepare": 5, "features": 12, "caption": 20, "train": 25, "eval": 20}
+
+
+def _sizes(stage: Stage) -> list[int]:
+    """Return file sizes at which some write of the stage does not fit."""
+    found = {
+        path.stat().st_size
+        for part in stage.parts
+        for path in (stage.reference / part).rglob("*")
+        if path.is_file() and path.stat().st_size
+    }
+    return sorted({0, 1, *(size - 1 for size in found), *(s // 2 for s in found)})
+
+
+def _snapshot(folder: Path, parts: list[str]) -> dict[Path, object]:
+    """Return the finished artefacts of a folder, without what a stage may replace."""
+    return {
+        path: content_of(path)
+        for part in parts
+        for path in sorted((folder / part).rglob("*"))
+        if path.is_file()
+        and path.suffix in (".keras", ".npz", ".h5", ".json", ".jsonl", ".toml")
+    }
+
+
+@pytest.mark.parametrize("verb", POINTS)
+def test_a_full_disk_loses_nothing(stage_of, tmp_path, verb):
+    tally = Tally(f"full disk, {verb}", scaled(POINTS[verb]), SHARE[verb])
+    stage, folder = stage_of(verb), tmp_path / "full"
+    rng = random.Random(verb)
+    sizes = _sizes(stage)
+    rng.shuffle(sizes)
+    for number in tally.within_time(range(tally.planned)):
+        size = sizes[number % len(sizes)]
+        stage.reset(folder)
+        again = number % 2 == 1 and verb != "train"
+        if again:  # over artefacts that an earlier run wrote
+            done = stage.start(folder).end(SECONDS)
+            assert done.code == 0, done
+        before = _snapshot(folder, stage.parts) if again else {}
+        done = stage.start(folder, file_size=size).end(SECONDS)
+        case = f"{verb}, files of at most {size} bytes{', run again' if again else ''}"
+        outcome, signature = command_line.judge(done)
+        lost = [p.name for p, value in before.items() if _changed(p, value)]
+        if lost and outcome != "failed":
+            outcome, signature = "failed", f"earlier artefact lost: {lost[0]}"
+        if outcome != "failed":
+            after = stage.start(folder).end(SECONDS)
+            second, reason = command_line.judge(after)
+            left = differences(folder, stage.reference, stage.parts)
+            if second != "handled":
+                reason = reason or "refused: " + after.err.strip()[-150:]
+                outcome, signature = "failed", f"after the disk was full: {reason}"
+            elif left:
+                text = f"after the disk was full: {', '.join(left[:3])}"
+                outcome, signature = "failed", text
+        tally.count(case, outcome, signature)
+    tally.finish()
+
+
+def _changed(path: Path, value: object) -> bool:
+    return not path.exists() or content_of(path) != value
+
+
+def test_export_to_a_full_disk_leaves_the_earlier_file(world, tmp_path):
+    tally = Tally("full disk, export", scaled(2), 30)
+    out = tmp_path / "small.keras"
+    arguments = ["export", str(world.model), "--format", "half", "--out", str(out)]
+    for size in (1000, 9000):
+        shutil.copy(world.model, out)
+        whole = out.read_bytes()
+        done = child_process.run(arguments, tmp_path, SECONDS, file_size=size)
+        outcome, signature = command_line.judge(done)
+        if outcome == "refused" and out.read_bytes() != whole:
+            outcome, signature = "failed", "earlier export lost"
+        tally.count(f"export half, files of at most {size} bytes", outcome, signature)
+    tally.finish()

@@ -1,0 +1,304 @@
+"""Hostile photos, requests and callers, sent to the server over HTTP."""
+
+import json
+import os
+import random
+import socket
+import statistics
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import command_line
+import hostile_photos
+import mutations
+import pytest
+import server_process
+from tally import MINUTES, Tally, scaled
+from world import photo_bytes
+
+pytestmark = [pytest.mark.torture, pytest.mark.timeout(7200, method="thread")]
+
+DAMAGED = 330
+CLIENTS = 50
+LOAD = 20 * max(1, MINUTES / 8)  # seconds
+HALF_OPEN = 100
+HEADER_LIMIT = 35  # seconds after which half-sent headers must be closed
+ROOM = 400  # MB that the server may grow by
+
+
+@pytest.fixture(scope="module")
+def server(world, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("server")
+    with server_process.running(world, folder) as running:
+        server_process.wait_until_ready(running)
+        yield running
+
+
+def _judge(reply, server) -> tuple[str, str]:
+    """Judge an answer to a hostile request."""
+    if reply.status == 0:
+        return "failed", "no answer: " + command_line.general(reply.body.decode())
+    if reply.status >= 500 and reply.status != 503:
+        return "failed", f"status {reply.status}: {_last_traceback(server)}"
+    if reply.status == 200:
+        return "handled", ""
+    if reply.error.startswith("no line"):
+        return "failed", f"status {reply.status} without a line"
+    if "\n" in reply.error or len(reply.error) > 2000:
+        return "failed", f"status {reply.status}: a refusal of more than one line"
+    return "refused", ""
+
+
+def _last_traceback(server) -> str:
+    lines = server.err.read_text(errors="replace").splitlines()
+    return command_line.general(lines[-1]) if lines else ""
+
+
+def test_photos_posted(server, world):
+    tally = Tally("hostile photos, POST", scaled(500), 30)
+    whole = {name.encode(): c for name, c in hostile_photos.whole_but_unusual()}
+    whole |= dict(hostile_photos.named())
+    others = {n.encode(): c for n, c in hostile_photos.damaged(scaled(DAMAGED))}
+    for name, content in tally.within_time((whole | others).items()):
+        reply = server.post(content, name)
+        outcome, signature = _judge(reply, server)
+        if outcome == "refused" and name in whole:
+            reason = command_line.general(reply.error.partition("bytes, ")[2])
+            outcome, signature = "failed", f"a whole photo refused: {reason}"
+        bomb = name.startswith(b"bomb") or name == b"long.png"
+        if bomb and outcome == "refused" and reply.status != 413:
+            text = command_line.general(reply.error)
+            outcome, signature = "failed", f"{reply.status} in place of 413: {text}"
+        if world.mark.exists():
+            world.mark.unlink()
+            outcome, signature = "failed", "Ghostscript was started"
+        case = f"POST /caption, {os.fsdecode(name)!r}, {reply.status}"
+        tally.count(case, outcome, signature)
+    tally.finish()
+
+
+def _odd_requests():
+    """Yield description, arguments of a request and the statuses that are right."""
+    photo = server_process.form(photo_bytes(1), b"a.jpg", {})
+    kind = {"Content-Type": "multipart/form-data; boundary=torture"}
+    for path in ("/", "/about", "/static/demo.js"):
+        yield f"HEAD {path}", ("HEAD", path), {200}
+    yield "DELETE /", ("DELETE", "/"), {405}
+    for path in ("/../../etc/passwd", "/static/../app.py", "/static/..%2f..%2fapp.py"):
+        yield path, ("GET", path), {400, 404}
+    yield "/static/%00", ("GET", "/static/%00"), {400, 404}
+    yield "/examples/999", ("GET", "/examples/999"), {404}
+    yield "/examples/" + "9" * 5000, ("GET", "/examples/" + "9" * 5000), {404, 422}
+    yield "a path of 60,000 letters", ("GET", "/" + "a" * 60_000), {400, 404, 414}
+    for origin in ("http://evil.example", "null", "http://127.0.0.1:1"):
+        headers = kind | {"Origin": origin}
+        yield f"Origin: {origin}", ("POST", "/caption", photo, headers), {400, 403}
+    for host in ("evil.example", "evil.example:8000", "", "127.0.0.1.evil.example"):
+        headers = kind | {"Host": host}
+        yield f"Host: {host!r}", ("POST", "/caption", photo, headers), {400, 403}
+    for text in ("boundary=", "boundary=" + "x" * 5000, "charset=utf-9", ""):
+        headers = {"Content-Type": f"multipart/form-data; {text}"}
+        what = f"multipart/form-data; {text[:30]}"
+        yield what, ("POST", "/caption", photo, headers), {400, 422}
+    for form in ("application/json", "text/plain", "image/jpeg"):
+        headers = {"Content-Type": form}
+        yield form, ("POST", "/caption", b"{}", headers), {400, 415, 422}
+    many = photo[:-13] + b"".join(
+        b'\r\n--torture\r\nContent-Disposition: form-data; name="a"\r\n\r\nb'
+        for _ in range(3000)
+    )
+    yield (
+        "3,000 fields",
+        ("POST", "/caption", many + b"\r\n--torture--\r\n", kind),
+        {*(400, 413, 422)},
+    )
+    large = server_process.form(bytes(25_000_000), b"a.jpg", {})
+    yield "25 MB", ("POST", "/caption", large, kind), {413}
+    odd = ("beam", "0"), ("beam", "-1"), ("beam", "9" * 5000), ("beam", "nan")
+    odd += ("temperature", "nan"), ("temperature", "inf"), ("temperature", "0")
+    odd += ("seed", "-1"), ("seed", str(2**31)), ("model", "../../outside")
+    odd += ("method", "x"), ("locations", "x" * 5000), ("beam", "1e1"), ("seed", "1.5")
+    for key, value in odd:
+        body = server_process.form(photo_bytes(1), b"a.jpg", {key: value})
+        yield f"{key}={value[:20]}", ("POST", "/caption", body, kind), {422}
+
+
+def test_odd_requests_are_refused_with_their_status(server):
+    tally = Tally("odd requests", 52, 10)
+    for what, request, right in tally.within_time(_odd_requests()):
+        reply = server.request(*request)
+        if reply.status in right:
+            tally.count(what, "handled" if reply.status == 200 else "refused")
+        else:
+            text = f"{what}: status {reply.status} in place of {sorted(right)}"
+            tally.count(what, "failed", text)
+    tally.finish()
+
+
+def test_damaged_requests_cause_no_error_of_the_server(server):
+    """Of an unfinished request nothing is answered; all others get their status."""
+    tally = Tally("damaged requests", scaled(200), 15)
+    rng = random.Random(9)
+    body = server_process.form(photo_bytes(2), b"a.jpg", {"beam": 2})
+    head = (
+        f"POST /caption HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
+        "Content-Type: multipart/form-data; boundary=torture\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    ).encode()
+    first, rest = head + body[:160], body[160:]
+    cases = [mutations.bytes_damaged(first, rng) for _ in range(tally.planned)]
+    cases.insert(0, ("undamaged", first))
+    with ThreadPoolExecutor(16) as pool:
+        statuses = pool.map(lambda c: _send_raw(server.port, c[1] + rest), cases)
+        for (what, _), status in tally.within_time(zip(cases, statuses, strict=True)):
+            bad = status >= 500
+            signature = f"status {status}: {_last_traceback(server)}" if bad else ""
+            outcome = "failed" if bad else "refused" if status >= 400 else "handled"
+            tally.count(what, outcome, signature)
+    tally.finish()
+
+
+def _send_raw(port: int, content: bytes) -> int:
+    """Send bytes and return the status, 0 where none came in 3 seconds."""
+    with socket.create_connection(("127.0.0.1", port), 20) as connection:
+        connection.settimeout(3)
+        try:
+            connection.sendall(content)
+            answer = connection.recv(4000)
+        except OSError:
+            return 0
+    parts = answer.split(b" ", 2)
+    return int(parts[1]) if len(parts) > 1 and parts[1].isdigit() else 0
+
+
+def _hold(port: int, kinds: list[bytes]) -> list[socket.socket]:
+    """Open connections that send the start of a request and then nothing."""
+    held = []
+    for number in range(HALF_OPEN):
+        connection = socket.create_connection(("127.0.0.1", port), 20)
+        connection.sendall(kinds[number % len(kinds)])
+        connection.setblocking(False)
+        held.append(connection)
+    return held
+
+
+def _read_to_end(connection: socket.socket) -> bool:
+    """Tell whether the server closed a connection, after reading its answer."""
+    try:
+        while connection.recv(4000):
+            pass
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def test_half_sent_requests_are_closed(server):
+    tally = Tally("half-sent requests", HALF_OPEN, 60)
+    host = f"Host: 127.0.0.1:{server.port}\r\n".encode()
+    kinds = [
+        b"",
+        b"GET / HT",
+        b"POST /caption HTTP/1.1\r\n" + host,
+        b"POST /caption HTTP/1.1\r\n"
+        + host
+        + b"Content-Type: multipart/form-data; boundary=torture\r\n"
+        + b"Content-Length: 9999\r\n\r\n--torture\r\n",
+    ]
+    names = ["nothing", "half a line", "half of the headers", "half of the body"]
+    held = _hold(server.port, kinds)
+    waited = server.request("GET", "/about")
+    if waited.status != 200:
+        tally.count("GET /about beside them", "failed", "others were not served")
+    time.sleep(HEADER_LIMIT)
+    for number, connection in enumerate(held):
+        kind = names[number % len(names)]
+        if _read_to_end(connection):
+            tally.count(kind, "refused")
+        else:
+            text = f"{kind} sent: open after {HEADER_LIMIT} s"
+            tally.count(kind, "failed", text)
+        connection.close()
+    tally.finish()
+
+
+def test_many_clients_are_served_or_told_when_to_return(server):
+    tally = Tally(f"{CLIENTS} clients", 0, LOAD + 30)
+    before, until = server.megabytes(), time.monotonic() + LOAD
+    replies, lock = [], threading.Lock()
+
+    def client(number: int) -> None:
+        while time.monotonic() < until:
+            reply = server.post(photo_bytes(number), beam=2)
+            with lock:
+                replies.append(reply)
+            if reply.status == 503:
+                time.sleep(0.2)
+
+    threads = [threading.Thread(target=client, args=(k,)) for k in range(CLIENTS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for reply in replies:
+        outcome, signature = _judge(reply, server)
+        if reply.status == 503 and not reply.headers.get("retry-after", "").isdigit():
+            outcome, signature = "failed", "503 without Retry-After"
+        elif reply.status not in (200, 503):
+            outcome, signature = "failed", f"status {reply.status}: {signature}"
+        tally.count(f"status {reply.status}: {reply.body[:200]!r}", outcome, signature)
+    tally.planned, after = len(replies), server.megabytes()
+    times = [reply.seconds for reply in replies if reply.status == 200]
+    if len(times) < 2:
+        tally.count("captions under load", "failed", "no photo was captioned")
+    else:
+        p99 = statistics.quantiles(times, n=100)[98]
+        tally.notes.append(
+            f"{CLIENTS} clients for {LOAD:.0f} s: {len(times)} captions, "
+            f"{len(times) / LOAD:.1f} a second, median "
+            f"{statistics.median(times):.2f} s, p99 {p99:.2f} s; memory "
+            f"{before:.0f} MB before, {after:.0f} after, "
+            f"{server.megabytes(peak=True):.0f} at most"
+        )
+    if after - before > ROOM:
+        text = f"memory grew by more than {ROOM} MB"
+        tally.count(f"{before:.0f} -> {after:.0f} MB", "failed", text)
+    tally.finish()
+
+
+def test_another_variant_delays_no_other_request(server):
+    """The first request with other options must not hold up those without."""
+    tally = Tally("first requests of variants", 3, 20)
+    variants = [{"beam": 7}, {"method": "sample"}, {"locations": "likeliest"}]
+    for options in tally.within_time(variants):
+        first = []
+        thread = threading.Thread(
+            target=lambda o=options, f=first: f.append(server.post(photo_bytes(1), **o))
+        )
+        thread.start()
+        time.sleep(0.05)
+        others = [server.post(photo_bytes(2)).seconds]
+        while thread.is_alive():
+            others.append(server.post(photo_bytes(2)).seconds)
+        thread.join()
+        outcome, signature = _judge(first[0], server)
+        tally.count(f"{options}", outcome, signature)
+        tally.notes.append(
+            f"first request with {json.dumps(options)}: {first[0].seconds:.2f} s, "
+            f"others waited up to {max(others):.2f} s meanwhile"
+        )
+    tally.finish()
+
+
+def test_the_server_printed_no_traceback(server):
+    tally = Tally("standard error of the server", 1, 10)
+    text = server.err.read_text(errors="replace")
+    lines = [line for line in text.splitlines() if line and not line.startswith(" ")]
+    failed = "Traceback" in text
+    signature = "traceback: " + command_line.general(lines[-1]) if failed else ""
+    tally.count(
+        text[-600:] if failed else "", "failed" if failed else "handled", signature
+    )
+    tally.finish()

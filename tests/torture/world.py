@@ -1,0 +1,185 @@
+"""A tiny data set taken through all stages by the command line."""
+
+import dataclasses
+import io
+import os
+import shutil
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+import command_line
+import numpy as np
+from PIL import Image
+
+NAMES = [f"photo{k:02d}.jpg" for k in range(16)]
+COLOURS, SHAPES = ("red", "green", "blue"), ("circle", "square", "star")
+SETTINGS = """[data]
+name = "tiny"
+source = "flickr8k"
+[encoder]
+network = "SceneNet"
+layer = "annotations"
+weights = "none"
+image_size = 32
+[model]
+embedding_width = 6
+lstm_width = 8
+attention_width = 7
+dropout = 0.2
+initializer = "glorot"
+[training]
+epochs = 2
+batch_size = 8
+learning_rate = 0.02
+checkpoint_every = 1
+jit_compile = false
+[decoding]
+beam = 2
+validation_beam = 1
+max_words = 6
+batch_size = 8
+"""
+# Pillow starts the program `gs` for EPS files; this one leaves a mark instead.
+_GHOSTSCRIPT = '#!/bin/sh\necho started >> "{mark}"\necho 10.0\n'
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """Paths of the finished stages; tests copy what they change.
+
+    Attributes:
+        root: folder of everything below.
+        settings: the experiment's TOML file.
+        data: folder of the two archives.
+        work: folder of prepared data.
+        runs: folder of training runs.
+        mark: exists once Ghostscript was started.
+    """
+
+    root: Path
+    settings: Path
+    data: Path
+    work: Path
+    runs: Path
+    mark: Path
+
+    @property
+    def prepared(self) -> Path:
+        """The folder of manifest, vocabulary and features."""
+        return self.work / "tiny"
+
+    @property
+    def run(self) -> Path:
+        """The run folder."""
+        return self.runs / "tiny"
+
+    @property
+    def model(self) -> Path:
+        """The model file."""
+        return self.run / "model.keras"
+
+    @property
+    def features(self) -> Path:
+        """The feature file."""
+        return self.prepared / "features-SceneNet-annotations.h5"
+
+    @property
+    def photos(self) -> Path:
+        """The folder of unpacked photos."""
+        return self.prepared / "photos"
+
+    def stage(self, verb: str, folder: Path, *more: str) -> list[str]:
+        """Return the arguments of a stage whose work and runs are in `folder`."""
+        arguments = [verb, "--experiment", str(self.settings)]
+        arguments += ["--work", str(folder / "work")]
+        if verb == "prepare":
+            arguments += ["--data", str(self.data)]
+        if verb in ("train", "eval"):
+            arguments += ["--runs", str(folder / "runs")]
+        if verb == "eval":
+            arguments += ["--split", "val", "--tokenizer", "simple"]
+        return [*arguments, *more]
+
+    def copy(self, folder: Path, *parts: str) -> Path:
+        """Copy ``work`` or ``runs`` into a folder and return the folder."""
+        for part in parts:
+            shutil.copytree(self.root / part, folder / part)
+        return folder
+
+
+def photo_bytes(seed: int, form: str = "JPEG", size=(70, 50), mode="RGB", **more):
+    """Return an encoded photo of coloured rectangles."""
+    pixels = np.random.default_rng(seed).integers(0, 256, (5, 7, 3), np.uint8)
+    image = Image.fromarray(pixels).resize(size, Image.Resampling.NEAREST)
+    buffer = io.BytesIO()
+    image.convert(mode).save(buffer, form, **more)
+    return buffer.getvalue()
+
+
+def captions_of(names) -> str:
+    """Return the token file of some photos."""
+    return "".join(
+        f"{name}#{i}\tA {COLOURS[k % 3]} {SHAPES[k // 3 % 3]} {word} it .\n"
+        for k, name in enumerate(names)
+        for i, word in enumerate(("below", "above"))
+    )
+
+
+def texts() -> dict[str, str]:
+    """Return the text files of the data set: name -> content."""
+    return {
+        "Flickr8k.token.txt": captions_of(NAMES),
+        "Flickr_8k.trainImages.txt": "\n".join(NAMES[:11]) + "\n",
+        "Flickr_8k.devImages.txt": "\n".join(NAMES[11:14]) + "\n",
+        "Flickr_8k.testImages.txt": "\n".join(NAMES[14:]) + "\n",
+    }
+
+
+def write_data(folder: Path) -> None:
+    """Write the two archives of the data set."""
+    folder.mkdir(parents=True)
+    with zipfile.ZipFile(folder / "Flickr8k_Dataset.zip", "w") as archive:
+        for k, name in enumerate(NAMES):
+            archive.writestr(f"Flicker8k_Dataset/{name}", photo_bytes(k))
+    with zipfile.ZipFile(
+        folder / "Flickr8k_text.zip", "w", zipfile.ZIP_DEFLATED
+    ) as archive:
+        for name, text in texts().items():
+            archive.writestr(name, text)
+
+
+def enclose(root: Path) -> Path:
+    """Keep this process' temporary files, home and programs in `root`.
+
+    Returns:
+        The file that exists once Ghostscript was started.
+    """
+    for name in ("tmp", "home", "bin"):
+        (root / name).mkdir(parents=True, exist_ok=True)
+    mark, program = root / "ghostscript-started", root / "bin" / "gs"
+    program.write_text(_GHOSTSCRIPT.format(mark=mark))
+    program.chmod(0o755)
+    # Without Java, METEOR is left out, which takes seconds to start.
+    os.environ |= {"PATH": str(root / "bin"), "HOME": str(root / "home")}
+    os.environ |= {"TMPDIR": str(root / "tmp"), "TF_CPP_MIN_LOG_LEVEL": "2"}
+    os.environ |= {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    tempfile.tempdir = str(root / "tmp")
+    return mark
+
+
+def make(root: Path) -> World:
+    """Run all stages in a folder, unless an earlier call did."""
+    paths = {name: root / name for name in ("data", "work", "runs")}
+    world = World(root, root / "tiny.toml", mark=enclose(root.parent), **paths)
+    if (root / "finished").exists():
+        return world
+    shutil.rmtree(root, ignore_errors=True)
+    write_data(world.data)
+    world.settings.write_text(SETTINGS)
+    for verb in ("prepare", "features", "train", "eval"):
+        done = command_line.run(world.stage(verb, root), root.parent, seconds=300)
+        assert done.code == 0, done
+    (root / "finished").touch()
+    return world
