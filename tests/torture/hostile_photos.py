@@ -128,7 +128,7 @@ def bombs() -> dict[str, bytes]:
 
 
 def _exif() -> Iterator[bytes]:
-    """Yield EXIF blocks that are junk, cut, circular, or of odd types."""
+    """Yield EXIF blocks that are junk, cut, circular, or of wrong types."""
     good = Image.Exif()
     good[0x0112] = 6
     whole = good.tobytes()

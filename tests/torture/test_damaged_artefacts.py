@@ -142,7 +142,7 @@ def _closed(file: h5py.File, buffer: io.BytesIO) -> bytes:
 
 
 class Artefacts:
-    """A copy of all artefacts; one is damaged at a time and then mended."""
+    """A copy of all artefacts; one is damaged at a time and then restored."""
 
     def __init__(self, world, root: Path):
         self.world, self.root = world, root

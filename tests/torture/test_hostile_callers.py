@@ -124,7 +124,7 @@ def _odd_requests():
         yield f"{key}={value[:20]}", ("POST", "/caption", body, kind), {422}
 
 
-def test_odd_requests_are_refused_with_their_status(server):
+def test_malformed_requests_are_refused_with_their_status(server):
     tally = Tally("odd requests", 52, 10)
     for what, request, right in tally.within_time(_odd_requests()):
         reply = server.request(*request)
@@ -184,7 +184,7 @@ def _hold(port: int, kinds: list[bytes]) -> list[socket.socket]:
 
 
 def _read_to_end(connection: socket.socket) -> bool:
-    """Tell whether the server closed a connection, after reading its answer."""
+    """Return whether the server closed a connection, after reading its answer."""
     try:
         while connection.recv(4000):
             pass
@@ -224,7 +224,7 @@ def test_half_sent_requests_are_closed(server):
     tally.finish()
 
 
-def test_many_clients_are_served_or_told_when_to_return(server):
+def test_many_clients_are_served_or_sent_away_with_a_delay(server):
     tally = Tally(f"{CLIENTS} clients", 0, LOAD + 30)
     before, until = server.megabytes(), time.monotonic() + LOAD
     replies, lock = [], threading.Lock()
