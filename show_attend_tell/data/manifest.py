@@ -15,6 +15,8 @@ from typing import Any
 
 from show_attend_tell.runtime.errors import ManifestError
 from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.json_text import is_encodable, parse_json, quote
+from show_attend_tell.runtime.regular_files import require_regular
 
 _REQUIRED = ("id", "path", "split", "captions")
 
@@ -48,7 +50,7 @@ class Photo:
 
 
 def _is_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value)
+    return isinstance(value, str) and bool(value) and is_encodable(value)
 
 
 def _fault_of_object(item: object) -> str | None:
@@ -72,13 +74,13 @@ def _fault(row: object) -> str | None:
         return f"a row must have the key `{missing[0]}`"
     unknown = sorted(set(row) - {*_REQUIRED, "objects"})
     if unknown:
-        return f"the key `{unknown[0]}` is unknown"
+        return f"the key {quote(unknown[0])} is unknown"
     for key in ("id", "path", "split"):
         if not _is_text(row[key]):
-            return f"`{key}` must be a non-empty string"
+            return f"`{key}` must be a non-empty string in UTF-8"
     captions = row["captions"]
     if not isinstance(captions, list) or not all(map(_is_text, captions)):
-        return "`captions` must be a list of non-empty strings"
+        return "`captions` must be a list of non-empty strings in UTF-8"
     objects = row.get("objects", [])
     if not isinstance(objects, list):
         return "`objects` must be a list"
@@ -101,12 +103,13 @@ def read_manifest(path: str | Path) -> list[Photo]:
     folder = path.parent.absolute()
     photos: dict[str, Photo] = {}
     try:
+        require_regular(path)
         with path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, start=1):
-                row = json.loads(line)
+                row = _parse(path, number, line)
                 fault = _fault(row)
                 if fault is None and row["id"] in photos:
-                    fault = f"the id {row['id']!r} occurs twice"
+                    fault = f"the id {quote(row['id'])} occurs twice"
                 if fault:
                     raise ManifestError(
                         f"{path}, line {number}: {fault}; prepare the data again"
@@ -115,13 +118,18 @@ def read_manifest(path: str | Path) -> list[Photo]:
                 photos[row["id"]] = Photo(**row)
     except FileNotFoundError:
         raise ManifestError(f"{path}: no such manifest; prepare the data") from None
-    except json.JSONDecodeError as error:
-        raise ManifestError(
-            f"{path}, line {number}: not JSON ({error.msg}); prepare the data again"
-        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ManifestError(f"{path}: cannot be read: {error}") from None
     return list(photos.values())
+
+
+def _parse(path: Path, number: int, line: str) -> object:
+    try:
+        return parse_json(line)
+    except ValueError as error:
+        raise ManifestError(
+            f"{path}, line {number}: not JSON ({error}); prepare the data again"
+        ) from None
 
 
 def _stored_path(photo: Photo, folder: Path) -> str:

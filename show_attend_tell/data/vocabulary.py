@@ -16,6 +16,8 @@ from nltk.tokenize import TreebankWordTokenizer
 
 from show_attend_tell.runtime.errors import VocabularyError
 from show_attend_tell.runtime.files import atomic_write
+from show_attend_tell.runtime.json_text import is_encodable, parse_json, quote
+from show_attend_tell.runtime.regular_files import read_text_bytes
 
 PAD, START, END, UNKNOWN = 0, 1, 2, 3
 SPECIAL = ("<pad>", "<start>", "<end>", "<unk>")  # their ids are their positions
@@ -67,6 +69,10 @@ def _ends_sentence(word: str) -> bool:
     return word.endswith(".") and word.count(".") == 1 and len(word) > 3
 
 
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and bool(value) and is_encodable(value)
+
+
 class Vocabulary:
     """The words of a captioner; ids 0 to 3 are the special tokens.
 
@@ -81,12 +87,14 @@ class Vocabulary:
         self.words = tuple(words)
         if self.words[: len(SPECIAL)] != SPECIAL:
             raise VocabularyError(
-                f"`words` must begin with {SPECIAL}. Received: {self.words[:4]}"
+                f"`words` must begin with {SPECIAL}. Received: {quote(self.words[:4])}"
             )
         self._ids = {word: index for index, word in enumerate(self.words)}
         if len(self._ids) != len(self.words):
             twice = [w for w, count in Counter(self.words).items() if count > 1]
-            raise VocabularyError(f"`words` must be distinct. Received twice: {twice}")
+            raise VocabularyError(
+                f"`words` must be distinct. Received twice: {quote(twice)}"
+            )
 
     def __len__(self) -> int:
         return len(self.words)
@@ -160,13 +168,22 @@ class Vocabulary:
             VocabularyError: the file is absent or malformed.
         """
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-            return cls(content["words"])
+            content = parse_json(read_text_bytes(path))
         except FileNotFoundError:
             raise VocabularyError(
                 f"{path}: no such vocabulary; run `show-attend-tell prepare` first"
             ) from None
-        except (KeyError, TypeError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        except (ValueError, OSError) as error:
             raise VocabularyError(
                 f"{path}: not a vocabulary ({error}); run `prepare` again"
             ) from None
+        words = content.get("words") if isinstance(content, dict) else None
+        if not isinstance(words, list) or not all(map(_is_word, words)):
+            raise VocabularyError(
+                f"{path}: not a vocabulary: must be an object with the list `words` of "
+                f"strings. Received: {quote(content)}; run `prepare` again"
+            )
+        try:
+            return cls(words)
+        except VocabularyError as error:
+            raise VocabularyError(f"{path}: {error}; run `prepare` again") from None

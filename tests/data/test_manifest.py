@@ -1,6 +1,7 @@
 """The manifest: round trip, relative paths and malformed rows."""
 
 import json
+import os
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -72,7 +73,7 @@ def test_an_earlier_manifest_survives_a_failed_write(tmp_path):
         ('{"id": "a", "path": "a", "split": "b", "captions": [""]}', "`captions` must"),
         (
             '{"id": "a", "path": "a", "split": "b", "captions": [], "size": 1}',
-            "the key `size` is unknown",
+            "the key 'size' is unknown",
         ),
         (
             '{"id": "a", "path": "a", "split": "b", "captions": [], "objects": '
@@ -92,4 +93,33 @@ def test_a_malformed_row_is_named(tmp_path, line, message):
 
 def test_an_absent_manifest_is_one_line_with_a_remedy(tmp_path):
     with pytest.raises(ManifestError, match="no such manifest; prepare the data"):
+        read_manifest(tmp_path / "manifest.jsonl")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("[" * 10**5, "9" * 5000, "null", "3", '"a"', "[1]", '{"a":' * 10**5),
+        '{"'
+        + "k" * 10**5
+        + '": 1, "id": "a", "path": "a", "split": "b", "captions": []}',
+        '{"id": "\\ud800", "path": "a", "split": "b", "captions": []}',
+        '{"id": "a", "path": "a", "split": "b", "captions": ["\\udfff"]}',
+        '{"id": "a", "path": "a", "split": "b", "captions": [], "objects": '
+        '[{"name": "c", "box": [' + "9" * 5000 + ", 0, 1, 1]}]}",
+    ],
+)
+def test_hostile_lines_are_refused_in_one_short_line(tmp_path, line):
+    file = tmp_path / "manifest.jsonl"
+    file.write_text(line + "\n")
+    with pytest.raises(ManifestError, match="line 1: ") as caught:
+        read_manifest(file)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300 + len(str(file))
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "manifest.jsonl")
+    with pytest.raises(ManifestError, match="not a regular file"):
         read_manifest(tmp_path / "manifest.jsonl")

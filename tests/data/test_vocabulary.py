@@ -143,7 +143,16 @@ def test_missing_special_tokens_and_repeated_words_are_refused(given_words, mess
 
 
 @pytest.mark.parametrize(
-    "content", ["{", "[]", '{"words": 3}', '{"words": ["a"]}', b"\xff"]
+    "content",
+    [
+        *("{", "[]", "3", "null", '{"words": 3}', '{"words": ["a"]}', b"\xff"),
+        *("[" * 10**5, "9" * 5000, '{"words": {"a": 1}}', '{"words": null}'),
+        json.dumps({"words": [*SPECIAL, "a", 3]}),
+        json.dumps({"words": [*SPECIAL, "a", ["b"]]}),
+        json.dumps({"words": [*SPECIAL, "x" * 10**5, "x" * 10**5]}),
+        json.dumps({"words": [*SPECIAL, "\ud800"]}),
+        json.dumps({"words": ["x" * 10**5] * 5}),
+    ],
 )
 def test_a_malformed_file_is_named_in_one_line(tmp_path, content):
     path = tmp_path / "vocabulary.json"
@@ -151,6 +160,8 @@ def test_a_malformed_file_is_named_in_one_line(tmp_path, content):
     with pytest.raises(VocabularyError) as caught:
         Vocabulary.load(path)
     assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert len(str(caught.value)) < 300 + len(str(path))
 
 
 def test_an_absent_file_is_named_in_one_line(tmp_path):
