@@ -5,6 +5,7 @@ Treebank splitting, without the punctuation that the COCO evaluation drops. It
 downloads nothing.
 """
 
+import hashlib
 import json
 import re
 import sys
@@ -67,6 +68,10 @@ def _split_by_treebank(text: str) -> list[str]:
 
 def _ends_sentence(word: str) -> bool:
     return word.endswith(".") and word.count(".") == 1 and len(word) > 3
+
+
+def _digest(words: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()
 
 
 def _is_word(value: object) -> bool:
@@ -157,15 +162,21 @@ class Vocabulary:
             path: path of the file.
             settings: the settings that selected the words, stored for the record.
         """
-        content = {"settings": settings or {}, "words": list(self.words)}
+        content = {
+            "settings": settings or {},
+            "sha256": _digest(self.words),
+            "words": list(self.words),
+        }
         atomic_write(path, json.dumps(content, ensure_ascii=False, indent=0) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
         """Read a vocabulary written by :meth:`save`.
 
+        Files of earlier versions have no digest, so theirs is not compared.
+
         Raises:
-            VocabularyError: the file is absent or malformed.
+            VocabularyError: the file is absent, malformed, or differs from its digest.
         """
         try:
             content = parse_json(read_text_bytes(path))
@@ -182,6 +193,11 @@ class Vocabulary:
             raise VocabularyError(
                 f"{path}: not a vocabulary: must be an object with the list `words` of "
                 f"strings. Received: {quote(content)}; run `prepare` again"
+            )
+        if content.get("sha256", _digest(words)) != _digest(words):
+            raise VocabularyError(
+                f"{path}: the words differ from their digest `sha256`: the file is "
+                "damaged or was edited; run `prepare` again"
             )
         try:
             return cls(words)

@@ -1,5 +1,6 @@
 """The manifest: round trip, relative paths and malformed rows."""
 
+import hashlib
 import json
 import os
 
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from show_attend_tell.data import manifest
 from show_attend_tell.data.manifest import Photo, read_manifest, write_manifest
 from show_attend_tell.runtime.errors import ManifestError
 
@@ -123,3 +125,37 @@ def test_a_pipe_is_refused(tmp_path):
     os.mkfifo(tmp_path / "manifest.jsonl")
     with pytest.raises(ManifestError, match="not a regular file"):
         read_manifest(tmp_path / "manifest.jsonl")
+
+
+def test_a_manifest_that_differs_from_its_digest_is_refused(tmp_path):
+    file = tmp_path / "manifest.jsonl"
+    write_manifest(file, [a_photo()])
+    digest = tmp_path / "manifest.jsonl.sha256"
+    expected = hashlib.sha256(file.read_bytes()).hexdigest()
+    assert digest.read_text() == f"{expected}  manifest.jsonl\n"
+    whole = file.read_bytes()
+    file.write_bytes(whole.replace(b"dog", b"cat"))
+    with pytest.raises(ManifestError, match="differs from its digest") as caught:
+        read_manifest(file)
+    assert "\n" not in str(caught.value)
+    digest.unlink()  # as in earlier versions
+    assert read_manifest(file)[0].captions == ("A cat runs .",)
+    for content in (b"", b"\xff", b"0" * 64):
+        digest.write_bytes(content)
+        with pytest.raises(ManifestError, match="differs from its digest"):
+            read_manifest(file)
+    write_manifest(file, [a_photo()])
+    assert read_manifest(file)[0].captions == ("A dog runs .",)
+
+
+def test_a_killed_writer_leaves_no_digest_of_another_manifest(tmp_path, monkeypatch):
+    file = tmp_path / "manifest.jsonl"
+    write_manifest(file, [a_photo()])
+
+    def kill(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(manifest, "atomic_write", kill)
+    with pytest.raises(KeyboardInterrupt):
+        write_manifest(file, [a_photo(captions=["A cat ."])])
+    assert read_manifest(file)[0].captions == ("A cat .",)

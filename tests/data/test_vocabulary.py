@@ -167,3 +167,16 @@ def test_a_malformed_file_is_named_in_one_line(tmp_path, content):
 def test_an_absent_file_is_named_in_one_line(tmp_path):
     with pytest.raises(VocabularyError, match="no such vocabulary; run"):
         Vocabulary.load(tmp_path / "vocabulary.json")
+
+
+def test_a_vocabulary_that_differs_from_its_digest_is_refused(tmp_path):
+    path = tmp_path / "vocabulary.json"
+    Vocabulary.build([["dog", "cat"]]).save(path)
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["words"][4:] = content["words"][:3:-1]
+    path.write_text(json.dumps(content))
+    with pytest.raises(VocabularyError, match="differ from their digest"):
+        Vocabulary.load(path)
+    del content["sha256"]  # as in earlier versions
+    path.write_text(json.dumps(content))
+    assert Vocabulary.load(path).words[4:] == ("dog", "cat")
