@@ -1,28 +1,31 @@
-"""Ignore Pillow's warnings of unusual photos while photos are decoded."""
+"""Ignore Pillow's warnings and log lines while photos are decoded."""
 
 import contextlib
+import logging
 import threading
 import warnings
 from collections.abc import Iterator
 
 _lock = threading.Lock()
+_pillow = logging.getLogger("PIL")
 _active = 0  # threads that are decoding
-_ignored: contextlib.AbstractContextManager | None = None
+_restore = contextlib.ExitStack()
 
 
 @contextlib.contextmanager
 def pillow_warnings_ignored() -> Iterator[None]:
-    """Ignore warnings that Pillow issues in the body.
+    """Ignore what Pillow reports in the body other than by an error.
 
-    Filters belong to the process, not to a thread: the first of several threads
-    changes them, and the last restores them.
+    Filters and levels belong to the process, not to a thread: the first of several
+    threads changes them, and the last restores them.
     """
-    global _active, _ignored
+    global _active
     with _lock:
         if not _active:
-            _ignored = warnings.catch_warnings()
-            _ignored.__enter__()
+            _restore.enter_context(warnings.catch_warnings())
             warnings.filterwarnings("ignore", module=r"PIL\.")
+            _restore.callback(_pillow.setLevel, _pillow.level)
+            _pillow.setLevel(logging.CRITICAL + 1)
         _active += 1
     try:
         yield
@@ -30,4 +33,4 @@ def pillow_warnings_ignored() -> Iterator[None]:
         with _lock:
             _active -= 1
             if not _active:
-                _ignored.__exit__(None, None, None)
+                _restore.close()

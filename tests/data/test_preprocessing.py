@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, TiffImagePlugin
 
 from data_prep.locate import DataFolder
 from show_attend_tell.data.preprocessing import (
@@ -329,3 +329,15 @@ def test_warnings_are_ignored_while_threads_decode_and_not_afterwards(monkeypatc
     assert warnings.filters == before
     with pytest.warns(Image.DecompressionBombWarning):
         Image.open(io.BytesIO(content))
+
+
+def test_log_lines_of_pillow_are_ignored_while_a_photo_is_decoded(caplog):
+    content = bytearray(as_file(Image.new("RGB", (8, 8)), "TIFF").getvalue())
+    entry = content.index(struct.pack("<HHI", 277, 3, 1))  # samples per pixel
+    content[entry + 8 : entry + 10] = struct.pack("<H", 2048)
+    with pytest.raises(PhotoError):
+        load_photo(io.BytesIO(content))
+    assert not caplog.records
+    with pytest.raises(SyntaxError):
+        TiffImagePlugin.TiffImageFile(io.BytesIO(content))
+    assert "samples per pixel" in caplog.text
