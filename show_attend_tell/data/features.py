@@ -125,7 +125,7 @@ class FeatureReader:
                 reasons = file["problems"].asstr()[:].tolist()
                 if len(set(self.image_ids)) < len(self.image_ids):
                     fault = "an id occurs twice"
-                elif [not reason for reason in reasons] != self._written.tolist():
+                elif any(np.array(reasons, object)[self._written]):
                     fault = "`written` and `problems` contradict each other"
         except DAMAGED as error:
             fault = str(error)
@@ -187,7 +187,8 @@ class FeatureReader:
         if empty.size:
             name = self.image_ids[empty[0]]
             raise FeatureError(
-                f"{self.path}: photo {name!r} has no features: {self.problems[name]}"
+                f"{self.path}: photo {name!r} has no features: "
+                f"{self.problems.get(name, 'no reason is stored')}"
             )
         # Each row is read once, in the order of the file.
         unique, positions = np.unique(order, return_inverse=True)
