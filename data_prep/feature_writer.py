@@ -8,6 +8,7 @@ feature file do not either.
 """
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -23,16 +24,22 @@ import numpy as np
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.data.features import (
     COMPRESSION,
+    DAMAGED,
     FORMAT,
     FeatureReader,
+    all_finite,
     parts_folder,
 )
 from show_attend_tell.runtime.errors import FeatureError
 from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.json_text import parse_json
+from show_attend_tell.runtime.regular_files import read_text_bytes
 
 PART = 64  # photos: a second of a fast encoder, a megabyte of VGG's features
 # Fixes the format for all versions of HDF5; later formats store the time in the root.
 _LIBVER = ("earliest", "v110")
+# Bytes of HDF5's structures: of the file, and for each row of its indices and texts.
+_OVERHEAD, _ROW_OVERHEAD = 1 << 16, 256
 _TEXT = h5py.string_dtype("utf-8")
 
 
@@ -85,15 +92,20 @@ class FeatureWriter:
             FeatureError: another extraction is running, or the existing file or
                 parts are of another encoder or of other photos.
         """
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             self._lock.acquire(timeout=0)
         except filelock.Timeout:
             raise FeatureError(
                 f"{self.path}: another extraction is writing it; wait for its end"
             ) from None
+        except OSError as error:
+            raise _unwritable(self.path, error) from None
         try:
             self._find_missing()
+        except OSError as error:
+            self._lock.release()
+            raise _unwritable(self.path, error) from None
         except BaseException:
             self._lock.release()
             raise
@@ -138,12 +150,14 @@ class FeatureWriter:
 
     def _verify_header(self, file: Path, header: dict) -> None:
         try:
-            found = json.loads(file.read_bytes())
-        except ValueError as error:
+            found = parse_json(read_text_bytes(file))
+        except (ValueError, OSError) as error:
             self._refuse(f"the header of its parts is malformed ({error})")
         if found == header:
             return
-        theirs, ours = found.pop("identity", {}), header.pop("identity")
+        if not isinstance(found, dict) or not isinstance(found.get("identity"), dict):
+            self._refuse("the header of its parts is malformed (not an object)")
+        theirs, ours = found.pop("identity"), header.pop("identity")
         difference = (
             identity_difference(ours, theirs)
             or identity_difference(header, found)
@@ -193,15 +207,25 @@ class FeatureWriter:
             part: number of the part.
             features: (len(rows), L, D) float16, zeros where there is a problem.
             problems: for each row the reason why the photo is unreadable, or "".
+
+        Raises:
+            FeatureError: a value is NaN or infinite, or the disk cannot be written.
         """
-        with (
-            _durable_path(self._file(part)) as temporary,
-            h5py.File(temporary, "w", libver=_LIBVER) as file,
-        ):
+        features = np.ascontiguousarray(features, np.float16)
+        finite = all_finite(features)
+        if not finite.all():
+            name = self.image_ids[self.rows(part)[int(np.argmin(finite))]]
+            raise FeatureError(
+                f"{self.path}: the encoder's features of photo {name!r} must be "
+                "finite. Received: NaN or infinity; check the encoder's weights"
+            )
+        # The part is built in memory: HDF5 may end the process if a write fails.
+        with h5py.File(
+            "part", "w", driver="core", backing_store=False, libver=_LIBVER
+        ) as file:
             file.create_dataset(
                 "features",
                 data=features,
-                dtype=np.float16,
                 chunks=(1, *self._shape[1:]),
                 track_times=False,
                 **COMPRESSION,
@@ -209,9 +233,18 @@ class FeatureWriter:
             file.create_dataset(
                 "problems", data=list(problems), dtype=_TEXT, track_times=False
             )
+            file.flush()
+            content = file.id.get_file_image()
+        with _durable_path(self._file(part)) as temporary:
+            temporary.write_bytes(content)
 
     def finish(self) -> None:
-        """Join all parts to the feature file and delete them."""
+        """Join all parts to the feature file and delete them.
+
+        Raises:
+            FeatureError: a part is damaged, or the disk cannot be written.
+        """
+        self._try_space()
         with (
             _durable_path(self.path) as temporary,
             h5py.File(temporary, "w", libver=_LIBVER) as file,
@@ -240,13 +273,43 @@ class FeatureWriter:
                 file.create_dataset(name, data=data, dtype=kind, track_times=False)
         shutil.rmtree(self._parts)
 
+    def _try_space(self) -> None:
+        """Raise an error if the feature file does not fit on the disk.
+
+        HDF5 may end the process if a write fails, so the space is tried before.
+        """
+        texts = 2 * sum(len(name.encode()) for name in self.image_ids)
+        bound = texts + _OVERHEAD + _ROW_OVERHEAD * len(self.image_ids)
+        trial = self.path.with_name(f".writing-{self.path.name}")
+        try:
+            bound += sum(self._file(part).stat().st_size for part in self._part_numbers)
+            with trial.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, bound)
+        except AttributeError:  # not on macOS and Windows
+            pass
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
+                raise _unwritable(self.path, error) from None
+        finally:
+            trial.unlink(missing_ok=True)
+
     def _copy(self, part: int, features: h5py.Dataset) -> list[str]:
         """Copy the compressed chunks of a part; return its problems."""
-        with h5py.File(self._file(part), "r") as source:
-            for place, row in enumerate(self.rows(part)):
-                mask, chunk = source["features"].id.read_direct_chunk((place, 0, 0))
-                features.id.write_direct_chunk((row, 0, 0), chunk, mask)
-            return list(source["problems"].asstr()[:])
+        path, rows = self._file(part), self.rows(part)
+        try:
+            with h5py.File(path, "r") as source:
+                chunks = [
+                    source["features"].id.read_direct_chunk((place, 0, 0))
+                    for place in range(len(rows))
+                ]
+                problems = source["problems"].asstr()[:].tolist()
+        except DAMAGED as error:
+            raise FeatureError(
+                f"{path}: damaged ({error}); delete the file and run the command again"
+            ) from None
+        for row, (mask, chunk) in zip(rows, chunks, strict=True):
+            features.id.write_direct_chunk((row, 0, 0), chunk, mask)
+        return problems
 
 
 @contextlib.contextmanager
@@ -254,8 +317,21 @@ def _durable_path(path: Path) -> Iterator[Path]:
     """Yield an `atomic_path`; flush its file to the disk before it is renamed.
 
     Otherwise a power failure could leave an empty file that counts as complete.
+
+    Raises:
+        FeatureError: the file cannot be written.
     """
-    with atomic_path(path) as temporary:
-        yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
+    try:
+        with atomic_path(path) as temporary:
+            yield temporary
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
+def _unwritable(path: Path, error: OSError) -> FeatureError:
+    return FeatureError(
+        f"{path}: cannot be written: {error.strerror or error}; free disk space or "
+        "choose another folder, and run the command again to resume"
+    )

@@ -1,20 +1,42 @@
 """Find photos and text files below a folder, including those in zip archives."""
 
+import lzma
 import os
 import stat
+import struct
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from data_prep.problems import (
     BROKEN_LINK,
+    SPECIAL_FILE,
     UNREADABLE_FOLDER,
     UNSAFE_ENTRY,
     Problems,
 )
 from show_attend_tell.data.preprocessing import PHOTO_SUFFIXES
 from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.regular_files import (
+    MAX_TEXT_BYTES,
+    read_text_bytes,
+    require_within,
+)
 
+# Errors of the standard library for archives and entries that are damaged, encrypted
+# or of an unknown kind. Bzip2 reports damage by an OSError without a number.
+DAMAGED_ARCHIVE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    ValueError,
+    LookupError,
+    ArithmeticError,
+    RuntimeError,
+)
 _DEPTH = 4  # levels of folders searched below the data folder
 
 
@@ -57,7 +79,7 @@ def is_safe(member: zipfile.ZipInfo) -> bool:
     name = member.filename.replace("\\", "/")
     outside = name.startswith("/") or ".." in name.split("/") or ":" in name
     link = stat.S_ISLNK(member.external_attr >> 16)
-    return not (outside or link or "\0" in name)
+    return bool(name) and not (outside or link or "\0" in name)
 
 
 def _is_hidden(name: str) -> bool:
@@ -74,7 +96,7 @@ def find_files(folder: Path, leave_out: Path, problems: Problems) -> list[Path]:
     Args:
         folder: the folder to search.
         leave_out: a folder that is not entered.
-        problems: receives broken links and unreadable folders.
+        problems: receives broken links, unreadable folders, pipes and devices.
 
     Raises:
         OSError: the folder itself cannot be read.
@@ -105,8 +127,9 @@ def find_files(folder: Path, leave_out: Path, problems: Problems) -> list[Path]:
                         deeper.append(path)
                 elif os.path.isfile(path) if link else entry.is_file():
                     files.append(path)
-                elif link:
-                    problems.add(BROKEN_LINK, str(path))
+                else:
+                    broken = link and not os.path.exists(path)
+                    problems.add(BROKEN_LINK if broken else SPECIAL_FILE, str(path))
         level = deeper
     return files
 
@@ -134,7 +157,8 @@ class DataFolder:
         photos: file name -> location of the photo, unpacked photos preferred.
         photo_files: paths of all unpacked photos.
         found_twice: names of photos in two folders; the first is used.
-        problems: unsafe archive entries, broken links and unreadable folders.
+        problems: unsafe archive entries, broken links, unreadable folders, pipes and
+            devices.
 
     Raises:
         DataError: the folder is absent or an archive is damaged.
@@ -176,7 +200,7 @@ class DataFolder:
         try:
             with zipfile.ZipFile(path) as archive:
                 members = archive.infolist()
-        except (zipfile.BadZipFile, OSError) as error:
+        except (*DAMAGED_ARCHIVE, OSError) as error:
             raise DataError(
                 f"{path}: not a complete zip archive ({error}); download it again"
             ) from None
@@ -252,10 +276,10 @@ def read_text_file(path: Path) -> TextFile:
     """Read a text file, labelled with its path.
 
     Raises:
-        DataError: the file cannot be read.
+        DataError: the file is too large or cannot be read.
     """
     try:
-        return TextFile(str(path), path.read_bytes())
+        return TextFile(str(path), read_text_bytes(path))
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
 
@@ -263,6 +287,10 @@ def read_text_file(path: Path) -> TextFile:
 def _content_of_member(place: Packed, label: str) -> bytes:
     try:
         with zipfile.ZipFile(place.archive) as archive:
-            return archive.read(place.member)
-    except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError) as error:
+            require_within(place.member.file_size)
+            with archive.open(place.member) as file:
+                content = file.read(MAX_TEXT_BYTES + 1)  # the size may be false
+            require_within(len(content))
+            return content
+    except (*DAMAGED_ARCHIVE, OSError) as error:
         raise DataError(f"{label}: cannot be unpacked: {error}") from None

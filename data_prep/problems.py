@@ -1,5 +1,6 @@
 """Collect the problems of a data set by kind and name."""
 
+import re
 from pathlib import Path
 
 from show_attend_tell.runtime.errors import DataError
@@ -15,9 +16,12 @@ TWO_SPLITS = "photo in two splits"
 UNSAFE_ENTRY = "unsafe archive entry"
 DAMAGED_ENTRY = "damaged archive entry"
 BROKEN_LINK = "broken link"
+SPECIAL_FILE = "not a regular file"
 UNREADABLE_FOLDER = "unreadable folder"
 
 _SHOWN = 3  # names per kind in a summary
+_LONGEST = 120  # characters of a name in a summary
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class Problems:
@@ -59,9 +63,10 @@ class Problems:
         """Return one line per kind with its count and first few names."""
         lines = []
         for kind, names in self._names.items():
-            shown = ", ".join(list(names)[:_SHOWN])
+            first = [printable(name) for name in list(names)[:_SHOWN]]
+            shown = ", ".join(name[:_LONGEST] for name in first)
             more = ", ..." if len(names) > _SHOWN else ""
-            lines.append(_printable(f"{kind}: {len(names)} ({shown}{more})"))
+            lines.append(f"{kind}: {len(names)} ({shown}{more})")
         return lines
 
     def write_listing(self, path: Path) -> None:
@@ -70,9 +75,11 @@ class Problems:
             path.unlink(missing_ok=True)
             return
         lines = [
-            f"{kind}\t{name}\n" for kind, names in self._names.items() for name in names
+            f"{kind}\t{printable(name)}\n"
+            for kind, names in self._names.items()
+            for name in names
         ]
-        atomic_write(path, _printable("".join(lines)))
+        atomic_write(path, "".join(lines))
 
     def refuse(self, listing: Path) -> None:
         """Raise an error if there is any problem.
@@ -91,6 +98,7 @@ class Problems:
             )
 
 
-def _printable(text: str) -> str:
-    """Escape what UTF-8 cannot encode: bytes of file names, halves of surrogates."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+def printable(name: str) -> str:
+    """Escape control characters, and what UTF-8 cannot encode, such as other bytes."""
+    name = _CONTROL.sub(lambda match: repr(match[0])[1:-1], name)
+    return name.encode("utf-8", "backslashreplace").decode("utf-8")

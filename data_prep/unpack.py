@@ -5,20 +5,22 @@ import logging
 import os
 import shutil
 import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from data_prep.disk import format_bytes, require_space
-from data_prep.locate import Packed
-from data_prep.problems import DAMAGED_ENTRY, Problems
+from data_prep.locate import DAMAGED_ARCHIVE, Packed
+from data_prep.problems import DAMAGED_ENTRY, Problems, printable
 from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.runtime.files import atomic_path
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of the work, the number of items done and the total."""
 
+_LONGEST_FAULT = 200  # characters of a message
 _LOGGER = logging.getLogger(__name__)
+# A bzip2 stream is damaged (no number), the name is too long, the offset is negative.
+_FAULTS_OF_ENTRIES = (None, errno.ENAMETOOLONG, errno.EINVAL)
 
 
 def missing_photos(
@@ -81,12 +83,12 @@ def unpack(
                 for name in names:
                     fault = _unpack_one(archive, missing[name], photo_folder / name)
                     if fault:
-                        _LOGGER.warning("%s: %s: %s", path, name, fault)
+                        _LOGGER.warning("%s: %s: %s", path, printable(name), fault)
                         problems.add(DAMAGED_ENTRY, f"{path.name}: {name}")
                     done += 1
                     if progress:
                         progress("unpacking photos", done, len(missing))
-        except (OSError, RuntimeError, NotImplementedError) as error:
+        except (*DAMAGED_ARCHIVE, OSError) as error:
             raise DataError(
                 f"{path}: cannot be unpacked into {photo_folder}: {error}"
             ) from None
@@ -102,10 +104,10 @@ def _unpack_one(archive: zipfile.ZipFile, photo: Packed, target: Path) -> str | 
             temporary.open("wb") as file,
         ):
             shutil.copyfileobj(packed, file)
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        return str(error)
+    except DAMAGED_ARCHIVE as error:
+        return str(error)[:_LONGEST_FAULT]
     except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:
+        if error.errno not in _FAULTS_OF_ENTRIES:
             raise
         return str(error)
     return None

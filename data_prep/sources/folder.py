@@ -7,7 +7,6 @@ photo with several captions has several rows. File names are relative to the fol
 import csv
 import hashlib
 import io
-import json
 import os
 import posixpath
 from collections.abc import Iterator
@@ -16,9 +15,9 @@ from pathlib import Path
 from data_prep.locate import DataFolder, TextFile, read_text_file
 from data_prep.problems import MALFORMED_LINE, NO_CAPTIONS, Problems
 from data_prep.sources.assemble import invert_split_lists, join_by_name
-from data_prep.sources.json_rows import is_encodable
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.json_text import is_encodable, parse_json, quote
 
 CSV, JSON_LINES = "captions.csv", "captions.jsonl"
 VALIDATION = TEST = 0.1  # shares of the photos if no row names a split
@@ -45,23 +44,42 @@ def split_by_hash(photo_id: str, seed: int = 0) -> str:
     return "test" if share < VALIDATION + TEST else "train"
 
 
-def _csv_rows(file: TextFile) -> Iterator[tuple[int, dict]]:
-    """Yield the last line number of a row, and the row."""
-    rows = csv.DictReader(io.StringIO(file.text(), newline=""))
-    try:
-        columns = {"file", "path"} & set(rows.fieldnames or ())
-        if len(columns) != 1 or "caption" not in rows.fieldnames:
-            raise DataError(
-                f"{file.label}: the first line must name the columns `file` (or "
-                f"`path`), `caption` and optionally `split`, separated by commas. "
-                f"Received: {rows.fieldnames}"
-            )
-        for row in rows:
-            yield rows.line_num, row
-    except csv.Error as error:
+def _csv_rows(file: TextFile) -> Iterator[tuple[int, dict | None]]:
+    """Yield the last line number of a row, and the row, None if it is malformed."""
+    rows = csv.reader(io.StringIO(file.text(), newline=""))
+    columns: list[str] = []
+    while True:
+        before = rows.line_num
+        try:
+            row = next(rows)
+        except StopIteration:
+            row = None
+        except csv.Error as error:
+            if not columns or rows.line_num > before + 1:  # an unclosed quote
+                raise DataError(
+                    f"{file.label}, line {rows.line_num}: not CSV: {error}; correct "
+                    "the line"
+                ) from None
+            yield rows.line_num, None
+            continue
+        if not columns:
+            columns = _require_columns(file, row or [])
+        elif row is None:
+            return
+        elif row:
+            fits = len(row) <= len(columns)
+            yield rows.line_num, dict(zip(columns, row, strict=False)) if fits else None
+
+
+def _require_columns(file: TextFile, columns: list[str]) -> list[str]:
+    """Return the columns of a CSV file, or raise an error if one is absent."""
+    if len({"file", "path"} & set(columns)) != 1 or "caption" not in columns:
         raise DataError(
-            f"{file.label}, line {rows.line_num}: not CSV: {error}; correct the line"
-        ) from None
+            f"{file.label}: the first line must name the columns `file` (or `path`), "
+            "`caption` and optionally `split`, separated by commas. Received: "
+            f"{quote(columns)}"
+        )
+    return columns
 
 
 def _json_rows(file: TextFile) -> Iterator[tuple[int, object]]:
@@ -69,14 +87,14 @@ def _json_rows(file: TextFile) -> Iterator[tuple[int, object]]:
     for number, line in enumerate(file.text().split("\n"), start=1):
         if line.strip():
             try:
-                yield number, json.loads(line)
-            except (ValueError, RecursionError):  # huge numbers, deep nesting
+                yield number, parse_json(line)
+            except ValueError:
                 yield number, None
 
 
 def _parse_row(values: object) -> Row | None:
     """Return the row of a record of the table, or None if it is malformed."""
-    if not isinstance(values, dict) or None in values:
+    if not isinstance(values, dict):
         return None
     file = values.get("file") or values.get("path")
     caption, split = values.get("caption"), values.get("split") or None

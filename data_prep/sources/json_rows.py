@@ -1,10 +1,9 @@
 """Parse JSON files and separate their malformed rows from the valid ones."""
 
-import json
-
 from data_prep.locate import TextFile
 from data_prep.problems import MALFORMED_LINE, Problems
 from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.json_text import is_encodable, parse_json
 
 
 def parse_lists(file: TextFile, *keys: str) -> list[list]:
@@ -22,8 +21,8 @@ def parse_lists(file: TextFile, *keys: str) -> list[list]:
     """
     text = file.text()
     try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        content = parse_json(text)
+    except ValueError as error:
         raise DataError(
             f"{file.label}: not JSON ({error}); download it again"
         ) from None
@@ -34,15 +33,6 @@ def parse_lists(file: TextFile, *keys: str) -> list[list]:
                 "is it another file of that name?"
             )
     return [content[key] for key in keys]
-
-
-def is_encodable(text: str) -> bool:
-    """Return whether UTF-8 can encode a text; JSON can contain halves of surrogates."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def select_valid_rows(

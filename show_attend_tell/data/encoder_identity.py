@@ -53,7 +53,7 @@ def settings_difference(settings: EncoderSettings, found: dict) -> str | None:
         For instance ``resize squash instead of crop``; None if they agree.
     """
     keys = ["network", "layer", "image_size", "resize"]
-    names = {settings.weights, found.get("weights")}
+    names = {settings.weights, str(found.get("weights"))}
     if names <= set(BUILT_IN_WEIGHTS):
         keys.append("weights")
         if names == {"none"}:

@@ -30,7 +30,6 @@ Shuffling of any kind makes the file larger and slower here, because it scatters
 long runs of zeros.
 """
 
-import json
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,11 +41,26 @@ import numpy as np
 from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.runtime.errors import FeatureError
+from show_attend_tell.runtime.json_text import parse_json
+from show_attend_tell.runtime.regular_files import require_regular
 
 FORMAT = 1
 COMPRESSION = hdf5plugin.Blosc(
     cname="lz4hc", clevel=5, shuffle=hdf5plugin.Blosc.NOSHUFFLE
 )
+
+# Errors of h5py for files that are damaged or of another layout.
+DAMAGED = (
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RuntimeError,
+    ArithmeticError,
+)
+_LONGEST = 200  # characters of a message of HDF5
+_INFINITE = 0x7C00  # bits of infinity in float16; those of NaN are larger
 
 
 def feature_path(
@@ -102,22 +116,24 @@ class FeatureReader:
     def _read_layout(self) -> None:
         file = self._file
         try:
-            values = dict(file.attrs)
-            self.attributes = {
-                "format": int(values["format"]),
-                "identity": json.loads(values["identity"]),
-                "mirrored": bool(values["mirrored"]),
-                "complete": bool(values["complete"]),
-            }
-            self._features = file["features"]
-            self._written = file["written"][:]
-            self.image_ids: list[str] = list(file["image_ids"].asstr()[:])
-            reasons = file["problems"].asstr()[:]
-        except (KeyError, ValueError, OSError) as error:
+            self.attributes = _read_attributes(file)
+            fault = _layout_fault(file, self.attributes["identity"])
+            if fault is None:
+                self._features = file["features"]
+                self._written = file["written"][:]
+                self.image_ids: list[str] = list(file["image_ids"].asstr()[:])
+                reasons = file["problems"].asstr()[:].tolist()
+                if len(set(self.image_ids)) < len(self.image_ids):
+                    fault = "an id occurs twice"
+                elif any(np.array(reasons, object)[self._written]):
+                    fault = "`written` and `problems` contradict each other"
+        except DAMAGED as error:
+            fault = str(error)
+        if fault is not None:
             raise FeatureError(
-                f"{self.path}: not a feature file of this package ({error}); "
-                "extract the features again"
-            ) from None
+                f"{self.path}: not a feature file of this package "
+                f"({_one_line(fault)}); extract the features again"
+            )
         self.shape: tuple[int, int, int] = self._features.shape
         self.rows = {
             name: row for row, name in enumerate(self.image_ids) if self._written[row]
@@ -157,7 +173,8 @@ class FeatureReader:
             (B, L, D) float16.
 
         Raises:
-            FeatureError: a row is out of range or was not written.
+            FeatureError: a row is out of range or was not written, or its chunk is
+                damaged or has values that are NaN or infinite.
         """
         count, locations, width = self.shape
         order = np.asarray(rows, np.int64)
@@ -170,18 +187,35 @@ class FeatureReader:
         if empty.size:
             name = self.image_ids[empty[0]]
             raise FeatureError(
-                f"{self.path}: photo {name!r} has no features: {self.problems[name]}"
+                f"{self.path}: photo {name!r} has no features: "
+                f"{self.problems.get(name, 'no reason is stored')}"
             )
         # Each row is read once, in the order of the file.
         unique, positions = np.unique(order, return_inverse=True)
         features = np.empty((len(unique), locations, width), np.float16)
         with self._lock:
             for position, row in enumerate(unique.tolist()):
-                self._features.read_direct(features, np.s_[row], np.s_[position])
+                self._read_row(row, features, position)
+        finite = all_finite(features)
+        if not finite.all():
+            name = self.image_ids[unique[~finite][0]]
+            raise FeatureError(
+                f"{self.path}: the features of photo {name!r} must be finite. "
+                "Received: NaN or infinity; run `features --overwrite`"
+            )
         in_order = len(unique) == len(order) and (positions[1:] > positions[:-1]).all()
         return (
             features if in_order else features[positions]
         )  # (unique, ...) -> (B, ...)
+
+    def _read_row(self, row: int, features: np.ndarray, position: int) -> None:
+        try:
+            self._features.read_direct(features, np.s_[row], np.s_[position])
+        except DAMAGED as error:
+            raise FeatureError(
+                f"{self.path}: the features of photo {self.image_ids[row]!r} cannot be "
+                f"read ({_one_line(error)}); run `features --overwrite`"
+            ) from None
 
     def close(self) -> None:
         """Close the file; later reads fail."""
@@ -197,14 +231,85 @@ class FeatureReader:
         self.close()
 
 
+def _one_line(error: object) -> str:
+    return " ".join(str(error).split())[:_LONGEST]
+
+
 def parts_folder(path: str | Path) -> Path:
     """Return the folder of a feature file's parts during extraction."""
     path = Path(path)
     return path.with_name(path.name + ".parts")
 
 
+def all_finite(features: np.ndarray) -> np.ndarray:
+    """Return whether all values of each photo are finite.
+
+    Args:
+        features: (B, L, D) float16, contiguous.
+
+    Returns:
+        (B,) bool.
+    """
+    # The largest bit pattern decides where no sign bit is set, as after a ReLU: 0.4 ms
+    # for 64 photos of VGG19 on one core, and 18 ms with `isfinite`.
+    bits = features.view(np.uint16)
+    if not bits.size or bits.max() < _INFINITE:
+        return np.ones(len(features), bool)
+    return np.isfinite(features).all(axis=(1, 2))  # (B, L, D) -> (B,)
+
+
+def _read_attributes(file: h5py.File) -> dict:
+    """Return the attributes of a file, or raise one of :data:`DAMAGED`."""
+    identity = parse_json(file.attrs["identity"])
+    if not isinstance(identity, dict):
+        raise ValueError("`identity` must be an object")
+    return {
+        "format": int(file.attrs["format"]),
+        "identity": identity,
+        "mirrored": bool(file.attrs["mirrored"]),
+        "complete": bool(file.attrs["complete"]),
+    }
+
+
+def _layout_fault(file: h5py.File, identity: dict) -> str | None:
+    """Return a difference of the datasets to the documented layout, or None."""
+    features = _own_dataset(file, "features")
+    if features.ndim != 3 or features.dtype != np.float16 or 0 in features.shape[1:]:
+        return "`features` must be (N, L, D) float16"
+    count, locations, width = features.shape
+    if "grid" in identity and locations != np.prod(identity["grid"]):
+        return "`features` must have as many locations as the encoder's grid"
+    if width != identity.get("width", width):
+        return "`features` must have the encoder's width"
+    for name in ("written", "image_ids", "problems"):
+        dataset = _own_dataset(file, name)
+        if dataset.shape != (count,):
+            return f"`{name}` must have one value for each photo"
+        # A false size of the header must not allocate memory that the file lacks.
+        if dataset.id.get_storage_size() < dataset.size * dataset.dtype.itemsize:
+            return f"`{name}` is incomplete"
+        is_text = h5py.check_string_dtype(dataset.dtype) is not None
+        if name != "written" and not is_text:
+            return f"`{name}` must be text"
+    return None if file["written"].dtype == bool else "`written` must be bool"
+
+
+def _own_dataset(file: h5py.File, name: str) -> h5py.Dataset:
+    """Return a dataset whose values are in the file itself; links may name others.
+
+    Raises:
+        ValueError: the entry is another one.
+    """
+    link = file.get(name, getlink=True)
+    item = file[name] if isinstance(link, h5py.HardLink) else None
+    if not isinstance(item, h5py.Dataset) or item.is_virtual or item.external:
+        raise ValueError(f"`{name}` must be a dataset of this file")
+    return item
+
+
 def _open(path: Path) -> h5py.File:
     try:
+        require_regular(path)
         return h5py.File(path, "r")
     except FileNotFoundError:
         if parts_folder(path).exists():
@@ -212,7 +317,8 @@ def _open(path: Path) -> h5py.File:
         else:
             reason = "no such feature file; extract the features"
         raise FeatureError(f"{path}: {reason}") from None
-    except OSError as error:
+    except DAMAGED as error:
         raise FeatureError(
-            f"{path}: damaged or not HDF5 ({error}); extract the features again"
+            f"{path}: damaged or not HDF5 ({_one_line(error)}); extract the features "
+            "again"
         ) from None

@@ -4,8 +4,12 @@ A manifest is a JSON Lines file in UTF-8. Every row is an object with the keys `
 ``path``, ``split`` and ``captions``, and ``objects`` where boxes are known. The path
 of a photo below the manifest's folder is stored relative to that folder, so that a
 prepared folder can be moved as a whole.
+
+``<manifest>.sha256`` holds its digest, in the form of ``sha256sum``. Manifests of
+earlier versions have none, so theirs is not compared.
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable
@@ -14,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from show_attend_tell.runtime.errors import ManifestError
-from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.files import atomic_path, atomic_write
+from show_attend_tell.runtime.json_text import is_encodable, parse_json, quote
+from show_attend_tell.runtime.regular_files import read_text_bytes, require_regular
 
 _REQUIRED = ("id", "path", "split", "captions")
 
@@ -48,7 +54,7 @@ class Photo:
 
 
 def _is_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value)
+    return isinstance(value, str) and bool(value) and is_encodable(value)
 
 
 def _fault_of_object(item: object) -> str | None:
@@ -72,13 +78,13 @@ def _fault(row: object) -> str | None:
         return f"a row must have the key `{missing[0]}`"
     unknown = sorted(set(row) - {*_REQUIRED, "objects"})
     if unknown:
-        return f"the key `{unknown[0]}` is unknown"
+        return f"the key {quote(unknown[0])} is unknown"
     for key in ("id", "path", "split"):
         if not _is_text(row[key]):
-            return f"`{key}` must be a non-empty string"
+            return f"`{key}` must be a non-empty string in UTF-8"
     captions = row["captions"]
     if not isinstance(captions, list) or not all(map(_is_text, captions)):
-        return "`captions` must be a list of non-empty strings"
+        return "`captions` must be a list of non-empty strings in UTF-8"
     objects = row.get("objects", [])
     if not isinstance(objects, list):
         return "`objects` must be a list"
@@ -95,18 +101,21 @@ def read_manifest(path: str | Path) -> list[Photo]:
         The photos in the order of the file, with absolute paths.
 
     Raises:
-        ManifestError: the file is absent or malformed, or an id occurs twice.
+        ManifestError: the file is absent or malformed, differs from its digest, or
+            has an id twice.
     """
     path = Path(path)
     folder = path.parent.absolute()
     photos: dict[str, Photo] = {}
     try:
+        require_regular(path)
+        _verify_digest(path)
         with path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, start=1):
-                row = json.loads(line)
+                row = _parse(path, number, line)
                 fault = _fault(row)
                 if fault is None and row["id"] in photos:
-                    fault = f"the id {row['id']!r} occurs twice"
+                    fault = f"the id {quote(row['id'])} occurs twice"
                 if fault:
                     raise ManifestError(
                         f"{path}, line {number}: {fault}; prepare the data again"
@@ -115,13 +124,40 @@ def read_manifest(path: str | Path) -> list[Photo]:
                 photos[row["id"]] = Photo(**row)
     except FileNotFoundError:
         raise ManifestError(f"{path}: no such manifest; prepare the data") from None
-    except json.JSONDecodeError as error:
-        raise ManifestError(
-            f"{path}, line {number}: not JSON ({error.msg}); prepare the data again"
-        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ManifestError(f"{path}: cannot be read: {error}") from None
     return list(photos.values())
+
+
+def _digest_path(path: Path) -> Path:
+    return path.with_name(path.name + ".sha256")
+
+
+def _digest_line(path: Path) -> str:
+    with path.open("rb") as file:
+        return f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {path.name}\n"
+
+
+def _verify_digest(path: Path) -> None:
+    try:
+        stored = read_text_bytes(_digest_path(path))
+    except FileNotFoundError:
+        return
+    if stored.split()[:1] != _digest_line(path).encode().split()[:1]:
+        raise ManifestError(
+            f"{path}: differs from its digest in {_digest_path(path).name}: the file "
+            "is damaged or was edited; prepare the data again, or delete the digest to "
+            "read an edited file"
+        )
+
+
+def _parse(path: Path, number: int, line: str) -> object:
+    try:
+        return parse_json(line)
+    except ValueError as error:
+        raise ManifestError(
+            f"{path}, line {number}: not JSON ({error}); prepare the data again"
+        ) from None
 
 
 def _stored_path(photo: Photo, folder: Path) -> str:
@@ -164,10 +200,13 @@ def write_manifest(path: str | Path, photos: Iterable[Photo]) -> None:
             row = _to_row(photo, folder)
             fault = _fault(row)
             if fault is None and photo.id in seen:
-                fault = f"the id {photo.id!r} occurs twice"
+                fault = f"the id {quote(photo.id)} occurs twice"
             if fault:
-                raise ManifestError(f"photo {photo.id!r}: {fault}")
+                raise ManifestError(f"photo {quote(photo.id)}: {fault}")
             seen.add(photo.id)
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
         file.flush()
         os.fsync(file.fileno())  # a power failure must not leave an empty manifest
+        # No digest, rather than that of another manifest, if the process is killed.
+        _digest_path(path).unlink(missing_ok=True)
+    atomic_write(_digest_path(path), _digest_line(path))

@@ -4,14 +4,18 @@ Extraction, captioning and figures all use :func:`load_photo` and :func:`to_squa
 that training and inference have the same pixels.
 """
 
+import importlib.util
 import os
 import struct
+import zlib
 from typing import IO
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image
 
+from show_attend_tell.data.pillow_warnings import pillow_warnings_ignored
 from show_attend_tell.runtime.errors import PhotoError
+from show_attend_tell.runtime.regular_files import require_regular
 
 Box = tuple[float, float, float, float]
 
@@ -20,16 +24,44 @@ PHOTO_SUFFIXES = frozenset(
     [".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"]
 )
 
-# Errors of Pillow for files that are damaged, truncated, too large or not photos.
+# Formats that Pillow decodes without another program; EPS, for instance, would start
+# Ghostscript. JPEG includes MPO. Pillow has AVIF from version 11.3 on.
+_AVIF = ("AVIF",) if importlib.util.find_spec("PIL.AvifImagePlugin") else ()
+PHOTO_FORMATS = (
+    *("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "JPEG2000", "PPM"),
+    *_AVIF,
+)
+
+# Errors of Pillow's decoders for files that are damaged, truncated, too large or not
+# photos. Most are not documented.
 UNREADABLE = (
     OSError,
     ValueError,
     SyntaxError,
     EOFError,
-    IndexError,
+    LookupError,
+    ArithmeticError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+    RuntimeError,
     struct.error,
+    zlib.error,
     Image.DecompressionBombError,
 )
+
+_LONGEST_REASON = 200  # characters of Pillow's message
+
+# EXIF orientation -> the operation that makes the photo upright.
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
@@ -44,29 +76,43 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
+def _to_upright(image: Image.Image) -> Image.Image:
+    """Apply the EXIF orientation; it is ignored if the EXIF data are malformed."""
+    image.load()  # before EXIF is read: errors of the pixels are not ignored
+    try:
+        operation = _UPRIGHT.get(image.getexif().get(ExifTags.Base.Orientation))
+    except UNREADABLE:
+        return image
+    return image if operation is None else image.transpose(operation)
+
+
 def load_photo(file: str | os.PathLike | IO[bytes]) -> Image.Image:
     """Decode a photo to RGB and apply its EXIF orientation.
 
     Args:
-        file: path or open binary file in any format that Pillow decodes; the first
+        file: path or open binary file in one of :data:`PHOTO_FORMATS`; the first
             frame of an animation is used.
 
     Raises:
-        PhotoError: the file is absent or cannot be decoded.
+        PhotoError: the file is absent, not a regular file, or cannot be decoded.
     """
-    if not isinstance(file, str | os.PathLike):
-        name = getattr(file, "name", "photo")
-    else:
-        name = os.fspath(file)
+    is_path = isinstance(file, str | os.PathLike)
+    name = os.fspath(file) if is_path else getattr(file, "name", "photo")
     try:
-        with Image.open(file) as image:
-            return _to_rgb(ImageOps.exif_transpose(image))
+        if is_path:
+            require_regular(file)
+        with (
+            pillow_warnings_ignored(),
+            Image.open(file, formats=PHOTO_FORMATS) as image,
+        ):
+            return _to_rgb(_to_upright(image))
     except FileNotFoundError:
         raise PhotoError(f"{name}: no such photo") from None
     except UNREADABLE as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0]
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         if isinstance(error, Image.UnidentifiedImageError):
             reason = "unknown image format"
+        reason = reason[:_LONGEST_REASON]
         raise PhotoError(f"{name}: cannot be read as a photo: {reason}") from None
 
 

@@ -5,6 +5,7 @@ Treebank splitting, without the punctuation that the COCO evaluation drops. It
 downloads nothing.
 """
 
+import hashlib
 import json
 import re
 import sys
@@ -16,6 +17,8 @@ from nltk.tokenize import TreebankWordTokenizer
 
 from show_attend_tell.runtime.errors import VocabularyError
 from show_attend_tell.runtime.files import atomic_write
+from show_attend_tell.runtime.json_text import is_encodable, parse_json, quote
+from show_attend_tell.runtime.regular_files import read_text_bytes
 
 PAD, START, END, UNKNOWN = 0, 1, 2, 3
 SPECIAL = ("<pad>", "<start>", "<end>", "<unk>")  # their ids are their positions
@@ -67,6 +70,14 @@ def _ends_sentence(word: str) -> bool:
     return word.endswith(".") and word.count(".") == 1 and len(word) > 3
 
 
+def _digest(words: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()
+
+
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and bool(value) and is_encodable(value)
+
+
 class Vocabulary:
     """The words of a captioner; ids 0 to 3 are the special tokens.
 
@@ -81,12 +92,14 @@ class Vocabulary:
         self.words = tuple(words)
         if self.words[: len(SPECIAL)] != SPECIAL:
             raise VocabularyError(
-                f"`words` must begin with {SPECIAL}. Received: {self.words[:4]}"
+                f"`words` must begin with {SPECIAL}. Received: {quote(self.words[:4])}"
             )
         self._ids = {word: index for index, word in enumerate(self.words)}
         if len(self._ids) != len(self.words):
             twice = [w for w, count in Counter(self.words).items() if count > 1]
-            raise VocabularyError(f"`words` must be distinct. Received twice: {twice}")
+            raise VocabularyError(
+                f"`words` must be distinct. Received twice: {quote(twice)}"
+            )
 
     def __len__(self) -> int:
         return len(self.words)
@@ -149,24 +162,44 @@ class Vocabulary:
             path: path of the file.
             settings: the settings that selected the words, stored for the record.
         """
-        content = {"settings": settings or {}, "words": list(self.words)}
+        content = {
+            "settings": settings or {},
+            "sha256": _digest(self.words),
+            "words": list(self.words),
+        }
         atomic_write(path, json.dumps(content, ensure_ascii=False, indent=0) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
         """Read a vocabulary written by :meth:`save`.
 
+        Files of earlier versions have no digest, so theirs is not compared.
+
         Raises:
-            VocabularyError: the file is absent or malformed.
+            VocabularyError: the file is absent, malformed, or differs from its digest.
         """
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-            return cls(content["words"])
+            content = parse_json(read_text_bytes(path))
         except FileNotFoundError:
             raise VocabularyError(
                 f"{path}: no such vocabulary; run `show-attend-tell prepare` first"
             ) from None
-        except (KeyError, TypeError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        except (ValueError, OSError) as error:
             raise VocabularyError(
                 f"{path}: not a vocabulary ({error}); run `prepare` again"
             ) from None
+        words = content.get("words") if isinstance(content, dict) else None
+        if not isinstance(words, list) or not all(map(_is_word, words)):
+            raise VocabularyError(
+                f"{path}: not a vocabulary: must be an object with the list `words` of "
+                f"strings. Received: {quote(content)}; run `prepare` again"
+            )
+        if content.get("sha256", _digest(words)) != _digest(words):
+            raise VocabularyError(
+                f"{path}: the words differ from their digest `sha256`: the file is "
+                "damaged or was edited; run `prepare` again"
+            )
+        try:
+            return cls(words)
+        except VocabularyError as error:
+            raise VocabularyError(f"{path}: {error}; run `prepare` again") from None

@@ -7,15 +7,17 @@ Two forms are accepted:
 * one object, ``{"a.jpg": "a dog runs"}``.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from show_attend_tell.runtime.errors import ResultsFileError
+from show_attend_tell.runtime.json_text import is_encodable, parse_json, quote
+from show_attend_tell.runtime.regular_files import read_text_bytes
 
 _SHOWN = 3  # ids that are listed in an error
+_LONGEST_ID = 80  # characters of an id in an error
 # COCO's results name photos by number, its files by split and number.
 _COCO_FILE = re.compile(r"COCO_[a-z]+\d{4}_0*(\d+)\.jpg")
 
@@ -57,21 +59,24 @@ def read_coco_results(path: str | Path, photo_ids: Iterable[str]) -> dict[str, s
 
 def _rows(path: str | Path) -> list[tuple[str, str]]:
     """Return (id, caption) of every row, in the order of the file."""
+    repeated: list[str] = []
 
-    def unique(pairs: list[tuple]) -> dict:
-        counts = Counter(key for key, _ in pairs)
-        repeated = [key for key, count in counts.items() if count > 1]
-        _check_none(path, repeated, "captioned more than once", "keep one caption each")
-        return dict(pairs)
+    def to_dict(pairs: list[tuple]) -> dict:
+        result = dict(pairs)
+        if len(result) < len(pairs):
+            counts = Counter(key for key, _ in pairs)
+            repeated.extend(key for key, count in counts.items() if count > 1)
+        return result
 
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-        content = json.loads(text, object_pairs_hook=unique)
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        text = read_text_bytes(path).decode("utf-8-sig")
+        content = parse_json(text, object_pairs_hook=to_dict)
+    except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ResultsFileError(
             f"{path}: cannot be read as JSON: {reason}; name a JSON file of captions"
         ) from None
+    _check_none(path, repeated, "captioned more than once", "keep one caption each")
     if isinstance(content, dict):
         content = [
             {"image_id": key, "caption": value} for key, value in content.items()
@@ -88,12 +93,17 @@ def _row(path: str | Path, number: int, row: object) -> tuple[str, str]:
     photo = row.get("image_id") if isinstance(row, dict) else None
     caption = row.get("caption") if isinstance(row, dict) else None
     is_id = isinstance(photo, str | int) and not isinstance(photo, bool)
-    if not is_id or not isinstance(caption, str):
+    if not is_id or not isinstance(caption, str) or not is_encodable(caption):
         raise ResultsFileError(
             f"{path}, entry {number}: must have `image_id`, a string or an integer, "
-            f"and `caption`, a string. Received: {str(row)[:80]}"
+            f"and `caption`, a string. Received: {quote(row)}"
         )
     return str(photo), caption
+
+
+def _shorten(photo: str) -> str:
+    """Return an id, or the start of one that is long or has control characters."""
+    return photo if len(photo) <= _LONGEST_ID and photo.isprintable() else quote(photo)
 
 
 def _check_none(
@@ -101,7 +111,7 @@ def _check_none(
 ) -> None:
     """Raise an error that lists the first photos, if there are any."""
     if photos:
-        first = ", ".join(sorted(photos)[:_SHOWN])
+        first = ", ".join(map(_shorten, sorted(photos)[:_SHOWN]))
         more = ", ..." if len(photos) > _SHOWN else ""
         raise ResultsFileError(
             f"{path}: {len(photos)} photos {fault}: {first}{more}; {remedy}"

@@ -1,6 +1,7 @@
 """The layout of feature files, and files that a reader refuses."""
 
 import json
+import os
 import threading
 
 import h5py
@@ -10,7 +11,12 @@ import pytest
 from data_prep.feature_writer import PART, FeatureWriter
 from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data.encoder_identity import identity_difference
-from show_attend_tell.data.features import FORMAT, FeatureReader, feature_path
+from show_attend_tell.data.features import (
+    FORMAT,
+    FeatureReader,
+    all_finite,
+    feature_path,
+)
 from show_attend_tell.runtime.errors import FeatureError
 
 IDENTITY = {
@@ -182,3 +188,112 @@ def test_maps_that_are_mostly_zeros_take_a_quarter_at_most(tmp_path, rng):
         writer.write(0, dense, [""] * PART)
         writer.finish()
     assert path.stat().st_size < dense.nbytes / 4
+
+
+def replace(name, **options):
+    def change(file):
+        del file[name]
+        file.create_dataset(name, **options)
+
+    return change
+
+
+def set_attribute(name, value):
+    return lambda file: file.attrs.__setitem__(name, value)
+
+
+def external_link(file):
+    del file["features"]
+    file["features"] = h5py.ExternalLink("other.h5", "features")
+
+
+def external_storage(file):
+    del file["written"]
+    outside = [("/etc/hostname", 0, COUNT)]
+    file.create_dataset("written", (COUNT,), bool, external=outside)
+
+
+def virtual(file):
+    del file["features"]
+    layout = h5py.VirtualLayout((COUNT, 6, 4), np.float16)
+    layout[:] = h5py.VirtualSource("other.h5", "features", (COUNT, 6, 4))
+    file.create_virtual_dataset("features", layout)
+
+
+def group(file):
+    del file["features"]
+    file.create_group("features")
+
+
+MALFORMED = {
+    "two dimensions": replace("features", data=np.zeros((COUNT, 24), np.float16)),
+    "float32": replace("features", data=np.zeros((COUNT, 6, 4), np.float32)),
+    "no channels": replace("features", shape=(COUNT, 6, 0), dtype=np.float16),
+    "another grid": replace("features", data=np.zeros((COUNT, 5, 4), np.float16)),
+    "another width": replace("features", data=np.zeros((COUNT, 6, 5), np.float16)),
+    "too few rows": replace("features", data=np.zeros((3, 6, 4), np.float16)),
+    "a group": group,
+    "an external link": external_link,
+    "external storage": external_storage,
+    "a virtual dataset": virtual,
+    "written as floats": replace("written", data=np.ones(COUNT)),
+    "written empty": replace("written", data=np.zeros(0, bool)),
+    "written too short": replace("written", data=np.ones(3, bool)),
+    "written a scalar": replace("written", data=True),
+    "written without values": replace("written", shape=(COUNT,), dtype=bool),
+    "all written": replace("written", data=np.ones(COUNT, bool)),
+    "ids as numbers": replace("image_ids", data=np.arange(COUNT)),
+    "ids equal": replace("image_ids", data=["a"] * COUNT),
+    "ids not in UTF-8": replace("image_ids", data=[b"\xff"] * COUNT),
+    "problems too long": replace("problems", data=["a"] * (COUNT + 1)),
+    "identity a list": set_attribute("identity", "[]"),
+    "identity a number": set_attribute("identity", 3),
+    "identity nested": set_attribute("identity", "[" * 30_000),
+    "format a text": set_attribute("format", "one"),
+    "format an array": set_attribute("format", [1, 2]),
+    "complete an array": set_attribute("complete", [True, False]),
+}
+
+
+@pytest.mark.parametrize("change", MALFORMED.values(), ids=MALFORMED.keys())
+def test_a_file_of_another_layout_is_refused_in_one_line(path, change):
+    with h5py.File(path, "r+") as file:
+        change(file)
+    with pytest.raises(FeatureError, match="not a feature file") as caught:
+        FeatureReader(path)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300 + len(str(path))
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "features.h5")
+    with pytest.raises(FeatureError, match="not a regular file"):
+        FeatureReader(tmp_path / "features.h5")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_features_that_are_not_finite_are_refused_with_their_photo(path, value):
+    with h5py.File(path, "r+") as file:
+        file["features"][7, 3, 2] = value
+    with FeatureReader(path) as reader:
+        assert reader.read([6, 8]).shape == (2, 6, 4)
+        with pytest.raises(FeatureError, match=r"photo é 7\.jpg.* must be finite"):
+            reader.read([9, 7, 8])
+
+
+def test_a_damaged_chunk_is_refused_with_its_photo(path):
+    with h5py.File(path, "r+") as file:
+        file["features"].id.write_direct_chunk((7, 0, 0), b"no chunk of Blosc")
+    with FeatureReader(path) as reader:
+        with pytest.raises(FeatureError, match=r"photo é 7\.jpg.* cannot be read"):
+            reader.read([7])
+        assert reader.read([8]).shape == (1, 6, 4)
+
+
+def test_only_finite_values_are_finite():
+    patterns = np.arange(2**16, dtype=np.uint16).view(np.float16)
+    features = patterns.reshape(-1, 1, 1)
+    np.testing.assert_array_equal(all_finite(features), np.isfinite(patterns))
+    positive = np.abs(features[np.isfinite(patterns)])
+    assert all_finite(positive).all()

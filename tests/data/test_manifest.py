@@ -1,11 +1,14 @@
 """The manifest: round trip, relative paths and malformed rows."""
 
+import hashlib
 import json
+import os
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from show_attend_tell.data import manifest
 from show_attend_tell.data.manifest import Photo, read_manifest, write_manifest
 from show_attend_tell.runtime.errors import ManifestError
 
@@ -72,7 +75,7 @@ def test_an_earlier_manifest_survives_a_failed_write(tmp_path):
         ('{"id": "a", "path": "a", "split": "b", "captions": [""]}', "`captions` must"),
         (
             '{"id": "a", "path": "a", "split": "b", "captions": [], "size": 1}',
-            "the key `size` is unknown",
+            "the key 'size' is unknown",
         ),
         (
             '{"id": "a", "path": "a", "split": "b", "captions": [], "objects": '
@@ -93,3 +96,66 @@ def test_a_malformed_row_is_named(tmp_path, line, message):
 def test_an_absent_manifest_is_one_line_with_a_remedy(tmp_path):
     with pytest.raises(ManifestError, match="no such manifest; prepare the data"):
         read_manifest(tmp_path / "manifest.jsonl")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("[" * 10**5, "9" * 5000, "null", "3", '"a"', "[1]", '{"a":' * 10**5),
+        '{"'
+        + "k" * 10**5
+        + '": 1, "id": "a", "path": "a", "split": "b", "captions": []}',
+        '{"id": "\\ud800", "path": "a", "split": "b", "captions": []}',
+        '{"id": "a", "path": "a", "split": "b", "captions": ["\\udfff"]}',
+        '{"id": "a", "path": "a", "split": "b", "captions": [], "objects": '
+        '[{"name": "c", "box": [' + "9" * 5000 + ", 0, 1, 1]}]}",
+    ],
+)
+def test_hostile_lines_are_refused_in_one_short_line(tmp_path, line):
+    file = tmp_path / "manifest.jsonl"
+    file.write_text(line + "\n")
+    with pytest.raises(ManifestError, match="line 1: ") as caught:
+        read_manifest(file)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300 + len(str(file))
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "manifest.jsonl")
+    with pytest.raises(ManifestError, match="not a regular file"):
+        read_manifest(tmp_path / "manifest.jsonl")
+
+
+def test_a_manifest_that_differs_from_its_digest_is_refused(tmp_path):
+    file = tmp_path / "manifest.jsonl"
+    write_manifest(file, [a_photo()])
+    digest = tmp_path / "manifest.jsonl.sha256"
+    expected = hashlib.sha256(file.read_bytes()).hexdigest()
+    assert digest.read_text() == f"{expected}  manifest.jsonl\n"
+    whole = file.read_bytes()
+    file.write_bytes(whole.replace(b"dog", b"cat"))
+    with pytest.raises(ManifestError, match="differs from its digest") as caught:
+        read_manifest(file)
+    assert "\n" not in str(caught.value)
+    digest.unlink()  # as in earlier versions
+    assert read_manifest(file)[0].captions == ("A cat runs .",)
+    for content in (b"", b"\xff", b"0" * 64):
+        digest.write_bytes(content)
+        with pytest.raises(ManifestError, match="differs from its digest"):
+            read_manifest(file)
+    write_manifest(file, [a_photo()])
+    assert read_manifest(file)[0].captions == ("A dog runs .",)
+
+
+def test_a_killed_writer_leaves_no_digest_of_another_manifest(tmp_path, monkeypatch):
+    file = tmp_path / "manifest.jsonl"
+    write_manifest(file, [a_photo()])
+
+    def kill(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(manifest, "atomic_write", kill)
+    with pytest.raises(KeyboardInterrupt):
+        write_manifest(file, [a_photo(captions=["A cat ."])])
+    assert read_manifest(file)[0].captions == ("A cat .",)

@@ -1,15 +1,21 @@
 """Decoding, resizing and geometry, against Pillow and computation by hand."""
 
 import io
+import os
+import random
+import struct
+import threading
+import warnings
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, ImageOps, TiffImagePlugin
 
 from data_prep.locate import DataFolder
 from show_attend_tell.data.preprocessing import (
+    PHOTO_FORMATS,
     PHOTO_SUFFIXES,
     box_to_photo,
     box_to_square,
@@ -195,3 +201,143 @@ def test_every_suffix_of_photos_is_found_everywhere_and_can_be_decoded(
     assert list(find_photos([tmp_path])) == [path]
     data = DataFolder(tmp_path, leave_out=tmp_path / "prepared")
     assert data.photos == {path.name: path}
+
+
+def junk_exif():
+    """EXIF blocks that are junk, cut, circular or of wrong types."""
+    good = Image.Exif()
+    good[0x0112] = 6
+    whole = good.tobytes()
+    one = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01"  # one entry, the orientation
+    return [
+        b"Exif\0\0junk" * 9,
+        b"II*\0\xff\xff\xff\xff",
+        whole[: len(whole) // 2],
+        whole[:-3],
+        b"Exif\0\0MM\0*\0\0\0\x08\xff\xff" + bytes(30),
+        one + b"\x02\0\xff\xff\xff\x7f\x08\0\0\0\x08\0\0\0",
+        one + b"\x05\0\x01\0\0\0\x00\0\0\0\x08\0\0\0",
+        one + b"\x03\0\x01\0\0\0\x63\0\0\0\0\0\0\0",
+        *(
+            b"Exif\0\0II*\0\x08\0\0\0" + random.Random(k).randbytes(90)
+            for k in range(60)
+        ),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+def test_a_photo_with_malformed_exif_keeps_its_pixels(kind, recwarn):
+    image = Image.new("RGB", (40, 20), "red")
+    for exif in junk_exif():
+        photo = load_photo(as_file(image, kind, exif=exif))
+        assert sorted(photo.size) == [20, 40]
+        assert np.asarray(photo)[..., 0].min() > 240
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_every_orientation_is_applied_as_by_pillow(rng, orientation):
+    image = noise(rng, 8, 16)
+    exif = image.getexif()
+    exif[0x0112] = orientation
+    expected = ImageOps.exif_transpose(Image.open(as_file(image, exif=exif)))
+    photo = load_photo(as_file(image, exif=exif))
+    np.testing.assert_array_equal(np.asarray(photo), np.asarray(expected))
+
+
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 20 20\n%%EndComments\n%%EOF\n"
+DOS_EPS = b"\xc5\xd0\xd3\xc6" + struct.pack("<II", 30, len(EPS)) + bytes(18) + EPS
+
+
+@pytest.mark.parametrize("content", [EPS, DOS_EPS, b"%PDF-1.4\n", b"\xd7\xcd\xc6\x9a"])
+def test_files_that_need_another_program_are_never_decoded(tmp_path, content):
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(content.ljust(600, b"\0"))
+    with pytest.raises(PhotoError, match="unknown image format"):
+        load_photo(path)
+
+
+def test_the_list_of_formats_is_closed_and_known_to_pillow():
+    Image.init()
+    assert set(PHOTO_FORMATS) <= set(Image.OPEN)
+    assert not {"EPS", "PDF", "WMF", "EMF", "PSD"} & set(PHOTO_FORMATS)
+
+
+@pytest.mark.parametrize("kind", PHOTO_FORMATS)
+def test_damaged_photos_of_every_format_are_decoded_or_refused(kind, recwarn):
+    whole = as_file(Image.linear_gradient("L").convert("RGB"), kind).getvalue()
+    rng = random.Random(kind)
+    refused = []
+    for number in range(120):
+        data = bytearray(whole)
+        for _ in range(rng.choice([1, 1, 8])):
+            data[rng.randrange(min(len(data), 400))] = rng.randrange(256)
+        if number % 4 == 0:
+            del data[rng.randrange(len(data)) :]
+        try:
+            load_photo(io.BytesIO(data))
+        except PhotoError as error:
+            refused.append(str(error))
+    assert refused
+    assert max(map(len, refused)) < 300
+    assert not any("\n" in line for line in refused)
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError, NotImplementedError, ZeroDivisionError, KeyError, TypeError]
+)
+def test_every_error_of_a_decoder_is_a_refusal(monkeypatch, error):
+    def fail(self):
+        raise error("first line\nsecond line" + "x" * 1000)
+
+    monkeypatch.setattr(Image.Image, "convert", lambda self, mode: fail(self))
+    with pytest.raises(PhotoError) as caught:
+        load_photo(as_file(Image.new("RGB", (8, 8))))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.timeout(20)
+def test_pipes_and_devices_are_refused_and_never_opened(tmp_path):
+    os.mkfifo(tmp_path / "pipe.jpg")
+    (tmp_path / "zero.jpg").symlink_to("/dev/zero")
+    (tmp_path / "link.jpg").symlink_to("pipe.jpg")
+    for path in tmp_path.iterdir():
+        with pytest.raises(PhotoError, match=r"\.jpg: .*not a regular file"):
+            load_photo(path)
+
+
+def test_warnings_are_ignored_while_threads_decode_and_not_afterwards(monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 50)  # 64 pixels cause a warning
+    content = as_file(Image.new("RGB", (8, 8))).getvalue()
+    failures = []
+
+    def work():
+        try:
+            for _ in range(30):
+                load_photo(io.BytesIO(content))
+        except Exception as error:
+            failures.append(error)
+
+    before = list(warnings.filters)
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert warnings.filters == before
+    with pytest.warns(Image.DecompressionBombWarning):
+        Image.open(io.BytesIO(content))
+
+
+def test_log_lines_of_pillow_are_ignored_while_a_photo_is_decoded(caplog):
+    content = bytearray(as_file(Image.new("RGB", (8, 8)), "TIFF").getvalue())
+    entry = content.index(struct.pack("<HHI", 277, 3, 1))  # samples per pixel
+    content[entry + 8 : entry + 10] = struct.pack("<H", 2048)
+    with pytest.raises(PhotoError):
+        load_photo(io.BytesIO(content))
+    assert not caplog.records
+    with pytest.raises(SyntaxError):
+        TiffImagePlugin.TiffImageFile(io.BytesIO(content))
+    assert "samples per pixel" in caplog.text

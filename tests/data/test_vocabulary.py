@@ -143,7 +143,16 @@ def test_missing_special_tokens_and_repeated_words_are_refused(given_words, mess
 
 
 @pytest.mark.parametrize(
-    "content", ["{", "[]", '{"words": 3}', '{"words": ["a"]}', b"\xff"]
+    "content",
+    [
+        *("{", "[]", "3", "null", '{"words": 3}', '{"words": ["a"]}', b"\xff"),
+        *("[" * 10**5, "9" * 5000, '{"words": {"a": 1}}', '{"words": null}'),
+        json.dumps({"words": [*SPECIAL, "a", 3]}),
+        json.dumps({"words": [*SPECIAL, "a", ["b"]]}),
+        json.dumps({"words": [*SPECIAL, "x" * 10**5, "x" * 10**5]}),
+        json.dumps({"words": [*SPECIAL, "\ud800"]}),
+        json.dumps({"words": ["x" * 10**5] * 5}),
+    ],
 )
 def test_a_malformed_file_is_named_in_one_line(tmp_path, content):
     path = tmp_path / "vocabulary.json"
@@ -151,8 +160,23 @@ def test_a_malformed_file_is_named_in_one_line(tmp_path, content):
     with pytest.raises(VocabularyError) as caught:
         Vocabulary.load(path)
     assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert len(str(caught.value)) < 300 + len(str(path))
 
 
 def test_an_absent_file_is_named_in_one_line(tmp_path):
     with pytest.raises(VocabularyError, match="no such vocabulary; run"):
         Vocabulary.load(tmp_path / "vocabulary.json")
+
+
+def test_a_vocabulary_that_differs_from_its_digest_is_refused(tmp_path):
+    path = tmp_path / "vocabulary.json"
+    Vocabulary.build([["dog", "cat"]]).save(path)
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["words"][4:] = content["words"][:3:-1]
+    path.write_text(json.dumps(content))
+    with pytest.raises(VocabularyError, match="differ from their digest"):
+        Vocabulary.load(path)
+    del content["sha256"]  # as in earlier versions
+    path.write_text(json.dumps(content))
+    assert Vocabulary.load(path).words[4:] == ("dog", "cat")

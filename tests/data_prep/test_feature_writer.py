@@ -192,3 +192,74 @@ def test_the_remaining_bytes_are_those_of_missing_parts_and_the_file(tmp_path):
         writer.write(1, values, [""] * PART)
         part = (tmp_path / "features.h5.parts" / "000000.h5").stat().st_size
         assert writer.remaining_bytes() == 2 * part + 4 * part
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_features_that_are_not_finite_are_refused(tmp_path, value):
+    features = np.zeros((2, 4, 3), np.float16)
+    features[1, 2, 0] = value
+    path = tmp_path / "features.h5"
+    with FeatureWriter(path, IDENTITY, ["a.jpg", "b.jpg"]) as writer:
+        with pytest.raises(FeatureError, match=r"photo 'b\.jpg' must be finite"):
+            writer.write(0, features, ["", ""])
+        assert [file.name for file in (tmp_path / "features.h5.parts").iterdir()] == [
+            "header.json"
+        ]
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+sys.path[:0] = {paths}
+from show_attend_tell.runtime.errors import FeatureError
+from test_feature_writer import write
+resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, resource.RLIM_INFINITY))
+try:
+    write(Path(sys.argv[1]))
+except FeatureError as error:
+    sys.exit(str(error))
+"""
+
+
+@pytest.mark.parametrize("share", [0.001, 0.1, 0.3, 0.6, 0.9, 0.999])
+def test_a_full_disk_is_one_line_and_the_writer_resumes(tmp_path, uninterrupted, share):
+    path = tmp_path / "features.h5"
+    folders = [str(ROOT), str(ROOT / "tests" / "support"), str(Path(__file__).parent)]
+    script = FULL.format(paths=folders, size=int(share * len(uninterrupted)))
+    child = subprocess.run(
+        [sys.executable, "-c", script, str(path)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert child.returncode == 1, child
+    assert len(child.stderr.splitlines()) == 1, child.stderr
+    assert "cannot be written" in child.stderr
+    assert not path.exists()
+    assert not list(tmp_path.glob(".writing-*"))
+    write(path)
+    assert path.read_bytes() == uninterrupted
+
+
+def test_a_damaged_part_is_refused_by_name(tmp_path):
+    path = tmp_path / "features.h5"
+    with FeatureWriter(path, IDENTITY, ["a.jpg"]) as writer:
+        (tmp_path / "features.h5.parts" / "000000.h5").write_bytes(b"no part")
+        with pytest.raises(
+            FeatureError, match=r"000000\.h5: damaged .*delete the file"
+        ):
+            writer.finish()
+
+
+@pytest.mark.parametrize(
+    "content", [b"[]", b"null", b'{"identity": 3}', b"[" * 10**5, b"9" * 5000, b"\xff"]
+)
+def test_malformed_headers_of_parts_are_refused(tmp_path, content):
+    path = tmp_path / "features.h5"
+    with FeatureWriter(path, IDENTITY, ["a"]):
+        (tmp_path / "features.h5.parts" / "header.json").write_bytes(content)
+    with (
+        pytest.raises(FeatureError, match=r"header .* malformed .*--overwrite"),
+        FeatureWriter(path, IDENTITY, ["a"]),
+    ):
+        pass

@@ -18,6 +18,7 @@ from data_prep_files import (
 
 from data_prep.locate import DataFolder
 from data_prep.prepare import DRAWN, SOURCES, prepare
+from data_prep.problems import Problems
 from data_prep.scenes.scenes import write_scenes
 from show_attend_tell.config.settings import DataSettings
 from show_attend_tell.data import manifest
@@ -234,3 +235,19 @@ def test_the_real_flickr8k_gives_the_known_counts(tmp_path):
     assert report.coverage == pytest.approx(0.974, abs=5e-4)
     photos = manifest.read_manifest(report.folder / "manifest.jsonl")
     assert all(photo.path.is_file() for photo in photos)
+
+
+def test_names_of_problems_stay_on_their_line(tmp_path):
+    problems = Problems()
+    names = ["new\nline", "\x1b[31mred", "\u2028", "\udcff", "été", "x" * 10**5]
+    for name in names:
+        problems.add("kind", name)
+    (line,) = problems.summary()
+    assert line == r"kind: 6 (new\nline, \x1b[31mred, \u2028, ...)"
+    problems.write_listing(tmp_path / "problems.txt")
+    rows = (tmp_path / "problems.txt").read_text(encoding="utf-8").splitlines()
+    assert rows[:2] == ["kind\tnew\\nline", "kind\t\\x1b[31mred"]
+    assert rows[3:5] == ["kind\t\\udcff", "kind\tété"]
+    problems = Problems()
+    problems.add("kind", "x" * 10**5)
+    assert len(problems.summary()[0]) < 200

@@ -1,6 +1,8 @@
 """Test the search of a data folder, and safe and resumable unpacking."""
 
+import io
 import os
+import random
 import stat
 import subprocess
 import sys
@@ -10,11 +12,12 @@ from pathlib import Path
 import pytest
 from data_prep_files import JPEG, make_file, make_zip
 
-from data_prep import disk
-from data_prep.locate import DataFolder
+from data_prep import disk, locate
+from data_prep.locate import DataFolder, read_text_file
 from data_prep.problems import (
     BROKEN_LINK,
     DAMAGED_ENTRY,
+    SPECIAL_FILE,
     UNREADABLE_FOLDER,
     UNSAFE_ENTRY,
 )
@@ -213,3 +216,78 @@ def test_an_unreadable_folder_is_a_problem(tmp_path, monkeypatch):
     assert data.photo_files == [tmp_path / "good" / "a.jpg"]
     locked = f"{tmp_path / 'locked'}: Permission denied"
     assert data.problems.names(UNREADABLE_FOLDER) == [locked]
+
+
+@pytest.mark.timeout(20)
+def test_pipes_devices_and_links_to_them_are_problems(tmp_path):
+    make_file(tmp_path / "a.jpg")
+    for name in ("b.jpg", "c.zip", "d.txt"):
+        os.mkfifo(tmp_path / name)
+    (tmp_path / "e.zip").symlink_to("/dev/zero")
+    (tmp_path / "f.txt").symlink_to("c.zip")
+    (tmp_path / "g.jpg").symlink_to("a.jpg/x")
+    data = search(tmp_path)
+    assert data.photo_files == [tmp_path / "a.jpg"]
+    assert data.text("d.txt", "f.txt") is None
+    assert data.problems.names(BROKEN_LINK) == [str(tmp_path / "g.jpg")]
+    special = [str(tmp_path / n) for n in ("b.jpg", "c.zip", "d.txt", "e.zip", "f.txt")]
+    assert data.problems.names(SPECIAL_FILE) == special
+    with pytest.raises(DataError, match=r"d\.txt: cannot be read: not a regular file"):
+        read_text_file(tmp_path / "d.txt")
+
+
+def test_texts_that_are_too_large_are_refused_before_they_are_read(
+    tmp_path, monkeypatch
+):
+    make_zip(tmp_path / "texts.zip", {"packed.txt": "x" * 101})
+    make_file(tmp_path / "plain.txt", "x" * 101)
+    data = search(tmp_path)
+    assert len(data.text("packed.txt").content) == 101
+    for module, name in ((locate, "require_within"), (locate, "read_text_bytes")):
+        function = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda what, f=function: f(what, 100))
+    for name in ("packed.txt", "plain.txt"):
+        with pytest.raises(DataError, match="at most 100 bytes. Received: 101"):
+            data.text(name)
+
+
+METHODS = [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_archives_with_damaged_bytes_are_refused_or_unpacked(tmp_path, method):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        for number in range(3):
+            archive.writestr(f"{number}.jpg", JPEG * 20 + bytes([number]))
+            archive.writestr(f"{number}.txt", "a dog runs\n" * 20)
+    whole, rng, refused = buffer.getvalue(), random.Random(method), []
+    for number in range(150):
+        data = bytearray(whole)
+        for _ in range(rng.choice([1, 1, 4])):
+            data[rng.randrange(len(data))] = rng.choice([0, 255, rng.randrange(256)])
+        folder = tmp_path / str(number)
+        make_file(folder / "photos.zip", bytes(data))
+        try:
+            found = search(folder)
+            unpack(found.photos, folder / "work")
+            for name in range(3):
+                found.text(f"{name}.txt")
+        except DataError as error:
+            refused.append(str(error))
+    assert 0 < len(refused) < 150
+    assert not any("\n" in line for line in refused)
+
+
+@pytest.mark.parametrize("field", [(10, 99), (8, 1), (8, 0x20)])
+def test_an_entry_of_an_unknown_kind_leaves_the_others(tmp_path, field):
+    offset, value = field
+    with zipfile.ZipFile(tmp_path / "photos.zip", "w") as archive:
+        archive.writestr("bad.jpg", JPEG)
+        archive.writestr("good.jpg", JPEG)
+    data = bytearray((tmp_path / "photos.zip").read_bytes())
+    at = data.index(b"PK\x01\x02") + offset
+    data[at : at + 2] = value.to_bytes(2, "little")
+    (tmp_path / "photos.zip").write_bytes(data)
+    problems = unpack(search(tmp_path).photos, tmp_path / "work")
+    assert problems.names(DAMAGED_ENTRY) == ["photos.zip: bad.jpg"]

@@ -1,6 +1,7 @@
 """Test the reader of the user's own photos, with CSV or JSON Lines."""
 
 import json
+import os
 
 import pytest
 from data_prep_files import make_csv, make_file
@@ -212,3 +213,29 @@ def test_a_photo_without_captions_is_reported_whatever_its_suffix(tmp_path):
         make_file(tmp_path / name)
     _, problems = read(tmp_path)
     assert problems.names(NO_CAPTIONS) == ["b.tif", "c.TIFF"]
+
+
+def test_a_caption_that_exceeds_the_limit_of_csv_is_a_malformed_line(tmp_path):
+    words = "dog " * 10**5
+    text = f"file,caption\n\na.jpg,A dog .\n\nc.jpg,{words}\nsub/b.png,A cat .\n"
+    file = make_file(tmp_path / "captions.csv", text)
+    photos, problems = read(make_photos(tmp_path))
+    assert [photo.id for photo in photos] == ["a.jpg", "sub/b.png"]
+    assert problems.names(MALFORMED_LINE) == [f"{file}:5"]
+
+
+@pytest.mark.parametrize("line", ["x" * 10**5, "x," * 10**5, "x" * 10**6, "\0\x1b[31m"])
+def test_a_hostile_first_line_is_refused_in_one_short_line(tmp_path, line):
+    file = make_file(tmp_path / "captions.csv", line + "\na.jpg,A dog\n")
+    with pytest.raises(DataError) as caught:
+        read(make_photos(tmp_path))
+    assert len(str(caught.value)) < 300 + len(str(file))
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("name", ["captions.csv", "captions.jsonl"])
+def test_a_table_that_is_a_pipe_is_refused(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(DataError, match="Received: neither"):
+        read(make_photos(tmp_path))

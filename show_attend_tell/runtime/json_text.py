@@ -1,0 +1,51 @@
+"""Parse JSON of any origin, and quote values of any size in messages."""
+
+import json
+import reprlib
+from collections.abc import Callable
+
+_QUOTED = 80  # characters of received input that a message repeats
+_repr = reprlib.Repr()
+_repr.maxstring = _repr.maxother = _QUOTED
+
+
+def parse_json(
+    text: str | bytes,
+    object_pairs_hook: Callable[[list[tuple[str, object]]], object] | None = None,
+) -> object:
+    """Parse a JSON document.
+
+    Args:
+        text: the document; bytes are decoded as UTF-8, UTF-16 or UTF-32.
+        object_pairs_hook: as that of ``json.loads``; it must not raise an error.
+
+    Raises:
+        ValueError: the document is malformed, nested too deeply or has a huge number;
+            the message is short and on one line.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=object_pairs_hook)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno} column {error.colno}"
+        raise ValueError(f"{error.msg}: {place}") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not {error.encoding} at byte {error.start}") from None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except ValueError:  # of int, which converts at most 4300 digits
+        raise ValueError("a number has too many digits") from None
+
+
+def is_encodable(text: str) -> bool:
+    """Return whether UTF-8 can encode a text; JSON can contain halves of surrogates."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def quote(value: object) -> str:
+    """Return the start of a value's representation, of about 80 characters."""
+    text = _repr.repr(value)
+    return text if len(text) <= _QUOTED else f"{text[: _QUOTED - 3]}..."
