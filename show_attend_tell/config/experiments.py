@@ -14,7 +14,7 @@ from show_attend_tell.config.settings import (
     experiment_to_dict,
     read_experiment_file,
 )
-from show_attend_tell.runtime.errors import ConfigError
+from show_attend_tell.runtime.errors import ConfigError, one_line, quote
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -43,7 +43,7 @@ def find_experiment(name: str) -> Path:
     if name not in known:
         raise ConfigError(
             f"`experiment` must be a .toml file or one of {', '.join(known)}. "
-            f"Received: {name!r}; correct the name"
+            f"Received: {quote(name)}; correct the name"
         )
     return known[name]
 
@@ -76,7 +76,7 @@ def _apply_change(values: dict, change: str) -> None:
     if not equals or not last or not isinstance(values, dict):
         raise ConfigError(
             "`--set` must be table.key=value, such as training.epochs=3. "
-            f"Received: {change!r}"
+            f"Received: {quote(change)}"
         )
     values[last] = _parse_value(text.strip())
 
@@ -87,3 +87,7 @@ def _parse_value(text: str) -> object:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
+    except (ValueError, RecursionError) as error:  # too many digits, or levels
+        raise ConfigError(
+            f"--set: {quote(text)} cannot be read as TOML: {one_line(error)}"
+        ) from None
