@@ -12,6 +12,7 @@ from show_attend_tell.config.settings import (
     Experiment,
     experiment_from_dict,
     experiment_to_dict,
+    parse_toml,
     read_experiment_file,
 )
 from show_attend_tell.runtime.errors import ConfigError, one_line, quote
@@ -84,7 +85,7 @@ def _apply_change(values: dict, change: str) -> None:
 def _parse_value(text: str) -> object:
     """Parse a TOML value; text that is not TOML is a string."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        return parse_toml(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
     except (ValueError, RecursionError) as error:  # too many digits, or levels

@@ -102,7 +102,7 @@ def _require_types(path: Path) -> None:
     """Raise an error if the configuration of a captioner has values of wrong types."""
     with zipfile.ZipFile(path) as archive:
         content = archive.read("config.json")
-    if b'"Captioner"' in content:  # other classes are refused once they are loaded
+    if b"Captioner" in content:  # other classes are refused once they are loaded
         TypeAdapter(_SavedCaptioner).validate_json(content, strict=True)
 
 
