@@ -8,11 +8,11 @@ import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
+from show_attend_tell.config.bounded_toml import TOML_ERRORS, parse_toml
 from show_attend_tell.config.settings import (
     Experiment,
     experiment_from_dict,
     experiment_to_dict,
-    parse_toml,
     read_experiment_file,
 )
 from show_attend_tell.runtime.errors import ConfigError, one_line, quote
@@ -88,7 +88,7 @@ def _parse_value(text: str) -> object:
         return parse_toml(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
-    except (ValueError, RecursionError) as error:  # too many digits, or levels
+    except TOML_ERRORS as error:  # too many digits, or levels
         raise ConfigError(
             f"--set: {quote(text)} cannot be read as TOML: {one_line(error)}"
         ) from None

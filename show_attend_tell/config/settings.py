@@ -7,7 +7,6 @@ raises a :class:`ConfigError` of one line that names the file, the key and the r
 
 import dataclasses
 import difflib
-import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,11 +14,11 @@ import tomli_w
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
+from show_attend_tell.config.bounded_toml import TOML_ERRORS, read_toml
 from show_attend_tell.runtime.errors import ConfigError, one_line, quote
 
 _STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
 _STRICT["str_max_length"] = 4096  # of a path on Linux
-_LONGEST_FILE, _LONGEST_LINE = 2**16, 2**13  # bytes; dotted keys take quadratic time
 _MOST_FAULTS = 5  # faults that one message names
 
 # The name of a folder: no separator and no "..", so that it cannot leave its parent.
@@ -343,34 +342,16 @@ def read_experiment_file(path: str | Path) -> Experiment:
     """
     path = Path(path)
     try:
-        with path.open("rb") as file:
-            values = parse_toml(file.read(_LONGEST_FILE + 1).decode())
+        values = read_toml(path)
     except FileNotFoundError:
         raise ConfigError(
             f"{path}: no such settings file; the shipped ones are in experiments/"
         ) from None
-    except (ValueError, RecursionError, OSError) as error:
-        # A TOMLDecodeError is a ValueError, and so is an integer of too many digits.
+    except (*TOML_ERRORS, OSError) as error:
         raise ConfigError(
             f"{path}: cannot be read as TOML: {one_line(error)}"
         ) from None
     return experiment_from_dict({"name": path.stem, **values}, str(path))
-
-
-def parse_toml(text: str) -> dict:
-    """Parse TOML; texts that would take the parser minutes are refused.
-
-    Raises:
-        ValueError: the text is too long or not TOML; a TOMLDecodeError, or another
-            for an integer of too many digits.
-        RecursionError: lists or tables are nested too deeply.
-    """
-    lines = text.splitlines()
-    if len(text) > _LONGEST_FILE or any(len(line) > _LONGEST_LINE for line in lines):
-        raise ValueError(
-            f"more than {_LONGEST_FILE} bytes, or {_LONGEST_LINE} in a line"
-        )
-    return tomllib.loads(text)
 
 
 def experiment_to_toml(experiment: Experiment) -> str:
