@@ -6,7 +6,9 @@ Each verb imports its modules when it runs, so that ``--help`` is fast.
 import contextlib
 import logging
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -27,7 +29,8 @@ from show_attend_tell.cli.options import (
 from show_attend_tell.runtime.errors import ShowAttendTellError
 
 _OWN_PACKAGES = ("show_attend_tell", "data_prep")
-_INTERRUPTED = 130  # 128 + SIGINT, by convention of shells
+# 128 + the signal's number, by convention of shells.
+_INTERRUPTED, _TERMINATED = 130, 143
 _CONTINUES = "run the same command again to continue"
 _REMEDIES = {
     "caption": "run the same command again; with --out it continues",
@@ -70,7 +73,8 @@ def _progress() -> Iterator[Callable[[str, int, int], None] | None]:
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit status: 0 success; 1 error, with one line on standard error; 2 wrong "
-    "usage; 130 interrupted by Ctrl-C.",
+    "usage; 130 interrupted by Ctrl-C; 143 terminated by SIGTERM. Both leave whole "
+    "files, and train writes a checkpoint first.",
 )
 @click.version_option(__version__, prog_name="show-attend-tell")
 def cli() -> None:
@@ -265,19 +269,52 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
+@contextlib.contextmanager
+def _interrupted_by_sigterm() -> Iterator[list[int]]:
+    """Raise KeyboardInterrupt at the first SIGTERM, so that verbs end as by Ctrl-C.
+
+    Later ones are ignored: the verb is writing its last file.
+
+    Yields:
+        A list, to which the signal is added when it arrives.
+    """
+    received = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received  # only the main thread receives signals
+        return
+
+    def interrupt(number: int, frame: object) -> None:
+        if not received:
+            received.append(number)
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield received
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0, 1 (error), 2 (usage) or 130 (interrupted)."""
+    """Run the command line and exit: 0, 1 (error), 2 (usage), 130 or 143 (stopped)."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     for package in _OWN_PACKAGES:
         logging.getLogger(package).setLevel(logging.INFO)
+    with _interrupted_by_sigterm() as received:
+        _run(arguments, received)
+
+
+def _run(arguments: Sequence[str] | None, received: list[int]) -> None:
+    """Run the command line; exit unless it succeeds."""
     try:
         cli.main(arguments, prog_name="show-attend-tell", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        click.echo(f"interrupted; {_remedy(arguments)}", err=True)
-        sys.exit(_INTERRUPTED)
+        what = "terminated" if received else "interrupted"
+        click.echo(f"{what}; {_remedy(arguments)}", err=True)
+        sys.exit(_TERMINATED if received else _INTERRUPTED)
     except BrokenPipeError:  # the reader of the pipe, such as head, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

@@ -8,13 +8,14 @@ import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
+from show_attend_tell.config.bounded_toml import TOML_ERRORS, parse_toml
 from show_attend_tell.config.settings import (
     Experiment,
     experiment_from_dict,
     experiment_to_dict,
     read_experiment_file,
 )
-from show_attend_tell.runtime.errors import ConfigError
+from show_attend_tell.runtime.errors import ConfigError, one_line, quote
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -43,7 +44,7 @@ def find_experiment(name: str) -> Path:
     if name not in known:
         raise ConfigError(
             f"`experiment` must be a .toml file or one of {', '.join(known)}. "
-            f"Received: {name!r}; correct the name"
+            f"Received: {quote(name)}; correct the name"
         )
     return known[name]
 
@@ -76,7 +77,7 @@ def _apply_change(values: dict, change: str) -> None:
     if not equals or not last or not isinstance(values, dict):
         raise ConfigError(
             "`--set` must be table.key=value, such as training.epochs=3. "
-            f"Received: {change!r}"
+            f"Received: {quote(change)}"
         )
     values[last] = _parse_value(text.strip())
 
@@ -84,6 +85,10 @@ def _apply_change(values: dict, change: str) -> None:
 def _parse_value(text: str) -> object:
     """Parse a TOML value; text that is not TOML is a string."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        return parse_toml(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
+    except TOML_ERRORS as error:  # too many digits, or levels
+        raise ConfigError(
+            f"--set: {quote(text)} cannot be read as TOML: {one_line(error)}"
+        ) from None

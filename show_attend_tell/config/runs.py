@@ -21,7 +21,7 @@ from show_attend_tell.config.settings import (
     experiment_to_toml,
     read_experiment_file,
 )
-from show_attend_tell.runtime.errors import RunError
+from show_attend_tell.runtime.errors import RunError, quote
 from show_attend_tell.runtime.files import atomic_write
 
 SETTINGS, MODEL, CHECKPOINT = "experiment.toml", "model.keras", "checkpoint.npz"
@@ -93,7 +93,7 @@ def _changes(old: Experiment, new: Experiment) -> str:
     """Return every changed setting with its old value, empty if there is none."""
     before, after = experiment_to_dict(old), experiment_to_dict(new)
     return ", ".join(
-        f"{table}.{key} was {before[table].get(key)!r}"
+        f"{table}.{key} was {quote(before[table].get(key))}"
         for table, values in after.items()
         if isinstance(values, dict)
         for key, value in values.items()

@@ -7,7 +7,6 @@ raises a :class:`ConfigError` of one line that names the file, the key and the r
 
 import dataclasses
 import difflib
-import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,11 +14,19 @@ import tomli_w
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
-from show_attend_tell.runtime.errors import ConfigError
+from show_attend_tell.config.bounded_toml import TOML_ERRORS, read_toml
+from show_attend_tell.runtime.errors import ConfigError, one_line, quote
 
-_STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True)
+_STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
+_STRICT["str_max_length"] = 4096  # of a path on Linux
+_MOST_FAULTS = 5  # faults that one message names
 
-Positive = Annotated[int, Field(gt=0)]
+# The name of a folder: no separator and no "..", so that it cannot leave its parent.
+Name = Annotated[
+    str, Field(pattern=r"^[A-Za-z0-9](\.?[A-Za-z0-9_-])*\.?$", max_length=200)
+]
+Count = Annotated[int, Field(ge=0, lt=2**31)]
+Positive = Annotated[int, Field(gt=0, lt=2**31)]
 NonNegative = Annotated[float, Field(ge=0)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
 # Sums such as seed + 4 must fit the 32 bits of a random generator's state.
@@ -40,9 +47,9 @@ class DataSettings:
         max_words: training captions are cut to this many words (the authors' 100).
     """
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+    name: Name
     source: Literal["flickr8k", "flickr30k", "coco", "folder", "scenes"]
-    vocabulary_size: Annotated[int, Field(ge=5)] = 10_000
+    vocabulary_size: Annotated[int, Field(ge=5, lt=2**31)] = 10_000
     min_count: Positive = 1
     max_words: Positive = 100
 
@@ -161,12 +168,12 @@ class TrainingSettings:
     objective: Literal["likelihood", "cider"] = "likelihood"
     init_from: str = ""
     epochs: Positive = 10
-    hypotheses: Annotated[int, Field(ge=2)] = 5
+    hypotheses: Annotated[int, Field(ge=2, lt=2**31)] = 5
     batch_size: Positive = 64
     optimizer: Literal["rmsprop", "adam", "adamw"] = "adam"
     learning_rate: Annotated[float, Field(gt=0)] = 2e-4
     schedule: Literal["constant", "cosine"] = "constant"
-    warmup_steps: Annotated[int, Field(ge=0)] = 0
+    warmup_steps: Count = 0
     weight_decay: NonNegative = 0.0
     clip_norm: NonNegative = 0.0
     label_smoothing: Rate = 0.0
@@ -174,7 +181,7 @@ class TrainingSettings:
     average_decay: Rate = 0.0
     patience: Positive = 10
     metric: Literal["BLEU-4", "CIDEr"] = "BLEU-4"
-    validate_every: Annotated[int, Field(ge=0)] = 0
+    validate_every: Count = 0
     checkpoint_every: Positive = 1000
     jit_compile: bool = True
     precision: Literal["float32", "bfloat16"] = "float32"
@@ -223,7 +230,7 @@ class DecodingSettings:
     length_normalisation: NonNegative = 0.0
     allow_unknown: bool = False
     locations: Literal["expected", "likeliest", "sampled"] = "expected"
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
     validation_beam: Positive = 3
     batch_size: Positive = 64
 
@@ -277,7 +284,7 @@ class HardAttentionSettings:
 class Experiment:
     """One complete experiment, as read from ``experiments/<name>.toml``."""
 
-    name: str
+    name: Name
     data: DataSettings
     encoder: EncoderSettings
     model: ModelSettings
@@ -313,8 +320,11 @@ def experiment_from_dict(values: dict, origin: str = "settings") -> Experiment:
     try:
         return TypeAdapter(Experiment).validate_python(values)
     except ValidationError as error:
-        faults = "; ".join(map(_describe, error.errors()))
-        raise ConfigError(f"{origin}: {faults}") from None
+        found = error.errors()
+        faults = [_describe(fault) for fault in found[:_MOST_FAULTS]]
+        if len(found) > _MOST_FAULTS:
+            faults.append(f"{len(found) - _MOST_FAULTS} more")
+        raise ConfigError(f"{origin}: {'; '.join(faults)}") from None
 
 
 def experiment_to_dict(experiment: Experiment) -> dict:
@@ -332,13 +342,15 @@ def read_experiment_file(path: str | Path) -> Experiment:
     """
     path = Path(path)
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = read_toml(path)
     except FileNotFoundError:
         raise ConfigError(
             f"{path}: no such settings file; the shipped ones are in experiments/"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise ConfigError(f"{path}: cannot be read as TOML: {error}") from None
+    except (*TOML_ERRORS, OSError) as error:
+        raise ConfigError(
+            f"{path}: cannot be read as TOML: {one_line(error)}"
+        ) from None
     return experiment_from_dict({"name": path.stem, **values}, str(path))
 
 
@@ -349,14 +361,20 @@ def experiment_to_toml(experiment: Experiment) -> str:
 
 def _describe(fault: dict) -> str:
     """Describe one of pydantic's errors by key, fault and remedy."""
-    key = ".".join(str(part) for part in fault["loc"]) or "settings"
+    key = " ".join(".".join(map(str, fault["loc"])).split())[:80] or "settings"
     if fault["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         return f"{key}: unknown key{_nearest(key)}; remove it or correct its spelling"
     if fault["type"] in ("missing", "missing_argument"):
         return f"{key}: missing, add it"
     if fault["type"] == "value_error":  # raised above, with the value received
-        return f"{key}: {fault['ctx']['error']}"
-    return f"{key}: {fault['msg']}. Received: {fault['input']!r}"
+        return f"{key}: {one_line(fault['ctx']['error'], 300)}"
+    message = fault["msg"]
+    if fault["type"] == "string_pattern_mismatch":  # of a name
+        message = (
+            "must be the name of a folder: letters, digits, '_', '-' and single dots, "
+            "a letter or digit first"
+        )
+    return f"{key}: {message}. Received: {quote(fault['input'])}"
 
 
 def _nearest(key: str) -> str:

@@ -64,6 +64,7 @@ class Encoder:
         self._encode = tf.function(
             self.annotations,
             input_signature=[tf.TensorSpec((None, side, side, _CHANNELS), tf.uint8)],
+            autograph=False,  # which writes temporary files, and the disk may be full
         )
         self._digest = _digest(self._network)
 

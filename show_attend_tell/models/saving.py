@@ -2,20 +2,75 @@
 
 import itertools
 import zipfile
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, Literal
 
 import keras
+import numpy as np
+from pydantic import Field, TypeAdapter, ValidationError
 
+from show_attend_tell.config.settings import (
+    DecodingSettings,
+    HardAttentionSettings,
+    ModelSettings,
+    NonNegative,
+    Positive,
+    Rate,
+    Seed,
+)
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.runtime.errors import ModelFileError
+from show_attend_tell.runtime.errors import ModelFileError, one_line, quote
+
+_Grid = tuple[Positive, Positive]
+
+
+# The types of the values in a model file's config.json. Keys that a file lacks have the
+# defaults of Captioner; keys of later versions are ignored.
+@dataclass
+class _Identity:
+    network: str = ""
+    layer: str = ""
+    weights: Annotated[str, Field(pattern=r"^[^/\\\x00]+$")] = "none"  # no folder
+    weights_digest: str = ""
+    image_size: Positive = 1
+    resize: Literal["crop", "squash"] = "crop"
+    preprocessing: str = ""
+    grid: _Grid = (1, 1)
+    width: Positive = 1
+    precision: Literal["float32", "bfloat16"] = "float32"
+    seed: Seed = 0
+    versions: dict[str, str] = field(default_factory=dict)
+    accepts: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class _Config:
+    vocabulary: list[str]
+    settings: ModelSettings = field(default_factory=ModelSettings)
+    annotation_width: Positive = 1
+    grid: _Grid = (1, 1)
+    label_smoothing: Rate = 0.0
+    doubly_stochastic: NonNegative = 0.0
+    encoder_identity: _Identity = field(default_factory=_Identity)
+    decoding: DecodingSettings = field(default_factory=DecodingSettings)
+    hard: HardAttentionSettings = field(default_factory=HardAttentionSettings)
+    seed: Seed = 0
+
+
+@dataclass
+class _SavedCaptioner:
+    class_name: str
+    config: _Config
 
 
 def load_captioner(path: str | Path) -> Captioner:
     """Load a captioner from its model file.
 
     Raises:
-        ModelFileError: the file is absent, damaged or not a captioner's.
+        ModelFileError: the file is absent, damaged or not a captioner's, or its
+            weights are not finite.
     """
     path = Path(path)
     if not path.is_file():
@@ -23,17 +78,40 @@ def load_captioner(path: str | Path) -> Captioner:
             f"{path}: no such model; train the run it belongs to first"
         )
     try:
+        _require_types(path)
         model = keras.saving.load_model(path, compile=False)
-    except (ValueError, OSError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    except Exception as error:  # of any type: Keras builds whatever the file contains
         raise ModelFileError(
-            f"{path}: cannot be read as a model ({reason}); train the experiment again"
+            f"{path}: cannot be read as a model ({_reason(error)}); train the "
+            "experiment again"
         ) from None
     if not isinstance(model, Captioner):
         raise ModelFileError(
             f"{path}: must hold a Captioner. Received: {type(model).__name__}"
         )
+    for weight in model.weights:
+        if not np.isfinite(np.asarray(weight)).all():
+            raise ModelFileError(
+                f"{path}: its weights must be finite. Received: NaN or infinity in "
+                f"{weight.path}; train again with a lower training.learning_rate"
+            )
     return model
+
+
+def _require_types(path: Path) -> None:
+    """Raise an error if the configuration of a captioner has values of wrong types."""
+    with zipfile.ZipFile(path) as archive:
+        content = archive.read("config.json")
+    if b"Captioner" in content:  # other classes are refused once they are loaded
+        TypeAdapter(_SavedCaptioner).validate_json(content, strict=True)
+
+
+def _reason(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return one_line(error)
+    fault = error.errors()[0]
+    place = ".".join(map(str, fault["loc"]))[:80]
+    return f"{place}: {fault['msg'][:80]}. Received: {quote(fault['input'])}"
 
 
 def copy_weights(path: str | Path, model: Captioner) -> Captioner:

@@ -9,6 +9,27 @@ class ShowAttendTellError(ValueError):
     """The base class: catch it to catch every error below."""
 
 
+def one_line(error: BaseException, limit: int = 200) -> str:
+    """Return an error's message as one line of at most `limit` characters."""
+    return _cut(" ".join(str(error).split()) or type(error).__name__, limit)
+
+
+def quote(value: object, limit: int = 80) -> str:
+    """Return ``repr(value)`` in at most `limit` characters, to be quoted in an error.
+
+    An integer of thousands of digits and deeply nested lists have no ``repr``; the
+    name of their type is returned.
+    """
+    try:
+        return _cut(repr(value), limit)
+    except (ValueError, RecursionError):
+        return f"{type(value).__name__}, too large to print"
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
 # --- settings and runs ---
 
 
@@ -22,6 +43,10 @@ class BackendError(ShowAttendTellError):
 
 class RunError(ShowAttendTellError):
     """A run folder is absent, in use, or made with other settings."""
+
+
+class TrainingError(ShowAttendTellError):
+    """Training has diverged: its loss or weights are not finite, or far too large."""
 
 
 # --- data ---

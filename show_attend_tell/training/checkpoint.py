@@ -12,11 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from show_attend_tell.runtime.errors import RunError
+from show_attend_tell.runtime.errors import RunError, TrainingError, one_line
 from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.training.divergence import require_finite
 
 # Errors of zipfile and NumPy, depending on which bytes are damaged.
-_DAMAGE = (OSError, EOFError, KeyError, RuntimeError, ValueError)
+_DAMAGE = (OSError, EOFError, KeyError, MemoryError, RuntimeError, ValueError)
 _DAMAGE += (zipfile.BadZipFile, zlib.error)
 
 
@@ -36,12 +37,17 @@ def save_checkpoint(path: str | Path, model, position: dict) -> None:
         path: the checkpoint's file.
         model: a compiled model whose optimiser is built.
         position: state of the trainer, as JSON values.
+
+    Raises:
+        TrainingError: a variable is not finite; an existing file is left as it was.
     """
     with atomic_path(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
         archive.writestr("position.json", json.dumps(position))
         for name, variable in _variables(model).items():
             buffer = io.BytesIO()
-            np.save(buffer, np.asarray(variable), allow_pickle=False)
+            values = np.asarray(variable)
+            require_finite(variable.path, values)
+            np.save(buffer, values, allow_pickle=False)
             archive.writestr(f"{name}.npy", buffer.getvalue())
 
 
@@ -52,7 +58,7 @@ def restore_checkpoint(path: str | Path, model) -> dict:
         The position given to :func:`save_checkpoint`.
 
     Raises:
-        RunError: the file is absent, damaged or belongs to another model.
+        RunError: the file is absent, damaged, not finite or belongs to another model.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -65,18 +71,31 @@ def restore_checkpoint(path: str | Path, model) -> dict:
                     "restore the settings, or train without --resume"
                 )
             for name, variable in variables.items():
-                value = np.load(io.BytesIO(archive.read(f"{name}.npy")))
+                content = io.BytesIO(archive.read(f"{name}.npy"))
+                value = np.lib.format.read_array(content, allow_pickle=False)
                 if value.shape != tuple(variable.shape):
                     raise RunError(
                         f"{path}: {variable.path} must be {tuple(variable.shape)}. "
                         f"Received: {value.shape}; restore the settings, or train "
                         "without --resume"
                     )
+                if value.dtype.name != variable.dtype:
+                    raise ValueError(
+                        f"{variable.path} must be {variable.dtype}. Received: "
+                        f"{value.dtype.name}"
+                    )
+                require_finite(variable.path, value)
                 variable.assign(value)
             return json.loads(archive.read("position.json"))
     except RunError:
         raise
+    except TrainingError as error:
+        raise RunError(
+            f"{path}: {error}; train with --overwrite and a lower "
+            "training.learning_rate"
+        ) from None
     except _DAMAGE as error:
         raise RunError(
-            f"{path}: the checkpoint is damaged ({error}); train without --resume"
+            f"{path}: the checkpoint is damaged ({one_line(error)}); train without "
+            "--resume"
         ) from None

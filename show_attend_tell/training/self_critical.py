@@ -90,7 +90,8 @@ class SelfCritical:
         if self._step is None:
             self._step = compiled_step(self.model, self.settings)
         values = self._step(x, targets, weight)
-        return {**values, "reward": rewards[present].mean()}
+        mean = rewards[present].mean() if present.any() else 0.0
+        return {**values, "reward": mean}
 
 
 def reward_words(

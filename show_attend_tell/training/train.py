@@ -2,13 +2,18 @@
 
 import dataclasses
 import functools
+import hashlib
+import json
 import logging
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from show_attend_tell.config import runs
-from show_attend_tell.config.settings import Experiment
+from show_attend_tell.config.settings import Count, Experiment
 from show_attend_tell.data.dataset import measure_deviation
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.splits import (
@@ -22,9 +27,11 @@ from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.evaluation.validation import validate
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.saving import copy_weights
+from show_attend_tell.runtime.errors import RunError, TrainingError, quote
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.progress import ProgressBar, progress_bar
 from show_attend_tell.training.checkpoint import restore_checkpoint, save_checkpoint
+from show_attend_tell.training.divergence import CaptionMonitor, LossMonitor
 from show_attend_tell.training.maximum_likelihood import Likelihood
 from show_attend_tell.training.optimizer import make_optimizer
 from show_attend_tell.training.self_critical import SelfCritical
@@ -57,15 +64,18 @@ class Summary:
 class Position:
     """Progress of a training, saved in the checkpoint along with the variables."""
 
-    epoch: int = 0
-    step_in_epoch: int = 0
-    step: int = 0
+    epoch: Count = 0
+    step_in_epoch: Count = 0
+    step: Count = 0
     best: float = -1.0
-    best_step: int = 0
-    without_gain: int = 0
-    validated: int = -1  # the update validated last; 0 is the initial model
+    best_step: Count = 0
+    without_gain: Count = 0
+    # The update validated last; 0 is the initial model.
+    validated: Annotated[int, Field(ge=-1)] = -1
     stopped: str = ""
     start_counts: bool = False  # whether the initial model may be the best
+    first_loss: float | None = None  # loss per word of the first update
+    vocabulary: str = ""  # digest of the words
 
 
 def train(
@@ -90,6 +100,8 @@ def train(
         RunError, FeatureError, ManifestError, VocabularyError, ModelFileError:
             a required file is absent or does not match the experiment; the
             message is one line.
+        TrainingError: training has diverged; the last good checkpoint and model are
+            kept.
         KeyboardInterrupt: after the checkpoint was written.
     """
     with open_features(experiment, work) as reader:
@@ -136,7 +148,8 @@ class Trainer:
     ):
         self.experiment = experiment
         self.validation, self.reader = validation, readers[0]
-        self.position = Position()
+        self.position = Position(vocabulary=_digest(vocabulary))
+        self._captions, self._latest = CaptionMonitor(), None
         settings = experiment.training
         self.model = self._build(vocabulary)
         if experiment.model.scale_annotations:
@@ -178,25 +191,22 @@ class Trainer:
         """Train until the end in a run folder; see :func:`train`."""
         started, self.folder = time.monotonic(), folder
         if resume:
-            state = restore_checkpoint(self.folder / runs.CHECKPOINT, self.model)
-            self.position = Position(**state)
+            self._restore()
         position, settings = self.position, self.experiment.training
+        self.losses = LossMonitor(
+            len(self.model.vocabulary), settings.warmup_steps, position.first_loss
+        )
+        self._written = position.step if resume else None
         bar = progress_bar(self.total_steps, "step", done=position.step, shown=progress)
         with bar, TrainingLog(self.folder, self.experiment, self.validation) as log:
             try:
-                if resume or settings.init_from:
-                    # Validate the initial model, or finish what was interrupted.
-                    self._after_update(log, bar)
-                while position.epoch < settings.epochs and not position.stopped:
-                    self._epoch(log, bar)
-            except KeyboardInterrupt:
-                # The interrupt can arrive after an update was applied, before it was
-                # counted.
-                position.step = int(self.model.optimizer.iterations)
-                done = position.epoch * self.objective.steps
-                position.step_in_epoch = position.step - done
-                self._checkpoint()
-                raise
+                self._train(log, bar, validate=resume or bool(settings.init_from))
+            except TrainingError as error:
+                raise TrainingError(
+                    f"{folder}: training has diverged: {error}; {self._kept()}; train "
+                    "again with --overwrite and a training.learning_rate below "
+                    f"{settings.learning_rate:g}"
+                ) from None
         return Summary(
             folder=self.folder,
             model=self.folder / runs.MODEL,
@@ -207,6 +217,68 @@ class Trainer:
             stopped=position.stopped or "all epochs done",
         )
 
+    def _restore(self) -> None:
+        """Set the model, its optimiser and the position to the run's checkpoint."""
+        path, digest = self.folder / runs.CHECKPOINT, self.position.vocabulary
+        state = restore_checkpoint(path, self.model)
+        try:
+            position = TypeAdapter(Position).validate_python(state)
+        except ValidationError:
+            raise RunError(
+                f"{path}: the checkpoint is damaged: its position is {quote(state)}; "
+                "train without --resume"
+            ) from None
+        if position.vocabulary not in ("", digest):  # version 0.1.0 stored none
+            raise RunError(
+                f"{path}: the run was started with another vocabulary; prepare the "
+                "data as they were, or replace the run with --overwrite"
+            )
+        steps, within = self.objective.steps, position.step_in_epoch
+        if within > steps or position.step != position.epoch * steps + within:
+            raise RunError(
+                f"{path}: the run was started with other training data: update "
+                f"{position.step} must be number {within} of epoch {position.epoch}. "
+                f"Received: {steps} updates per epoch; prepare the data as they were, "
+                "or replace the run with --overwrite"
+            )
+        position.vocabulary = digest
+        self.position = position
+
+    def _train(self, log: TrainingLog, bar: ProgressBar, validate: bool) -> None:
+        """Train until the end; write a checkpoint if interrupted.
+
+        Args:
+            log: the log.
+            bar: the progress bar.
+            validate: whether to validate first: the initial model, or to finish what
+                was interrupted.
+        """
+        position = self.position
+        try:
+            if validate:
+                self._after_update(log, bar)
+            while (
+                position.epoch < self.experiment.training.epochs
+                and not position.stopped
+            ):
+                self._epoch(log, bar)
+        except KeyboardInterrupt:
+            # The interrupt can arrive after an update was applied, before it was
+            # counted.
+            position.step = int(self.model.optimizer.iterations)
+            done = position.epoch * self.objective.steps
+            position.step_in_epoch = position.step - done
+            self._checkpoint()
+            raise
+
+    def _kept(self) -> str:
+        """Describe what a training that has diverged leaves in its folder."""
+        position = self.position
+        checkpoint = f"that of update {self._written}"
+        checkpoint = "none" if self._written is None else checkpoint
+        model = f"that of update {position.best_step}" if position.best >= 0 else "none"
+        return f"the last good checkpoint is {checkpoint}, the best model {model}"
+
     def _epoch(self, log: TrainingLog, bar: ProgressBar) -> None:
         position, graphs = self.position, self.objective.graphs
         start = position.epoch, position.step_in_epoch
@@ -216,9 +288,17 @@ class Trainer:
             bar.update(compiling=self.objective.graphs > graphs)
             graphs = self.objective.graphs
             log.log_update(position.step, values, self.model.optimizer, bar)
+            self._latest = position.step, values
+            if self.losses.is_due(position.step):
+                self._check_loss()
             self._after_update(log, bar)
             if position.stopped:
                 return
+
+    def _check_loss(self) -> None:
+        if self._latest is not None:
+            self.losses.check(*self._latest)
+            self.position.first_loss = self.losses.first
 
     def _after_update(self, log: TrainingLog, bar: ProgressBar) -> None:
         """Write a checkpoint, validate and end the epoch where these are due."""
@@ -249,18 +329,22 @@ class Trainer:
         return position.step_in_epoch == self.objective.steps
 
     def _checkpoint(self) -> None:
+        """Write a checkpoint, unless training has diverged."""
+        self._check_loss()
         state = dataclasses.asdict(self.position)
         save_checkpoint(self.folder / runs.CHECKPOINT, self.model, state)
+        self._written = self.position.step
 
     def _validate(self, log: TrainingLog, bar: ProgressBar) -> None:
         """Score generated captions; keep the model if they are the best so far."""
         position, settings = self.position, self.experiment.training
         self._copy_weights()
         bar.set_postfix_str("validating", refresh=True)
-        scores, _ = validate(
+        scores, captions = validate(
             self.saved, self.reader, self.validation, self.experiment.decoding
         )
         log.log_scores(position.step, scores)
+        self._captions(position.step, captions.values())
         log.log_samples(position.step, self.saved, self.reader)
         bar.write(
             f"epoch {position.step / self.objective.steps:.2f}, step {position.step}: "
@@ -291,3 +375,7 @@ class Trainer:
         if self.experiment.training.average_decay and self.position.step:
             variables = self.saved.trainable_variables
             self.model.optimizer.finalize_variable_values(variables)
+
+
+def _digest(vocabulary: Vocabulary) -> str:
+    return hashlib.sha256(json.dumps(vocabulary.words).encode()).hexdigest()

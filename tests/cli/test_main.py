@@ -1,8 +1,10 @@
 """The console script: options, one-line errors and exit codes."""
 
 import json
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +12,7 @@ import click
 import h5py
 import pytest
 import tiny_run
+import tiny_training
 
 import data_prep.prepare
 from show_attend_tell import __version__
@@ -20,6 +23,7 @@ from show_attend_tell.config.settings import experiment_to_toml
 from show_attend_tell.data.features import feature_path
 from show_attend_tell.evaluation.report import EvaluationReport
 from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.training.tensorboard_log import TrainingLog
 from show_attend_tell.training.train import Summary
 
 VERBS = ["average", "prepare", "features", "train", "eval", "caption", "export", "demo"]
@@ -171,6 +175,65 @@ def test_an_interruption_is_one_line_and_130(run, prepare_raises):
     assert err.strip() == "interrupted; run the same command again to start over"
 
 
+def test_sigterm_is_one_line_and_143_and_later_ones_are_ignored(run, monkeypatch):
+    ended = []
+
+    def prepare(*arguments):
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            signal.raise_signal(signal.SIGTERM)  # while the last file is written
+            ended.append("written")
+
+    monkeypatch.setattr(experiments, "load_experiment", lambda *arguments: None)
+    monkeypatch.setattr(data_prep.prepare, "prepare", prepare)
+    before = signal.getsignal(signal.SIGTERM)
+    code, out, err = run("prepare")
+    assert (code, out, ended) == (143, "", ["written"])
+    assert err.strip() == "terminated; run the same command again to start over"
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_train_writes_its_checkpoint_at_sigterm(run, monkeypatch, tmp_path):
+    tiny_training.skip_graphs(monkeypatch)
+    real_log = TrainingLog.log_update
+
+    def stop(self, number, *rest):
+        real_log(self, number, *rest)
+        if number == 2:
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(TrainingLog, "log_update", stop)
+    work, runs, file = (tmp_path / name for name in ("work", "runs", "tiny.toml"))
+    tiny_run.prepare(work)
+    file.write_text(experiment_to_toml(tiny_run.experiment()))
+    code, _, err = run("train", "-e", file, "--work", work, "--runs", runs)
+    assert code == 143
+    assert err.splitlines()[-1].startswith("terminated; continue with --resume")
+    assert tiny_training.read_checkpoint(runs)[1]["step"] == 2
+
+
+def test_the_command_line_runs_outside_of_the_main_thread(run):
+    codes = []
+    thread = threading.Thread(target=lambda: codes.append(run("--version")[0]))
+    thread.start()
+    thread.join()
+    assert codes == [0]
+
+
+def test_an_experiments_name_does_not_leave_the_folder_of_runs(run, tmp_path):
+    work, runs, file = (tmp_path / name for name in ("work", "a/runs", "tiny.toml"))
+    tiny_run.prepare(work)
+    text = experiment_to_toml(tiny_run.experiment())
+    before = sorted(tmp_path.rglob("*"))
+    file.write_text(text.replace('name = "tiny"', 'name = "../../outside"', 1))
+    code, _, err = run("train", "-e", file, "--work", work, "--runs", runs)
+    assert code == 1
+    assert "name: must be the name of a folder" in err
+    assert err.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == sorted([*before, file])
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_remedy_of_an_interruption_is_that_of_the_verb(run, monkeypatch, verb):
     def interrupt(context):
@@ -189,7 +252,13 @@ def test_the_remedy_of_an_interruption_is_that_of_the_verb(run, monkeypatch, ver
 
 def test_help_documents_the_exit_status(run):
     text = " ".join(run("--help")[1].split())
-    for meaning in ("0 success", "1 error", "2 wrong usage", "130 interrupted"):
+    for meaning in (
+        "0 success",
+        "1 error",
+        "2 wrong usage",
+        "130 interrupted",
+        "143 term",
+    ):
         assert meaning in text
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from show_attend_tell.config.experiments import load_experiment, shipped_experiments
 from show_attend_tell.config.settings import (
+    Experiment,
     experiment_from_dict,
     experiment_to_toml,
     read_experiment_file,
@@ -103,6 +104,78 @@ def test_an_invalid_value_is_named_and_shown(table, key, value):
     assert repr(value) in message
 
 
+NAMES = ["../../outside", "/outside", "", ".", "..", "a/b", "a\\b", "nul\0", "~", "-a"]
+NAMES += ["x" * 300, "a\nb", "a b", "\U0001f600", "a..b", "café", ".hidden", "a..", 5]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_is_no_folder_name_is_refused(name):
+    for values in ({**SMALL, "name": name}, changed("data", name=name)):
+        message = message_of(values)
+        assert "name: " in message
+        assert "Received: " in message
+        assert len(message) < 300
+
+
+@given(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,30}", fullmatch=True))
+def test_a_name_is_accepted_unless_it_has_two_dots_in_a_row(name):
+    values = {**SMALL, "name": name, "data": {"name": name, "source": "scenes"}}
+    if ".." in name:
+        assert "the name of a folder" in message_of(values)
+    else:
+        assert experiment_from_dict(values).name == name
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 10**400])
+@pytest.mark.parametrize(
+    ("table", "key"),
+    [
+        ("training", "learning_rate"),
+        ("training", "clip_norm"),
+        ("decoding", "temperature"),
+        ("hard", "reward_scale"),
+    ],
+)
+def test_numbers_must_be_finite(table, key, value):
+    assert f"{table}.{key}: " in message_of(changed(table, **{key: value}))
+
+
+def deep(levels: int) -> list:
+    value = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+HUGE = [16**20_000, [16**20_000], 10**400, -(10**400), "x" * 10**5, deep(10**5)]
+
+
+@pytest.mark.parametrize(
+    ("table", "key"),
+    [
+        (table.name, key.name)
+        for table in dataclasses.fields(Experiment)
+        if dataclasses.is_dataclass(table.type)
+        for key in dataclasses.fields(table.type)
+    ],
+)
+def test_huge_values_are_quoted_in_part(table, key):
+    for value in HUGE:
+        message = message_of(changed(table, **{key: value}))
+        assert f"{table}.{key}: " in message
+        assert len(message) < 300
+        assert "\n" not in message
+
+
+def test_many_or_long_or_broken_keys_are_one_short_line():
+    many = {f"key{k}": 1 for k in range(1000)}
+    for keys in (many, {"k" * 10**5: 1}, {"a\nb": 1}):
+        message = message_of(changed("training", **keys))
+        assert len(message) < 600
+        assert "\n" not in message
+    assert "; 995 more" in message_of(changed("training", **many))
+
+
 def test_one_message_names_every_mistake_of_a_file():
     message = message_of({**changed("training", epochs=0), "decoding": {"beams": 2}})
     assert "training.epochs" in message
@@ -145,12 +218,32 @@ def test_an_absent_file_is_one_line(tmp_path):
         read_experiment_file(tmp_path / "absent.toml")
 
 
-@pytest.mark.parametrize("content", [b"[data", b"\xff\xfe", b"a = 1\na = 2"])
+DIGITS, DEEP = b"9" * 5000, 10**5
+HOSTILE = [b"a = " + DIGITS, b"a = [" + DIGITS + b"]", b"a = " + b"[" * DEEP]
+HOSTILE += [
+    b"a = " + b"[" * DEEP + b"]" * DEEP,
+    b"a = " + b"{a = " * DEEP,
+    b"\0" * 5000,
+]
+
+
+@pytest.mark.parametrize("content", [b"[data", b"\xff\xfe", b"a = 1\na = 2", *HOSTILE])
 def test_a_file_that_is_not_toml_is_refused(tmp_path, content):
     path = tmp_path / "broken.toml"
     path.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"broken\.toml: cannot be read as TOML"):
+    with pytest.raises(
+        ConfigError, match=r"broken\.toml: cannot be read as TOML"
+    ) as caught:
         read_experiment_file(path)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < len(str(path)) + 250
+
+
+def test_a_run_of_dotted_keys_is_refused_in_one_line(small_file):
+    small_file.write_text(".".join(["a"] * 2_000) + " = 1\n" + small_file.read_text())
+    with pytest.raises(ConfigError, match="a: unknown key") as caught:
+        read_experiment_file(small_file)
+    assert len(str(caught.value)) < len(str(small_file)) + 250
 
 
 @pytest.mark.parametrize("name", sorted(shipped_experiments()))
@@ -205,6 +298,10 @@ def test_single_settings_can_be_changed(small_file):
         ("training.=3", r"table\.key=value"),
         ("name.first=3", r"table\.key=value"),
         ("training=3", r"training: "),
+        ("training.epochs=" + "9" * 5000, "cannot be read as TOML"),
+        ("training.epochs=" + "[" * 10**5, "cannot be read as TOML"),
+        ("x" * 10**5, r"table\.key=value"),
+        ("name=../../outside", "name: must be the name of a folder"),
     ],
 )
 def test_an_invalid_change_is_refused_and_no_file_is_blamed(
@@ -215,6 +312,7 @@ def test_an_invalid_change_is_refused_and_no_file_is_blamed(
     assert "--set" in str(caught.value)
     assert small_file.name not in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
 
 
 def test_an_invalid_file_is_named_whatever_is_changed(small_file):

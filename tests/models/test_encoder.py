@@ -228,3 +228,15 @@ def test_boxes_go_to_the_square_and_back(vgg):
     square = vgg.box_to_square(box, (100, 200))
     np.testing.assert_allclose(square, (3.2, 3.2, 9.6, 6.4))
     np.testing.assert_allclose(vgg.box_to_photo(square, (100, 200)), box)
+
+
+def test_encoding_writes_no_temporary_file(monkeypatch):
+    def full(*arguments, **options):
+        opened.append(arguments)
+        raise OSError(28, "No space left on device")
+
+    opened = []
+    encoder = Encoder(EncoderSettings("SceneNet", "annotations", "none", 32))
+    monkeypatch.setattr("tempfile.NamedTemporaryFile", full)
+    assert encoder.encode(np.zeros((1, 32, 32, 3), np.uint8)).shape[0] == 1
+    assert not opened

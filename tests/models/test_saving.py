@@ -1,10 +1,14 @@
 """Copying weights from a model file: requirements and error messages."""
 
+import json
+import zipfile
+
+import keras
 import numpy as np
 import pytest
 from tiny_captioner import WORDS, build
 
-from show_attend_tell.models.saving import copy_weights
+from show_attend_tell.models.saving import copy_weights, load_captioner
 from show_attend_tell.runtime.errors import ModelFileError
 
 IDENTITY = {"encoder_identity": {"network": "VGG16", "layer": "block5_conv3"}}
@@ -76,3 +80,129 @@ def test_another_vocabulary_is_refused(saved, rng, monkeypatch):
     monkeypatch.setattr("tiny_captioner.WORDS", (*WORDS[:-1], "z"))
     with pytest.raises(ModelFileError, match="its vocabulary is not that of"):
         copy_weights(saved, build(rng, IDENTITY))
+
+
+def refusal(path):
+    """Return the message by which a model file is refused: one line, not too long."""
+    with pytest.raises(ModelFileError) as caught:
+        load_captioner(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ")
+    assert "\n" not in message
+    assert len(message) < len(str(path)) + 400
+    return message
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("number", [0, 3, -1])
+def test_weights_that_are_not_finite_are_refused(rng, tmp_path, value, number):
+    model = build(rng)
+    weight = model.weights[number]
+    values = np.array(weight)
+    values.reshape(-1)[-1] = value
+    weight.assign(values)
+    model.save(tmp_path / "model.keras")
+    message = refusal(tmp_path / "model.keras")
+    assert weight.path.rpartition("/")[2] in message
+    assert "lower training.learning_rate" in message
+
+
+def change_config(path, change):
+    """Rewrite the config.json of a model file."""
+    with zipfile.ZipFile(path) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    config = json.loads(files["config.json"])
+    change(config)
+    files["config.json"] = json.dumps(config)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+
+
+WRONG = (None, True, -1, 0, 1.5, "", "x" * 70_000, [], {}, [[["a"]]], 2**64)
+KEYS = ["vocabulary", "settings", "annotation_width", "grid", "label_smoothing"]
+KEYS += ["doubly_stochastic", "encoder_identity", "decoding", "hard", "seed"]
+# Values of another type that are a value of the setting too.
+ALLOWED = {"label_smoothing": (0,), "doubly_stochastic": (0, 1.5, 2**64), "seed": (0,)}
+ALLOWED |= {key: ({},) for key in ("encoder_identity", "decoding", "hard")}
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_values_of_a_wrong_type_in_the_config_are_refused(rng, tmp_path, key):
+    path = tmp_path / "model.keras"
+    build(rng, IDENTITY).save(path)
+    for value in WRONG:
+        allowed = ALLOWED.get(key, ())
+        if not any(type(a) is type(value) and a == value for a in allowed):
+            changed = {key: value}
+            change_config(path, lambda config, c=changed: config["config"].update(c))
+            assert "cannot be read as a model" in refusal(path), value
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "value"),
+    [
+        ("encoder_identity", "network", None),
+        ("encoder_identity", "weights", "../../outside.h5"),
+        ("encoder_identity", "grid", [0, 0]),
+        ("encoder_identity", "image_size", "224"),
+        ("encoder_identity", "accepts", ["imagenet"]),
+        ("settings", "lstm_width", -1),
+        ("settings", "attention", "sharp"),
+        ("settings", "unknown", 1),
+        ("decoding", "beam", 0),
+        ("decoding", "temperature", "hot"),
+        ("hard", "samples", 1.5),
+    ],
+)
+def test_wrong_values_inside_of_tables_are_named(saved, table, key, value):
+    change_config(saved, lambda config: config["config"][table].update({key: value}))
+    assert f"config.{table}.{key}" in refusal(saved)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("registered_name", "show_attend_tell>Other"),
+        ("registered_name", "x" * 5000),
+        ("class_name", None),
+        ("module", 5),
+        ("config", None),
+        ("build_config", 7),
+    ],
+)
+def test_a_file_of_another_class_is_one_short_line(saved, key, value):
+    def change(config):
+        config[key] = value
+        if key == "registered_name":
+            config["class_name"] = "Other"
+
+    change_config(saved, change)
+    try:
+        message = refusal(saved)
+    except pytest.fail.Exception:
+        assert key in ("module", "build_config")  # Keras needs neither of a Captioner
+    else:
+        assert message
+
+
+def test_another_keras_model_is_refused(tmp_path):
+    path = tmp_path / "other.keras"
+    keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]).save(path)
+    assert "must hold a Captioner. Received: Sequential" in refusal(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"no archive", b"[" * 10**5])
+def test_a_file_that_is_no_archive_is_refused(tmp_path, content):
+    (tmp_path / "model.keras").write_bytes(content)
+    assert "cannot be read as a model" in refusal(tmp_path / "model.keras")
+
+
+def test_malformed_json_in_a_model_file_is_refused(saved):
+    for content in ("[" * 10**5, '"Captioner"', '{"a": "Captioner"', "9" * 5000, "\0"):
+        with zipfile.ZipFile(saved) as archive:
+            files = {name: archive.read(name) for name in archive.namelist()}
+        with zipfile.ZipFile(saved, "w") as archive:
+            for name, old in {**files, "config.json": content}.items():
+                archive.writestr(name, old)
+        assert "cannot be read as a model" in refusal(saved)

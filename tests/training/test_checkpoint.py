@@ -1,5 +1,6 @@
 """Checkpoints: every variable is restored, and damaged files are refused."""
 
+import io
 import zipfile
 
 import keras
@@ -11,7 +12,7 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 from tiny_run import experiment
 
-from show_attend_tell.runtime.errors import RunError
+from show_attend_tell.runtime.errors import RunError, TrainingError
 from show_attend_tell.training.checkpoint import restore_checkpoint, save_checkpoint
 from show_attend_tell.training.optimizer import make_optimizer
 
@@ -154,6 +155,61 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path, other, content):
     path = tmp_path / "checkpoint.npz"
     path.write_bytes(content)
     assert "damaged" in refusal(path, other)
+
+
+def replace_array(path, target, values, **options):
+    """Copy a checkpoint with another array in place of its first weights."""
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w") as new:
+        for name in old.namelist():
+            buffer = io.BytesIO(old.read(name))
+            if name == "model/0000.npy":
+                buffer = io.BytesIO()
+                np.save(buffer, values(np.load(path)["model/0000"]), **options)
+            new.writestr(name, buffer.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (lambda old: np.full(old.shape, np.nan, old.dtype), "lower training.learning"),
+        (lambda old: np.full(old.shape, -np.inf, old.dtype), "lower training.learning"),
+        (lambda old: old.astype(float), "damaged"),
+        (lambda old: old.astype(complex), "damaged"),
+        (lambda old: np.full(old.shape, "x"), "damaged"),
+        (lambda old: np.zeros(old.shape, "M8[s]"), "damaged"),
+        (lambda old: np.zeros(old.shape, [("a", "f4")]), "damaged"),
+        (lambda old: np.full(old.shape, {}, object), "damaged"),
+        (lambda old: old[..., None], "restore the settings"),
+    ],
+)
+def test_arrays_of_other_types_or_values_are_refused(
+    stored, other, tmp_path, values, message
+):
+    path = tmp_path / "checkpoint.npz"
+    replace_array(stored[0], path, values)
+    assert message in refusal(path, other)
+
+
+@pytest.mark.parametrize("member", [b"PK\x03\x04", b"\x80\x04N.", b"\x93NUMPY", b""])
+def test_members_that_are_no_arrays_are_refused(stored, other, tmp_path, member):
+    path = tmp_path / "checkpoint.npz"
+    with zipfile.ZipFile(stored[0]) as old, zipfile.ZipFile(path, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, member if name.endswith("3.npy") else old.read(name))
+    assert "damaged" in refusal(path, other)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_values_that_are_not_finite_are_never_written(stored, tmp_path, value):
+    model = build(seed=3)
+    path = tmp_path / "checkpoint.npz"
+    path.write_bytes(b"the earlier one")
+    weight = model.trainable_variables[2]
+    weight.assign(np.full(weight.shape, value, np.float32))
+    with pytest.raises(TrainingError, match=weight.path):
+        save_checkpoint(path, model, POSITION)
+    assert path.read_bytes() == b"the earlier one"
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
 @pytest.mark.parametrize(("place", "value"), [(8, 1), (10, 99), (10, 8), (42, 255)])

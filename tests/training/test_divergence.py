@@ -1,0 +1,201 @@
+"""Training that diverges: it stops, keeps what was good, and explains itself."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny_run import prepare
+from tiny_training import STEPS, QuickStep, go, read_checkpoint, skip_graphs
+
+from show_attend_tell.config.runs import CHECKPOINT, MODEL
+from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.runtime.errors import TrainingError
+from show_attend_tell.training.divergence import (
+    EVERY,
+    EXTREME,
+    HIGH,
+    LASTING,
+    CaptionMonitor,
+    LossMonitor,
+)
+
+WORDS = 50  # of the vocabulary; a uniform guess has a loss of log 50 = 3.9
+
+
+def values(words, loss=None):
+    return {"loss": words if loss is None else loss, "word_loss": words}
+
+
+def feed(losses, warmup=0):
+    """Check losses of updates 1, 20, 40...; return the update that is refused."""
+    monitor = LossMonitor(WORDS, warmup)
+    for number, loss in enumerate(losses):
+        step = max(number * EVERY, 1)
+        try:
+            monitor.check(step, values(loss))
+        except TrainingError:
+            return step
+    return None
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("which", ["loss", "word_loss"])
+def test_a_loss_that_is_not_finite_is_refused(value, which):
+    monitor = LossMonitor(WORDS, warmup=10**6)
+    monitor.check(1, values(3.0))
+    with pytest.raises(TrainingError, match=r"loss of update 20 is"):
+        monitor.check(20, {**values(3.0), which: value})
+
+
+def test_a_first_loss_that_is_not_finite_points_to_the_features():
+    with pytest.raises(TrainingError, match="features may be damaged"):
+        LossMonitor(WORDS, 0).check(1, values(math.nan))
+
+
+@given(st.lists(st.floats(0, HIGH * 4.0), min_size=1, max_size=30))
+def test_losses_up_to_ten_times_the_first_are_accepted(losses):
+    assert feed([4.0, *losses]) is None
+
+
+@given(high=st.integers(0, 20), factor=st.floats(1.01 * HIGH, 0.99 * EXTREME))
+def test_a_high_loss_is_refused_after_a_hundred_updates(high, factor):
+    refused = feed([4.0, 3.0, *[4.0 * factor] * high, 3.0])
+    first = 2 * EVERY
+    expected = first + LASTING if high > LASTING // EVERY else None
+    assert refused == expected
+
+
+def test_an_extreme_loss_is_refused_immediately_and_warmup_is_excepted():
+    assert feed([4.0, 1.01 * 4 * EXTREME]) == EVERY
+    assert feed([4.0, *[1e9] * 4, 3.0, 3.0], warmup=4 * EVERY) is None
+    assert feed([4.0, *[1e9] * 5], warmup=4 * EVERY) == 5 * EVERY
+
+
+def test_a_loss_below_that_of_a_uniform_guess_is_never_high():
+    assert feed([0.01, *[math.log(WORDS)] * 20]) is None
+    assert feed([0.01, *[1.1 * math.log(WORDS)] * 20]) is not None
+
+
+def test_a_resumed_monitor_compares_with_the_first_loss_of_the_run():
+    resumed = LossMonitor(WORDS, 0, first=4.0)
+    assert not resumed.is_due(EVERY + 1)
+    assert resumed.is_due(2 * EVERY)
+    with pytest.raises(TrainingError, match="the first update was 4"):
+        resumed.check(2 * EVERY, values(1e6))
+
+
+@pytest.mark.parametrize(
+    ("captions", "warned"),
+    [
+        ([["a", "dog"]] * 3, "all 3 captions .* are equal, 'a dog'"),
+        ([[]] * 3, "all 3 captions .* are empty"),
+        ([[]], "all 1 captions .* are empty"),
+        ([["a"], ["a", "dog"]], None),
+        ([["a"], []], None),
+        ([["a"]], None),
+        ([], None),
+    ],
+)
+def test_equal_or_empty_captions_are_one_warning(captions, warned, caplog):
+    watch = CaptionMonitor()
+    for step in (3, 6):
+        watch(step, captions)
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == bool(warned)
+    if warned:
+        assert caplog.records[0].levelname == "WARNING"
+        assert re.search(warned, messages[0])
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    return prepare(tmp_path_factory.mktemp("work"))
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    skip_graphs(monkeypatch)
+
+
+def damage_after(patch, step, value):
+    """Set a weight to a value after update `step`; the loss stays as it is."""
+    real = QuickStep.__call__
+
+    def damaged(self, *batch):
+        found = real(self, *batch)
+        if int(self.model.optimizer.iterations) == step:
+            weight = self.model.trainable_variables[1]
+            weight.assign(np.full(weight.shape, value, np.float32))
+        return found
+
+    patch.setattr(QuickStep, "__call__", damaged)
+
+
+def finite(folder):
+    arrays, position = read_checkpoint(folder)
+    assert all(np.isfinite(array).all() for array in arrays.values())
+    return position["step"]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("step", [1, STEPS, STEPS + 1, 2 * STEPS])
+def test_weights_that_are_not_finite_stop_training_and_are_not_written(
+    work, tmp_path, monkeypatch, quick, value, step
+):
+    damage_after(monkeypatch, step, value)
+    with pytest.raises(TrainingError) as caught:
+        go(work, tmp_path)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert "training has diverged" in message
+    assert "--overwrite and a training.learning_rate below 0.02" in message
+    if step <= STEPS:
+        assert "the last good checkpoint is none, the best model none" in message
+        assert not (tmp_path / "tiny" / CHECKPOINT).exists()
+        assert not (tmp_path / "tiny" / MODEL).exists()
+    else:
+        assert "checkpoint is that of update 3, the best model that of upd" in message
+        assert finite(tmp_path) == STEPS
+        load_captioner(tmp_path / "tiny" / MODEL)
+    leftover = [p.name for p in (tmp_path / "tiny").iterdir() if p.name[0] == "."]
+    assert not leftover
+
+
+def test_a_good_checkpoint_is_kept_when_an_interruption_finds_bad_weights(
+    work, tmp_path, monkeypatch, quick
+):
+    go(work, tmp_path, training={"epochs": 1})
+    before = (tmp_path / "tiny" / CHECKPOINT).read_bytes()
+    text = (tmp_path / "tiny" / "experiment.toml").read_text()
+    (tmp_path / "tiny" / "experiment.toml").write_text(
+        text.replace("epochs = 1", "epochs = 2")
+    )
+    damage_after(monkeypatch, STEPS + 1, np.nan)
+    with pytest.raises(TrainingError, match="checkpoint is that of update 3"):
+        go(work, tmp_path, resume=True, training={"epochs": 2})
+    assert (tmp_path / "tiny" / CHECKPOINT).read_bytes() == before
+
+
+REWARD = {"objective": "cider", "hypotheses": 2, "batch_size": 8}
+
+
+@pytest.mark.parametrize(
+    ("objective", "rate"),
+    [
+        ({}, 1e9),
+        pytest.param({}, 1e30, marks=pytest.mark.slow),
+        pytest.param(REWARD, 1e9, marks=pytest.mark.slow),
+    ],
+)
+def test_an_absurd_learning_rate_is_one_line(work, tmp_path, objective, rate):
+    with pytest.raises(TrainingError, match="training has diverged") as caught:
+        go(work, tmp_path, training={"learning_rate": rate, **objective})
+    assert "\n" not in str(caught.value)
+    run = tmp_path / "tiny"
+    if (run / CHECKPOINT).exists():
+        finite(tmp_path)
+    if (run / MODEL).exists():
+        load_captioner(run / MODEL)
