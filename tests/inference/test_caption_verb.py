@@ -61,7 +61,7 @@ def test_unknown_options_are_refused_in_one_line(run, photo):
     assert "'best' is not one of 'expected', 'likeliest'" in err
     code, out, err = run("--seed", 3, photo)
     assert (code, out, err.count("\n")) == (1, [], 1)
-    assert "a seed changes nothing" in err
+    assert "`seed` has no effect" in err
 
 
 def test_it_reports_errors_of_loading_in_one_line(run, monkeypatch, tmp_path, photo):
