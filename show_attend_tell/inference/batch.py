@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from show_attend_tell.config.settings import DecodingSettings
-from show_attend_tell.inference.gallery import write_gallery
+from show_attend_tell.inference.gallery import readable, write_gallery
 from show_attend_tell.inference.journal import CaptionJournal
 from show_attend_tell.inference.photo_files import find_photos
 from show_attend_tell.inference.pipeline import (
@@ -42,7 +42,7 @@ class BatchReport:
 
     def summary(self) -> str:
         """Return the counts in one line."""
-        parts = [f"{self.out}: {self.written} captions written"]
+        parts = [f"{readable(str(self.out))}: {self.written} captions written"]
         if self.present:
             parts.append(f"{self.present} already present")
         if self.failures:

@@ -24,13 +24,13 @@ def write_gallery(
     cards = (
         {
             "source": _source(row["path"], path.parent),
-            "name": _readable(row["path"]),
+            "name": readable(row["path"]),
             "sentence": sentence(row["caption"]),
             "log_prob": row["log_prob"],
         }
         for row in rows
     )
-    reasons = [_readable(failure.reason) for failure in failures]
+    reasons = [readable(failure.reason) for failure in failures]
     values = {"count": len(rows), "cards": cards, "reasons": reasons}
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         file.writelines(templating.stream("gallery.html", **values))
@@ -51,6 +51,6 @@ def _source(photo: str, folder: Path) -> str:
     return quote_from_bytes(os.fsencode(relative), safe="/")
 
 
-def _readable(text: str) -> str:
+def readable(text: str) -> str:
     """Replace bytes of a path that are not UTF-8, so that the text can be written."""
     return os.fsencode(text).decode("utf-8", "replace")

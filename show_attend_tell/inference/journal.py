@@ -5,6 +5,7 @@ incomplete is removed when the file is opened again.
 """
 
 import json
+import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,6 +16,7 @@ import filelock
 from show_attend_tell.inference.result import Caption
 from show_attend_tell.runtime.errors import OutputFileError
 
+_TEXTS = ("path", "caption", "made_by")
 FIELDS = ("path", "caption", "log_prob", "score", "made_by")
 # A path may contain bytes that are not UTF-8; this encoding restores them.
 ENCODING = {"encoding": "utf-8", "errors": "surrogateescape"}
@@ -66,23 +68,40 @@ class CaptionJournal:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._file.close()
-        self._lock.release()
+        try:
+            self._file.close()
+        finally:
+            self._lock.release()
 
     def __contains__(self, photo: object) -> bool:
         """Return whether a photo has a row, by whatever path it is named."""
         return os.path.abspath(str(photo)) in self._present
 
     def append(self, captions: Iterable[Caption]) -> None:
-        """Append the rows of captions, of photos without a row, in one write."""
+        """Append the rows of captions, of photos without a row; all of them or none.
+
+        Raises:
+            OutputFileError: the disk is full; the file ends with the row before these.
+        """
         rows = [_row(caption, self.made_by) for caption in captions]
-        self._file.write("".join(map(_line, rows)).encode(**ENCODING))
-        self._file.flush()
+        left = memoryview("".join(map(_line, rows)).encode(**ENCODING))
+        size = self._file.tell()
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError as error:
+            self._file.truncate(size)
+            raise OutputFileError(
+                f"{self.path}: cannot be written: {error.strerror}; free space and "
+                "run the same command again"
+            ) from None
         self.rows.extend(rows)
         self._present.update(os.path.abspath(row["path"]) for row in rows)
 
     def _open(self) -> list[dict]:
         """Read the complete rows, remove an incomplete one, and open for appending."""
+        if self.path.exists() and not self.path.is_file():
+            raise self._malformed("a folder, or no regular file")
         content = self.path.read_bytes() if self.path.exists() else b""
         complete = content.rfind(b"\n") + 1
         lines = content[:complete].decode(**ENCODING).split("\n")[:-1]
@@ -92,29 +111,49 @@ class CaptionJournal:
         others = sorted({row["made_by"] for row in rows} - {self.made_by})
         if others:
             raise OutputFileError(
-                f"{self.path}: its captions were made by {others[0]}, and not by "
-                f"{self.made_by}; name another file, or remove this one"
+                f"{self.path}: its captions were made by {_shown(others[0])}, and not "
+                f"by {self.made_by}; name another file, or remove this one"
             )
-        self._file = open(self.path, "ab")
+        self._file = open(self.path, "ab", buffering=0)
         self._file.truncate(complete)
+        self._file.seek(complete)
         return rows
 
     def _parse(self, line: str) -> dict:
         """Return the row of a line."""
         try:
             row = json.loads(line)
-            numbers = {key: float(row[key]) for key in ("log_prob", "score")}
-        except (KeyError, TypeError, ValueError):
+            kept = {key: _text(row[key]) for key in _TEXTS}
+            numbers = {key: _finite(row[key]) for key in ("log_prob", "score")}
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
             raise self._malformed(f"the line {line[:60]!r}") from None
-        if set(FIELDS) - row.keys():
-            raise self._malformed(f"the line {line[:60]!r}")
-        return {**row, **numbers}
+        return {**row, **kept, **numbers}
 
     def _malformed(self, received: str) -> OutputFileError:
         return OutputFileError(
             f"{self.path}: must be absent, or JSON Lines of this program with "
             f"{', '.join(FIELDS)}. Received: {received}; name another file"
         )
+
+
+def _text(value: object) -> str:
+    """Return a text that can be written again, or raise TypeError or ValueError."""
+    if not isinstance(value, str):
+        raise TypeError(value)
+    value.encode(**ENCODING)
+    return value
+
+
+def _finite(value: object) -> float:
+    """Return a finite number, or raise TypeError, ValueError or OverflowError."""
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        raise TypeError(value)
+    return float(value)
+
+
+def _shown(text: str) -> str:
+    """Return a text as one line of at most 200 characters."""
+    return (text if text.isprintable() else repr(text))[:200]
 
 
 def _row(caption: Caption, made_by: str) -> dict:

@@ -8,6 +8,9 @@ from pathlib import Path
 from show_attend_tell.data.preprocessing import PHOTO_SUFFIXES
 from show_attend_tell.inference.result import Failure
 
+UNSUPPORTED_SUFFIXES = frozenset([".heic", ".heif"])  # photos that Pillow cannot read
+_AVIF = ".avif"  # Pillow reads it where it was built with AVIF
+
 
 def find_photos(
     paths: Iterable[str | os.PathLike | Failure],
@@ -15,16 +18,18 @@ def find_photos(
     """Yield photos named directly, and the photos inside folders.
 
     A file is yielded whatever its suffix. Inside a folder only files with one of
-    :data:`PHOTO_SUFFIXES` are yielded, sorted by name, before those of its subfolders;
-    hidden files and folders are ignored. Symlinked folders are followed unless they
-    point back into the folder being scanned, and no folder is scanned twice.
+    :data:`PHOTO_SUFFIXES` or ``.avif`` are yielded, sorted by name, before those of its
+    subfolders; hidden files and folders are ignored. Symlinked folders are followed
+    unless they point back into the folder being scanned, and no folder is scanned
+    twice.
 
     Args:
         paths: files and folders; a Failure is passed through.
 
     Yields:
-        Paths, and a Failure for a folder that cannot be read or has no photo and for
-        a symlink that cannot be followed.
+        Paths, and a Failure for a folder that cannot be read or has no photo, for a
+        symlink that cannot be followed, for a named pipe, socket or device in place of
+        a photo, and for a photo of a folder with one of :data:`UNSUPPORTED_SUFFIXES`.
     """
     for path in paths:
         if isinstance(path, Failure):
@@ -34,51 +39,79 @@ def find_photos(
             inside = list(_scan(folder))
             yield from inside or [Failure(folder, f"{folder}: no photo in this folder")]
         else:
-            yield Path(path)
+            yield _special(Path(path)) if _is_special(path) else Path(path)
 
 
 def _scan(root: Path) -> Iterator[Path | Failure]:
     """Yield the photos in a folder and its subfolders."""
-    failures: list[Failure] = []
-
-    def fail(error: OSError) -> None:
-        path = Path(error.filename)
-        failures.append(Failure(path, f"{path}: {error.strerror}"))
-
     real_root = os.path.realpath(root)
     scanned = {real_root}
-    for folder, subfolders, files in os.walk(root, onerror=fail, followlinks=True):
-        # os.walk descends into the names that are left in the list.
-        subfolders[:] = [
-            name
-            for name in sorted(subfolders)
-            if not name.startswith(".")
-            and _is_new(os.path.join(folder, name), real_root, scanned)
-        ]
-        for name in sorted(files):
-            if not name.startswith("."):
-                yield from _check(Path(folder, name))
-        yield from failures
-        failures.clear()
-    yield from failures
+    waiting = [(os.fspath(root), real_root)]  # folders, and their paths without links
+    while waiting:  # no recursion, for folders may be nested deeply
+        folder, real = waiting.pop()
+        try:
+            with os.scandir(folder) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+        except OSError as error:
+            yield Failure(Path(folder), f"{folder}: {error.strerror}")
+            continue
+        subfolders = []
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if not _is_folder(entry):
+                yield from _check(Path(entry.path))
+            elif inside := _unscanned(entry, real, real_root, scanned):
+                subfolders.append((entry.path, inside))
+        waiting += reversed(subfolders)
 
 
-def _is_new(folder: str, real_root: str, scanned: set[str]) -> bool:
-    """Return whether to scan a subfolder, and record it as scanned."""
-    real = os.path.realpath(folder)
-    points_back = os.path.commonpath([real, real_root]) in (real, real_root)
-    if real in scanned or (points_back and os.path.islink(folder)):
+def _is_folder(entry: os.DirEntry) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that cannot be followed
         return False
+
+
+def _unscanned(
+    entry: os.DirEntry, real_parent: str, real_root: str, scanned: set[str]
+) -> str | None:
+    """Return a subfolder's path without links and record it; None: do not scan it."""
+    real = os.path.join(real_parent, entry.name)
+    if entry.is_symlink():
+        real = os.path.realpath(entry.path)
+        if os.path.commonpath([real, real_root]) in (real, real_root):
+            return None  # it points back
+    if real in scanned:
+        return None
     scanned.add(real)
-    return True
+    return real
 
 
 def _check(path: Path) -> Iterator[Path | Failure]:
-    """Yield a photo, a Failure for a symlink that cannot be followed, or nothing."""
+    """Yield a photo of a folder, a Failure, or nothing for other files."""
+    suffix = path.suffix.lower()
     try:
-        is_file = stat.S_ISREG(os.stat(path).st_mode)
+        mode = os.stat(path).st_mode
     except OSError as error:
         yield Failure(path, f"{path}: {error.strerror}")
         return
-    if is_file and path.suffix.lower() in PHOTO_SUFFIXES:
-        yield path
+    if suffix in UNSUPPORTED_SUFFIXES:
+        yield Failure(path, f"{path}: HEIC cannot be read; convert it to JPEG")
+    elif suffix in PHOTO_SUFFIXES | {_AVIF}:
+        yield path if stat.S_ISREG(mode) else _special(path)
+
+
+def _is_special(path: str | os.PathLike) -> bool:
+    """Return whether a path is a named pipe, a socket or a device."""
+    try:
+        return not stat.S_ISREG(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return False  # decoding it gives the reason
+
+
+def _special(path: Path) -> Failure:
+    """Return the Failure of a file that is never opened, since reading may block."""
+    return Failure(
+        path, f"{path}: a named pipe, socket or device is no photo; name a regular file"
+    )

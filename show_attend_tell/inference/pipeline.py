@@ -173,10 +173,12 @@ class CaptioningPipeline:
             found = Hypotheses(*(field[0] for field in hypotheses))
         return self._result(found, Path(path), square, view)
 
-    def compile(self, samples: int = 1) -> None:
-        """Compile the graphs that :meth:`caption_image` runs by default."""
+    def compile(
+        self, samples: int = 1, decoding: DecodingSettings | None = None
+    ) -> None:
+        """Compile the graphs that :meth:`caption_image` runs with these arguments."""
         side = self.encoder.settings.image_size
-        self.caption_image(Image.new("RGB", (side, side)), samples=samples)
+        self.caption_image(Image.new("RGB", (side, side)), decoding, samples)
 
     def _caption_batch(
         self, found: Sequence[Path | Failure], decoding: DecodingSettings

@@ -1,7 +1,7 @@
 """Write the captions of a journal as CSV."""
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from show_attend_tell.inference.journal import ENCODING, FIELDS
@@ -15,9 +15,14 @@ def write_table(path: Path, rows: Iterable[Mapping]) -> None:
         atomic_path(path) as temporary,
         temporary.open("w", newline="", **ENCODING) as file,
     ):
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(FIELDS)
-        writer.writerows([row[field] for field in FIELDS] for row in rows)
+        plain = csv.writer(file, lineterminator="\n")
+        # Python 3.11 writes a carriage return without quotes, and cannot read it then.
+        quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
+        plain.writerow(FIELDS)
+        for row in rows:
+            values = [row[field] for field in FIELDS]
+            returns = any("\r" in str(value) for value in values)
+            (quoted if returns else plain).writerow(values)
 
 
 def require_replaceable(path: Path, rows: Sequence[Mapping]) -> None:
@@ -27,18 +32,30 @@ def require_replaceable(path: Path, rows: Sequence[Mapping]) -> None:
     which kept no journal beside it.
 
     Raises:
-        OutputFileError: the file has a line that is not among `rows`.
+        OutputFileError: the file has a line that is not among `rows`, or is no CSV.
         OSError: the file cannot be read.
     """
     if not path.exists():
         return
     kept = {FIELDS, *(tuple(str(row[field]) for field in FIELDS) for row in rows)}
+    journal = path.with_suffix(".jsonl").name
+    for line in _lines(path):
+        if line is None or tuple(line) not in kept:
+            received = "" if line is None else f", {','.join(line)[:60]!r}"
+            raise OutputFileError(
+                f"{path}: must be absent, or made from {journal} beside it. "
+                f"Received: a line that is not in {journal}{received}; name another "
+                "file, or move this one"
+            )
+
+
+def _lines(path: Path) -> Iterator[list[str] | None]:
+    """Yield the lines of a CSV file, None for one that is not CSV."""
+    if not path.is_file():
+        yield None  # a folder, or a named pipe, from which reading would block
+        return
     with path.open(newline="", **ENCODING) as file:
-        for line in csv.reader(file):
-            if tuple(line) not in kept:
-                journal = path.with_suffix(".jsonl").name
-                raise OutputFileError(
-                    f"{path}: must be absent, or made from {journal} beside it. "
-                    f"Received: a line that is not in {journal}, "
-                    f"{','.join(line)[:60]!r}; name another file, or move this one"
-                )
+        try:
+            yield from csv.reader(file)
+        except csv.Error:
+            yield None

@@ -1,17 +1,25 @@
 """The JSON Lines journal: repair, refusal, locking, and the CSV made from it."""
 
+import contextlib
 import csv
 import fcntl
+import itertools
 import json
+import os
+import resource
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from show_attend_tell.inference.journal import FIELDS, CaptionJournal
-from show_attend_tell.inference.result import Caption
+from show_attend_tell.inference.gallery import write_gallery
+from show_attend_tell.inference.journal import ENCODING, FIELDS, CaptionJournal
+from show_attend_tell.inference.result import Caption, Failure
 from show_attend_tell.inference.table import require_replaceable, write_table
 from show_attend_tell.runtime.errors import OutputFileError
 
@@ -34,6 +42,25 @@ def caption(path, text="a red circle"):
         alternatives=(),
         **arrays,
     )
+
+
+def row_text(**values):
+    """A line of the journal; values are JSON."""
+    row = {"path": '"a"', "caption": '"b"', "log_prob": "1", "score": "1"}
+    row |= {"made_by": '"c"'} | values
+    return "{" + ", ".join(f'"{key}": {x}' for key, x in row.items()) + "}\n"
+
+
+def is_file_name(name):
+    """Whether a file system has the name."""
+    try:
+        return (
+            not {"/", "\0"} & set(name)
+            and Path(name).name == name
+            and os.fsencode(name)
+        )
+    except UnicodeEncodeError:  # half of a pair
+        return False
 
 
 @pytest.fixture
@@ -98,19 +125,138 @@ def test_other_programs_read_the_rows(path):
         "3\n",
         '{"path": "a", "caption": "b", "log_prob": "?", "score": 1, "made_by": "c"}\n',
         '{"log_prob": 1, "score": 1}\n',
+        "[" * 100_000 + "]" * 100_000 + "\n",
+        '{"path": ' * 100_000 + "1" + "}" * 100_000 + "\n",
+        row_text(extra="[" * 100_000 + "]" * 100_000),
+        row_text(score="9" * 5000),
+        row_text(score="1" + "0" * 400),
+        row_text(score="1e999"),
+        row_text(score="NaN"),
+        row_text(log_prob="true"),
+        row_text(log_prob='"-1.5"'),
+        row_text(made_by='["c"]'),
+        row_text(made_by='{"c": 1}'),
+        row_text(made_by="null"),
+        row_text(path="[3]"),
+        row_text(caption="{}"),
+        row_text(path='"\\ud800"'),
+        row_text(caption='"\\udc00"'),
+        row_text(made_by='"\\ud83d"'),
     ],
+    ids=lambda content: content[:60],
 )
 def test_a_file_of_something_else_is_refused_and_left_as_it_is(path, content):
     path.write_text(content)
-    with pytest.raises(OutputFileError, match="name another file"):
+    with pytest.raises(OutputFileError, match="name another file") as caught:
         CaptionJournal(path, MADE_BY)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 1000
     assert path.read_text() == content
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([*FIELDS, "more"]),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+            lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+            max_leaves=5,
+        ),
+    )
+)
+def test_any_row_is_read_or_refused(tmp_path_factory, values):
+    path = tmp_path_factory.mktemp("row") / "rows.jsonl"
+    path.write_text(row_text(**{key: json.dumps(x) for key, x in values.items()}))
+    try:
+        with CaptionJournal(path, MADE_BY) as journal:
+            (row,) = journal.rows
+            write_table(path.with_suffix(".csv"), journal.rows)
+    except OutputFileError:
+        return
+    assert all(isinstance(row[key], str) for key in ("path", "caption", "made_by"))
+
+
+# Characters that some format uses, and bytes that are not UTF-8.
+FILE_NAMES = st.text(
+    st.sampled_from("\r\n\t\"',;<>&= \x85\u2028\x1b\udcff\udce9é花\\")
+    | st.characters(),
+    min_size=1,
+    max_size=20,
+).filter(lambda name: is_file_name(name))
+
+
+@given(st.lists(FILE_NAMES, min_size=1, max_size=5, unique=True))
+def test_every_file_name_comes_back_from_every_format(tmp_path_factory, found):
+    path = tmp_path_factory.mktemp("names") / "rows.jsonl"
+    table = path.with_suffix(".csv")
+    for _ in range(2):  # the second run reads the files of the first one
+        with CaptionJournal(path, MADE_BY) as journal:
+            require_replaceable(table, journal.rows)
+            journal.append(caption(name) for name in found if name not in journal)
+            write_table(table, journal.rows)
+        assert [row["path"] for row in journal.rows] == found
+        with table.open(newline="", **ENCODING) as file:
+            assert [row["path"] for row in csv.DictReader(file)] == found
+        failures = [Failure(Path(name), f"{name}: lost") for name in found]
+        write_gallery(path.with_suffix(".html"), journal.rows, failures)
+        assert path.with_suffix(".html").stat().st_size
 
 
 def test_captions_of_another_model_are_not_mixed_in(path):
     write(path, NAMES)
     with pytest.raises(OutputFileError, match="by model.keras .*, and not by other"):
         write(path, [], "other")
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "device"])
+@pytest.mark.parametrize("ending", [".jsonl", ".csv"])
+def test_no_other_kind_of_file_is_opened(path, kind, ending):
+    path = path.with_suffix(ending)
+    make = {
+        "folder": path.mkdir,
+        "pipe": lambda: os.mkfifo(path),  # reading it would block
+        "device": lambda: path.symlink_to("/dev/zero"),  # and this would not end
+    }
+    make[kind]()
+    read = partial(CaptionJournal, path, MADE_BY)
+    if ending == ".csv":
+        read = partial(require_replaceable, path, [])
+    with pytest.raises(OutputFileError, match="name another file"):
+        read()
+
+
+@contextlib.contextmanager
+def files_of_at_most(size):
+    """Make every write beyond a size fail, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def append_all(journal, names):
+    photos = map(caption, names)
+    while three := list(itertools.islice(photos, 3)):
+        journal.append(three)
+
+
+def test_a_full_disk_keeps_whole_rows_and_the_run_continues(path):
+    whole = path.with_name("whole.jsonl")
+    wanted = [f"{k}.jpg" for k in range(60)]
+    write(whole, wanted)
+    for size in (0, 1, 500, 1200, 3001):
+        message = f"^{path}: cannot be written: File too large; free space and [^\n]*$"
+        with CaptionJournal(path, MADE_BY) as journal, files_of_at_most(size):
+            rest = wanted[len(journal.rows) :]
+            with pytest.raises(OutputFileError, match=message):
+                append_all(journal, rest)
+        content = path.read_bytes()
+        assert len(content) <= size < len(content) + 3 * 120
+        assert whole.read_bytes().startswith(content)
+        assert content[-1:] in (b"", b"\n")
+    assert write(path, wanted) == write(whole, [])
 
 
 LOCK = """

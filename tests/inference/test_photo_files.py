@@ -1,10 +1,13 @@
 """Photos in folders: names, links, loops, entries that cannot be read."""
 
 import os
+import socket
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, features
 
 from show_attend_tell.inference.photo_files import find_photos
 from show_attend_tell.inference.result import Caption, Failure
@@ -120,11 +123,85 @@ def test_a_named_path_that_cannot_exist_is_not_scanned(tmp_path):
     assert list(find_photos(paths)) == paths
 
 
-def test_only_regular_files_are_photos(tmp_path):
-    photo(tmp_path / "a.jpg")
-    os.mkfifo(tmp_path / "pipe.jpg")  # reading it would block
-    (tmp_path / "link.jpg").symlink_to("pipe.jpg")
-    assert names(tmp_path) == ["a.jpg"]
+@pytest.fixture
+def special(tmp_path, monkeypatch):
+    """Files that must never be opened, and links to them."""
+    folder = tmp_path / "special"
+    folder.mkdir()
+    os.mkfifo(folder / "pipe.jpg")  # reading it would block
+    monkeypatch.chdir(folder)  # the path of a socket is short
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("socket.png")
+    (folder / "zero.webp").symlink_to("/dev/zero")  # reading it would not end
+    (folder / "tty.jpeg").symlink_to("/dev/null")
+    for name in ("pipe.jpg", "socket.png"):
+        (folder / f"to {name}").symlink_to(name)
+    return folder
+
+
+def refused(path):
+    return Failure(
+        path, f"{path}: a named pipe, socket or device is no photo; name a regular file"
+    )
+
+
+def test_only_regular_files_are_photos(special):
+    paths = sorted(special.iterdir())
+    assert len(paths) == 6
+    whole = photo(special / "a.jpg")
+    os.mkfifo(special / "control")  # no photo by its name
+    expected = [whole, *map(refused, paths)]
+    assert list(find_photos([special])) == expected
+    assert list(find_photos([whole, *paths])) == expected
+
+
+def test_files_that_may_block_are_listed_beside_captions(pipeline, special):
+    photo(special / "a.jpg")
+    caption, *failures = pipeline.caption_photos([special])
+    assert isinstance(caption, Caption)
+    assert failures == [refused(p) for p in sorted(special.iterdir())[1:]]
+
+
+@pytest.mark.parametrize("suffix", [".heic", ".HEIF", ".Heic"])
+def test_photos_of_unsupported_formats_are_listed(tmp_path, suffix):
+    whole, path = photo(tmp_path / "a.jpg"), tmp_path / f"b{suffix}"
+    path.write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
+    reason = f"{path}: HEIC cannot be read; convert it to JPEG"
+    assert list(find_photos([tmp_path])) == [whole, Failure(path, reason)]
+
+
+def test_avif_is_captioned_or_listed(tmp_path, pipeline):
+    path = tmp_path / "a.avif"
+    if features.check("avif"):
+        photo(path)
+    else:
+        path.write_bytes(b"\0\0\0\x1cftypavif\0\0\0\0avifmif1miaf")
+    (result,) = pipeline.caption_photos([tmp_path])
+    assert result.path == path
+    assert isinstance(result, Caption) == features.check("avif")
+
+
+@pytest.mark.parametrize(("depth", "name"), [(1200, "d"), (30, "d" * 200)])
+def test_folders_nested_deeply_are_scanned_or_listed(
+    tmp_path, monkeypatch, depth, name
+):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(depth):
+        os.mkdir(name)
+        os.chdir(name)
+    photo(Path("z.jpg"))
+    try:
+        first, last = find_photos([photo(tmp_path / "a.jpg").parent])
+    finally:  # the functions that remove a folder call themselves for each level
+        os.unlink("z.jpg")
+        for _ in range(depth):
+            os.chdir("..")
+            os.rmdir(name)
+    assert first == tmp_path / "a.jpg"
+    if len(name) == 1:
+        assert last == tmp_path.joinpath(*[name] * depth, "z.jpg")
+    else:  # longer than a path may be
+        assert last.reason.endswith(": File name too long")
 
 
 def test_a_folder_named_through_a_link_is_scanned(tmp_path):

@@ -7,11 +7,12 @@ import zlib
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, PngImagePlugin
 from tiny_pipeline import DECODING, with_decoding
 
 import show_attend_tell as sat
 from show_attend_tell.config.settings import DecodingSettings
+from show_attend_tell.data.preprocessing import UNREADABLE
 from show_attend_tell.inference.pipeline import photo_seed
 from show_attend_tell.inference.result import Caption, Failure
 from show_attend_tell.runtime.errors import CaptionError, ModelFileError
@@ -42,6 +43,23 @@ def test_unreadable_photos_are_reported_in_place_and_stop_nothing(results, folde
         "path": str(folder / "broken.jpeg"),
         "error": failure.reason,
     }
+
+
+@pytest.mark.parametrize("error", UNREADABLE)
+def test_an_error_of_a_decoder_loses_no_other_photo(
+    pipeline, folder, monkeypatch, error
+):
+    class DecoderError(error):
+        """An error that a decoder raises for a damaged file."""
+
+    def fail(image):
+        raise DecoderError("two\nlines")
+
+    monkeypatch.setattr(PngImagePlugin.PngImageFile, "load", fail)
+    failure, caption = pipeline.caption_photos([folder / "a.png", folder / "b.JPG"])
+    reason = f"{folder / 'a.png'}: cannot be read as a photo: two"
+    assert failure == Failure(folder / "a.png", reason)
+    assert caption.path == folder / "b.JPG"
 
 
 def test_only_unreadable_photos_give_only_failures(pipeline, folder):

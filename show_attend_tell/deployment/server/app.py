@@ -25,6 +25,7 @@ from show_attend_tell.deployment.server.uploads import (
     open_upload,
     size_message,
 )
+from show_attend_tell.deployment.server.variants import Variants
 from show_attend_tell.inference.pipeline import CaptioningPipeline, is_sampled
 from show_attend_tell.runtime.errors import BusyError, UploadError
 
@@ -91,10 +92,12 @@ class Refusal(pydantic.BaseModel):
 
 _REFUSALS = {
     400: "The request is malformed.",
+    403: "The request comes from a page of another server.",
+    408: "The request did not arrive in time.",
     413: "The photo has too many bytes or pixels.",
     415: "Not a photo, or a damaged one.",
     422: "An option is out of range.",
-    503: "The queue is full; Retry-After gives the delay in seconds.",
+    503: "The queue is full (Retry-After: seconds), or the server is stopping.",
 }
 
 
@@ -150,7 +153,7 @@ def _add_service(
     queue: RequestQueue,
     limits: Limits,
 ) -> None:
-    first = next(iter(pipelines))
+    first, variants = next(iter(pipelines)), Variants(SAMPLES)
 
     @app.post(
         "/caption",
@@ -188,8 +191,10 @@ def _add_service(
         )
         if seed is not None:
             decoding = dataclasses.replace(decoding, seed=seed)
+        pipeline, content = pipelines[model], await photo.read()
         values = await queue.run(
-            _caption_upload, pipelines[model], await photo.read(), limits, decoding
+            *(_caption_upload, pipeline, content, limits, decoding),
+            prepare=variants.compilation(pipeline, decoding),
         )
         name = photo.filename or "photo"
         return values | {"model": model, "photo": name, "settings": _used(decoding)}
@@ -246,10 +251,12 @@ def _add_page(
     examples: Sequence[Example],
     limits: Limits,
 ) -> None:
+    @app.head("/", include_in_schema=False)
     @app.get("/", include_in_schema=False)
     async def page() -> FileResponse:
         return FileResponse(str(_STATIC / "index.html"))
 
+    @app.head("/about", include_in_schema=False)
     @app.get("/about", summary="Models, examples and limits.")
     async def about() -> dict:
         return {
@@ -261,6 +268,7 @@ def _add_page(
             "megapixels": limits.megapixels,
         }
 
+    @app.head("/examples/{number}", include_in_schema=False)
     @app.get("/examples/{number}", include_in_schema=False)
     async def example(number: int) -> Response:
         if not 0 <= number < len(examples):

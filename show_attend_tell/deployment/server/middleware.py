@@ -1,4 +1,6 @@
-"""Limit the size of every request, and add security headers to every response."""
+"""Limit the size and origin of requests, and add security headers to responses."""
+
+import asyncio
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -14,7 +16,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-_DISCARDED = 2**28  # bytes read of a body that is too large
+_DISCARDED = 2**28  # bytes read of the body of a refused request
 
 
 async def _discard(receive: Receive) -> None:
@@ -27,8 +29,30 @@ async def _discard(receive: Receive) -> None:
             return
 
 
+def _foreign_origin(scope: Scope) -> str | None:
+    """Return the header Origin of a request from a page of another server, or None.
+
+    Browsers add the header to a page's requests; other programs do not.
+    """
+    headers = Headers(scope=scope)
+    own = f"{scope['scheme']}://{headers.get('host', '')}".lower()
+    origins = headers.getlist("origin")
+    return next((one for one in origins if one.lower() != own), None)
+
+
+async def _refuse(
+    status: int, message: str, scope: Scope, receive: Receive, send: Send
+) -> None:
+    """Respond with one line of JSON and close the connection."""
+    headers = {"Connection": "close", **_HEADERS}
+    await JSONResponse({"error": message}, status, headers)(scope, receive, send)
+
+
 class Guard:
-    """Middleware that refuses large bodies before they are stored, and adds headers.
+    """Middleware that refuses requests before they are handled, and adds headers.
+
+    Refused are large bodies, and requests from pages of other servers: a page of
+    another site could otherwise have its visitors use this server.
 
     Args:
         app: the application.
@@ -44,7 +68,24 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        received = 0
+        origin = _foreign_origin(scope)
+        length = Headers(scope=scope).get("content-length", "0")
+        if origin is not None:
+            await _discard(receive)
+            message = (
+                "`Origin` must be absent or this server. "
+                f"Received: {origin[:100]!r}; use this server's own page"
+            )
+            await _refuse(403, message, scope, receive, send)
+        elif length.isdigit() and int(length) > self.max_bytes:
+            await _discard(receive)
+            await _refuse(413, self.message, scope, receive, send)
+        else:
+            await self._run(scope, receive, send)
+
+    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the application; a server that stops ends it with status 503."""
+        received, started = 0, False
 
         async def counting_receive() -> Message:
             nonlocal received
@@ -57,16 +98,16 @@ class Guard:
             return message
 
         async def send_with_headers(message: Message) -> None:
+            nonlocal started
             if message["type"] == "http.response.start":
+                started = True
                 MutableHeaders(scope=message).update(_HEADERS)
             await send(message)
 
-        length = Headers(scope=scope).get("content-length", "0")
-        if length.isdigit() and int(length) > self.max_bytes:
-            await _discard(receive)
-            response = JSONResponse(
-                {"error": self.message}, 413, {"Connection": "close", **_HEADERS}
-            )
-            await response(scope, receive, send)
-            return
-        await self.app(scope, counting_receive, send_with_headers)
+        try:
+            await self.app(scope, counting_receive, send_with_headers)
+        except asyncio.CancelledError:
+            if started:
+                raise
+            message = "the server is stopping; send the request again later"
+            await _refuse(503, message, scope, receive, send)

@@ -1,11 +1,13 @@
 """Serve an application on a port of this machine until Ctrl-C."""
 
+import asyncio
 import logging
 import socket
 
 import uvicorn
 from fastapi import FastAPI
 
+from show_attend_tell.deployment.server.connections import TimedProtocol
 from show_attend_tell.runtime.errors import PortError
 
 
@@ -27,8 +29,23 @@ def take_port(host: str, port: int) -> socket.socket:
 
 def server_of(app: FastAPI) -> uvicorn.Server:
     """Build the server of an application; its ``run(sockets=[...])`` blocks."""
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    logger = logging.getLogger("uvicorn.error")
+    logger.setLevel(logging.ERROR)  # malformed requests are warnings
+    logger.addFilter(_is_unexpected)
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, timeout_graceful_shutdown=3
+        app,
+        http=TimedProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=3,
     )
     return uvicorn.Server(config)
+
+
+def _is_unexpected(record: logging.LogRecord) -> bool:
+    """Return False for Uvicorn's messages about requests that Ctrl-C ends."""
+    error = record.exc_info[1] if record.exc_info else None
+    counted = str(record.msg).startswith("Cancel %s running task(s)")
+    return not counted and not isinstance(error, asyncio.CancelledError)

@@ -5,7 +5,7 @@ import struct
 import zlib
 
 import pytest
-from PIL import Image
+from PIL import Image, PngImagePlugin
 
 from show_attend_tell.deployment.server.uploads import Limits, open_upload
 from show_attend_tell.runtime.errors import UploadError
@@ -62,12 +62,34 @@ def test_other_content_is_refused_in_one_line(content):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("side", [1001, 30_000, 2_000_000_000])
+@pytest.mark.parametrize("side", [1001, 10_000, 30_000, 50_000, 2_000_000_000])
 def test_bombs_are_refused_before_they_are_decoded(side):
-    with pytest.raises(UploadError) as caught:
+    with pytest.raises(UploadError, match="at most 1 megapixels") as caught:
         open_upload(bomb(side, side), LIMITS)
-    assert caught.value.status in (413, 415)
-    assert "megapixel" in str(caught.value) or side > 10_000
+    assert caught.value.status == 413
+    assert "\n" not in str(caught.value)
+
+
+class DecoderError(Exception):
+    """An error of a class that no list of errors names."""
+
+
+@pytest.mark.parametrize("method", ["verify", "load"])
+def test_any_error_of_a_decoder_is_a_refusal(monkeypatch, method):
+    def fail(image):
+        raise DecoderError("three\nlines\nof text")
+
+    monkeypatch.setattr(PngImagePlugin.PngImageFile, method, fail)
+    with pytest.raises(UploadError, match="bytes, .*three; choose") as caught:
+        open_upload(encoded(), LIMITS)
+    assert caught.value.status == 415
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["PPM", "ICO", "TGA", "PCX", "SGI", "DDS"])
+def test_formats_that_are_not_named_are_refused(kind):
+    with pytest.raises(UploadError, match="no known image format"):
+        open_upload(encoded(kind), LIMITS)
 
 
 def test_large_files_are_refused():

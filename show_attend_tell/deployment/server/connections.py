@@ -1,0 +1,70 @@
+"""Close connections whose requests do not arrive in time."""
+
+import asyncio
+import json
+import math
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+SILENCE = 10  # seconds between two parts of a request
+# Seconds for the whole head and for the whole body of a request.
+_SECONDS = {h11.IDLE: 10, h11.SEND_BODY: 60}
+_LATE = {"error": "the request did not arrive in time; send it again"}
+
+
+class TimedProtocol(H11Protocol):
+    """HTTP/1.1 connection with time limits for the head and the body of a request.
+
+    Uvicorn limits only the time between a response and the next request.
+    """
+
+    _timer: asyncio.TimerHandle | None = None
+    _state: type | None = None  # of the client: sending the head, the body, or done
+    _end = math.inf  # time at which this state must have ended
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Start the time limit of the first request."""
+        super().connection_made(transport)
+        self._restart_timer()
+
+    def data_received(self, data: bytes) -> None:
+        """Handle bytes and restart the time limit."""
+        super().data_received(data)
+        self._restart_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the time limit."""
+        super().connection_lost(exc)
+        self._stop_timer()
+
+    def _restart_timer(self) -> None:
+        state, now = self.conn.their_state, self.loop.time()
+        if state is not self._state:
+            self._state, self._end = state, now + _SECONDS.get(state, math.inf)
+        self._stop_timer()
+        if state in _SECONDS and not self.transport.is_closing():
+            end = min(self._end, now + SILENCE)
+            self._timer = self.loop.call_at(end, self._close_late)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _close_late(self) -> None:
+        """Close the connection; a request without a response gets status 408."""
+        if self.transport.is_closing():
+            return
+        if self.conn.our_state is h11.SEND_RESPONSE:
+            self.cycle.disconnected = True  # the application's response is not sent
+            body = json.dumps(_LATE).encode()
+            headers = [
+                ("Content-Type", "application/json"),
+                ("Content-Length", str(len(body))),
+                ("Connection", "close"),
+            ]
+            response = h11.Response(status_code=408, headers=headers)
+            for event in (response, h11.Data(data=body), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event))
+        self.transport.close()

@@ -1,0 +1,39 @@
+"""Compile the decoding of new settings beside the requests that need no compiling."""
+
+from collections.abc import Callable
+from functools import partial
+
+from show_attend_tell.config.settings import DecodingSettings
+from show_attend_tell.inference.pipeline import CaptioningPipeline
+from show_attend_tell.models.generation import static_settings
+
+
+class Variants:
+    """The decoding settings, with their model, that are compiled already.
+
+    Args:
+        samples: captions sampled for a photo.
+    """
+
+    def __init__(self, samples: int):
+        self.samples = samples
+        self._ready: set[tuple[int, DecodingSettings]] = set()
+
+    def compilation(
+        self, pipeline: CaptioningPipeline, decoding: DecodingSettings
+    ) -> Callable[[], None] | None:
+        """Return the function that compiles these settings, None if it is done."""
+        key = id(pipeline), static_settings(decoding)
+        if key in self._ready:
+            return None
+        return partial(self._compile, key, pipeline, decoding)
+
+    def _compile(
+        self,
+        key: tuple[int, DecodingSettings],
+        pipeline: CaptioningPipeline,
+        decoding: DecodingSettings,
+    ) -> None:
+        if key not in self._ready:  # another request may have waited for the same
+            pipeline.compile(self.samples, decoding)
+            self._ready.add(key)

@@ -1,0 +1,195 @@
+"""Connections: time limits, origins, and the end of the server."""
+
+import contextlib
+import http.client
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+import requests
+from served import serving
+from tiny_pipeline import photo_bytes, tiny_pipeline
+
+from show_attend_tell.deployment.server import connections
+
+
+@pytest.fixture(scope="module")
+def address():
+    with serving({"tiny": tiny_pipeline()}) as address:
+        yield address
+
+
+@pytest.fixture
+def short_limits(monkeypatch):
+    monkeypatch.setattr(connections, "SILENCE", 0.3)
+    limits = dict.fromkeys(connections._SECONDS, 1.0)
+    monkeypatch.setattr(connections, "_SECONDS", limits)
+
+
+def port_of(address):
+    return int(address.rpartition(":")[2])
+
+
+def connect(address):
+    return socket.create_connection(("127.0.0.1", port_of(address)), 10)
+
+
+def head(address, more=b""):
+    host = f"Host: 127.0.0.1:{port_of(address)}\r\n".encode()
+    return b"POST /caption HTTP/1.1\r\n" + host + more
+
+
+FORM = b"Content-Type: multipart/form-data; boundary=x\r\nContent-Length: 9999\r\n\r\n"
+# Starts of requests, and whether the response is one of status 408.
+PARTS = {
+    "nothing": (lambda address: b"", False),
+    "half a line": (lambda address: b"GET / HT", False),
+    "half a head": (head, False),
+    "no body": (lambda address: head(address, FORM), True),
+    "half a body": (lambda address: head(address, FORM) + b"--x\r\n", True),
+}
+
+
+def read_all(connection):
+    found = b""
+    while piece := connection.recv(4000):
+        found += piece
+    return found
+
+
+def test_requests_that_stay_incomplete_are_closed(address, short_limits):
+    with contextlib.ExitStack() as stack:
+        opened = []
+        for start, responds in [*PARTS.values()] * 20:
+            connection = stack.enter_context(connect(address))
+            connection.sendall(start(address))
+            opened.append((connection, responds))
+        assert requests.get(f"{address}/about", timeout=10).status_code == 200
+        for connection, responds in opened:
+            found = read_all(connection)
+            assert found.startswith(b"HTTP/1.1 408 ") == responds, found
+            assert (b'{"error": "the request did not arrive' in found) == responds
+
+
+@pytest.mark.parametrize("part", ["half a head", "half a body"])
+def test_requests_that_arrive_byte_by_byte_are_closed(address, short_limits, part):
+    start, _ = PARTS[part]
+    with connect(address) as connection:
+        connection.sendall(start(address))
+        end = time.monotonic() + 8
+        with contextlib.suppress(ConnectionError):
+            while time.monotonic() < end:
+                connection.sendall(b"x")
+                time.sleep(0.05)
+        assert time.monotonic() < end
+
+
+def test_a_body_that_nobody_reads_does_not_keep_the_connection(address, short_limits):
+    with connect(address) as connection:
+        start = head(address, FORM).replace(b"POST /caption", b"GET /about")
+        connection.sendall(start)
+        begin = time.monotonic()
+        assert read_all(connection).startswith(b"HTTP/1.1 200 ")
+        assert time.monotonic() - begin < 5
+
+
+def test_a_connection_is_used_again_after_its_time_limit(address, short_limits):
+    connection = http.client.HTTPConnection("127.0.0.1", port_of(address), 10)
+    with contextlib.closing(connection):
+        for _ in range(4):
+            connection.request("GET", "/about")
+            assert connection.getresponse().read()
+            time.sleep(0.4)  # longer than a request may take to arrive
+        assert connection.sock is not None
+
+
+def origins(address):
+    port = port_of(address)
+    return {
+        address: 200,
+        None: 200,
+        "null": 403,
+        "": 403,
+        "http://evil.example": 403,
+        f"https://127.0.0.1:{port}": 403,
+        f"http://127.0.0.1:{port}.evil.example": 403,
+        f"http://localhost:{port}": 403,
+        "http://127.0.0.1": 403,
+        f"http://127.0.0.1:{port + 1}": 403,
+        "http://evil.example\u00ff" + "x" * 3000: 403,
+    }
+
+
+def test_requests_from_pages_of_other_servers_are_refused(address):
+    for origin, status in origins(address).items():
+        headers = {} if origin is None else {"Origin": origin.encode("latin-1")}
+        files = {"photo": ("p.png", photo_bytes())}
+        url = f"{address}/caption"
+        response = requests.post(url, files=files, headers=headers, timeout=60)
+        assert response.status_code == status, origin
+        if status == 403:
+            error = response.json()["error"]
+            assert error.startswith("`Origin` must be absent or this server")
+            assert "\n" not in error
+            assert len(error) < 500
+
+
+def test_a_host_may_have_any_case_in_the_origin(address):
+    port = port_of(address)
+    headers = {"Host": f"LOCALHOST:{port}", "Origin": f"http://localhost:{port}"}
+    response = requests.get(f"{address}/about", headers=headers, timeout=10)
+    assert response.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/about", "/examples/0", "/static/demo.js", "/openapi.json"]
+)
+def test_head_has_the_headers_of_get_and_no_body(address, path):
+    found = requests.head(address + path, timeout=10)
+    expected = requests.get(address + path, timeout=10)
+    assert (found.status_code, found.content) == (200, b"")
+    assert found.headers["Content-Length"] == str(len(expected.content))
+
+
+SERVER = """
+import time
+from fastapi import FastAPI
+from show_attend_tell.deployment.server.middleware import Guard
+from show_attend_tell.deployment.server.request_queue import RequestQueue
+from show_attend_tell.deployment.server.serve import server_of, take_port
+
+app, queue = FastAPI(), RequestQueue(4)
+app.add_middleware(Guard, max_bytes=10, message="large")
+
+@app.get("/")
+async def slow():
+    await queue.run(time.sleep, 4)
+
+taken = take_port("127.0.0.1", 0)
+print(taken.getsockname()[1], flush=True)
+try:
+    server_of(app).run(sockets=[taken])
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_an_interrupt_during_a_request_prints_nothing(signals):
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", SERVER], **pipes) as process:
+        port = int(process.stdout.readline())
+        with socket.create_connection(("127.0.0.1", port), 20) as connection:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            time.sleep(0.5)
+            for _ in range(signals):
+                process.send_signal(signal.SIGINT)
+                time.sleep(0.3)
+            found = read_all(connection)
+        out, err = process.communicate(timeout=20)
+    assert (out, err) == ("interrupted\n", "")
+    assert found.startswith(b"HTTP/1.1 503 ")
+    assert b"the server is stopping" in found

@@ -1,0 +1,109 @@
+"""Outputs of ``caption`` for unusual file names and for folders that are closed."""
+
+import csv
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from show_attend_tell.inference import batch
+from show_attend_tell.inference.journal import ENCODING
+
+NAMES = [
+    "\x1b[31m.png",
+    "a\rb.png",
+    "a\r\nb.png",
+    "a\n\nb.png",
+    '"a,b";\t.png',
+    "=1+1.png",
+    "<script><!--.png",
+    "\u2028\u0085.png",
+    "\udce9t\udce9.png",  # latin-1
+    "\udcff\udcfe.png",
+    "-.png",
+    "%41?#.png",
+]
+
+
+@pytest.fixture
+def named(tmp_path, photo):
+    """A folder of photos with these names."""
+    folder = tmp_path / "named"
+    folder.mkdir()
+    for name in NAMES:
+        shutil.copy(photo, folder / name)
+    return folder
+
+
+def test_every_name_is_in_every_output(run, named, tmp_path):
+    wanted = sorted(str(named / name) for name in NAMES)
+    code, lines, err = run("--json", named)
+    assert (code, err) == (0, "")
+    assert [json.loads(line)["path"] for line in lines] == wanted
+    for ending in (".jsonl", ".csv", ".html"):
+        out = tmp_path / f"{ending[1:]}-\udcff\r{ending}"
+        for count in ("12 captions written", "0 captions written, 12 already present"):
+            code, lines, _ = run("--out", out, named)
+            assert code == 0
+            assert lines[-1].endswith(count)
+        found = [
+            json.loads(line)
+            for line in out.with_suffix(".jsonl").read_bytes().splitlines()
+        ]
+        assert [row["path"] for row in found] == wanted
+    with (tmp_path / "csv-\udcff\r.csv").open(newline="", **ENCODING) as file:
+        assert [row["path"] for row in csv.DictReader(file)] == wanted
+    page = tmp_path / "page\udcff.html"
+    assert run("--html", page, named)[0] == 0
+    assert page.read_text("utf-8").count('class="photo"') == 12
+
+
+def test_figures_are_named_after_every_name(run, named, tmp_path):
+    names = ["a\rb.png", "\udce9t\udce9.png", "-.png"]
+    figures = tmp_path / "figures"
+    options = ("--attention", figures, "--format", "png")
+    assert run(*options, *(named / name for name in names))[0] == 0
+    assert sorted(os.listdir(figures)) == sorted(names)
+
+
+@pytest.fixture
+def closed(photo):
+    """A folder in which this user may not write, with a photo beside it."""
+    folder = Path(tempfile.mkdtemp(prefix="closed-"))
+    folder.chmod(0o755)
+    shutil.copy(photo, folder / "a.png")
+    (folder / "inside").mkdir()
+    (folder / "inside").chmod(0o555)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)  # the superuser may write in every folder
+    try:
+        yield folder / "inside"
+    finally:
+        os.seteuid(user)
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [
+        ("--out", "a.jsonl"),
+        ("--out", "a.csv"),
+        ("--out", "a.html"),
+        ("--out", "new/a.jsonl"),
+        ("--html", "a.html"),
+        ("--html", "new/a.html"),
+        ("--attention", "."),
+        ("--attention", "new"),
+    ],
+)
+def test_a_closed_folder_is_one_line(run, closed, monkeypatch, option, name):
+    monkeypatch.setattr(batch, "_made_by", lambda model, decoding: "m")
+    code, _, err = run(option, closed / name, closed.parent / "a.png")
+    assert code == 1
+    assert err.count("\n") == 1
+    assert str(closed) in err
+    assert "Permission denied" in err
