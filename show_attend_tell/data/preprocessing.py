@@ -8,6 +8,7 @@ import importlib.util
 import os
 import struct
 import zlib
+from collections.abc import Sequence
 from typing import IO
 
 import numpy as np
@@ -86,12 +87,15 @@ def _to_upright(image: Image.Image) -> Image.Image:
     return image if operation is None else image.transpose(operation)
 
 
-def load_photo(file: str | os.PathLike | IO[bytes]) -> Image.Image:
+def load_photo(
+    file: str | os.PathLike | IO[bytes], formats: Sequence[str] = PHOTO_FORMATS
+) -> Image.Image:
     """Decode a photo to RGB and apply its EXIF orientation.
 
     Args:
-        file: path or open binary file in one of :data:`PHOTO_FORMATS`; the first
-            frame of an animation is used.
+        file: path or open binary file; the first frame of an animation is used.
+        formats: Pillow's names of the formats that may be decoded, at most
+            :data:`PHOTO_FORMATS`.
 
     Raises:
         PhotoError: the file is absent, not a regular file, or cannot be decoded.
@@ -103,7 +107,7 @@ def load_photo(file: str | os.PathLike | IO[bytes]) -> Image.Image:
             require_regular(file)
         with (
             pillow_warnings_ignored(),
-            Image.open(file, formats=PHOTO_FORMATS) as image,
+            Image.open(file, formats=formats) as image,
         ):
             return _to_rgb(_to_upright(image))
     except FileNotFoundError:

@@ -84,7 +84,7 @@ def _count_folder(tally, world, folder, photos, required) -> None:
 
 
 def _names(line: str, shown: str) -> bool:
-    """Return whether a line names a file, whatever is put for bytes that are no text."""
+    """Return whether a line names a file, with any substitute for undecodable bytes."""
     if shown in line:
         return True
     plain = shown.encode("utf-8", "replace").decode()

@@ -43,7 +43,7 @@ def open_upload(content: bytes, limits: Limits) -> Image.Image:
         raise UploadError(413, size_message(limits))
     try:
         _require_pixels(content, limits)
-        return load_photo(io.BytesIO(content))
+        return load_photo(io.BytesIO(content), FORMATS)
     except UploadError:
         raise
     except Exception as error:  # decoders of damaged files raise errors of any class
