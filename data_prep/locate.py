@@ -17,7 +17,7 @@ from data_prep.problems import (
     Problems,
 )
 from show_attend_tell.data.preprocessing import PHOTO_SUFFIXES
-from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.errors import DataError, one_line
 from show_attend_tell.runtime.regular_files import (
     MAX_TEXT_BYTES,
     read_text_bytes,
@@ -293,4 +293,4 @@ def _content_of_member(place: Packed, label: str) -> bytes:
             require_within(len(content))
             return content
     except (*DAMAGED_ARCHIVE, OSError) as error:
-        raise DataError(f"{label}: cannot be unpacked: {error}") from None
+        raise DataError(f"{label}: cannot be unpacked: {one_line(error)}") from None

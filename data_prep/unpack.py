@@ -11,7 +11,7 @@ from pathlib import Path
 from data_prep.disk import format_bytes, require_space
 from data_prep.locate import DAMAGED_ARCHIVE, Packed
 from data_prep.problems import DAMAGED_ENTRY, Problems, printable
-from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.errors import DataError, one_line
 from show_attend_tell.runtime.files import atomic_path
 
 Progress = Callable[[str, int, int], None]
@@ -90,7 +90,7 @@ def unpack(
                         progress("unpacking photos", done, len(missing))
         except (*DAMAGED_ARCHIVE, OSError) as error:
             raise DataError(
-                f"{path}: cannot be unpacked into {photo_folder}: {error}"
+                f"{path}: cannot be unpacked into {photo_folder}: {one_line(error)}"
             ) from None
     return problems
 

@@ -304,6 +304,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _run(arguments, received)
 
 
+def _exit_interrupted(arguments: Sequence[str] | None, received: list[int]) -> None:
+    what = "terminated" if received else "interrupted"
+    click.echo(f"{what}; {_remedy(arguments)}", err=True)
+    sys.exit(_TERMINATED if received else _INTERRUPTED)
+
+
 def _run(arguments: Sequence[str] | None, received: list[int]) -> None:
     """Run the command line; exit unless it succeeds."""
     try:
@@ -312,9 +318,11 @@ def _run(arguments: Sequence[str] | None, received: list[int]) -> None:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        what = "terminated" if received else "interrupted"
-        click.echo(f"{what}; {_remedy(arguments)}", err=True)
-        sys.exit(_TERMINATED if received else _INTERRUPTED)
+        _exit_interrupted(arguments, received)
+    except SystemError as error:  # C code turns an interruption of its imports into it
+        if not isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):
+            raise
+        _exit_interrupted(arguments, received)
     except BrokenPipeError:  # the reader of the pipe, such as head, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

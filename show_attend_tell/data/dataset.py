@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.vocabulary import END, PAD, START, Vocabulary
-from show_attend_tell.runtime.errors import FeatureError
+from show_attend_tell.runtime.errors import FeatureError, ShowAttendTellError
 from show_attend_tell.runtime.gc_pause import uncollected
 
 
@@ -166,6 +166,7 @@ class CaptionBatches:
         self.batch_size = batch_size
         self.seed = seed
         self.lengths = captions.lengths
+        self._error: ShowAttendTellError | None = None  # raised inside of tf.data
 
     @property
     def steps(self) -> int:
@@ -217,9 +218,26 @@ class CaptionBatches:
         options.autotune.enabled = False
         return dataset.prefetch(4).with_options(options)
 
+    def prefetched(self, epoch: int, start: int = 0) -> Iterator[tuple]:
+        """Yield the batches of :meth:`dataset`.
+
+        Raises:
+            FeatureError: features cannot be read; tf.data would wrap it in its own.
+        """
+        try:
+            yield from self.dataset(epoch, start)
+        except tf.errors.OpError:
+            if self._error is not None:
+                raise self._error from None
+            raise
+
     def _pairs(self, epoch: int, start: int) -> Iterator[tuple]:
-        for annotations, inputs, targets in self.batches(epoch, start):
-            yield {"annotations": annotations, "tokens": inputs}, targets
+        try:
+            for annotations, inputs, targets in self.batches(epoch, start):
+                yield {"annotations": annotations, "tokens": inputs}, targets
+        except ShowAttendTellError as error:
+            self._error = error
+            raise
 
 
 def measure_deviation(

@@ -47,7 +47,7 @@ class Likelihood:
     def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
         """Apply the updates of an epoch from number `start` on; yield values to log."""
         first = epoch * self.steps + start + 1
-        for step, (x, y) in enumerate(self.batches.dataset(epoch, start), first):
+        for step, (x, y) in enumerate(self.batches.prefetched(epoch, start), first):
             values = self._step_function(x, y)(x, y)
             if step % EVERY == 0 and self.model.hard_attention is not None:
                 values = {**values, **self._measure_terms(step)}

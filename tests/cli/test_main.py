@@ -175,6 +175,16 @@ def test_an_interruption_is_one_line_and_130(run, prepare_raises):
     assert err.strip() == "interrupted; run the same command again to start over"
 
 
+def test_an_interrupted_import_of_c_code_is_an_interruption(run, prepare_raises):
+    error = SystemError("returned a result with an exception set")
+    error.__cause__ = KeyboardInterrupt()
+    prepare_raises(error)
+    assert run("prepare")[0] == 130
+    prepare_raises(SystemError("another"))
+    with pytest.raises(SystemError, match="another"):
+        run("prepare")
+
+
 def test_sigterm_is_one_line_and_143_and_later_ones_are_ignored(run, monkeypatch):
     ended = []
 

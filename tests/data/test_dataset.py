@@ -183,6 +183,16 @@ def test_the_dataset_yields_the_same_batches():
         np.testing.assert_array_equal(y, targets)
 
 
+def test_an_error_of_the_reader_is_raised_as_it_is_by_prefetched_batches():
+    class Damaged(Reader):
+        def read(self, rows):
+            raise FeatureError("features.h5: damaged")
+
+    batches = make([3, 4, 5], readers=[Damaged()])
+    with pytest.raises(FeatureError, match=r"^features.h5: damaged$"):
+        next(batches.prefetched(0))
+
+
 class Stored(Reader):
     """Features of given values; records the rows of every read."""
 
