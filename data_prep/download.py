@@ -18,7 +18,7 @@ from pathlib import Path
 import requests
 
 from data_prep.disk import require_space
-from show_attend_tell.runtime.errors import DownloadError
+from show_attend_tell.runtime.errors import DownloadError, one_line
 
 _LOGGER = logging.getLogger(__name__)
 _CHUNK = 1 << 16  # bytes; an interruption loses the unfinished chunk
@@ -145,7 +145,7 @@ def download_file(
         os.replace(part, target)
     except requests.RequestException as error:  # before OSError, its base class
         raise DownloadError(
-            f"{remote.url}: cannot be downloaded: {_one_line(error)}; check the "
+            f"{remote.url}: cannot be downloaded: {one_line(error)}; check the "
             "network and run the command again to resume"
         ) from None
     except OSError as error:
@@ -155,10 +155,6 @@ def download_file(
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
 
 
 def _receive_all(remote: RemoteFile, part: Path, progress: Progress) -> None:
@@ -180,7 +176,7 @@ def _receive_all(remote: RemoteFile, part: Path, progress: Progress) -> None:
         largest = max(largest, _size(part))
         if failures == _ATTEMPTS:
             raise error
-        _LOGGER.warning("%s: %s; trying again", remote.url, _one_line(error))
+        _LOGGER.warning("%s: %s; trying again", remote.url, one_line(error))
         time.sleep(_PAUSE * 2 ** (failures - 1))
 
 
@@ -223,5 +219,5 @@ def _fault(path: Path, remote: RemoteFile) -> str | None:
         with zipfile.ZipFile(path) as archive:
             damaged = archive.testzip()
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        return f"must be a complete zip archive. Received: {_one_line(error)}"
+        return f"must be a complete zip archive. Received: {one_line(error)}"
     return None if damaged is None else f"the entry {damaged} is damaged"

@@ -16,8 +16,8 @@ from data_prep.locate import DataFolder, TextFile, read_text_file
 from data_prep.problems import MALFORMED_LINE, NO_CAPTIONS, Problems
 from data_prep.sources.assemble import invert_split_lists, join_by_name
 from show_attend_tell.data.manifest import Photo
-from show_attend_tell.runtime.errors import DataError
-from show_attend_tell.runtime.json_text import is_encodable, parse_json, quote
+from show_attend_tell.runtime.errors import DataError, quote
+from show_attend_tell.runtime.json_text import is_encodable, parse_json
 
 CSV, JSON_LINES = "captions.csv", "captions.jsonl"
 VALIDATION = TEST = 0.1  # shares of the photos if no row names a split

@@ -40,7 +40,7 @@ import numpy as np
 
 from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data.encoder_identity import identity_difference
-from show_attend_tell.runtime.errors import FeatureError
+from show_attend_tell.runtime.errors import FeatureError, one_line
 from show_attend_tell.runtime.json_text import parse_json
 from show_attend_tell.runtime.regular_files import require_regular
 
@@ -132,7 +132,7 @@ class FeatureReader:
         if fault is not None:
             raise FeatureError(
                 f"{self.path}: not a feature file of this package "
-                f"({_one_line(fault)}); extract the features again"
+                f"({one_line(fault)}); extract the features again"
             )
         self.shape: tuple[int, int, int] = self._features.shape
         self.rows = {
@@ -214,7 +214,7 @@ class FeatureReader:
         except DAMAGED as error:
             raise FeatureError(
                 f"{self.path}: the features of photo {self.image_ids[row]!r} cannot be "
-                f"read ({_one_line(error)}); run `features --overwrite`"
+                f"read ({one_line(error)}); run `features --overwrite`"
             ) from None
 
     def close(self) -> None:
@@ -229,10 +229,6 @@ class FeatureReader:
     def __exit__(self, *error: object) -> None:
         """Close the file."""
         self.close()
-
-
-def _one_line(error: object) -> str:
-    return " ".join(str(error).split())[:_LONGEST]
 
 
 def parts_folder(path: str | Path) -> Path:
@@ -319,6 +315,6 @@ def _open(path: Path) -> h5py.File:
         raise FeatureError(f"{path}: {reason}") from None
     except DAMAGED as error:
         raise FeatureError(
-            f"{path}: damaged or not HDF5 ({_one_line(error)}); extract the features "
+            f"{path}: damaged or not HDF5 ({one_line(error)}); extract the features "
             "again"
         ) from None

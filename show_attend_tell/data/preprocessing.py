@@ -22,7 +22,7 @@ Box = tuple[float, float, float, float]
 
 # Files of a folder with these suffixes, in lower case, are photos.
 PHOTO_SUFFIXES = frozenset(
-    [".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"]
+    [".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif"]
 )
 
 # Formats that Pillow decodes without another program; EPS, for instance, would start

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from nltk.tokenize import TreebankWordTokenizer
 
-from show_attend_tell.runtime.errors import VocabularyError
+from show_attend_tell.runtime.errors import VocabularyError, quote
 from show_attend_tell.runtime.files import atomic_write
-from show_attend_tell.runtime.json_text import is_encodable, parse_json, quote
+from show_attend_tell.runtime.json_text import is_encodable, parse_json
 from show_attend_tell.runtime.regular_files import read_text_bytes
 
 PAD, START, END, UNKNOWN = 0, 1, 2, 3

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from show_attend_tell.runtime.errors import ResultsFileError
-from show_attend_tell.runtime.json_text import is_encodable, parse_json, quote
+from show_attend_tell.runtime.errors import ResultsFileError, quote
+from show_attend_tell.runtime.json_text import is_encodable, parse_json
 from show_attend_tell.runtime.regular_files import read_text_bytes
 
 _SHOWN = 3  # ids that are listed in an error

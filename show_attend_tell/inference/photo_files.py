@@ -9,7 +9,6 @@ from show_attend_tell.data.preprocessing import PHOTO_SUFFIXES
 from show_attend_tell.inference.result import Failure
 
 UNSUPPORTED_SUFFIXES = frozenset([".heic", ".heif"])  # photos that Pillow cannot read
-_AVIF = ".avif"  # Pillow reads it where it was built with AVIF
 
 
 def find_photos(
@@ -18,7 +17,7 @@ def find_photos(
     """Yield photos named directly, and the photos inside folders.
 
     A file is yielded whatever its suffix. Inside a folder only files with one of
-    :data:`PHOTO_SUFFIXES` or ``.avif`` are yielded, sorted by name, before those of its
+    :data:`PHOTO_SUFFIXES` are yielded, sorted by name, before those of its
     subfolders; hidden files and folders are ignored. Symlinked folders are followed
     unless they point back into the folder being scanned, and no folder is scanned
     twice.
@@ -98,7 +97,7 @@ def _check(path: Path) -> Iterator[Path | Failure]:
         return
     if suffix in UNSUPPORTED_SUFFIXES:
         yield Failure(path, f"{path}: HEIC cannot be read; convert it to JPEG")
-    elif suffix in PHOTO_SUFFIXES | {_AVIF}:
+    elif suffix in PHOTO_SUFFIXES:
         yield path if stat.S_ISREG(mode) else _special(path)
 
 

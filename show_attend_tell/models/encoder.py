@@ -27,7 +27,7 @@ from show_attend_tell.data import preprocessing
 from show_attend_tell.data.encoder_identity import BUILT_IN_WEIGHTS
 from show_attend_tell.data.preprocessing import Box
 from show_attend_tell.models import scene_net
-from show_attend_tell.runtime.errors import EncoderError
+from show_attend_tell.runtime.errors import EncoderError, one_line
 
 _FLOAT16_MAX = float(np.finfo(np.float16).max)
 _CHANNELS = 3
@@ -245,18 +245,14 @@ def _build_application(settings: EncoderSettings) -> keras.Model:
         if type(error) is Exception or isinstance(error, OSError):
             raise EncoderError(
                 f"{settings.network}: the ImageNet weights could not be downloaded "
-                f"({_first_line(error)}); pass --encoder-weights FILE with the weights "
+                f"({one_line(error)}); pass --encoder-weights FILE with the weights "
                 "without the classifier (notop), or connect to the network"
             ) from None
         if isinstance(error, ValueError):
             raise EncoderError(
-                f"{settings.network} with `image_size` {side}: {_first_line(error)}"
+                f"{settings.network} with `image_size` {side}: {one_line(error)}"
             ) from None
         raise
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _load_weights(network: keras.Model, file: str, name: str) -> None:
@@ -268,7 +264,7 @@ def _load_weights(network: keras.Model, file: str, name: str) -> None:
     except (ValueError, KeyError, OSError, TypeError, AttributeError) as error:
         raise EncoderError(
             f"{file}: not weights of {name} without its classifier "
-            f"({_first_line(error)}); choose a file of this network"
+            f"({one_line(error)}); choose a file of this network"
         ) from None
 
 

@@ -21,7 +21,12 @@ from show_attend_tell.config.settings import (
 )
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.runtime.errors import ModelFileError, one_line, quote
+from show_attend_tell.runtime.errors import (
+    ConfigError,
+    ModelFileError,
+    one_line,
+    quote,
+)
 
 _Grid = tuple[Positive, Positive]
 
@@ -80,6 +85,8 @@ def load_captioner(path: str | Path) -> Captioner:
     try:
         _require_types(path)
         model = keras.saving.load_model(path, compile=False)
+    except ConfigError:  # of the dtype policy, not of the file
+        raise
     except Exception as error:  # of any type: Keras builds whatever the file contains
         raise ModelFileError(
             f"{path}: cannot be read as a model ({_reason(error)}); train the "

@@ -9,7 +9,7 @@ class ShowAttendTellError(ValueError):
     """The base class: catch it to catch every error below."""
 
 
-def one_line(error: BaseException, limit: int = 200) -> str:
+def one_line(error: object, limit: int = 200) -> str:
     """Return an error's message as one line of at most `limit` characters."""
     return _cut(" ".join(str(error).split()) or type(error).__name__, limit)
 

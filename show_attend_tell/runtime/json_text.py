@@ -1,12 +1,7 @@
-"""Parse JSON of any origin, and quote values of any size in messages."""
+"""Parse JSON of any origin."""
 
 import json
-import reprlib
 from collections.abc import Callable
-
-_QUOTED = 80  # characters of received input that a message repeats
-_repr = reprlib.Repr()
-_repr.maxstring = _repr.maxother = _QUOTED
 
 
 def parse_json(
@@ -43,9 +38,3 @@ def is_encodable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def quote(value: object) -> str:
-    """Return the start of a value's representation, of about 80 characters."""
-    text = _repr.repr(value)
-    return text if len(text) <= _QUOTED else f"{text[: _QUOTED - 3]}..."

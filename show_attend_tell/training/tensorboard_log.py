@@ -32,10 +32,10 @@ from show_attend_tell.inference.attention_figure import (
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.runtime.errors import PhotoError
 from show_attend_tell.runtime.files import atomic_path, atomic_write
+from show_attend_tell.training.divergence import EVERY
 
 logger = logging.getLogger(__name__)
 
-EVERY = 20  # updates between two points of a curve
 SAMPLES = 4  # validation photos whose captions and attention are shown
 MEASURED = 64  # validation photos whose attention goes into the histograms
 VIEW = 256  # pixels of the longest side of a photo in a panel

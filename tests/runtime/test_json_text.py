@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from show_attend_tell.runtime.json_text import is_encodable, parse_json, quote
+from show_attend_tell.runtime.json_text import is_encodable, parse_json
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -35,13 +35,6 @@ def test_malformed_texts_are_a_value_error_of_one_short_line(text):
     assert type(caught.value) is ValueError
     assert len(str(caught.value)) < 100
     assert "\n" not in str(caught.value)
-
-
-@given(VALUES)
-def test_a_quoted_value_is_short_and_on_one_line(value):
-    assert len(quote(value)) <= 80
-    assert len(quote([value, "x" * 1000, [[[[[[[[value]]]]]]]]])) <= 80
-    assert quote("a\nb\x1b") == r"'a\nb\x1b'"
 
 
 def test_half_of_a_surrogate_cannot_be_encoded():

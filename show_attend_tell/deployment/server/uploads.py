@@ -1,13 +1,13 @@
 """Decode uploaded photos after validating their size, format and pixel count."""
 
 import io
-import warnings
 from dataclasses import dataclass
 
 from PIL import Image
 
+from show_attend_tell.data.pillow_warnings import pillow_warnings_ignored
 from show_attend_tell.data.preprocessing import load_photo
-from show_attend_tell.runtime.errors import UploadError
+from show_attend_tell.runtime.errors import UploadError, one_line
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 
@@ -49,7 +49,7 @@ def open_upload(content: bytes, limits: Limits) -> Image.Image:
     except Exception as error:  # decoders of damaged files raise errors of any class
         reason = "no known image format"
         if not isinstance(error, Image.UnidentifiedImageError):
-            reason = (str(error) or type(error).__name__).splitlines()[0]
+            reason = one_line(error)
         raise UploadError(
             415,
             f"`photo` must be a photo ({', '.join(FORMATS)}) that can be read. "
@@ -61,11 +61,10 @@ def _require_pixels(content: bytes, limits: Limits) -> None:
     """Validate the format, the pixel count in the header, and the file's checksums."""
     received = f"more than {2 * (Image.MAX_IMAGE_PIXELS or 0) // 1_000_000} megapixels"
     try:
-        with warnings.catch_warnings():
-            # Between Pillow's two limits; the limit below is smaller than both.
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            image = Image.open(io.BytesIO(content), formats=FORMATS)
-        with image:
+        with (
+            pillow_warnings_ignored(),
+            Image.open(io.BytesIO(content), formats=FORMATS) as image,
+        ):
             width, height = image.size
             if width * height <= limits.megapixels * 1e6:
                 image.verify()
