@@ -80,7 +80,7 @@ def test_any_error_of_a_decoder_is_a_refusal(monkeypatch, method):
         raise DecoderError("three\nlines\nof text")
 
     monkeypatch.setattr(PngImagePlugin.PngImageFile, method, fail)
-    with pytest.raises(UploadError, match="bytes, three lines of text; choose") as caught:
+    with pytest.raises(UploadError, match="three lines of text; choose") as caught:
         open_upload(encoded(), LIMITS)
     assert caught.value.status == 415
     assert "\n" not in str(caught.value)
