@@ -159,7 +159,7 @@ class FeatureWriter:
             self._refuse("the header of its parts is malformed (not an object)")
         theirs, ours = found.pop("identity"), header.pop("identity")
         difference = (
-            identity_difference(ours, theirs)
+            identity_difference(ours, theirs, exact=True)
             or identity_difference(header, found)
             or "precision or library versions differ"
         )
@@ -168,7 +168,9 @@ class FeatureWriter:
     def _verify_finished(self) -> None:
         with FeatureReader(self.path) as reader:
             attributes, ids = reader.attributes, reader.image_ids
-        difference = identity_difference(self.identity, attributes["identity"])
+        difference = identity_difference(
+            self.identity, attributes["identity"], exact=True
+        )
         if difference:
             self._refuse(f"made by another encoder: {difference}")
         if ids != self.image_ids:

@@ -61,8 +61,9 @@ class EncoderSettings:
     Attributes:
         network: a class of ``keras.applications``, or ``SceneNet`` of this package.
         layer: name of the layer whose output is stored (after its ReLU for VGG).
-        weights: ``imagenet``, ``none`` (random, seeded), ``scenes`` (shipped with
-            SceneNet) or the path of a ``.weights.h5`` file.
+        weights: ``imagenet`` (downloaded), ``imagenet_8bit`` (of VGG16, packaged),
+            ``scenes`` (of SceneNet, packaged), ``none`` (random, seeded) or the path
+            of a ``.weights.h5`` file.
         image_size: side, in pixels, of the network's square input.
         resize: ``crop`` scales the shortest side to 8/7 of ``image_size`` (256 for
             224, the paper's) and crops the centre; ``squash`` scales both sides.
@@ -294,10 +295,12 @@ class Experiment:
 
     @model_validator(mode="after")
     def _check_tables(self):
-        if self.encoder.weights == "scenes" and self.encoder.network != "SceneNet":
+        weights, network = self.encoder.weights, self.encoder.network
+        owner = {"scenes": "SceneNet", "imagenet_8bit": "VGG16"}.get(weights, network)
+        if network != owner:
             raise ValueError(
-                "weights = 'scenes' must go with network = 'SceneNet'. "
-                f"Received: network = {self.encoder.network!r}"
+                f"weights = {weights!r} must go with network = {owner!r}. "
+                f"Received: network = {network!r}"
             )
         if self.training.objective == "cider" and self.model.attention == "hard":
             raise ValueError(

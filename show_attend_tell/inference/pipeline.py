@@ -225,9 +225,10 @@ def load(
 
     Args:
         model: a ``.keras`` file, the folder of a run, or an experiment's name.
-        encoder_weights: a file, or ``imagenet``, ``scenes`` or ``none``; by default
+        encoder_weights: a file, or a name of ``EncoderSettings.weights``; by default
             the weights that the model was trained with. If they came from a file, it
-            is looked up in the folder of the model.
+            is looked up in the folder of the model; the packaged weights of VGG16 are
+            accepted in place of those that they are rounded from.
         runs: folder in which names of runs are looked up.
 
     Raises:
