@@ -5,6 +5,7 @@ Treebank splitting, without the punctuation that the COCO evaluation drops. It
 downloads nothing.
 """
 
+import functools
 import hashlib
 import json
 import re
@@ -12,8 +13,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-
-from nltk.tokenize import TreebankWordTokenizer
 
 from show_attend_tell.runtime.errors import VocabularyError, quote
 from show_attend_tell.runtime.files import atomic_write
@@ -28,7 +27,6 @@ _PUNCTUATION = frozenset(
     ["''", "'", "``", "`", "-LRB-", "-RRB-", "-LCB-", "-RCB-", ".", "?", "!", ","]
     + [":", "-", "--", "...", ";", "(", ")", "{", "}", "[", "]", '"']
 )
-_treebank = TreebankWordTokenizer()
 # Words that Treebank splits in two.
 _SPLIT_WORDS = frozenset(["cannot", "gimme", "gonna", "gotta", "lemme", "wanna"])
 _NOT_PLAIN = re.compile("[^a-z0-9 ]")
@@ -59,9 +57,17 @@ def _split_plain(text: str) -> list[str]:
     return words if _SPLIT_WORDS.isdisjoint(words) else []
 
 
+@functools.cache
+def _treebank():
+    """Return NLTK's tokenizer, whose import takes as long as that of Keras."""
+    from nltk.tokenize import TreebankWordTokenizer
+
+    return TreebankWordTokenizer()
+
+
 def _split_by_treebank(text: str) -> list[str]:
     # Treebank splits off the last full stop only; one inside the text ends a sentence.
-    words = _treebank.tokenize(text)
+    words = _treebank().tokenize(text)
     words = [word[:-1] if _ends_sentence(word) else word for word in words]
     return [word for word in words if word not in _PUNCTUATION]
 

@@ -27,6 +27,7 @@ from show_attend_tell.inference.result import (
 )
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.models.generation import MANY_PHOTOS
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import CaptionError, PhotoError
 
@@ -137,8 +138,9 @@ class CaptioningPipeline:
         photos = sum(not isinstance(one, Failure) for one in found)
         size = 1 if photos == 1 else BATCH  # two graphs serve any number of photos
         decoding = dataclasses.replace(decoding, batch_size=size)
+        xla = photos >= MANY_PHOTOS
         for start in range(0, len(found), size):
-            yield from self._caption_batch(found[start : start + size], decoding)
+            yield from self._caption_batch(found[start : start + size], decoding, xla)
 
     def caption_image(
         self,
@@ -176,12 +178,17 @@ class CaptioningPipeline:
     def compile(
         self, samples: int = 1, decoding: DecodingSettings | None = None
     ) -> None:
-        """Compile the graphs that :meth:`caption_image` runs with these arguments."""
-        side = self.encoder.settings.image_size
-        self.caption_image(Image.new("RGB", (side, side)), decoding, samples)
+        """Trace the search that :meth:`caption_image` runs with these arguments."""
+        decoding = decoding or self.decoding()
+        count = samples if decoding.method == "sample" else 1
+        L, D = int(np.prod(self.encoder.grid)), self.encoder.width
+        self.captioner.generate(
+            np.zeros((count, L, D), np.float16),
+            dataclasses.replace(decoding, batch_size=count),
+        )
 
     def _caption_batch(
-        self, found: Sequence[Path | Failure], decoding: DecodingSettings
+        self, found: Sequence[Path | Failure], decoding: DecodingSettings, xla: bool
     ) -> list[Caption | Failure]:
         """Caption at most ``decoding.batch_size`` photos; the order is kept."""
         results = [self._read(one) for one in found]
@@ -192,6 +199,7 @@ class CaptioningPipeline:
                 self.encoder.encode(squares),  # (B, S, S, 3) -> (B, L, D)
                 decoding,
                 seeds=[photo_seed(decoding.seed, square) for square in squares],
+                xla=xla,
             )
             for row, k in enumerate(rows):
                 photo = Hypotheses(*(field[row] for field in hypotheses))

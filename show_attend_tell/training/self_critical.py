@@ -74,6 +74,7 @@ class SelfCritical:
                 max_words=self.max_words,
                 batch_size=self.photos,
             ),
+            xla=True,  # one search serves all updates
         )
         present = written.lengths > 0  # (P, K)
         present[len(chosen) :] = False  # padding of the last batch
