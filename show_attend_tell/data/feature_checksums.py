@@ -1,4 +1,4 @@
-"""Compute the checksums of a feature file: one for each photo, one for all the rest.
+"""Compute the checksums of a feature file: one for each photo, one for all else.
 
 HDF5's own checksum of chunks, Fletcher32, protects a chunk but not the index that
 finds it, so that a flipped bit there may return another photo's values.
@@ -16,7 +16,7 @@ import numpy as np
 def read_chunk(features: h5py.Dataset, row: int) -> tuple[int, bytes]:
     """Return the filter mask and the stored bytes of one photo.
 
-    A chunk that compression would make larger is stored as it is, and its mask says so.
+    A chunk that compression would make larger is stored uncompressed, with a mask of 1.
     """
     return features.id.read_direct_chunk((row, 0, 0))
 
