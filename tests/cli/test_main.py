@@ -1,7 +1,5 @@
 """The console script: options, one-line errors and exit codes."""
 
-import json
-import signal
 import subprocess
 import sys
 import threading
@@ -9,10 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import click
-import h5py
 import pytest
 import tiny_run
-import tiny_training
 
 import data_prep.prepare
 from show_attend_tell import __version__
@@ -20,43 +16,12 @@ from show_attend_tell.cli import doctor
 from show_attend_tell.cli import main as cli
 from show_attend_tell.config import experiments
 from show_attend_tell.config.settings import experiment_to_toml
-from show_attend_tell.data.features import feature_path
 from show_attend_tell.evaluation.report import EvaluationReport
 from show_attend_tell.runtime.errors import DataError
-from show_attend_tell.training.tensorboard_log import TrainingLog
 from show_attend_tell.training.train import Summary
 
 VERBS = ["average", "prepare", "features", "train", "eval", "caption", "export", "demo"]
 VERBS += ["download", "doctor"]
-
-
-@pytest.fixture
-def run(capsys):
-    """Return a function that runs the command line: exit code, output, errors."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        try:
-            cli.main([str(argument) for argument in arguments])
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        return code, *capsys.readouterr()
-
-    return run
-
-
-@pytest.fixture
-def prepare_raises(monkeypatch):
-    """Return a function that makes the verb ``prepare`` raise an error."""
-
-    def arm(error: BaseException):
-        def raise_it(*arguments):
-            raise error
-
-        monkeypatch.setattr(experiments, "load_experiment", lambda *arguments: None)
-        monkeypatch.setattr(data_prep.prepare, "prepare", raise_it)
-
-    return arm
 
 
 def test_help_names_every_verb(run):
@@ -168,61 +133,6 @@ def test_an_unexpected_error_keeps_its_traceback(run, prepare_raises):
         run("prepare")
 
 
-def test_an_interruption_is_one_line_and_130(run, prepare_raises):
-    prepare_raises(KeyboardInterrupt())
-    code, out, err = run("prepare")
-    assert (code, out) == (130, "")
-    assert err.strip() == "interrupted; run the same command again to start over"
-
-
-def test_an_interrupted_import_of_c_code_is_an_interruption(run, prepare_raises):
-    error = SystemError("returned a result with an exception set")
-    error.__cause__ = KeyboardInterrupt()
-    prepare_raises(error)
-    assert run("prepare")[0] == 130
-    prepare_raises(SystemError("another"))
-    with pytest.raises(SystemError, match="another"):
-        run("prepare")
-
-
-def test_sigterm_is_one_line_and_143_and_later_ones_are_ignored(run, monkeypatch):
-    ended = []
-
-    def prepare(*arguments):
-        try:
-            signal.raise_signal(signal.SIGTERM)
-        finally:
-            signal.raise_signal(signal.SIGTERM)  # while the last file is written
-            ended.append("written")
-
-    monkeypatch.setattr(experiments, "load_experiment", lambda *arguments: None)
-    monkeypatch.setattr(data_prep.prepare, "prepare", prepare)
-    before = signal.getsignal(signal.SIGTERM)
-    code, out, err = run("prepare")
-    assert (code, out, ended) == (143, "", ["written"])
-    assert err.strip() == "terminated; run the same command again to start over"
-    assert signal.getsignal(signal.SIGTERM) == before
-
-
-def test_train_writes_its_checkpoint_at_sigterm(run, monkeypatch, tmp_path):
-    tiny_training.skip_graphs(monkeypatch)
-    real_log = TrainingLog.log_update
-
-    def stop(self, number, *rest):
-        real_log(self, number, *rest)
-        if number == 2:
-            signal.raise_signal(signal.SIGTERM)
-
-    monkeypatch.setattr(TrainingLog, "log_update", stop)
-    work, runs, file = (tmp_path / name for name in ("work", "runs", "tiny.toml"))
-    tiny_run.prepare(work)
-    file.write_text(experiment_to_toml(tiny_run.experiment()))
-    code, _, err = run("train", "-e", file, "--work", work, "--runs", runs)
-    assert code == 143
-    assert err.splitlines()[-1].startswith("terminated; continue with --resume")
-    assert tiny_training.read_checkpoint(runs)[1]["step"] == 2
-
-
 def test_the_command_line_runs_outside_of_the_main_thread(run):
     codes = []
     thread = threading.Thread(target=lambda: codes.append(run("--version")[0]))
@@ -242,22 +152,6 @@ def test_an_experiments_name_does_not_leave_the_folder_of_runs(run, tmp_path):
     assert "name: must be the name of a folder" in err
     assert err.count("\n") == 1
     assert sorted(tmp_path.rglob("*")) == sorted([*before, file])
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_the_remedy_of_an_interruption_is_that_of_the_verb(run, monkeypatch, verb):
-    def interrupt(context):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(cli.cli.commands[verb], "invoke", interrupt)
-    needed = {"average": ["a.keras"], "caption": ["a.jpg"], "export": ["a.keras"]}
-    needed["export"] += ["--format", "litert", "--out", "a.tflite"]
-    needed["download"] = ["coco", "--data", "coco"]
-    code, _, err = run(verb, *needed.get(verb, []))
-    assert code == 130
-    assert err.count("interrupted; ") == 1
-    assert ("--resume" in err) == (verb == "train")
-    assert ("continue" in err) == (verb in {"train", "features", "download", "caption"})
 
 
 def test_help_documents_the_exit_status(run):
@@ -394,9 +288,7 @@ def test_train_starts_from_the_model_of_init_from(run, monkeypatch):
 def test_train_refuses_features_of_other_encoder_settings(run, tmp_path):
     file, work, runs = (tmp_path / name for name in ("tiny.toml", "work", "runs"))
     file.write_text(experiment_to_toml(tiny_run.experiment()))
-    folder = tiny_run.prepare(work) / "made-up"
-    with h5py.File(feature_path(folder, tiny_run.experiment().encoder), "r+") as made:
-        made.attrs["identity"] = json.dumps({**tiny_run.IDENTITY, "resize": "squash"})
+    tiny_run.prepare(work, identity={**tiny_run.IDENTITY, "resize": "squash"})
     code, out, err = run("train", "-e", file, "--work", work, "--runs", runs)
     assert (code, out) == (1, "")
     assert "[encoder]: resize squash instead of crop; run `features --overwrite`" in err

@@ -1,9 +1,7 @@
 """Splits and features of an experiment: photos, rows and refused feature files."""
 
-import json
 import logging
 
-import h5py
 import numpy as np
 import pytest
 from tiny_run import IDENTITY, experiment, prepare
@@ -79,13 +77,10 @@ def test_features_that_are_absent_are_refused(tmp_path):
 
 @pytest.fixture
 def identified(tmp_path):
-    """Replace the identity of prepared features and open them with some settings."""
-    work = prepare(tmp_path)
+    """Prepare features of an identity and open them with some settings."""
 
     def open_with(identity: dict, **settings):
-        path = feature_path(folder_of(experiment(), work), experiment().encoder)
-        with h5py.File(path, "r+") as file:
-            file.attrs["identity"] = json.dumps({**IDENTITY, **identity})
+        work = prepare(tmp_path, identity={**IDENTITY, **identity})
         return open_features(experiment(encoder=settings), work)
 
     return open_with
