@@ -216,7 +216,7 @@ def evaluate(
     else:
         where = (settings, work, runs, split)
         if len(beams) > 1:
-            reports = evaluation.compare(*where, beams, **scoring)
+            reports = evaluation.compare_beams(*where, beams, **scoring)
         else:
             reports = [evaluation.evaluate(*where, *beams, **scoring)]
     click.echo("\n".join(table(reports)))

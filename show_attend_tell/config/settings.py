@@ -45,6 +45,8 @@ class DataSettings:
             10,000).
         min_count: words that occur fewer times in the training captions are dropped.
         max_words: training captions are cut to this many words (the authors' 100).
+        punctuation: ``drop``, or ``keep``: words are the tokens of the files (the
+            authors'), so that the captioner learns to write the final period.
     """
 
     name: Name
@@ -52,6 +54,7 @@ class DataSettings:
     vocabulary_size: Annotated[int, Field(ge=5, lt=2**31)] = 10_000
     min_count: Positive = 1
     max_words: Positive = 100
+    punctuation: Literal["drop", "keep"] = "drop"
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -237,7 +240,11 @@ class DecodingSettings:
 
 @dataclass(frozen=True, config=_STRICT)
 class HardAttentionSettings:
-    """The training of hard attention, Sec. 4.1; defaults are the authors'.
+    """The training of hard attention, Sec. 4.1.
+
+    The defaults are the constants of the paper's equation and of the authors' code. In
+    that code they weigh more, because only the likelihood is averaged over the batch;
+    ``flickr8k_hard_authors`` has its weights in the units of this program.
 
     Used with ``model.attention = "hard"`` only. The equation is in
     :mod:`show_attend_tell.models.hard_attention`.
@@ -246,9 +253,11 @@ class HardAttentionSettings:
         entropy_weight: lambda_e, weight of the entropy of alpha.
         reinforce_weight: lambda_r, weight of the score-function term.
         reward_per: reward of a location: log p(y|s~) - b of the whole ``caption`` (the
-            paper's), or log p(y_t|s~) - b summed from the location's own ``word`` on,
-            where b is the average of a word.
-        reward_scale: factor of the reward; 1/10 in the authors' code.
+            paper's equation), ``caption_mean``, the mean of log p(y_t|s~) - b over the
+            caption's words (the authors' code), or log p(y_t|s~) - b summed from the
+            location's own ``word`` on. In the last two b is the average of a word.
+        reward_scale: factor of the reward; 1/10 in the authors' code, where
+            ``reinforce_weight`` is the batch size.
         baseline: b: ``moving``, the average of earlier batches (the paper's), or
             ``samples``, log p of the same words in the caption's other samples, which
             needs two samples or more.
@@ -262,7 +271,7 @@ class HardAttentionSettings:
 
     entropy_weight: NonNegative = 0.002
     reinforce_weight: NonNegative = 1.0
-    reward_per: Literal["caption", "word"] = "caption"
+    reward_per: Literal["caption", "caption_mean", "word"] = "caption"
     reward_scale: Annotated[float, Field(gt=0)] = 0.1
     baseline: Literal["moving", "samples"] = "moving"
     baseline_decay: Rate = 0.9

@@ -305,7 +305,7 @@ def received(monkeypatch):
     replace("data_prep.extract.extract", SimpleNamespace(lines=lambda: ["extracted"]))
     replace("show_attend_tell.training.train.train", SUMMARY)
     replace("show_attend_tell.evaluation.evaluate.evaluate", REPORT)
-    replace("show_attend_tell.evaluation.evaluate.compare", [REPORT, REPORT])
+    replace("show_attend_tell.evaluation.evaluate.compare_beams", [REPORT, REPORT])
     replace("show_attend_tell.evaluation.evaluate.score_file", REPORT)
     return calls
 
