@@ -103,10 +103,6 @@ def test_the_score_is_the_share_of_all_nouns():
     assert pointing_statistic([hit, miss]).score() == 0.75
 
 
-def test_without_mentions_there_is_no_score():
-    assert pointing_score([]) is None
-
-
 def test_exact_captions_equal_one_reference_word_for_word():
     assert is_exact(WORDS, [["a"], tuple(WORDS)])
     assert not is_exact(WORDS[:-1], [WORDS])

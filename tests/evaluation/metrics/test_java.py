@@ -143,7 +143,8 @@ def test_errors_of_the_tokenizer_have_one_line(fake, script, timeout, message):
 
 def test_meteor_requests_statistics_and_then_scores(fake, tmp_path):
     statistics = " ".join(map(str, range(1, 24)))
-    answer = f'case "$l" in EVAL*) echo 0.25; echo 0.5; echo 0.75;; *) echo {statistics};; esac'
+    answer = 'case "$l" in EVAL*) echo 0.25; echo 0.5; echo 0.75;; '
+    answer += f"*) echo {statistics};; esac"
     fake(f"while read l; do echo \"$l\" >> '{tmp_path}/asked'; {answer}; done")
     references = [["a ||| cat", "one\ndog"], ["a cat"]]
     scores = meteor(["the ||| dog", "cats"], references, GENEROUS)
