@@ -40,7 +40,7 @@ class Runs:
         """Evaluate captions of which a share is that of another photo."""
         folder = self.folder / name
         folder.mkdir(parents=True)
-        chosen = experiment(name, training={"seed": seed}, **changes)
+        chosen = experiment(folder.name, training={"seed": seed}, **changes)
         (folder / runs.SETTINGS).write_text(experiment_to_toml(chosen))
         wrong = self.rng.random(PHOTOS) < share
         captions = {
