@@ -30,8 +30,8 @@ def compare(names, runs, work, metrics, style) -> None:
     seeds share a row.
     """
     start_tensorflow()
-    from show_attend_tell.evaluation.comparison import DEFAULT_METRICS, compare_runs
+    from show_attend_tell.evaluation.comparison import compare_runs
     from show_attend_tell.evaluation.comparison_table import format_comparison
 
-    comparison = compare_runs(names, work, runs, metrics or DEFAULT_METRICS)
+    comparison = compare_runs(names, work, runs, metrics or None)
     click.echo(format_comparison(comparison, style))

@@ -6,7 +6,6 @@ raises a :class:`ConfigError` of one line that names the file, the key and the r
 """
 
 import dataclasses
-import difflib
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,7 +14,8 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_vali
 from pydantic.dataclasses import dataclass
 
 from show_attend_tell.config.bounded_toml import TOML_ERRORS, read_toml
-from show_attend_tell.runtime.errors import ConfigError, one_line, quote
+from show_attend_tell.config.fault_messages import describe_fault
+from show_attend_tell.runtime.errors import ConfigError, one_line
 
 _STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
 _STRICT["str_max_length"] = 4096  # of a path on Linux
@@ -330,7 +330,7 @@ def experiment_from_dict(values: dict, origin: str = "settings") -> Experiment:
         return TypeAdapter(Experiment).validate_python(values)
     except ValidationError as error:
         found = error.errors()
-        faults = [_describe(fault) for fault in found[:_MOST_FAULTS]]
+        faults = [describe_fault(fault, Experiment) for fault in found[:_MOST_FAULTS]]
         if len(found) > _MOST_FAULTS:
             faults.append(f"{len(found) - _MOST_FAULTS} more")
         raise ConfigError(f"{origin}: {'; '.join(faults)}") from None
@@ -366,40 +366,3 @@ def read_experiment_file(path: str | Path) -> Experiment:
 def experiment_to_toml(experiment: Experiment) -> str:
     """Return the resolved experiment as TOML, as :func:`read_experiment_file` reads."""
     return tomli_w.dumps(experiment_to_dict(experiment))
-
-
-def _describe(fault: dict) -> str:
-    """Describe one of pydantic's errors by key, fault and remedy."""
-    key = " ".join(".".join(map(str, fault["loc"])).split())[:80] or "settings"
-    if fault["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        return f"{key}: unknown key{_nearest(key)}; remove it or correct its spelling"
-    if fault["type"] in ("missing", "missing_argument"):
-        return f"{key}: missing, add it"
-    if fault["type"] == "value_error":  # raised above, with the value received
-        return f"{key}: {one_line(fault['ctx']['error'], 300)}"
-    message = fault["msg"]
-    if fault["type"] == "string_pattern_mismatch":  # of a name
-        message = (
-            "must be the name of a folder: letters, digits, '_', '-' and single dots, "
-            "a letter or digit first"
-        )
-    return f"{key}: {message}. Received: {quote(fault['input'])}"
-
-
-def _nearest(key: str) -> str:
-    """Return ``, nearest: <known key>``, empty if no known key is similar."""
-    tables = [field.name for field in dataclasses.fields(Experiment)]
-    known = _known_keys() if "." in key else tables + _known_keys()
-    same = [one for one in known if one.rpartition(".")[2] == key.rpartition(".")[2]]
-    close = same[:1] or difflib.get_close_matches(key, known, n=1)
-    return f", nearest: {close[0]}" if close else ""
-
-
-def _known_keys() -> list[str]:
-    """Return every key of every table as ``table.key``."""
-    return [
-        f"{table.name}.{field.name}"
-        for table in dataclasses.fields(Experiment)
-        if dataclasses.is_dataclass(table.type)
-        for field in dataclasses.fields(table.type)
-    ]

@@ -8,7 +8,7 @@ the standard deviation shows.
 
 import dataclasses
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,7 +105,7 @@ def compare_runs(
     names: Sequence[str | Path],
     work: str | Path = "prepared",
     runs_folder: str | Path = "experiments/runs",
-    metrics: Sequence[str] = DEFAULT_METRICS,
+    metrics: Sequence[str] | None = None,
 ) -> Comparison:
     """Compare runs by the captions of their last evaluations.
 
@@ -113,7 +113,8 @@ def compare_runs(
         names: run folders, or names of runs in `runs_folder`.
         work: folder of prepared data, for the captions of the photos.
         runs_folder: folder of run folders.
-        metrics: scores to compare; METEOR is left out if a run has none.
+        metrics: scores to compare; by default those of :data:`DEFAULT_METRICS` that can
+            be computed here.
 
     Raises:
         EvaluationError: a run has no evaluation, is named twice, or differs from the
@@ -126,32 +127,28 @@ def compare_runs(
     photos = _photos_of(found[0], work)
     statistics = [_score(run, photos) for run in found]
     known = set.intersection(*map(set, statistics))
-    if all(run.scores.get("METEOR") is None for run in found):
-        metrics = [name for name in metrics if name != "METEOR"]
+    if metrics is None:
+        metrics = [name for name in DEFAULT_METRICS if name in known]
     unknown = [name for name in metrics if name not in known]
     if unknown:
         raise EvaluationError(
             f"`metric` must be one of {', '.join(sorted(known))}. Received: "
             f"{quote(unknown[0])}"
         )
-    rows, first_resamples = [], None
-    for members in _grouped(found):
-        own = [{name: statistics[k][name] for name in metrics} for k in members]
-        resamples = _mean_resamples(own)
-        p_values = {}
-        if first_resamples is None:
-            first_resamples = resamples
-        else:
-            p_values = {
-                name: paired_p(resamples[name] - first_resamples[name])
-                for name in metrics
-            }
-        rows.append(_row([found[k] for k in members], own, p_values))
+    chosen = [{name: own[name] for name in metrics} for own in statistics]
+    groups = _grouped(found)
+    resamples = [_mean_resamples([chosen[k] for k in group]) for group in groups]
+    rows = []
+    for group, own in zip(groups, resamples, strict=True):
+        p_values = {} if group is groups[0] else _p_values(own, resamples[0])
+        members = [found[k] for k in group], [chosen[k] for k in group]
+        rows.append(_row(*members, p_values))
+    firsts = [found[group[0]].folder for group in groups]
     return Comparison(
         split=found[0].scores["split"],
         photos=len(photos),
         tokenizer=found[0].scores["tokenizer"],
-        rows=_with_distinct_labels(rows, found),
+        rows=_with_distinct_labels(rows, firsts),
     )
 
 
@@ -258,6 +255,13 @@ def _mean_resamples(own: Sequence[dict[str, Statistic]]) -> dict[str, np.ndarray
     return {name: np.mean([one[name] for one in each], axis=0) for name in each[0]}
 
 
+def _p_values(
+    own: Mapping[str, np.ndarray], first: Mapping[str, np.ndarray]
+) -> dict[str, float]:
+    """Return the p-value of each score's difference to the first row."""
+    return {name: paired_p(scores - first[name]) for name, scores in own.items()}
+
+
 def _row(
     members: Sequence[EvaluatedRun],
     own: Sequence[dict[str, Statistic]],
@@ -280,11 +284,10 @@ def _row(
 
 
 def _with_distinct_labels(
-    rows: Sequence[ComparisonRow], found: Sequence[EvaluatedRun]
+    rows: Sequence[ComparisonRow], firsts: Sequence[Path]
 ) -> tuple[ComparisonRow, ...]:
     """Return the rows, labelled by the path of the first run where names are equal."""
     labels = [row.label for row in rows]
-    firsts = [found[group[0]].folder for group in _grouped(found)]
     return tuple(
         dataclasses.replace(row, label=str(folder))
         if labels.count(row.label) > 1

@@ -123,6 +123,11 @@ def test_p_values_are_those_of_resampled_differences(four):
     assert expected < 0.01
 
 
+def test_by_default_scores_that_cannot_be_computed_are_left_out(four):
+    (row,) = four.compare("bad", metrics=None).rows
+    assert list(row.means) == ["BLEU-1", "BLEU-4", "CIDEr"]  # no Java, no METEOR
+
+
 def test_equal_captions_have_p_one(made):
     captions = made.add("one", 0.3, 1)
     made.add("two", 0.3, 1, model={"dropout": 0.3})

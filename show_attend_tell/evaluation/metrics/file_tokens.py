@@ -1,4 +1,4 @@
-"""Score the tokens as they stand in the files, probably as Table 1 of the paper does.
+"""Score the tokens of the files, probably as Table 1 of the paper does.
 
 The authors' scripts pass the tokens of their files to the scorer: the final period is a
 word, and there is no PTB tokenizer, which drops it. A period that ends the caption and
@@ -24,7 +24,7 @@ FILE_TOKEN_BLEU = tuple(
 
 
 class FileTokenBleu(NamedTuple):
-    """BLEU of tokens as they stand in the files.
+    """BLEU of the tokens of the files.
 
     Attributes:
         scores: :data:`FILE_TOKEN_BLEU` -> percent; empty if no reference has a period.
