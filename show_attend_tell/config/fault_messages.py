@@ -15,7 +15,8 @@ def describe_fault(fault: dict, tables: type) -> str:
     """
     key = " ".join(".".join(map(str, fault["loc"])).split())[:80] or "settings"
     if fault["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        return f"{key}: unknown key{_nearest(key, tables)}; remove it or correct its spelling"
+        nearest = _nearest(key, tables)
+        return f"{key}: unknown key{nearest}; remove it or correct its spelling"
     if fault["type"] in ("missing", "missing_argument"):
         return f"{key}: missing, add it"
     if fault["type"] == "value_error":  # raised above, with the value received
