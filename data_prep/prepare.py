@@ -18,7 +18,8 @@ from data_prep.unpack import Progress, missing_photos, unpack
 from show_attend_tell.config.settings import DataSettings, Experiment
 from show_attend_tell.data import manifest
 from show_attend_tell.data.manifest import Photo
-from show_attend_tell.data.vocabulary import SPECIAL, UNKNOWN, Vocabulary, tokenize
+from show_attend_tell.data.splits import vocabulary_path
+from show_attend_tell.data.vocabulary import SPECIAL, TOKENIZERS, UNKNOWN, Vocabulary
 from show_attend_tell.runtime.errors import DataError
 
 # Readers, keyed by `data.source` of an experiment. A reader receives
@@ -31,7 +32,7 @@ SOURCES: dict[str, Callable[[DataFolder, Path], tuple[list[Photo], Problems]]] =
 }
 DRAWN = "scenes"  # the one source that is drawn, not read
 
-MANIFEST, VOCABULARY, PROBLEMS = "manifest.jsonl", "vocabulary.json", "problems.txt"
+MANIFEST, PROBLEMS = "manifest.jsonl", "problems.txt"
 PHOTOS = "photos"  # folder of unpacked photos, beside the manifest
 
 
@@ -132,8 +133,9 @@ def _vocabulary(
     photos: list[Photo], settings: DataSettings
 ) -> tuple[Vocabulary, float]:
     """Build the vocabulary of the training split; return it and its coverage."""
+    tokenizer = TOKENIZERS[settings.punctuation]
     captions = [
-        tokenize(caption)
+        tokenizer(caption)
         for photo in photos
         if photo.split == "train"
         for caption in photo.captions
@@ -191,7 +193,7 @@ def prepare(
     problems.write_listing(folder / PROBLEMS)
     vocabulary, coverage = _vocabulary(photos, settings)
     vocabulary.save(
-        folder / VOCABULARY,
+        vocabulary_path(experiment, folder.parent),
         {"size": settings.vocabulary_size, "min_count": settings.min_count},
     )
     manifest.write_manifest(folder / MANIFEST, photos)

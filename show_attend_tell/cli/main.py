@@ -16,11 +16,13 @@ import click
 
 from show_attend_tell import __version__
 from show_attend_tell.cli.caption import average, caption, export
+from show_attend_tell.cli.compare import compare
 from show_attend_tell.cli.demo import demo
 from show_attend_tell.cli.options import (
     PATH,
     encoder_weights_option,
     experiment_option,
+    name_option,
     runs_option,
     set_option,
     start_tensorflow,
@@ -41,10 +43,21 @@ _REMEDIES = {
 }
 
 
-def _load_experiment(name: str, changes: Sequence[str]):
-    from show_attend_tell.config.experiments import load_experiment
+def _load_experiment(name: str, changes: Sequence[str], run_name: str | None = None):
+    from show_attend_tell.config.experiments import load_experiment, rename
 
-    return load_experiment(name, changes)
+    settings = load_experiment(name, changes)
+    return settings if run_name is None else rename(settings, run_name)
+
+
+def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
+    """Parse ``1,2,3``; each seed once."""
+    if value is None:
+        return None
+    parts = value.split(",")
+    if not all(part.strip().isdecimal() for part in parts):
+        raise click.BadParameter(f"must be seeds such as 1,2,3. Received: {value!r}")
+    return list(dict.fromkeys(map(int, parts)))
 
 
 @contextlib.contextmanager
@@ -85,7 +98,7 @@ def cli() -> None:
     """
 
 
-for verb in (average, caption, demo, export):
+for verb in (average, caption, compare, demo, export):
     cli.add_command(verb)
 
 
@@ -137,10 +150,18 @@ def features(experiment, changes, work, encoder_weights, overwrite) -> None:
 @set_option
 @work_option
 @runs_option
+@name_option
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
     help="Random seed, in place of training.seed.",
+)
+@click.option(
+    "--seeds",
+    callback=_parse_seeds,
+    metavar="N,N,...",
+    help="Train with each seed, one after the other, in the runs NAME-seed-N; with "
+    "--resume, finished ones are skipped.",
 )
 @click.option(
     "--init-from",
@@ -149,17 +170,44 @@ def features(experiment, changes, work, encoder_weights, overwrite) -> None:
 )
 @click.option("--resume", is_flag=True, help="Continue from the run's last checkpoint.")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
-def train(experiment, changes, work, runs, seed, init_from, resume, overwrite) -> None:
+def train(
+    experiment,
+    changes,
+    work,
+    runs,
+    name,
+    seed,
+    seeds,
+    init_from,
+    resume,
+    overwrite,
+) -> None:
     """Train a captioner on prepared features."""
     if resume and overwrite:
         raise click.UsageError("--resume and --overwrite exclude each other.")
+    if seed is not None and seeds is not None:
+        raise click.UsageError("--seed and --seeds exclude each other.")
     own = {"seed": seed, "init_from": init_from}
     own = [f"training.{key}={v}" for key, v in own.items() if v is not None]
-    settings = _load_experiment(experiment, (*changes, *own))
+    settings = _load_experiment(experiment, (*changes, *own), name)
     start_tensorflow()
+    if seeds is not None:
+        from show_attend_tell.training.seeds import train_seeds
+
+        for run, done in train_seeds(settings, seeds, work, runs, resume, overwrite):
+            if done is None:
+                click.echo(f"{run.name}: already finished")
+            else:
+                click.echo(f"{run.name}:")
+                _print_training(settings, done)
+        return
     from show_attend_tell.training.train import train
 
-    done = train(settings, work, runs, resume, overwrite)
+    _print_training(settings, train(settings, work, runs, resume, overwrite))
+
+
+def _print_training(settings, done) -> None:
+    """Print the result of a training."""
     click.echo(
         f"{done.steps} steps in {done.seconds:.0f} s, {done.stopped}; best "
         f"{settings.training.metric} {done.best:.2f} at step {done.best_step}"
@@ -172,6 +220,7 @@ def train(experiment, changes, work, runs, seed, init_from, resume, overwrite) -
 @set_option
 @work_option
 @runs_option
+@name_option
 @click.option(
     "--split",
     type=click.Choice(["val", "test"]),
@@ -200,12 +249,12 @@ def train(experiment, changes, work, runs, seed, init_from, resume, overwrite) -
     "--spice", is_flag=True, help="Also compute SPICE; downloads CoreNLP, needs Java."
 )
 def evaluate(
-    experiment, changes, work, runs, split, beams, captions, tokenizer, spice
+    experiment, changes, work, runs, name, split, beams, captions, tokenizer, spice
 ) -> None:
     """Generate the captions of a split, and save and score them."""
     if captions is not None and beams:
         raise click.UsageError("--captions and --beam exclude each other.")
-    settings = _load_experiment(experiment, changes)
+    settings = _load_experiment(experiment, changes, name)
     start_tensorflow()
     from show_attend_tell.evaluation import evaluate as evaluation
     from show_attend_tell.evaluation.report import table
@@ -216,7 +265,7 @@ def evaluate(
     else:
         where = (settings, work, runs, split)
         if len(beams) > 1:
-            reports = evaluation.compare(*where, beams, **scoring)
+            reports = evaluation.compare_beams(*where, beams, **scoring)
         else:
             reports = [evaluation.evaluate(*where, *beams, **scoring)]
     click.echo("\n".join(table(reports)))

@@ -42,6 +42,11 @@ runs_option = click.option(
     show_default=True,
     help="Folder of training runs.",
 )
+name_option = click.option(
+    "--name",
+    metavar="NAME",
+    help="Name of the run folder, in place of the experiment's name.",
+)
 encoder_weights_option = click.option(
     "--encoder-weights",
     type=PATH,

@@ -49,6 +49,36 @@ def find_experiment(name: str) -> Path:
     return known[name]
 
 
+def rename(experiment: Experiment, name: str) -> Experiment:
+    """Return the experiment under another name, that of its run folder.
+
+    Raises:
+        ConfigError: `name` is not the name of a folder.
+    """
+    values = experiment_to_dict(experiment) | {"name": name}
+    return experiment_from_dict(values, "--name")
+
+
+def seed_variants(experiment: Experiment, seeds: Iterable[int]) -> list[Experiment]:
+    """Return the experiment with each seed, named ``<name>-seed-<seed>``.
+
+    Raises:
+        ConfigError: a seed is out of range, or a name too long.
+    """
+    values = experiment_to_dict(experiment)
+    return [
+        experiment_from_dict(
+            {
+                **values,
+                "name": f"{experiment.name}-seed-{seed}",
+                "training": {**values["training"], "seed": seed},
+            },
+            "--seeds",
+        )
+        for seed in seeds
+    ]
+
+
 def load_experiment(name: str, changes: Iterable[str] = ()) -> Experiment:
     """Read an experiment and override single settings.
 

@@ -53,7 +53,7 @@ def open_run(
     folder = Path(runs) / experiment.name
     if resume:
         return _resumable(folder, experiment)
-    if _holds_run(folder) and not overwrite:
+    if holds_run(folder) and not overwrite:
         raise RunError(
             f"{folder}: a run is already present; {_continuation(folder)}, replace it "
             "with --overwrite, or choose another folder with --runs"
@@ -64,7 +64,8 @@ def open_run(
     return folder
 
 
-def _holds_run(folder: Path) -> bool:
+def holds_run(folder: Path) -> bool:
+    """Return whether a folder has a checkpoint or a model."""
     return (folder / CHECKPOINT).exists() or (folder / MODEL).exists()
 
 
@@ -73,7 +74,7 @@ def _resumable(folder: Path, experiment: Experiment) -> Path:
     if not (folder / CHECKPOINT).exists():
         raise RunError(
             f"{folder}: no checkpoint, so there is nothing to resume; train without "
-            "--resume" + (" but with --overwrite" if _holds_run(folder) else "")
+            "--resume" + (" but with --overwrite" if holds_run(folder) else "")
         )
     changed = _changes(read_experiment_file(folder / SETTINGS), experiment)
     if changed:

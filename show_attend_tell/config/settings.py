@@ -6,7 +6,6 @@ raises a :class:`ConfigError` of one line that names the file, the key and the r
 """
 
 import dataclasses
-import difflib
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,7 +14,8 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_vali
 from pydantic.dataclasses import dataclass
 
 from show_attend_tell.config.bounded_toml import TOML_ERRORS, read_toml
-from show_attend_tell.runtime.errors import ConfigError, one_line, quote
+from show_attend_tell.config.fault_messages import describe_fault
+from show_attend_tell.runtime.errors import ConfigError, one_line
 
 _STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
 _STRICT["str_max_length"] = 4096  # of a path on Linux
@@ -45,6 +45,8 @@ class DataSettings:
             10,000).
         min_count: words that occur fewer times in the training captions are dropped.
         max_words: training captions are cut to this many words (the authors' 100).
+        punctuation: ``drop``, or ``keep``: words are the tokens of the files (the
+            authors'), so that the captioner learns to write the final period.
     """
 
     name: Name
@@ -52,6 +54,7 @@ class DataSettings:
     vocabulary_size: Annotated[int, Field(ge=5, lt=2**31)] = 10_000
     min_count: Positive = 1
     max_words: Positive = 100
+    punctuation: Literal["drop", "keep"] = "drop"
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -238,7 +241,11 @@ class DecodingSettings:
 
 @dataclass(frozen=True, config=_STRICT)
 class HardAttentionSettings:
-    """The training of hard attention, Sec. 4.1; defaults are the authors'.
+    """The training of hard attention, Sec. 4.1.
+
+    The defaults are the constants of the paper's equation and of the authors' code. In
+    that code they weigh more, because only the likelihood is averaged over the batch;
+    ``flickr8k_hard_authors`` has its weights in the units of this program.
 
     Used with ``model.attention = "hard"`` only. The equation is in
     :mod:`show_attend_tell.models.hard_attention`.
@@ -247,9 +254,11 @@ class HardAttentionSettings:
         entropy_weight: lambda_e, weight of the entropy of alpha.
         reinforce_weight: lambda_r, weight of the score-function term.
         reward_per: reward of a location: log p(y|s~) - b of the whole ``caption`` (the
-            paper's), or log p(y_t|s~) - b summed from the location's own ``word`` on,
-            where b is the average of a word.
-        reward_scale: factor of the reward; 1/10 in the authors' code.
+            paper's equation), ``caption_mean``, the mean of log p(y_t|s~) - b over the
+            caption's words (the authors' code), or log p(y_t|s~) - b summed from the
+            location's own ``word`` on. In the last two b is the average of a word.
+        reward_scale: factor of the reward; 1/10 in the authors' code, where
+            ``reinforce_weight`` is the batch size.
         baseline: b: ``moving``, the average of earlier batches (the paper's), or
             ``samples``, log p of the same words in the caption's other samples, which
             needs two samples or more.
@@ -263,7 +272,7 @@ class HardAttentionSettings:
 
     entropy_weight: NonNegative = 0.002
     reinforce_weight: NonNegative = 1.0
-    reward_per: Literal["caption", "word"] = "caption"
+    reward_per: Literal["caption", "caption_mean", "word"] = "caption"
     reward_scale: Annotated[float, Field(gt=0)] = 0.1
     baseline: Literal["moving", "samples"] = "moving"
     baseline_decay: Rate = 0.9
@@ -324,7 +333,7 @@ def experiment_from_dict(values: dict, origin: str = "settings") -> Experiment:
         return TypeAdapter(Experiment).validate_python(values)
     except ValidationError as error:
         found = error.errors()
-        faults = [_describe(fault) for fault in found[:_MOST_FAULTS]]
+        faults = [describe_fault(fault, Experiment) for fault in found[:_MOST_FAULTS]]
         if len(found) > _MOST_FAULTS:
             faults.append(f"{len(found) - _MOST_FAULTS} more")
         raise ConfigError(f"{origin}: {'; '.join(faults)}") from None
@@ -360,40 +369,3 @@ def read_experiment_file(path: str | Path) -> Experiment:
 def experiment_to_toml(experiment: Experiment) -> str:
     """Return the resolved experiment as TOML, as :func:`read_experiment_file` reads."""
     return tomli_w.dumps(experiment_to_dict(experiment))
-
-
-def _describe(fault: dict) -> str:
-    """Describe one of pydantic's errors by key, fault and remedy."""
-    key = " ".join(".".join(map(str, fault["loc"])).split())[:80] or "settings"
-    if fault["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        return f"{key}: unknown key{_nearest(key)}; remove it or correct its spelling"
-    if fault["type"] in ("missing", "missing_argument"):
-        return f"{key}: missing, add it"
-    if fault["type"] == "value_error":  # raised above, with the value received
-        return f"{key}: {one_line(fault['ctx']['error'], 300)}"
-    message = fault["msg"]
-    if fault["type"] == "string_pattern_mismatch":  # of a name
-        message = (
-            "must be the name of a folder: letters, digits, '_', '-' and single dots, "
-            "a letter or digit first"
-        )
-    return f"{key}: {message}. Received: {quote(fault['input'])}"
-
-
-def _nearest(key: str) -> str:
-    """Return ``, nearest: <known key>``, empty if no known key is similar."""
-    tables = [field.name for field in dataclasses.fields(Experiment)]
-    known = _known_keys() if "." in key else tables + _known_keys()
-    same = [one for one in known if one.rpartition(".")[2] == key.rpartition(".")[2]]
-    close = same[:1] or difflib.get_close_matches(key, known, n=1)
-    return f", nearest: {close[0]}" if close else ""
-
-
-def _known_keys() -> list[str]:
-    """Return every key of every table as ``table.key``."""
-    return [
-        f"{table.name}.{field.name}"
-        for table in dataclasses.fields(Experiment)
-        if dataclasses.is_dataclass(table.type)
-        for field in dataclasses.fields(table.type)
-    ]

@@ -1,7 +1,7 @@
 """Open the prepared data of an experiment: the splits of its manifest, and features."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.encoder_identity import settings_difference
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.manifest import Photo, read_manifest
-from show_attend_tell.data.vocabulary import tokenize
+from show_attend_tell.data.vocabulary import TOKENIZERS
 from show_attend_tell.runtime.errors import FeatureError, ManifestError
 from show_attend_tell.runtime.gc_pause import uncollected
 
@@ -38,6 +38,13 @@ class Split:
 def folder_of(experiment: Experiment, work: str | Path) -> Path:
     """Return ``<work>/<data.name>``, the experiment's prepared folder."""
     return Path(work) / experiment.data.name
+
+
+def vocabulary_path(experiment: Experiment, work: str | Path) -> Path:
+    """Return the path of the vocabulary, which depends on ``data.punctuation``."""
+    keeps = experiment.data.punctuation == "keep"
+    name = "vocabulary-keep.json" if keeps else "vocabulary.json"
+    return folder_of(experiment, work) / name
 
 
 def open_features(
@@ -93,11 +100,16 @@ def load_splits(
     """Read several splits, see :func:`load_split`; the manifest is read once."""
     path = folder_of(experiment, work) / "manifest.jsonl"
     photos = read_manifest(path)
-    return [_select_split(photos, name, reader, path) for name in names]
+    tokenizer = TOKENIZERS[experiment.data.punctuation]
+    return [_select_split(photos, name, reader, path, tokenizer) for name in names]
 
 
 def _select_split(
-    everything: Sequence[Photo], name: str, reader: FeatureReader, path: Path
+    everything: Sequence[Photo],
+    name: str,
+    reader: FeatureReader,
+    path: Path,
+    tokenizer: Callable[[str], list[str]],
 ) -> Split:
     of_split = [photo for photo in everything if photo.split == name]
     photos = [p for p in of_split if p.id in reader.rows and any(p.captions)]
@@ -109,7 +121,7 @@ def _select_split(
     if len(photos) < len(of_split):
         left_out = len(of_split) - len(photos)
         logger.warning("%s: %d photos of %s left out", path, left_out, name)
-    captions = [[tokenize(text) for text in p.captions] for p in photos]
+    captions = [[tokenizer(text) for text in p.captions] for p in photos]
     rows = np.asarray([reader.rows[p.id] for p in photos], np.int64)
     return Split(name, photos, rows, captions)
 

@@ -76,6 +76,26 @@ def _ends_sentence(word: str) -> bool:
     return word.endswith(".") and word.count(".") == 1 and len(word) > 3
 
 
+def tokenize_as_written(text: str) -> list[str]:
+    """Split a caption at spaces into lower-case words, punctuation included.
+
+    The token files of Flickr8k and Flickr30k have spaces around punctuation, "a dog
+    runs .", so these are the tokens of the files, which the authors' code reads. A
+    period attached to the last word, as in the captions of COCO, is a word of its own.
+
+    Args:
+        text: one raw caption.
+    """
+    words = text.lower().split()
+    if words and len(words[-1]) > 1 and words[-1].find(".") == len(words[-1]) - 1:
+        words[-1:] = [words[-1][:-1], "."]
+    return list(map(sys.intern, words))
+
+
+# Tokenizer of training captions by `data.punctuation`.
+TOKENIZERS = {"drop": tokenize, "keep": tokenize_as_written}
+
+
 def _digest(words: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(words).encode()).hexdigest()
 

@@ -16,7 +16,6 @@ from show_attend_tell.evaluation.coco_results import read_coco_results
 from show_attend_tell.evaluation.pointing_game import (
     Mention,
     find_mentions,
-    pointing_score,
     visible_regions,
 )
 from show_attend_tell.evaluation.report import (
@@ -38,13 +37,13 @@ _DIGITS = 6  # decimals of log-probabilities in files
 class GeneratedCaptions(NamedTuple):
     """The captions generated for a split, in the order of its photos.
 
-    ``captions`` by photo id; ``log_probs`` in nats; ``mentions`` of objects, None if no
-    photo has objects and can be read; ``notes``; ``seconds``.
+    ``captions`` by photo id; ``log_probs`` in nats; ``mentions`` of objects, by the id
+    of the photos that have objects and can be read; ``notes``; ``seconds``.
     """
 
     captions: dict[str, str]
     log_probs: list[float]
-    mentions: list[Mention] | None
+    mentions: dict[str, list[Mention]]
     notes: tuple[str, ...]
     seconds: float
 
@@ -111,13 +110,14 @@ def evaluate(
         tokenizer,
         spice,
         made,
+        generated.mentions,
     )
-    report = _with_pointing(report, generated, _left_out_note(chosen, data))
+    report = _with_notes(report, generated, _left_out_note(chosen, data))
     runs.write_json(folder / f"scores{suffix}.json", report.to_dict())
     return report
 
 
-def compare(
+def compare_beams(
     experiment: Experiment,
     work: str | Path,
     runs_folder: str | Path,
@@ -220,7 +220,7 @@ def _generate(
     """Generate all captions; only the mentions of objects are kept of attention."""
     started = time.monotonic()
     regions, notes = visible_regions(data.photos, model.encoder_identity)
-    sentences, log_probs, mentions = [], [], []
+    sentences, log_probs, mentions = [], [], {}
     title, count = f"{data.name}, beam {decoding.beam}", len(data.photos)
     with progress_bar(count, "photo", title, shown=progress) as bar:
         for part in generate_captions(model, reader, data.rows, decoding):
@@ -230,7 +230,7 @@ def _generate(
             for photo, caption, a in zip(photos, words, alpha, strict=True):
                 if photo.id in regions:
                     region = regions[photo.id]
-                    mentions += find_mentions(
+                    mentions[photo.id] = find_mentions(
                         caption, a, model.grid, photo.objects, region
                     )
             sentences += words
@@ -239,9 +239,7 @@ def _generate(
     ids = [photo.id for photo in data.photos]
     captions = dict(zip(ids, map(" ".join, sentences), strict=True))
     seconds = time.monotonic() - started
-    return GeneratedCaptions(
-        captions, log_probs, mentions if regions else None, notes, seconds
-    )
+    return GeneratedCaptions(captions, log_probs, mentions, notes, seconds)
 
 
 def _save_captions(path: Path, generated: GeneratedCaptions) -> None:
@@ -266,15 +264,11 @@ def _left_out_note(chosen: _SplitPhotos, data: Split) -> tuple[str, ...]:
     )
 
 
-def _with_pointing(
+def _with_notes(
     report: EvaluationReport, generated: GeneratedCaptions, left_out: tuple[str, ...]
 ) -> EvaluationReport:
-    """Return the report with the pointing score, for scenes, and all notes."""
-    scores, notes = dict(report.scores), generated.notes
-    if "exact_match" in scores:
-        scores["pointing"] = pointing_score(generated.mentions or ())
-        if generated.mentions == []:
-            notes += ("no pointing: no caption names an object of its photo",)
-    return dataclasses.replace(
-        report, scores=scores, notes=left_out + notes + report.notes
-    )
+    """Return the report with the notes of the split, the photos and the scores."""
+    notes = generated.notes
+    if generated.mentions and not any(generated.mentions.values()):
+        notes += ("no pointing: no caption names an object of its photo",)
+    return dataclasses.replace(report, notes=left_out + notes + report.notes)

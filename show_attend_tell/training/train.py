@@ -18,10 +18,10 @@ from show_attend_tell.data.dataset import measure_deviation
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.splits import (
     Split,
-    folder_of,
     load_splits,
     open_features,
     open_mirror,
+    vocabulary_path,
 )
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.evaluation.validation import validate
@@ -106,7 +106,7 @@ def train(
     """
     with open_features(experiment, work) as reader:
         data, validation = load_splits(experiment, work, ("train", "val"), reader)
-        vocabulary = Vocabulary.load(folder_of(experiment, work) / "vocabulary.json")
+        vocabulary = Vocabulary.load(vocabulary_path(experiment, work))
         readers = [reader]
         if experiment.encoder.mirror:
             readers.append(open_mirror(experiment, work, reader, data))

@@ -76,7 +76,7 @@ def test_the_remedy_of_an_interruption_is_that_of_the_verb(run, monkeypatch, ver
     monkeypatch.setattr(cli.cli.commands[verb], "invoke", interrupt)
     needed = {"average": ["a.keras"], "caption": ["a.jpg"], "export": ["a.keras"]}
     needed["export"] += ["--format", "litert", "--out", "a.tflite"]
-    needed["download"] = ["coco", "--data", "coco"]
+    needed |= {"download": ["coco", "--data", "coco"], "compare": ["run"]}
     code, _, err = run(verb, *needed.get(verb, []))
     assert code == 130
     assert err.count("interrupted; ") == 1

@@ -16,12 +16,13 @@ from show_attend_tell.cli import doctor
 from show_attend_tell.cli import main as cli
 from show_attend_tell.config import experiments
 from show_attend_tell.config.settings import experiment_to_toml
+from show_attend_tell.evaluation.comparison import Comparison, ComparisonRow
 from show_attend_tell.evaluation.report import EvaluationReport
 from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.training.train import Summary
 
 VERBS = ["average", "prepare", "features", "train", "eval", "caption", "export", "demo"]
-VERBS += ["download", "doctor"]
+VERBS += ["compare", "download", "doctor"]
 
 
 def test_help_names_every_verb(run):
@@ -199,7 +200,7 @@ def received(monkeypatch):
     replace("data_prep.extract.extract", SimpleNamespace(lines=lambda: ["extracted"]))
     replace("show_attend_tell.training.train.train", SUMMARY)
     replace("show_attend_tell.evaluation.evaluate.evaluate", REPORT)
-    replace("show_attend_tell.evaluation.evaluate.compare", [REPORT, REPORT])
+    replace("show_attend_tell.evaluation.evaluate.compare_beams", [REPORT, REPORT])
     replace("show_attend_tell.evaluation.evaluate.score_file", REPORT)
     return calls
 
@@ -232,6 +233,74 @@ def test_train_passes_its_options_and_prints_the_result(run, received):
     assert "50 steps in 61 s, done; best CIDEr 52.50 at step 40" in out
     assert "model: run/model.keras" in out
     assert received[0][:5] == (*PLACES, True, False)
+
+
+def test_seeds_train_runs_of_their_own_and_finished_ones_are_skipped(
+    run, received, monkeypatch
+):
+    variants = [SimpleNamespace(name=f"x-seed-{k}", training=None) for k in (3, 1)]
+    settings = SimpleNamespace(training=SimpleNamespace(metric="CIDEr"))
+    calls = []
+
+    def train_seeds(*arguments):
+        calls.append(arguments)
+        yield variants[0], None
+        yield variants[1], SUMMARY
+
+    monkeypatch.setattr("show_attend_tell.training.seeds.train_seeds", train_seeds)
+    monkeypatch.setattr(experiments, "load_experiment", lambda *arguments: settings)
+    code, out, _ = run("train", *WHERE, "--seeds", "3,1,3", "--resume")
+    assert code == 0
+    assert calls == [(settings, [3, 1], *PLACES[1:], True, False)]
+    assert out.splitlines()[:2] == ["x-seed-3: already finished", "x-seed-1:"]
+    assert "best CIDEr 52.50" in out
+
+
+@pytest.mark.parametrize("seeds", ["", "1,", "1;2", "-1", "1.5", "x"])
+def test_malformed_seeds_are_wrong_usage(run, seeds):
+    code, _, err = run("train", "--seeds", seeds)
+    assert code == 2
+    assert "must be seeds such as 1,2,3" in err
+
+
+@pytest.mark.parametrize("verb", ["train", "eval"])
+def test_the_name_is_that_of_the_run_folder(run, monkeypatch, verb):
+    chosen = []
+    monkeypatch.setattr(
+        "show_attend_tell.training.train.train",
+        lambda settings, *rest: chosen.append(settings) or SUMMARY,
+    )
+    monkeypatch.setattr(
+        "show_attend_tell.evaluation.evaluate.evaluate",
+        lambda settings, *rest, **named: chosen.append(settings) or REPORT,
+    )
+    assert run(verb, "-e", "flickr8k_soft", "--name", "mine-2")[0] == 0
+    (settings,) = chosen
+    assert settings.name == "mine-2"
+    assert settings.data.name == "flickr8k"
+    code, _, err = run(verb, "--name", "../outside")
+    assert code == 1
+    assert err.startswith("error: --name: name: must be the name of a folder")
+    assert len(err.splitlines()) == 1
+
+
+def test_compare_passes_its_options_and_prints_the_table(run, monkeypatch):
+    row = ComparisonRow("x", (1, 2), {"BLEU-4": 20.5}, {"BLEU-4": 0.25}, {})
+    calls = []
+
+    def compare_runs(*arguments):
+        calls.append(arguments)
+        return Comparison("val", 5, "ptb", (row,))
+
+    monkeypatch.setattr(
+        "show_attend_tell.evaluation.comparison.compare_runs", compare_runs
+    )
+    options = ("--metric", "BLEU-4", "--format", "markdown")
+    code, out, _ = run("compare", *WHERE, *options, "a", "b")
+    assert code == 0
+    assert "| x | 1 2 | 20.50 ± 0.25 |" in out
+    assert calls == [(("a", "b"), *PLACES[1:], ("BLEU-4",))]
+    assert run("compare")[0] == 2
 
 
 def test_the_seed_is_a_setting(run, received, monkeypatch):

@@ -321,7 +321,7 @@ def test_an_invalid_file_is_named_whatever_is_changed(small_file):
         load_experiment(str(small_file), ["training.epochs=3"])
 
 
-def test_hard_attention_is_optional_and_defaults_to_the_authors_values():
+def test_hard_attention_is_optional_and_has_the_papers_constants():
     without = {key: value for key, value in SMALL.items() if key != "hard"}
     hard = experiment_from_dict(without).hard
     assert (hard.entropy_weight, hard.reinforce_weight) == (0.002, 1)

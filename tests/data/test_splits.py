@@ -35,6 +35,13 @@ def test_a_split_holds_its_photos_rows_and_words(work):
         ]
 
 
+def test_words_with_punctuation_are_those_of_the_file(work):
+    kept = experiment(data={"punctuation": "keep"})
+    with open_features(kept, work, identity=IDENTITY) as reader:
+        split = load_split(kept, work, "val", reader)
+    assert split.captions[1] == [["a", "green", "square"], ["a", "square", "."]]
+
+
 def test_rows_are_found_by_id_whatever_their_order(work):
     with open_features(experiment(), work, mirror=True) as reader:
         split = load_split(experiment(), work, "train", reader)
