@@ -21,7 +21,7 @@ def test_it_prints_a_line_for_each_photo_and_continues_after_failures(
 ):
     code, out, err = run(folder)
     captions = [one for one in results if not isinstance(one, Failure)]
-    assert out == [f"{one.path}: {one.text}" for one in captions]
+    assert out == [f"{one.path}: {one.sentence}" for one in captions]
     assert code == 1
     assert err.count("\n") == 1
     assert "broken.jpeg: cannot be read" in err
