@@ -27,7 +27,12 @@ _HOMES = {
     "Vocabulary": "data.vocabulary",
     "load": "inference.pipeline",
 }
-_IMPORT_TENSORFLOW = ("inference.pipeline", "models.captioner", "models.encoder")
+_IMPORT_TENSORFLOW = (
+    "inference.pipeline",
+    "inference.result",
+    "models.captioner",
+    "models.encoder",
+)
 
 __all__ = [
     "Caption",

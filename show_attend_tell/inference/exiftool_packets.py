@@ -31,8 +31,7 @@ class PhotoFiles:
         except (ExifToolException, OSError) as error:
             raise MetadataError(
                 f"exiftool cannot be run: {one_line(error)}; install it (Debian: "
-                "libimage-exiftool-perl, macOS: brew install exiftool), or write "
-                "sidecars"
+                "libimage-exiftool-perl), or write sidecars"
             ) from None
 
     def read(self, photo: Path) -> bytes | None:
@@ -57,8 +56,8 @@ class PhotoFiles:
             file.flush()
             changes = b"-XMP<=" + os.fsencode(file.name)
             self._execute(changes, b"-o", _argument(temporary), _argument(target))
-            if not temporary.exists():
-                raise MetadataError("exiftool wrote no file; write a sidecar")
+            if not temporary.exists() or self.read(temporary) is None:
+                raise MetadataError("exiftool cannot write XMP into this format")
             shutil.copymode(target, temporary)
         return photo
 
@@ -84,5 +83,5 @@ def _argument(path: Path) -> bytes:
     """Return a path as an argument; PyExifTool separates arguments by line breaks."""
     name = os.fsencode(os.path.abspath(path))
     if b"\n" in name or b"\r" in name:
-        raise MetadataError("its name has a line break; write a sidecar")
+        raise MetadataError("its name has a line break, which exiftool cannot read")
     return name

@@ -2,12 +2,12 @@
 
 Three fields carry the caption: ``dc:description`` and
 ``Iptc4xmpCore:AltTextAccessibility``, which photo programs show, and a copy in a
-namespace of this package. Words of a person are recognised by the copy: it is absent,
-or differs from the fields, since a photo program that edits them does not edit the copy.
+namespace of this package. The words of a person are recognised by the copy: it is
+absent, or differs from the other fields, since photo programs do not edit it.
 
 XMP is RDF in XML (ISO 16684-1). A packet of unknown origin may name files, expand
-entities or be very large: document types are refused, entities are not resolved, nothing
-is fetched, and size and depth are limited.
+entities or be very large: document types are refused, entities are not resolved,
+nothing is fetched, and size and depth are limited.
 """
 
 import re
