@@ -6,6 +6,7 @@ import sys
 import click
 
 from show_attend_tell.cli import metadata
+from show_attend_tell.cli.experiment_help import ExperimentCommand
 from show_attend_tell.cli.options import (
     PATH,
     encoder_weights_option,
@@ -173,7 +174,7 @@ def _caption_into(
         sys.exit(1)
 
 
-@click.command()
+@click.command(cls=ExperimentCommand)
 @click.argument("models", nargs=-1, required=True, type=PATH, metavar="MODEL...")
 @experiment_option
 @set_option

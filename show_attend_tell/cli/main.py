@@ -17,6 +17,7 @@ import click
 from show_attend_tell import __version__
 from show_attend_tell.cli.caption import average, caption, export
 from show_attend_tell.cli.demo import demo
+from show_attend_tell.cli.experiment_help import ExperimentCommand
 from show_attend_tell.cli.options import (
     PATH,
     encoder_weights_option,
@@ -89,7 +90,7 @@ for verb in (average, caption, demo, export):
     cli.add_command(verb)
 
 
-@cli.command()
+@cli.command(cls=ExperimentCommand)
 @experiment_option
 @set_option
 @work_option
@@ -113,7 +114,7 @@ def prepare(experiment, changes, work, data, on_problem) -> None:
     click.echo("\n".join(report.lines()))
 
 
-@cli.command()
+@cli.command(cls=ExperimentCommand)
 @experiment_option
 @set_option
 @work_option
@@ -132,7 +133,7 @@ def features(experiment, changes, work, encoder_weights, overwrite) -> None:
     click.echo("\n".join(report.lines()))
 
 
-@cli.command()
+@cli.command(cls=ExperimentCommand)
 @experiment_option
 @set_option
 @work_option
@@ -167,7 +168,7 @@ def train(experiment, changes, work, runs, seed, init_from, resume, overwrite) -
     click.echo(f"model: {done.model}")
 
 
-@cli.command("eval")
+@cli.command("eval", cls=ExperimentCommand)
 @experiment_option
 @set_option
 @work_option
