@@ -5,6 +5,8 @@ import sys
 
 import click
 
+from show_attend_tell.cli import metadata
+from show_attend_tell.cli.experiment_help import ExperimentCommand
 from show_attend_tell.cli.options import (
     PATH,
     encoder_weights_option,
@@ -45,6 +47,12 @@ _OUT = (
 @click.option(
     "--json", "as_json", is_flag=True, help="Print JSON Lines with all details."
 )
+@click.option(
+    "--exiftool-columns",
+    is_flag=True,
+    help="Give a .csv of --out the columns that `exiftool -csv=FILE` reads.",
+)
+@metadata.metadata_options
 @figure_options
 def caption(
     photos,
@@ -55,19 +63,29 @@ def caption(
     seed,
     out,
     as_json,
+    exiftool_columns,
+    write_metadata,
+    target,
+    overwrite_metadata,
     attention,
     formats,
     theme,
     page,
 ) -> None:
     """Generate captions of photos, or of all photos in folders."""
+    metadata.require_consistent(write_metadata, target, overwrite_metadata)
+    _require_csv(exiftool_columns, out)
     if out is not None and (as_json or attention is not None or page is not None):
         raise click.UsageError(
             "--out cannot be combined with --json, --attention or --html."
         )
     model = _model_or_pretrained(model)
     if out is not None:
-        _caption_into(out, photos, model, encoder_weights, beam, locations, seed)
+        written = (target, overwrite_metadata) if write_metadata else None
+        _caption_into(
+            *(out, photos, model, encoder_weights, beam, locations, seed),
+            *(exiftool_columns, written),
+        )
         return
     start_tensorflow()
     from show_attend_tell.inference.figures import draw_figures, write_attention_page
@@ -76,28 +94,43 @@ def caption(
 
     pipeline = load(model, encoder_weights)
     decoding = pipeline.decoding(beam=beam, locations=locations, seed=seed)
+    writer = None
+    if write_metadata:
+        writer = metadata.open_writer(pipeline, decoding, target, overwrite_metadata)
+        if not as_json and attention is None and page is None:
+            photos = metadata.print_present(writer, photos)
     results = pipeline.caption_photos(photos, decoding)
+    if writer is not None:
+        results = metadata.write_results(writer, results)
     if page is not None:
         results = write_attention_page(results, page)
     drawn = ((result, []) for result in results)
     if attention is not None:
         drawn = draw_figures(results, attention, formats, theme == "dark")
-    failed = False
+    failures = 0
     for result, figures in drawn:
         failure = isinstance(result, Failure)
-        failed |= failure
+        failures += failure
         if as_json:
             click.echo(json.dumps(result.to_dict()))
         elif not failure:
-            click.echo(f"{click.format_filename(result.path)}: {result.text}")
+            click.echo(f"{click.format_filename(result.path)}: {result.sentence}")
         if failure:
             click.echo(click.format_filename(result.reason), err=True)
         for figure in figures:
             click.echo(f"figure: {click.format_filename(figure)}", err=True)
     if page is not None:
         click.echo(f"page: {click.format_filename(page)}", err=True)
-    if failed:
+    if failures > 1:
+        click.echo(f"{failures} photos not captioned", err=True)
+    unwritten = writer is not None and metadata.report(writer)
+    if failures or unwritten:
         sys.exit(1)
+
+
+def _require_csv(exiftool_columns, out) -> None:
+    if exiftool_columns and (out is None or out.suffix.lower() != ".csv"):
+        raise click.UsageError("--exiftool-columns needs --out FILE.csv.")
 
 
 def _model_or_pretrained(given):
@@ -106,26 +139,42 @@ def _model_or_pretrained(given):
     return shipped_model() if given is None else given
 
 
-def _caption_into(out, photos, model, encoder_weights, beam, locations, seed) -> None:
+def _caption_into(
+    out,
+    photos,
+    model,
+    encoder_weights,
+    beam,
+    locations,
+    seed,
+    exiftool_columns,
+    written,
+) -> None:
     start_tensorflow()
     from show_attend_tell.inference.batch import (
         caption_into_file,
         require_known_ending,
     )
     from show_attend_tell.inference.pipeline import load
+    from show_attend_tell.inference.table import COLUMNS, EXIFTOOL_COLUMNS
 
     require_known_ending(out)
     pipeline = load(model, encoder_weights)
     decoding = pipeline.decoding(beam=beam, locations=locations, seed=seed)
-    report = caption_into_file(pipeline, photos, out, decoding)
+    writer = metadata.open_writer(pipeline, decoding, *written) if written else None
+    columns = EXIFTOOL_COLUMNS if exiftool_columns else COLUMNS
+    report = caption_into_file(
+        pipeline, photos, out, decoding, columns=columns, metadata=writer
+    )
     for failure in report.failures:
         click.echo(click.format_filename(failure.reason), err=True)
     click.echo(report.summary())
-    if report.failures:
+    unwritten = writer is not None and metadata.report(writer)
+    if report.failures or unwritten:
         sys.exit(1)
 
 
-@click.command()
+@click.command(cls=ExperimentCommand)
 @click.argument("models", nargs=-1, required=True, type=PATH, metavar="MODEL...")
 @experiment_option
 @set_option

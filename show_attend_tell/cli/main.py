@@ -18,6 +18,7 @@ from show_attend_tell import __version__
 from show_attend_tell.cli.caption import average, caption, export
 from show_attend_tell.cli.compare import compare
 from show_attend_tell.cli.demo import demo
+from show_attend_tell.cli.experiment_help import ExperimentCommand
 from show_attend_tell.cli.options import (
     PATH,
     encoder_weights_option,
@@ -102,7 +103,7 @@ for verb in (average, caption, compare, demo, export):
     cli.add_command(verb)
 
 
-@cli.command()
+@cli.command(cls=ExperimentCommand)
 @experiment_option
 @set_option
 @work_option
@@ -126,7 +127,7 @@ def prepare(experiment, changes, work, data, on_problem) -> None:
     click.echo("\n".join(report.lines()))
 
 
-@cli.command()
+@cli.command(cls=ExperimentCommand)
 @experiment_option
 @set_option
 @work_option
@@ -145,7 +146,7 @@ def features(experiment, changes, work, encoder_weights, overwrite) -> None:
     click.echo("\n".join(report.lines()))
 
 
-@cli.command()
+@cli.command(cls=ExperimentCommand)
 @experiment_option
 @set_option
 @work_option
@@ -215,7 +216,7 @@ def _print_training(settings, done) -> None:
     click.echo(f"model: {done.model}")
 
 
-@cli.command("eval")
+@cli.command("eval", cls=ExperimentCommand)
 @experiment_option
 @set_option
 @work_option

@@ -1,8 +1,4 @@
-"""Find an experiment by name or file and override single settings.
-
-The shipped experiments are the TOML files of ``experiments/``, which is inside the
-package in an installation and beside the package in a checkout.
-"""
+"""Find an experiment by name or file and override single settings."""
 
 import tomllib
 from collections.abc import Iterable
@@ -15,18 +11,8 @@ from show_attend_tell.config.settings import (
     experiment_to_dict,
     read_experiment_file,
 )
+from show_attend_tell.config.shipped import shipped_experiments
 from show_attend_tell.runtime.errors import ConfigError, one_line, quote
-
-_PACKAGE = Path(__file__).resolve().parents[1]
-
-
-def shipped_experiments() -> dict[str, Path]:
-    """Return the file of each shipped experiment by name, in alphabetical order."""
-    for folder in (_PACKAGE / "experiments", _PACKAGE.parent / "experiments"):
-        files = sorted(folder.glob("*.toml"))
-        if files:
-            return {file.stem: file for file in files}
-    return {}
 
 
 def find_experiment(name: str) -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.inference.gallery import readable, write_gallery
 from show_attend_tell.inference.journal import CaptionJournal
+from show_attend_tell.inference.metadata import MetadataWriter
 from show_attend_tell.inference.photo_files import find_photos
 from show_attend_tell.inference.pipeline import (
     BATCH,
@@ -17,7 +18,12 @@ from show_attend_tell.inference.pipeline import (
     is_sampled,
 )
 from show_attend_tell.inference.result import Caption, Failure
-from show_attend_tell.inference.table import require_replaceable, write_table
+from show_attend_tell.inference.table import (
+    COLUMNS,
+    Columns,
+    require_replaceable,
+    write_table,
+)
 from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.runtime.progress import progress_bar
 
@@ -65,6 +71,8 @@ def caption_into_file(
     out: str | Path,
     decoding: DecodingSettings | None = None,
     shown: bool = True,
+    columns: Columns = COLUMNS,
+    metadata: MetadataWriter | None = None,
 ) -> BatchReport:
     """Write the captions of many photos into a file.
 
@@ -77,6 +85,8 @@ def caption_into_file(
             of the same name beside it.
         decoding: settings of ``pipeline.decoding``; by default the model's.
         shown: whether to show a progress bar.
+        columns: columns of a ``.csv``.
+        metadata: writes every caption into the metadata of its photo too.
 
     Raises:
         CaptionError: the ending of `out` is unknown, or the pipeline has no file.
@@ -93,22 +103,40 @@ def caption_into_file(
     kind = out.suffix.lower()
     journal_file = out if kind == ".jsonl" else out.with_suffix(".jsonl")
     found = _distinct(find_photos(paths))
-    with CaptionJournal(journal_file, _made_by(pipeline.file, decoding)) as journal:
+    with CaptionJournal(journal_file, made_by(pipeline.file, decoding)) as journal:
         if kind == ".csv":
             require_replaceable(out, journal.rows)
         left = [one for one in found if isinstance(one, Failure) or one not in journal]
         present, failures = len(found) - len(left), []
+        if metadata is not None:
+            _write_present(metadata, found, journal)
         results = pipeline.caption_photos(left, decoding)
         with progress_bar(len(found), "photo", "caption", present, shown) as bar:
             while batch := list(itertools.islice(results, BATCH)):
-                journal.append(one for one in batch if isinstance(one, Caption))
+                captions = [one for one in batch if isinstance(one, Caption)]
+                journal.append(captions)
+                if metadata is not None:
+                    for one in captions:
+                        metadata.write(one.path, one.text)
                 failures += [one for one in batch if isinstance(one, Failure)]
                 bar.update(len(batch))
         if kind == ".csv":
-            write_table(out, journal.rows)
+            write_table(out, journal.rows, columns)
         elif kind != ".jsonl":
             write_gallery(out, journal.rows, failures)
     return BatchReport(out, len(left) - len(failures), present, tuple(failures))
+
+
+def _write_present(
+    metadata: MetadataWriter,
+    found: Iterable[Path | Failure],
+    journal: CaptionJournal,
+) -> None:
+    """Write the metadata of photos whose rows an interrupted run has written."""
+    captions = {os.path.abspath(row["path"]): row["caption"] for row in journal.rows}
+    for one in found:
+        if not isinstance(one, Failure) and one in journal:
+            metadata.write(one, captions[os.path.abspath(one)])
 
 
 def _distinct(found: Iterable[Path | Failure]) -> Sequence[Path | Failure]:
@@ -120,7 +148,7 @@ def _distinct(found: Iterable[Path | Failure]) -> Sequence[Path | Failure]:
     return list(photos.values())
 
 
-def _made_by(model: Path, decoding: DecodingSettings) -> str:
+def made_by(model: Path, decoding: DecodingSettings) -> str:
     """Return the model and the settings that must not be mixed in one file."""
     with model.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -7,6 +7,7 @@ from urllib.parse import quote_from_bytes
 
 from show_attend_tell.inference import templating
 from show_attend_tell.inference.result import Failure
+from show_attend_tell.inference.sentence import as_sentence
 from show_attend_tell.runtime.files import atomic_path
 
 
@@ -25,7 +26,7 @@ def write_gallery(
         {
             "source": _source(row["path"], path.parent),
             "name": readable(row["path"]),
-            "sentence": sentence(row["caption"]),
+            "sentence": as_sentence(row["caption"]),
             "log_prob": row["log_prob"],
         }
         for row in rows
@@ -34,15 +35,6 @@ def write_gallery(
     values = {"count": len(rows), "cards": cards, "reasons": reasons}
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         file.writelines(templating.stream("gallery.html", **values))
-
-
-def sentence(caption: str) -> str:
-    """Return a caption with a capital at the start and a full stop at the end.
-
-    Full stops that tokenizers leave at the end, with a space before, are removed.
-    """
-    text = caption.rstrip(" .")
-    return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
 def _source(photo: str, folder: Path) -> str:

@@ -20,6 +20,7 @@ from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.inference.encoder_matching import matching_encoder
 from show_attend_tell.inference.photo_files import find_photos
+from show_attend_tell.inference.photo_inputs import NamedPhoto, Photo, to_input
 from show_attend_tell.inference.result import (
     Caption,
     Failure,
@@ -28,6 +29,7 @@ from show_attend_tell.inference.result import (
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder import Encoder
 from show_attend_tell.models.generation import MANY_PHOTOS
+from show_attend_tell.models.pretrained import shipped_model
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import CaptionError, PhotoError
 
@@ -81,15 +83,16 @@ class CaptioningPipeline:
 
     def caption(
         self,
-        photo: str | os.PathLike,
+        photo: Photo | Sequence[Photo],
         beam: int | None = None,
         locations: str | None = None,
         seed: int | None = None,
-    ) -> Caption:
-        """Return the caption of a photo.
+    ) -> Caption | list[Caption | Failure]:
+        """Return the caption of a photo, or the captions of a list of photos.
 
         Args:
-            photo: path of the photo.
+            photo: a path; the bytes of a file; a PIL image; an array (H, W, 3), uint8,
+                RGB; or a list or tuple of these.
             beam: beam width, 1 is greedy; by default the model's.
             locations: ``expected``, ``likeliest`` or ``sampled``, see
                 ``DecodingSettings``; by default the model's.
@@ -100,19 +103,18 @@ class CaptioningPipeline:
             ``text`` and ``words`` (T), ``log_prob``, ``attention`` (T, rows,
             columns), ``beta`` (T), ``locations`` (T) unless words are generated from
             the expected context, and ``alternatives``. Jupyter displays it as a page.
+            For a list, a list in the same order: a Caption for each photo, and a
+            Failure, with its ``reason``, for each that cannot be read.
 
         Raises:
-            CaptionError: the photo cannot be read, or a setting is invalid, see
+            CaptionError: a single photo cannot be read, or a setting is invalid, see
                 :meth:`decoding`.
         """
         decoding = self.decoding(beam=beam, locations=locations, seed=seed)
-        path = Path(photo)
-        if path.is_dir():
-            raise CaptionError(
-                f"`photo` must be a file. Received: the folder {path}; name one of its "
-                "photos, or pass the folder to caption_photos"
-            )
-        (result,) = self.caption_photos([path], decoding)
+        if isinstance(photo, list | tuple):
+            photos = [to_input(one, f"photo-{k + 1}") for k, one in enumerate(photo)]
+            return list(self._caption_all(photos, decoding))
+        (result,) = self._caption_all([to_input(photo)], decoding)
         if isinstance(result, Failure):
             raise CaptionError(result.reason)
         return result
@@ -134,7 +136,12 @@ class CaptioningPipeline:
             order of :func:`~show_attend_tell.inference.photo_files.find_photos`.
         """
         decoding = decoding or self.decoding()
-        found = list(find_photos(paths))
+        yield from self._caption_all(list(find_photos(paths)), decoding)
+
+    def _caption_all(
+        self, found: Sequence[Path | NamedPhoto | Failure], decoding: DecodingSettings
+    ) -> Iterator[Caption | Failure]:
+        """Yield the captions of photos, in batches; failures are passed through."""
         photos = sum(not isinstance(one, Failure) for one in found)
         size = 1 if photos == 1 else BATCH  # two graphs serve any number of photos
         decoding = dataclasses.replace(decoding, batch_size=size)
@@ -188,7 +195,10 @@ class CaptioningPipeline:
         )
 
     def _caption_batch(
-        self, found: Sequence[Path | Failure], decoding: DecodingSettings, xla: bool
+        self,
+        found: Sequence[Path | NamedPhoto | Failure],
+        decoding: DecodingSettings,
+        xla: bool,
     ) -> list[Caption | Failure]:
         """Caption at most ``decoding.batch_size`` photos; the order is kept."""
         results = [self._read(one) for one in found]
@@ -206,15 +216,17 @@ class CaptioningPipeline:
                 results[k] = self._result(photo, *results[k])
         return results
 
-    def _read(self, photo: Path | Failure) -> tuple | Failure:
+    def _read(self, photo: Path | NamedPhoto | Failure) -> tuple | Failure:
         """Return (path, square, view) of a photo, or a Failure with the reason."""
         if isinstance(photo, Failure):
             return photo
+        named = isinstance(photo, NamedPhoto)
+        path = photo.path if named else photo
         try:
-            image = self.encoder.load_photo(photo)
-            return photo, self.encoder.preprocess(image), self.encoder.view(image)
+            image = photo.load() if named else self.encoder.load_photo(path)
+            return path, self.encoder.preprocess(image), self.encoder.view(image)
         except PhotoError as error:
-            return Failure(photo, str(error))
+            return Failure(path, str(error))
 
     def _result(self, hypotheses: Hypotheses, path: Path, square, view) -> Caption:
         """Build the caption from W hypotheses of one photo, (W, ...) each."""
@@ -225,14 +237,15 @@ class CaptioningPipeline:
 
 
 def load(
-    model: str | os.PathLike,
+    model: str | os.PathLike | None = None,
     encoder_weights: str | os.PathLike | None = None,
     runs: str | os.PathLike = "experiments/runs",
 ) -> CaptioningPipeline:
     """Load a trained captioner and build its encoder.
 
     Args:
-        model: a ``.keras`` file, the folder of a run, or an experiment's name.
+        model: a ``.keras`` file, the folder of a run, or an experiment's name; by
+            default the model in the package.
         encoder_weights: a file, or a name of ``EncoderSettings.weights``; by default
             the weights that the model was trained with. If they came from a file, it
             is looked up in the folder of the model; the packaged weights of VGG16 are
@@ -244,8 +257,9 @@ def load(
             trained with.
         ModelFileError: the model file is absent, damaged or not a captioner.
         EncoderError: the encoder's weights cannot be loaded.
+        PretrainedModelError: `model` is omitted, and the package has no model.
     """
-    file = find_model(os.fspath(model), runs)
+    file = shipped_model() if model is None else find_model(os.fspath(model), runs)
     captioner = load_captioner(file)
     encoder = matching_encoder(captioner, file, encoder_weights)
     return CaptioningPipeline(captioner, encoder, file)

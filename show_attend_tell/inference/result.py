@@ -9,6 +9,7 @@ import numpy as np
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.inference import attention_page
+from show_attend_tell.inference.sentence import as_sentence
 
 _DIGITS = 6  # decimals in JSON; float32 has no more
 
@@ -26,9 +27,19 @@ class Alternative:
     beta: np.ndarray = field(repr=False)
     locations: np.ndarray | None = None
 
+    @property
+    def sentence(self) -> str:
+        """The text with a capital at the start and a full stop at the end."""
+        return as_sentence(self.text)
+
     def to_dict(self) -> dict:
         """Return the text and its scores as values for JSON, without attention."""
-        return {"text": self.text, "log_prob": self.log_prob, "score": self.score}
+        return {
+            "text": self.text,
+            "sentence": self.sentence,
+            "log_prob": self.log_prob,
+            "score": self.score,
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +81,11 @@ class Caption:
     view: np.ndarray = field(repr=False)
     locations: np.ndarray | None = None
 
+    @property
+    def sentence(self) -> str:
+        """The text with a capital at the start and a full stop at the end."""
+        return as_sentence(self.text)
+
     def _repr_html_(self) -> str:
         """Return the interactive page of the caption, for Jupyter."""
         return attention_page.render_frame(self)
@@ -84,6 +100,7 @@ class Caption:
         for name in ("word_log_probs", "attention", "beta"):
             values[name] = np.round(values[name].astype(np.float64), _DIGITS).tolist()
         values["path"] = str(self.path)
+        values["sentence"] = self.sentence
         values["words"] = list(self.words)
         values["alternatives"] = [a.to_dict() for a in self.alternatives]
         if self.locations is not None:

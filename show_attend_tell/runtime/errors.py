@@ -106,6 +106,10 @@ class OutputFileError(ShowAttendTellError):
     """Captions cannot be appended to the output file."""
 
 
+class MetadataError(ShowAttendTellError):
+    """The metadata of a photo cannot be read or written."""
+
+
 class EvaluationError(ShowAttendTellError):
     """A split cannot be evaluated with these options."""
 

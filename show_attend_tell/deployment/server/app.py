@@ -48,6 +48,7 @@ class AlternativeAnswer(pydantic.BaseModel):
     """An alternative caption of the photo."""
 
     text: str
+    sentence: str
     log_prob: float
     score: float
 
@@ -56,6 +57,7 @@ class Answer(pydantic.BaseModel):
     """A caption with all its details; T words."""
 
     text: str = pydantic.Field(description="The words with spaces between.")
+    sentence: str = pydantic.Field(description="The text, to be read by people.")
     words: list[str]
     log_prob: float = pydantic.Field(description="log p(caption) in nats.")
     score: float = pydantic.Field(description="log_prob normalised by length.")
