@@ -147,9 +147,18 @@ def features(experiment, changes, work, encoder_weights, overwrite) -> None:
     metavar="MODEL|NAME",
     help="Initial model: a .keras file, or the experiment of another run.",
 )
+@click.option(
+    *("--text", "texts"),
+    metavar="FILE",
+    multiple=True,
+    help="Train on captions without photos, one a line; repeatable. The run is "
+    "<experiment>-text, from which --init-from can start a training with photos.",
+)
 @click.option("--resume", is_flag=True, help="Continue from the run's last checkpoint.")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
-def train(experiment, changes, work, runs, seed, init_from, resume, overwrite) -> None:
+def train(
+    experiment, changes, work, runs, seed, init_from, texts, resume, overwrite
+) -> None:
     """Train a captioner on prepared features."""
     if resume and overwrite:
         raise click.UsageError("--resume and --overwrite exclude each other.")
@@ -157,12 +166,14 @@ def train(experiment, changes, work, runs, seed, init_from, resume, overwrite) -
     own = [f"training.{key}={v}" for key, v in own.items() if v is not None]
     settings = _load_experiment(experiment, (*changes, *own))
     start_tensorflow()
+    from show_attend_tell.training.text_likelihood import text_experiment
     from show_attend_tell.training.train import train
 
+    settings = text_experiment(settings, texts) if texts else settings
     done = train(settings, work, runs, resume, overwrite)
     click.echo(
         f"{done.steps} steps in {done.seconds:.0f} s, {done.stopped}; best "
-        f"{settings.training.metric} {done.best:.2f} at step {done.best_step}"
+        f"{done.metric} {done.best:.2f} at step {done.best_step}"
     )
     click.echo(f"model: {done.model}")
 
