@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -83,7 +83,7 @@ class TextLikelihood:
         )
         for weight in context_weights(model.decoder):
             weight.trainable = False
-        self._step_functions, self._losses = {}, None
+        self._step_functions, self._loss_functions = {}, {}
 
     @property
     def steps(self) -> int:
@@ -102,39 +102,48 @@ class TextLikelihood:
             self.captions.lengths, settings.batch_size, settings.seed, epoch
         )
         for chosen in order[start:]:
-            inputs, targets = self._batch(self.captions, chosen)
-            length = inputs.shape[1]
-            if length not in self._step_functions:
-                self._step_functions[length] = compiled_text_step(self.model, settings)
-            yield self._step_functions[length](inputs, targets)
+            batch = self._batch(self.captions, chosen)
+            make = functools.partial(compiled_text_step, self.model, settings)
+            yield _graph_of(batch, self._step_functions, make)(*batch)
 
     def _batch(self, captions: Captions, chosen: np.ndarray):
         """Return inputs and targets, (B, T) each, without unknown words as targets."""
         inputs, targets = pad_captions(captions, chosen, self.settings.batch_size)
-        return inputs, np.where(targets == UNKNOWN, PAD, targets)
+        targets = np.where(targets == UNKNOWN, PAD, targets)
+        return tf.constant(inputs), tf.constant(targets)
 
     def validate(self, model: Captioner) -> dict[str, float]:
         """Return the scores of a model on the captions of the validation photos.
+
+        Args:
+            model: the model, the same one in every call.
 
         Returns:
             ``nats_per_word``, the mean of -log p of a known word or <end>,
             ``perplexity``, its exponential, and ``word_probability``, 100 / perplexity,
             the geometric mean of p in percent, of which more is better.
         """
-        if self._losses is None:
-            self._losses = _compiled_losses(model)
+        make = functools.partial(compiled_losses, model)
         size, total, count = self.settings.batch_size, 0.0, 0
         order = np.argsort(self.validation.lengths, kind="stable")
         for first in range(0, len(order), size):
             batch = self._batch(self.validation, order[first : first + size])
-            losses, known = self._losses(*batch)
+            losses, known = _graph_of(batch, self._loss_functions, make)(*batch)
             total, count = total + float(losses), count + int(known)
         nats = total / max(count, 1)
         scores = {"nats_per_word": nats, "perplexity": math.exp(min(nats, 700))}
         return scores | {self.METRIC: 100 * math.exp(-nats)}
 
 
-def _compiled_losses(model: Captioner):
+def _graph_of(batch: tuple, graphs: dict, make: Callable):
+    """Return the graph of a batch's length, made by `make` if `graphs` lacks it."""
+    length = batch[0].shape[1]
+    if length not in graphs:
+        graphs[length] = make().get_concrete_function(*batch)
+    return graphs[length]
+
+
+def compiled_losses(model: Captioner):
     """Return (inputs, targets) -> the sum of -log p and the number of known words."""
 
     @functools.partial(tf.function, autograph=False)
