@@ -169,6 +169,13 @@ def features(experiment, changes, work, encoder_weights, overwrite) -> None:
     metavar="MODEL|NAME",
     help="Initial model: a .keras file, or the experiment of another run.",
 )
+@click.option(
+    *("--text", "texts"),
+    metavar="FILE",
+    multiple=True,
+    help="Train on captions without photos, one a line; repeatable. The run is "
+    "<experiment>-text, from which --init-from can start a training with photos.",
+)
 @click.option("--resume", is_flag=True, help="Continue from the run's last checkpoint.")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
 def train(
@@ -180,6 +187,7 @@ def train(
     seed,
     seeds,
     init_from,
+    texts,
     resume,
     overwrite,
 ) -> None:
@@ -192,6 +200,9 @@ def train(
     own = [f"training.{key}={v}" for key, v in own.items() if v is not None]
     settings = _load_experiment(experiment, (*changes, *own), name)
     start_tensorflow()
+    from show_attend_tell.training.text_likelihood import text_experiment
+
+    settings = text_experiment(settings, texts) if texts else settings
     if seeds is not None:
         from show_attend_tell.training.seeds import train_seeds
 
@@ -200,18 +211,18 @@ def train(
                 click.echo(f"{run.name}: already finished")
             else:
                 click.echo(f"{run.name}:")
-                _print_training(settings, done)
+                _print_training(done)
         return
     from show_attend_tell.training.train import train
 
-    _print_training(settings, train(settings, work, runs, resume, overwrite))
+    _print_training(train(settings, work, runs, resume, overwrite))
 
 
-def _print_training(settings, done) -> None:
+def _print_training(done) -> None:
     """Print the result of a training."""
     click.echo(
         f"{done.steps} steps in {done.seconds:.0f} s, {done.stopped}; best "
-        f"{settings.training.metric} {done.best:.2f} at step {done.best_step}"
+        f"{done.metric} {done.best:.2f} at step {done.best_step}"
     )
     click.echo(f"model: {done.model}")
 

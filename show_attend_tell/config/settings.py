@@ -137,8 +137,10 @@ class TrainingSettings:
     Attributes:
         seed: seed of initial weights, order of captions and dropout; a training is
             reproducible on one machine.
-        objective: ``likelihood`` of the given captions (the paper's), or ``cider``,
-            the reward of generated captions, see :mod:`training.self_critical`.
+        objective: ``likelihood`` of the given captions (the paper's), ``cider``, the
+            reward of generated captions, see :mod:`training.self_critical`, or
+            ``text``, without photos, see :mod:`training.text_likelihood`.
+        text: files of captions without photos, with ``text``.
         init_from: model to start from instead of random weights: a ``.keras`` file,
             or the name of an experiment whose run is in the same folder.
         epochs: maximum passes over every training caption (``cider``: photo).
@@ -169,7 +171,8 @@ class TrainingSettings:
     """
 
     seed: Seed = 1
-    objective: Literal["likelihood", "cider"] = "likelihood"
+    objective: Literal["likelihood", "cider", "text"] = "likelihood"
+    text: tuple[str, ...] = ()
     init_from: str = ""
     epochs: Positive = 10
     hypotheses: Annotated[int, Field(ge=2, lt=2**31)] = 5
@@ -201,9 +204,10 @@ class TrainingSettings:
         if self.objective == "cider" and self.label_smoothing:
             raise ValueError(
                 "label_smoothing must be 0 with objective = 'cider', whose words are "
-                "sampled and not given. Received: "
-                f"label_smoothing = {self.label_smoothing}"
+                f"not given. Received: label_smoothing = {self.label_smoothing}"
             )
+        if self.text and self.objective != "text":
+            raise ValueError(f"text needs objective = 'text'. Received: {self.text}")
         return self
 
 

@@ -140,6 +140,32 @@ def read_views(
     return features
 
 
+def pad_captions(
+    captions: Captions, chosen: np.ndarray, batch_size: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return a batch of captions, padded to :func:`padded_length`.
+
+    Args:
+        captions: encoded captions.
+        chosen: positions of the captions, at most `batch_size`.
+        batch_size: rows of the result; rows beyond the captions are padding.
+
+    Returns:
+        Inputs, which begin with <start>, and targets, which end with <end>; (B, T)
+        int32 each.
+    """
+    starts = captions.starts
+    longest = int((starts[chosen + 1] - starts[chosen]).max())
+    length = padded_length(longest + 1)
+    inputs = np.full((batch_size, length), PAD, np.int32)
+    targets = np.full((batch_size, length), PAD, np.int32)
+    for k, index in enumerate(chosen):
+        ids = captions.words(index)
+        inputs[k, 0], inputs[k, 1 : len(ids) + 1] = START, ids
+        targets[k, : len(ids)], targets[k, len(ids)] = ids, END
+    return inputs, targets
+
+
 class CaptionBatches:
     """Training batches over feature files.
 
@@ -193,13 +219,7 @@ class CaptionBatches:
             yield self._make_batch(order[number], rng)
 
     def _make_batch(self, chosen: np.ndarray, rng: np.random.Generator) -> tuple:
-        length = padded_length(int(self.lengths[chosen].max()) + 1)
-        inputs = np.full((self.batch_size, length), PAD, np.int32)
-        targets = np.full((self.batch_size, length), PAD, np.int32)
-        for k, index in enumerate(chosen):
-            ids = self.captions.words(index)
-            inputs[k, 0], inputs[k, 1 : len(ids) + 1] = START, ids
-            targets[k, : len(ids)], targets[k, len(ids)] = ids, END
+        inputs, targets = pad_captions(self.captions, chosen, self.batch_size)
         rows = self.rows[self.captions.photos[chosen]]
         return read_views(self.readers, rows, rng, self.batch_size), inputs, targets
 

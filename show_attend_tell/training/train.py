@@ -36,6 +36,7 @@ from show_attend_tell.training.maximum_likelihood import Likelihood
 from show_attend_tell.training.optimizer import make_optimizer
 from show_attend_tell.training.self_critical import SelfCritical
 from show_attend_tell.training.tensorboard_log import TrainingLog
+from show_attend_tell.training.text_likelihood import TextLikelihood
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ class Summary:
     Attributes:
         folder: the run folder. model: the best model's file.
         best: best validation score. best_step: the update at which it was reached.
+        metric: name of that score.
         steps: number of updates. seconds: duration of this call.
         stopped: the reason why training ended.
     """
@@ -58,6 +60,7 @@ class Summary:
     steps: int
     seconds: float
     stopped: str
+    metric: str
 
 
 @dataclass
@@ -108,7 +111,8 @@ def train(
         data, validation = load_splits(experiment, work, ("train", "val"), reader)
         vocabulary = Vocabulary.load(vocabulary_path(experiment, work))
         readers = [reader]
-        if experiment.encoder.mirror:
+        text = experiment.training.objective == "text"
+        if experiment.encoder.mirror and not text:
             readers.append(open_mirror(experiment, work, reader, data))
         try:
             source = experiment.training.init_from
@@ -160,8 +164,13 @@ class Trainer:
             # The score of an initial model with the other attention type must not
             # enter model selection.
             self.position.start_counts = attention == experiment.model.attention
-        objective = SelfCritical if settings.objective == "cider" else Likelihood
-        self.objective = objective(experiment, self.model, data, readers)
+        self.text, self.metric = None, settings.metric
+        if settings.objective == "text":
+            self.text = TextLikelihood(experiment, self.model, data, validation)
+            self.objective, self.metric = self.text, self.text.METRIC
+        else:
+            objective = SelfCritical if settings.objective == "cider" else Likelihood
+            self.objective = objective(experiment, self.model, data, readers)
         self.total_steps = settings.epochs * self.objective.steps
         optimizer = make_optimizer(settings, self.total_steps)
         self.model.compile(optimizer=optimizer, jit_compile=settings.jit_compile)
@@ -170,7 +179,10 @@ class Trainer:
     @functools.cached_property
     def saved(self) -> Captioner:
         """The model that is validated and saved, a copy with the averaged weights."""
-        return Captioner.from_config(self.model.get_config())
+        copy = Captioner.from_config(self.model.get_config())
+        for own, original in zip(copy.weights, self.model.weights, strict=True):
+            own.trainable = original.trainable
+        return copy
 
     def _build(self, vocabulary: Vocabulary) -> Captioner:
         experiment, identity = self.experiment, self.reader.attributes["identity"]
@@ -215,6 +227,7 @@ class Trainer:
             steps=position.step,
             seconds=time.monotonic() - started,
             stopped=position.stopped or "all epochs done",
+            metric=self.metric,
         )
 
     def _restore(self) -> None:
@@ -336,23 +349,29 @@ class Trainer:
         self._written = self.position.step
 
     def _validate(self, log: TrainingLog, bar: ProgressBar) -> None:
-        """Score generated captions; keep the model if they are the best so far."""
-        position, settings = self.position, self.experiment.training
+        """Score the model; keep it if it is the best so far."""
+        position = self.position
         self._copy_weights()
         bar.set_postfix_str("validating", refresh=True)
-        scores, captions = validate(
-            self.saved, self.reader, self.validation, self.experiment.decoding
-        )
+        scores = self.text.validate(self.saved) if self.text else self._score(log)
         log.log_scores(position.step, scores)
-        self._captions(position.step, captions.values())
-        log.log_samples(position.step, self.saved, self.reader)
         bar.write(
             f"epoch {position.step / self.objective.steps:.2f}, step {position.step}: "
             + ", ".join(f"{name} {value:.2f}" for name, value in scores.items())
         )
         if position.step or position.start_counts:
-            self._keep_if_best(scores[settings.metric], log)
+            self._keep_if_best(scores[self.metric], log)
         position.validated = position.step
+
+    def _score(self, log: TrainingLog) -> dict[str, float]:
+        """Return the scores of generated captions; log samples of them."""
+        step = self.position.step
+        scores, captions = validate(
+            self.saved, self.reader, self.validation, self.experiment.decoding
+        )
+        self._captions(step, captions.values())
+        log.log_samples(step, self.saved, self.reader)
+        return scores
 
     def _keep_if_best(self, score: float, log: TrainingLog) -> None:
         position, patience = self.position, self.experiment.training.patience

@@ -206,7 +206,9 @@ def received(monkeypatch):
 
 
 SETTINGS = SimpleNamespace(training=SimpleNamespace(metric="CIDEr"))
-SUMMARY = Summary(Path("run"), Path("run/model.keras"), 52.5, 40, 50, 61.2, "done")
+SUMMARY = Summary(
+    Path("run"), Path("run/model.keras"), 52.5, 40, 50, 61.2, "done", "CIDEr"
+)
 REPORT = EvaluationReport(
     label="beam 5",
     scores={"BLEU-4": 21.0},

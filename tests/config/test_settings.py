@@ -1,6 +1,7 @@
 """Settings and experiments: reading, refused values and error messages."""
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -162,7 +163,7 @@ HUGE = [16**20_000, [16**20_000], 10**400, -(10**400), "x" * 10**5, deep(10**5)]
 def test_huge_values_are_quoted_in_part(table, key):
     for value in HUGE:
         message = message_of(changed(table, **{key: value}))
-        assert f"{table}.{key}: " in message
+        assert re.search(rf"{table}\.{key}(\.0)?: ", message)  # .0 in a list
         assert len(message) < 300
         assert "\n" not in message
 
