@@ -19,6 +19,10 @@ from show_attend_tell.evaluation.pointing_game import (
     pointing_score,
     visible_regions,
 )
+from show_attend_tell.evaluation.region_control import (
+    RegionControl,
+    measure_region_control,
+)
 from show_attend_tell.evaluation.report import (
     EvaluationReport,
     decoding_label,
@@ -39,12 +43,14 @@ class GeneratedCaptions(NamedTuple):
     """The captions generated for a split, in the order of its photos.
 
     ``captions`` by photo id; ``log_probs`` in nats; ``mentions`` of objects, None if no
-    photo has objects and can be read; ``notes``; ``seconds``.
+    photo has objects and can be read; ``control`` by regions around objects, None
+    likewise; ``notes``; ``seconds``.
     """
 
     captions: dict[str, str]
     log_probs: list[float]
     mentions: list[Mention] | None
+    control: RegionControl | None
     notes: tuple[str, ...]
     seconds: float
 
@@ -239,9 +245,10 @@ def _generate(
     ids = [photo.id for photo in data.photos]
     captions = dict(zip(ids, map(" ".join, sentences), strict=True))
     seconds = time.monotonic() - started
-    return GeneratedCaptions(
-        captions, log_probs, mentions if regions else None, notes, seconds
-    )
+    if not regions:
+        return GeneratedCaptions(captions, log_probs, None, None, notes, seconds)
+    control = measure_region_control(model, reader, data, captions, regions, decoding)
+    return GeneratedCaptions(captions, log_probs, mentions, control, notes, seconds)
 
 
 def _save_captions(path: Path, generated: GeneratedCaptions) -> None:
@@ -269,10 +276,12 @@ def _left_out_note(chosen: _SplitPhotos, data: Split) -> tuple[str, ...]:
 def _with_pointing(
     report: EvaluationReport, generated: GeneratedCaptions, left_out: tuple[str, ...]
 ) -> EvaluationReport:
-    """Return the report with the pointing score, for scenes, and all notes."""
+    """Return the report with the scores that need objects, and all notes."""
     scores, notes = dict(report.scores), generated.notes
     if "exact_match" in scores:
         scores["pointing"] = pointing_score(generated.mentions or ())
+        control = generated.control or RegionControl(None, None)
+        scores["region_control"], scores["region_other"] = control
         if generated.mentions == []:
             notes += ("no pointing: no caption names an object of its photo",)
     return dataclasses.replace(

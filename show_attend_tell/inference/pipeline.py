@@ -17,6 +17,7 @@ from PIL import Image
 
 from show_attend_tell.config.runs import find_model
 from show_attend_tell.config.settings import DecodingSettings
+from show_attend_tell.data.region import cell_shares, region_in_view
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.inference.encoder_matching import matching_encoder
 from show_attend_tell.inference.photo_files import find_photos
@@ -84,6 +85,7 @@ class CaptioningPipeline:
         beam: int | None = None,
         locations: str | None = None,
         seed: int | None = None,
+        region: Sequence[float] | None = None,
     ) -> Caption:
         """Return the caption of a photo.
 
@@ -94,6 +96,8 @@ class CaptioningPipeline:
                 ``DecodingSettings``; by default the model's.
             seed: seed of sampled locations; by default the model's. The noise of a
                 photo depends on the seed and the photo alone.
+            region: (x0, y0, x1, y1) in pixels of the photo as displayed, from which
+                the caption is written, see :mod:`data.region`.
 
         Returns:
             ``text`` and ``words`` (T), ``log_prob``, ``attention`` (T, rows,
@@ -102,7 +106,7 @@ class CaptioningPipeline:
 
         Raises:
             CaptionError: the photo cannot be read, or a setting is invalid, see
-                :meth:`decoding`.
+                :meth:`decoding` and :func:`data.region.region_in_view`.
         """
         decoding = self.decoding(beam=beam, locations=locations, seed=seed)
         path = Path(photo)
@@ -111,6 +115,12 @@ class CaptioningPipeline:
                 f"`photo` must be a file. Received: the folder {path}; name one of its "
                 "photos, or pass the folder to caption_photos"
             )
+        if region is not None:
+            try:
+                image = self.encoder.load_photo(path)
+            except PhotoError as error:
+                raise CaptionError(str(error)) from None
+            return self.caption_image(image, decoding, path=path, region=region)
         (result,) = self.caption_photos([path], decoding)
         if isinstance(result, Failure):
             raise CaptionError(result.reason)
@@ -146,6 +156,7 @@ class CaptioningPipeline:
         decoding: DecodingSettings | None = None,
         samples: int = 1,
         path: str | os.PathLike = "photo",
+        region: Sequence[float] | None = None,
     ) -> Caption:
         """Return the caption of a decoded photo.
 
@@ -157,28 +168,51 @@ class CaptioningPipeline:
             samples: captions sampled, with ``method="sample"``. The first becomes
                 the caption; those that differ become its alternatives, best first.
             path: name of the photo in the result.
+            region: see :meth:`caption`.
+
+        Raises:
+            CaptionError: see :func:`data.region.region_in_view`.
         """
         decoding = decoding or self.decoding()
         count = samples if decoding.method == "sample" else 1
         square, view = self.encoder.preprocess(image), self.encoder.view(image)
+        box, shares = None, None
+        if region is not None:
+            side, resize = (
+                self.encoder.settings.image_size,
+                self.encoder.settings.resize,
+            )
+            box = region_in_view(region, image.size, side, resize)
+            shares = cell_shares(box, self.captioner.grid)  # (L,)
+            shares = np.repeat(shares[None], count, axis=0)  # (L,) -> (count, L)
         features = self.encoder.encode(square[None])  # (1, L, D)
         hypotheses = self.captioner.generate(
             np.repeat(features, count, axis=0),  # (1, L, D) -> (count, L, D)
             dataclasses.replace(decoding, batch_size=count),
             seeds=_sample_seeds(decoding.seed, square, count),
+            regions=shares,
         )
         if decoding.method == "sample":
             found = _distinct(hypotheses)
         else:
             found = Hypotheses(*(field[0] for field in hypotheses))
-        return self._result(found, Path(path), square, view)
+        caption = self._result(found, Path(path), square, view)
+        return dataclasses.replace(caption, region=box)
 
     def compile(
-        self, samples: int = 1, decoding: DecodingSettings | None = None
+        self,
+        samples: int = 1,
+        decoding: DecodingSettings | None = None,
+        with_region: bool = False,
     ) -> None:
-        """Compile the graphs that :meth:`caption_image` runs with these arguments."""
+        """Compile the graphs that :meth:`caption_image` runs with these arguments.
+
+        The graph of captions with a region serves all regions.
+        """
         side = self.encoder.settings.image_size
-        self.caption_image(Image.new("RGB", (side, side)), decoding, samples)
+        image, region = Image.new("RGB", (side, side)), (0, 0, side, side)
+        region = region if with_region else None
+        self.caption_image(image, decoding, samples, region=region)
 
     def _caption_batch(
         self, found: Sequence[Path | Failure], decoding: DecodingSettings

@@ -22,6 +22,7 @@ from show_attend_tell.models.decoder import Decoder
 from show_attend_tell.models.generation import (
     compile_generator,
     generate_in_batches,
+    make_region_bias,
     require_annotations,
     static_settings,
     uniform_noise,
@@ -305,7 +306,7 @@ class Captioner(keras.Model):
             words = words * ops.cast(sample_weight, words.dtype)
         return self.caption_mean(y, words + attention, sample_weight=present)
 
-    def generate(self, annotations, decoding=None, seeds=None):
+    def generate(self, annotations, decoding=None, seeds=None, regions=None):
         """Generate captions of photos.
 
         Args:
@@ -315,18 +316,22 @@ class Captioner(keras.Model):
                 other photo; by default ``decoding.seed`` seeds all photos together.
                 Seeds affect sampled words and sampled locations only; the hypotheses
                 of a beam share the noise of their photo.
+            regions: (N, L) in [0, 1], the part of each photo from which its caption is
+                written, see :func:`models.attention.region_bias`; None for none.
 
         Returns:
             :class:`~show_attend_tell.decoding.Hypotheses` of NumPy arrays, N rows,
             best hypothesis first.
 
         Raises:
-            ValueError: the shape of the annotations or the number of seeds is wrong.
+            ValueError: the shape of annotations or regions, or the number of seeds, is
+                wrong.
         """
         L, D = self.grid[0] * self.grid[1], self.annotation_width
         require_annotations(annotations, (L, D))
         decoding = decoding or self.decoding
         key = static_settings(decoding)
+        region = make_region_bias(regions, len(annotations), L, decoding)
         if key not in self._generators:
             self._generators[key] = compile_generator(self, key)
         seeds = decoding.seed if seeds is None else seeds
@@ -337,6 +342,7 @@ class Captioner(keras.Model):
             noise,
             decoding.temperature,
             decoding.batch_size,
+            region,
         )
 
     def get_config(self):
