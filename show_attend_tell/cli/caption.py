@@ -43,6 +43,12 @@ _OUT = (
     type=click.IntRange(min=0),
     help="Seed of sampled locations; overrides the model's.",
 )
+@click.option(
+    "--region",
+    metavar="X0,Y0,X1,Y1",
+    help="Write the caption from this part of the photo, in pixels of the photo as "
+    "displayed; with one photo only.",
+)
 @click.option("--out", type=PATH, metavar="FILE", help=_OUT)
 @click.option(
     "--json", "as_json", is_flag=True, help="Print JSON Lines with all details."
@@ -61,6 +67,7 @@ def caption(
     beam,
     locations,
     seed,
+    region,
     out,
     as_json,
     exiftool_columns,
@@ -79,6 +86,8 @@ def caption(
         raise click.UsageError(
             "--out cannot be combined with --json, --attention or --html."
         )
+    if region is not None and (out is not None or len(photos) != 1):
+        raise click.UsageError("--region needs one photo, and no --out.")
     model = _model_or_pretrained(model)
     if out is not None:
         written = (target, overwrite_metadata) if write_metadata else None
@@ -88,6 +97,7 @@ def caption(
         )
         return
     start_tensorflow()
+    from show_attend_tell.data.region import parse_region
     from show_attend_tell.inference.figures import draw_figures, write_attention_page
     from show_attend_tell.inference.pipeline import load
     from show_attend_tell.inference.result import Failure
@@ -100,6 +110,9 @@ def caption(
         if not as_json and attention is None and page is None:
             photos = metadata.print_present(writer, photos)
     results = pipeline.caption_photos(photos, decoding)
+    if region is not None:
+        box = parse_region(region)
+        results = [pipeline.caption(photos[0], beam, locations, seed, region=box)]
     if writer is not None:
         results = metadata.write_results(writer, results)
     if page is not None:

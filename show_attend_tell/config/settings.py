@@ -227,6 +227,8 @@ class DecodingSettings:
             as in soft attention), ``likeliest`` (the location of the largest alpha),
             or ``sampled`` (one location sampled from alpha).
         seed: seed of sampled words and sampled locations.
+        region_strength: s of :func:`models.attention.region_bias`; 0 ignores regions.
+        region_words: words written from a region, 0 for all; then from the whole photo.
         validation_beam: beam at validations during training, smaller for speed.
         batch_size: photos decoded together.
     """
@@ -239,6 +241,8 @@ class DecodingSettings:
     allow_unknown: bool = False
     locations: Literal["expected", "likeliest", "sampled"] = "expected"
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
+    region_strength: NonNegative = 2.0
+    region_words: Count = 0
     validation_beam: Positive = 3
     batch_size: Positive = 64
 

@@ -18,6 +18,10 @@ from show_attend_tell.evaluation.pointing_game import (
     find_mentions,
     visible_regions,
 )
+from show_attend_tell.evaluation.region_control import (
+    RegionControl,
+    measure_region_control,
+)
 from show_attend_tell.evaluation.report import (
     EvaluationReport,
     decoding_label,
@@ -38,12 +42,14 @@ class GeneratedCaptions(NamedTuple):
     """The captions generated for a split, in the order of its photos.
 
     ``captions`` by photo id; ``log_probs`` in nats; ``mentions`` of objects, by the id
-    of the photos that have objects and can be read; ``notes``; ``seconds``.
+    of the photos that have objects and can be read; ``control`` by regions around
+    objects, None if no photo has objects; ``notes``; ``seconds``.
     """
 
     captions: dict[str, str]
     log_probs: list[float]
     mentions: dict[str, list[Mention]]
+    control: RegionControl | None
     notes: tuple[str, ...]
     seconds: float
 
@@ -239,7 +245,12 @@ def _generate(
     ids = [photo.id for photo in data.photos]
     captions = dict(zip(ids, map(" ".join, sentences), strict=True))
     seconds = time.monotonic() - started
-    return GeneratedCaptions(captions, log_probs, mentions, notes, seconds)
+    control = None
+    if regions:
+        control = measure_region_control(
+            model, reader, data, captions, regions, decoding
+        )
+    return GeneratedCaptions(captions, log_probs, mentions, control, notes, seconds)
 
 
 def _save_captions(path: Path, generated: GeneratedCaptions) -> None:
@@ -267,8 +278,13 @@ def _left_out_note(chosen: _SplitPhotos, data: Split) -> tuple[str, ...]:
 def _with_notes(
     report: EvaluationReport, generated: GeneratedCaptions, left_out: tuple[str, ...]
 ) -> EvaluationReport:
-    """Return the report with the notes of the split, the photos and the scores."""
-    notes = generated.notes
+    """Return the report with the scores of regions, and all notes."""
+    scores, notes = dict(report.scores), generated.notes
+    if "exact_match" in scores:
+        control = generated.control or RegionControl(None, None)
+        scores["region_control"], scores["region_other"] = control
     if generated.mentions and not any(generated.mentions.values()):
         notes += ("no pointing: no caption names an object of its photo",)
-    return dataclasses.replace(report, notes=left_out + notes + report.notes)
+    return dataclasses.replace(
+        report, scores=scores, notes=left_out + notes + report.notes
+    )

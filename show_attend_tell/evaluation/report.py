@@ -19,7 +19,7 @@ from show_attend_tell.runtime.provenance import collect_provenance
 
 _BLEU = tuple(f"BLEU-{n}" for n in range(1, 5))
 METRICS = (*_BLEU, *(f"{name}-no-bp" for name in _BLEU), "METEOR", "ROUGE-L", "CIDEr")
-_SHARES = ("exact_match", "pointing")
+_SHARES = ("exact_match", "pointing", "region_control", "region_other")
 _FILE_TOKENS_TITLE = (
     "BLEU of the tokens in the files: lower case, final period kept{appended}, no "
     "tokenizer; probably the convention of the paper's Table 1"
@@ -34,7 +34,8 @@ class EvaluationReport:
         label: column title in a table, such as ``beam 5``.
         scores: :data:`METRICS` and, on request, ``SPICE`` in percent, 0 to 100 (CIDEr
             may exceed it); :data:`metrics.FILE_TOKEN_BLEU`, unless a note gives the
-            reason; for scenes ``exact_match`` and ``pointing``, 0 to 1. None where a
+            reason; for scenes, 0 to 1, ``exact_match``, ``pointing`` and the shares of
+            :class:`RegionControl`, ``region_control``, ``region_other``. None where a
             score cannot be computed; a note gives the reason.
         split: name of the split.
         photos: number of photos.

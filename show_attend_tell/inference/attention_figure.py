@@ -37,6 +37,7 @@ def attention_figure(
     probabilities: Sequence[float] | None = None,
     dark: bool = False,
     locations: Sequence[int] | None = None,
+    region: Sequence[float] | None = None,
 ) -> Figure:
     """Draw the photo, then the photo under the attention of each word.
 
@@ -53,6 +54,7 @@ def attention_figure(
         dark: whether to draw light text on a dark background.
         locations: T indices in [0, rows * columns), the location that hard attention
             selected for each word, outlined; -1 for none.
+        region: (x0, y0, x1, y1) as fractions of the photo, outlined in every panel.
 
     Returns:
         A figure that belongs to no window and no global state of matplotlib.
@@ -68,11 +70,13 @@ def attention_figure(
     figure, panels = _panels(len(words) + 1, pixels.shape[0] / pixels.shape[1])
     figure.set_facecolor(ground)
     _show(panels[0], pixels)
+    for axes in panels if region is not None else ():
+        _outline(axes, region, linestyle=(0, (4, 2)))
     for t, (axes, word) in enumerate(zip(panels[1:], words, strict=True)):
         weights = attention_map(attention[t])
         _show(axes, overlay(pixels, weights / max(weights.max(), 1e-12)))
         if locations is not None and locations[t] >= 0:
-            _outline(axes, int(locations[t]), attention.shape[1:])
+            _outline(axes, _box_of(int(locations[t]), attention.shape[1:]))
         size = 11 * min(1, 15 / max(len(word), 1))  # a long word fits its panel
         _annotate(axes, word, -4, color=ink, fontsize=size, weight="bold")
         line = _numbers(t, probabilities, beta)
@@ -226,19 +230,25 @@ def _show(axes: Axes, pixels: np.ndarray) -> None:
     axes.set_axis_off()
 
 
-def _outline(axes: Axes, location: int, grid: tuple[int, int]) -> None:
-    """Draw the border of a location over a panel."""
+def _box_of(location: int, grid: tuple[int, int]) -> tuple[float, ...]:
+    """Return (x0, y0, x1, y1) of a location, as fractions of the photo."""
     rows, columns = grid
     row, column = divmod(location, columns)
-    corner = column / columns, 1 - (row + 1) / rows
+    return column / columns, row / rows, (column + 1) / columns, (row + 1) / rows
+
+
+def _outline(axes: Axes, box: Sequence[float], linestyle="solid") -> None:
+    """Draw the border of a box, in fractions of the photo, over a panel."""
+    x0, y0, x1, y1 = box
     for colour, width in ((_SHADE, 2.6), (_ACCENT, 1.3)):
         axes.add_patch(
             Rectangle(
-                *(corner, 1 / columns, 1 / rows),
+                *((x0, 1 - y1), x1 - x0, y1 - y0),
                 transform=axes.transAxes,
                 fill=False,
                 edgecolor=colour,
                 linewidth=width,
+                linestyle=linestyle,
                 joinstyle="miter",
                 clip_on=False,
             )

@@ -54,6 +54,7 @@ def caption_figure(caption: Caption, dark: bool = False) -> Figure:
         probabilities=np.exp(caption.word_log_probs),
         dark=dark,
         locations=caption.locations,
+        region=caption.region,
     )
 
 

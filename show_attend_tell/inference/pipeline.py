@@ -17,6 +17,7 @@ from PIL import Image
 
 from show_attend_tell.config.runs import find_model
 from show_attend_tell.config.settings import DecodingSettings
+from show_attend_tell.data.region import cell_shares, region_in_view
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.inference.encoder_matching import matching_encoder
 from show_attend_tell.inference.photo_files import find_photos
@@ -87,6 +88,7 @@ class CaptioningPipeline:
         beam: int | None = None,
         locations: str | None = None,
         seed: int | None = None,
+        region: Sequence[float] | None = None,
     ) -> Caption | list[Caption | Failure]:
         """Return the caption of a photo, or the captions of a list of photos.
 
@@ -98,6 +100,8 @@ class CaptioningPipeline:
                 ``DecodingSettings``; by default the model's.
             seed: seed of sampled locations; by default the model's. The noise of a
                 photo depends on the seed and the photo alone.
+            region: (x0, y0, x1, y1) in pixels of the photo as displayed, from which
+                the caption is written, see :mod:`data.region`.
 
         Returns:
             ``text`` and ``words`` (T), ``log_prob``, ``attention`` (T, rows,
@@ -108,13 +112,26 @@ class CaptioningPipeline:
 
         Raises:
             CaptionError: a single photo cannot be read, or a setting is invalid, see
-                :meth:`decoding`.
+                :meth:`decoding` and :func:`data.region.region_in_view`; a list is
+                given with a region.
         """
         decoding = self.decoding(beam=beam, locations=locations, seed=seed)
         if isinstance(photo, list | tuple):
+            if region is not None:
+                raise CaptionError(
+                    f"`region` needs one photo. Received: {len(photo)} photos; caption "
+                    "each with its own region"
+                )
             photos = [to_input(one, f"photo-{k + 1}") for k, one in enumerate(photo)]
             return list(self._caption_all(photos, decoding))
-        (result,) = self._caption_all([to_input(photo)], decoding)
+        one = to_input(photo)
+        if region is not None and not isinstance(one, Failure):
+            try:
+                path, image = self._open(one)
+            except PhotoError as error:
+                raise CaptionError(str(error)) from None
+            return self.caption_image(image, decoding, path=path, region=region)
+        (result,) = self._caption_all([one], decoding)
         if isinstance(result, Failure):
             raise CaptionError(result.reason)
         return result
@@ -155,6 +172,7 @@ class CaptioningPipeline:
         decoding: DecodingSettings | None = None,
         samples: int = 1,
         path: str | os.PathLike = "photo",
+        region: Sequence[float] | None = None,
     ) -> Caption:
         """Return the caption of a decoded photo.
 
@@ -166,32 +184,54 @@ class CaptioningPipeline:
             samples: captions sampled, with ``method="sample"``. The first becomes
                 the caption; those that differ become its alternatives, best first.
             path: name of the photo in the result.
+            region: see :meth:`caption`.
+
+        Raises:
+            CaptionError: see :func:`data.region.region_in_view`.
         """
         decoding = decoding or self.decoding()
         count = samples if decoding.method == "sample" else 1
         square, view = self.encoder.preprocess(image), self.encoder.view(image)
+        box, shares = None, None
+        if region is not None:
+            side, resize = (
+                self.encoder.settings.image_size,
+                self.encoder.settings.resize,
+            )
+            box = region_in_view(region, image.size, side, resize)
+            shares = cell_shares(box, self.captioner.grid)  # (L,)
+            shares = np.repeat(shares[None], count, axis=0)  # (L,) -> (count, L)
         features = self.encoder.encode(square[None])  # (1, L, D)
         hypotheses = self.captioner.generate(
             np.repeat(features, count, axis=0),  # (1, L, D) -> (count, L, D)
             dataclasses.replace(decoding, batch_size=count),
             seeds=_sample_seeds(decoding.seed, square, count),
+            regions=shares,
         )
         if decoding.method == "sample":
             found = _distinct(hypotheses)
         else:
             found = Hypotheses(*(field[0] for field in hypotheses))
-        return self._result(found, Path(path), square, view)
+        caption = self._result(found, Path(path), square, view)
+        return dataclasses.replace(caption, region=box)
 
     def compile(
-        self, samples: int = 1, decoding: DecodingSettings | None = None
+        self,
+        samples: int = 1,
+        decoding: DecodingSettings | None = None,
+        with_region: bool = False,
     ) -> None:
-        """Trace the search that :meth:`caption_image` runs with these arguments."""
+        """Trace the search that :meth:`caption_image` runs with these arguments.
+
+        The graph of captions with a region serves all regions.
+        """
         decoding = decoding or self.decoding()
         count = samples if decoding.method == "sample" else 1
         L, D = int(np.prod(self.encoder.grid)), self.encoder.width
         self.captioner.generate(
             np.zeros((count, L, D), np.float16),
             dataclasses.replace(decoding, batch_size=count),
+            regions=np.ones((count, L), np.float32) if with_region else None,
         )
 
     def _caption_batch(
@@ -220,13 +260,18 @@ class CaptioningPipeline:
         """Return (path, square, view) of a photo, or a Failure with the reason."""
         if isinstance(photo, Failure):
             return photo
-        named = isinstance(photo, NamedPhoto)
-        path = photo.path if named else photo
         try:
-            image = photo.load() if named else self.encoder.load_photo(path)
+            path, image = self._open(photo)
             return path, self.encoder.preprocess(image), self.encoder.view(image)
         except PhotoError as error:
+            path = photo.path if isinstance(photo, NamedPhoto) else photo
             return Failure(path, str(error))
+
+    def _open(self, photo: Path | NamedPhoto) -> tuple[Path, Image.Image]:
+        """Return the path of a photo and its pixels; raise a PhotoError."""
+        if isinstance(photo, NamedPhoto):
+            return photo.path, photo.load()
+        return photo, self.encoder.load_photo(photo)
 
     def _result(self, hypotheses: Hypotheses, path: Path, square, view) -> Caption:
         """Build the caption from W hypotheses of one photo, (W, ...) each."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from show_attend_tell.data.preprocessing import Box
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.inference import attention_page
@@ -65,6 +66,8 @@ class Caption:
             display; not part of the JSON.
         locations: (T,) int in [0, rows * columns), the location that each word was
             generated from; None if a word was generated from the expected context.
+        region: (x0, y0, x1, y1) as fractions of the width and height of ``view``, the
+            part of it from which the caption was written; None for the whole photo.
     """
 
     path: Path
@@ -80,6 +83,7 @@ class Caption:
     square: np.ndarray = field(repr=False)
     view: np.ndarray = field(repr=False)
     locations: np.ndarray | None = None
+    region: Box | None = None
 
     @property
     def sentence(self) -> str:
@@ -95,7 +99,7 @@ class Caption:
         values = {
             one.name: getattr(self, one.name)
             for one in dataclasses.fields(self)
-            if one.name not in ("square", "view", "locations")
+            if one.name not in ("square", "view", "locations", "region")
         }
         for name in ("word_log_probs", "attention", "beta"):
             values[name] = np.round(values[name].astype(np.float64), _DIGITS).tolist()
@@ -105,6 +109,8 @@ class Caption:
         values["alternatives"] = [a.to_dict() for a in self.alternatives]
         if self.locations is not None:
             values["locations"] = self.locations.tolist()
+        if self.region is not None:
+            values["region"] = [round(x, _DIGITS) for x in self.region]
         return values
 
 

@@ -23,6 +23,7 @@ from show_attend_tell.models.generation import (
     MANY_PHOTOS,
     compile_generator,
     generate_in_batches,
+    make_region_bias,
     require_annotations,
     static_settings,
     uniform_noise,
@@ -306,7 +307,7 @@ class Captioner(keras.Model):
             words = words * ops.cast(sample_weight, words.dtype)
         return self.caption_mean(y, words + attention, sample_weight=present)
 
-    def generate(self, annotations, decoding=None, seeds=None, xla=None):
+    def generate(self, annotations, decoding=None, seeds=None, xla=None, regions=None):
         """Generate captions of photos.
 
         Args:
@@ -319,19 +320,23 @@ class Captioner(keras.Model):
             xla: whether XLA compiles the search, which pays for many photos; by
                 default for ``generation.MANY_PHOTOS`` or more. The hypotheses differ
                 by rounding alone.
+            regions: (N, L) in [0, 1], the part of each photo from which its caption is
+                written, see :func:`models.attention.region_bias`; None for none.
 
         Returns:
             :class:`~show_attend_tell.decoding.Hypotheses` of NumPy arrays, N rows,
             best hypothesis first.
 
         Raises:
-            ValueError: the shape of the annotations or the number of seeds is wrong.
+            ValueError: the shape of annotations or regions, or the number of seeds, is
+                wrong.
         """
         L, D = self.grid[0] * self.grid[1], self.annotation_width
         require_annotations(annotations, (L, D))
         decoding = decoding or self.decoding
         xla = len(annotations) >= MANY_PHOTOS if xla is None else xla
         key = static_settings(decoding), xla
+        region = make_region_bias(regions, len(annotations), L, decoding)
         if key not in self._generators:
             self._generators[key] = compile_generator(self, *key)
         seeds = decoding.seed if seeds is None else seeds
@@ -342,6 +347,7 @@ class Captioner(keras.Model):
             noise,
             decoding.temperature,
             decoding.batch_size,
+            region,
         )
 
     def get_config(self):

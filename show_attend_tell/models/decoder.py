@@ -178,7 +178,13 @@ class Decoder(keras.layers.Layer):
         return ops.concatenate([ops.convert_to_tensor(w) for w in matrices], axis=1)
 
     def attend(
-        self, annotations, projected, state, beta_logit=None, select_weights=None
+        self,
+        annotations,
+        projected,
+        state,
+        beta_logit=None,
+        select_weights=None,
+        bias=None,
     ) -> Attention:
         """Call :func:`models.attention.attend` with this decoder's f_att."""
         w_att = ops.reshape(self.w_att, (-1,))  # (A, 1) -> (A,)
@@ -190,10 +196,19 @@ class Decoder(keras.layers.Layer):
             self.activation,
             beta_logit,
             select_weights,
+            bias,
         )
 
     def step(
-        self, word_gates, h, c, annotations, projected, kernel, select_weights=None
+        self,
+        word_gates,
+        h,
+        c,
+        annotations,
+        projected,
+        kernel,
+        select_weights=None,
+        bias=None,
     ):
         """Advance by one word, Eq. (1)-(6).
 
@@ -205,6 +220,7 @@ class Decoder(keras.layers.Layer):
             projected: (B, L, A).
             kernel: from :meth:`state_kernel`.
             select_weights: see :func:`models.attention.attend`.
+            bias: (B, L) or (B, W, L), see the same function.
         """
         A, n = self.settings.attention_width, c.shape[-1]
         products = ops.matmul(h, kernel)  # (..., n) -> (..., A + 4n + 1)
@@ -212,7 +228,7 @@ class Decoder(keras.layers.Layer):
         if self.settings.selector:
             beta_logit = products[..., A + 4 * n :] + self.b_beta  # (..., 1)
         attention = self.attend(
-            annotations, projected, products[..., :A], beta_logit, select_weights
+            annotations, projected, products[..., :A], beta_logit, select_weights, bias
         )
         gates = word_gates + products[..., A : A + 4 * n]  # (..., 4n)
         gates = gates + ops.matmul(

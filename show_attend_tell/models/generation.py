@@ -1,13 +1,18 @@
 """Compile the captioner's decoding and generate captions in batches."""
 
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 from keras import ops
 
 from show_attend_tell.data.vocabulary import END, PAD, START, UNKNOWN
 from show_attend_tell.decoding import Hypotheses, beam_search, greedy, sample
-from show_attend_tell.models.attention import argmax_location, sampled_location
+from show_attend_tell.models.attention import (
+    argmax_location,
+    region_bias,
+    sampled_location,
+)
 from show_attend_tell.runtime.compilation import compiled
 
 # XLA compiles a beam of 5 in 4.6 s of processor time, TensorFlow traces it in 1.1 s; a
@@ -41,9 +46,31 @@ def static_settings(decoding):
     if decoding.method != "beam":
         decoding = dataclasses.replace(decoding, beam=1, length_normalisation=0.0)
     # Inputs of the compiled function get one value, so that settings compare equal.
-    return dataclasses.replace(
-        decoding, temperature=1.0, seed=0, validation_beam=1, batch_size=1
-    )
+    inputs = {"temperature": 1.0, "seed": 0, "region_strength": 0.0, "region_words": 0}
+    return dataclasses.replace(decoding, validation_beam=1, batch_size=1, **inputs)
+
+
+def make_region_bias(shares, photos, locations, decoding):
+    """Return the RegionBias of photos, None if `shares` is None.
+
+    Args:
+        shares: (N, L) in [0, 1], see :func:`models.attention.region_bias`, or None.
+        photos: N.
+        locations: L.
+        decoding: DecodingSettings.
+
+    Raises:
+        ValueError: the shape of `shares` is wrong.
+    """
+    if shares is None:
+        return None
+    if np.shape(shares) != (photos, locations):
+        raise ValueError(
+            f"`regions` must be ({photos}, {locations}), a share of each location. "
+            f"Received: shape {np.shape(shares)}; use data.region.cell_shares"
+        )
+    scores = ops.convert_to_numpy(region_bias(shares, decoding.region_strength))
+    return RegionBias(scores, decoding.region_words or decoding.max_words)
 
 
 def uniform_noise(seed, photos, max_words):
@@ -71,7 +98,14 @@ def uniform_noise(seed, photos, max_words):
     return np.stack([rng.random((2, max_words), np.float32) for rng in rngs])
 
 
-def make_step(model, annotations, locations, noise):
+class RegionBias(NamedTuple):
+    """The direction of attention to regions of photos."""
+
+    scores: object  # (B, L), see models.attention.region_bias
+    words: object  # () int32, the number of words whose scores get it
+
+
+def make_step(model, annotations, locations, noise, region=None):
     """Return a decoding step for a batch of photos and its initial state.
 
     The photos are projected once, here.
@@ -81,11 +115,12 @@ def make_step(model, annotations, locations, noise):
         annotations: prepared (cast and scaled), (B, L, D).
         locations: ``expected``, ``likeliest`` or ``sampled``.
         noise: uniform numbers in [0, 1), (B, T), one for each ``sampled`` location.
+        region: a RegionBias; None leaves attention to the model.
 
     Returns:
         ``step`` as :mod:`show_attend_tell.decoding` requires it, and ``{"h", "c"}`` of
         (B, n); where locations are sampled also ``"noise"`` (B, T), the next number
-        first.
+        first; with a region also ``"word"`` (B,), the number of words written.
     """
     decoder = model.decoder
     projected = model._project_features(annotations)  # (B, L, D) -> (B, L, A)
@@ -104,6 +139,7 @@ def make_step(model, annotations, locations, noise):
             projected,
             kernel,
             select_weights,
+            None if region is None else _bias_of_word(region, state["word"]),
         )  # h, c (B, W, n), z_hat (B, W, D), alpha (B, W, L), beta (B, W)
         # -> (B, W, K)
         logits = decoder.readout(embedded, out.h, out.z_hat, lambda value: value)
@@ -115,10 +151,22 @@ def make_step(model, annotations, locations, noise):
         new_state = {"h": out.h, "c": out.c}
         if locations == "sampled":
             new_state["noise"] = ops.roll(state["noise"], -1, axis=-1)  # (B, W, T)
+        if region is not None:
+            new_state["word"] = state["word"] + 1  # (B, W)
         return ops.log_softmax(logits), new_state, extras
 
     state = {"h": h, "c": c}  # the search adds the axis of hypotheses
-    return step, {**state, "noise": noise} if locations == "sampled" else state
+    if locations == "sampled":
+        state["noise"] = noise
+    if region is not None:
+        state["word"] = ops.zeros_like(annotations[:, 0, 0], dtype="int32")  # (B,)
+    return step, state
+
+
+def _bias_of_word(region, word):
+    """Return the bias of the scores of word number `word`, (B, W) -> (B, W, L)."""
+    held = ops.expand_dims(word < region.words, -1)  # (B, W, 1)
+    return ops.where(held, ops.expand_dims(region.scores, 1), 0.0)
 
 
 def _selection(locations, noise):
@@ -130,10 +178,11 @@ def _selection(locations, noise):
 
 
 def compile_generator(model, decoding, xla=True):
-    """Compile the function (features, noise, temperature) -> Hypotheses.
+    """Compile the function (features, noise, temperature, region) -> Hypotheses.
 
     The function takes features (B, L, D), noise (B, 2, T), for words and for
-    locations, and the temperature, a scalar tensor.
+    locations, the temperature, a scalar tensor, and optionally a RegionBias. It is
+    compiled once without regions and once for all regions.
 
     Args:
         model: a Captioner.
@@ -143,10 +192,12 @@ def compile_generator(model, decoding, xla=True):
     unknown = () if decoding.allow_unknown else (UNKNOWN,)
     rules = {**_SPECIAL, "forbidden": (PAD, START, *unknown)}
 
-    def generate(features, noise, temperature):
+    def generate(features, noise, temperature, region=None):
         B = ops.shape(features)[0]
         annotations = model._prepare(features)  # (B, L, D)
-        step, state = make_step(model, annotations, decoding.locations, noise[:, 1])
+        step, state = make_step(
+            model, annotations, decoding.locations, noise[:, 1], region
+        )
         if decoding.method == "beam":
             return beam_search(
                 step,
@@ -165,7 +216,9 @@ def compile_generator(model, decoding, xla=True):
     return compiled(generate, model, xla)
 
 
-def generate_in_batches(generator, features, noise, temperature, batch_size):
+def generate_in_batches(
+    generator, features, noise, temperature, batch_size, region=None
+):
     """Run a compiled generator over N photos; return NumPy Hypotheses of N rows.
 
     The last batch is padded with zeros, so that one graph serves every batch and a
@@ -177,25 +230,31 @@ def generate_in_batches(generator, features, noise, temperature, batch_size):
         noise: (N, 2, T).
         temperature: number above 0, used by ``sample`` only.
         batch_size: B.
+        region: a RegionBias of NumPy arrays, scores (N, L); None for no regions.
     """
     N, parts = len(features), []
     for start in range(0, N, batch_size):
-        block = np.asarray(features[start : start + batch_size])
-        block_noise = noise[start : start + batch_size]
-        missing = batch_size - len(block)
-        if missing:  # (B - missing, ...) -> (B, ...)
-            block, block_noise = (
-                np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
-                for array in (block, block_noise)
-            )
-        result = generator(
-            ops.convert_to_tensor(block),
-            ops.convert_to_tensor(block_noise),
-            ops.convert_to_tensor(np.float32(temperature)),
-        )
-        kept = batch_size - missing
+        rows = slice(start, start + batch_size)
+        block = _padded(features[rows], batch_size)
+        block_noise = _padded(noise[rows], batch_size)
+        inputs = block, block_noise, ops.convert_to_tensor(np.float32(temperature))
+        if region is not None:
+            words = ops.convert_to_tensor(np.int32(region.words))
+            scores = _padded(region.scores[rows], batch_size)
+            inputs = *inputs, RegionBias(scores, words)
+        result = generator(*inputs)
+        kept = min(batch_size, N - start)
         # (B, W, ...) -> (kept, W, ...)
         parts.append([ops.convert_to_numpy(field)[:kept] for field in result])
     # batches of (B, W, ...) -> (N, W, ...)
     fields = [np.concatenate(field) for field in zip(*parts, strict=True)]
     return Hypotheses(*fields)
+
+
+def _padded(rows, batch_size):
+    """Return a tensor of `batch_size` rows, the missing ones zero."""
+    rows = np.asarray(rows)
+    missing = batch_size - len(rows)
+    if missing:  # (B - missing, ...) -> (B, ...)
+        rows = np.pad(rows, [(0, missing)] + [(0, 0)] * (rows.ndim - 1))
+    return ops.convert_to_tensor(rows)

@@ -137,7 +137,8 @@ class UploadError(ShowAttendTellError):
     """An uploaded photo is refused.
 
     Attributes:
-        status: HTTP status, 413 (too large) or 415 (not a photo).
+        status: HTTP status, 413 (too large), 415 (not a photo) or 422 (a region that
+            is not inside the photo).
     """
 
     def __init__(self, status: int, message: str):

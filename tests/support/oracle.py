@@ -86,10 +86,11 @@ def deep_output(p, embedded, h, z_hat, prev2out=True, ctx2out=True):
     return np.tanh(hidden) @ p["l_o"] + p["l_o_b"]
 
 
-def run(p, a, words, settings, locations=None):
+def run(p, a, words, settings, locations=None, bias=None):
     """Run the decoder on words (T,) and one photo (L, D) of scaled annotations.
 
-    With locations (T,) the context of each step is the annotation there, Eq. (9).
+    With locations (T,) the context of each step is the annotation there, Eq. (9). A
+    bias (T, L) is added to the scores of each step.
 
     Returns:
         dict of (T, ...) arrays: logits, alpha, beta, z_hat, h, c.
@@ -99,7 +100,7 @@ def run(p, a, words, settings, locations=None):
     steps = []
     for t, word in enumerate(words):
         embedded = p["embedding"][word]
-        alpha = softmax(scores(p, a, h, act))
+        alpha = softmax(scores(p, a, h, act) + (0 if bias is None else bias[t]))
         beta = 1.0
         if settings.selector:
             beta = sigmoid(h @ p["w_beta"][:, 0] + p["b_beta"][0])

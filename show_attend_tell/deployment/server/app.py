@@ -17,7 +17,8 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from show_attend_tell import __version__
 from show_attend_tell.config.settings import DecodingSettings
-from show_attend_tell.data.preprocessing import seen_region
+from show_attend_tell.data.preprocessing import Box, seen_region
+from show_attend_tell.data.region import parse_region
 from show_attend_tell.deployment.server.middleware import Guard
 from show_attend_tell.deployment.server.request_queue import RequestQueue
 from show_attend_tell.deployment.server.uploads import (
@@ -27,7 +28,7 @@ from show_attend_tell.deployment.server.uploads import (
 )
 from show_attend_tell.deployment.server.variants import Variants
 from show_attend_tell.inference.pipeline import CaptioningPipeline, is_sampled
-from show_attend_tell.runtime.errors import BusyError, UploadError
+from show_attend_tell.runtime.errors import BusyError, CaptionError, UploadError
 
 MAX_BEAM = 10  # unless a model's own beam is wider
 SAMPLES = 5  # captions sampled for a photo: the caption and its alternatives
@@ -74,6 +75,10 @@ class Answer(pydantic.BaseModel):
         None, description="The location of each word, row by row; null if averaged."
     )
     beta: list[float] = pydantic.Field(description="T gates.")
+    region: list[float] | None = pydantic.Field(
+        None,
+        description="Region of the caption, as fractions of `seen`.",
+    )
     alternatives: list[AlternativeAnswer] = pydantic.Field(description="Best first.")
     seen: list[float] = pydantic.Field(
         description="Region that the network sees: x0, y0, x1, y1 as fractions."
@@ -182,6 +187,14 @@ def _add_service(
             Literal["expected", "likeliest", "sampled"] | None,
             Form(description="Soft attention, or one location for each word."),
         ] = None,
+        region: Annotated[
+            str | None,
+            Form(
+                max_length=200,
+                description="x0,y0,x1,y1 in pixels of the upright photo; the caption "
+                "is written from there.",
+            ),
+        ] = None,
     ):
         """Generate the caption of a photo, with the attention of each word."""
         if model not in pipelines:
@@ -193,13 +206,22 @@ def _add_service(
         )
         if seed is not None:
             decoding = dataclasses.replace(decoding, seed=seed)
+        box = _parsed_region(region)
         pipeline, content = pipelines[model], await photo.read()
         values = await queue.run(
-            *(_caption_upload, pipeline, content, limits, decoding),
-            prepare=variants.compilation(pipeline, decoding),
+            *(_caption_upload, pipeline, content, limits, decoding, box),
+            prepare=variants.compilation(pipeline, decoding, box is not None),
         )
         name = photo.filename or "photo"
         return values | {"model": model, "photo": name, "settings": _used(decoding)}
+
+
+def _parsed_region(region: str | None) -> Box | None:
+    """Return the region of a request; an empty field is none."""
+    try:
+        return parse_region(region) if region else None
+    except CaptionError as error:
+        raise HTTPException(422, str(error)) from None
 
 
 def _caption_upload(
@@ -207,11 +229,15 @@ def _caption_upload(
     content: bytes,
     limits: Limits,
     decoding: DecodingSettings,
+    box: Box | None,
 ) -> dict:
     """Return the values for JSON of an uploaded photo's caption."""
     start = time.monotonic()
     image = open_upload(content, limits)
-    caption = pipeline.caption_image(image, decoding, SAMPLES)
+    try:
+        caption = pipeline.caption_image(image, decoding, SAMPLES, region=box)
+    except CaptionError as error:  # of a region that is not inside the photo
+        raise UploadError(422, str(error)) from None
     settings = pipeline.encoder.settings
     region = seen_region(image.size, settings.image_size, settings.resize)
     sizes = (*image.size, *image.size)

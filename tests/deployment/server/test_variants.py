@@ -19,8 +19,8 @@ class Recorder:
     def __init__(self):
         self.compiled = []
 
-    def compile(self, samples, decoding):
-        self.compiled.append((samples, decoding))
+    def compile(self, samples, decoding, with_region):
+        self.compiled.append((samples, decoding, with_region))
 
 
 def test_a_variant_is_compiled_once_and_inputs_make_no_variant():
@@ -29,12 +29,15 @@ def test_a_variant_is_compiled_once_and_inputs_make_no_variant():
     first, second = (variants.compilation(recorder, decoding) for _ in range(2))
     first()
     second()
-    assert recorder.compiled == [(5, decoding)]
+    assert recorder.compiled == [(5, decoding, False)]
     other_seed = dataclasses.replace(decoding, seed=9, temperature=2.0)
     assert variants.compilation(recorder, other_seed) is None
     wider = dataclasses.replace(decoding, beam=4)
     assert variants.compilation(recorder, wider) is not None
     assert variants.compilation(Recorder(), decoding) is not None
+    variants.compilation(recorder, decoding, with_region=True)()
+    assert recorder.compiled[1:] == [(5, decoding, True)]
+    assert variants.compilation(recorder, decoding, with_region=True) is None
 
 
 def test_a_request_that_prepares_delays_no_other():
@@ -59,10 +62,10 @@ def test_requests_with_the_models_options_do_not_wait_for_a_new_variant(monkeypa
     pipeline.compile()
     compile_variant = pipeline.compile
 
-    def slow(samples, decoding):
+    def slow(samples, decoding, with_region):
         if decoding.beam == 2:
             assert go.wait(60)
-        compile_variant(samples, decoding)
+        compile_variant(samples, decoding, with_region)
 
     monkeypatch.setattr(pipeline, "compile", slow)
     with serving({"tiny": pipeline}) as address, ThreadPoolExecutor(1) as pool:

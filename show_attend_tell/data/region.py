@@ -1,0 +1,105 @@
+"""Parse regions of photos and compute the share of each location inside them.
+
+A region is a box (x0, y0, x1, y1) in pixels of the photo as it is displayed, after its
+EXIF orientation; decimals are allowed, x1 and y1 are exclusive.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from show_attend_tell.data.preprocessing import Box, box_to_square
+from show_attend_tell.runtime.errors import CaptionError, quote
+
+_FORM = "`region` must be four numbers x0,y0,x1,y1, in pixels of the photo"
+
+
+def parse_region(text: str) -> Box:
+    """Parse ``x0,y0,x1,y1``.
+
+    Raises:
+        CaptionError: the text is not four finite numbers.
+    """
+    try:
+        return _four_numbers([float(part) for part in text.split(",")])
+    except ValueError:
+        raise CaptionError(
+            f"{_FORM}. Received: {quote(text)}; write it as 10,20,110,90"
+        ) from None
+
+
+def region_in_view(
+    region: Sequence[float], photo_size: tuple[int, int], side: int, resize: str
+) -> Box:
+    """Return the part of a region that is in the network's square input.
+
+    Args:
+        region: (x0, y0, x1, y1) in pixels of the photo.
+        photo_size: (width, height) in pixels.
+        side: side of the network's square input, in pixels.
+        resize: ``crop`` or ``squash``.
+
+    Returns:
+        (x0, y0, x1, y1) as fractions of the network's square, 0 to 1.
+
+    Raises:
+        CaptionError: the region is malformed, empty, not inside the photo, or cropped
+            away.
+    """
+    box, (width, height) = _four_numbers(region), photo_size
+    x0, y0, x1, y1 = box
+    if not (x0 < x1 and y0 < y1):
+        raise CaptionError(
+            "`region` must have x0 < x1 and y0 < y1. "
+            f"Received: {quote(box)}; order its corners"
+        )
+    if x0 < 0 or y0 < 0 or x1 > width or y1 > height:
+        raise CaptionError(
+            f"`region` must be inside the photo, 0,0,{width},{height}. "
+            f"Received: {quote(box)}; correct it"
+        )
+    square = np.array(box_to_square(box, photo_size, side, resize))
+    square = np.clip(square / side, 0, 1)
+    if square[0] >= square[2] or square[1] >= square[3]:
+        raise CaptionError(
+            "`region` must overlap the part of the photo that the network sees, the "
+            f"centre. Received: {quote(box)}; move it towards the centre"
+        )
+    return tuple(square.tolist())
+
+
+def cell_shares(region: Box, grid: tuple[int, int]) -> np.ndarray:
+    """Return m of :func:`show_attend_tell.models.attention.region_bias`.
+
+    m_i is the share of cell i's area inside the region, divided by the largest share,
+    so that a region smaller than a cell directs attention as much as a larger one.
+
+    Args:
+        region: (x0, y0, x1, y1) as fractions of the map, from :func:`region_in_view`.
+        grid: (rows, columns) of the map; L is their product.
+
+    Returns:
+        (L,) float32 in [0, 1], in row-major order, the largest 1.
+    """
+    (x0, y0, x1, y1), (rows, columns) = region, grid
+    shares = np.outer(_overlaps(y0, y1, rows), _overlaps(x0, x1, columns))
+    return (shares / shares.max()).astype(np.float32).ravel()  # (rows, columns) -> (L,)
+
+
+def _overlaps(start: float, end: float, cells: int) -> np.ndarray:
+    """Return the share of each of `cells` equal parts of [0, 1] in [start, end]."""
+    edges = np.arange(cells + 1) / cells
+    inside = np.minimum(edges[1:], end) - np.maximum(edges[:-1], start)
+    return np.clip(inside, 0, None) * cells
+
+
+def _four_numbers(region: Sequence[float]) -> Box:
+    """Return a region as floats; raise a CaptionError unless there are four."""
+    try:
+        numbers = tuple(float(one) for one in region)
+    except (TypeError, ValueError):
+        numbers = ()
+    if len(numbers) != 4 or not all(map(math.isfinite, numbers)):
+        raise CaptionError(f"{_FORM}. Received: {quote(region)}; pass (x0, y0, x1, y1)")
+    return numbers

@@ -1,0 +1,105 @@
+"""Captions of regions: from Python, on the command line, in JSON and in figures."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from tiny_pipeline import photo_bytes
+
+from show_attend_tell.inference.attention_figure import (
+    attention_figure,
+    figure_to_array,
+)
+from show_attend_tell.inference.figures import caption_figure
+from show_attend_tell.runtime.errors import CaptionError
+
+LEFT = (6, 5, 22, 35)  # of a photo of 60 x 40 pixels
+
+
+@pytest.fixture(scope="session")
+def captioned(pipeline, photo):
+    return pipeline.caption(photo, region=LEFT)
+
+
+def test_attention_is_inside_the_region(captioned, pipeline, photo):
+    rows, columns = pipeline.captioner.grid
+    x0, y0, x1, y1 = captioned.region
+    row, column = np.mgrid[:rows, :columns]
+    outside = (column + 1) / columns <= x0
+    outside |= column / columns >= x1
+    outside |= ((row + 1) / rows <= y0) | (row / rows >= y1)
+    assert outside.any()
+    whole = pipeline.caption(photo)
+    assert captioned.attention[:, outside].sum(-1).max() < 0.01
+    assert whole.attention[:, outside].sum(-1).min() > 0.1
+    assert whole.region is None
+
+
+def test_the_region_is_of_the_photo_as_displayed(pipeline, photo, tmp_path):
+    upright, exif = Image.open(photo), Image.Exif()
+    exif[0x0112] = 6  # to be displayed turned by 90 degrees clockwise
+    turned = upright.transpose(Image.Transpose.ROTATE_90)
+    turned.save(tmp_path / "turned.png", exif=exif)
+    one = pipeline.caption(photo, region=LEFT)
+    two = pipeline.caption(tmp_path / "turned.png", region=LEFT)
+    assert one.text == two.text
+    np.testing.assert_array_equal(one.attention, two.attention)
+
+
+def test_the_command_line_writes_the_caption_of_the_region(run, captioned, photo):
+    text = ",".join(map(str, LEFT))
+    code, lines, _ = run(photo, "--region", text, "--json")
+    assert code == 0
+    found = json.loads(lines[0])
+    assert found["text"] == captioned.text
+    np.testing.assert_allclose(found["region"], captioned.region, atol=1e-6)
+    code, lines, _ = run(photo, "--json")
+    assert "region" not in json.loads(lines[0])
+
+
+@pytest.mark.parametrize(
+    ("region", "reason"),
+    [("1,2,3", "four numbers"), ("0,0,61,40", "inside the photo"), ("9,9,9,9", "x0")],
+)
+def test_a_wrong_region_is_one_line_and_exit_status_1(run, photo, region, reason):
+    code, lines, err = run(photo, "--region", region)
+    assert (code, lines) == (1, [])
+    assert err.startswith("error: `region` must")
+    assert reason in err
+    assert err.count("\n") == 1
+
+
+def test_a_region_needs_one_photo(run, photo, folder, tmp_path):
+    code, _, err = run(photo, photo, "--region", "1,1,9,9")
+    assert code == 2
+    assert "--region needs one photo" in err
+    code, _, err = run(photo, "--region", "1,1,9,9", "--out", tmp_path / "a.jsonl")
+    assert code == 2
+    code, _, err = run(folder, "--region", "1,1,9,9")
+    assert code == 1
+    assert "must be a file" in err
+
+
+def test_an_unreadable_photo_with_a_region_is_one_line(pipeline, tmp_path):
+    (tmp_path / "broken.png").write_bytes(photo_bytes()[:40])
+    with pytest.raises(CaptionError, match=r"broken\.png: cannot be read"):
+        pipeline.caption(tmp_path / "broken.png", region=LEFT)
+
+
+def test_the_figure_has_the_outline_of_the_region_in_every_panel():
+    grey = np.full((80, 80, 3), 128, np.uint8)
+    one = (["word"], np.full((1, 4, 4), 1 / 16))
+    plain = figure_to_array(attention_figure(grey, *one))
+    outlined = figure_to_array(attention_figure(grey, *one, region=(0.25, 0.5, 1, 1)))
+    changed = np.argwhere((plain != outlined).any(-1))  # rows and columns
+    height, width = plain.shape[:2]
+    left = changed[changed[:, 1] < width / 2]
+    assert len(left) > 100
+    assert len(changed) == pytest.approx(2 * len(left), rel=0.05)  # in both panels
+    assert (left[:, 0] > 0.3 * height).all()  # the lower half of the photo only
+
+
+def test_the_figure_of_a_caption_has_its_region(captioned):
+    boxes = [len(axes.patches) for axes in caption_figure(captioned).axes]
+    assert boxes == [2] * (len(captioned.words) + 1)  # a line and its shade
