@@ -10,6 +10,8 @@ from show_attend_tell.cli.options import (
     encoder_weights_option,
     experiment_option,
     figure_options,
+    mirror_option,
+    models_option,
     runs_option,
     set_option,
     start_tensorflow,
@@ -23,9 +25,8 @@ _OUT = (
 
 @click.command()
 @click.argument("photos", nargs=-1, required=True, type=PATH, metavar="PHOTO...")
-@click.option(
-    "--model", type=PATH, help="A .keras file; by default the pretrained model."
-)
+@models_option
+@mirror_option
 @encoder_weights_option
 @click.option(
     "--beam", type=click.IntRange(min=1), help="Beam width; overrides the model's."
@@ -48,7 +49,8 @@ _OUT = (
 @figure_options
 def caption(
     photos,
-    model,
+    models,
+    mirror,
     encoder_weights,
     beam,
     locations,
@@ -65,16 +67,15 @@ def caption(
         raise click.UsageError(
             "--out cannot be combined with --json, --attention or --html."
         )
-    model = _model_or_pretrained(model)
+    loaded = _models_or_pretrained(models), encoder_weights, mirror
     if out is not None:
-        _caption_into(out, photos, model, encoder_weights, beam, locations, seed)
+        _caption_into(out, photos, loaded, beam, locations, seed)
         return
     start_tensorflow()
     from show_attend_tell.inference.figures import draw_figures, write_attention_page
-    from show_attend_tell.inference.pipeline import load
     from show_attend_tell.inference.result import Failure
 
-    pipeline = load(model, encoder_weights)
+    pipeline = _load(*loaded)
     decoding = pipeline.decoding(beam=beam, locations=locations, seed=seed)
     results = pipeline.caption_photos(photos, decoding)
     if page is not None:
@@ -100,22 +101,29 @@ def caption(
         sys.exit(1)
 
 
-def _model_or_pretrained(given):
+def _models_or_pretrained(given):
     from show_attend_tell.models.pretrained import shipped_model
 
-    return shipped_model() if given is None else given
+    return given or (shipped_model(),)
 
 
-def _caption_into(out, photos, model, encoder_weights, beam, locations, seed) -> None:
+def _load(models, encoder_weights, mirror):
+    from show_attend_tell.inference.pipeline import load
+
+    model = models[0] if len(models) == 1 else models
+    options = {"mirror": True} if mirror else {}
+    return load(model, encoder_weights, **options)
+
+
+def _caption_into(out, photos, loaded, beam, locations, seed) -> None:
     start_tensorflow()
     from show_attend_tell.inference.batch import (
         caption_into_file,
         require_known_ending,
     )
-    from show_attend_tell.inference.pipeline import load
 
     require_known_ending(out)
-    pipeline = load(model, encoder_weights)
+    pipeline = _load(*loaded)
     decoding = pipeline.decoding(beam=beam, locations=locations, seed=seed)
     report = caption_into_file(pipeline, photos, out, decoding)
     for failure in report.failures:

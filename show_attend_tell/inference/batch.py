@@ -93,7 +93,9 @@ def caption_into_file(
     kind = out.suffix.lower()
     journal_file = out if kind == ".jsonl" else out.with_suffix(".jsonl")
     found = _distinct(find_photos(paths))
-    with CaptionJournal(journal_file, _made_by(pipeline.file, decoding)) as journal:
+    mirror = getattr(pipeline.captioner, "mirror", False)  # of an ensemble
+    made_by = _made_by(pipeline.file, decoding, mirror)
+    with CaptionJournal(journal_file, made_by) as journal:
         if kind == ".csv":
             require_replaceable(out, journal.rows)
         left = [one for one in found if isinstance(one, Failure) or one not in journal]
@@ -120,10 +122,12 @@ def _distinct(found: Iterable[Path | Failure]) -> Sequence[Path | Failure]:
     return list(photos.values())
 
 
-def _made_by(model: Path, decoding: DecodingSettings) -> str:
-    """Return the model and the settings that must not be mixed in one file."""
-    with model.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+def _made_by(
+    model: Path | tuple[Path, ...], decoding: DecodingSettings, mirror: bool = False
+) -> str:
+    """Return the models and the settings that must not be mixed in one file."""
+    files = model if isinstance(model, tuple) else (model,)
+    models = " + ".join(map(_digest, files))
     how = f"beam {decoding.beam}"
     if decoding.method == "sample":
         how = f"words sampled at temperature {decoding.temperature}"
@@ -131,4 +135,12 @@ def _made_by(model: Path, decoding: DecodingSettings) -> str:
         how += f", {decoding.locations}"
     if is_sampled(decoding):
         how += f" with seed {decoding.seed}"
-    return f"{model.name} {digest[:12]}, {how}"
+    if mirror:
+        how += ", mirrored photos too"
+    return f"{models}, {how}"
+
+
+def _digest(model: Path) -> str:
+    """Return the name of a model file and the first digits of its SHA-256."""
+    with model.open("rb") as file:
+        return f"{model.name} {hashlib.file_digest(file, 'sha256').hexdigest()[:12]}"

@@ -27,6 +27,7 @@ from show_attend_tell.inference.result import (
 )
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.models.ensemble import Ensemble, MirroringEncoder, load_ensemble
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import CaptionError, PhotoError
 
@@ -37,13 +38,17 @@ class CaptioningPipeline:
     """Generate captions of photos.
 
     Attributes:
-        captioner: the Keras model, annotation vectors -> captions.
+        captioner: the Keras model, annotation vectors -> captions, or an Ensemble.
         encoder: the network, photo -> annotation vectors.
-        file: the model file, None for a captioner that was not loaded from one.
+        file: the model file, or the tuple of an ensemble's files; None for a captioner
+            that was not loaded from one.
     """
 
     def __init__(
-        self, captioner: Captioner, encoder: Encoder, file: Path | None = None
+        self,
+        captioner: Captioner | Ensemble,
+        encoder: Encoder | MirroringEncoder,
+        file: Path | tuple[Path, ...] | None = None,
     ):
         self.captioner = captioner
         self.encoder = encoder
@@ -217,18 +222,21 @@ class CaptioningPipeline:
 
 
 def load(
-    model: str | os.PathLike,
+    model: str | os.PathLike | Sequence[str | os.PathLike],
     encoder_weights: str | os.PathLike | None = None,
     runs: str | os.PathLike = "experiments/runs",
+    mirror: bool = False,
 ) -> CaptioningPipeline:
-    """Load a trained captioner and build its encoder.
+    """Load a trained captioner, or an ensemble of several, and build its encoder.
 
     Args:
-        model: a ``.keras`` file, the folder of a run, or an experiment's name.
+        model: a ``.keras`` file, the folder of a run, or an experiment's name; several
+            are averaged, see :mod:`models.ensemble`.
         encoder_weights: a file, or ``imagenet``, ``scenes`` or ``none``; by default
             the weights that the model was trained with. If they came from a file, it
             is looked up in the folder of the model.
         runs: folder in which names of runs are looked up.
+        mirror: whether to average over photos and their mirror images.
 
     Raises:
         CaptionError: the encoder's weights are absent, or are not those the model was
@@ -236,6 +244,13 @@ def load(
         ModelFileError: the model file is absent, damaged or not a captioner.
         EncoderError: the encoder's weights cannot be loaded.
     """
+    if mirror or isinstance(model, list | tuple):
+        models = model if isinstance(model, list | tuple) else [model]
+        files = [find_model(os.fspath(one), runs) for one in models]
+        ensemble = load_ensemble(files, mirror)
+        encoder = matching_encoder(ensemble, files[0], encoder_weights)
+        encoder = MirroringEncoder(encoder) if mirror else encoder
+        return CaptioningPipeline(ensemble, encoder, tuple(files))
     file = find_model(os.fspath(model), runs)
     captioner = load_captioner(file)
     encoder = matching_encoder(captioner, file, encoder_weights)

@@ -125,7 +125,7 @@ def _selection(locations, noise):
     return argmax_location if locations == "likeliest" else None
 
 
-def compile_generator(model, decoding):
+def compile_generator(model, decoding, make_step=make_step):
     """Compile the function (features, noise, temperature) -> Hypotheses.
 
     The function takes features (B, L, D), noise (B, 2, T), for words and for
@@ -134,6 +134,7 @@ def compile_generator(model, decoding):
     Args:
         model: a Captioner.
         decoding: DecodingSettings from :func:`static_settings`.
+        make_step: function that returns the decoding step of the model.
     """
     unknown = () if decoding.allow_unknown else (UNKNOWN,)
     rules = {**_SPECIAL, "forbidden": (PAD, START, *unknown)}
