@@ -12,6 +12,8 @@ from show_attend_tell.cli.options import (
     encoder_weights_option,
     experiment_option,
     figure_options,
+    mirror_option,
+    models_option,
     runs_option,
     set_option,
     start_tensorflow,
@@ -25,9 +27,8 @@ _OUT = (
 
 @click.command()
 @click.argument("photos", nargs=-1, required=True, type=PATH, metavar="PHOTO...")
-@click.option(
-    "--model", type=PATH, help="A .keras file; by default the pretrained model."
-)
+@models_option
+@mirror_option
 @encoder_weights_option
 @click.option(
     "--beam", type=click.IntRange(min=1), help="Beam width; overrides the model's."
@@ -62,7 +63,8 @@ _OUT = (
 @figure_options
 def caption(
     photos,
-    model,
+    models,
+    mirror,
     encoder_weights,
     beam,
     locations,
@@ -88,21 +90,19 @@ def caption(
         )
     if region is not None and (out is not None or len(photos) != 1):
         raise click.UsageError("--region needs one photo, and no --out.")
-    model = _model_or_pretrained(model)
+    loaded = _models_or_pretrained(models), encoder_weights, mirror
     if out is not None:
         written = (target, overwrite_metadata) if write_metadata else None
         _caption_into(
-            *(out, photos, model, encoder_weights, beam, locations, seed),
-            *(exiftool_columns, written),
+            *(out, photos, loaded, beam, locations, seed, exiftool_columns, written)
         )
         return
     start_tensorflow()
     from show_attend_tell.data.region import parse_region
     from show_attend_tell.inference.figures import draw_figures, write_attention_page
-    from show_attend_tell.inference.pipeline import load
     from show_attend_tell.inference.result import Failure
 
-    pipeline = load(model, encoder_weights)
+    pipeline = _load(*loaded)
     decoding = pipeline.decoding(beam=beam, locations=locations, seed=seed)
     writer = None
     if write_metadata:
@@ -146,33 +146,31 @@ def _require_csv(exiftool_columns, out) -> None:
         raise click.UsageError("--exiftool-columns needs --out FILE.csv.")
 
 
-def _model_or_pretrained(given):
+def _models_or_pretrained(given):
     from show_attend_tell.models.pretrained import shipped_model
 
-    return shipped_model() if given is None else given
+    return given or (shipped_model(),)
+
+
+def _load(models, encoder_weights, mirror):
+    from show_attend_tell.inference.pipeline import load
+
+    model = models[0] if len(models) == 1 else models
+    return load(model, encoder_weights, mirror=mirror)
 
 
 def _caption_into(
-    out,
-    photos,
-    model,
-    encoder_weights,
-    beam,
-    locations,
-    seed,
-    exiftool_columns,
-    written,
+    out, photos, loaded, beam, locations, seed, exiftool_columns, written
 ) -> None:
     start_tensorflow()
     from show_attend_tell.inference.batch import (
         caption_into_file,
         require_known_ending,
     )
-    from show_attend_tell.inference.pipeline import load
     from show_attend_tell.inference.table import COLUMNS, EXIFTOOL_COLUMNS
 
     require_known_ending(out)
-    pipeline = load(model, encoder_weights)
+    pipeline = _load(*loaded)
     decoding = pipeline.decoding(beam=beam, locations=locations, seed=seed)
     writer = metadata.open_writer(pipeline, decoding, *written) if written else None
     columns = EXIFTOOL_COLUMNS if exiftool_columns else COLUMNS

@@ -23,6 +23,8 @@ from show_attend_tell.cli.options import (
     PATH,
     encoder_weights_option,
     experiment_option,
+    mirror_option,
+    models_option,
     name_option,
     runs_option,
     set_option,
@@ -133,7 +135,16 @@ def prepare(experiment, changes, work, data, on_problem) -> None:
 @work_option
 @encoder_weights_option
 @click.option("--overwrite", is_flag=True, help="Replace existing features.")
-def features(experiment, changes, work, encoder_weights, overwrite) -> None:
+@click.option(
+    *("--mirror-split", "mirror_splits"),
+    type=click.Choice(["val", "test"]),
+    multiple=True,
+    help="Also extract the mirrored photos of this split, for eval --mirror; "
+    "repeatable.",
+)
+def features(
+    experiment, changes, work, encoder_weights, overwrite, mirror_splits
+) -> None:
     """Extract annotation vectors of prepared photos.
 
     An interrupted extraction resumes when it is run again.
@@ -142,7 +153,9 @@ def features(experiment, changes, work, encoder_weights, overwrite) -> None:
     start_tensorflow()
     from data_prep.extract import extract
 
-    report = extract(settings, work, encoder_weights, overwrite)
+    report = extract(
+        settings, work, encoder_weights, overwrite, mirror_splits=mirror_splits
+    )
     click.echo("\n".join(report.lines()))
 
 
@@ -250,6 +263,8 @@ def _print_training(done) -> None:
     metavar="FILE.json",
     help="Score the captions of this file in place of the run's model.",
 )
+@models_option
+@mirror_option
 @click.option(
     "--tokenizer",
     type=click.Choice(["auto", "ptb", "simple"]),
@@ -261,9 +276,22 @@ def _print_training(done) -> None:
     "--spice", is_flag=True, help="Also compute SPICE; downloads CoreNLP, needs Java."
 )
 def evaluate(
-    experiment, changes, work, runs, name, split, beams, captions, tokenizer, spice
+    experiment,
+    changes,
+    work,
+    runs,
+    name,
+    split,
+    beams,
+    captions,
+    models,
+    mirror,
+    tokenizer,
+    spice,
 ) -> None:
     """Generate the captions of a split, and save and score them."""
+    if captions is not None and (models or mirror):
+        raise click.UsageError("--captions excludes --model and --mirror.")
     if captions is not None and beams:
         raise click.UsageError("--captions and --beam exclude each other.")
     settings = _load_experiment(experiment, changes, name)
@@ -276,6 +304,7 @@ def evaluate(
         reports = [evaluation.score_file(captions, settings, work, split, **scoring)]
     else:
         where = (settings, work, runs, split)
+        scoring |= {"model": models or None, "mirror": mirror}
         if len(beams) > 1:
             reports = evaluation.compare_beams(*where, beams, **scoring)
         else:

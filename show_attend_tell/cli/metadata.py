@@ -47,7 +47,7 @@ def open_writer(pipeline, decoding, target: str | None, overwrite: bool):
     from show_attend_tell.inference.batch import made_by
     from show_attend_tell.inference.metadata import MetadataWriter
 
-    author = made_by(pipeline.file, decoding)
+    author = made_by(pipeline, decoding)
     writer = MetadataWriter(author, target or "sidecar", overwrite)
     return click.get_current_context().with_resource(writer)
 

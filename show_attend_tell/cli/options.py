@@ -54,6 +54,20 @@ encoder_weights_option = click.option(
     help="Weights file of the encoder, in place of the weights in its settings.",
 )
 
+models_option = click.option(
+    *("--model", "models"),
+    type=PATH,
+    multiple=True,
+    metavar="FILE",
+    help="A .keras file, in place of the default model; repeatable, to average the "
+    "word probabilities of several models.",
+)
+mirror_option = click.option(
+    "--mirror",
+    is_flag=True,
+    help="Average the word probabilities over the photo and its mirror image.",
+)
+
 
 def figure_options(command: Callable) -> Callable:
     """Add the options of figures and pages to a verb."""

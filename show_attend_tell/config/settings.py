@@ -144,6 +144,8 @@ class TrainingSettings:
         init_from: model to start from instead of random weights: a ``.keras`` file,
             or the name of an experiment whose run is in the same folder.
         epochs: maximum passes over every training caption (``cider``: photo).
+        rollouts: generation of captions with ``cider``: ``beam`` search, or ``sample``,
+            independent samples, whose gradient is unbiased.
         hypotheses: captions generated per photo, with ``cider``.
         batch_size: captions per step; a batch holds captions of similar length, or
             with ``cider`` all hypotheses of ``batch_size / hypotheses`` photos.
@@ -175,6 +177,7 @@ class TrainingSettings:
     text: tuple[str, ...] = ()
     init_from: str = ""
     epochs: Positive = 10
+    rollouts: Literal["beam", "sample"] = "beam"
     hypotheses: Annotated[int, Field(ge=2, lt=2**31)] = 5
     batch_size: Positive = 64
     optimizer: Literal["rmsprop", "adam", "adamw"] = "adam"

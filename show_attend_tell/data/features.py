@@ -75,16 +75,21 @@ _INFINITE = 0x7C00  # bits of infinity in float16; those of NaN are larger
 
 
 def feature_path(
-    folder: str | Path, settings: EncoderSettings, mirror: bool = False
+    folder: str | Path,
+    settings: EncoderSettings,
+    mirror: bool = False,
+    split: str = "train",
 ) -> Path:
     """Return the path of an encoder's feature file.
 
     Args:
         folder: ``prepared/<data.name>``.
         settings: settings of the encoder.
-        mirror: whether to return the file of the mirrored photos.
+        mirror: whether to return the file of the mirrored photos of a split.
+        split: that split.
     """
-    ending = ".mirror.h5" if mirror else ".h5"
+    ending = ".mirror.h5" if split == "train" else f".mirror-{split}.h5"
+    ending = ending if mirror else ".h5"
     return Path(folder) / f"features-{settings.network}-{settings.layer}{ending}"
 
 

@@ -52,6 +52,7 @@ def open_features(
     work: str | Path,
     mirror: bool = False,
     identity: dict | None = None,
+    split: str = "train",
 ) -> FeatureReader:
     """Open the experiment's feature file.
 
@@ -61,13 +62,15 @@ def open_features(
         mirror: whether to open the file of the mirrored photos.
         identity: identity of the encoder that must have made the features; by default
             only the experiment's encoder settings are compared.
+        split: split of the mirrored photos.
 
     Raises:
         FeatureError: the file is absent, incomplete, or made by another encoder or
             with other encoder settings.
     """
     folder, settings = folder_of(experiment, work), experiment.encoder
-    reader = FeatureReader(feature_path(folder, settings, mirror), identity)
+    path = feature_path(folder, settings, mirror, split)
+    reader = FeatureReader(path, identity)
     difference = settings_difference(settings, reader.attributes["identity"])
     if not difference and reader.attributes["mirrored"] != mirror:
         difference = f"mirrored photos {not mirror} instead of {mirror}"
@@ -129,27 +132,33 @@ def _select_split(
 def open_mirror(
     experiment: Experiment, work: str | Path, reader: FeatureReader, data: Split
 ) -> "ReorderedReader":
-    """Open the features of the mirrored training photos.
+    """Open the features of the mirrored photos of a split.
 
     Args:
         experiment: settings of the data and the encoder.
         work: the folder of prepared data.
         reader: reader of the unmirrored photos, whose rows the result takes.
-        data: the training split.
+        data: the split.
 
     Raises:
         FeatureError: the file is absent, incomplete, made by another encoder, or lacks
             a photo of `data`.
     """
-    mirror = open_features(
-        experiment, work, True, identity=reader.attributes["identity"]
+    path = feature_path(
+        folder_of(experiment, work), experiment.encoder, True, data.name
     )
+    if data.name != "train" and not path.is_file():
+        raise FeatureError(
+            f"{path}: no such feature file; run `features --mirror-split {data.name}`"
+        )
+    identity = reader.attributes["identity"]
+    mirror = open_features(experiment, work, True, identity, data.name)
     missing = [photo.id for photo in data.photos if photo.id not in mirror.rows]
     if missing:
         mirror.close()
         raise FeatureError(
-            f"{mirror.path}: {len(missing)} training photos are missing, the first is "
-            f"{missing[0]}; run `features` again"
+            f"{mirror.path}: {len(missing)} photos of {data.name} are missing, the "
+            f"first is {missing[0]}; run `features` again"
         )
     return ReorderedReader(mirror, reader)
 
@@ -166,3 +175,19 @@ class ReorderedReader:
     def read(self, rows) -> np.ndarray:
         """Read photos by their rows in the other file."""
         return self._own.read([self._rows[int(row)] for row in rows])
+
+
+class ViewsReader:
+    """A reader of photos together with their mirror images.
+
+    Args:
+        reader: reader of the photos.
+        mirror: reader of their mirror images by the same rows.
+    """
+
+    def __init__(self, reader: FeatureReader, mirror: ReorderedReader):
+        self._readers = (reader, mirror)
+
+    def read(self, rows) -> np.ndarray:
+        """Read photos by their rows; return (N, 2, L, D)."""
+        return np.stack([reader.read(rows) for reader in self._readers], axis=1)

@@ -1,5 +1,6 @@
 """Evaluate an experiment: generate captions of a split, save them, then score them."""
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Iterable, Sequence
@@ -11,7 +12,14 @@ from show_attend_tell.config.settings import DecodingSettings, Experiment
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo
-from show_attend_tell.data.splits import Split, folder_of, load_split, open_features
+from show_attend_tell.data.splits import (
+    Split,
+    ViewsReader,
+    folder_of,
+    load_split,
+    open_features,
+    open_mirror,
+)
 from show_attend_tell.evaluation.coco_results import read_coco_results
 from show_attend_tell.evaluation.pointing_game import (
     Mention,
@@ -31,6 +39,7 @@ from show_attend_tell.evaluation.report import (
 )
 from show_attend_tell.evaluation.validation import best_words, generate_captions
 from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.ensemble import load_ensemble
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import EvaluationError, ManifestError
 from show_attend_tell.runtime.progress import progress_bar
@@ -62,16 +71,18 @@ def evaluate(
     beam: int | None = None,
     tokenizer: str = "auto",
     spice: bool = False,
-    model: str | Path | None = None,
+    model: str | Path | Sequence[str | Path] | None = None,
     suffix: str = "",
     progress: bool = True,
+    mirror: bool = False,
 ) -> EvaluationReport:
     """Generate the captions of a split, save them, score them, save the scores.
 
     Two files are written to the run folder: ``captions-<split>.json``, a list of
     ``image_id``, ``caption`` and ``log_prob`` (nats), and then ``scores.json``. If
     ``decoding.locations`` is not ``expected``, both names contain it:
-    ``scores-likeliest.json``, ``scores-sampled-seed-3.json``.
+    ``scores-likeliest.json``, ``scores-sampled-seed-3.json``. With several models and
+    with `mirror` they contain ``-ensemble-<n>`` and ``-mirror``.
 
     Args:
         experiment: the experiment; its decoding settings are used.
@@ -81,9 +92,11 @@ def evaluate(
         beam: hypotheses per photo, 1 is greedy; by default the experiment's.
         tokenizer: ``auto``, ``ptb`` or ``simple``, see :func:`metrics.score`.
         spice: whether to compute SPICE.
-        model: path of a captioner, by default the model of the experiment's run.
+        model: path of a captioner, or several paths, whose word probabilities are
+            averaged; by default the model of the experiment's run.
         suffix: suffix of both file names, before ``.json``.
         progress: whether to show a progress bar.
+        mirror: whether to average over the photos and their mirror images.
 
     Raises:
         EvaluationError: `beam` is below 1.
@@ -97,17 +110,27 @@ def evaluate(
             raise EvaluationError(f"`beam` must be at least 1. Received: {beam}")
         decoding = dataclasses.replace(decoding, beam=beam)
     folder = Path(runs_folder) / experiment.name
-    file = folder / runs.MODEL if model is None else Path(model)
+    files = _model_files(folder / runs.MODEL if model is None else model)
     chosen = _photos_of_split(experiment, work, split)
-    captioner = load_captioner(file)
+    several = mirror or len(files) > 1
+    captioner = load_ensemble(files, mirror) if several else load_captioner(files[0])
     identity = captioner.encoder_identity
-    with open_features(experiment, work, identity=identity) as reader:
+    with contextlib.ExitStack() as stack:
+        reader = open_features(experiment, work, identity=identity)
+        stack.enter_context(reader)
         data = load_split(experiment, work, chosen.split, reader)
+        if mirror:
+            views = open_mirror(experiment, work, reader, data)
+            stack.callback(views.close)
+            reader = ViewsReader(reader, views)
         generated = _generate(captioner, reader, data, decoding, progress)
+    suffix += f"-ensemble-{len(files)}" if len(files) > 1 else ""
+    suffix += "-mirror" if mirror else ""
     suffix += "".join(f"-{part}" for part in location_parts(decoding))
     folder.mkdir(parents=True, exist_ok=True)
     _save_captions(folder / f"captions-{chosen.split}{suffix}.json", generated)
-    made = {"experiment": experiment.name, "model": str(file)}
+    made = {"experiment": experiment.name, "model": ", ".join(map(str, files))}
+    made |= {"mirror": True} if mirror else {}
     made |= decoding_record(decoding) | {"seconds": round(generated.seconds, 1)}
     report = make_report(
         decoding_label(decoding),
@@ -132,6 +155,8 @@ def compare_beams(
     tokenizer: str = "auto",
     spice: bool = False,
     progress: bool = True,
+    model: str | Path | Sequence[str | Path] | None = None,
+    mirror: bool = False,
 ) -> list[EvaluationReport]:
     """Evaluate an experiment with several beam widths; return a report for each.
 
@@ -149,8 +174,10 @@ def compare_beams(
             beam,
             tokenizer,
             spice,
+            model=model,
             suffix="" if beam == own else f"-beam-{beam}",
             progress=progress,
+            mirror=mirror,
         )
         for beam in dict.fromkeys(beams)
     ]
@@ -190,6 +217,12 @@ def score_file(
     captions = read_coco_results(file, [photo.id for photo in photos])
     made = {"captions": str(file)}
     return make_report("captions", captions, photos, tokenizer, spice, made)
+
+
+def _model_files(model: str | Path | Sequence[str | Path]) -> list[Path]:
+    """Return the paths of one or several models."""
+    models = [model] if isinstance(model, str | Path) else model
+    return [Path(one) for one in models]
 
 
 class _SplitPhotos(NamedTuple):

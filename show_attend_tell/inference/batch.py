@@ -103,7 +103,8 @@ def caption_into_file(
     kind = out.suffix.lower()
     journal_file = out if kind == ".jsonl" else out.with_suffix(".jsonl")
     found = _distinct(find_photos(paths))
-    with CaptionJournal(journal_file, made_by(pipeline.file, decoding)) as journal:
+    author = made_by(pipeline, decoding)
+    with CaptionJournal(journal_file, author) as journal:
         if kind == ".csv":
             require_replaceable(out, journal.rows)
         left = [one for one in found if isinstance(one, Failure) or one not in journal]
@@ -148,10 +149,11 @@ def _distinct(found: Iterable[Path | Failure]) -> Sequence[Path | Failure]:
     return list(photos.values())
 
 
-def made_by(model: Path, decoding: DecodingSettings) -> str:
-    """Return the model and the settings that must not be mixed in one file."""
-    with model.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+def made_by(pipeline: CaptioningPipeline, decoding: DecodingSettings) -> str:
+    """Return the models and the settings that must not be mixed in one file."""
+    files = pipeline.file if isinstance(pipeline.file, tuple) else (pipeline.file,)
+    models = " + ".join(map(_digest, files))
+    mirror = getattr(pipeline.captioner, "mirror", False)  # of an ensemble
     how = f"beam {decoding.beam}"
     if decoding.method == "sample":
         how = f"words sampled at temperature {decoding.temperature}"
@@ -159,4 +161,12 @@ def made_by(model: Path, decoding: DecodingSettings) -> str:
         how += f", {decoding.locations}"
     if is_sampled(decoding):
         how += f" with seed {decoding.seed}"
-    return f"{model.name} {digest[:12]}, {how}"
+    if mirror:
+        how += ", mirrored photos too"
+    return f"{models}, {how}"
+
+
+def _digest(model: Path) -> str:
+    """Return the name of a model file and the first digits of its SHA-256."""
+    with model.open("rb") as file:
+        return f"{model.name} {hashlib.file_digest(file, 'sha256').hexdigest()[:12]}"

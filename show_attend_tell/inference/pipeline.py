@@ -29,6 +29,7 @@ from show_attend_tell.inference.result import (
 )
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.models.ensemble import Ensemble, MirroringEncoder, load_ensemble
 from show_attend_tell.models.generation import MANY_PHOTOS
 from show_attend_tell.models.pretrained import shipped_model
 from show_attend_tell.models.saving import load_captioner
@@ -41,13 +42,17 @@ class CaptioningPipeline:
     """Generate captions of photos.
 
     Attributes:
-        captioner: the Keras model, annotation vectors -> captions.
+        captioner: the Keras model, annotation vectors -> captions, or an Ensemble.
         encoder: the network, photo -> annotation vectors.
-        file: the model file, None for a captioner that was not loaded from one.
+        file: the model file, or the tuple of an ensemble's files; None for a captioner
+            that was not loaded from one.
     """
 
     def __init__(
-        self, captioner: Captioner, encoder: Encoder, file: Path | None = None
+        self,
+        captioner: Captioner | Ensemble,
+        encoder: Encoder | MirroringEncoder,
+        file: Path | tuple[Path, ...] | None = None,
     ):
         self.captioner = captioner
         self.encoder = encoder
@@ -228,8 +233,9 @@ class CaptioningPipeline:
         decoding = decoding or self.decoding()
         count = samples if decoding.method == "sample" else 1
         L, D = int(np.prod(self.encoder.grid)), self.encoder.width
+        views = (2,) if getattr(self.captioner, "mirror", False) else ()
         self.captioner.generate(
-            np.zeros((count, L, D), np.float16),
+            np.zeros((count, *views, L, D), np.float16),
             dataclasses.replace(decoding, batch_size=count),
             regions=np.ones((count, L), np.float32) if with_region else None,
         )
@@ -282,20 +288,23 @@ class CaptioningPipeline:
 
 
 def load(
-    model: str | os.PathLike | None = None,
+    model: str | os.PathLike | Sequence[str | os.PathLike] | None = None,
     encoder_weights: str | os.PathLike | None = None,
     runs: str | os.PathLike = "experiments/runs",
+    mirror: bool = False,
 ) -> CaptioningPipeline:
-    """Load a trained captioner and build its encoder.
+    """Load a trained captioner, or an ensemble of several, and build its encoder.
 
     Args:
-        model: a ``.keras`` file, the folder of a run, or an experiment's name; by
-            default the model in the package.
+        model: a ``.keras`` file, the folder of a run, or an experiment's name; several
+            are averaged, see :mod:`models.ensemble`; by default the model in the
+            package.
         encoder_weights: a file, or a name of ``EncoderSettings.weights``; by default
             the weights that the model was trained with. If they came from a file, it
             is looked up in the folder of the model; the packaged weights of VGG16 are
             accepted in place of those that they are rounded from.
         runs: folder in which names of runs are looked up.
+        mirror: whether to average over photos and their mirror images.
 
     Raises:
         CaptionError: the encoder's weights are absent, or are not those the model was
@@ -304,7 +313,15 @@ def load(
         EncoderError: the encoder's weights cannot be loaded.
         PretrainedModelError: `model` is omitted, and the package has no model.
     """
-    file = shipped_model() if model is None else find_model(os.fspath(model), runs)
+    model = shipped_model() if model is None else model
+    if mirror or isinstance(model, list | tuple):
+        models = model if isinstance(model, list | tuple) else [model]
+        files = [find_model(os.fspath(one), runs) for one in models]
+        ensemble = load_ensemble(files, mirror)
+        encoder = matching_encoder(ensemble, files[0], encoder_weights)
+        encoder = MirroringEncoder(encoder) if mirror else encoder
+        return CaptioningPipeline(ensemble, encoder, tuple(files))
+    file = find_model(os.fspath(model), runs)
     captioner = load_captioner(file)
     encoder = matching_encoder(captioner, file, encoder_weights)
     return CaptioningPipeline(captioner, encoder, file)

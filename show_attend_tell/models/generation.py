@@ -177,7 +177,7 @@ def _selection(locations, noise):
     return argmax_location if locations == "likeliest" else None
 
 
-def compile_generator(model, decoding, xla=True):
+def compile_generator(model, decoding, xla=True, make_step=make_step):
     """Compile the function (features, noise, temperature, region) -> Hypotheses.
 
     The function takes features (B, L, D), noise (B, 2, T), for words and for
@@ -188,6 +188,7 @@ def compile_generator(model, decoding, xla=True):
         model: a Captioner.
         decoding: DecodingSettings from :func:`static_settings`.
         xla: see :func:`runtime.compilation.compiled`.
+        make_step: function that returns the decoding step of the model.
     """
     unknown = () if decoding.allow_unknown else (UNKNOWN,)
     rules = {**_SPECIAL, "forbidden": (PAD, START, *unknown)}

@@ -78,17 +78,24 @@ def _compile_fn(jit_compile: bool):
     return functools.partial(tf.function, autograph=False, jit_compile=jit_compile)
 
 
-def compiled_step(model: Captioner, settings: TrainingSettings):
+def compiled_step(model: Captioner, settings: TrainingSettings, train_step=None):
     """Return the model's compiled training step, which returns a batch's metrics.
 
     On a CPU, and with bfloat16, XLA compiles parts of the step, otherwise all of it;
     see :meth:`Captioner.compile_parts`.
+
+    Args:
+        model: a compiled model.
+        settings: the settings of training.
+        train_step: function of a batch that updates the model and returns metrics;
+            by default the model's own.
     """
     compile_fn = _compile_fn(settings.jit_compile)
+    train_step = train_step or model.train_step
 
     def step(*data):
         model.reset_metrics()
-        return model.train_step(data)
+        return train_step(data)
 
     if settings.precision == "float32" and tf.config.list_physical_devices("GPU"):
         return compile_fn(step)
