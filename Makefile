@@ -1,6 +1,6 @@
 # Chain the stages from photos to captions; each target runs a verb of `show-attend-tell`.
 #
-#   make demo                    drawn scenes; downloads packages only
+#   make demo                    a photo, then drawn scenes; downloads packages only
 #   make train EXPERIMENT=flickr8k_soft DATA=/path/to/flickr8k
 #   make bench                   speed relative to baselines; ARGS=train_step for one row
 #
@@ -27,6 +27,7 @@ JAX := test_benchmarks decoding/test_beam decoding/test_hypotheses decoding/test
 # Run one test file per core: most of the time is single-threaded compilation.
 PARALLEL := -n logical --maxprocesses 4 --dist loadfile
 FIGURES := experiments/runs/scenes/figures
+PHOTOS_OF_DEMO := prepared/example_photos
 DEMO_PHOTO := scene-test-00004
 # PyTorch for CPUs only, a tenth of the size of the CUDA build.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
@@ -50,9 +51,10 @@ $(INSTALLED): setup.cfg setup.py pyproject.toml
 	  reason="$$python cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv"; \
 	done; \
 	if [ -z "$$chosen" ]; then echo "error: no usable Python: $$reason, or name one by PYTHON=..." >&2; exit 1; fi; \
-	echo "Installing into .venv with $$chosen"; \
+	echo "Installing TensorFlow and about 120 other packages into .venv with $$chosen:"; \
+	echo "about 1 GB to download, 2.8 GB on disk, 2 to 5 minutes. Delete .venv to undo it."; \
 	"$$chosen" -m venv --clear .venv; \
-	$(BIN) -m pip install --quiet --disable-pip-version-check -e '.[test]'; \
+	$(BIN) .ci/install.py -e '.[test]'; \
 	touch $(INSTALLED)
 
 prepare: $(INSTALLED)
@@ -74,9 +76,13 @@ caption: $(INSTALLED)
 doctor: $(INSTALLED)
 	$(CLI) doctor
 
-# Run all stages on drawn scenes; replaces an earlier demo.
+# Caption photos with the shipped model, then run all stages on drawn scenes; replaces an
+# earlier demo.
 demo: $(INSTALLED)
 	@set -e; start=$$(date +%s); \
+	$(BIN) -m data_prep.scenes.example_pictures $(PHOTOS_OF_DEMO); \
+	$(CLI) caption --attention $(PHOTOS_OF_DEMO)/figures --format png $(PHOTOS_OF_DEMO)/*.jpg; \
+	echo "That took $$(( $$(date +%s) - start )) seconds. Now drawn scenes: prepare, train, score."; \
 	$(CLI) prepare --experiment scenes; \
 	$(CLI) features --experiment scenes; \
 	$(CLI) train --experiment scenes --overwrite; \
