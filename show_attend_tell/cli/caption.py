@@ -41,6 +41,12 @@ _OUT = (
     type=click.IntRange(min=0),
     help="Seed of sampled locations; overrides the model's.",
 )
+@click.option(
+    "--min-confidence",
+    type=click.FloatRange(0, 1),
+    metavar="P",
+    help="Leave out captions whose confidence is below P, 0 to 1.",
+)
 @click.option("--out", type=PATH, metavar="FILE", help=_OUT)
 @click.option(
     "--json", "as_json", is_flag=True, help="Print JSON Lines with all details."
@@ -53,6 +59,7 @@ def caption(
     beam,
     locations,
     seed,
+    min_confidence,
     out,
     as_json,
     attention,
@@ -67,33 +74,40 @@ def caption(
         )
     model = _model_or_pretrained(model)
     if out is not None:
-        _caption_into(out, photos, model, encoder_weights, beam, locations, seed)
+        _caption_into(
+            *(out, photos, model, encoder_weights, beam, locations, seed),
+            min_confidence,
+        )
         return
     start_tensorflow()
     from show_attend_tell.inference.figures import draw_figures, write_attention_page
     from show_attend_tell.inference.pipeline import load
-    from show_attend_tell.inference.result import Failure
+    from show_attend_tell.inference.result import Failure, LowConfidence
 
     pipeline = load(model, encoder_weights)
     decoding = pipeline.decoding(beam=beam, locations=locations, seed=seed)
-    results = pipeline.caption_photos(photos, decoding)
+    results = pipeline.caption_photos(photos, decoding, min_confidence)
     if page is not None:
         results = write_attention_page(results, page)
     drawn = ((result, []) for result in results)
     if attention is not None:
         drawn = draw_figures(results, attention, formats, theme == "dark")
-    failed = False
+    failed, left_out = False, 0
     for result, figures in drawn:
         failure = isinstance(result, Failure)
-        failed |= failure
+        left_out += isinstance(result, LowConfidence)
+        failed |= failure and not isinstance(result, LowConfidence)
         if as_json:
             click.echo(json.dumps(result.to_dict()))
         elif not failure:
-            click.echo(f"{click.format_filename(result.path)}: {result.text}")
+            doubt = " (low confidence)" if result.is_doubtful else ""
+            click.echo(f"{click.format_filename(result.path)}: {result.text}{doubt}")
         if failure:
             click.echo(click.format_filename(result.reason), err=True)
         for figure in figures:
             click.echo(f"figure: {click.format_filename(figure)}", err=True)
+    if left_out:
+        click.echo(f"{left_out} captions left out for low confidence", err=True)
     if page is not None:
         click.echo(f"page: {click.format_filename(page)}", err=True)
     if failed:
@@ -106,22 +120,27 @@ def _model_or_pretrained(given):
     return shipped_model() if given is None else given
 
 
-def _caption_into(out, photos, model, encoder_weights, beam, locations, seed) -> None:
+def _caption_into(
+    out, photos, model, encoder_weights, beam, locations, seed, min_confidence
+) -> None:
     start_tensorflow()
     from show_attend_tell.inference.batch import (
         caption_into_file,
         require_known_ending,
     )
     from show_attend_tell.inference.pipeline import load
+    from show_attend_tell.inference.result import LowConfidence
 
     require_known_ending(out)
     pipeline = load(model, encoder_weights)
     decoding = pipeline.decoding(beam=beam, locations=locations, seed=seed)
-    report = caption_into_file(pipeline, photos, out, decoding)
+    report = caption_into_file(
+        pipeline, photos, out, decoding, min_confidence=min_confidence
+    )
     for failure in report.failures:
         click.echo(click.format_filename(failure.reason), err=True)
     click.echo(report.summary())
-    if report.failures:
+    if any(not isinstance(one, LowConfidence) for one in report.failures):
         sys.exit(1)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 from show_attend_tell import __version__
+from show_attend_tell.cli.calibrate import calibrate
 from show_attend_tell.cli.caption import average, caption, export
 from show_attend_tell.cli.demo import demo
 from show_attend_tell.cli.options import (
@@ -85,7 +86,7 @@ def cli() -> None:
     """
 
 
-for verb in (average, caption, demo, export):
+for verb in (average, calibrate, caption, demo, export):
     cli.add_command(verb)
 
 

@@ -16,7 +16,7 @@ from show_attend_tell.inference.pipeline import (
     CaptioningPipeline,
     is_sampled,
 )
-from show_attend_tell.inference.result import Caption, Failure
+from show_attend_tell.inference.result import Caption, Failure, LowConfidence
 from show_attend_tell.inference.table import require_replaceable, write_table
 from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.runtime.progress import progress_bar
@@ -32,7 +32,7 @@ class BatchReport:
         out: the output file.
         written: captions written by this run.
         present: photos whose caption was already present.
-        failures: photos without a caption.
+        failures: photos without a caption, those left out included.
     """
 
     out: Path
@@ -45,8 +45,11 @@ class BatchReport:
         parts = [f"{readable(str(self.out))}: {self.written} captions written"]
         if self.present:
             parts.append(f"{self.present} already present")
-        if self.failures:
-            parts.append(f"{len(self.failures)} photos skipped")
+        low = sum(isinstance(one, LowConfidence) for one in self.failures)
+        if low:
+            parts.append(f"{low} left out for low confidence")
+        if len(self.failures) > low:
+            parts.append(f"{len(self.failures) - low} photos skipped")
         return ", ".join(parts)
 
 
@@ -65,6 +68,7 @@ def caption_into_file(
     out: str | Path,
     decoding: DecodingSettings | None = None,
     shown: bool = True,
+    min_confidence: float | None = None,
 ) -> BatchReport:
     """Write the captions of many photos into a file.
 
@@ -77,9 +81,11 @@ def caption_into_file(
             of the same name beside it.
         decoding: settings of ``pipeline.decoding``; by default the model's.
         shown: whether to show a progress bar.
+        min_confidence: captions below it are left out of the file, and reported.
 
     Raises:
-        CaptionError: the ending of `out` is unknown, or the pipeline has no file.
+        CaptionError: the ending of `out` is unknown, the pipeline has no file, or
+            `min_confidence` is given and the model has no calibration.
         OutputFileError: see :class:`~show_attend_tell.inference.journal.CaptionJournal`
             and :func:`~show_attend_tell.inference.table.require_replaceable`.
     """
@@ -89,16 +95,18 @@ def caption_into_file(
             "`pipeline` must be loaded from a file, by which rows are recognised as "
             "its own. Received: one without a file; save its captioner and load it"
         )
+    pipeline.require_calibration(min_confidence)
     out, decoding = Path(out), decoding or pipeline.decoding()
     kind = out.suffix.lower()
     journal_file = out if kind == ".jsonl" else out.with_suffix(".jsonl")
     found = _distinct(find_photos(paths))
-    with CaptionJournal(journal_file, _made_by(pipeline.file, decoding)) as journal:
+    made_by = _made_by(pipeline.file, decoding, min_confidence)
+    with CaptionJournal(journal_file, made_by) as journal:
         if kind == ".csv":
             require_replaceable(out, journal.rows)
         left = [one for one in found if isinstance(one, Failure) or one not in journal]
         present, failures = len(found) - len(left), []
-        results = pipeline.caption_photos(left, decoding)
+        results = pipeline.caption_photos(left, decoding, min_confidence)
         with progress_bar(len(found), "photo", "caption", present, shown) as bar:
             while batch := list(itertools.islice(results, BATCH)):
                 journal.append(one for one in batch if isinstance(one, Caption))
@@ -120,7 +128,9 @@ def _distinct(found: Iterable[Path | Failure]) -> Sequence[Path | Failure]:
     return list(photos.values())
 
 
-def _made_by(model: Path, decoding: DecodingSettings) -> str:
+def _made_by(
+    model: Path, decoding: DecodingSettings, min_confidence: float | None
+) -> str:
     """Return the model and the settings that must not be mixed in one file."""
     with model.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -131,4 +141,6 @@ def _made_by(model: Path, decoding: DecodingSettings) -> str:
         how += f", {decoding.locations}"
     if is_sampled(decoding):
         how += f" with seed {decoding.seed}"
+    if min_confidence is not None:
+        how += f", confidence at least {min_confidence:g}"
     return f"{model.name} {digest[:12]}, {how}"

@@ -18,14 +18,17 @@ from PIL import Image
 from show_attend_tell.config.runs import find_model
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.decoding import Hypotheses
+from show_attend_tell.inference.calibration_file import find_calibration
 from show_attend_tell.inference.encoder_matching import matching_encoder
 from show_attend_tell.inference.photo_files import find_photos
 from show_attend_tell.inference.result import (
     Caption,
     Failure,
+    LowConfidence,
     caption_from_hypotheses,
 )
 from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.confidence import Calibration
 from show_attend_tell.models.encoder import Encoder
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import CaptionError, PhotoError
@@ -40,14 +43,20 @@ class CaptioningPipeline:
         captioner: the Keras model, annotation vectors -> captions.
         encoder: the network, photo -> annotation vectors.
         file: the model file, None for a captioner that was not loaded from one.
+        calibration: gives captions their confidence; None leaves it unknown.
     """
 
     def __init__(
-        self, captioner: Captioner, encoder: Encoder, file: Path | None = None
+        self,
+        captioner: Captioner,
+        encoder: Encoder,
+        file: Path | None = None,
+        calibration: Calibration | None = None,
     ):
         self.captioner = captioner
         self.encoder = encoder
         self.file = file
+        self.calibration = calibration
 
     def decoding(self, **changes: object) -> DecodingSettings:
         """Return the decoding settings saved with the model, with changes.
@@ -84,6 +93,7 @@ class CaptioningPipeline:
         beam: int | None = None,
         locations: str | None = None,
         seed: int | None = None,
+        min_confidence: float | None = None,
     ) -> Caption:
         """Return the caption of a photo.
 
@@ -94,6 +104,7 @@ class CaptioningPipeline:
                 ``DecodingSettings``; by default the model's.
             seed: seed of sampled locations; by default the model's. The noise of a
                 photo depends on the seed and the photo alone.
+            min_confidence: lowest confidence of a caption, 0 to 1; none by default.
 
         Returns:
             ``text`` and ``words`` (T), ``log_prob``, ``attention`` (T, rows,
@@ -101,8 +112,8 @@ class CaptioningPipeline:
             the expected context, and ``alternatives``. Jupyter displays it as a page.
 
         Raises:
-            CaptionError: the photo cannot be read, or a setting is invalid, see
-                :meth:`decoding`.
+            CaptionError: the photo cannot be read, a setting is invalid, see
+                :meth:`decoding`, or the caption's confidence is below the minimum.
         """
         decoding = self.decoding(beam=beam, locations=locations, seed=seed)
         path = Path(photo)
@@ -111,7 +122,7 @@ class CaptioningPipeline:
                 f"`photo` must be a file. Received: the folder {path}; name one of its "
                 "photos, or pass the folder to caption_photos"
             )
-        (result,) = self.caption_photos([path], decoding)
+        (result,) = self.caption_photos([path], decoding, min_confidence)
         if isinstance(result, Failure):
             raise CaptionError(result.reason)
         return result
@@ -120,6 +131,7 @@ class CaptioningPipeline:
         self,
         paths: Iterable[str | os.PathLike | Failure],
         decoding: DecodingSettings | None = None,
+        min_confidence: float | None = None,
     ) -> Iterator[Caption | Failure]:
         """Generate the captions of photos, in batches.
 
@@ -127,18 +139,26 @@ class CaptioningPipeline:
             paths: photos, and folders to search recursively; a Failure is passed
                 through.
             decoding: settings from :meth:`decoding`; by default the model's.
+            min_confidence: captions below it are left out, 0 to 1; none by default.
 
         Yields:
-            A Caption for each photo, or a Failure for one that cannot be read, in the
-            order of :func:`~show_attend_tell.inference.photo_files.find_photos`.
+            A Caption for each photo, a Failure for one that cannot be read, or a
+            LowConfidence for one whose caption is left out, in the order of
+            :func:`~show_attend_tell.inference.photo_files.find_photos`.
+
+        Raises:
+            CaptionError: `min_confidence` is out of range, or given and the model has
+                no calibration.
         """
+        self.require_calibration(min_confidence)
         decoding = decoding or self.decoding()
         found = list(find_photos(paths))
         photos = sum(not isinstance(one, Failure) for one in found)
         size = 1 if photos == 1 else BATCH  # two graphs serve any number of photos
         decoding = dataclasses.replace(decoding, batch_size=size)
         for start in range(0, len(found), size):
-            yield from self._caption_batch(found[start : start + size], decoding)
+            for result in self._caption_batch(found[start : start + size], decoding):
+                yield _unless_doubtful(result, min_confidence)
 
     def caption_image(
         self,
@@ -171,7 +191,7 @@ class CaptioningPipeline:
             found = _distinct(hypotheses)
         else:
             found = Hypotheses(*(field[0] for field in hypotheses))
-        return self._result(found, Path(path), square, view)
+        return self._result(found, features[0], Path(path), square, view)
 
     def compile(
         self, samples: int = 1, decoding: DecodingSettings | None = None
@@ -188,14 +208,15 @@ class CaptioningPipeline:
         rows = [k for k, one in enumerate(results) if not isinstance(one, Failure)]
         if rows:
             squares = np.stack([results[k][1] for k in rows])  # (B, S, S, 3)
+            features = self.encoder.encode(squares)  # (B, S, S, 3) -> (B, L, D)
             hypotheses = self.captioner.generate(
-                self.encoder.encode(squares),  # (B, S, S, 3) -> (B, L, D)
+                features,
                 decoding,
                 seeds=[photo_seed(decoding.seed, square) for square in squares],
             )
             for row, k in enumerate(rows):
                 photo = Hypotheses(*(field[row] for field in hypotheses))
-                results[k] = self._result(photo, *results[k])
+                results[k] = self._result(photo, features[row], *results[k])
         return results
 
     def _read(self, photo: Path | Failure) -> tuple | Failure:
@@ -208,12 +229,58 @@ class CaptioningPipeline:
         except PhotoError as error:
             return Failure(photo, str(error))
 
-    def _result(self, hypotheses: Hypotheses, path: Path, square, view) -> Caption:
-        """Build the caption from W hypotheses of one photo, (W, ...) each."""
-        captioner = self.captioner
+    def _result(
+        self, hypotheses: Hypotheses, features, path: Path, square, view
+    ) -> Caption:
+        """Build the caption from W hypotheses of one photo, (W, ...) each.
+
+        `features` are the photo's, (L, D).
+        """
+        captioner, confidence = self.captioner, None
+        if self.calibration is not None:
+            one = Hypotheses(*(field[None] for field in hypotheses))  # -> (1, W, ...)
+            # (1, L, D) -> (1,)
+            confidence = float(self.calibration.confidence(features[None], one)[0])
         return caption_from_hypotheses(
-            hypotheses, captioner.vocabulary, captioner.grid, path, square, view
+            *(hypotheses, captioner.vocabulary, captioner.grid),
+            *(path, square, view, confidence),
         )
+
+    def require_calibration(self, min_confidence: float | None) -> None:
+        """Validate a lowest confidence of captions; None is always valid.
+
+        Raises:
+            CaptionError: it is not in [0, 1], or the model has no calibration.
+        """
+        if min_confidence is None:
+            return
+        if not 0 <= min_confidence <= 1:
+            raise CaptionError(
+                "`min_confidence` must be from 0 to 1. Received: "
+                f"{min_confidence}; choose a probability"
+            )
+        if self.calibration is None:
+            raise CaptionError(
+                "`min_confidence` needs a calibration of the model. Received: "
+                f"{self.file}, which has none; run `show-attend-tell calibrate`"
+            )
+
+
+def _unless_doubtful(
+    result: Caption | Failure, min_confidence: float | None
+) -> Caption | Failure:
+    """Return the result, or a LowConfidence if its confidence is below the minimum."""
+    if (
+        min_confidence is None
+        or isinstance(result, Failure)
+        or result.confidence >= min_confidence
+    ):
+        return result
+    return LowConfidence(
+        result.path,
+        f"{result.path}: left out, its confidence {result.confidence:.2f} is below "
+        f"{min_confidence:g}",
+    )
 
 
 def load(
@@ -235,11 +302,13 @@ def load(
             trained with.
         ModelFileError: the model file is absent, damaged or not a captioner.
         EncoderError: the encoder's weights cannot be loaded.
+        CalibrationError: the calibration beside the model is damaged or another's.
     """
     file = find_model(os.fspath(model), runs)
     captioner = load_captioner(file)
     encoder = matching_encoder(captioner, file, encoder_weights)
-    return CaptioningPipeline(captioner, encoder, file)
+    calibration = find_calibration(captioner, file)
+    return CaptioningPipeline(captioner, encoder, file, calibration)
 
 
 def is_sampled(decoding: DecodingSettings) -> bool:

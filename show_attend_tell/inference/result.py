@@ -11,6 +11,7 @@ from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.inference import attention_page
 
 _DIGITS = 6  # decimals in JSON; float32 has no more
+LOW_CONFIDENCE = 0.2  # captions below it are marked
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +55,9 @@ class Caption:
             display; not part of the JSON.
         locations: (T,) int in [0, rows * columns), the location that each word was
             generated from; None if a word was generated from the expected context.
+        confidence: probability, 0 to 1, that the photo is like those of the training
+            and the caption better than half of the validation captions, see
+            :mod:`models.confidence`; None if the model has no calibration.
     """
 
     path: Path
@@ -69,6 +73,12 @@ class Caption:
     square: np.ndarray = field(repr=False)
     view: np.ndarray = field(repr=False)
     locations: np.ndarray | None = None
+    confidence: float | None = None
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the confidence is known and below :data:`LOW_CONFIDENCE`."""
+        return self.confidence is not None and self.confidence < LOW_CONFIDENCE
 
     def _repr_html_(self) -> str:
         """Return the interactive page of the caption, for Jupyter."""
@@ -103,6 +113,11 @@ class Failure:
         return {"path": str(self.path), "error": self.reason}
 
 
+@dataclass(frozen=True)
+class LowConfidence(Failure):
+    """A photo whose caption is left out, for its confidence is below a minimum."""
+
+
 def caption_from_hypotheses(
     hypotheses: Hypotheses,
     vocabulary: Vocabulary,
@@ -110,6 +125,7 @@ def caption_from_hypotheses(
     path: Path,
     square: np.ndarray,
     view: np.ndarray,
+    confidence: float | None = None,
 ) -> Caption:
     """Build the caption of one photo; the only place where alpha becomes a grid.
 
@@ -121,6 +137,7 @@ def caption_from_hypotheses(
         path: path of the photo.
         square: (S, S, 3) uint8.
         view: (H, W, 3) uint8.
+        confidence: confidence of the best hypothesis, None if unknown.
     """
     W = len(hypotheses.lengths)
     best, *others = (
@@ -137,6 +154,7 @@ def caption_from_hypotheses(
         alternatives=tuple(Alternative(**other) for other in others),
         square=square,
         view=view,
+        confidence=confidence,
     )
 
 

@@ -20,9 +20,18 @@ def write_table(path: Path, rows: Iterable[Mapping]) -> None:
         quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
         plain.writerow(FIELDS)
         for row in rows:
-            values = [row[field] for field in FIELDS]
+            values = _values(row)
             returns = any("\r" in str(value) for value in values)
             (quoted if returns else plain).writerow(values)
+
+
+def _values(row: Mapping) -> list:
+    return [row[field] for field in FIELDS]
+
+
+def _cell(value: object) -> str:
+    """Return the text of a value as :mod:`csv` writes it."""
+    return "" if value is None else str(value)
 
 
 def require_replaceable(path: Path, rows: Sequence[Mapping]) -> None:
@@ -37,7 +46,9 @@ def require_replaceable(path: Path, rows: Sequence[Mapping]) -> None:
     """
     if not path.exists():
         return
-    kept = {FIELDS, *(tuple(str(row[field]) for field in FIELDS) for row in rows)}
+    # Earlier versions wrote no confidence, the last column.
+    lines = {FIELDS, *(tuple(map(_cell, _values(row))) for row in rows)}
+    kept = lines | {line[:-1] for line in lines}
     journal = path.with_suffix(".jsonl").name
     for line in _lines(path):
         if line is None or tuple(line) not in kept:
