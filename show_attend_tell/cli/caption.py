@@ -50,6 +50,12 @@ _OUT = (
     help="Write the caption from this part of the photo, in pixels of the photo as "
     "displayed; with one photo only.",
 )
+@click.option(
+    "--min-confidence",
+    type=click.FloatRange(0, 1),
+    metavar="P",
+    help="Leave out captions whose confidence is below P, 0 to 1.",
+)
 @click.option("--out", type=PATH, metavar="FILE", help=_OUT)
 @click.option(
     "--json", "as_json", is_flag=True, help="Print JSON Lines with all details."
@@ -70,6 +76,7 @@ def caption(
     locations,
     seed,
     region,
+    min_confidence,
     out,
     as_json,
     exiftool_columns,
@@ -94,13 +101,14 @@ def caption(
     if out is not None:
         written = (target, overwrite_metadata) if write_metadata else None
         _caption_into(
-            *(out, photos, loaded, beam, locations, seed, exiftool_columns, written)
+            *(out, photos, loaded, beam, locations, seed, min_confidence),
+            *(exiftool_columns, written),
         )
         return
     start_tensorflow()
     from show_attend_tell.data.region import parse_region
     from show_attend_tell.inference.figures import draw_figures, write_attention_page
-    from show_attend_tell.inference.result import Failure
+    from show_attend_tell.inference.result import Failure, LowConfidence
 
     pipeline = _load(*loaded)
     decoding = pipeline.decoding(beam=beam, locations=locations, seed=seed)
@@ -109,10 +117,11 @@ def caption(
         writer = metadata.open_writer(pipeline, decoding, target, overwrite_metadata)
         if not as_json and attention is None and page is None:
             photos = metadata.print_present(writer, photos)
-    results = pipeline.caption_photos(photos, decoding)
-    if region is not None:
+    if region is None:
+        results = pipeline.caption_photos(photos, decoding, min_confidence)
+    else:
         box = parse_region(region)
-        results = [pipeline.caption(photos[0], beam, locations, seed, region=box)]
+        results = pipeline.caption_region(photos[0], box, decoding, min_confidence)
     if writer is not None:
         results = metadata.write_results(writer, results)
     if page is not None:
@@ -120,18 +129,23 @@ def caption(
     drawn = ((result, []) for result in results)
     if attention is not None:
         drawn = draw_figures(results, attention, formats, theme == "dark")
-    failures = 0
+    failures, left_out = 0, 0
     for result, figures in drawn:
         failure = isinstance(result, Failure)
-        failures += failure
+        left_out += isinstance(result, LowConfidence)
+        failures += failure and not isinstance(result, LowConfidence)
         if as_json:
             click.echo(json.dumps(result.to_dict()))
         elif not failure:
-            click.echo(f"{click.format_filename(result.path)}: {result.sentence}")
+            doubt = " (low confidence)" if result.is_doubtful else ""
+            name = click.format_filename(result.path)
+            click.echo(f"{name}: {result.sentence}{doubt}")
         if failure:
             click.echo(click.format_filename(result.reason), err=True)
         for figure in figures:
             click.echo(f"figure: {click.format_filename(figure)}", err=True)
+    if left_out:
+        click.echo(f"{left_out} captions left out for low confidence", err=True)
     if page is not None:
         click.echo(f"page: {click.format_filename(page)}", err=True)
     if failures > 1:
@@ -160,13 +174,22 @@ def _load(models, encoder_weights, mirror):
 
 
 def _caption_into(
-    out, photos, loaded, beam, locations, seed, exiftool_columns, written
+    out,
+    photos,
+    loaded,
+    beam,
+    locations,
+    seed,
+    min_confidence,
+    exiftool_columns,
+    written,
 ) -> None:
     start_tensorflow()
     from show_attend_tell.inference.batch import (
         caption_into_file,
         require_known_ending,
     )
+    from show_attend_tell.inference.result import LowConfidence
     from show_attend_tell.inference.table import COLUMNS, EXIFTOOL_COLUMNS
 
     require_known_ending(out)
@@ -175,13 +198,17 @@ def _caption_into(
     writer = metadata.open_writer(pipeline, decoding, *written) if written else None
     columns = EXIFTOOL_COLUMNS if exiftool_columns else COLUMNS
     report = caption_into_file(
-        pipeline, photos, out, decoding, columns=columns, metadata=writer
+        *(pipeline, photos, out, decoding),
+        columns=columns,
+        metadata=writer,
+        min_confidence=min_confidence,
     )
     for failure in report.failures:
         click.echo(click.format_filename(failure.reason), err=True)
     click.echo(report.summary())
     unwritten = writer is not None and metadata.report(writer)
-    if report.failures or unwritten:
+    failed = any(not isinstance(one, LowConfidence) for one in report.failures)
+    if failed or unwritten:
         sys.exit(1)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 from show_attend_tell import __version__
+from show_attend_tell.cli.calibrate import calibrate
 from show_attend_tell.cli.caption import average, caption, export
 from show_attend_tell.cli.compare import compare
 from show_attend_tell.cli.demo import demo
@@ -101,7 +102,7 @@ def cli() -> None:
     """
 
 
-for verb in (average, caption, compare, demo, export):
+for verb in (average, calibrate, caption, compare, demo, export):
     cli.add_command(verb)
 
 

@@ -66,6 +66,8 @@ def _photo_data(caption) -> dict:
         "photo": _data_uri(caption.view),
         "size": [width, height],
         "grid": [rows, columns],
+        "confidence": caption.confidence,
+        "doubtful": caption.is_doubtful,
         "beams": [_beam_data(one) for one in (caption, *caption.alternatives)],
     }
 

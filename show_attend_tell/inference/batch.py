@@ -17,7 +17,7 @@ from show_attend_tell.inference.pipeline import (
     CaptioningPipeline,
     is_sampled,
 )
-from show_attend_tell.inference.result import Caption, Failure
+from show_attend_tell.inference.result import Caption, Failure, LowConfidence
 from show_attend_tell.inference.table import (
     COLUMNS,
     Columns,
@@ -38,7 +38,7 @@ class BatchReport:
         out: the output file.
         written: captions written by this run.
         present: photos whose caption was already present.
-        failures: photos without a caption.
+        failures: photos without a caption, those left out included.
     """
 
     out: Path
@@ -51,8 +51,11 @@ class BatchReport:
         parts = [f"{readable(str(self.out))}: {self.written} captions written"]
         if self.present:
             parts.append(f"{self.present} already present")
-        if self.failures:
-            parts.append(f"{len(self.failures)} photos skipped")
+        low = sum(isinstance(one, LowConfidence) for one in self.failures)
+        if low:
+            parts.append(f"{low} left out for low confidence")
+        if len(self.failures) > low:
+            parts.append(f"{len(self.failures) - low} photos skipped")
         return ", ".join(parts)
 
 
@@ -73,6 +76,7 @@ def caption_into_file(
     shown: bool = True,
     columns: Columns = COLUMNS,
     metadata: MetadataWriter | None = None,
+    min_confidence: float | None = None,
 ) -> BatchReport:
     """Write the captions of many photos into a file.
 
@@ -87,9 +91,11 @@ def caption_into_file(
         shown: whether to show a progress bar.
         columns: columns of a ``.csv``.
         metadata: writes every caption into the metadata of its photo too.
+        min_confidence: captions below it are left out of the file, and reported.
 
     Raises:
-        CaptionError: the ending of `out` is unknown, or the pipeline has no file.
+        CaptionError: the ending of `out` is unknown, the pipeline has no file, or
+            `min_confidence` is given and the model has no calibration.
         OutputFileError: see :class:`~show_attend_tell.inference.journal.CaptionJournal`
             and :func:`~show_attend_tell.inference.table.require_replaceable`.
     """
@@ -99,11 +105,12 @@ def caption_into_file(
             "`pipeline` must be loaded from a file, by which rows are recognised as "
             "its own. Received: one without a file; save its captioner and load it"
         )
+    pipeline.require_calibration(min_confidence)
     out, decoding = Path(out), decoding or pipeline.decoding()
     kind = out.suffix.lower()
     journal_file = out if kind == ".jsonl" else out.with_suffix(".jsonl")
     found = _distinct(find_photos(paths))
-    author = made_by(pipeline, decoding)
+    author = made_by(pipeline, decoding, min_confidence)
     with CaptionJournal(journal_file, author) as journal:
         if kind == ".csv":
             require_replaceable(out, journal.rows)
@@ -111,7 +118,7 @@ def caption_into_file(
         present, failures = len(found) - len(left), []
         if metadata is not None:
             _write_present(metadata, found, journal)
-        results = pipeline.caption_photos(left, decoding)
+        results = pipeline.caption_photos(left, decoding, min_confidence)
         with progress_bar(len(found), "photo", "caption", present, shown) as bar:
             while batch := list(itertools.islice(results, BATCH)):
                 captions = [one for one in batch if isinstance(one, Caption)]
@@ -149,7 +156,11 @@ def _distinct(found: Iterable[Path | Failure]) -> Sequence[Path | Failure]:
     return list(photos.values())
 
 
-def made_by(pipeline: CaptioningPipeline, decoding: DecodingSettings) -> str:
+def made_by(
+    pipeline: CaptioningPipeline,
+    decoding: DecodingSettings,
+    min_confidence: float | None = None,
+) -> str:
     """Return the models and the settings that must not be mixed in one file."""
     files = pipeline.file if isinstance(pipeline.file, tuple) else (pipeline.file,)
     models = " + ".join(map(_digest, files))
@@ -163,6 +174,8 @@ def made_by(pipeline: CaptioningPipeline, decoding: DecodingSettings) -> str:
         how += f" with seed {decoding.seed}"
     if mirror:
         how += ", mirrored photos too"
+    if min_confidence is not None:
+        how += f", confidence at least {min_confidence:g}"
     return f"{models}, {how}"
 
 

@@ -19,15 +19,18 @@ from show_attend_tell.config.runs import find_model
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.region import cell_shares, region_in_view
 from show_attend_tell.decoding import Hypotheses
+from show_attend_tell.inference.calibration_file import find_calibration
 from show_attend_tell.inference.encoder_matching import matching_encoder
 from show_attend_tell.inference.photo_files import find_photos
 from show_attend_tell.inference.photo_inputs import NamedPhoto, Photo, to_input
 from show_attend_tell.inference.result import (
     Caption,
     Failure,
+    LowConfidence,
     caption_from_hypotheses,
 )
 from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.confidence import Calibration
 from show_attend_tell.models.encoder import Encoder
 from show_attend_tell.models.ensemble import Ensemble, MirroringEncoder, load_ensemble
 from show_attend_tell.models.generation import MANY_PHOTOS
@@ -46,6 +49,7 @@ class CaptioningPipeline:
         encoder: the network, photo -> annotation vectors.
         file: the model file, or the tuple of an ensemble's files; None for a captioner
             that was not loaded from one.
+        calibration: gives captions their confidence; None leaves it unknown.
     """
 
     def __init__(
@@ -53,10 +57,12 @@ class CaptioningPipeline:
         captioner: Captioner | Ensemble,
         encoder: Encoder | MirroringEncoder,
         file: Path | tuple[Path, ...] | None = None,
+        calibration: Calibration | None = None,
     ):
         self.captioner = captioner
         self.encoder = encoder
         self.file = file
+        self.calibration = calibration
 
     def decoding(self, **changes: object) -> DecodingSettings:
         """Return the decoding settings saved with the model, with changes.
@@ -94,6 +100,7 @@ class CaptioningPipeline:
         locations: str | None = None,
         seed: int | None = None,
         region: Sequence[float] | None = None,
+        min_confidence: float | None = None,
     ) -> Caption | list[Caption | Failure]:
         """Return the caption of a photo, or the captions of a list of photos.
 
@@ -107,6 +114,7 @@ class CaptioningPipeline:
                 photo depends on the seed and the photo alone.
             region: (x0, y0, x1, y1) in pixels of the photo as displayed, from which
                 the caption is written, see :mod:`data.region`.
+            min_confidence: lowest confidence of a caption, 0 to 1; none by default.
 
         Returns:
             ``text`` and ``words`` (T), ``log_prob``, ``attention`` (T, rows,
@@ -116,9 +124,9 @@ class CaptioningPipeline:
             Failure, with its ``reason``, for each that cannot be read.
 
         Raises:
-            CaptionError: a single photo cannot be read, or a setting is invalid, see
-                :meth:`decoding` and :func:`data.region.region_in_view`; a list is
-                given with a region.
+            CaptionError: a single photo cannot be read, a setting is invalid, see
+                :meth:`decoding` and :func:`data.region.region_in_view`, a list is
+                given with a region, or a single caption's confidence is too low.
         """
         decoding = self.decoding(beam=beam, locations=locations, seed=seed)
         if isinstance(photo, list | tuple):
@@ -128,15 +136,12 @@ class CaptioningPipeline:
                     "each with its own region"
                 )
             photos = [to_input(one, f"photo-{k + 1}") for k, one in enumerate(photo)]
-            return list(self._caption_all(photos, decoding))
-        one = to_input(photo)
-        if region is not None and not isinstance(one, Failure):
-            try:
-                path, image = self._open(one)
-            except PhotoError as error:
-                raise CaptionError(str(error)) from None
-            return self.caption_image(image, decoding, path=path, region=region)
-        (result,) = self._caption_all([one], decoding)
+            return list(self._caption_all(photos, decoding, min_confidence))
+        if region is None:
+            results = self._caption_all([to_input(photo)], decoding, min_confidence)
+        else:
+            results = self.caption_region(photo, region, decoding, min_confidence)
+        (result,) = results
         if isinstance(result, Failure):
             raise CaptionError(result.reason)
         return result
@@ -145,6 +150,7 @@ class CaptioningPipeline:
         self,
         paths: Iterable[str | os.PathLike | Failure],
         decoding: DecodingSettings | None = None,
+        min_confidence: float | None = None,
     ) -> Iterator[Caption | Failure]:
         """Generate the captions of photos, in batches.
 
@@ -152,24 +158,60 @@ class CaptioningPipeline:
             paths: photos, and folders to search recursively; a Failure is passed
                 through.
             decoding: settings from :meth:`decoding`; by default the model's.
+            min_confidence: captions below it are left out, 0 to 1; none by default.
 
         Yields:
-            A Caption for each photo, or a Failure for one that cannot be read, in the
-            order of :func:`~show_attend_tell.inference.photo_files.find_photos`.
+            A Caption for each photo, a Failure for one that cannot be read, or a
+            LowConfidence for one whose caption is left out, in the order of
+            :func:`~show_attend_tell.inference.photo_files.find_photos`.
+
+        Raises:
+            CaptionError: `min_confidence` is out of range, or given and the model has
+                no calibration.
         """
         decoding = decoding or self.decoding()
-        yield from self._caption_all(list(find_photos(paths)), decoding)
+        yield from self._caption_all(list(find_photos(paths)), decoding, min_confidence)
+
+    def caption_region(
+        self,
+        photo: Photo,
+        region: Sequence[float],
+        decoding: DecodingSettings,
+        min_confidence: float | None = None,
+    ) -> Iterator[Caption | Failure]:
+        """Yield the caption of one photo, written from a region of it.
+
+        Raises:
+            CaptionError: see :meth:`caption`.
+        """
+        self.require_calibration(min_confidence)
+        one = to_input(photo)
+        if isinstance(one, Failure):
+            yield one
+            return
+        try:
+            path, image = self._open(one)
+        except PhotoError as error:
+            yield Failure(one if isinstance(one, Path) else one.path, str(error))
+            return
+        caption = self.caption_image(image, decoding, path=path, region=region)
+        yield _unless_doubtful(caption, min_confidence)
 
     def _caption_all(
-        self, found: Sequence[Path | NamedPhoto | Failure], decoding: DecodingSettings
+        self,
+        found: Sequence[Path | NamedPhoto | Failure],
+        decoding: DecodingSettings,
+        min_confidence: float | None = None,
     ) -> Iterator[Caption | Failure]:
         """Yield the captions of photos, in batches; failures are passed through."""
+        self.require_calibration(min_confidence)
         photos = sum(not isinstance(one, Failure) for one in found)
         size = 1 if photos == 1 else BATCH  # two graphs serve any number of photos
         decoding = dataclasses.replace(decoding, batch_size=size)
         xla = photos >= MANY_PHOTOS
         for start in range(0, len(found), size):
-            yield from self._caption_batch(found[start : start + size], decoding, xla)
+            for one in self._caption_batch(found[start : start + size], decoding, xla):
+                yield _unless_doubtful(one, min_confidence)
 
     def caption_image(
         self,
@@ -217,7 +259,7 @@ class CaptioningPipeline:
             found = _distinct(hypotheses)
         else:
             found = Hypotheses(*(field[0] for field in hypotheses))
-        caption = self._result(found, Path(path), square, view)
+        caption = self._result(found, features[0], Path(path), square, view)
         return dataclasses.replace(caption, region=box)
 
     def compile(
@@ -251,15 +293,16 @@ class CaptioningPipeline:
         rows = [k for k, one in enumerate(results) if not isinstance(one, Failure)]
         if rows:
             squares = np.stack([results[k][1] for k in rows])  # (B, S, S, 3)
+            features = self.encoder.encode(squares)  # (B, S, S, 3) -> (B, L, D)
             hypotheses = self.captioner.generate(
-                self.encoder.encode(squares),  # (B, S, S, 3) -> (B, L, D)
+                features,
                 decoding,
                 seeds=[photo_seed(decoding.seed, square) for square in squares],
                 xla=xla,
             )
             for row, k in enumerate(rows):
                 photo = Hypotheses(*(field[row] for field in hypotheses))
-                results[k] = self._result(photo, *results[k])
+                results[k] = self._result(photo, features[row], *results[k])
         return results
 
     def _read(self, photo: Path | NamedPhoto | Failure) -> tuple | Failure:
@@ -279,12 +322,58 @@ class CaptioningPipeline:
             return photo.path, photo.load()
         return photo, self.encoder.load_photo(photo)
 
-    def _result(self, hypotheses: Hypotheses, path: Path, square, view) -> Caption:
-        """Build the caption from W hypotheses of one photo, (W, ...) each."""
-        captioner = self.captioner
+    def _result(
+        self, hypotheses: Hypotheses, features, path: Path, square, view
+    ) -> Caption:
+        """Build the caption from W hypotheses of one photo, (W, ...) each.
+
+        `features` are the photo's, (L, D).
+        """
+        captioner, confidence = self.captioner, None
+        if self.calibration is not None:
+            one = Hypotheses(*(field[None] for field in hypotheses))  # -> (1, W, ...)
+            # (1, L, D) -> (1,)
+            confidence = float(self.calibration.confidence(features[None], one)[0])
         return caption_from_hypotheses(
-            hypotheses, captioner.vocabulary, captioner.grid, path, square, view
+            *(hypotheses, captioner.vocabulary, captioner.grid),
+            *(path, square, view, confidence),
         )
+
+    def require_calibration(self, min_confidence: float | None) -> None:
+        """Validate a lowest confidence of captions; None is always valid.
+
+        Raises:
+            CaptionError: it is not in [0, 1], or the model has no calibration.
+        """
+        if min_confidence is None:
+            return
+        if not 0 <= min_confidence <= 1:
+            raise CaptionError(
+                "`min_confidence` must be from 0 to 1. Received: "
+                f"{min_confidence}; choose a probability"
+            )
+        if self.calibration is None:
+            raise CaptionError(
+                "`min_confidence` needs a calibration of the model. Received: "
+                f"{self.file}, which has none; run `show-attend-tell calibrate`"
+            )
+
+
+def _unless_doubtful(
+    result: Caption | Failure, min_confidence: float | None
+) -> Caption | Failure:
+    """Return the result, or a LowConfidence if its confidence is below the minimum."""
+    if (
+        min_confidence is None
+        or isinstance(result, Failure)
+        or result.confidence >= min_confidence
+    ):
+        return result
+    return LowConfidence(
+        result.path,
+        f"{result.path}: left out, its confidence {result.confidence:.2f} is below "
+        f"{min_confidence:g}",
+    )
 
 
 def load(
@@ -312,6 +401,7 @@ def load(
         ModelFileError: the model file is absent, damaged or not a captioner.
         EncoderError: the encoder's weights cannot be loaded.
         PretrainedModelError: `model` is omitted, and the package has no model.
+        CalibrationError: the calibration beside the model is damaged or another's.
     """
     model = shipped_model() if model is None else model
     if mirror or isinstance(model, list | tuple):
@@ -324,7 +414,8 @@ def load(
     file = find_model(os.fspath(model), runs)
     captioner = load_captioner(file)
     encoder = matching_encoder(captioner, file, encoder_weights)
-    return CaptioningPipeline(captioner, encoder, file)
+    calibration = find_calibration(captioner, file)
+    return CaptioningPipeline(captioner, encoder, file, calibration)
 
 
 def is_sampled(decoding: DecodingSettings) -> bool:

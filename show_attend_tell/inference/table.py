@@ -61,6 +61,11 @@ def write_table(
             (quoted if returns else plain).writerow(values)
 
 
+def _cells(values: Iterable) -> tuple[str, ...]:
+    """Return the texts of values as :mod:`csv` writes them."""
+    return tuple("" if value is None else str(value) for value in values)
+
+
 def require_replaceable(path: Path, rows: Sequence[Mapping]) -> None:
     """Raise unless :func:`write_table` with these rows loses no line of the file.
 
@@ -75,8 +80,10 @@ def require_replaceable(path: Path, rows: Sequence[Mapping]) -> None:
         return
     kept = set()
     for columns in (COLUMNS, EXIFTOOL_COLUMNS):
-        kept.add(columns.names)
-        kept.update(tuple(map(str, columns.values(row))) for row in rows)
+        lines = {columns.names, *(_cells(columns.values(row)) for row in rows)}
+        kept |= lines
+        if columns is COLUMNS:  # versions before 0.3 wrote no confidence, the last one
+            kept |= {line[:-1] for line in lines}
     journal = path.with_suffix(".jsonl").name
     for line in _lines(path):
         if line is None or tuple(line) not in kept:

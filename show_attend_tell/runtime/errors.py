@@ -87,6 +87,10 @@ class ModelFileError(ShowAttendTellError):
     """A model file is absent, damaged, or not a captioner."""
 
 
+class CalibrationError(ShowAttendTellError):
+    """A calibration is damaged or another model's, or data for one are missing."""
+
+
 class PretrainedModelError(ShowAttendTellError):
     """The installation has no pretrained model."""
 

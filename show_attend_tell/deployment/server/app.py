@@ -74,6 +74,10 @@ class Answer(pydantic.BaseModel):
     locations: list[int] | None = pydantic.Field(
         None, description="The location of each word, row by row; null if averaged."
     )
+    confidence: float | None = pydantic.Field(
+        None, description="0 to 1, see the model card; null if not calibrated."
+    )
+    low_confidence: bool = pydantic.Field(description="Whether to doubt the caption.")
     beta: list[float] = pydantic.Field(description="T gates.")
     region: list[float] | None = pydantic.Field(
         None,
@@ -243,6 +247,7 @@ def _caption_upload(
     sizes = (*image.size, *image.size)
     return caption.to_dict() | {
         "seen": [round(x / size, 6) for x, size in zip(region, sizes, strict=True)],
+        "low_confidence": caption.is_doubtful,
         "seconds": round(time.monotonic() - start, 3),
     }
 

@@ -86,7 +86,9 @@ function play() {
 function showAnswer() {
   $("result").hidden = false;
   $("announced").textContent = answer.sentence || "The caption is empty.";
-  const waited = `${answer.seconds.toFixed(1)} s, log p ${answer.log_prob.toFixed(2)}`;
+  let waited = `${answer.seconds.toFixed(1)} s, log p ${answer.log_prob.toFixed(2)}`;
+  if (answer.confidence !== null) waited += `, confidence ${answer.confidence.toFixed(2)}`;
+  if (answer.low_confidence) waited += ": low, check the caption";
   $("status").textContent = answer.words.length ? waited : "The caption is empty.";
   $("others").replaceChildren(...answer.alternatives.map((other) => {
     const row = document.createElement("tr");
