@@ -15,15 +15,16 @@ from show_attend_tell.inference.photo_files import find_photos
 from show_attend_tell.inference.pipeline import (
     BATCH,
     CaptioningPipeline,
-    is_sampled,
 )
 from show_attend_tell.inference.result import Caption, Failure, LowConfidence
+from show_attend_tell.inference.sampled_captions import is_sampled
 from show_attend_tell.inference.table import (
     COLUMNS,
     Columns,
     require_replaceable,
     write_table,
 )
+from show_attend_tell.models.generation import MANY_PHOTOS
 from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.runtime.progress import progress_bar
 
@@ -118,7 +119,9 @@ def caption_into_file(
         present, failures = len(found) - len(left), []
         if metadata is not None:
             _write_present(metadata, found, journal)
-        results = pipeline.caption_photos(left, decoding, min_confidence)
+        # Chosen by all photos, so that a resumed run writes the same numbers.
+        xla = len(found) >= MANY_PHOTOS
+        results = pipeline.caption_photos(left, decoding, min_confidence, xla)
         with progress_bar(len(found), "photo", "caption", present, shown) as bar:
             while batch := list(itertools.islice(results, BATCH)):
                 captions = [one for one in batch if isinstance(one, Caption)]

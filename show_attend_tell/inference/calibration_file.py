@@ -20,7 +20,7 @@ from show_attend_tell.models.confidence import (
     Calibration,
     PhotoSpace,
 )
-from show_attend_tell.runtime.errors import CalibrationError, one_line
+from show_attend_tell.runtime.errors import CalibrationError, CaptionError, one_line
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.json_text import parse_json
 
@@ -160,3 +160,30 @@ def _layout_fault(
     if words[0] < 0 or (np.diff(words) <= 0).any():
         return "`words` must be ascending ids"
     return None
+
+
+def require_valid_minimum(
+    min_confidence: float | None, calibration: Calibration | None, model: object
+) -> None:
+    """Validate a lowest confidence of captions; None is always valid.
+
+    Args:
+        min_confidence: the lowest confidence.
+        calibration: that of the model, None if it has none.
+        model: name of the model, for messages.
+
+    Raises:
+        CaptionError: it is not in [0, 1], or the model has no calibration.
+    """
+    if min_confidence is None:
+        return
+    if not 0 <= min_confidence <= 1:
+        raise CaptionError(
+            f"`min_confidence` must be from 0 to 1. Received: {min_confidence}; choose "
+            "a probability"
+        )
+    if calibration is None:
+        raise CaptionError(
+            f"`min_confidence` needs a calibration of the model. Received: {model}, "
+            "which has none; run `show-attend-tell calibrate`"
+        )

@@ -83,6 +83,17 @@ def to_input(photo: Photo, name: str = "photo") -> Path | NamedPhoto | Failure:
     )
 
 
+def open_input(photo: Path | NamedPhoto) -> tuple[Path, Image.Image]:
+    """Return the path of a photo and its pixels, RGB and upright.
+
+    Raises:
+        PhotoError: the photo cannot be read.
+    """
+    if isinstance(photo, NamedPhoto):
+        return photo.path, photo.load()
+    return photo, load_photo(photo)
+
+
 def _from_array(pixels: np.ndarray) -> Image.Image:
     """Return the picture of an array."""
     fits = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))

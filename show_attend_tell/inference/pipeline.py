@@ -8,7 +8,6 @@ the hypotheses into a Caption.
 
 import dataclasses
 import os
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -19,15 +18,29 @@ from show_attend_tell.config.runs import find_model
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.region import cell_shares, region_in_view
 from show_attend_tell.decoding import Hypotheses
-from show_attend_tell.inference.calibration_file import find_calibration
+from show_attend_tell.inference.calibration_file import (
+    find_calibration,
+    require_valid_minimum,
+)
 from show_attend_tell.inference.encoder_matching import matching_encoder
 from show_attend_tell.inference.photo_files import find_photos
-from show_attend_tell.inference.photo_inputs import NamedPhoto, Photo, to_input
+from show_attend_tell.inference.photo_inputs import (
+    NamedPhoto,
+    Photo,
+    open_input,
+    to_input,
+)
 from show_attend_tell.inference.result import (
     Caption,
     Failure,
-    LowConfidence,
     caption_from_hypotheses,
+    unless_doubtful,
+)
+from show_attend_tell.inference.sampled_captions import (
+    distinct_samples,
+    is_sampled,
+    photo_seed,
+    sample_seeds,
 )
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.confidence import Calibration
@@ -151,6 +164,7 @@ class CaptioningPipeline:
         paths: Iterable[str | os.PathLike | Failure],
         decoding: DecodingSettings | None = None,
         min_confidence: float | None = None,
+        xla: bool | None = None,
     ) -> Iterator[Caption | Failure]:
         """Generate the captions of photos, in batches.
 
@@ -159,6 +173,7 @@ class CaptioningPipeline:
                 through.
             decoding: settings from :meth:`decoding`; by default the model's.
             min_confidence: captions below it are left out, 0 to 1; none by default.
+            xla: whether XLA compiles the search; by default for many photos.
 
         Yields:
             A Caption for each photo, a Failure for one that cannot be read, or a
@@ -170,7 +185,8 @@ class CaptioningPipeline:
                 no calibration.
         """
         decoding = decoding or self.decoding()
-        yield from self._caption_all(list(find_photos(paths)), decoding, min_confidence)
+        found = list(find_photos(paths))
+        yield from self._caption_all(found, decoding, min_confidence, xla)
 
     def caption_region(
         self,
@@ -186,32 +202,30 @@ class CaptioningPipeline:
         """
         self.require_calibration(min_confidence)
         one = to_input(photo)
-        if isinstance(one, Failure):
-            yield one
-            return
-        try:
-            path, image = self._open(one)
-        except PhotoError as error:
-            yield Failure(one if isinstance(one, Path) else one.path, str(error))
-            return
-        caption = self.caption_image(image, decoding, path=path, region=region)
-        yield _unless_doubtful(caption, min_confidence)
+        if not isinstance(one, Failure):
+            try:
+                path, image = open_input(one)
+                one = self.caption_image(image, decoding, path=path, region=region)
+            except PhotoError as error:
+                one = Failure(one if isinstance(one, Path) else one.path, str(error))
+        yield unless_doubtful(one, min_confidence)
 
     def _caption_all(
         self,
         found: Sequence[Path | NamedPhoto | Failure],
         decoding: DecodingSettings,
         min_confidence: float | None = None,
+        xla: bool | None = None,
     ) -> Iterator[Caption | Failure]:
         """Yield the captions of photos, in batches; failures are passed through."""
         self.require_calibration(min_confidence)
         photos = sum(not isinstance(one, Failure) for one in found)
         size = 1 if photos == 1 else BATCH  # two graphs serve any number of photos
         decoding = dataclasses.replace(decoding, batch_size=size)
-        xla = photos >= MANY_PHOTOS
+        xla = photos >= MANY_PHOTOS if xla is None else xla
         for start in range(0, len(found), size):
             for one in self._caption_batch(found[start : start + size], decoding, xla):
-                yield _unless_doubtful(one, min_confidence)
+                yield unless_doubtful(one, min_confidence)
 
     def caption_image(
         self,
@@ -252,11 +266,11 @@ class CaptioningPipeline:
         hypotheses = self.captioner.generate(
             np.repeat(features, count, axis=0),  # (1, L, D) -> (count, L, D)
             dataclasses.replace(decoding, batch_size=count),
-            seeds=_sample_seeds(decoding.seed, square, count),
+            seeds=sample_seeds(decoding.seed, square, count),
             regions=shares,
         )
         if decoding.method == "sample":
-            found = _distinct(hypotheses)
+            found = distinct_samples(hypotheses)
         else:
             found = Hypotheses(*(field[0] for field in hypotheses))
         caption = self._result(found, features[0], Path(path), square, view)
@@ -310,17 +324,11 @@ class CaptioningPipeline:
         if isinstance(photo, Failure):
             return photo
         try:
-            path, image = self._open(photo)
+            path, image = open_input(photo)
             return path, self.encoder.preprocess(image), self.encoder.view(image)
         except PhotoError as error:
             path = photo.path if isinstance(photo, NamedPhoto) else photo
             return Failure(path, str(error))
-
-    def _open(self, photo: Path | NamedPhoto) -> tuple[Path, Image.Image]:
-        """Return the path of a photo and its pixels; raise a PhotoError."""
-        if isinstance(photo, NamedPhoto):
-            return photo.path, photo.load()
-        return photo, self.encoder.load_photo(photo)
 
     def _result(
         self, hypotheses: Hypotheses, features, path: Path, square, view
@@ -340,40 +348,8 @@ class CaptioningPipeline:
         )
 
     def require_calibration(self, min_confidence: float | None) -> None:
-        """Validate a lowest confidence of captions; None is always valid.
-
-        Raises:
-            CaptionError: it is not in [0, 1], or the model has no calibration.
-        """
-        if min_confidence is None:
-            return
-        if not 0 <= min_confidence <= 1:
-            raise CaptionError(
-                "`min_confidence` must be from 0 to 1. Received: "
-                f"{min_confidence}; choose a probability"
-            )
-        if self.calibration is None:
-            raise CaptionError(
-                "`min_confidence` needs a calibration of the model. Received: "
-                f"{self.file}, which has none; run `show-attend-tell calibrate`"
-            )
-
-
-def _unless_doubtful(
-    result: Caption | Failure, min_confidence: float | None
-) -> Caption | Failure:
-    """Return the result, or a LowConfidence if its confidence is below the minimum."""
-    if (
-        min_confidence is None
-        or isinstance(result, Failure)
-        or result.confidence >= min_confidence
-    ):
-        return result
-    return LowConfidence(
-        result.path,
-        f"{result.path}: left out, its confidence {result.confidence:.2f} is below "
-        f"{min_confidence:g}",
-    )
+        """Validate a lowest confidence, see :func:`require_valid_minimum`."""
+        require_valid_minimum(min_confidence, self.calibration, self.file)
 
 
 def load(
@@ -416,42 +392,3 @@ def load(
     encoder = matching_encoder(captioner, file, encoder_weights)
     calibration = find_calibration(captioner, file)
     return CaptioningPipeline(captioner, encoder, file, calibration)
-
-
-def is_sampled(decoding: DecodingSettings) -> bool:
-    """Return whether captions depend on the seed."""
-    return decoding.method == "sample" or decoding.locations == "sampled"
-
-
-def photo_seed(seed: int, square: np.ndarray) -> tuple[int, int]:
-    """Return the seed of one photo, which depends on no other photo.
-
-    Args:
-        seed: seed of the decoding settings.
-        square: (S, S, 3) uint8.
-    """
-    return seed, zlib.crc32(square.tobytes())
-
-
-def _sample_seeds(seed: int, square: np.ndarray, count: int) -> list:
-    """Return `count` independent seeds; the first equals :func:`photo_seed`."""
-    first = np.random.SeedSequence(photo_seed(seed, square))
-    return [first, *first.spawn(count - 1)]
-
-
-def _distinct(samples: Hypotheses) -> Hypotheses:
-    """Remove repeated captions; the first sample stays first, others by score.
-
-    Args:
-        samples: every field is (N, 1, ...), one hypothesis for each of N samples.
-
-    Returns:
-        Hypotheses of one photo, every field (W, ...) with W <= N.
-    """
-    samples = Hypotheses(*(field[:, 0] for field in samples))  # (N, 1, ...) -> (N, ...)
-    others = 1 + np.argsort(-samples.scores[1:], kind="stable")
-    kept: dict[bytes, int] = {}
-    for row in (0, *others):
-        kept.setdefault(samples.tokens[row].tobytes(), int(row))
-    rows = list(kept.values())
-    return Hypotheses(*(field[rows] for field in samples))

@@ -203,3 +203,20 @@ def _fields(
 def _single_locations(locations: np.ndarray) -> np.ndarray | None:
     """Return the location of each word (T,), None for the expected context."""
     return locations if len(locations) and (locations >= 0).all() else None
+
+
+def unless_doubtful(
+    result: Caption | Failure, min_confidence: float | None
+) -> Caption | Failure:
+    """Return the result, or a LowConfidence if its confidence is below the minimum."""
+    if (
+        min_confidence is None
+        or isinstance(result, Failure)
+        or result.confidence >= min_confidence
+    ):
+        return result
+    return LowConfidence(
+        result.path,
+        f"{result.path}: left out, its confidence {result.confidence:.2f} is below "
+        f"{min_confidence:g}",
+    )

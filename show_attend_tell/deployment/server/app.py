@@ -27,7 +27,8 @@ from show_attend_tell.deployment.server.uploads import (
     size_message,
 )
 from show_attend_tell.deployment.server.variants import Variants
-from show_attend_tell.inference.pipeline import CaptioningPipeline, is_sampled
+from show_attend_tell.inference.pipeline import CaptioningPipeline
+from show_attend_tell.inference.sampled_captions import is_sampled
 from show_attend_tell.runtime.errors import BusyError, CaptionError, UploadError
 
 MAX_BEAM = 10  # unless a model's own beam is wider
