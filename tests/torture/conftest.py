@@ -12,6 +12,7 @@ import pytest
 import stages
 import tally
 import world as worlds
+from artefacts import Artefacts
 
 
 def pytest_configure(config):
@@ -53,3 +54,9 @@ def stage_of(world, tmp_path_factory):
     return functools.cache(
         lambda verb: stages.Stage(verb, world, tmp_path_factory.mktemp(verb))
     )
+
+
+@pytest.fixture
+def artefacts(world, tmp_path) -> Artefacts:
+    """A copy of all artefacts."""
+    return Artefacts(world, tmp_path)
