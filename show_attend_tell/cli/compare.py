@@ -2,7 +2,7 @@
 
 import click
 
-from show_attend_tell.cli.options import runs_option, start_tensorflow, work_option
+from show_attend_tell.cli.options import runs_option, work_option
 
 
 @click.command()
@@ -29,7 +29,6 @@ def compare(names, runs, work, metrics, style) -> None:
     RUN is a run folder, or the name of a run. Runs of one experiment with different
     seeds share a row.
     """
-    start_tensorflow()
     from show_attend_tell.evaluation.comparison import compare_runs
     from show_attend_tell.evaluation.comparison_table import format_comparison
 
