@@ -33,13 +33,13 @@ DEMO_PHOTO := scene-test-00004
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 .PHONY: help demo prepare features train eval caption doctor \
-	test test-slow test-jax torture check format clean bench
+	test test-slow test-jax torture check format clean bench dist
 .DELETE_ON_ERROR:
 
 help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
 	@echo "Targets: demo, prepare features train eval caption, doctor, test test-slow test-jax torture"
-	@echo "check format, bench, clean"
+	@echo "check format, bench, dist, clean"
 
 # Use the first Python 3.11 or newer that can make virtual environments.
 $(INSTALLED): setup.cfg setup.py pyproject.toml
@@ -126,6 +126,12 @@ check: $(INSTALLED)
 format: $(INSTALLED)
 	$(BIN) -m ruff check --fix .
 	$(BIN) -m ruff format .
+
+# Build the wheel that `pip install dist/*.whl` installs anywhere.
+dist: $(INSTALLED)
+	rm -rf build dist
+	$(BIN) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	@du -h dist/*.whl
 
 # Keep prepared/ and experiments/runs/, which took long to make.
 clean:

@@ -9,7 +9,7 @@ import zlib
 
 import numpy as np
 import pytest
-from PIL import Image, PngImagePlugin
+from PIL import Image, ImageOps, PngImagePlugin
 from tiny_pipeline import DECODING, photo_bytes, with_decoding
 
 import show_attend_tell as sat
@@ -307,7 +307,7 @@ def test_paths_bytes_images_and_arrays_get_the_same_caption(pipeline, photo):
 
 def test_images_and_bytes_are_turned_upright(pipeline):
     content = photo_bytes(2, "JPEG", size=(60, 40), exif=ROTATED)
-    upright = Image.open(io.BytesIO(content)).transpose(Image.Transpose.ROTATE_270)
+    upright = ImageOps.exif_transpose(Image.open(io.BytesIO(content)))
     expected = pipeline.caption(upright).square
     for form in (content, Image.open(io.BytesIO(content))):
         np.testing.assert_array_equal(pipeline.caption(form).square, expected)
