@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_vali
 from pydantic.dataclasses import dataclass
 
 from show_attend_tell.config.bounded_toml import TOML_ERRORS, read_toml
+from show_attend_tell.config.distillation import DistillationSettings
 from show_attend_tell.runtime.errors import ConfigError, one_line, quote
 
 _STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
@@ -133,13 +134,12 @@ class TrainingSettings:
     Attributes:
         seed: seed of initial weights, order of captions and dropout; a training is
             reproducible on one machine.
-        objective: ``likelihood`` of the given captions (the paper's), or ``cider``,
-            the reward of generated captions, see :mod:`training.self_critical`.
+        objective: ``likelihood`` (the paper's), ``cider`` or ``distil``, see
+            :mod:`show_attend_tell.training`.
         init_from: model to start from instead of random weights: a ``.keras`` file,
             or the name of an experiment whose run is in the same folder.
         epochs: maximum passes over every training caption (``cider``: photo).
-        rollouts: generation of captions with ``cider``: ``beam`` search, or ``sample``,
-            independent samples, whose gradient is unbiased.
+        rollouts: generation of captions with ``cider``: ``beam`` or ``sample``.
         hypotheses: captions generated per photo, with ``cider``.
         batch_size: captions per step; a batch holds captions of similar length, or
             with ``cider`` all hypotheses of ``batch_size / hypotheses`` photos.
@@ -167,7 +167,7 @@ class TrainingSettings:
     """
 
     seed: Seed = 1
-    objective: Literal["likelihood", "cider"] = "likelihood"
+    objective: Literal["likelihood", "cider", "distil"] = "likelihood"
     init_from: str = ""
     epochs: Positive = 10
     rollouts: Literal["beam", "sample"] = "beam"
@@ -294,6 +294,7 @@ class Experiment:
     training: TrainingSettings
     decoding: DecodingSettings
     hard: HardAttentionSettings = HardAttentionSettings()
+    distillation: DistillationSettings = DistillationSettings()
 
     @model_validator(mode="after")
     def _check_tables(self):
@@ -307,6 +308,7 @@ class Experiment:
                 "objective = 'cider' must go with attention = 'soft'. Received: "
                 "attention = 'hard'; train hard attention by likelihood"
             )
+        self.distillation.check(self.training.objective, self.model.attention)
         return self
 
 

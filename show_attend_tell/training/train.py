@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -31,6 +32,7 @@ from show_attend_tell.runtime.errors import RunError, TrainingError, quote
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.progress import ProgressBar, progress_bar
 from show_attend_tell.training.checkpoint import restore_checkpoint, save_checkpoint
+from show_attend_tell.training.distillation import make_distillation
 from show_attend_tell.training.divergence import CaptionMonitor, LossMonitor
 from show_attend_tell.training.maximum_likelihood import Likelihood
 from show_attend_tell.training.optimizer import make_optimizer
@@ -115,7 +117,12 @@ def train(
             start = (
                 runs.find_model(source, runs_folder) if source and not resume else None
             )
-            trainer = Trainer(experiment, vocabulary, data, validation, readers, start)
+            teachers = [
+                runs.find_model(one, runs_folder)
+                for one in experiment.distillation.teachers
+            ]
+            given = (experiment, vocabulary, data, validation, readers, start)
+            trainer = Trainer(*given, teachers)
             # Last, as it may replace a run, even the one that training starts from.
             folder = runs.open_run(experiment, runs_folder, resume, overwrite)
             del data  # the training captions are encoded by now
@@ -135,6 +142,7 @@ class Trainer:
         validation: the photos whose captions are scored.
         readers: readers of the features, see :func:`data.dataset.read_views`.
         start: file of the model to start from, or None.
+        teachers: files of the models to distil.
     """
 
     def __init__(
@@ -145,6 +153,7 @@ class Trainer:
         validation: Split,
         readers: list[FeatureReader],
         start: Path | None,
+        teachers: Sequence[Path] = (),
     ):
         self.experiment = experiment
         self.validation, self.reader = validation, readers[0]
@@ -160,8 +169,12 @@ class Trainer:
             # The score of an initial model with the other attention type must not
             # enter model selection.
             self.position.start_counts = attention == experiment.model.attention
-        objective = SelfCritical if settings.objective == "cider" else Likelihood
-        self.objective = objective(experiment, self.model, data, readers)
+        given = (experiment, self.model, data, readers)
+        if settings.objective == "distil":
+            self.objective = make_distillation(*given, teachers)
+        else:
+            objective = SelfCritical if settings.objective == "cider" else Likelihood
+            self.objective = objective(*given)
         self.total_steps = settings.epochs * self.objective.steps
         optimizer = make_optimizer(settings, self.total_steps)
         self.model.compile(optimizer=optimizer, jit_compile=settings.jit_compile)
