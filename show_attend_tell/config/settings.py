@@ -14,6 +14,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_vali
 from pydantic.dataclasses import dataclass
 
 from show_attend_tell.config.bounded_toml import TOML_ERRORS, read_toml
+from show_attend_tell.config.distillation import DistillationSettings
 from show_attend_tell.config.fault_messages import describe_fault
 from show_attend_tell.runtime.errors import ConfigError, one_line
 
@@ -137,15 +138,13 @@ class TrainingSettings:
     Attributes:
         seed: seed of initial weights, order of captions and dropout; a training is
             reproducible on one machine.
-        objective: ``likelihood`` of the given captions (the paper's), ``cider``, the
-            reward of generated captions, see :mod:`training.self_critical`, or
-            ``text``, without photos, see :mod:`training.text_likelihood`.
+        objective: ``likelihood`` (the paper's), ``cider``, ``distil`` or ``text``, see
+            :mod:`show_attend_tell.training`.
         text: files of captions without photos, with ``text``.
         init_from: model to start from instead of random weights: a ``.keras`` file,
             or the name of an experiment whose run is in the same folder.
         epochs: maximum passes over every training caption (``cider``: photo).
-        rollouts: generation of captions with ``cider``: ``beam`` search, or ``sample``,
-            independent samples, whose gradient is unbiased.
+        rollouts: generation of captions with ``cider``: ``beam`` or ``sample``.
         hypotheses: captions generated per photo, with ``cider``.
         batch_size: captions per step; a batch holds captions of similar length, or
             with ``cider`` all hypotheses of ``batch_size / hypotheses`` photos.
@@ -173,7 +172,7 @@ class TrainingSettings:
     """
 
     seed: Seed = 1
-    objective: Literal["likelihood", "cider", "text"] = "likelihood"
+    objective: Literal["likelihood", "cider", "distil", "text"] = "likelihood"
     text: tuple[str, ...] = ()
     init_from: str = ""
     epochs: Positive = 10
@@ -312,6 +311,7 @@ class Experiment:
     training: TrainingSettings
     decoding: DecodingSettings
     hard: HardAttentionSettings = HardAttentionSettings()
+    distillation: DistillationSettings = DistillationSettings()
 
     @model_validator(mode="after")
     def _check_tables(self):
@@ -327,6 +327,7 @@ class Experiment:
                 "objective = 'cider' must go with attention = 'soft'. Received: "
                 "attention = 'hard'; train hard attention by likelihood"
             )
+        self.distillation.check(self.training.objective, self.model.attention)
         return self
 
 

@@ -20,9 +20,17 @@ class Likelihood:
         model: a built model, which is compiled before the first update.
         data: the training photos.
         readers: readers of their features, see :func:`data.dataset.read_views`.
+        train_step: see :func:`compiled_step`.
     """
 
-    def __init__(self, experiment: Experiment, model: Captioner, data: Split, readers):
+    def __init__(
+        self,
+        experiment: Experiment,
+        model: Captioner,
+        data: Split,
+        readers,
+        train_step=None,
+    ):
         settings = experiment.training
         captions = encode_captions(
             data.captions, model.vocabulary, experiment.data.max_words
@@ -31,7 +39,7 @@ class Likelihood:
         self.batches = CaptionBatches(
             captions, data.rows, readers, settings.batch_size, settings.seed
         )
-        self._step_functions = {}
+        self._train_step, self._step_functions = train_step, {}
         self._term_norms = None
 
     @property
@@ -68,13 +76,14 @@ class Likelihood:
         """
         length = y.shape[1]
         if length not in self._step_functions:
-            function = compiled_step(self.model, self.settings)
+            function = compiled_step(self.model, self.settings, self._train_step)
             self._step_functions[length] = function.get_concrete_function(x, y)
         return self._step_functions[length]
 
 
 @functools.cache  # one function for all lengths: `compile_parts` compares them
-def _compile_fn(jit_compile: bool):
+def compile_function(jit_compile: bool):
+    """Return the function that compiles parts of a training step."""
     return functools.partial(tf.function, autograph=False, jit_compile=jit_compile)
 
 
@@ -90,7 +99,7 @@ def compiled_step(model: Captioner, settings: TrainingSettings, train_step=None)
         train_step: function of a batch that updates the model and returns metrics;
             by default the model's own.
     """
-    compile_fn = _compile_fn(settings.jit_compile)
+    compile_fn = compile_function(settings.jit_compile)
     train_step = train_step or model.train_step
 
     def step(*data):

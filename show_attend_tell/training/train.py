@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -31,6 +32,7 @@ from show_attend_tell.runtime.errors import RunError, TrainingError, quote
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.progress import ProgressBar, progress_bar
 from show_attend_tell.training.checkpoint import restore_checkpoint, save_checkpoint
+from show_attend_tell.training.distillation import make_distillation
 from show_attend_tell.training.divergence import CaptionMonitor, LossMonitor
 from show_attend_tell.training.maximum_likelihood import Likelihood
 from show_attend_tell.training.optimizer import make_optimizer
@@ -119,7 +121,12 @@ def train(
             start = (
                 runs.find_model(source, runs_folder) if source and not resume else None
             )
-            trainer = Trainer(experiment, vocabulary, data, validation, readers, start)
+            teachers = [
+                runs.find_model(one, runs_folder)
+                for one in experiment.distillation.teachers
+            ]
+            given = (experiment, vocabulary, data, validation, readers, start)
+            trainer = Trainer(*given, teachers)
             # Last, as it may replace a run, even the one that training starts from.
             folder = runs.open_run(experiment, runs_folder, resume, overwrite)
             del data  # the training captions are encoded by now
@@ -139,6 +146,7 @@ class Trainer:
         validation: the photos whose captions are scored.
         readers: readers of the features, see :func:`data.dataset.read_views`.
         start: file of the model to start from, or None.
+        teachers: files of the models to distil.
     """
 
     def __init__(
@@ -149,6 +157,7 @@ class Trainer:
         validation: Split,
         readers: list[FeatureReader],
         start: Path | None,
+        teachers: Sequence[Path] = (),
     ):
         self.experiment = experiment
         self.validation, self.reader = validation, readers[0]
@@ -165,12 +174,15 @@ class Trainer:
             # enter model selection.
             self.position.start_counts = attention == experiment.model.attention
         self.text, self.metric = None, settings.metric
+        given = (experiment, self.model, data)
         if settings.objective == "text":
-            self.text = TextLikelihood(experiment, self.model, data, validation)
+            self.text = TextLikelihood(*given, validation)
             self.objective, self.metric = self.text, self.text.METRIC
+        elif settings.objective == "distil":
+            self.objective = make_distillation(*given, readers, teachers)
         else:
             objective = SelfCritical if settings.objective == "cider" else Likelihood
-            self.objective = objective(experiment, self.model, data, readers)
+            self.objective = objective(*given, readers)
         self.total_steps = settings.epochs * self.objective.steps
         optimizer = make_optimizer(settings, self.total_steps)
         self.model.compile(optimizer=optimizer, jit_compile=settings.jit_compile)
