@@ -21,6 +21,7 @@ from show_attend_tell.cli.options import (
     PATH,
     encoder_weights_option,
     experiment_option,
+    limit_option,
     runs_option,
     set_option,
     start_tensorflow,
@@ -41,10 +42,16 @@ _REMEDIES = {
 }
 
 
-def _load_experiment(name: str, changes: Sequence[str]):
+def _load_experiment(name: str, changes: Sequence[str], limit: int | None = None):
     from show_attend_tell.config.experiments import load_experiment
 
-    return load_experiment(name, changes)
+    experiment = load_experiment(name, changes)
+    if limit is not None:
+        from show_attend_tell.config.limits import limit_experiment, limit_message
+
+        experiment = limit_experiment(experiment, limit)
+        click.echo(limit_message(experiment, limit))
+    return experiment
 
 
 @contextlib.contextmanager
@@ -103,13 +110,14 @@ for verb in (average, caption, demo, export):
     show_default=True,
     help="Skip malformed lines and photos, or refuse the data set.",
 )
-def prepare(experiment, changes, work, data, on_problem) -> None:
+@limit_option
+def prepare(experiment, changes, work, data, on_problem, limit) -> None:
     """Make the manifest and the vocabulary of a data set."""
     from data_prep.prepare import prepare
 
-    settings = _load_experiment(experiment, changes)
+    settings = _load_experiment(experiment, changes, limit)
     with _progress() as progress:
-        report = prepare(settings, data, work, on_problem, progress)
+        report = prepare(settings, data, work, on_problem, progress, limit)
     click.echo("\n".join(report.lines()))
 
 
@@ -119,12 +127,13 @@ def prepare(experiment, changes, work, data, on_problem) -> None:
 @work_option
 @encoder_weights_option
 @click.option("--overwrite", is_flag=True, help="Replace existing features.")
-def features(experiment, changes, work, encoder_weights, overwrite) -> None:
+@limit_option
+def features(experiment, changes, work, encoder_weights, overwrite, limit) -> None:
     """Extract annotation vectors of prepared photos.
 
     An interrupted extraction resumes when it is run again.
     """
-    settings = _load_experiment(experiment, changes)
+    settings = _load_experiment(experiment, changes, limit)
     start_tensorflow()
     from data_prep.extract import extract
 
@@ -145,7 +154,8 @@ def features(experiment, changes, work, encoder_weights, overwrite) -> None:
 @click.option(
     "--init-from",
     metavar="MODEL|NAME",
-    help="Initial model: a .keras file, or the experiment of another run.",
+    help="Initial model: a .keras file, the experiment of another run, or `shipped`. "
+    "Its words are kept, and those that are new in the data are added.",
 )
 @click.option(
     *("--text", "texts"),
@@ -156,15 +166,16 @@ def features(experiment, changes, work, encoder_weights, overwrite) -> None:
 )
 @click.option("--resume", is_flag=True, help="Continue from the run's last checkpoint.")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
+@limit_option
 def train(
-    experiment, changes, work, runs, seed, init_from, texts, resume, overwrite
+    experiment, changes, work, runs, seed, init_from, texts, resume, overwrite, limit
 ) -> None:
     """Train a captioner on prepared features."""
     if resume and overwrite:
         raise click.UsageError("--resume and --overwrite exclude each other.")
     own = {"seed": seed, "init_from": init_from}
     own = [f"training.{key}={v}" for key, v in own.items() if v is not None]
-    settings = _load_experiment(experiment, (*changes, *own))
+    settings = _load_experiment(experiment, (*changes, *own), limit)
     start_tensorflow()
     from show_attend_tell.training.text_likelihood import text_experiment
     from show_attend_tell.training.train import train
@@ -210,13 +221,14 @@ def train(
 @click.option(
     "--spice", is_flag=True, help="Also compute SPICE; downloads CoreNLP, needs Java."
 )
+@limit_option
 def evaluate(
-    experiment, changes, work, runs, split, beams, captions, tokenizer, spice
+    experiment, changes, work, runs, split, beams, captions, tokenizer, spice, limit
 ) -> None:
     """Generate the captions of a split, and save and score them."""
     if captions is not None and beams:
         raise click.UsageError("--captions and --beam exclude each other.")
-    settings = _load_experiment(experiment, changes)
+    settings = _load_experiment(experiment, changes, limit)
     start_tensorflow()
     from show_attend_tell.evaluation import evaluate as evaluation
     from show_attend_tell.evaluation.report import table

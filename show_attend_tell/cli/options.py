@@ -42,6 +42,13 @@ runs_option = click.option(
     show_default=True,
     help="Folder of training runs.",
 )
+limit_option = click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Use the first N photos of each split only, in a data folder and a run of "
+    "their own; pass it to prepare, features, train and eval alike.",
+)
 encoder_weights_option = click.option(
     "--encoder-weights",
     type=PATH,

@@ -138,7 +138,7 @@ class TrainingSettings:
             ``text``, without photos, see :mod:`training.text_likelihood`.
         text: files of captions without photos, with ``text``.
         init_from: model to start from instead of random weights: a ``.keras`` file,
-            or the name of an experiment whose run is in the same folder.
+            ``shipped``, or the name of an experiment whose run is in the same folder.
         epochs: maximum passes over every training caption (``cider``: photo).
         hypotheses: captions generated per photo, with ``cider``.
         batch_size: captions per step; a batch holds captions of similar length, or
