@@ -14,7 +14,7 @@ import hostile_photos
 import mutations
 import pytest
 import server_process
-from tally import MINUTES, Tally, scaled
+from tally import Tally, scaled
 from world import photo_bytes
 
 pytestmark = [pytest.mark.torture, pytest.mark.timeout(7200, method="thread")]
