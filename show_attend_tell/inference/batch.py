@@ -100,7 +100,9 @@ def caption_into_file(
     kind = out.suffix.lower()
     journal_file = out if kind == ".jsonl" else out.with_suffix(".jsonl")
     found = _distinct(find_photos(paths))
-    made_by = _made_by(pipeline.file, decoding, min_confidence)
+    made_by = _made_by(pipeline.file, decoding)
+    if min_confidence is not None:  # rows of another minimum must not be mixed in
+        made_by += f", confidence at least {min_confidence:g}"
     with CaptionJournal(journal_file, made_by) as journal:
         if kind == ".csv":
             require_replaceable(out, journal.rows)
@@ -128,9 +130,7 @@ def _distinct(found: Iterable[Path | Failure]) -> Sequence[Path | Failure]:
     return list(photos.values())
 
 
-def _made_by(
-    model: Path, decoding: DecodingSettings, min_confidence: float | None
-) -> str:
+def _made_by(model: Path, decoding: DecodingSettings) -> str:
     """Return the model and the settings that must not be mixed in one file."""
     with model.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -141,6 +141,4 @@ def _made_by(
         how += f", {decoding.locations}"
     if is_sampled(decoding):
         how += f" with seed {decoding.seed}"
-    if min_confidence is not None:
-        how += f", confidence at least {min_confidence:g}"
     return f"{model.name} {digest[:12]}, {how}"

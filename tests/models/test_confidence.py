@@ -38,8 +38,10 @@ def oracle_statistics(space, a, tokens, log_p, length):
     z = [y[j] / math.sqrt(space.variances[j]) for j in range(k)]
     rest = g - space.mean - sum(y[j] * space.components[:, j] for j in range(k))
     difference = g[:WIDTH] - g[-WIDTH:]
-    cosine = difference @ space.layout / math.sqrt(
-        (difference @ difference) * (space.layout @ space.layout)
+    cosine = (
+        difference
+        @ space.layout
+        / math.sqrt((difference @ difference) * (space.layout @ space.layout))
     )
     ratios = []
     for token in tokens[:length]:
