@@ -256,7 +256,7 @@ def test_a_full_disk_keeps_whole_rows_and_the_run_continues(path):
             with pytest.raises(OutputFileError, match=message):
                 append_all(journal, rest)
         content = path.read_bytes()
-        assert len(content) <= size < len(content) + 3 * 120
+        assert len(content) <= size < len(content) + 3 * 140
         assert whole.read_bytes().startswith(content)
         assert content[-1:] in (b"", b"\n")
     assert write(path, wanted) == write(whole, [])

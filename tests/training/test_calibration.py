@@ -1,13 +1,18 @@
 """Calibrating a tiny model on prepared data, and using the calibration."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from PIL import Image
-from tiny_pipeline import DECODING, ENCODER, make_captioner, photo_bytes
+from tiny_pipeline import (
+    DECODING,
+    ENCODER,
+    make_captioner,
+    photo_bytes,
+    tiny_pipeline,
+)
 
 from data_prep.feature_writer import FeatureWriter
 from show_attend_tell.cli.main import cli
@@ -16,13 +21,18 @@ from show_attend_tell.data import manifest
 from show_attend_tell.data.features import feature_path
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
+from show_attend_tell.inference.batch import caption_into_file
 from show_attend_tell.inference.calibration_file import (
     calibration_path,
     find_calibration,
 )
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.models.encoder import Encoder
-from show_attend_tell.runtime.errors import CalibrationError
+from show_attend_tell.runtime.errors import (
+    CalibrationError,
+    CaptionError,
+    OutputFileError,
+)
 from show_attend_tell.training.calibration import calibrate, measure
 from show_attend_tell.training.photo_space import fit_photo_space
 
@@ -108,49 +118,83 @@ def test_a_calibration_is_written_beside_the_model(prepared, calibrated):
     assert any("noise" in line for line in calibrated.lines())
 
 
-def test_captions_of_a_calibrated_model_have_a_confidence(prepared, calibrated):
-    pipeline = load(prepared / "model.keras")
-    caption = pipeline.caption(prepared / "made-up" / "photo-00.png")
-    assert 0 <= caption.confidence <= 1
-    assert caption.to_dict()["confidence"] == caption.confidence
-    image = pipeline.encoder.load_photo(prepared / "made-up" / "photo-00.png")
-    assert pipeline.caption_image(image).confidence == pytest.approx(
-        caption.confidence, abs=1e-3
+@pytest.fixture(scope="module")
+def pipeline(prepared, calibrated):
+    """The calibrated model, loaded once for all tests."""
+    return load(prepared / "model.keras")
+
+
+@pytest.fixture(scope="module")
+def captions(prepared, pipeline):
+    """The captions of all photos."""
+    return list(pipeline.caption_photos([prepared / "made-up"]))
+
+
+def test_captions_of_a_calibrated_model_have_a_confidence(captions):
+    values = [caption.confidence for caption in captions]
+    assert len(set(values)) > 10
+    assert all(0 <= value <= 1 for value in values)
+    assert captions[0].to_dict()["confidence"] == captions[0].confidence
+    assert [one.is_doubtful for one in captions] == [v < 0.2 for v in values]
+
+
+def test_a_photo_alone_has_the_confidence_that_it_has_in_a_batch(pipeline, captions):
+    image = pipeline.encoder.load_photo(captions[1].path)
+    alone = pipeline.caption_image(image)
+    assert alone.confidence == pytest.approx(captions[1].confidence, abs=1e-3)
+
+
+def test_the_minimum_leaves_out_captions_below_it(prepared, pipeline, captions):
+    limit = float(np.median([caption.confidence for caption in captions]))
+    kept = sum(caption.confidence >= limit for caption in captions)
+    out, folder = prepared / "captions.csv", prepared / "made-up"
+    report = caption_into_file(
+        pipeline, [folder], out, shown=False, min_confidence=limit
     )
-
-
-def test_the_confidence_in_a_batch_equals_that_of_the_photo_alone(prepared, calibrated):
-    pipeline = load(prepared / "model.keras")
-    files = [prepared / "made-up" / f"photo-{k:02d}.png" for k in range(3)]
-    together = [one.confidence for one in pipeline.caption_photos(files)]
-    alone = [pipeline.caption(file).confidence for file in files]
-    assert together == pytest.approx(alone, abs=1e-3)
-
-
-def test_the_minimum_leaves_out_captions_below_it(prepared, calibrated):
-    folder = prepared / "made-up"
-    arguments = ["caption", str(folder), "--model", str(prepared / "model.keras")]
-    every = CliRunner().invoke(cli, [*arguments, "--json"])
-    rows = map(json.loads, every.stdout.splitlines())
-    values = [row["confidence"] for row in rows]
-    limit = float(np.median(values))
-    kept = sum(value >= limit for value in values)
-    assert 0 < kept < len(values)
-    out = prepared / "captions.csv"
-    chosen = ["--min-confidence", str(limit)]
-    done = CliRunner().invoke(cli, [*arguments, "--out", str(out), *chosen])
-    assert done.exit_code == 0, done.output
-    left_out = f"{len(values) - kept} left out for low confidence"
-    assert f"{kept} captions written, {left_out}" in done.stdout
-    assert "left out, its confidence" in done.stderr
+    left_out = f"{len(captions) - kept} left out for low confidence"
+    assert report.summary() == f"{out}: {kept} captions written, {left_out}"
+    assert "left out, its confidence" in report.failures[0].reason
     lines = out.read_text().splitlines()
     assert lines[0].endswith(",confidence")
     assert len(lines) == 1 + kept
     assert all(float(line.rsplit(",", 1)[1]) >= limit for line in lines[1:])
-    shown = CliRunner().invoke(cli, [*arguments, *chosen])
-    assert shown.exit_code == 0
-    assert len(shown.stdout.splitlines()) == kept
-    assert "captions left out for low confidence" in shown.stderr
+
+
+def test_another_minimum_is_not_mixed_into_the_same_file(prepared, pipeline):
+    out, photo = prepared / "mixed.jsonl", prepared / "made-up" / "photo-00.png"
+    caption_into_file(pipeline, [photo], out, shown=False, min_confidence=0)
+    with pytest.raises(OutputFileError, match="confidence at least 0"):
+        caption_into_file(pipeline, [photo], out, shown=False)
+
+
+def test_the_screen_counts_and_names_what_is_left_out(prepared, captions):
+    photos = [str(one.path) for one in captions[:6]]
+    limit = float(np.median([one.confidence for one in captions[:6]]))
+    kept = [one for one in captions[:6] if one.confidence >= limit]
+    options = ["--model", str(prepared / "model.keras"), "--min-confidence", str(limit)]
+    done = CliRunner().invoke(cli, ["caption", *photos, *options])
+    assert done.exit_code == 0, done.output
+    expected = [
+        f"{one.path}: {one.text}{' (low confidence)' * one.is_doubtful}" for one in kept
+    ]
+    assert done.stdout.splitlines() == expected
+    assert f"{6 - len(kept)} captions left out for low confidence" in done.stderr
+    assert done.stderr.count("left out, its confidence") == 6 - len(kept)
+
+
+def test_a_caption_below_the_minimum_is_an_error(pipeline, captions):
+    with pytest.raises(CaptionError, match="left out, its confidence"):
+        pipeline.caption(captions[0].path, min_confidence=1)
+    with pytest.raises(CaptionError, match="must be from 0 to 1. Received: 2"):
+        pipeline.caption(captions[0].path, min_confidence=2)
+
+
+def test_a_minimum_without_a_calibration_is_an_error_of_one_line(captions):
+    bare = tiny_pipeline()
+    assert bare.calibration is None
+    with pytest.raises(CaptionError, match="needs a calibration") as caught:
+        bare.caption(captions[0].path, min_confidence=0.5)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_calibration_of_another_model_is_refused_in_one_line(prepared, calibrated):
@@ -161,8 +205,8 @@ def test_a_calibration_of_another_model_is_refused_in_one_line(prepared, calibra
     assert "\n" not in str(caught.value)
 
 
-def test_damaged_calibrations_are_refused_in_one_line(prepared, calibrated, tmp_path):
-    captioner = load(prepared / "model.keras").captioner
+def test_damaged_calibrations_are_refused_in_one_line(pipeline, calibrated, tmp_path):
+    captioner = pipeline.captioner
     content = calibrated.path.read_bytes()
     file = calibration_path(tmp_path / "model.keras")
     assert find_calibration(captioner, tmp_path / "model.keras") is None
@@ -189,9 +233,9 @@ def test_damaged_calibrations_are_refused_in_one_line(prepared, calibrated, tmp_
     ],
 )
 def test_calibrations_of_another_layout_are_refused(
-    prepared, calibrated, tmp_path, name, value
+    pipeline, calibrated, tmp_path, name, value
 ):
-    captioner = load(prepared / "model.keras").captioner
+    captioner = pipeline.captioner
     with np.load(calibrated.path) as file:
         arrays = {key: file[key] for key in file.files}
     arrays[name] = value if value is not None else -arrays[name]
