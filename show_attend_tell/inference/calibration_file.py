@@ -7,7 +7,9 @@ and ``about``, JSON with the digest of the model that it belongs to.
 import dataclasses
 import hashlib
 import json
+import struct
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +25,26 @@ from show_attend_tell.models.confidence import (
 from show_attend_tell.runtime.errors import CalibrationError, CaptionError, one_line
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.json_text import parse_json
+from show_attend_tell.runtime.regular_files import require_regular
 
 FORMAT = 1
 _SMALL = np.float16  # of the two large matrices; the others are float32
 _MOST_BYTES = 64_000_000  # unpacked
+# Errors of NumPy and zipfile for files that are damaged or of another layout.
+_DAMAGED = (
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RuntimeError,
+    EOFError,
+    MemoryError,
+    SyntaxError,
+    struct.error,
+    zlib.error,
+    zipfile.BadZipFile,
+)
 _REMEDY = "run `show-attend-tell calibrate` for this model, or remove the file"
 _SPACE = ("mean", "components", "variances", "layout", "words", "shares")
 _ARRAYS = (*_SPACE, "word_weights", "centre", "scale", "familiarity", "quality")
@@ -86,15 +104,13 @@ def find_calibration(captioner: Captioner, model: str | Path) -> Calibration | N
     try:
         arrays, about = _read(path)
         fault = _layout_fault(arrays, about, captioner)
-    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
-        fault = one_line(error)
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError) as error:
+    except _DAMAGED as error:
         fault = one_line(error)
     if fault:
         raise CalibrationError(
             f"{path}: not a calibration of this package ({fault}); {_REMEDY}"
         )
-    if about["model"] != model_digest(captioner):
+    if about.get("model") != model_digest(captioner):
         raise CalibrationError(
             f"{path}: must be the calibration of {Path(model).name}. Received: that "
             f"of another model; {_REMEDY}"
@@ -111,6 +127,7 @@ def _fields(kind: type) -> list[dataclasses.Field]:
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], dict]:
     """Return the arrays as float64 or integers, and ``about``."""
+    require_regular(path)
     with zipfile.ZipFile(path) as archive:
         size = sum(entry.file_size for entry in archive.infolist())
     if size > _MOST_BYTES:
@@ -132,7 +149,7 @@ def _layout_fault(
     arrays: dict[str, np.ndarray], about: dict, captioner: Captioner
 ) -> str | None:
     """Return a difference to the documented layout, or None."""
-    if about["statistics"] != list(STATISTICS):
+    if about.get("statistics") != list(STATISTICS):
         return "its statistics are those of another version"
     D, k, V = captioner.annotation_width, arrays["variances"].size, arrays["words"].size
     shapes = {

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from show_attend_tell.config.settings import Experiment
+from show_attend_tell.config.settings import DecodingSettings, Experiment
 from show_attend_tell.data.splits import Split, folder_of, load_splits, open_features
 from show_attend_tell.evaluation.metrics import CiderReward
 from show_attend_tell.evaluation.validation import best_words, generate_captions
@@ -106,6 +106,7 @@ def calibrate(
     """
     captioner = load_captioner(model)
     encoder = matching_encoder(captioner, Path(model), encoder_weights)
+    rng = np.random.default_rng(seed)
     with open_features(experiment, work, identity=encoder.identity()) as reader:
         train, val = load_splits(experiment, work, ["train", "val"], reader)
         if len(val.photos) < 2 * LEAST:
@@ -113,29 +114,46 @@ def calibrate(
                 f"the validation split must have at least {2 * LEAST} photos. "
                 f"Received: {len(val.photos)}; prepare more"
             )
+        rows = rng.permutation(len(val.photos))[:count]
+        folder = folder_of(experiment, work)
+        files = [folder / val.photos[row].path for row in rows]
+        pictures = {
+            "upside down": _upside_down(encoder, files),
+            "close-ups": _close_ups(encoder, files, rng),
+            **others,
+        }
+        squares = {name: _squares(encoder, name, x) for name, x in pictures.items()}
         g = describe_split(reader, train, captioner.grid, shown)
         space = fit_photo_space(g, train.captions, captioner.vocabulary, captioner.grid)
         known, scores = _known(captioner, reader, val, space, shown)
-    rng = np.random.default_rng(seed)
-    rows = rng.permutation(len(val.photos))[:count]
-    folder = folder_of(experiment, work)
-    files = [folder / val.photos[row].path for row in rows]
-    pictures = {
-        "upside down": _upside_down(encoder, files),
-        "close-ups": _close_ups(encoder, files, rng),
-        **others,
-    }
     worlds = {
-        name: _world(captioner, encoder, space, name, images, shown)
-        for name, images in pictures.items()
+        name: _world(captioner, encoder, space, name, one, shown)
+        for name, one in squares.items()
     }
     sources = dict.fromkeys(("upside down", "close-ups"), rows)
     good = (scores > np.median(scores)).astype(np.float64)
-    half = rng.permutation(len(known)) % 2 == 0
+    if good.sum() < LEAST // 2:
+        raise CalibrationError(
+            "the validation captions must differ in CIDEr. Received: "
+            f"{int(good.sum())} of {len(good)} above the median; train the model longer"
+        )
+    half = _halves(good, rows, rng)
     measured = measure(space, known, good, worlds, sources, half)
     calibration = fit_calibration(space, known, good, list(worlds.values()))
     path = save_calibration(calibration, captioner, model, measured)
     return CalibrationReport(path, measured)
+
+
+def _halves(good: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return the first half of the photos, (N,) bool.
+
+    Both halves have equally many good captions and equally many of `rows`, or one more.
+    """
+    chosen = np.isin(np.arange(len(good)), rows)
+    order = np.lexsort((rng.random(len(good)), chosen, good))
+    half = np.zeros(len(good), bool)
+    half[order[::2]] = True
+    return half
 
 
 def fit_calibration(
@@ -168,7 +186,7 @@ def fit_calibration(
 def _known(captioner, reader, val: Split, space: PhotoSpace, shown: bool):
     """Return statistics (N, 6) and CIDEr (N,) of the validation split."""
     reward, parts, scores = CiderReward(val.captions), [], []
-    decoding = captioner.decoding
+    decoding = _decoding(captioner)
     with progress_bar(len(val.rows), "photo", "captions", shown=shown) as bar:
         for part in generate_captions(captioner, reader, val.rows, decoding):
             start = len(scores)
@@ -184,22 +202,27 @@ def _known(captioner, reader, val: Split, space: PhotoSpace, shown: bool):
     return np.concatenate(parts), np.array(scores)
 
 
+def _squares(encoder: Encoder, name: str, images: Iterable[Image.Image]) -> np.ndarray:
+    """Return the pictures of a world as the encoder sees them, (M, S, S, 3) uint8."""
+    squares = [encoder.preprocess(image) for image in images]
+    if len(squares) < LEAST:
+        raise CalibrationError(
+            f"the other world {name!r} must have at least {LEAST} pictures. Received: "
+            f"{len(squares)}; name a folder with more"
+        )
+    return np.stack(squares)
+
+
 def _world(
     captioner: Captioner,
     encoder: Encoder,
     space: PhotoSpace,
     name: str,
-    images: Iterable[Image.Image],
+    squares: np.ndarray,
     shown: bool,
 ) -> np.ndarray:
     """Return the statistics of the pictures of a world, (M, 6)."""
-    squares = np.stack([encoder.preprocess(image) for image in images] or [[]])
-    if len(squares) < LEAST or not squares.size:
-        raise CalibrationError(
-            f"the other world {name!r} must have at least {LEAST} pictures. Received: "
-            f"{len(squares) if squares.size else 0}; name a folder with more"
-        )
-    parts, decoding = [], dataclasses.replace(captioner.decoding, batch_size=_BATCH)
+    parts, decoding = [], _decoding(captioner)
     with progress_bar(len(squares), "photo", name, shown=shown) as bar:
         for start in range(0, len(squares), _BATCH):
             features = encoder.encode(squares[start : start + _BATCH])  # (B, L, D)
@@ -208,6 +231,11 @@ def _world(
             parts.append(statistics(space, g, hypotheses))
             bar.update(len(features))
     return np.concatenate(parts)
+
+
+def _decoding(captioner: Captioner) -> DecodingSettings:
+    """Return the model's settings; one graph serves all pictures."""
+    return dataclasses.replace(captioner.decoding, batch_size=_BATCH)
 
 
 def _load(encoder: Encoder, file: Path) -> Image.Image:
