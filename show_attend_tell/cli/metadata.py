@@ -45,7 +45,7 @@ def require_consistent(
 def open_writer(pipeline, decoding, target: str | None, overwrite: bool):
     """Return the MetadataWriter of a pipeline, which ends with the running verb."""
     from show_attend_tell.inference.batch import made_by
-    from show_attend_tell.inference.metadata import MetadataWriter
+    from show_attend_tell.inference.metadata.writer import MetadataWriter
 
     author = made_by(pipeline, decoding)
     writer = MetadataWriter(author, target or "sidecar", overwrite)

@@ -10,7 +10,7 @@ from pathlib import Path
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.inference.gallery import readable, write_gallery
 from show_attend_tell.inference.journal import CaptionJournal
-from show_attend_tell.inference.metadata import MetadataWriter
+from show_attend_tell.inference.metadata.writer import MetadataWriter
 from show_attend_tell.inference.photo_files import find_photos
 from show_attend_tell.inference.pipeline import (
     BATCH,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from show_attend_tell.inference.journal import ENCODING, FIELDS
+from show_attend_tell.inference.metadata.xmp import creator_tool
 from show_attend_tell.inference.sentence import as_sentence
-from show_attend_tell.inference.xmp import creator_tool
 from show_attend_tell.runtime.errors import OutputFileError
 from show_attend_tell.runtime.files import atomic_path
 

@@ -6,15 +6,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
-from show_attend_tell.inference.existing_words import (
+from show_attend_tell.inference.metadata.existing_words import (
     read_sidecar,
     sidecar_of,
     words_in_photo,
     words_in_sidecars,
 )
+from show_attend_tell.inference.metadata.xmp import XmpPacket
 from show_attend_tell.inference.result import Failure
 from show_attend_tell.inference.sentence import as_sentence
-from show_attend_tell.inference.xmp import XmpPacket
 from show_attend_tell.runtime.errors import MetadataError
 from show_attend_tell.runtime.files import atomic_path
 
@@ -145,12 +145,12 @@ class MetadataWriter:
 
 
 def _photo_files():
-    """Return the packets inside photo files, see :mod:`inference.exiftool_packets`."""
+    """Return the packets inside photo files, which need an extra."""
     try:
-        from show_attend_tell.inference.exiftool_packets import PhotoFiles
+        from show_attend_tell.inference.metadata.exiftool_packets import PhotoFiles
     except ImportError:
         raise MetadataError(
             "metadata inside photo files need PyExifTool; run "
-            "pip install 'show-attend-tell[metadata]', or write sidecars"
+            "pip install PyExifTool, or write sidecars"
         ) from None
     return PhotoFiles()

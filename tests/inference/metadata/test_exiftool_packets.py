@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from tiny_pipeline import photo_bytes
 
-from show_attend_tell.inference.metadata import MetadataWriter
+from show_attend_tell.inference.metadata.writer import MetadataWriter
 from show_attend_tell.inference.table import EXIFTOOL_COLUMNS, write_table
 from show_attend_tell.runtime.errors import MetadataError
 
@@ -96,9 +96,9 @@ def test_photos_that_exiftool_cannot_write_stay_as_they_are(writer, tmp_path):
 
 def test_without_exiftool_the_remedy_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "exiftool", None)
-    name = "show_attend_tell.inference.exiftool_packets"
+    name = "show_attend_tell.inference.metadata.exiftool_packets"
     monkeypatch.delitem(sys.modules, name, raising=False)
-    with pytest.raises(MetadataError, match=r"show-attend-tell\[metadata\]"):
+    with pytest.raises(MetadataError, match="pip install PyExifTool"):
         MetadataWriter(MADE_BY, "file")
 
 

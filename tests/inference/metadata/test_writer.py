@@ -8,10 +8,13 @@ import subprocess
 import pytest
 from PIL import Image
 
-from show_attend_tell.inference import existing_words
-from show_attend_tell.inference.existing_words import sidecar_of, words_in_photo
-from show_attend_tell.inference.metadata import MetadataWriter
-from show_attend_tell.inference.xmp import MAX_BYTES, XmpPacket
+from show_attend_tell.inference.metadata import existing_words
+from show_attend_tell.inference.metadata.existing_words import (
+    sidecar_of,
+    words_in_photo,
+)
+from show_attend_tell.inference.metadata.writer import MetadataWriter
+from show_attend_tell.inference.metadata.xmp import MAX_BYTES, XmpPacket
 
 MADE_BY = "flickr8k.keras 0123456789ab, beam 5"
 PERSON = """<x:xmpmeta xmlns:x="adobe:ns:meta/">

@@ -11,7 +11,10 @@ from pathlib import Path
 import exiftool
 from exiftool.exceptions import ExifToolException
 
-from show_attend_tell.inference.existing_words import words_in_photo, words_in_sidecars
+from show_attend_tell.inference.metadata.existing_words import (
+    words_in_photo,
+    words_in_sidecars,
+)
 from show_attend_tell.runtime.errors import MetadataError, one_line
 from show_attend_tell.runtime.files import atomic_path
 
