@@ -166,9 +166,7 @@ def test_more_photos_than_a_batch_keep_their_order(pipeline, captions):
     assert [one.text for one in found] == [one.text for one in captions] * 5
 
 
-def test_xla_compiles_the_search_for_many_photos_only(
-    pipeline, captions, monkeypatch
-):
+def test_xla_compiles_the_search_for_many_photos_only(pipeline, captions, monkeypatch):
     def generate(features, decoding, seeds, xla):
         asked.append(xla)
         return pipeline.captioner.generate(features, decoding, seeds)
