@@ -17,7 +17,7 @@ from data_prep.sources.folder import read_own_folder
 from data_prep.unpack import Progress, missing_photos, unpack
 from show_attend_tell.config.settings import DataSettings, Experiment
 from show_attend_tell.data import manifest
-from show_attend_tell.data.manifest import Photo
+from show_attend_tell.data.manifest import Photo, first_of_each_split
 from show_attend_tell.data.splits import vocabulary_path
 from show_attend_tell.data.vocabulary import SPECIAL, TOKENIZERS, UNKNOWN, Vocabulary
 from show_attend_tell.runtime.errors import DataError
@@ -108,9 +108,14 @@ def _read_and_unpack(
     folder: Path,
     on_problem: str,
     progress: Progress | None,
+    limit: int | None,
 ) -> tuple[list[Photo], Problems]:
     """Return the photos of a source after unpacking, without the damaged ones."""
     photos, problems, packed = _read_source(experiment.data.source, data, folder)
+    if limit is not None:
+        photos = first_of_each_split(photos, limit)
+        paths = {photo.path for photo in photos}
+        packed = {k: v for k, v in packed.items() if folder / PHOTOS / k in paths}
     if on_problem == "refuse":
         _refuse(problems, folder)
     damaged = unpack(packed, folder / PHOTOS, progress)
@@ -159,6 +164,7 @@ def prepare(
     work: Path,
     on_problem: Literal["skip", "refuse"] = "skip",
     progress: Progress | None = None,
+    limit: int | None = None,
 ) -> PrepareReport:
     """Write the manifest and the vocabulary of an experiment's data set.
 
@@ -172,6 +178,8 @@ def prepare(
         on_problem: ``skip`` skips items that have problems, ``refuse`` raises an
             error: before unpacking if the problem is already known.
         progress: called after every unpacked photo.
+        limit: number of photos of each split, the first ones of the data set; all by
+            default. Photos beyond it are not unpacked.
 
     Returns:
         Counts, coverage and problems.
@@ -186,9 +194,10 @@ def prepare(
     folder.mkdir(parents=True, exist_ok=True)
     if settings.source == DRAWN:
         photos, problems = write_scenes(folder), Problems()
+        photos = photos if limit is None else first_of_each_split(photos, limit)
     else:
         photos, problems = _read_and_unpack(
-            experiment, data, folder, on_problem, progress
+            experiment, data, folder, on_problem, progress, limit
         )
     problems.write_listing(folder / PROBLEMS)
     vocabulary, coverage = _vocabulary(photos, settings)

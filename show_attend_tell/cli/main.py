@@ -9,8 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 import click
 
@@ -19,19 +18,9 @@ from show_attend_tell.cli.calibrate import calibrate
 from show_attend_tell.cli.caption import average, caption, export
 from show_attend_tell.cli.compare import compare
 from show_attend_tell.cli.demo import demo
-from show_attend_tell.cli.experiment_help import ExperimentCommand
-from show_attend_tell.cli.options import (
-    PATH,
-    encoder_weights_option,
-    experiment_option,
-    mirror_option,
-    models_option,
-    name_option,
-    runs_option,
-    set_option,
-    start_tensorflow,
-    work_option,
-)
+from show_attend_tell.cli.evaluate import evaluate
+from show_attend_tell.cli.preparation import download, features, prepare
+from show_attend_tell.cli.train import train
 from show_attend_tell.runtime.errors import ShowAttendTellError
 
 _OWN_PACKAGES = ("show_attend_tell", "data_prep")
@@ -45,46 +34,6 @@ _REMEDIES = {
     "features": _CONTINUES,
     "train": "continue with --resume, or without it if there is no checkpoint yet",
 }
-
-
-def _load_experiment(name: str, changes: Sequence[str], run_name: str | None = None):
-    from show_attend_tell.config.experiments import load_experiment, rename
-
-    settings = load_experiment(name, changes)
-    return settings if run_name is None else rename(settings, run_name)
-
-
-def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
-    """Parse ``1,2,3``; each seed once."""
-    if value is None:
-        return None
-    parts = value.split(",")
-    if not all(part.strip().isdecimal() for part in parts):
-        raise click.BadParameter(f"must be seeds such as 1,2,3. Received: {value!r}")
-    return list(dict.fromkeys(map(int, parts)))
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[str, int, int], None] | None]:
-    """Yield a callback (name, done, total) that draws bars, None without a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from tqdm import tqdm
-
-    bars = {}
-
-    def report(path: object, done: int, total: int) -> None:
-        name = Path(str(path)).name
-        if name not in bars:
-            bars[name] = tqdm(desc=name, total=total, initial=done, unit_scale=True)
-        bars[name].update(done - bars[name].n)
-
-    try:
-        yield report
-    finally:
-        for bar in bars.values():
-            bar.close()
 
 
 @click.group(
@@ -102,236 +51,10 @@ def cli() -> None:
     """
 
 
-for verb in (average, calibrate, caption, compare, demo, export):
+for verb in (prepare, features, train, evaluate, average, calibrate):
     cli.add_command(verb)
-
-
-@cli.command(cls=ExperimentCommand)
-@experiment_option
-@set_option
-@work_option
-@click.option(
-    "--data", type=PATH, help="Folder with the data set's photos and captions."
-)
-@click.option(
-    "--on-problem",
-    type=click.Choice(["skip", "refuse"]),
-    default="skip",
-    show_default=True,
-    help="Skip malformed lines and photos, or refuse the data set.",
-)
-def prepare(experiment, changes, work, data, on_problem) -> None:
-    """Make the manifest and the vocabulary of a data set."""
-    from data_prep.prepare import prepare
-
-    settings = _load_experiment(experiment, changes)
-    with _progress() as progress:
-        report = prepare(settings, data, work, on_problem, progress)
-    click.echo("\n".join(report.lines()))
-
-
-@cli.command(cls=ExperimentCommand)
-@experiment_option
-@set_option
-@work_option
-@encoder_weights_option
-@click.option("--overwrite", is_flag=True, help="Replace existing features.")
-@click.option(
-    *("--mirror-split", "mirror_splits"),
-    type=click.Choice(["val", "test"]),
-    multiple=True,
-    help="Also extract the mirrored photos of this split, for eval --mirror; "
-    "repeatable.",
-)
-def features(
-    experiment, changes, work, encoder_weights, overwrite, mirror_splits
-) -> None:
-    """Extract annotation vectors of prepared photos.
-
-    An interrupted extraction resumes when it is run again.
-    """
-    settings = _load_experiment(experiment, changes)
-    start_tensorflow()
-    from data_prep.extract import extract
-
-    report = extract(
-        settings, work, encoder_weights, overwrite, mirror_splits=mirror_splits
-    )
-    click.echo("\n".join(report.lines()))
-
-
-@cli.command(cls=ExperimentCommand)
-@experiment_option
-@set_option
-@work_option
-@runs_option
-@name_option
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    help="Random seed, in place of training.seed.",
-)
-@click.option(
-    "--seeds",
-    callback=_parse_seeds,
-    metavar="N,N,...",
-    help="Train with each seed, one after the other, in the runs NAME-seed-N; with "
-    "--resume, finished ones are skipped.",
-)
-@click.option(
-    "--init-from",
-    metavar="MODEL|NAME",
-    help="Initial model: a .keras file, or the experiment of another run.",
-)
-@click.option(
-    *("--text", "texts"),
-    metavar="FILE",
-    multiple=True,
-    help="Train on captions without photos, one a line; repeatable. The run is "
-    "<experiment>-text, from which --init-from can start a training with photos.",
-)
-@click.option("--resume", is_flag=True, help="Continue from the run's last checkpoint.")
-@click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
-def train(
-    experiment,
-    changes,
-    work,
-    runs,
-    name,
-    seed,
-    seeds,
-    init_from,
-    texts,
-    resume,
-    overwrite,
-) -> None:
-    """Train a captioner on prepared features."""
-    if resume and overwrite:
-        raise click.UsageError("--resume and --overwrite exclude each other.")
-    if seed is not None and seeds is not None:
-        raise click.UsageError("--seed and --seeds exclude each other.")
-    own = {"seed": seed, "init_from": init_from}
-    own = [f"training.{key}={v}" for key, v in own.items() if v is not None]
-    settings = _load_experiment(experiment, (*changes, *own), name)
-    start_tensorflow()
-    from show_attend_tell.training.text_likelihood import text_experiment
-
-    settings = text_experiment(settings, texts) if texts else settings
-    if seeds is not None:
-        from show_attend_tell.training.seeds import train_seeds
-
-        for run, done in train_seeds(settings, seeds, work, runs, resume, overwrite):
-            if done is None:
-                click.echo(f"{run.name}: already finished")
-            else:
-                click.echo(f"{run.name}:")
-                _print_training(done)
-        return
-    from show_attend_tell.training.train import train
-
-    _print_training(train(settings, work, runs, resume, overwrite))
-
-
-def _print_training(done) -> None:
-    """Print the result of a training."""
-    click.echo(
-        f"{done.steps} steps in {done.seconds:.0f} s, {done.stopped}; best "
-        f"{done.metric} {done.best:.2f} at step {done.best_step}"
-    )
-    click.echo(f"model: {done.model}")
-
-
-@cli.command("eval", cls=ExperimentCommand)
-@experiment_option
-@set_option
-@work_option
-@runs_option
-@name_option
-@click.option(
-    "--split",
-    type=click.Choice(["val", "test"]),
-    help="Split to evaluate; by default test if it has captions, else val.",
-)
-@click.option(
-    *("--beam", "beams"),
-    type=click.IntRange(min=1),
-    multiple=True,
-    help="Beam width, in place of decoding.beam; repeatable, to compare.",
-)
-@click.option(
-    "--captions",
-    type=PATH,
-    metavar="FILE.json",
-    help="Score the captions of this file in place of the run's model.",
-)
-@models_option
-@mirror_option
-@click.option(
-    "--tokenizer",
-    type=click.Choice(["auto", "ptb", "simple"]),
-    default="auto",
-    show_default=True,
-    help="Tokenizer of the scores; ptb needs Java.",
-)
-@click.option(
-    "--spice", is_flag=True, help="Also compute SPICE; downloads CoreNLP, needs Java."
-)
-def evaluate(
-    experiment,
-    changes,
-    work,
-    runs,
-    name,
-    split,
-    beams,
-    captions,
-    models,
-    mirror,
-    tokenizer,
-    spice,
-) -> None:
-    """Generate the captions of a split, and save and score them."""
-    if captions is not None and (models or mirror):
-        raise click.UsageError("--captions excludes --model and --mirror.")
-    if captions is not None and beams:
-        raise click.UsageError("--captions and --beam exclude each other.")
-    settings = _load_experiment(experiment, changes, name)
-    start_tensorflow()
-    from show_attend_tell.evaluation import evaluate as evaluation
-    from show_attend_tell.evaluation.report import table
-
-    scoring = {"tokenizer": tokenizer, "spice": spice}
-    if captions is not None:
-        reports = [evaluation.score_file(captions, settings, work, split, **scoring)]
-    else:
-        where = (settings, work, runs, split)
-        scoring |= {"model": models or None, "mirror": mirror}
-        if len(beams) > 1:
-            reports = evaluation.compare_beams(*where, beams, **scoring)
-        else:
-            reports = [evaluation.evaluate(*where, *beams, **scoring)]
-    click.echo("\n".join(table(reports)))
-
-
-@cli.command()
-@click.argument("source", metavar="SOURCE")
-@click.option(
-    "--data", type=PATH, required=True, help="Folder of the downloaded files."
-)
-def download(source, data) -> None:
-    """Download a data set with public URLs, such as coco.
-
-    An interrupted download resumes when it is run again.
-    """
-    from data_prep import download
-    from data_prep.disk import format_bytes, free_bytes
-
-    if size := download.total_size(source):
-        free = format_bytes(free_bytes(data))
-        click.echo(f"{format_bytes(size)} to download, {free} free in {data}")
-    with _progress() as progress:
-        files = download.download(source, data, progress)
-    click.echo("\n".join(map(str, files)))
+for verb in (caption, compare, demo, export, download):
+    cli.add_command(verb)
 
 
 @cli.command()

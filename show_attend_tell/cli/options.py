@@ -1,6 +1,6 @@
 """Define the options that several verbs of the command line share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
@@ -46,6 +46,13 @@ name_option = click.option(
     "--name",
     metavar="NAME",
     help="Name of the run folder, in place of the experiment's name.",
+)
+limit_option = click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Use the first N photos of each split only, in a data folder and a run of "
+    "their own; pass it to prepare, features, train and eval alike.",
 )
 encoder_weights_option = click.option(
     "--encoder-weights",
@@ -103,3 +110,21 @@ def figure_options(command: Callable) -> Callable:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def load_settings(
+    name: str,
+    changes: Sequence[str],
+    run_name: str | None = None,
+    limit: int | None = None,
+):
+    """Load an experiment; apply changes, a limit of photos and a name of the run."""
+    from show_attend_tell.config.experiments import load_experiment, rename
+
+    settings = load_experiment(name, changes)
+    if limit is not None:
+        from show_attend_tell.config.limits import limit_experiment, limit_message
+
+        settings = limit_experiment(settings, limit)
+        click.echo(limit_message(settings, limit))
+    return settings if run_name is None else rename(settings, run_name)

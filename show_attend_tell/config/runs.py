@@ -5,6 +5,7 @@ A run folder, ``experiments/runs/<experiment>/``, holds
 * ``experiment.toml``, the resolved settings;
 * ``checkpoint.npz``, the state of training (:mod:`training.checkpoint`), and
   ``model.keras``, the best model;
+* ``vocabulary.json``, if words were added to those of an initial model;
 * ``events.out.tfevents.*``, ``embedding*.tsv`` and ``projector_config.pbtxt``, for
   TensorBoard (:mod:`training.tensorboard_log`);
 * ``captions-<split>.json`` and ``scores.json``, from ``eval``, with a suffix for other
@@ -25,6 +26,7 @@ from show_attend_tell.runtime.errors import RunError, quote
 from show_attend_tell.runtime.files import atomic_write
 
 SETTINGS, MODEL, CHECKPOINT = "experiment.toml", "model.keras", "checkpoint.npz"
+VOCABULARY = "vocabulary.json"
 
 
 def write_json(path: Path, value: object) -> None:

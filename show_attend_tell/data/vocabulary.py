@@ -167,6 +167,10 @@ class Vocabulary:
             )
         return cls(SPECIAL + tuple(kept[: size - len(SPECIAL)]))
 
+    def extended(self, other: "Vocabulary") -> "Vocabulary":
+        """Return these words, then those of another vocabulary that are not in it."""
+        return type(self)((*self.words, *(w for w in other.words if w not in self)))
+
     def encode(self, words: Sequence[str]) -> list[int]:
         """Return the id of each word; words not in the vocabulary map to ``<unk>``."""
         return [self._ids.get(word, UNKNOWN) for word in words]

@@ -238,15 +238,17 @@ def _score(run: EvaluatedRun, photos: Iterable[Photo]) -> dict[str, Statistic]:
 
 
 def _grouped(found: Sequence[EvaluatedRun]) -> list[list[int]]:
-    """Return the positions of the runs of each row."""
-    keys, groups = [], []
+    """Return the positions of the runs of each row, one run of each seed."""
+    rows: list[tuple[object, dict[int, int]]] = []  # key, position of each seed's run
     for k, run in enumerate(found):
-        if run.key in keys:
-            groups[keys.index(run.key)].append(k)
+        key, seed = run.key, run.experiment.training.seed
+        for own, members in rows:
+            if own == key and seed not in members:
+                members[seed] = k
+                break
         else:
-            keys.append(run.key)
-            groups.append([k])
-    return groups
+            rows.append((key, {seed: k}))
+    return [list(members.values()) for _, members in rows]
 
 
 def _mean_resamples(own: Sequence[dict[str, Statistic]]) -> dict[str, np.ndarray]:

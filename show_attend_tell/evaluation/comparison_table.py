@@ -76,7 +76,7 @@ def _to_csv(comparison: Comparison) -> str:
 
 def _to_latex(header: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> str:
     """Return a ``tabular``; the note is a comment above it."""
-    lines = [" & ".join(header), *(" & ".join(map(_escape_latex, row)) for row in rows)]
+    lines = [" & ".join(map(_escape_latex, row)) for row in (header, *rows)]
     body = "\n".join(f"{line} \\\\" for line in lines[1:])
     return (
         f"% {note}\n\\begin{{tabular}}{{ll{'r' * (len(header) - 2)}}}\n\\hline\n"

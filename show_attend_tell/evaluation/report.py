@@ -21,8 +21,8 @@ _BLEU = tuple(f"BLEU-{n}" for n in range(1, 5))
 METRICS = (*_BLEU, *(f"{name}-no-bp" for name in _BLEU), "METEOR", "ROUGE-L", "CIDEr")
 _SHARES = ("exact_match", "pointing", "region_control", "region_other")
 _FILE_TOKENS_TITLE = (
-    "BLEU of the tokens in the files: lower case, final period kept{appended}, no "
-    "tokenizer; probably the convention of the paper's Table 1"
+    "BLEU of the tokens in the files, lower case, final period {period}; probably the "
+    "convention of Table 1"
 )
 
 
@@ -257,8 +257,8 @@ def table(reports: Sequence[EvaluationReport]) -> list[str]:
     ]
     if own:
         appended = [report.made.get("period_appended") for report in reports]
-        text = " or appended" if any(appended) else ""
-        lines.append(_FILE_TOKENS_TITLE.format(appended=text))
+        period = "appended" if any(appended) else "kept"
+        lines.append(_FILE_TOKENS_TITLE.format(period=period))
         lines += [line(name.removesuffix("-files"), row) for name, row in own_rows]
     notes = dict.fromkeys(note for report in reports for note in report.notes)
     return lines + [f"note: {note}" for note in notes]

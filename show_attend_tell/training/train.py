@@ -7,14 +7,12 @@ import json
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from show_attend_tell.config import runs
-from show_attend_tell.config.settings import Count, Experiment
+from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.dataset import measure_deviation
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.splits import (
@@ -27,60 +25,21 @@ from show_attend_tell.data.splits import (
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.evaluation.validation import validate
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.saving import copy_weights
 from show_attend_tell.runtime.errors import RunError, TrainingError, quote
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.progress import ProgressBar, progress_bar
 from show_attend_tell.training.checkpoint import restore_checkpoint, save_checkpoint
 from show_attend_tell.training.distillation import make_distillation
 from show_attend_tell.training.divergence import CaptionMonitor, LossMonitor
+from show_attend_tell.training.initial_model import InitialModel, vocabulary_of_run
 from show_attend_tell.training.maximum_likelihood import Likelihood
 from show_attend_tell.training.optimizer import make_optimizer
+from show_attend_tell.training.position import Position, Summary
 from show_attend_tell.training.self_critical import SelfCritical
 from show_attend_tell.training.tensorboard_log import TrainingLog
 from show_attend_tell.training.text_likelihood import TextLikelihood
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Summary:
-    """The result of a training.
-
-    Attributes:
-        folder: the run folder. model: the best model's file.
-        best: best validation score. best_step: the update at which it was reached.
-        metric: name of that score.
-        steps: number of updates. seconds: duration of this call.
-        stopped: the reason why training ended.
-    """
-
-    folder: Path
-    model: Path
-    best: float
-    best_step: int
-    steps: int
-    seconds: float
-    stopped: str
-    metric: str
-
-
-@dataclass
-class Position:
-    """Progress of a training, saved in the checkpoint along with the variables."""
-
-    epoch: Count = 0
-    step_in_epoch: Count = 0
-    step: Count = 0
-    best: float = -1.0
-    best_step: Count = 0
-    without_gain: Count = 0
-    # The update validated last; 0 is the initial model.
-    validated: Annotated[int, Field(ge=-1)] = -1
-    stopped: str = ""
-    start_counts: bool = False  # whether the initial model may be the best
-    first_loss: float | None = None  # loss per word of the first update
-    vocabulary: str = ""  # digest of the words
 
 
 def train(
@@ -117,10 +76,12 @@ def train(
         if experiment.encoder.mirror and not text:
             readers.append(open_mirror(experiment, work, reader, data))
         try:
-            source = experiment.training.init_from
-            start = (
-                runs.find_model(source, runs_folder) if source and not resume else None
-            )
+            source, start, prepared = experiment.training.init_from, None, vocabulary
+            if resume:
+                vocabulary = vocabulary_of_run(experiment, runs_folder, prepared)
+            elif source:
+                start = InitialModel.load(source, runs_folder)
+                vocabulary = start.extend(prepared)
             teachers = [
                 runs.find_model(one, runs_folder)
                 for one in experiment.distillation.teachers
@@ -129,6 +90,8 @@ def train(
             trainer = Trainer(*given, teachers)
             # Last, as it may replace a run, even the one that training starts from.
             folder = runs.open_run(experiment, runs_folder, resume, overwrite)
+            if vocabulary != prepared:
+                vocabulary.save(folder / runs.VOCABULARY)
             del data  # the training captions are encoded by now
             return trainer.run(folder, resume, progress)
         finally:
@@ -145,7 +108,7 @@ class Trainer:
         data: the training photos.
         validation: the photos whose captions are scored.
         readers: readers of the features, see :func:`data.dataset.read_views`.
-        start: file of the model to start from, or None.
+        start: the model to start from, or None.
         teachers: files of the models to distil.
     """
 
@@ -156,7 +119,7 @@ class Trainer:
         data: Split,
         validation: Split,
         readers: list[FeatureReader],
-        start: Path | None,
+        start: InitialModel | None,
         teachers: Sequence[Path] = (),
     ):
         self.experiment = experiment
@@ -169,7 +132,8 @@ class Trainer:
             deviation = measure_deviation(self.reader, data.rows, settings.seed)
             self.model.set_annotation_scale(deviation)
         if start is not None:
-            attention = copy_weights(start, self.model).settings.attention
+            start.copy_to(self.model, data)
+            attention = start.captioner.settings.attention
             # The score of an initial model with the other attention type must not
             # enter model selection.
             self.position.start_counts = attention == experiment.model.attention

@@ -99,6 +99,14 @@ def test_runs_that_differ_in_the_seed_share_a_row(four):
     assert table.rows[1].deviations == table.rows[0].p_values == {}
 
 
+def test_two_runs_of_one_seed_have_a_row_each(made):
+    made.add("a/tiny", 0.1, 1)
+    made.add("b/tiny", 0.2, 1)
+    made.add("c/tiny", 0.2, 2)
+    table = made.compare("a/tiny", "b/tiny", "c/tiny")
+    assert [row.seeds for row in table.rows] == [(1, 2), (1,)]
+
+
 def test_settings_and_ways_of_decoding_make_rows_of_their_own(made):
     made.add("one", 0.1, 1)
     made.add("other-beam", 0.1, 2)

@@ -158,7 +158,7 @@ def test_bleu_of_the_tokens_in_the_files_is_a_second_labelled_set(original, repo
     assert original.saved("scores.json")["period_appended"] is True
     lines = report.lines()
     title = next(k for k, line in enumerate(lines) if "tokens in the files" in line)
-    assert "or appended" in lines[title]
+    assert "period appended" in lines[title]
     names = [line.split()[0] for line in lines[title + 1 : title + 9]]
     assert names == [name.removesuffix("-files") for name in FILE_TOKEN_BLEU]
 

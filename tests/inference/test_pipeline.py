@@ -166,6 +166,22 @@ def test_more_photos_than_a_batch_keep_their_order(pipeline, captions):
     assert [one.text for one in found] == [one.text for one in captions] * 5
 
 
+def test_xla_compiles_the_search_for_many_photos_only(
+    pipeline, captions, monkeypatch
+):
+    def generate(features, decoding, seeds, xla):
+        asked.append(xla)
+        return pipeline.captioner.generate(features, decoding, seeds)
+
+    asked, model = [], with_decoding(pipeline)
+    model.captioner.generate = generate
+    monkeypatch.setattr("show_attend_tell.inference.pipeline.MANY_PHOTOS", 3)
+    paths = [one.path for one in captions]
+    for count in (2, 3):
+        list(model.caption_photos(paths[:count]))
+    assert asked == [False, True]
+
+
 def test_a_failure_is_passed_through(pipeline, folder):
     bad = Failure(folder / "x", "x: lost")
     found = list(pipeline.caption_photos([bad, folder / "a.png"]))

@@ -23,6 +23,13 @@ def pytest_configure(config):
         config.torture_results = Path(os.environ[tally.RESULTS])
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Skip the parts for which no time is left, before their data is made."""
+    if item.get_closest_marker("torture") and time.time() > tally.end():
+        pytest.skip(f"{tally.MINUTES:g} minutes are used up; raise TORTURE_MINUTES")
+
+
 def pytest_terminal_summary(terminalreporter, config):
     """Print the table, in the process that started the others."""
     folder = getattr(config, "torture_results", None)

@@ -197,6 +197,13 @@ def test_requests_from_pages_of_other_servers_are_refused(address):
             assert len(error) < 500
 
 
+def test_behind_a_tls_proxy_the_origin_is_that_of_https(address):
+    headers = {"Origin": address.replace("http:", "https:")}
+    assert requests.get(address, headers=headers, timeout=10).status_code == 403
+    headers["X-Forwarded-Proto"] = "https"
+    assert requests.get(address, headers=headers, timeout=10).status_code == 200
+
+
 def test_a_host_may_have_any_case_in_the_origin(address):
     port = port_of(address)
     headers = {"Host": f"LOCALHOST:{port}", "Origin": f"http://localhost:{port}"}
