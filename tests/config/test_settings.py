@@ -25,6 +25,7 @@ SMALL = {
     "training": {"epochs": 2},
     "decoding": {},
     "hard": {},
+    "distillation": {},
 }
 
 
