@@ -11,6 +11,8 @@ from show_attend_tell.data.splits import Split
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.training.gradient_norms import EVERY, TermNorms
 
+FEW = 1000  # updates of a whole training below which captions have few lengths
+
 
 class Likelihood:
     """Train on every caption of the training photos, once an epoch.
@@ -36,8 +38,9 @@ class Likelihood:
             data.captions, model.vocabulary, experiment.data.max_words
         )
         self.model, self.settings = model, settings
+        few = len(captions.photos) * settings.epochs < FEW * settings.batch_size
         self.batches = CaptionBatches(
-            captions, data.rows, readers, settings.batch_size, settings.seed
+            captions, data.rows, readers, settings.batch_size, settings.seed, few
         )
         self._train_step, self._step_functions = train_step, {}
         self._term_norms = None

@@ -170,8 +170,8 @@ def test_help_documents_the_exit_status(run):
 def test_prepare_prints_its_report(run, monkeypatch, tmp_path):
     received = []
 
-    def prepare(settings, data, work, on_problem, progress):
-        received.append((settings, str(data), work, on_problem))
+    def prepare(settings, data, work, on_problem, progress, limit):
+        received.append((settings, str(data), work, on_problem, limit))
         return SimpleNamespace(lines=lambda: ["done"])
 
     monkeypatch.setattr(
@@ -181,7 +181,27 @@ def test_prepare_prints_its_report(run, monkeypatch, tmp_path):
     options = ["--work", tmp_path, "--data", "photos", "--on-problem", "refuse"]
     code, out, _ = run("prepare", "-e", "mine", "--set", "a.b=1", *options)
     assert (code, out) == (0, "done\n")
-    assert received == [(("mine", ("a.b=1",)), "photos", tmp_path, "refuse")]
+    assert received == [(("mine", ("a.b=1",)), "photos", tmp_path, "refuse", None)]
+
+
+@pytest.mark.parametrize("verb", ["prepare", "features", "train", "eval"])
+def test_a_limit_is_stated_and_gives_data_and_run_folders_of_their_own(
+    run, received, monkeypatch, verb
+):
+    monkeypatch.setattr(
+        experiments, "load_experiment", lambda *rest: tiny_run.experiment()
+    )
+    report = SimpleNamespace(lines=lambda: ["done"])
+    calls = []
+    monkeypatch.setattr(
+        data_prep.prepare, "prepare", lambda *rest: calls.append(rest) or report
+    )
+    code, out, _ = run(verb, "--limit", "7", "--work", "w")
+    assert code == 0
+    assert "first 7 photos of each split, in the order of the data set" in out
+    (call,) = calls if verb == "prepare" else received
+    assert (call[0].name, call[0].data.name) == ("tiny-first-7", "made-up-first-7")
+    assert (call[-1] == 7) == (verb == "prepare")
 
 
 @pytest.fixture
