@@ -65,6 +65,7 @@ def _photo_data(caption) -> dict:
         "photo": _data_uri(caption.view),
         "size": [width, height],
         "grid": [rows, columns],
+        "region": None if caption.region is None else list(caption.region),
         "beams": [_beam_data(one) for one in (caption, *caption.alternatives)],
     }
 
