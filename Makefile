@@ -33,13 +33,13 @@ DEMO_PHOTO := scene-test-00004
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 .PHONY: help demo prepare features train eval caption doctor \
-	test test-slow test-jax torture check format clean bench dist
+	test test-slow test-jax torture check format clean bench dist docs notebook
 .DELETE_ON_ERROR:
 
 help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
 	@echo "Targets: demo, prepare features train eval caption, doctor, test test-slow test-jax torture"
-	@echo "check format, bench, dist, clean"
+	@echo "check format, bench, dist, docs notebook, clean"
 
 # Use the first Python 3.11 or newer that can make virtual environments.
 $(INSTALLED): setup.cfg setup.py pyproject.toml
@@ -119,6 +119,16 @@ bench: $(INSTALLED)
 	$(BIN) -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	$(BIN) -m benchmarks $(ARGS)
 
+# Build the documentation site in site/, without a network once packages are installed.
+docs: $(INSTALLED)
+	$(BIN) -c 'import latex2mathml, material, mkdocs_jupyter, mkdocstrings_handlers' 2>/dev/null \
+	  || $(BIN) -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN) -m mkdocs build --strict
+
+# Run the notebook and store its outputs.
+notebook: $(INSTALLED)
+	$(BIN) docs/execute_notebook.py
+
 check: $(INSTALLED)
 	$(BIN) -m ruff check .
 	$(BIN) -m ruff format --check .
@@ -135,5 +145,5 @@ dist: $(INSTALLED)
 
 # Keep prepared/ and experiments/runs/, which took long to make.
 clean:
-	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist site *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,6 +1,8 @@
-"""Notebooks run without saved output; links, figure and headers are complete."""
+"""Notebooks hold their outputs; links, site, figure and headers are complete."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -14,36 +16,53 @@ def test_there_are_notebooks():
     assert NOTEBOOKS
 
 
+def code_cells(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def kinds(cell):
+    """Return the kinds of a cell's outputs, pictures of any encoding being one."""
+    found = [
+        kind.partition("/")[0] if kind.startswith("image/") else kind
+        for output in cell.outputs
+        for kind in output.get("data", {output.get("name"): ""})
+    ]
+    return set(found) - {"stderr"}
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebooks_are_valid_and_hold_no_output(path):
+def test_notebooks_hold_the_outputs_of_one_run_in_order(path):
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            assert cell.outputs == []
-            assert cell.execution_count is None
+    cells = code_cells(notebook)
+    counts = [cell.execution_count for cell in cells]
+    assert counts == list(range(1, len(cells) + 1))
+    for cell in cells:
+        if "print(" in cell.source:
+            assert "stdout" in kinds(cell), cell.source
+    shown = set().union(*map(kinds, cells))
+    assert {"image", "text/html", "stdout"} <= shown
+    assert "stderr" not in {o.get("name") for cell in cells for o in cell.outputs}
+    assert "error" not in {o.output_type for cell in cells for o in cell.outputs}
+    assert path.stat().st_size < 500_000
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("default::DeprecationWarning")
-def test_notebooks_run_to_their_end(path, monkeypatch):
+def test_notebooks_run_to_their_end_with_outputs_of_the_stored_kinds(path, monkeypatch):
     nbclient = pytest.importorskip("nbclient")
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     notebook = nbformat.read(path, as_version=4)
+    stored = [kinds(cell) for cell in code_cells(notebook)]
     nbclient.NotebookClient(notebook, timeout=500, kernel_name="python3").execute()
-    shown = [
-        kind
-        for cell in notebook.cells
-        if cell.cell_type == "code"
-        for output in cell.outputs
-        for kind in output.get("data", {})
-    ]
-    assert {"image/png", "text/html"} <= set(shown)
+    for cell, kept in zip(code_cells(notebook), stored, strict=True):
+        assert kept <= kinds(cell), cell.source
+        assert bool(kept) == bool(kinds(cell)), cell.source
 
 
-DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md")]
+DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md")]
 EXPERIMENTS = sorted((ROOT / "experiments").glob("*.toml"))
 
 
@@ -69,3 +88,43 @@ def test_headers_of_experiments_have_command_time_and_score(path):
     assert "make demo" in header or f"EXPERIMENT={path.stem}" in header
     table = (ROOT / "experiments" / "README.md").read_text(encoding="utf-8")
     assert f"`{path.stem}`" in table
+
+
+def test_the_site_has_every_page_once_and_its_docstrings_exist():
+    _, _, navigation = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")
+    pages = re.findall(r"^ +- [^:\n]+: (\S+)$", navigation, re.MULTILINE)
+    assert len(pages) == len(set(pages))
+    inside = {str(p.relative_to(ROOT / "docs")) for p in (ROOT / "docs").rglob("*.md")}
+    inside |= {path.name for path in NOTEBOOKS}
+    assert inside <= set(pages)
+    for page in set(pages) - inside:
+        assert (ROOT / page).exists(), page
+    for path in (ROOT / "docs" / "api").glob("*.md"):
+        for name in re.findall(r"^::: (\S+)$", path.read_text("utf-8"), re.MULTILINE):
+            assert documented(name), name
+
+
+def documented(name: str) -> bool:
+    """Return whether a module, or a name in a module, is in the source code."""
+    path = ROOT / name.replace(".", "/")
+    if path.with_suffix(".py").exists():
+        return True
+    member, path = path.name, path.parent
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return re.search(rf"\b{member}\b", file.read_text(encoding="utf-8")) is not None
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_warnings_and_loads_nothing_from_elsewhere(tmp_path):
+    for package in ("material", "mkdocs_jupyter", "mkdocstrings", "latex2mathml"):
+        pytest.importorskip(package, reason="needs the packages of '.[docs]'")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", tmp_path]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "experiments" / "index.html").exists()
+    for page in tmp_path.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert not re.search(r'<(script|img|link rel="stylesheet")[^>]*"https?:', text)
+        assert ":func:" not in text
+    notebook = (tmp_path / f"{NOTEBOOKS[0].stem}.html").read_text(encoding="utf-8")
+    assert notebook.count("<math") > 30

@@ -224,7 +224,7 @@ class DecodingSettings:
         max_words: maximum number of words in a caption.
         length_normalisation: exponent p of log p(y) / length**p by which finished
             hypotheses are ranked; 0 is the plain sum.
-        allow_unknown: whether captions may contain <unk>.
+        allow_unknown: whether captions may contain `<unk>`.
         locations: context of a word: ``expected`` (all locations averaged by alpha,
             as in soft attention), ``likeliest`` (the location of the largest alpha),
             or ``sampled`` (one location sampled from alpha).
@@ -244,7 +244,7 @@ class DecodingSettings:
     locations: Literal["expected", "likeliest", "sampled"] = "expected"
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
     region_strength: NonNegative = 2.0
-    region_words: Count = 0
+    region_words: Count = 4
     validation_beam: Positive = 3
     batch_size: Positive = 64
 

@@ -68,6 +68,7 @@ def _photo_data(caption) -> dict:
         "grid": [rows, columns],
         "confidence": caption.confidence,
         "doubtful": caption.is_doubtful,
+        "region": None if caption.region is None else list(caption.region),
         "beams": [_beam_data(one) for one in (caption, *caption.alternatives)],
     }
 

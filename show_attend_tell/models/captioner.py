@@ -47,7 +47,7 @@ class Captioner(keras.Model):
 
     An ordinary Keras model: ``compile(optimizer)`` needs no loss, for the paper's own
     is built in; ``fit``, ``evaluate``, ``predict`` take ``x = {"annotations": (B, L,
-    D), "tokens": (B, T) ids from <start> on}`` and ``y = (B, T)`` ids up to <end>,
+    D), "tokens": (B, T) ids from <start> on}`` and ``y = (B, T)`` ids up to `<end>`,
     both padded with 0. Captions that contain only padding are ignored.
 
     Args:

@@ -1,6 +1,7 @@
 """The attention page: its content, and its behaviour in a real browser, offline."""
 
 import base64
+import dataclasses
 import html
 import json
 import re
@@ -37,6 +38,14 @@ def test_a_page_contains_words_numbers_and_attention_of_every_beam():
     np.testing.assert_allclose(shades / 255, scaled, atol=0.5 / 255 + 1e-6)
     assert best["peaks"] == [0, 6, 11]
     assert best["locations"] is None
+
+
+def test_a_page_contains_the_region_of_a_caption():
+    caption = make_caption()
+    marked = dataclasses.replace(caption, region=(0.25, 0.5, 1.0, 1.0))
+    one, two = photos_in(render_page([marked, caption]))
+    assert one["region"] == [0.25, 0.5, 1, 1]
+    assert two["region"] is None
 
 
 def test_no_text_can_end_the_script_that_contains_it():

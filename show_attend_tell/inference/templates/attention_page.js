@@ -74,6 +74,12 @@ class Beam {
     this.canvas = make("canvas", "", seen);
     this.canvas.setAttribute("aria-hidden", "true");
     [this.canvas.height, this.canvas.width] = grid.map((cells) => cells * FINE);
+    if (this.photo.region) {
+      const [x0, y0, x1, y1] = this.photo.region.map((x) => 100 * x);
+      Object.assign(make("div", "cell region", seen).style, {
+        left: `${x0}%`, top: `${y0}%`, width: `${x1 - x0}%`, height: `${y1 - y0}%`,
+      });
+    }
     this.cell = make("div", "cell", seen);
     this.cell.hidden = true;
   }

@@ -270,3 +270,32 @@ def test_a_port_in_use_is_refused_in_one_line():
         port = taken.getsockname()[1]
         with pytest.raises(PortError, match=f"Received: {port} .*--port"):
             take_port("127.0.0.1", port)
+
+
+def test_the_field_region_gives_the_caption_of_the_region(address, pipeline, tmp_path):
+    (tmp_path / "p.png").write_bytes(photo_bytes())  # 96 x 72 pixels
+    expected = pipeline.caption(tmp_path / "p.png", region=(20, 16, 50, 60))
+    found = ask(address, region="20,16,50,60").json()
+    assert found["text"] == expected.text
+    np.testing.assert_allclose(found["attention"], expected.attention, atol=1e-5)
+    np.testing.assert_allclose(found["region"], expected.region, atol=1e-6)
+    for none in ({}, {"region": ""}):
+        assert ask(address, **none).json()["region"] is None
+
+
+@pytest.mark.parametrize(
+    ("region", "reason"),
+    [
+        ("1,2,3", "four numbers"),
+        ("a", "four numbers"),
+        ("0,0,97,10", "inside the photo, 0,0,96,72"),
+        ("9,9,9,20", "x0 < x1"),
+        ("0,0,1,72", "overlap"),  # cropped away
+        ("1," * 200, "200 characters"),
+    ],
+)
+def test_a_wrong_region_is_refused_in_one_line(address, region, reason):
+    response = ask(address, region=region)
+    assert response.status_code == 422
+    assert reason in response.json()["error"]
+    assert "\n" not in response.json()["error"]

@@ -69,6 +69,30 @@ function drawPhoto(context, photo, box, answer, k) {
   context.strokeRect(left + column * across, top + row * down, across, down);
 }
 
+// Draw the outline of a region, fractions of the photo, into a box of a canvas.
+function drawRegion(context, box, region) {
+  const [x, y, width, height] = box;
+  const outline = [
+    x + region[0] * width, y + region[1] * height,
+    (region[2] - region[0]) * width, (region[3] - region[1]) * height,
+  ];
+  for (const [colour, line, dashes] of [["#000", 4, []], ["#ffb000", 2, [8, 5]]]) {
+    context.strokeStyle = colour;
+    context.lineWidth = line;
+    context.setLineDash(dashes);
+    context.strokeRect(...outline);
+  }
+  context.setLineDash([]);
+}
+
+// The region of a caption as fractions of the photo, null for the whole photo.
+function regionOf(answer) {
+  if (!answer?.region) return null;
+  const { region: [x0, y0, x1, y1], seen: [left, top, right, bottom] } = answer;
+  const [across, down] = [right - left, bottom - top];
+  return [left + x0 * across, top + y0 * down, left + x1 * across, top + y1 * down];
+}
+
 // The photo, and the photo under the attention of each word, side by side.
 function figureOf(photo, answer) {
   const count = answer.words.length + 1;
@@ -87,6 +111,7 @@ function figureOf(photo, answer) {
     const x = gap + (k % columns) * (width + gap);
     const y = gap + Math.floor(k / columns) * (height + text);
     drawPhoto(context, photo, [x, y, width, height], answer, k - 1);
+    if (answer.region) drawRegion(context, [x, y, width, height], regionOf(answer));
     if (!k) continue;
     context.fillStyle = "black";
     context.font = "bold 17px system-ui, sans-serif";

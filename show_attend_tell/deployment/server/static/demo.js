@@ -4,6 +4,8 @@ const $ = (id) => document.getElementById(id);
 const WORD_DURATION = 650; // milliseconds
 const MAX_TRIES = 6; // while the server is busy
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
+const touch = matchMedia("(pointer: coarse), (max-width: 40rem)"); // as in demo.css
+const SMALLEST = 8; // pixels of the screen, side of a region
 
 let photo = null; // {blob, name, image}
 let answer = null;
@@ -12,6 +14,7 @@ let timer = null;
 let latest = 0; // number of the latest request; answers to earlier ones are dropped
 const models = {}; // the server's models with their own settings, by name
 let seed = 0;
+let drag = null; // {start, end}, points of the photo as fractions, while marking
 
 // ---- display
 
@@ -25,7 +28,10 @@ function show(k) {
   canvas.width = Math.round(canvas.width * small);
   canvas.height = Math.round(canvas.height * small);
   const alpha = answer && k >= 0 ? answer.attention[k] : null;
-  drawPhoto(canvas.getContext("2d"), photo.image, [0, 0, canvas.width, canvas.height], answer, k);
+  const whole = [0, 0, canvas.width, canvas.height];
+  drawPhoto(canvas.getContext("2d"), photo.image, whole, answer, k);
+  const region = drag ? boxOf(drag) : regionOf(answer);
+  if (region) drawRegion(canvas.getContext("2d"), whole, region);
   const word = alpha ? `; bright is the attention for the word ${answer.words[k]}` : "";
   canvas.setAttribute("aria-label", `The photo ${photo.name}${word}`);
   [...$("words").children].forEach((button, i) => {
@@ -34,7 +40,12 @@ function show(k) {
   });
   $("detail").textContent = alpha
     ? `${answer.words[k]}: word ${k + 1} of ${answer.words.length},   ${numbersOf(answer, k)}`
-    : answer ? "Hover over the words, or use the arrow keys." : "";
+    : answer ? hint() : "";
+}
+
+function hint() {
+  return touch.matches
+    ? "Tap a word to see its attention." : "Hover over the words, or use the arrow keys.";
 }
 
 function addWord(k) {
@@ -107,6 +118,64 @@ function report(status, error) {
   $("error").hidden = !error;
 }
 
+// ---- region
+
+function boxOf({ start, end }) {
+  const [left, right] = [start[0], end[0]].sort((a, b) => a - b);
+  const [top, bottom] = [start[1], end[1]].sort((a, b) => a - b);
+  return [left, top, right, bottom];
+}
+
+// The point of an event as fractions of the photo.
+function pointOf(event) {
+  const { left, top, width, height } = $("view").getBoundingClientRect();
+  const inside = (x) => Math.min(Math.max(x, 0), 1);
+  return [inside((event.clientX - left) / width), inside((event.clientY - top) / height)];
+}
+
+function setMarking(on) {
+  $("mark").setAttribute("aria-pressed", String(on));
+  $("view").classList.toggle("marking", on);
+  if (on) $("detail").textContent = "Drag a rectangle on the photo.";
+}
+
+function setRegion(text) {
+  $("region").value = text;
+  $("whole").hidden = !text;
+}
+
+function startDrag(event) {
+  const marking = $("view").classList.contains("marking");
+  // Without the button a finger scrolls the page, and a mouse marks.
+  if (!photo || event.button || !(marking || event.pointerType === "mouse")) return;
+  event.preventDefault();
+  $("view").setPointerCapture(event.pointerId);
+  stop();
+  drag = { start: pointOf(event), end: pointOf(event) };
+}
+
+function moveDrag(event) {
+  if (!drag) return;
+  drag.end = pointOf(event);
+  show(-1);
+}
+
+function endDrag(event) {
+  if (!drag) return;
+  drag.end = pointOf(event);
+  const { width, height } = $("view").getBoundingClientRect();
+  const [x0, y0, x1, y1] = boxOf(drag);
+  drag = null;
+  const small = (x1 - x0) * width < SMALLEST || (y1 - y0) * height < SMALLEST;
+  if (event.type === "pointerup" && !small) {
+    const { naturalWidth: wide, naturalHeight: high } = photo.image;
+    setRegion([x0 * wide, y0 * high, x1 * wide, y1 * high].map(Math.round).join(","));
+    setMarking(false);
+    requestCaption();
+  }
+  show(-1);
+}
+
 // ---- requests
 
 function requestForm() {
@@ -117,6 +186,7 @@ function requestForm() {
   form.set("method", method);
   form.set("locations", $("locations").value);
   form.set("seed", String(seed));
+  form.set("region", $("region").value);
   if (method === "beam") form.set("beam", $("beam").value);
   else form.set("temperature", $("temperature").value);
   return form;
@@ -171,6 +241,8 @@ async function openPhoto(blob, name) {
   if (photo) URL.revokeObjectURL(photo.image.src);
   photo = { blob, name, image };
   answer = null;
+  setRegion("");
+  setMarking(false);
   $("words").replaceChildren();
   $("result").hidden = $("others-box").hidden = true;
   $("invitation").hidden = true;
@@ -236,6 +308,14 @@ function wire() {
   $("settings").addEventListener("input", settingsChanged);
   $("model").addEventListener("change", useModelSettings); // runs before the form's
   $("settings").addEventListener("change", requestCaption);
+  $("view").addEventListener("pointerdown", startDrag);
+  $("view").addEventListener("pointermove", moveDrag);
+  for (const kind of ["pointerup", "pointercancel"]) $("view").addEventListener(kind, endDrag);
+  $("mark").addEventListener("click", () => {
+    setMarking($("mark").getAttribute("aria-pressed") === "false");
+  });
+  $("region").addEventListener("change", () => setRegion($("region").value.trim()));
+  $("whole").addEventListener("click", () => { setRegion(""); requestCaption(); });
   $("again").addEventListener("click", () => { seed += 1; requestCaption(); });
   $("play").addEventListener("click", () => { if (timer) { stop(); show(-1); } else play(); });
   $("copy").addEventListener("click", async () => {

@@ -1,0 +1,63 @@
+"""Add the documents outside of docs/ to the site, and correct links, roles and math.
+
+Links are written for readers of the repository, such as ``../experiments/README.md``;
+the site has the same documents at the same paths below its own root.
+"""
+
+import html
+import posixpath
+import re
+from pathlib import Path
+
+from latex2mathml.converter import convert
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).resolve().parents[1]
+OUTSIDE = (
+    "experiments/README.md",
+    "experiments/LOG.md",
+    "benchmarks/README.md",
+    "show_attend_tell/models/weights/MODEL_CARD.md",
+)
+_LINK = re.compile(r"(?<=\]\()([^)#:\s]+)")
+# The roles of docstrings, :func:`name`, after Markdown.
+_ROLE = re.compile(r":(?:func|class|mod|meth|attr|data):<code>~?([^<]*)</code>")
+_MATH = re.compile(r"(\$\$?)(?! )([^$]+?)(?<! )\1")
+_CODE = re.compile(
+    r"(<(?:pre|script|style|code)\b.*?</(?:pre|script|style|code)>)", re.S
+)
+
+
+def on_files(files, config):
+    """Add the documents outside of docs/."""
+    for path in OUTSIDE:
+        files.append(File(path, str(ROOT), config.site_dir, config.use_directory_urls))
+    return files
+
+
+def on_page_markdown(markdown, page, config, files):
+    """Correct relative links between docs/ and the documents outside of it."""
+    source = page.file.src_uri
+    home = posixpath.dirname(source if source in OUTSIDE else f"docs/{source}")
+
+    def corrected(match):
+        target = posixpath.normpath(posixpath.join(home, match[0]))
+        target = target.removeprefix("docs/")
+        return posixpath.relpath(target, posixpath.dirname(source) or ".")
+
+    return _LINK.sub(corrected, markdown)
+
+
+def on_page_content(content, page, config, files):
+    """Turn roles into code, and the equations of notebooks into MathML."""
+    content = _ROLE.sub(r"<code>\1</code>", content)
+    if not page.file.src_uri.endswith(".ipynb"):
+        return content
+    parts = _CODE.split(content)  # text, code, the code's tag, text ...
+    texts = [_MATH.sub(_math, text) for text in parts[::3]]
+    return "".join(map("".join, zip(texts, [*parts[1::3], ""], strict=True)))
+
+
+def _math(match):
+    display = "block" if match[1] == "$$" else "inline"
+    return convert(html.unescape(match[2]), display=display)
