@@ -328,7 +328,8 @@ def test_rows_without_a_confidence_are_read_as_unknown(path):
 def test_a_table_of_an_earlier_version_is_replaced(path):
     table, rows = path.with_suffix(".csv"), write(path, NAMES)
     write_table(table, rows)
-    lines = list(csv.reader(table.open(newline="", **ENCODING)))
+    with table.open(newline="", **ENCODING) as file:
+        lines = list(csv.reader(file))
     with table.open("w", newline="", **ENCODING) as file:
         csv.writer(file).writerows(line[:-1] for line in lines)
     require_replaceable(table, rows)
