@@ -20,6 +20,7 @@ WORKS = {
     "beam_search": "beam_search",
     "memory": "memory",
     "compile": "compile_time",
+    "cold": "cold_start",
 }
 _TORCH = {"train_step", "beam_search"}
 

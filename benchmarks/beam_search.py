@@ -33,10 +33,10 @@ def ours(
     model.decoder.l_o_b.assign(bias)
     annotations = synthetic.features(np.random.default_rng(2), photos, sizes)
     request = DecodingSettings(beam=beam, max_words=words, batch_size=batch)
-    model.generate(annotations[:1], request)  # compiles
+    model.generate(annotations[:1], request, xla=True)  # compiles
 
     def run():
-        written = model.generate(annotations, request)
+        written = model.generate(annotations, request, xla=True)
         assert (written.lengths[:, 0] == words).all()
 
     return Work(run, photos)

@@ -87,6 +87,7 @@ def extract(
     overwrite: bool = False,
     splits: Sequence[str] | None = None,
     progress: bool = True,
+    mirror_splits: Sequence[str] = (),
 ) -> ExtractReport:
     """Extract the features of all photos of an experiment's data.
 
@@ -101,6 +102,8 @@ def extract(
         overwrite: replace existing features.
         splits: the splits to extract; by default all but ``none``.
         progress: whether to draw a progress bar on standard error.
+        mirror_splits: further splits whose mirrored photos are extracted, each to a
+            file of its own.
 
     Raises:
         EncoderError: the encoder cannot be built.
@@ -119,6 +122,9 @@ def extract(
     trained = [photo for photo in photos if photo.split == "train"]
     if settings.mirror and trained:
         jobs.append((feature_path(folder, settings, mirror=True), trained, True))
+    for split in mirror_splits:
+        own = _select(photos, [split])
+        jobs.append((feature_path(folder, settings, True, split), own, True))
     files = [
         _extract_file(encoder, *job, overwrite=overwrite, progress=progress)
         for job in jobs

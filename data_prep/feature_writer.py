@@ -21,7 +21,13 @@ import filelock
 import h5py
 import numpy as np
 
+from data_prep.feature_columns import fixed_width, write_column
 from show_attend_tell.data.encoder_identity import identity_difference
+from show_attend_tell.data.feature_checksums import (
+    chunk_checksum,
+    index_digest,
+    read_chunk,
+)
 from show_attend_tell.data.features import (
     COMPRESSION,
     DAMAGED,
@@ -30,7 +36,7 @@ from show_attend_tell.data.features import (
     all_finite,
     parts_folder,
 )
-from show_attend_tell.runtime.errors import FeatureError
+from show_attend_tell.runtime.errors import FeatureError, one_line
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.json_text import parse_json
 from show_attend_tell.runtime.regular_files import read_text_bytes
@@ -40,7 +46,6 @@ PART = 64  # photos: a second of a fast encoder, a megabyte of VGG's features
 _LIBVER = ("earliest", "v110")
 # Bytes of HDF5's structures: of the file, and for each row of its indices and texts.
 _OVERHEAD, _ROW_OVERHEAD = 1 << 16, 256
-_TEXT = h5py.string_dtype("utf-8")
 
 
 class FeatureWriter:
@@ -159,7 +164,7 @@ class FeatureWriter:
             self._refuse("the header of its parts is malformed (not an object)")
         theirs, ours = found.pop("identity"), header.pop("identity")
         difference = (
-            identity_difference(ours, theirs)
+            identity_difference(ours, theirs, exact=True)
             or identity_difference(header, found)
             or "precision or library versions differ"
         )
@@ -168,7 +173,9 @@ class FeatureWriter:
     def _verify_finished(self) -> None:
         with FeatureReader(self.path) as reader:
             attributes, ids = reader.attributes, reader.image_ids
-        difference = identity_difference(self.identity, attributes["identity"])
+        difference = identity_difference(
+            self.identity, attributes["identity"], exact=True
+        )
         if difference:
             self._refuse(f"made by another encoder: {difference}")
         if ids != self.image_ids:
@@ -223,20 +230,32 @@ class FeatureWriter:
         with h5py.File(
             "part", "w", driver="core", backing_store=False, libver=_LIBVER
         ) as file:
-            file.create_dataset(
+            stored = file.create_dataset(
                 "features",
                 data=features,
                 chunks=(1, *self._shape[1:]),
                 track_times=False,
                 **COMPRESSION,
             )
-            file.create_dataset(
-                "problems", data=list(problems), dtype=_TEXT, track_times=False
-            )
+            file.flush()
+            checksums = [
+                chunk_checksum(*read_chunk(stored, place))
+                for place in range(len(features))
+            ]
+            ids = [self.image_ids[row] for row in self.rows(part)]
+            file.attrs["digest"] = self._digest(ids, problems, checksums)
+            write_column(file, "problems", fixed_width(problems))
             file.flush()
             content = file.id.get_file_image()
         with _durable_path(self._file(part)) as temporary:
             temporary.write_bytes(content)
+
+    def _digest(
+        self, ids: list[str], problems: Sequence[str], checksums: list[int]
+    ) -> np.bytes_:
+        identity = json.dumps(self.identity)
+        digest = index_digest(identity, self.mirrored, ids, problems, checksums)
+        return np.bytes_(digest)
 
     def finish(self) -> None:
         """Join all parts to the feature file and delete them.
@@ -244,13 +263,15 @@ class FeatureWriter:
         Raises:
             FeatureError: a part is damaged, or the disk cannot be written.
         """
-        self._try_space()
+        reasons = [one for part in self._part_numbers for one in self._problems(part)]
+        ids, problems = fixed_width(self.image_ids), fixed_width(reasons)
+        self._try_space(ids.nbytes + problems.nbytes)
         with (
             _durable_path(self.path) as temporary,
             h5py.File(temporary, "w", libver=_LIBVER) as file,
         ):
             file.attrs["format"] = FORMAT
-            file.attrs["identity"] = json.dumps(self.identity)
+            file.attrs["identity"] = np.bytes_(json.dumps(self.identity))
             file.attrs["mirrored"] = self.mirrored
             file.attrs["complete"] = True
             features = file.create_dataset(
@@ -261,24 +282,25 @@ class FeatureWriter:
                 track_times=False,
                 **COMPRESSION,
             )
-            problems = []
+            checksums = []
             for part in self._part_numbers:
-                problems += self._copy(part, features)
-            written = np.array([not problem for problem in problems], bool)
-            for name, data, kind in (
-                ("image_ids", self.image_ids, _TEXT),
-                ("written", written, bool),
-                ("problems", problems, _TEXT),
-            ):
-                file.create_dataset(name, data=data, dtype=kind, track_times=False)
+                checksums += self._copy(part, features, reasons)
+            file.attrs["digest"] = self._digest(self.image_ids, reasons, checksums)
+            written = np.array([not reason for reason in reasons], bool)
+            write_column(file, "image_ids", ids)
+            write_column(file, "written", written)
+            write_column(file, "problems", problems)
+            write_column(file, "checksums", np.array(checksums, np.uint32))
         shutil.rmtree(self._parts)
 
-    def _try_space(self) -> None:
+    def _try_space(self, texts: int) -> None:
         """Raise an error if the feature file does not fit on the disk.
 
         HDF5 may end the process if a write fails, so the space is tried before.
+
+        Args:
+            texts: bytes of the ids and problems.
         """
-        texts = 2 * sum(len(name.encode()) for name in self.image_ids)
         bound = texts + _OVERHEAD + _ROW_OVERHEAD * len(self.image_ids)
         trial = self.path.with_name(f".writing-{self.path.name}")
         try:
@@ -293,23 +315,50 @@ class FeatureWriter:
         finally:
             trial.unlink(missing_ok=True)
 
-    def _copy(self, part: int, features: h5py.Dataset) -> list[str]:
-        """Copy the compressed chunks of a part; return its problems."""
-        path, rows = self._file(part), self.rows(part)
+    @contextlib.contextmanager
+    def _open_part(self, part: int) -> Iterator[h5py.File]:
+        path = self._file(part)
         try:
             with h5py.File(path, "r") as source:
-                chunks = [
-                    source["features"].id.read_direct_chunk((place, 0, 0))
-                    for place in range(len(rows))
-                ]
-                problems = source["problems"].asstr()[:].tolist()
+                yield source
         except DAMAGED as error:
             raise FeatureError(
-                f"{path}: damaged ({error}); delete the file and run the command again"
+                f"{path}: damaged ({one_line(error)}); delete the file and run the "
+                "command again"
             ) from None
+
+    def _problems(self, part: int) -> list[str]:
+        with self._open_part(part) as source:
+            problems = source["problems"].asstr()[:].tolist()
+            if len(problems) != len(self.rows(part)):
+                raise ValueError("of another number of photos")
+        return problems
+
+    def _copy(
+        self, part: int, features: h5py.Dataset, problems: list[str]
+    ) -> list[int]:
+        """Copy the stored chunks of a part; return their checksums.
+
+        Args:
+            part: number of the part.
+            features: receives the chunks.
+            problems: those of all photos.
+        """
+        rows = self.rows(part)
+        with self._open_part(part) as source:
+            chunks = [
+                read_chunk(source["features"], place) for place in range(len(rows))
+            ]
+            checksums = [chunk_checksum(*chunk) for chunk in chunks]
+            if "digest" in source.attrs:  # not in parts of earlier versions
+                columns = (
+                    [texts[row] for row in rows] for texts in (self.image_ids, problems)
+                )
+                if source.attrs["digest"] != self._digest(*columns, checksums):
+                    raise ValueError("its digest differs")
         for row, (mask, chunk) in zip(rows, chunks, strict=True):
             features.id.write_direct_chunk((row, 0, 0), chunk, mask)
-        return problems
+        return checksums
 
 
 @contextlib.contextmanager

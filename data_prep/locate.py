@@ -16,7 +16,7 @@ from data_prep.problems import (
     UNSAFE_ENTRY,
     Problems,
 )
-from show_attend_tell.data.preprocessing import PHOTO_SUFFIXES
+from show_attend_tell.data.photo_formats import is_photo
 from show_attend_tell.runtime.errors import DataError, one_line
 from show_attend_tell.runtime.regular_files import (
     MAX_TEXT_BYTES,
@@ -188,7 +188,7 @@ class DataFolder:
                 self._add_archive(path)
 
     def _add(self, name: str, place: Path | Packed) -> None:
-        photo = Path(name).suffix.lower() in PHOTO_SUFFIXES
+        photo = is_photo(name)
         if photo and isinstance(place, Path):
             self.photo_files.append(place)
         found = self.photos if photo else self._texts

@@ -17,8 +17,9 @@ from data_prep.sources.folder import read_own_folder
 from data_prep.unpack import Progress, missing_photos, unpack
 from show_attend_tell.config.settings import DataSettings, Experiment
 from show_attend_tell.data import manifest
-from show_attend_tell.data.manifest import Photo
-from show_attend_tell.data.vocabulary import SPECIAL, UNKNOWN, Vocabulary, tokenize
+from show_attend_tell.data.manifest import Photo, first_of_each_split
+from show_attend_tell.data.splits import vocabulary_path
+from show_attend_tell.data.vocabulary import SPECIAL, TOKENIZERS, UNKNOWN, Vocabulary
 from show_attend_tell.runtime.errors import DataError
 
 # Readers, keyed by `data.source` of an experiment. A reader receives
@@ -31,7 +32,7 @@ SOURCES: dict[str, Callable[[DataFolder, Path], tuple[list[Photo], Problems]]] =
 }
 DRAWN = "scenes"  # the one source that is drawn, not read
 
-MANIFEST, VOCABULARY, PROBLEMS = "manifest.jsonl", "vocabulary.json", "problems.txt"
+MANIFEST, PROBLEMS = "manifest.jsonl", "problems.txt"
 PHOTOS = "photos"  # folder of unpacked photos, beside the manifest
 
 
@@ -107,9 +108,14 @@ def _read_and_unpack(
     folder: Path,
     on_problem: str,
     progress: Progress | None,
+    limit: int | None,
 ) -> tuple[list[Photo], Problems]:
     """Return the photos of a source after unpacking, without the damaged ones."""
     photos, problems, packed = _read_source(experiment.data.source, data, folder)
+    if limit is not None:
+        photos = first_of_each_split(photos, limit)
+        paths = {photo.path for photo in photos}
+        packed = {k: v for k, v in packed.items() if folder / PHOTOS / k in paths}
     if on_problem == "refuse":
         _refuse(problems, folder)
     damaged = unpack(packed, folder / PHOTOS, progress)
@@ -132,8 +138,9 @@ def _vocabulary(
     photos: list[Photo], settings: DataSettings
 ) -> tuple[Vocabulary, float]:
     """Build the vocabulary of the training split; return it and its coverage."""
+    tokenizer = TOKENIZERS[settings.punctuation]
     captions = [
-        tokenize(caption)
+        tokenizer(caption)
         for photo in photos
         if photo.split == "train"
         for caption in photo.captions
@@ -157,6 +164,7 @@ def prepare(
     work: Path,
     on_problem: Literal["skip", "refuse"] = "skip",
     progress: Progress | None = None,
+    limit: int | None = None,
 ) -> PrepareReport:
     """Write the manifest and the vocabulary of an experiment's data set.
 
@@ -170,6 +178,8 @@ def prepare(
         on_problem: ``skip`` skips items that have problems, ``refuse`` raises an
             error: before unpacking if the problem is already known.
         progress: called after every unpacked photo.
+        limit: number of photos of each split, the first ones of the data set; all by
+            default. Photos beyond it are not unpacked.
 
     Returns:
         Counts, coverage and problems.
@@ -184,14 +194,15 @@ def prepare(
     folder.mkdir(parents=True, exist_ok=True)
     if settings.source == DRAWN:
         photos, problems = write_scenes(folder), Problems()
+        photos = photos if limit is None else first_of_each_split(photos, limit)
     else:
         photos, problems = _read_and_unpack(
-            experiment, data, folder, on_problem, progress
+            experiment, data, folder, on_problem, progress, limit
         )
     problems.write_listing(folder / PROBLEMS)
     vocabulary, coverage = _vocabulary(photos, settings)
     vocabulary.save(
-        folder / VOCABULARY,
+        vocabulary_path(experiment, folder.parent),
         {"size": settings.vocabulary_size, "min_count": settings.min_count},
     )
     manifest.write_manifest(folder / MANIFEST, photos)

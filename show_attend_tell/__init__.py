@@ -1,14 +1,16 @@
 """Show, Attend and Tell (arXiv:1502.03044) in Keras 3.
 
     import show_attend_tell as sat
-    pipeline = sat.load("model.keras")
+    pipeline = sat.load()
     pipeline.caption("photo.jpg")
 
 The names in :data:`__all__` are imported on first use, so that importing the package
-loads neither TensorFlow nor Keras.
+loads neither TensorFlow nor Keras. TensorFlow is imported without its banner.
 """
 
 import importlib
+import os
+import sys
 
 __version__ = "0.2.0"
 
@@ -19,11 +21,18 @@ _HOMES = {
     "DecodingSettings": "config.settings",
     "Encoder": "models.encoder",
     "Experiment": "config.settings",
+    "Failure": "inference.result",
     "FeatureReader": "data.features",
     "ShowAttendTellError": "runtime.errors",
     "Vocabulary": "data.vocabulary",
     "load": "inference.pipeline",
 }
+_IMPORT_TENSORFLOW = (
+    "inference.pipeline",
+    "inference.result",
+    "models.captioner",
+    "models.encoder",
+)
 
 __all__ = [
     "Caption",
@@ -32,6 +41,7 @@ __all__ = [
     "DecodingSettings",
     "Encoder",
     "Experiment",
+    "Failure",
     "FeatureReader",
     "ShowAttendTellError",
     "Vocabulary",
@@ -43,7 +53,18 @@ def __getattr__(name: str):
     """Import a public name from its module on first access (PEP 562)."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
+    if _HOMES[name] in _IMPORT_TENSORFLOW and backend == "tensorflow":
+        _start_tensorflow()
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def _start_tensorflow() -> None:
+    """Import TensorFlow without its banner, unless it is already imported."""
+    if "tensorflow" not in sys.modules:
+        from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
+
+        start_tensorflow()
 
 
 def __dir__() -> list[str]:

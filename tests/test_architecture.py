@@ -207,16 +207,22 @@ def test_every_package_folder_is_installed():
     assert folders == installed
 
 
+OPTIONAL = {"exiftool": "PyExifTool"}  # where an extra is not installed
+
+
 def test_every_library_imported_is_a_dependency():
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg", encoding="utf-8")
-    lines = (
-        setup["options"]["install_requires"] + setup["options.extras_require"]["jax"]
-    )
-    required = {re.match(r"[\w-]+", line)[0].lower() for line in lines.split()}
+    lines = setup["options"]["install_requires"]
+    for extra in ("heic", "jax", "metadata"):
+        lines += setup["options.extras_require"][extra]
+    required = {
+        re.match(r"[\w-]+", line)[0].lower().replace("_", "-") for line in lines.split()
+    }
     distribution_of = metadata.packages_distributions()
     used = {target.split(".")[0] for name in MODULES for target in imports(name)}
     used -= {*sys.stdlib_module_names, PACKAGE, "data_prep"}
     for name in used:
-        homes = {home.lower() for home in distribution_of.get(name, [name])}
+        named = distribution_of.get(name, [OPTIONAL.get(name, name)])
+        homes = {home.lower().replace("_", "-") for home in named}
         assert homes & required, f"{name} is not in setup.cfg"

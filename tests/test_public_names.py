@@ -16,6 +16,7 @@ PUBLIC = [
     "DecodingSettings",
     "Encoder",
     "Experiment",
+    "Failure",
     "FeatureReader",
     "ShowAttendTellError",
     "Vocabulary",

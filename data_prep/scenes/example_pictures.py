@@ -1,14 +1,29 @@
-"""Provide the pictures that the demo page offers: drawn scenes, and a photo."""
+"""Provide the pictures that the demo page and ``make demo`` offer: photos and scenes.
+
+    python -m data_prep.scenes.example_pictures FOLDER
+
+writes the photos into a folder. The only photo in the packages that this one requires
+is Matplotlib's sample: Grace Hopper, by James S. Davis, US Navy, public domain as a
+work of the federal government of the United States. It is offered whole and cropped.
+"""
 
 import io
 from pathlib import Path
 
+import click
 from matplotlib import cbook
 from PIL import Image
 
 from data_prep.scenes.scenes import make_scene
+from show_attend_tell.runtime.files import atomic_write
 
 _SCENES = (4, 11, 23, 42)  # numbers of test scenes
+# Title -> region of the photo, left, upper, right, lower in pixels.
+_PHOTOS = {
+    "Grace Hopper, photo: US Navy": (0, 0, 512, 600),
+    "Grace Hopper, upper part of the photo": (0, 0, 512, 400),
+    "Grace Hopper, face, from the same photo": (120, 0, 420, 300),
+}
 
 
 def example_pictures(scene_net: bool) -> list[tuple[str, bytes]]:
@@ -16,7 +31,8 @@ def example_pictures(scene_net: bool) -> list[tuple[str, bytes]]:
 
     Args:
         scene_net: whether the encoder is SceneNet; other encoders are trained on
-            photos, so one of their examples is a photo.
+            photos, so their examples are photos, and one scene that shows what such a
+            model writes of a picture unlike its photos.
 
     Returns:
         The title of each picture and its JPEG bytes.
@@ -25,14 +41,35 @@ def example_pictures(scene_net: bool) -> list[tuple[str, bytes]]:
     pictures = [(caption, _jpeg(image)) for image, caption in drawn]
     if scene_net:
         return pictures
-    # The only photo in Matplotlib's sample data; a work of the US Navy, public domain.
+    photos = example_photos()
+    return [*photos, *pictures][: len(_SCENES)]
+
+
+def example_photos() -> list[tuple[str, bytes]]:
+    """Return the title and the JPEG bytes of each photo.
+
+    The list is empty where a distribution packages Matplotlib's sample data separately.
+    """
     path = Path(cbook.get_sample_data("grace_hopper.jpg", asfileobj=False))
-    if not path.is_file():  # some distributions package the sample data separately
-        return pictures
-    return [("Grace Hopper, photo: US Navy", path.read_bytes()), *pictures[:-1]]
+    if not path.is_file():
+        return []
+    with Image.open(path) as photo:
+        return [(title, _jpeg(photo.crop(region))) for title, region in _PHOTOS.items()]
 
 
 def _jpeg(image: Image.Image) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", quality=90)
     return buffer.getvalue()
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+def main(folder: Path) -> None:
+    """Write the example photos into FOLDER."""
+    for number, (_, jpeg) in enumerate(example_photos(), start=1):
+        atomic_write(folder / f"grace_hopper_{number}.jpg", jpeg)
+
+
+if __name__ == "__main__":
+    main()

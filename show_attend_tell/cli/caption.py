@@ -5,11 +5,15 @@ import sys
 
 import click
 
+from show_attend_tell.cli import metadata
+from show_attend_tell.cli.experiment_help import ExperimentCommand
 from show_attend_tell.cli.options import (
     PATH,
     encoder_weights_option,
     experiment_option,
     figure_options,
+    mirror_option,
+    models_option,
     runs_option,
     set_option,
     start_tensorflow,
@@ -23,9 +27,8 @@ _OUT = (
 
 @click.command()
 @click.argument("photos", nargs=-1, required=True, type=PATH, metavar="PHOTO...")
-@click.option(
-    "--model", type=PATH, help="A .keras file; by default the pretrained model."
-)
+@models_option
+@mirror_option
 @encoder_weights_option
 @click.option(
     "--beam", type=click.IntRange(min=1), help="Beam width; overrides the model's."
@@ -47,98 +50,169 @@ _OUT = (
     help="Write the caption from this part of the photo, in pixels of the photo as "
     "displayed; with one photo only.",
 )
+@click.option(
+    "--min-confidence",
+    type=click.FloatRange(0, 1),
+    metavar="P",
+    help="Leave out captions whose confidence is below P, 0 to 1.",
+)
 @click.option("--out", type=PATH, metavar="FILE", help=_OUT)
 @click.option(
     "--json", "as_json", is_flag=True, help="Print JSON Lines with all details."
 )
+@click.option(
+    "--exiftool-columns",
+    is_flag=True,
+    help="Give a .csv of --out the columns that `exiftool -csv=FILE` reads.",
+)
+@metadata.metadata_options
 @figure_options
 def caption(
     photos,
-    model,
+    models,
+    mirror,
     encoder_weights,
     beam,
     locations,
     seed,
     region,
+    min_confidence,
     out,
     as_json,
+    exiftool_columns,
+    write_metadata,
+    target,
+    overwrite_metadata,
     attention,
     formats,
     theme,
     page,
 ) -> None:
     """Generate captions of photos, or of all photos in folders."""
+    metadata.require_consistent(write_metadata, target, overwrite_metadata)
+    _require_csv(exiftool_columns, out)
     if out is not None and (as_json or attention is not None or page is not None):
         raise click.UsageError(
             "--out cannot be combined with --json, --attention or --html."
         )
     if region is not None and (out is not None or len(photos) != 1):
         raise click.UsageError("--region needs one photo, and no --out.")
-    model = _model_or_pretrained(model)
+    loaded = _models_or_pretrained(models), encoder_weights, mirror
     if out is not None:
-        _caption_into(out, photos, model, encoder_weights, beam, locations, seed)
+        written = (target, overwrite_metadata) if write_metadata else None
+        _caption_into(
+            *(out, photos, loaded, beam, locations, seed, min_confidence),
+            *(exiftool_columns, written),
+        )
         return
     start_tensorflow()
     from show_attend_tell.data.region import parse_region
     from show_attend_tell.inference.figures import draw_figures, write_attention_page
-    from show_attend_tell.inference.pipeline import load
-    from show_attend_tell.inference.result import Failure
+    from show_attend_tell.inference.result import Failure, LowConfidence
 
-    pipeline = load(model, encoder_weights)
+    pipeline = _load(*loaded)
     decoding = pipeline.decoding(beam=beam, locations=locations, seed=seed)
-    results = pipeline.caption_photos(photos, decoding)
-    if region is not None:
+    writer = None
+    if write_metadata:
+        writer = metadata.open_writer(pipeline, decoding, target, overwrite_metadata)
+        if not as_json and attention is None and page is None:
+            photos = metadata.print_present(writer, photos)
+    if region is None:
+        results = pipeline.caption_photos(photos, decoding, min_confidence)
+    else:
         box = parse_region(region)
-        results = [pipeline.caption(photos[0], beam, locations, seed, region=box)]
+        results = pipeline.caption_region(photos[0], box, decoding, min_confidence)
+    if writer is not None:
+        results = metadata.write_results(writer, results)
     if page is not None:
         results = write_attention_page(results, page)
     drawn = ((result, []) for result in results)
     if attention is not None:
         drawn = draw_figures(results, attention, formats, theme == "dark")
-    failed = False
+    failures, left_out = 0, 0
     for result, figures in drawn:
         failure = isinstance(result, Failure)
-        failed |= failure
+        left_out += isinstance(result, LowConfidence)
+        failures += failure and not isinstance(result, LowConfidence)
         if as_json:
             click.echo(json.dumps(result.to_dict()))
         elif not failure:
-            click.echo(f"{click.format_filename(result.path)}: {result.text}")
+            doubt = " (low confidence)" if result.is_doubtful else ""
+            name = click.format_filename(result.path)
+            click.echo(f"{name}: {result.sentence}{doubt}")
         if failure:
             click.echo(click.format_filename(result.reason), err=True)
         for figure in figures:
             click.echo(f"figure: {click.format_filename(figure)}", err=True)
+    if left_out:
+        click.echo(f"{left_out} captions left out for low confidence", err=True)
     if page is not None:
         click.echo(f"page: {click.format_filename(page)}", err=True)
-    if failed:
+    if failures > 1:
+        click.echo(f"{failures} photos not captioned", err=True)
+    unwritten = writer is not None and metadata.report(writer)
+    if failures or unwritten:
         sys.exit(1)
 
 
-def _model_or_pretrained(given):
+def _require_csv(exiftool_columns, out) -> None:
+    if exiftool_columns and (out is None or out.suffix.lower() != ".csv"):
+        raise click.UsageError("--exiftool-columns needs --out FILE.csv.")
+
+
+def _models_or_pretrained(given):
     from show_attend_tell.models.pretrained import shipped_model
 
-    return shipped_model() if given is None else given
+    return given or (shipped_model(),)
 
 
-def _caption_into(out, photos, model, encoder_weights, beam, locations, seed) -> None:
+def _load(models, encoder_weights, mirror):
+    from show_attend_tell.inference.pipeline import load
+
+    model = models[0] if len(models) == 1 else models
+    return load(model, encoder_weights, mirror=mirror)
+
+
+def _caption_into(
+    out,
+    photos,
+    loaded,
+    beam,
+    locations,
+    seed,
+    min_confidence,
+    exiftool_columns,
+    written,
+) -> None:
     start_tensorflow()
     from show_attend_tell.inference.batch import (
         caption_into_file,
         require_known_ending,
     )
-    from show_attend_tell.inference.pipeline import load
+    from show_attend_tell.inference.result import LowConfidence
+    from show_attend_tell.inference.table import COLUMNS, EXIFTOOL_COLUMNS
 
     require_known_ending(out)
-    pipeline = load(model, encoder_weights)
+    pipeline = _load(*loaded)
     decoding = pipeline.decoding(beam=beam, locations=locations, seed=seed)
-    report = caption_into_file(pipeline, photos, out, decoding)
+    writer = metadata.open_writer(pipeline, decoding, *written) if written else None
+    columns = EXIFTOOL_COLUMNS if exiftool_columns else COLUMNS
+    report = caption_into_file(
+        *(pipeline, photos, out, decoding),
+        columns=columns,
+        metadata=writer,
+        min_confidence=min_confidence,
+    )
     for failure in report.failures:
         click.echo(click.format_filename(failure.reason), err=True)
     click.echo(report.summary())
-    if report.failures:
+    unwritten = writer is not None and metadata.report(writer)
+    failed = any(not isinstance(one, LowConfidence) for one in report.failures)
+    if failed or unwritten:
         sys.exit(1)
 
 
-@click.command()
+@click.command(cls=ExperimentCommand)
 @click.argument("models", nargs=-1, required=True, type=PATH, metavar="MODEL...")
 @experiment_option
 @set_option

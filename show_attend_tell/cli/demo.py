@@ -53,6 +53,8 @@ def demo(models, encoder_weights, host, port, queue) -> None:
 def _load(models, encoder_weights, queue, hosts):
     """Load and compile models; return the web application."""
     start_tensorflow()
+    from PIL import Image
+
     from data_prep.scenes.example_pictures import example_pictures
     from show_attend_tell.deployment.server.app import Example, create_app
     from show_attend_tell.inference.pipeline import load
@@ -62,7 +64,8 @@ def _load(models, encoder_weights, queue, hosts):
         for model, name in zip(models, _names(models), strict=True)
     }
     for pipeline in pipelines.values():
-        pipeline.compile()
+        side = pipeline.encoder.settings.image_size
+        pipeline.caption_image(Image.new("RGB", (side, side)))  # traces all graphs
     first = next(iter(pipelines.values()))
     pictures = example_pictures(first.encoder.settings.network == "SceneNet")
     return create_app(pipelines, [Example(*p) for p in pictures], queue, hosts=hosts)

@@ -15,7 +15,11 @@ from typing import Literal, NamedTuple
 from show_attend_tell import __version__
 from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.models.pretrained import shipped_model
-from show_attend_tell.runtime.errors import BackendError, PretrainedModelError
+from show_attend_tell.runtime.errors import (
+    BackendError,
+    EncoderError,
+    PretrainedModelError,
+)
 from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 _OLDEST_PYTHON = (3, 11)
@@ -40,6 +44,7 @@ def examine() -> Iterator[Finding]:
     yield from _check_space()
     yield from _check_java()
     yield from _check_tensorflow()
+    yield from _check_packaged_encoder()
     yield from _check_imagenet_weights()
 
 
@@ -133,28 +138,43 @@ def _check_tensorflow() -> Iterator[Finding]:
         yield Finding("problem", f"{WEIGHTS} is missing; install the package again")
 
 
-def _check_imagenet_weights() -> Iterator[Finding]:
-    """Yield whether Keras has downloaded the weights of each encoder in use."""
-    uses = {EncoderSettings().network: "the default of [encoder]"}
+def _check_packaged_encoder() -> Iterator[Finding]:
+    """Yield whether the pretrained model and the weights of its encoder are whole."""
+    from show_attend_tell.models.quantised_weights import WEIGHTS, read_quantised
+
     try:
-        uses = {_pretrained_network(): "the pretrained model"} | uses
+        network = _pretrained_network()
+        read_quantised()
     except PretrainedModelError as error:
         yield Finding("note", str(error))
+    except EncoderError as error:
+        yield Finding("problem", str(error))
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
         yield Finding(
             "problem", f"damaged pretrained model ({error}); install the package again"
         )
+    else:
+        yield Finding(
+            "OK",
+            f"encoder of the pretrained model, {network} with 8 bits per weight: "
+            f"{WEIGHTS}, {WEIGHTS.stat().st_size / 1e6:.1f} MB",
+        )
+
+
+def _check_imagenet_weights() -> Iterator[Finding]:
+    """Yield whether Keras has downloaded the weights of the default encoder."""
+    network = EncoderSettings().network
     home = Path(os.environ.get("KERAS_HOME", Path.home() / ".keras"))
-    for network, use in uses.items():
-        files = sorted(home.glob(f"models/{network.lower()}_weights*notop*"))
-        if files:
-            yield Finding("OK", f"ImageNet weights of {network} ({use}): {files[0]}")
-        else:
-            yield Finding(
-                "note",
-                f"ImageNet weights of {network} ({use}) are not in {home / 'models'}: "
-                "Keras downloads them on first use, or pass --encoder-weights FILE",
-            )
+    files = sorted(home.glob(f"models/{network.lower()}_weights*notop*"))
+    what = f"ImageNet weights of {network} (the default of [encoder])"
+    if files:
+        yield Finding("OK", f"{what}: {files[0]}")
+    else:
+        yield Finding(
+            "note",
+            f"{what} are not in {home / 'models'}: Keras downloads them on first use, "
+            "or pass --encoder-weights FILE",
+        )
 
 
 def _pretrained_network() -> str:

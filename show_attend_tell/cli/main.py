@@ -9,23 +9,18 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 import click
 
 from show_attend_tell import __version__
+from show_attend_tell.cli.calibrate import calibrate
 from show_attend_tell.cli.caption import average, caption, export
+from show_attend_tell.cli.compare import compare
 from show_attend_tell.cli.demo import demo
-from show_attend_tell.cli.options import (
-    PATH,
-    encoder_weights_option,
-    experiment_option,
-    runs_option,
-    set_option,
-    start_tensorflow,
-    work_option,
-)
+from show_attend_tell.cli.evaluate import evaluate
+from show_attend_tell.cli.preparation import download, features, prepare
+from show_attend_tell.cli.train import train
 from show_attend_tell.runtime.errors import ShowAttendTellError
 
 _OWN_PACKAGES = ("show_attend_tell", "data_prep")
@@ -39,35 +34,6 @@ _REMEDIES = {
     "features": _CONTINUES,
     "train": "continue with --resume, or without it if there is no checkpoint yet",
 }
-
-
-def _load_experiment(name: str, changes: Sequence[str]):
-    from show_attend_tell.config.experiments import load_experiment
-
-    return load_experiment(name, changes)
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[str, int, int], None] | None]:
-    """Yield a callback (name, done, total) that draws bars, None without a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from tqdm import tqdm
-
-    bars = {}
-
-    def report(path: object, done: int, total: int) -> None:
-        name = Path(str(path)).name
-        if name not in bars:
-            bars[name] = tqdm(desc=name, total=total, initial=done, unit_scale=True)
-        bars[name].update(done - bars[name].n)
-
-    try:
-        yield report
-    finally:
-        for bar in bars.values():
-            bar.close()
 
 
 @click.group(
@@ -85,162 +51,10 @@ def cli() -> None:
     """
 
 
-for verb in (average, caption, demo, export):
+for verb in (prepare, features, train, evaluate, average, calibrate):
     cli.add_command(verb)
-
-
-@cli.command()
-@experiment_option
-@set_option
-@work_option
-@click.option(
-    "--data", type=PATH, help="Folder with the data set's photos and captions."
-)
-@click.option(
-    "--on-problem",
-    type=click.Choice(["skip", "refuse"]),
-    default="skip",
-    show_default=True,
-    help="Skip malformed lines and photos, or refuse the data set.",
-)
-def prepare(experiment, changes, work, data, on_problem) -> None:
-    """Make the manifest and the vocabulary of a data set."""
-    from data_prep.prepare import prepare
-
-    settings = _load_experiment(experiment, changes)
-    with _progress() as progress:
-        report = prepare(settings, data, work, on_problem, progress)
-    click.echo("\n".join(report.lines()))
-
-
-@cli.command()
-@experiment_option
-@set_option
-@work_option
-@encoder_weights_option
-@click.option("--overwrite", is_flag=True, help="Replace existing features.")
-def features(experiment, changes, work, encoder_weights, overwrite) -> None:
-    """Extract annotation vectors of prepared photos.
-
-    An interrupted extraction resumes when it is run again.
-    """
-    settings = _load_experiment(experiment, changes)
-    start_tensorflow()
-    from data_prep.extract import extract
-
-    report = extract(settings, work, encoder_weights, overwrite)
-    click.echo("\n".join(report.lines()))
-
-
-@cli.command()
-@experiment_option
-@set_option
-@work_option
-@runs_option
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    help="Random seed, in place of training.seed.",
-)
-@click.option(
-    "--init-from",
-    metavar="MODEL|NAME",
-    help="Initial model: a .keras file, or the experiment of another run.",
-)
-@click.option("--resume", is_flag=True, help="Continue from the run's last checkpoint.")
-@click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
-def train(experiment, changes, work, runs, seed, init_from, resume, overwrite) -> None:
-    """Train a captioner on prepared features."""
-    if resume and overwrite:
-        raise click.UsageError("--resume and --overwrite exclude each other.")
-    own = {"seed": seed, "init_from": init_from}
-    own = [f"training.{key}={v}" for key, v in own.items() if v is not None]
-    settings = _load_experiment(experiment, (*changes, *own))
-    start_tensorflow()
-    from show_attend_tell.training.train import train
-
-    done = train(settings, work, runs, resume, overwrite)
-    click.echo(
-        f"{done.steps} steps in {done.seconds:.0f} s, {done.stopped}; best "
-        f"{settings.training.metric} {done.best:.2f} at step {done.best_step}"
-    )
-    click.echo(f"model: {done.model}")
-
-
-@cli.command("eval")
-@experiment_option
-@set_option
-@work_option
-@runs_option
-@click.option(
-    "--split",
-    type=click.Choice(["val", "test"]),
-    help="Split to evaluate; by default test if it has captions, else val.",
-)
-@click.option(
-    *("--beam", "beams"),
-    type=click.IntRange(min=1),
-    multiple=True,
-    help="Beam width, in place of decoding.beam; repeatable, to compare.",
-)
-@click.option(
-    "--captions",
-    type=PATH,
-    metavar="FILE.json",
-    help="Score the captions of this file in place of the run's model.",
-)
-@click.option(
-    "--tokenizer",
-    type=click.Choice(["auto", "ptb", "simple"]),
-    default="auto",
-    show_default=True,
-    help="Tokenizer of the scores; ptb needs Java.",
-)
-@click.option(
-    "--spice", is_flag=True, help="Also compute SPICE; downloads CoreNLP, needs Java."
-)
-def evaluate(
-    experiment, changes, work, runs, split, beams, captions, tokenizer, spice
-) -> None:
-    """Generate the captions of a split, and save and score them."""
-    if captions is not None and beams:
-        raise click.UsageError("--captions and --beam exclude each other.")
-    settings = _load_experiment(experiment, changes)
-    start_tensorflow()
-    from show_attend_tell.evaluation import evaluate as evaluation
-    from show_attend_tell.evaluation.report import table
-
-    scoring = {"tokenizer": tokenizer, "spice": spice}
-    if captions is not None:
-        reports = [evaluation.score_file(captions, settings, work, split, **scoring)]
-    else:
-        where = (settings, work, runs, split)
-        if len(beams) > 1:
-            reports = evaluation.compare(*where, beams, **scoring)
-        else:
-            reports = [evaluation.evaluate(*where, *beams, **scoring)]
-    click.echo("\n".join(table(reports)))
-
-
-@cli.command()
-@click.argument("source", metavar="SOURCE")
-@click.option(
-    "--data", type=PATH, required=True, help="Folder of the downloaded files."
-)
-def download(source, data) -> None:
-    """Download a data set with public URLs, such as coco.
-
-    An interrupted download resumes when it is run again.
-    """
-    from data_prep import download
-    from data_prep.disk import format_bytes, free_bytes
-
-    if size := download.total_size(source):
-        free = format_bytes(free_bytes(data))
-        click.echo(f"{format_bytes(size)} to download, {free} free in {data}")
-    with _progress() as progress:
-        files = download.download(source, data, progress)
-    click.echo("\n".join(map(str, files)))
+for verb in (caption, compare, demo, export, download):
+    cli.add_command(verb)
 
 
 @cli.command()

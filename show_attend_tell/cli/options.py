@@ -1,6 +1,6 @@
 """Define the options that several verbs of the command line share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
@@ -42,11 +42,37 @@ runs_option = click.option(
     show_default=True,
     help="Folder of training runs.",
 )
+name_option = click.option(
+    "--name",
+    metavar="NAME",
+    help="Name of the run folder, in place of the experiment's name.",
+)
+limit_option = click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Use the first N photos of each split only, in a data folder and a run of "
+    "their own; pass it to prepare, features, train and eval alike.",
+)
 encoder_weights_option = click.option(
     "--encoder-weights",
     type=PATH,
     metavar="FILE",
     help="Weights file of the encoder, in place of the weights in its settings.",
+)
+
+models_option = click.option(
+    *("--model", "models"),
+    type=PATH,
+    multiple=True,
+    metavar="FILE",
+    help="A .keras file, in place of the default model; repeatable, to average the "
+    "word probabilities of several models.",
+)
+mirror_option = click.option(
+    "--mirror",
+    is_flag=True,
+    help="Average the word probabilities over the photo and its mirror image.",
 )
 
 
@@ -84,3 +110,21 @@ def figure_options(command: Callable) -> Callable:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def load_settings(
+    name: str,
+    changes: Sequence[str],
+    run_name: str | None = None,
+    limit: int | None = None,
+):
+    """Load an experiment; apply changes, a limit of photos and a name of the run."""
+    from show_attend_tell.config.experiments import load_experiment, rename
+
+    settings = load_experiment(name, changes)
+    if limit is not None:
+        from show_attend_tell.config.limits import limit_experiment, limit_message
+
+        settings = limit_experiment(settings, limit)
+        click.echo(limit_message(settings, limit))
+    return settings if run_name is None else rename(settings, run_name)

@@ -1,8 +1,4 @@
-"""Find an experiment by name or file and override single settings.
-
-The shipped experiments are the TOML files of ``experiments/``, which is inside the
-package in an installation and beside the package in a checkout.
-"""
+"""Find an experiment by name or file and override single settings."""
 
 import tomllib
 from collections.abc import Iterable
@@ -15,18 +11,8 @@ from show_attend_tell.config.settings import (
     experiment_to_dict,
     read_experiment_file,
 )
+from show_attend_tell.config.shipped import shipped_experiments
 from show_attend_tell.runtime.errors import ConfigError, one_line, quote
-
-_PACKAGE = Path(__file__).resolve().parents[1]
-
-
-def shipped_experiments() -> dict[str, Path]:
-    """Return the file of each shipped experiment by name, in alphabetical order."""
-    for folder in (_PACKAGE / "experiments", _PACKAGE.parent / "experiments"):
-        files = sorted(folder.glob("*.toml"))
-        if files:
-            return {file.stem: file for file in files}
-    return {}
 
 
 def find_experiment(name: str) -> Path:
@@ -47,6 +33,36 @@ def find_experiment(name: str) -> Path:
             f"Received: {quote(name)}; correct the name"
         )
     return known[name]
+
+
+def rename(experiment: Experiment, name: str) -> Experiment:
+    """Return the experiment under another name, that of its run folder.
+
+    Raises:
+        ConfigError: `name` is not the name of a folder.
+    """
+    values = experiment_to_dict(experiment) | {"name": name}
+    return experiment_from_dict(values, "--name")
+
+
+def seed_variants(experiment: Experiment, seeds: Iterable[int]) -> list[Experiment]:
+    """Return the experiment with each seed, named ``<name>-seed-<seed>``.
+
+    Raises:
+        ConfigError: a seed is out of range, or a name too long.
+    """
+    values = experiment_to_dict(experiment)
+    return [
+        experiment_from_dict(
+            {
+                **values,
+                "name": f"{experiment.name}-seed-{seed}",
+                "training": {**values["training"], "seed": seed},
+            },
+            "--seeds",
+        )
+        for seed in seeds
+    ]
 
 
 def load_experiment(name: str, changes: Iterable[str] = ()) -> Experiment:

@@ -5,6 +5,7 @@ A run folder, ``experiments/runs/<experiment>/``, holds
 * ``experiment.toml``, the resolved settings;
 * ``checkpoint.npz``, the state of training (:mod:`training.checkpoint`), and
   ``model.keras``, the best model;
+* ``vocabulary.json``, if words were added to those of an initial model;
 * ``events.out.tfevents.*``, ``embedding*.tsv`` and ``projector_config.pbtxt``, for
   TensorBoard (:mod:`training.tensorboard_log`);
 * ``captions-<split>.json`` and ``scores.json``, from ``eval``, with a suffix for other
@@ -25,6 +26,7 @@ from show_attend_tell.runtime.errors import RunError, quote
 from show_attend_tell.runtime.files import atomic_write
 
 SETTINGS, MODEL, CHECKPOINT = "experiment.toml", "model.keras", "checkpoint.npz"
+VOCABULARY = "vocabulary.json"
 
 
 def write_json(path: Path, value: object) -> None:
@@ -53,7 +55,7 @@ def open_run(
     folder = Path(runs) / experiment.name
     if resume:
         return _resumable(folder, experiment)
-    if _holds_run(folder) and not overwrite:
+    if holds_run(folder) and not overwrite:
         raise RunError(
             f"{folder}: a run is already present; {_continuation(folder)}, replace it "
             "with --overwrite, or choose another folder with --runs"
@@ -64,7 +66,8 @@ def open_run(
     return folder
 
 
-def _holds_run(folder: Path) -> bool:
+def holds_run(folder: Path) -> bool:
+    """Return whether a folder has a checkpoint or a model."""
     return (folder / CHECKPOINT).exists() or (folder / MODEL).exists()
 
 
@@ -73,7 +76,7 @@ def _resumable(folder: Path, experiment: Experiment) -> Path:
     if not (folder / CHECKPOINT).exists():
         raise RunError(
             f"{folder}: no checkpoint, so there is nothing to resume; train without "
-            "--resume" + (" but with --overwrite" if _holds_run(folder) else "")
+            "--resume" + (" but with --overwrite" if holds_run(folder) else "")
         )
     changed = _changes(read_experiment_file(folder / SETTINGS), experiment)
     if changed:

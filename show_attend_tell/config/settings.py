@@ -6,7 +6,6 @@ raises a :class:`ConfigError` of one line that names the file, the key and the r
 """
 
 import dataclasses
-import difflib
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,7 +14,9 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_vali
 from pydantic.dataclasses import dataclass
 
 from show_attend_tell.config.bounded_toml import TOML_ERRORS, read_toml
-from show_attend_tell.runtime.errors import ConfigError, one_line, quote
+from show_attend_tell.config.distillation import DistillationSettings
+from show_attend_tell.config.fault_messages import describe_fault
+from show_attend_tell.runtime.errors import ConfigError, one_line
 
 _STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
 _STRICT["str_max_length"] = 4096  # of a path on Linux
@@ -45,6 +46,8 @@ class DataSettings:
             10,000).
         min_count: words that occur fewer times in the training captions are dropped.
         max_words: training captions are cut to this many words (the authors' 100).
+        punctuation: ``drop``, or ``keep``: words are the tokens of the files (the
+            authors'), so that the captioner learns to write the final period.
     """
 
     name: Name
@@ -52,6 +55,7 @@ class DataSettings:
     vocabulary_size: Annotated[int, Field(ge=5, lt=2**31)] = 10_000
     min_count: Positive = 1
     max_words: Positive = 100
+    punctuation: Literal["drop", "keep"] = "drop"
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -61,8 +65,9 @@ class EncoderSettings:
     Attributes:
         network: a class of ``keras.applications``, or ``SceneNet`` of this package.
         layer: name of the layer whose output is stored (after its ReLU for VGG).
-        weights: ``imagenet``, ``none`` (random, seeded), ``scenes`` (shipped with
-            SceneNet) or the path of a ``.weights.h5`` file.
+        weights: ``imagenet`` (downloaded), ``imagenet_8bit`` (of VGG16, packaged),
+            ``scenes`` (of SceneNet, packaged), ``none`` (random, seeded) or the path
+            of a ``.weights.h5`` file.
         image_size: side, in pixels, of the network's square input.
         resize: ``crop`` scales the shortest side to 8/7 of ``image_size`` (256 for
             224, the paper's) and crops the centre; ``squash`` scales both sides.
@@ -133,11 +138,13 @@ class TrainingSettings:
     Attributes:
         seed: seed of initial weights, order of captions and dropout; a training is
             reproducible on one machine.
-        objective: ``likelihood`` of the given captions (the paper's), or ``cider``,
-            the reward of generated captions, see :mod:`training.self_critical`.
+        objective: ``likelihood`` (the paper's), ``cider``, ``distil`` or ``text``, see
+            :mod:`show_attend_tell.training`.
+        text: files of captions without photos, with ``text``.
         init_from: model to start from instead of random weights: a ``.keras`` file,
-            or the name of an experiment whose run is in the same folder.
+            ``shipped``, or the name of an experiment whose run is in the same folder.
         epochs: maximum passes over every training caption (``cider``: photo).
+        rollouts: generation of captions with ``cider``: ``beam`` or ``sample``.
         hypotheses: captions generated per photo, with ``cider``.
         batch_size: captions per step; a batch holds captions of similar length, or
             with ``cider`` all hypotheses of ``batch_size / hypotheses`` photos.
@@ -165,9 +172,11 @@ class TrainingSettings:
     """
 
     seed: Seed = 1
-    objective: Literal["likelihood", "cider"] = "likelihood"
+    objective: Literal["likelihood", "cider", "distil", "text"] = "likelihood"
+    text: tuple[str, ...] = ()
     init_from: str = ""
     epochs: Positive = 10
+    rollouts: Literal["beam", "sample"] = "beam"
     hypotheses: Annotated[int, Field(ge=2, lt=2**31)] = 5
     batch_size: Positive = 64
     optimizer: Literal["rmsprop", "adam", "adamw"] = "adam"
@@ -197,9 +206,10 @@ class TrainingSettings:
         if self.objective == "cider" and self.label_smoothing:
             raise ValueError(
                 "label_smoothing must be 0 with objective = 'cider', whose words are "
-                "sampled and not given. Received: "
-                f"label_smoothing = {self.label_smoothing}"
+                f"not given. Received: label_smoothing = {self.label_smoothing}"
             )
+        if self.text and self.objective != "text":
+            raise ValueError(f"text needs objective = 'text'. Received: {self.text}")
         return self
 
 
@@ -241,7 +251,11 @@ class DecodingSettings:
 
 @dataclass(frozen=True, config=_STRICT)
 class HardAttentionSettings:
-    """The training of hard attention, Sec. 4.1; defaults are the authors'.
+    """The training of hard attention, Sec. 4.1.
+
+    The defaults are the constants of the paper's equation and of the authors' code. In
+    that code they weigh more, because only the likelihood is averaged over the batch;
+    ``flickr8k_hard_authors`` has its weights in the units of this program.
 
     Used with ``model.attention = "hard"`` only. The equation is in
     :mod:`show_attend_tell.models.hard_attention`.
@@ -250,9 +264,11 @@ class HardAttentionSettings:
         entropy_weight: lambda_e, weight of the entropy of alpha.
         reinforce_weight: lambda_r, weight of the score-function term.
         reward_per: reward of a location: log p(y|s~) - b of the whole ``caption`` (the
-            paper's), or log p(y_t|s~) - b summed from the location's own ``word`` on,
-            where b is the average of a word.
-        reward_scale: factor of the reward; 1/10 in the authors' code.
+            paper's equation), ``caption_mean``, the mean of log p(y_t|s~) - b over the
+            caption's words (the authors' code), or log p(y_t|s~) - b summed from the
+            location's own ``word`` on. In the last two b is the average of a word.
+        reward_scale: factor of the reward; 1/10 in the authors' code, where
+            ``reinforce_weight`` is the batch size.
         baseline: b: ``moving``, the average of earlier batches (the paper's), or
             ``samples``, log p of the same words in the caption's other samples, which
             needs two samples or more.
@@ -266,7 +282,7 @@ class HardAttentionSettings:
 
     entropy_weight: NonNegative = 0.002
     reinforce_weight: NonNegative = 1.0
-    reward_per: Literal["caption", "word"] = "caption"
+    reward_per: Literal["caption", "caption_mean", "word"] = "caption"
     reward_scale: Annotated[float, Field(gt=0)] = 0.1
     baseline: Literal["moving", "samples"] = "moving"
     baseline_decay: Rate = 0.9
@@ -295,19 +311,23 @@ class Experiment:
     training: TrainingSettings
     decoding: DecodingSettings
     hard: HardAttentionSettings = HardAttentionSettings()
+    distillation: DistillationSettings = DistillationSettings()
 
     @model_validator(mode="after")
     def _check_tables(self):
-        if self.encoder.weights == "scenes" and self.encoder.network != "SceneNet":
+        weights, network = self.encoder.weights, self.encoder.network
+        owner = {"scenes": "SceneNet", "imagenet_8bit": "VGG16"}.get(weights, network)
+        if network != owner:
             raise ValueError(
-                "weights = 'scenes' must go with network = 'SceneNet'. "
-                f"Received: network = {self.encoder.network!r}"
+                f"weights = {weights!r} must go with network = {owner!r}. "
+                f"Received: network = {network!r}"
             )
         if self.training.objective == "cider" and self.model.attention == "hard":
             raise ValueError(
                 "objective = 'cider' must go with attention = 'soft'. Received: "
                 "attention = 'hard'; train hard attention by likelihood"
             )
+        self.distillation.check(self.training.objective, self.model.attention)
         return self
 
 
@@ -325,7 +345,7 @@ def experiment_from_dict(values: dict, origin: str = "settings") -> Experiment:
         return TypeAdapter(Experiment).validate_python(values)
     except ValidationError as error:
         found = error.errors()
-        faults = [_describe(fault) for fault in found[:_MOST_FAULTS]]
+        faults = [describe_fault(fault, Experiment) for fault in found[:_MOST_FAULTS]]
         if len(found) > _MOST_FAULTS:
             faults.append(f"{len(found) - _MOST_FAULTS} more")
         raise ConfigError(f"{origin}: {'; '.join(faults)}") from None
@@ -361,40 +381,3 @@ def read_experiment_file(path: str | Path) -> Experiment:
 def experiment_to_toml(experiment: Experiment) -> str:
     """Return the resolved experiment as TOML, as :func:`read_experiment_file` reads."""
     return tomli_w.dumps(experiment_to_dict(experiment))
-
-
-def _describe(fault: dict) -> str:
-    """Describe one of pydantic's errors by key, fault and remedy."""
-    key = " ".join(".".join(map(str, fault["loc"])).split())[:80] or "settings"
-    if fault["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        return f"{key}: unknown key{_nearest(key)}; remove it or correct its spelling"
-    if fault["type"] in ("missing", "missing_argument"):
-        return f"{key}: missing, add it"
-    if fault["type"] == "value_error":  # raised above, with the value received
-        return f"{key}: {one_line(fault['ctx']['error'], 300)}"
-    message = fault["msg"]
-    if fault["type"] == "string_pattern_mismatch":  # of a name
-        message = (
-            "must be the name of a folder: letters, digits, '_', '-' and single dots, "
-            "a letter or digit first"
-        )
-    return f"{key}: {message}. Received: {quote(fault['input'])}"
-
-
-def _nearest(key: str) -> str:
-    """Return ``, nearest: <known key>``, empty if no known key is similar."""
-    tables = [field.name for field in dataclasses.fields(Experiment)]
-    known = _known_keys() if "." in key else tables + _known_keys()
-    same = [one for one in known if one.rpartition(".")[2] == key.rpartition(".")[2]]
-    close = same[:1] or difflib.get_close_matches(key, known, n=1)
-    return f", nearest: {close[0]}" if close else ""
-
-
-def _known_keys() -> list[str]:
-    """Return every key of every table as ``table.key``."""
-    return [
-        f"{table.name}.{field.name}"
-        for table in dataclasses.fields(Experiment)
-        if dataclasses.is_dataclass(table.type)
-        for field in dataclasses.fields(table.type)
-    ]

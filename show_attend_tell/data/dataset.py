@@ -52,7 +52,7 @@ class Captions(NamedTuple):
         return self.ids[self.starts[caption] : self.starts[caption + 1]]
 
 
-def padded_length(length: int) -> int:
+def padded_length(length: int, few: bool = False) -> int:
     """Return the number of steps to which a batch of captions is padded.
 
     Even numbers from 8 to 16, multiples of 4 to 24, multiples of 16 beyond. Compiling a
@@ -61,7 +61,11 @@ def padded_length(length: int) -> int:
 
     Args:
         length: steps of the longest caption of the batch.
+        few: whether to return multiples of 12 only, for trainings of so few updates
+            that compiling takes longer than the steps that are saved.
     """
+    if few:
+        return -(-length // 12) * 12
     length = max(length, 8)
     for limit, multiple in ((16, 2), (24, 4)):
         if length <= limit:
@@ -140,6 +144,33 @@ def read_views(
     return features
 
 
+def pad_captions(
+    captions: Captions, chosen: np.ndarray, batch_size: int, few: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return a batch of captions, padded to :func:`padded_length`.
+
+    Args:
+        captions: encoded captions.
+        chosen: positions of the captions, at most `batch_size`.
+        batch_size: rows of the result; rows beyond the captions are padding.
+        few: see :func:`padded_length`.
+
+    Returns:
+        Inputs, which begin with <start>, and targets, which end with <end>; (B, T)
+        int32 each.
+    """
+    starts = captions.starts
+    longest = int((starts[chosen + 1] - starts[chosen]).max())
+    length = padded_length(longest + 1, few)
+    inputs = np.full((batch_size, length), PAD, np.int32)
+    targets = np.full((batch_size, length), PAD, np.int32)
+    for k, index in enumerate(chosen):
+        ids = captions.words(index)
+        inputs[k, 0], inputs[k, 1 : len(ids) + 1] = START, ids
+        targets[k, : len(ids)], targets[k, len(ids)] = ids, END
+    return inputs, targets
+
+
 class CaptionBatches:
     """Training batches over feature files.
 
@@ -150,6 +181,7 @@ class CaptionBatches:
             both have the same photos in the same rows.
         batch_size: captions per batch.
         seed: seed of the order and of the mirroring.
+        few_lengths: see :func:`padded_length`.
     """
 
     def __init__(
@@ -159,8 +191,10 @@ class CaptionBatches:
         readers: Sequence[FeatureReader],
         batch_size: int,
         seed: int,
+        few_lengths: bool = False,
     ):
         self.captions = captions
+        self.few_lengths = few_lengths
         self.rows = np.asarray(rows)
         self.readers = tuple(readers)
         self.batch_size = batch_size
@@ -176,7 +210,8 @@ class CaptionBatches:
     @property
     def padded_lengths(self) -> list[int]:
         """Every T that can occur in an epoch, ascending."""
-        return sorted({padded_length(n + 1) for n in set(self.lengths.tolist())})
+        lengths = set(self.lengths.tolist())
+        return sorted({padded_length(n + 1, self.few_lengths) for n in lengths})
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[tuple]:
         """Yield the batches of an epoch from batch `start` on.
@@ -193,13 +228,9 @@ class CaptionBatches:
             yield self._make_batch(order[number], rng)
 
     def _make_batch(self, chosen: np.ndarray, rng: np.random.Generator) -> tuple:
-        length = padded_length(int(self.lengths[chosen].max()) + 1)
-        inputs = np.full((self.batch_size, length), PAD, np.int32)
-        targets = np.full((self.batch_size, length), PAD, np.int32)
-        for k, index in enumerate(chosen):
-            ids = self.captions.words(index)
-            inputs[k, 0], inputs[k, 1 : len(ids) + 1] = START, ids
-            targets[k, : len(ids)], targets[k, len(ids)] = ids, END
+        inputs, targets = pad_captions(
+            self.captions, chosen, self.batch_size, self.few_lengths
+        )
         rows = self.rows[self.captions.photos[chosen]]
         return read_views(self.readers, rows, rng, self.batch_size), inputs, targets
 

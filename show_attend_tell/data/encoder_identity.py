@@ -13,22 +13,32 @@ from show_attend_tell.config.settings import EncoderSettings
 # Keys that are stored for the record; they do not make two encoders different.
 _INFORMATIVE = ("weights", "precision", "seed", "versions", "accepts")
 # Values of `encoder.weights` that are not a file.
-BUILT_IN_WEIGHTS = ("imagenet", "none", "scenes")
+BUILT_IN_WEIGHTS = ("imagenet", "imagenet_8bit", "none", "scenes")
+# Digests up to VGG16's block5_conv3, printed by data_prep.quantise_encoder: of the
+# packaged weights, and of the weights that were rounded to make them.
+PACKAGED_DIGEST = "487f50294cd385735859797ce5a2567c4a40fd193209d8d4fb73fb9ae2424b91"
+ROUNDED_DIGEST = "9371966e1f1ab8aa3ea26ef386db298c8fd51ae48be9762745774babdb206a4f"
 
 
-def identity_difference(expected: dict, found: dict) -> str | None:
+def identity_difference(expected: dict, found: dict, exact: bool = False) -> str | None:
     """Describe the difference of two encoders; None if their features agree.
 
     Precision, library versions and the source of the weights are ignored: they change
-    features by rounding, or not at all.
+    features by rounding, or not at all. The packaged weights are accepted in place of
+    those that were rounded to make them, and not the other way round.
 
     Args:
         expected: identity of the required encoder, from ``Encoder.identity``.
         found: identity of the other encoder.
+        exact: whether to refuse the packaged weights in place of others, as within one
+            feature file.
 
     Returns:
         For instance ``layer block5_conv3 instead of block5_conv4``.
     """
+    if not exact and accepts_packaged(expected):
+        if found.get("weights_digest") == PACKAGED_DIGEST:
+            found = {**found, "weights_digest": ROUNDED_DIGEST}
     keys = [key for key in {**expected, **found} if key not in _INFORMATIVE]
     differences = [
         f"{key} {_shorten(found.get(key))} instead of {_shorten(expected.get(key))}"
@@ -36,6 +46,11 @@ def identity_difference(expected: dict, found: dict) -> str | None:
         if _plain(found.get(key)) != _plain(expected.get(key))
     ]
     return ", ".join(differences) or None
+
+
+def accepts_packaged(identity: dict) -> bool:
+    """Return whether an encoder's weights are those that the packaged ones round."""
+    return identity.get("weights_digest") == ROUNDED_DIGEST
 
 
 def settings_difference(settings: EncoderSettings, found: dict) -> str | None:

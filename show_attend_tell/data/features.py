@@ -7,10 +7,13 @@ A feature file holds, for N photos of L locations and D channels,
 ``image_ids``   (N,)         UTF-8 text, ids of the manifest
 ``written``     (N,)         bool, False for a photo that could not be decoded
 ``problems``    (N,)         UTF-8 text, the reason it could not, or empty
+``checksums``   (N,)         uint32, CRC-32 of each photo's compressed chunk
 ==============  ===========  =====================================================
 
 and the attributes ``format`` (:data:`FORMAT`), ``identity`` (JSON of
-``Encoder.identity``), ``mirrored`` (bool) and ``complete`` (bool).
+``Encoder.identity``), ``mirrored`` (bool), ``complete`` (bool) and ``digest`` (SHA-256
+of all but the features). Files without ``checksums`` and ``digest``, which earlier
+versions wrote, are read without these tests.
 
 After a ReLU about 95 % of VGG's values are exact zeros, so every chunk is compressed.
 Measured on conv5_3 of 512 photos, one core, as ratios to the dense float16 file: size,
@@ -26,6 +29,9 @@ gzip 1                         0.110  3.76
 LZF                            0.143  5.38
 =============================  =====  =====
 
+Checking the CRC-32 adds an eighth to the time of reading: 11.7 ms for 64 photos, which
+take 10.4 ms without it.
+
 Shuffling of any kind makes the file larger and slower here, because it scatters the
 long runs of zeros.
 """
@@ -40,6 +46,11 @@ import numpy as np
 
 from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data.encoder_identity import identity_difference
+from show_attend_tell.data.feature_checksums import (
+    chunk_checksum,
+    index_digest,
+    read_chunk,
+)
 from show_attend_tell.runtime.errors import FeatureError, one_line
 from show_attend_tell.runtime.json_text import parse_json
 from show_attend_tell.runtime.regular_files import require_regular
@@ -64,16 +75,21 @@ _INFINITE = 0x7C00  # bits of infinity in float16; those of NaN are larger
 
 
 def feature_path(
-    folder: str | Path, settings: EncoderSettings, mirror: bool = False
+    folder: str | Path,
+    settings: EncoderSettings,
+    mirror: bool = False,
+    split: str = "train",
 ) -> Path:
     """Return the path of an encoder's feature file.
 
     Args:
         folder: ``prepared/<data.name>``.
         settings: settings of the encoder.
-        mirror: whether to return the file of the mirrored photos.
+        mirror: whether to return the file of the mirrored photos of a split.
+        split: that split.
     """
-    ending = ".mirror.h5" if mirror else ".h5"
+    ending = ".mirror.h5" if split == "train" else f".mirror-{split}.h5"
+    ending = ending if mirror else ".h5"
     return Path(folder) / f"features-{settings.network}-{settings.layer}{ending}"
 
 
@@ -127,6 +143,8 @@ class FeatureReader:
                     fault = "an id occurs twice"
                 elif any(np.array(reasons, object)[self._written]):
                     fault = "`written` and `problems` contradict each other"
+                else:
+                    self._checksums, fault = self._read_checksums(reasons)
         except DAMAGED as error:
             fault = str(error)
         if fault is not None:
@@ -143,6 +161,24 @@ class FeatureReader:
             for name, reason in zip(self.image_ids, reasons, strict=True)
             if reason
         }
+
+    def _read_checksums(
+        self, problems: list[str]
+    ) -> tuple[np.ndarray | None, str | None]:
+        """Return the checksums of the rows, and a fault; files may have neither."""
+        file = self._file
+        if ("checksums" in file) != ("digest" in file.attrs):
+            return None, "one of `checksums` and `digest` is absent"
+        if "digest" not in file.attrs:
+            return None, None
+        checksums = _column(file, "checksums", len(self.image_ids))[:]
+        identity = _text_of(file.attrs["identity"])
+        content = self.image_ids, problems, checksums
+        digest = index_digest(identity, self.attributes["mirrored"], *content)
+        whole = np.array([not problem for problem in problems], bool)
+        if _text_of(file.attrs["digest"]) != digest or (whole != self._written).any():
+            return None, "ids, problems or checksums differ from `digest`"
+        return checksums, None
 
     def _verify(self, identity: dict | None) -> None:
         if self.attributes["format"] != FORMAT:
@@ -210,6 +246,10 @@ class FeatureReader:
 
     def _read_row(self, row: int, features: np.ndarray, position: int) -> None:
         try:
+            if self._checksums is not None:
+                found = chunk_checksum(*read_chunk(self._features, row))
+                if found != self._checksums[row]:
+                    raise ValueError("its checksum differs")
             self._features.read_direct(features, np.s_[row], np.s_[position])
         except DAMAGED as error:
             raise FeatureError(
@@ -254,6 +294,11 @@ def all_finite(features: np.ndarray) -> np.ndarray:
     return np.isfinite(features).all(axis=(1, 2))  # (B, L, D) -> (B,)
 
 
+def _text_of(value: str | bytes) -> str:
+    """Return an attribute's text; of fixed width it is read as bytes."""
+    return value.decode() if isinstance(value, bytes) else value
+
+
 def _read_attributes(file: h5py.File) -> dict:
     """Return the attributes of a file, or raise one of :data:`DAMAGED`."""
     identity = parse_json(file.attrs["identity"])
@@ -278,16 +323,26 @@ def _layout_fault(file: h5py.File, identity: dict) -> str | None:
     if width != identity.get("width", width):
         return "`features` must have the encoder's width"
     for name in ("written", "image_ids", "problems"):
-        dataset = _own_dataset(file, name)
-        if dataset.shape != (count,):
-            return f"`{name}` must have one value for each photo"
-        # A false size of the header must not allocate memory that the file lacks.
-        if dataset.id.get_storage_size() < dataset.size * dataset.dtype.itemsize:
-            return f"`{name}` is incomplete"
+        dataset = _column(file, name, count)
         is_text = h5py.check_string_dtype(dataset.dtype) is not None
         if name != "written" and not is_text:
             return f"`{name}` must be text"
     return None if file["written"].dtype == bool else "`written` must be bool"
+
+
+def _column(file: h5py.File, name: str, count: int) -> h5py.Dataset:
+    """Return a dataset of one value for each photo.
+
+    Raises:
+        ValueError: the entry is another one.
+    """
+    dataset = _own_dataset(file, name)
+    if dataset.shape != (count,):
+        raise ValueError(f"`{name}` must have one value for each photo")
+    # A false size of the header must not allocate memory that the file lacks.
+    if dataset.id.get_storage_size() < dataset.size * dataset.dtype.itemsize:
+        raise ValueError(f"`{name}` is incomplete")
+    return dataset
 
 
 def _own_dataset(file: h5py.File, name: str) -> h5py.Dataset:

@@ -12,6 +12,7 @@ earlier versions have none, so theirs is not compared.
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,17 @@ class Photo:
         object.__setattr__(self, "path", Path(self.path))
         object.__setattr__(self, "captions", tuple(self.captions))
         object.__setattr__(self, "objects", tuple(self.objects))
+
+
+def first_of_each_split(photos: Iterable[Photo], limit: int) -> list[Photo]:
+    """Return the first `limit` photos of each split, in their order."""
+    counts: Counter[str] = Counter()
+    chosen = []
+    for photo in photos:
+        counts[photo.split] += 1
+        if counts[photo.split] <= limit:
+            chosen.append(photo)
+    return chosen
 
 
 def _is_text(value: object) -> bool:

@@ -4,7 +4,6 @@ Extraction, captioning and figures all use :func:`load_photo` and :func:`to_squa
 that training and inference have the same pixels.
 """
 
-import importlib.util
 import os
 import struct
 import zlib
@@ -14,24 +13,13 @@ from typing import IO
 import numpy as np
 from PIL import ExifTags, Image
 
+from show_attend_tell.data import photo_formats
+from show_attend_tell.data.photo_formats import PHOTO_FORMATS
 from show_attend_tell.data.pillow_warnings import pillow_warnings_ignored
 from show_attend_tell.runtime.errors import PhotoError
 from show_attend_tell.runtime.regular_files import require_regular
 
 Box = tuple[float, float, float, float]
-
-# Files of a folder with these suffixes, in lower case, are photos.
-PHOTO_SUFFIXES = frozenset(
-    [".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif"]
-)
-
-# Formats that Pillow decodes without another program; EPS, for instance, would start
-# Ghostscript. JPEG includes MPO. Pillow has AVIF from version 11.3 on.
-_AVIF = ("AVIF",) if importlib.util.find_spec("PIL.AvifImagePlugin") else ()
-PHOTO_FORMATS = (
-    *("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "JPEG2000", "PPM"),
-    *_AVIF,
-)
 
 # Errors of Pillow's decoders for files that are damaged, truncated, too large or not
 # photos. Most are not documented.
@@ -87,6 +75,24 @@ def _to_upright(image: Image.Image) -> Image.Image:
     return image if operation is None else image.transpose(operation)
 
 
+def upright_rgb(image: Image.Image) -> Image.Image:
+    """Apply the EXIF orientation of an opened picture and convert it to RGB."""
+    return _to_rgb(_to_upright(image))
+
+
+def open_photo(
+    file: str | os.PathLike | IO[bytes], formats: Sequence[str] = PHOTO_FORMATS
+) -> Image.Image:
+    """Open a photo without decoding its pixels; arguments as of :func:`load_photo`.
+
+    Raises:
+        UNREADABLE: the file is absent, not a regular file, or not a photo.
+    """
+    if isinstance(file, str | os.PathLike):
+        require_regular(file)
+    return Image.open(file, formats=formats)
+
+
 def load_photo(
     file: str | os.PathLike | IO[bytes], formats: Sequence[str] = PHOTO_FORMATS
 ) -> Image.Image:
@@ -95,7 +101,7 @@ def load_photo(
     Args:
         file: path or open binary file; the first frame of an animation is used.
         formats: Pillow's names of the formats that may be decoded, at most
-            :data:`PHOTO_FORMATS`.
+            :data:`data.photo_formats.PHOTO_FORMATS`.
 
     Raises:
         PhotoError: the file is absent, not a regular file, or cannot be decoded.
@@ -103,19 +109,14 @@ def load_photo(
     is_path = isinstance(file, str | os.PathLike)
     name = os.fspath(file) if is_path else getattr(file, "name", "photo")
     try:
-        if is_path:
-            require_regular(file)
-        with (
-            pillow_warnings_ignored(),
-            Image.open(file, formats=formats) as image,
-        ):
-            return _to_rgb(_to_upright(image))
+        with pillow_warnings_ignored(), open_photo(file, formats) as image:
+            return upright_rgb(image)
     except FileNotFoundError:
         raise PhotoError(f"{name}: no such photo") from None
     except UNREADABLE as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         if isinstance(error, Image.UnidentifiedImageError):
-            reason = "unknown image format"
+            reason = photo_formats.remedy(name) or "unknown image format"
         reason = reason[:_LONGEST_REASON]
         raise PhotoError(f"{name}: cannot be read as a photo: {reason}") from None
 

@@ -5,6 +5,7 @@ Treebank splitting, without the punctuation that the COCO evaluation drops. It
 downloads nothing.
 """
 
+import functools
 import hashlib
 import json
 import re
@@ -12,8 +13,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-
-from nltk.tokenize import TreebankWordTokenizer
 
 from show_attend_tell.runtime.errors import VocabularyError, quote
 from show_attend_tell.runtime.files import atomic_write
@@ -28,7 +27,6 @@ _PUNCTUATION = frozenset(
     ["''", "'", "``", "`", "-LRB-", "-RRB-", "-LCB-", "-RCB-", ".", "?", "!", ","]
     + [":", "-", "--", "...", ";", "(", ")", "{", "}", "[", "]", '"']
 )
-_treebank = TreebankWordTokenizer()
 # Words that Treebank splits in two.
 _SPLIT_WORDS = frozenset(["cannot", "gimme", "gonna", "gotta", "lemme", "wanna"])
 _NOT_PLAIN = re.compile("[^a-z0-9 ]")
@@ -59,15 +57,43 @@ def _split_plain(text: str) -> list[str]:
     return words if _SPLIT_WORDS.isdisjoint(words) else []
 
 
+@functools.cache
+def _treebank():
+    """Return NLTK's tokenizer, whose import takes as long as that of Keras."""
+    from nltk.tokenize import TreebankWordTokenizer
+
+    return TreebankWordTokenizer()
+
+
 def _split_by_treebank(text: str) -> list[str]:
     # Treebank splits off the last full stop only; one inside the text ends a sentence.
-    words = _treebank.tokenize(text)
+    words = _treebank().tokenize(text)
     words = [word[:-1] if _ends_sentence(word) else word for word in words]
     return [word for word in words if word not in _PUNCTUATION]
 
 
 def _ends_sentence(word: str) -> bool:
     return word.endswith(".") and word.count(".") == 1 and len(word) > 3
+
+
+def tokenize_as_written(text: str) -> list[str]:
+    """Split a caption at spaces into lower-case words, punctuation included.
+
+    The token files of Flickr8k and Flickr30k have spaces around punctuation, "a dog
+    runs .", so these are the tokens of the files, which the authors' code reads. A
+    period attached to the last word, as in the captions of COCO, is a word of its own.
+
+    Args:
+        text: one raw caption.
+    """
+    words = text.lower().split()
+    if words and len(words[-1]) > 1 and words[-1].find(".") == len(words[-1]) - 1:
+        words[-1:] = [words[-1][:-1], "."]
+    return list(map(sys.intern, words))
+
+
+# Tokenizer of training captions by `data.punctuation`.
+TOKENIZERS = {"drop": tokenize, "keep": tokenize_as_written}
 
 
 def _digest(words: Sequence[str]) -> str:
@@ -140,6 +166,10 @@ class Vocabulary:
                 "distinct words of the training captions; lower data.min_count"
             )
         return cls(SPECIAL + tuple(kept[: size - len(SPECIAL)]))
+
+    def extended(self, other: "Vocabulary") -> "Vocabulary":
+        """Return these words, then those of another vocabulary that are not in it."""
+        return type(self)((*self.words, *(w for w in other.words if w not in self)))
 
     def encode(self, words: Sequence[str]) -> list[int]:
         """Return the id of each word; words not in the vocabulary map to ``<unk>``."""

@@ -27,9 +27,9 @@ class _Beams(NamedTuple):
     log_probs: Tensor  # (B, V)
     scores: Tensor  # (B, V), the key by which the best are kept
     lengths: Tensor  # (B, V) int32
-    tokens: Tensor  # (B, V, T) int32
-    word_log_probs: Tensor  # (B, V, T)
-    path: Tensor  # (B, V, T) int32, the live beam that wrote each word
+    # (B, V, T, 3) float32: id, log p and live beam of each word. One tensor is gathered
+    # in a third of the operations of three; float32 is exact for ids below 2 ** 24.
+    words: Tensor
 
 
 class _Search(NamedTuple):
@@ -122,19 +122,17 @@ def _start(batch_size, outputs, rules: _Rules) -> _Search:
     B, W, T = batch_size, rules.beam, len(rules.powers)
     _, state, extras = outputs
     minus_infinity = ops.full((B, W), -np.inf, "float32")
-    integers = ops.zeros((B, W, T), "int32")
+    zeros = ops.zeros((B, W), "int32")
     empty = _Beams(
         log_probs=minus_infinity,
         scores=minus_infinity,
-        lengths=integers[:, :, 0],
-        tokens=integers,
-        word_log_probs=ops.zeros((B, W, T), "float32"),
-        path=integers,
+        lengths=zeros,
+        words=ops.zeros((B, W, T, 3), "float32"),
     )
     first = np.where(np.arange(W) == 0, 0, -np.inf).astype("float32")  # (W,)
     return _Search(
         t=ops.zeros((), "int32"),
-        tokens=integers[:, :, 0],
+        tokens=zeros,
         state=state,
         live=empty._replace(log_probs=ops.maximum(minus_infinity, first)),
         finished=empty,
@@ -174,12 +172,12 @@ def _advance(search: _Search, outputs, rules: _Rules) -> _Search:
     unended = ops.where(ends, -np.inf, grown.log_probs)  # (B, 2 W)
     # V = 2 W -> V = W; kept (B, W) in [0, 2 W)
     live, kept = _best(grown._replace(log_probs=unended, scores=unended), W)
-    parents = pick(parents, kept)  # (B, 2 W) -> (B, W)
+    parents, words = pick((parents, words), kept)  # (B, 2 W) -> (B, W)
     return _Search(
         t=t + 1,
-        tokens=pick(words, kept),  # (B, 2 W) -> (B, W)
+        tokens=words,
         # The state follows its beam, (B, W, ...) reordered along W.
-        state=keras.tree.map_structure(lambda x: pick(x, parents), state),
+        state=pick(state, parents),
         live=live,
         finished=finished,
         # (B, W, ...) written at word t of (B, W, T, ...)
@@ -200,23 +198,19 @@ def _grow(live: _Beams, log_probs, t) -> tuple[_Beams, Tensor, Tensor]:
     totals, index = ops.top_k(totals, 2 * W)  # (B, W K) -> (B, 2 W)
     parents, words = index // K, index % K  # (B, 2 W)
     added = pick(ops.reshape(log_probs, (-1, W * K)), index)  # (B, W K) -> (B, 2 W)
-    # V = W -> V = 2 W
-    grown = keras.tree.map_structure(lambda x: pick(x, parents), live)
-    grown = _Beams(
-        log_probs=totals,
-        scores=totals,
-        lengths=grown.lengths + 1,
-        tokens=record(grown.tokens, words, t),  # (B, 2 W, T)
-        word_log_probs=record(grown.word_log_probs, added, t),
-        path=record(grown.path, parents, t),
+    lengths, written = pick((live.lengths, live.words), parents)  # V = W -> V = 2 W
+    # three of (B, 2 W) -> (B, 2 W, 3)
+    word = ops.stack(
+        [ops.cast(words, "float32"), added, ops.cast(parents, "float32")], axis=-1
     )
+    grown = _Beams(totals, totals, lengths + 1, record(written, word, t))
     return grown, parents, words
 
 
 def _best(beams: _Beams, width: int) -> tuple[_Beams, Tensor]:
     """Return the beams of the highest scores, best first, and their indices."""
     _, index = ops.top_k(beams.scores, width)  # (B, V) -> (B, width)
-    return keras.tree.map_structure(lambda x: pick(x, index), beams), index
+    return pick(beams, index), index
 
 
 def _may_improve(search: _Search, rules: _Rules) -> Tensor:
@@ -238,13 +232,14 @@ def _collect(search: _Search, powers: np.ndarray, pad_id: int) -> Hypotheses:
     )
     exists = beams.log_probs > -np.inf  # (B, W)
     lengths = ops.where(exists, beams.lengths, 0)
-    extras = {name: _follow(x, beams.path) for name, x in search.extras.items()}
+    tokens, path = (ops.cast(beams.words[..., k], "int32") for k in (0, 2))  # (B, W, T)
+    extras = {name: _follow(x, path) for name, x in search.extras.items()}
     return Hypotheses(
-        tokens=clear_after(beams.tokens, lengths, pad_id),
+        tokens=clear_after(tokens, lengths, pad_id),
         lengths=lengths,
         log_probs=beams.log_probs,
         scores=beams.log_probs / ops.take(powers, ops.maximum(lengths, 1) - 1),
-        word_log_probs=clear_after(beams.word_log_probs, lengths),
+        word_log_probs=clear_after(beams.words[..., 1], lengths),
         alpha=clear_after(extras["alpha"], lengths),
         beta=clear_after(extras["beta"], lengths),
         locations=clear_after(extras["locations"], lengths, -1),

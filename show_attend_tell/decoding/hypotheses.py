@@ -67,20 +67,28 @@ def call(step: Step, tokens: Tensor, state: dict, forbidden: Sequence[int]):
     return ops.cast(log_probs, "float32") + mask, state, extras
 
 
-def pick(x: Tensor, index: Tensor) -> Tensor:
+def pick(x: Any, index: Tensor) -> Any:
     """Gather along axis 1: ``out[b, u] = x[b, index[b, u]]``.
 
     Args:
-        x: (B, V, ...).
+        x: (B, V, ...), or a nested structure of such tensors of one V, possibly empty.
         index: (B, U) int32 in [0, V).
 
     Returns:
-        (B, U, ...).
+        (B, U, ...), or the structure of them.
     """
-    B, V = ops.shape(x)[:2]
+    tensors = keras.tree.flatten(x)
+    if not tensors:
+        return x
+    B, V = ops.shape(tensors[0])[:2]
     first = ops.expand_dims(ops.arange(B, dtype="int32") * V, 1)  # (B, 1)
-    rows = ops.reshape(x, (-1, *x.shape[2:]))  # (B, V, ...) -> (B V, ...)
-    return ops.take(rows, first + index, axis=0)  # -> (B, U, ...)
+    index = first + index  # (B, U), of the rows of all photos
+
+    def gather(x: Tensor) -> Tensor:
+        rows = ops.reshape(x, (-1, *x.shape[2:]))  # (B, V, ...) -> (B V, ...)
+        return ops.take(rows, index, axis=0)  # -> (B, U, ...)
+
+    return keras.tree.map_structure(gather, x)
 
 
 def new_record(x: Tensor, max_words: int) -> Tensor:

@@ -1,9 +1,10 @@
-"""Write one caption per photo word by word, by greedy choice or by sampling."""
+"""Write captions of photos word by word, by greedy choice or by sampling."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import keras
+import numpy as np
 from keras import ops
 
 from show_attend_tell.decoding import categorical
@@ -22,16 +23,16 @@ from show_attend_tell.decoding.hypotheses import (
 
 
 class _Draft(NamedTuple):
-    """State of the loop: one caption per photo after t words."""
+    """State of the loop: W captions per photo after t words; greedy has W = 1."""
 
     t: Tensor  # () int32
-    last: Tensor  # (B, 1) int32, last words
-    state: dict  # leaves (B, 1, ...)
-    finished: Tensor  # (B, 1) bool
-    lengths: Tensor  # (B, 1) int32
-    tokens: Tensor  # (B, 1, T) int32
-    word_log_probs: Tensor  # (B, 1, T)
-    extras: dict  # leaves (B, 1, T, ...)
+    last: Tensor  # (B, W) int32, last words
+    state: dict  # leaves (B, W, ...)
+    finished: Tensor  # (B, W) bool
+    lengths: Tensor  # (B, W) int32
+    tokens: Tensor  # (B, W, T) int32
+    word_log_probs: Tensor  # (B, W, T)
+    extras: dict  # leaves (B, W, T, ...)
 
 
 def greedy(
@@ -77,12 +78,15 @@ def sample(
 
     The cumulative distribution is inverted at one uniform number per word, so that a
     caption depends on its own row of noise alone, and one compiled graph serves every
-    seed. ``log_probs`` and ``scores`` are the model's own, at temperature 1.
+    seed. ``log_probs`` and ``scores`` are the model's own, at temperature 1. The W
+    captions of a photo are independent, in the order of their noise and not of their
+    scores; they may be equal.
 
     Args:
         step: as in :func:`~show_attend_tell.decoding.beam_search`.
         initial_state: dict of tensors (B, ...).
-        noise: uniform numbers in [0, 1), (B, T), T being the maximum length.
+        noise: uniform numbers in [0, 1), (B, W, T) or (B, T) for W = 1, T being the
+            maximum length.
         start_id: id given to the first step.
         end_id: id that ends a caption.
         pad_id: id written after a caption's last word.
@@ -97,23 +101,29 @@ def sample(
             "`temperature` must be above 0. Received: "
             f"temperature={temperature}; use greedy for its limit 0"
         )
-    batch_size, max_words = ops.shape(noise)
+    if len(noise.shape) == 2:
+        noise = ops.expand_dims(noise, 1)  # (B, T) -> (B, 1, T)
+    batch_size, W, max_words = ops.shape(noise)
 
     def choose(log_probs, t):
-        u = ops.take(noise, ops.reshape(t, (1, 1)), axis=1)  # (B, T) -> (B, 1, 1)
-        p = ops.softmax(log_probs / temperature, axis=-1)  # (B, 1, K)
-        return categorical.sample_index(p, u)  # (B, 1)
+        # (B, W, T) -> (B, W, 1)
+        u = ops.take(noise, ops.reshape(t, (1,)), axis=2)
+        p = ops.softmax(log_probs / temperature, axis=-1)  # (B, W, K)
+        return categorical.sample_index(p, u)  # (B, W)
 
+    first = first_inputs(initial_state, batch_size, start_id)
+    # (B, 1, ...) -> (B, W, ...)
+    first = keras.tree.map_structure(lambda x: ops.repeat(x, W, axis=1), first)
     return _write(
         lambda tokens, state: call(step, tokens, state, forbidden),
         choose,
-        first_inputs(initial_state, batch_size, start_id),
+        first,
         (end_id, pad_id, max_words),
     )
 
 
 def _write(next_word: Step, choose: Callable, first: tuple, rules: tuple) -> Hypotheses:
-    """Write one caption per photo with the words that ``choose`` selects."""
+    """Write captions with the words that ``choose`` selects."""
     end_id, pad_id, max_words = rules
     log_probs, _, extras = outputs = next_word(*first)
     draft = _Draft(
@@ -139,10 +149,12 @@ def _write(next_word: Step, choose: Callable, first: tuple, rules: tuple) -> Hyp
 
 def _append(draft: _Draft, outputs, choose: Callable, end_id: int) -> _Draft:
     """Add the chosen word to every caption that has not ended."""
-    log_probs, state, extras = outputs  # (B, 1, K), leaves (B, 1, ...)
-    word = ops.cast(choose(log_probs, draft.t), "int32")  # (B, 1, K) -> (B, 1)
-    added = pick(log_probs[:, 0], word)  # (B, K) -> (B, 1)
-    unfinished = ops.cast(ops.logical_not(draft.finished), "int32")  # (B, 1)
+    log_probs, state, extras = outputs  # (B, W, K), leaves (B, W, ...)
+    W, K = log_probs.shape[1:]
+    word = ops.cast(choose(log_probs, draft.t), "int32")  # (B, W, K) -> (B, W)
+    position = word + K * np.arange(W, dtype="int32")  # (B, W) in [0, W K)
+    added = pick(ops.reshape(log_probs, (-1, W * K)), position)  # -> (B, W)
+    unfinished = ops.cast(ops.logical_not(draft.finished), "int32")  # (B, W)
     return _Draft(
         t=draft.t + 1,
         last=word,
@@ -161,7 +173,7 @@ def _collect(draft: _Draft, pad_id: int) -> Hypotheses:
     """Return the captions with everything after their ends cleared."""
     lengths = draft.lengths
     word_log_probs = clear_after(draft.word_log_probs, lengths)
-    log_probs = ops.sum(word_log_probs, axis=-1)  # (B, 1, T) -> (B, 1)
+    log_probs = ops.sum(word_log_probs, axis=-1)  # (B, W, T) -> (B, W)
     return Hypotheses(
         tokens=clear_after(draft.tokens, lengths, pad_id),
         lengths=lengths,

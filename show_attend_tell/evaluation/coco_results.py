@@ -57,6 +57,22 @@ def read_coco_results(path: str | Path, photo_ids: Iterable[str]) -> dict[str, s
     return {photo: captions[photo] for photo in wanted}
 
 
+def read_captions(path: str | Path) -> dict[str, str]:
+    """Read the captions of a file, whatever photos it names.
+
+    Returns:
+        Photo id -> caption, in the order of the file.
+
+    Raises:
+        ResultsFileError: the file is absent or malformed, or captions a photo twice.
+    """
+    rows = _rows(path)
+    counts = Counter(photo for photo, _ in rows)
+    repeated = [photo for photo, count in counts.items() if count > 1]
+    _check_none(path, repeated, "captioned more than once", "keep one caption each")
+    return dict(rows)
+
+
 def _rows(path: str | Path) -> list[tuple[str, str]]:
     """Return (id, caption) of every row, in the order of the file."""
     repeated: list[str] = []

@@ -1,5 +1,6 @@
 """Evaluate an experiment: generate captions of a split, save them, then score them."""
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Iterable, Sequence
@@ -11,12 +12,18 @@ from show_attend_tell.config.settings import DecodingSettings, Experiment
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo
-from show_attend_tell.data.splits import Split, folder_of, load_split, open_features
+from show_attend_tell.data.splits import (
+    Split,
+    ViewsReader,
+    folder_of,
+    load_split,
+    open_features,
+    open_mirror,
+)
 from show_attend_tell.evaluation.coco_results import read_coco_results
 from show_attend_tell.evaluation.pointing_game import (
     Mention,
     find_mentions,
-    pointing_score,
     visible_regions,
 )
 from show_attend_tell.evaluation.region_control import (
@@ -32,6 +39,7 @@ from show_attend_tell.evaluation.report import (
 )
 from show_attend_tell.evaluation.validation import best_words, generate_captions
 from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.ensemble import load_ensemble
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import EvaluationError, ManifestError
 from show_attend_tell.runtime.progress import progress_bar
@@ -42,14 +50,14 @@ _DIGITS = 6  # decimals of log-probabilities in files
 class GeneratedCaptions(NamedTuple):
     """The captions generated for a split, in the order of its photos.
 
-    ``captions`` by photo id; ``log_probs`` in nats; ``mentions`` of objects, None if no
-    photo has objects and can be read; ``control`` by regions around objects, None
-    likewise; ``notes``; ``seconds``.
+    ``captions`` by photo id; ``log_probs`` in nats; ``mentions`` of objects, by the id
+    of the photos that have objects and can be read; ``control`` by regions around
+    objects, None if no photo has objects; ``notes``; ``seconds``.
     """
 
     captions: dict[str, str]
     log_probs: list[float]
-    mentions: list[Mention] | None
+    mentions: dict[str, list[Mention]]
     control: RegionControl | None
     notes: tuple[str, ...]
     seconds: float
@@ -63,16 +71,18 @@ def evaluate(
     beam: int | None = None,
     tokenizer: str = "auto",
     spice: bool = False,
-    model: str | Path | None = None,
+    model: str | Path | Sequence[str | Path] | None = None,
     suffix: str = "",
     progress: bool = True,
+    mirror: bool = False,
 ) -> EvaluationReport:
     """Generate the captions of a split, save them, score them, save the scores.
 
     Two files are written to the run folder: ``captions-<split>.json``, a list of
     ``image_id``, ``caption`` and ``log_prob`` (nats), and then ``scores.json``. If
     ``decoding.locations`` is not ``expected``, both names contain it:
-    ``scores-likeliest.json``, ``scores-sampled-seed-3.json``.
+    ``scores-likeliest.json``, ``scores-sampled-seed-3.json``. With several models and
+    with `mirror` they contain ``-ensemble-<n>`` and ``-mirror``.
 
     Args:
         experiment: the experiment; its decoding settings are used.
@@ -82,9 +92,11 @@ def evaluate(
         beam: hypotheses per photo, 1 is greedy; by default the experiment's.
         tokenizer: ``auto``, ``ptb`` or ``simple``, see :func:`metrics.score`.
         spice: whether to compute SPICE.
-        model: path of a captioner, by default the model of the experiment's run.
+        model: path of a captioner, or several paths, whose word probabilities are
+            averaged; by default the model of the experiment's run.
         suffix: suffix of both file names, before ``.json``.
         progress: whether to show a progress bar.
+        mirror: whether to average over the photos and their mirror images.
 
     Raises:
         EvaluationError: `beam` is below 1.
@@ -98,17 +110,27 @@ def evaluate(
             raise EvaluationError(f"`beam` must be at least 1. Received: {beam}")
         decoding = dataclasses.replace(decoding, beam=beam)
     folder = Path(runs_folder) / experiment.name
-    file = folder / runs.MODEL if model is None else Path(model)
+    files = _model_files(folder / runs.MODEL if model is None else model)
     chosen = _photos_of_split(experiment, work, split)
-    captioner = load_captioner(file)
+    several = mirror or len(files) > 1
+    captioner = load_ensemble(files, mirror) if several else load_captioner(files[0])
     identity = captioner.encoder_identity
-    with open_features(experiment, work, identity=identity) as reader:
+    with contextlib.ExitStack() as stack:
+        reader = open_features(experiment, work, identity=identity)
+        stack.enter_context(reader)
         data = load_split(experiment, work, chosen.split, reader)
+        if mirror:
+            views = open_mirror(experiment, work, reader, data)
+            stack.callback(views.close)
+            reader = ViewsReader(reader, views)
         generated = _generate(captioner, reader, data, decoding, progress)
+    suffix += f"-ensemble-{len(files)}" if len(files) > 1 else ""
+    suffix += "-mirror" if mirror else ""
     suffix += "".join(f"-{part}" for part in location_parts(decoding))
     folder.mkdir(parents=True, exist_ok=True)
     _save_captions(folder / f"captions-{chosen.split}{suffix}.json", generated)
-    made = {"experiment": experiment.name, "model": str(file)}
+    made = {"experiment": experiment.name, "model": ", ".join(map(str, files))}
+    made |= {"mirror": True} if mirror else {}
     made |= decoding_record(decoding) | {"seconds": round(generated.seconds, 1)}
     report = make_report(
         decoding_label(decoding),
@@ -117,13 +139,14 @@ def evaluate(
         tokenizer,
         spice,
         made,
+        generated.mentions,
     )
-    report = _with_pointing(report, generated, _left_out_note(chosen, data))
+    report = _with_notes(report, generated, _left_out_note(chosen, data))
     runs.write_json(folder / f"scores{suffix}.json", report.to_dict())
     return report
 
 
-def compare(
+def compare_beams(
     experiment: Experiment,
     work: str | Path,
     runs_folder: str | Path,
@@ -132,6 +155,8 @@ def compare(
     tokenizer: str = "auto",
     spice: bool = False,
     progress: bool = True,
+    model: str | Path | Sequence[str | Path] | None = None,
+    mirror: bool = False,
 ) -> list[EvaluationReport]:
     """Evaluate an experiment with several beam widths; return a report for each.
 
@@ -149,8 +174,10 @@ def compare(
             beam,
             tokenizer,
             spice,
+            model=model,
             suffix="" if beam == own else f"-beam-{beam}",
             progress=progress,
+            mirror=mirror,
         )
         for beam in dict.fromkeys(beams)
     ]
@@ -192,6 +219,12 @@ def score_file(
     return make_report("captions", captions, photos, tokenizer, spice, made)
 
 
+def _model_files(model: str | Path | Sequence[str | Path]) -> list[Path]:
+    """Return the paths of one or several models."""
+    models = [model] if isinstance(model, str | Path) else model
+    return [Path(one) for one in models]
+
+
 class _SplitPhotos(NamedTuple):
     """The manifest's path, the name of a split and its photos."""
 
@@ -226,7 +259,7 @@ def _generate(
     """Generate all captions; only the mentions of objects are kept of attention."""
     started = time.monotonic()
     regions, notes = visible_regions(data.photos, model.encoder_identity)
-    sentences, log_probs, mentions = [], [], []
+    sentences, log_probs, mentions = [], [], {}
     title, count = f"{data.name}, beam {decoding.beam}", len(data.photos)
     with progress_bar(count, "photo", title, shown=progress) as bar:
         for part in generate_captions(model, reader, data.rows, decoding):
@@ -236,7 +269,7 @@ def _generate(
             for photo, caption, a in zip(photos, words, alpha, strict=True):
                 if photo.id in regions:
                     region = regions[photo.id]
-                    mentions += find_mentions(
+                    mentions[photo.id] = find_mentions(
                         caption, a, model.grid, photo.objects, region
                     )
             sentences += words
@@ -245,9 +278,11 @@ def _generate(
     ids = [photo.id for photo in data.photos]
     captions = dict(zip(ids, map(" ".join, sentences), strict=True))
     seconds = time.monotonic() - started
-    if not regions:
-        return GeneratedCaptions(captions, log_probs, None, None, notes, seconds)
-    control = measure_region_control(model, reader, data, captions, regions, decoding)
+    control = None
+    if regions:
+        control = measure_region_control(
+            model, reader, data, captions, regions, decoding
+        )
     return GeneratedCaptions(captions, log_probs, mentions, control, notes, seconds)
 
 
@@ -273,17 +308,16 @@ def _left_out_note(chosen: _SplitPhotos, data: Split) -> tuple[str, ...]:
     )
 
 
-def _with_pointing(
+def _with_notes(
     report: EvaluationReport, generated: GeneratedCaptions, left_out: tuple[str, ...]
 ) -> EvaluationReport:
-    """Return the report with the scores that need objects, and all notes."""
+    """Return the report with the scores of regions, and all notes."""
     scores, notes = dict(report.scores), generated.notes
     if "exact_match" in scores:
-        scores["pointing"] = pointing_score(generated.mentions or ())
         control = generated.control or RegionControl(None, None)
         scores["region_control"], scores["region_other"] = control
-        if generated.mentions == []:
-            notes += ("no pointing: no caption names an object of its photo",)
+    if generated.mentions and not any(generated.mentions.values()):
+        notes += ("no pointing: no caption names an object of its photo",)
     return dataclasses.replace(
         report, scores=scores, notes=left_out + notes + report.notes
     )

@@ -15,6 +15,7 @@ import numpy as np
 
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.preprocessing import Box, load_photo, seen_region
+from show_attend_tell.evaluation.metrics.bootstrap import Statistic, ratio_statistic
 from show_attend_tell.runtime.errors import PhotoError
 
 
@@ -122,14 +123,15 @@ def _contains(box: Box, point: tuple[float, float]) -> bool:
     return x0 <= point[0] < x1 and y0 <= point[1] < y1
 
 
-def pointing_score(mentions: Iterable[Mention]) -> float | None:
-    """Return the share of hits, 0 to 1, or None if there is no mention.
+def pointing_statistic(mentions: Iterable[Sequence[Mention]]) -> Statistic:
+    """Return the statistic of the share of hits, 0 to 1, among all mentions.
 
     Args:
-        mentions: mentions of all photos; every noun has the same weight.
+        mentions: mentions of each photo; every noun has the same weight.
     """
-    hits = [mention.hit for mention in mentions]
-    return sum(hits) / len(hits) if hits else None
+    of_photos = list(mentions)
+    hits = [sum(mention.hit for mention in found) for found in of_photos]
+    return ratio_statistic(hits, list(map(len, of_photos)))
 
 
 def is_exact(words: Sequence[str], references: Iterable[Sequence[str]]) -> bool:

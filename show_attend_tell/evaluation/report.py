@@ -1,7 +1,7 @@
 """Build the report of an evaluation, for ``scores.json`` and as a table of text."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -9,12 +9,21 @@ from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.vocabulary import tokenize
 from show_attend_tell.evaluation import metrics
-from show_attend_tell.evaluation.pointing_game import is_exact
+from show_attend_tell.evaluation.metrics import FILE_TOKEN_BLEU, bootstrap
+from show_attend_tell.evaluation.pointing_game import (
+    Mention,
+    is_exact,
+    pointing_statistic,
+)
 from show_attend_tell.runtime.provenance import collect_provenance
 
 _BLEU = tuple(f"BLEU-{n}" for n in range(1, 5))
 METRICS = (*_BLEU, *(f"{name}-no-bp" for name in _BLEU), "METEOR", "ROUGE-L", "CIDEr")
 _SHARES = ("exact_match", "pointing", "region_control", "region_other")
+_FILE_TOKENS_TITLE = (
+    "BLEU of the tokens in the files, lower case, final period {period}; probably the "
+    "convention of Table 1"
+)
 
 
 @dataclass(frozen=True)
@@ -24,9 +33,10 @@ class EvaluationReport:
     Attributes:
         label: column title in a table, such as ``beam 5``.
         scores: :data:`METRICS` and, on request, ``SPICE`` in percent, 0 to 100 (CIDEr
-            may exceed it); for scenes, 0 to 1, ``exact_match``, ``pointing`` and the
-            shares of :class:`RegionControl`, ``region_control``, ``region_other``. None
-            where a score cannot be computed; a note gives the reason.
+            may exceed it); :data:`metrics.FILE_TOKEN_BLEU`, unless a note gives the
+            reason; for scenes, 0 to 1, ``exact_match``, ``pointing`` and the shares of
+            :class:`RegionControl`, ``region_control``, ``region_other``. None where a
+            score cannot be computed; a note gives the reason.
         split: name of the split.
         photos: number of photos.
         mean_length: mean number of words of a caption.
@@ -35,6 +45,7 @@ class EvaluationReport:
         made: origin of the scores: tokenizer, beam, revision, versions and so on.
         captions: photo id -> caption that was scored.
         per_caption: metric -> photo id -> percent.
+        intervals: score -> lower and upper end of its 95 % bootstrap interval.
     """
 
     label: str
@@ -47,6 +58,7 @@ class EvaluationReport:
     made: Mapping[str, object] = field(default_factory=dict)
     captions: Mapping[str, str] = field(default_factory=dict)
     per_caption: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def to_dict(self) -> dict:
         """Return the content of ``scores.json``."""
@@ -57,6 +69,12 @@ class EvaluationReport:
             "mean_length": self.mean_length,
             "distinct": self.distinct,
             **self.made,
+            "intervals": {
+                "level": bootstrap.LEVEL,
+                "resamples": bootstrap.RESAMPLES,
+                "seed": bootstrap.SEED,
+                "scores": {name: list(ends) for name, ends in self.intervals.items()},
+            },
             "notes": list(self.notes),
         }
 
@@ -72,6 +90,7 @@ def make_report(
     tokenizer: str,
     spice: bool,
     made: Mapping[str, object],
+    mentions: Mapping[str, Sequence[Mention]] | None = None,
 ) -> EvaluationReport:
     """Score captions against all captions of their photos in the manifest.
 
@@ -83,16 +102,24 @@ def make_report(
         tokenizer: ``auto``, ``ptb`` or ``simple``.
         spice: whether to compute SPICE.
         made: origin of the captions.
+        mentions: photo id -> its mentions of objects, for scenes; None if the
+            pointing game was not played.
 
     Raises:
         MetricsError: the captions cannot be scored.
     """
-    references = {photo.id: list(photo.captions) for photo in photos}
-    result = metrics.score(captions, references, tokenizer, spice)
+    result = score_photos(captions, photos, tokenizer, spice)
     names = (*METRICS, "SPICE") if spice else METRICS
     scores = {name: result.scores.get(name) for name in names}
-    if any(photo.objects for photo in photos):
-        scores["exact_match"] = _exact_match(captions, photos)
+    scores |= {
+        name: value for name, value in result.scores.items() if name not in names
+    }
+    statistics, notes = dict(result.statistics), result.notes
+    if mentions is not None and "exact_match" in scores:
+        pointing = pointing_statistic(mentions.get(photo.id, ()) for photo in photos)
+        statistics["pointing"] = pointing
+        found = pointing.values[:, 1].any()  # a caption names an object
+        scores["pointing"] = pointing.score() if found else None
     origin = collect_provenance()
     versions = {**origin.pop("versions"), **result.versions}
     lengths = [len(caption.split()) for caption in captions.values()]
@@ -103,10 +130,60 @@ def make_report(
         photos=len(photos),
         mean_length=float(np.mean(lengths)),
         distinct=len(set(captions.values())) / len(captions),
-        notes=result.notes,
-        made={"tokenizer": result.tokenizer, **made, **origin, "versions": versions},
+        notes=notes,
+        made={
+            "tokenizer": result.tokenizer,
+            "period_appended": result.period_appended,
+            **made,
+            **origin,
+            "versions": versions,
+        },
         captions=captions,
         per_caption=result.per_caption,
+        intervals=bootstrap.intervals(statistics),
+    )
+
+
+def score_photos(
+    captions: Mapping[str, str],
+    photos: Sequence[Photo],
+    tokenizer: str,
+    spice: bool = False,
+) -> metrics.ScoringResult:
+    """Compute every score of captions that needs no attention.
+
+    Args:
+        captions: photo id -> caption.
+        photos: the same photos.
+        tokenizer: ``auto``, ``ptb`` or ``simple``.
+        spice: whether to compute SPICE.
+
+    Returns:
+        The result of :func:`metrics.score`, with :data:`metrics.FILE_TOKEN_BLEU` and,
+        for photos with objects, ``exact_match``.
+
+    Raises:
+        MetricsError: the captions cannot be scored.
+    """
+    references = {photo.id: list(photo.captions) for photo in photos}
+    result = metrics.score(captions, references, tokenizer, spice)
+    own = metrics.file_token_bleu(captions, references)
+    scores, statistics = result.scores | own.scores, result.statistics | own.statistics
+    notes = result.notes
+    if not own.scores:
+        notes += (
+            "no BLEU of the tokens in the files: no caption of the manifest ends with "
+            "a period",
+        )
+    if any(photo.objects for photo in photos):
+        statistics["exact_match"] = _exact_match(captions, photos)
+        scores["exact_match"] = statistics["exact_match"].score()
+    return replace(
+        result,
+        scores=scores,
+        statistics=statistics,
+        notes=notes,
+        period_appended=own.period_appended if own.scores else None,
     )
 
 
@@ -141,14 +218,14 @@ def location_parts(decoding: DecodingSettings) -> tuple[str, ...]:
     return decoding.locations, *seed
 
 
-def _exact_match(captions: Mapping[str, str], photos: Sequence[Photo]) -> float:
-    """Return the share of exact captions among the photos with objects."""
+def _exact_match(captions: Mapping[str, str], photos: Sequence[Photo]):
+    """Return the statistic of exact captions among the photos with objects."""
     exact = [
-        is_exact(tokenize(captions[photo.id]), map(tokenize, photo.captions))
+        bool(photo.objects)
+        and is_exact(tokenize(captions[photo.id]), map(tokenize, photo.captions))
         for photo in photos
-        if photo.objects
     ]
-    return sum(exact) / len(exact)
+    return bootstrap.ratio_statistic(exact, [bool(photo.objects) for photo in photos])
 
 
 def table(reports: Sequence[EvaluationReport]) -> list[str]:
@@ -158,24 +235,50 @@ def table(reports: Sequence[EvaluationReport]) -> list[str]:
         reports: reports of one split, at least one.
     """
     first = reports[0]
-    width = max(8, *(len(report.label) for report in reports))
-    columns = [f"{report.label:>{width}}" for report in reports]
-    lines = [
-        f"{first.photos} photos of {first.split}, tokenizer {first.made['tokenizer']}",
-        "  ".join([f"{'':14}", *columns]),
-    ]
-    for name in dict.fromkeys(name for report in reports for name in report.scores):
-        values = [_cell(name, report.scores.get(name)) for report in reports]
-        lines.append("  ".join([f"{name:14}", *(f"{v:>{width}}" for v in values)]))
+    names = dict.fromkeys(name for report in reports for name in report.scores)
+    own = [name for name in names if name in FILE_TOKEN_BLEU]
+    rows = [_row(name, reports) for name in names if name not in own]
     for name in ("mean_length", "distinct"):
-        values = [f"{getattr(report, name):{width}.3f}" for report in reports]
-        lines.append("  ".join([f"{name:14}", *values]))
+        rows.append((name, [f"{getattr(report, name):.3f}" for report in reports]))
+    own_rows = [_row(name, reports) for name in own]
+    labels = [report.label for report in reports]
+    cells = [labels, *(row for _, row in rows + own_rows)]
+    width = max(8, *(len(cell) for row in cells for cell in row))
+
+    def line(name: str, row: Sequence[str]) -> str:
+        return "  ".join([f"{name:14}", *(f"{cell:>{width}}" for cell in row)])
+
+    ends = ", [95 % bootstrap interval]" if first.intervals else ""
+    lines = [
+        f"{first.photos} photos of {first.split}, tokenizer {first.made['tokenizer']}"
+        + ends,
+        line("", labels),
+        *(line(*row) for row in rows),
+    ]
+    if own:
+        appended = [report.made.get("period_appended") for report in reports]
+        period = "appended" if any(appended) else "kept"
+        lines.append(_FILE_TOKENS_TITLE.format(period=period))
+        lines += [line(name.removesuffix("-files"), row) for name, row in own_rows]
     notes = dict.fromkeys(note for report in reports for note in report.notes)
     return lines + [f"note: {note}" for note in notes]
 
 
-def _cell(name: str, value: float | None) -> str:
-    """Return percent with 2 decimals and shares with 3."""
+def _row(name: str, reports: Sequence[EvaluationReport]) -> tuple[str, list[str]]:
+    """Return the name of a score and its cell in every report."""
+    return name, [
+        _cell(name, report.scores.get(name), report.intervals.get(name))
+        for report in reports
+    ]
+
+
+def _cell(name: str, value: float | None, interval: tuple[float, float] | None) -> str:
+    """Return percent with 2 decimals and shares with 3, and the interval."""
     if value is None:
         return "-"
-    return f"{value:.3f}" if name in _SHARES else f"{value:.2f}"
+    decimals = 3 if name in _SHARES else 2
+    text = f"{value:.{decimals}f}"
+    if interval is None:
+        return text
+    low, high = interval
+    return f"{text} [{low:.{decimals}f}, {high:.{decimals}f}]"

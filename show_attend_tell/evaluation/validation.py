@@ -12,6 +12,7 @@ from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.evaluation.attention_diagnostics import measure_attention
 from show_attend_tell.evaluation.metrics import validation_scores
 from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.generation import MANY_PHOTOS
 
 
 def generate_captions(
@@ -37,6 +38,7 @@ def generate_captions(
             reader.read(block),
             decoding,
             seeds=[(decoding.seed, start + k) for k in range(len(block))],
+            xla=len(rows) >= MANY_PHOTOS,
         )
 
 

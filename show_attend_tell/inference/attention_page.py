@@ -20,6 +20,7 @@ from show_attend_tell.inference.attention_figure import (
     VEIL,
     attention_map,
 )
+from show_attend_tell.inference.sentence import capitalized
 
 JPEG_QUALITY = 82
 FRAME_HEIGHT = 620  # pixels, the frame's height in Jupyter until its script sets it
@@ -50,7 +51,7 @@ def render_frame(caption) -> str:
     """
     return templating.render(
         "frame.html",
-        title=caption.text,
+        title=caption.sentence,
         page=render_page([caption]),
         height=FRAME_HEIGHT,
     )
@@ -65,6 +66,8 @@ def _photo_data(caption) -> dict:
         "photo": _data_uri(caption.view),
         "size": [width, height],
         "grid": [rows, columns],
+        "confidence": caption.confidence,
+        "doubtful": caption.is_doubtful,
         "region": None if caption.region is None else list(caption.region),
         "beams": [_beam_data(one) for one in (caption, *caption.alternatives)],
     }
@@ -80,10 +83,10 @@ def _beam_data(caption) -> dict:
     shades = np.rint(attention / peak * 255).astype(np.uint8)
     locations = caption.locations
     return {
-        "text": caption.text,
+        "text": caption.sentence,
         "logProb": round(caption.log_prob, 2),
         "score": round(caption.score, 2),
-        "words": list(caption.words),
+        "words": [*map(capitalized, caption.words[:1]), *caption.words[1:]],
         "p": np.exp(caption.word_log_probs.astype(np.float64)).round(3).tolist(),
         "beta": caption.beta.astype(np.float64).round(3).tolist(),
         "peaks": [_peak_location(weights) for weights in attention],

@@ -10,14 +10,21 @@ from pathlib import Path
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.inference.gallery import readable, write_gallery
 from show_attend_tell.inference.journal import CaptionJournal
+from show_attend_tell.inference.metadata.writer import MetadataWriter
 from show_attend_tell.inference.photo_files import find_photos
 from show_attend_tell.inference.pipeline import (
     BATCH,
     CaptioningPipeline,
-    is_sampled,
 )
-from show_attend_tell.inference.result import Caption, Failure
-from show_attend_tell.inference.table import require_replaceable, write_table
+from show_attend_tell.inference.result import Caption, Failure, LowConfidence
+from show_attend_tell.inference.sampled_captions import is_sampled
+from show_attend_tell.inference.table import (
+    COLUMNS,
+    Columns,
+    require_replaceable,
+    write_table,
+)
+from show_attend_tell.models.generation import MANY_PHOTOS
 from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.runtime.progress import progress_bar
 
@@ -32,7 +39,7 @@ class BatchReport:
         out: the output file.
         written: captions written by this run.
         present: photos whose caption was already present.
-        failures: photos without a caption.
+        failures: photos without a caption, those left out included.
     """
 
     out: Path
@@ -45,8 +52,11 @@ class BatchReport:
         parts = [f"{readable(str(self.out))}: {self.written} captions written"]
         if self.present:
             parts.append(f"{self.present} already present")
-        if self.failures:
-            parts.append(f"{len(self.failures)} photos skipped")
+        low = sum(isinstance(one, LowConfidence) for one in self.failures)
+        if low:
+            parts.append(f"{low} left out for low confidence")
+        if len(self.failures) > low:
+            parts.append(f"{len(self.failures) - low} photos skipped")
         return ", ".join(parts)
 
 
@@ -65,6 +75,9 @@ def caption_into_file(
     out: str | Path,
     decoding: DecodingSettings | None = None,
     shown: bool = True,
+    columns: Columns = COLUMNS,
+    metadata: MetadataWriter | None = None,
+    min_confidence: float | None = None,
 ) -> BatchReport:
     """Write the captions of many photos into a file.
 
@@ -77,9 +90,13 @@ def caption_into_file(
             of the same name beside it.
         decoding: settings of ``pipeline.decoding``; by default the model's.
         shown: whether to show a progress bar.
+        columns: columns of a ``.csv``.
+        metadata: writes every caption into the metadata of its photo too.
+        min_confidence: captions below it are left out of the file, and reported.
 
     Raises:
-        CaptionError: the ending of `out` is unknown, or the pipeline has no file.
+        CaptionError: the ending of `out` is unknown, the pipeline has no file, or
+            `min_confidence` is given and the model has no calibration.
         OutputFileError: see :class:`~show_attend_tell.inference.journal.CaptionJournal`
             and :func:`~show_attend_tell.inference.table.require_replaceable`.
     """
@@ -89,26 +106,48 @@ def caption_into_file(
             "`pipeline` must be loaded from a file, by which rows are recognised as "
             "its own. Received: one without a file; save its captioner and load it"
         )
+    pipeline.require_calibration(min_confidence)
     out, decoding = Path(out), decoding or pipeline.decoding()
     kind = out.suffix.lower()
     journal_file = out if kind == ".jsonl" else out.with_suffix(".jsonl")
     found = _distinct(find_photos(paths))
-    with CaptionJournal(journal_file, _made_by(pipeline.file, decoding)) as journal:
+    author = made_by(pipeline, decoding, min_confidence)
+    with CaptionJournal(journal_file, author) as journal:
         if kind == ".csv":
             require_replaceable(out, journal.rows)
         left = [one for one in found if isinstance(one, Failure) or one not in journal]
         present, failures = len(found) - len(left), []
-        results = pipeline.caption_photos(left, decoding)
+        if metadata is not None:
+            _write_present(metadata, found, journal)
+        # Chosen by all photos, so that a resumed run writes the same numbers.
+        xla = len(found) >= MANY_PHOTOS
+        results = pipeline.caption_photos(left, decoding, min_confidence, xla)
         with progress_bar(len(found), "photo", "caption", present, shown) as bar:
             while batch := list(itertools.islice(results, BATCH)):
-                journal.append(one for one in batch if isinstance(one, Caption))
+                captions = [one for one in batch if isinstance(one, Caption)]
+                journal.append(captions)
+                if metadata is not None:
+                    for one in captions:
+                        metadata.write(one.path, one.text)
                 failures += [one for one in batch if isinstance(one, Failure)]
                 bar.update(len(batch))
         if kind == ".csv":
-            write_table(out, journal.rows)
+            write_table(out, journal.rows, columns)
         elif kind != ".jsonl":
             write_gallery(out, journal.rows, failures)
     return BatchReport(out, len(left) - len(failures), present, tuple(failures))
+
+
+def _write_present(
+    metadata: MetadataWriter,
+    found: Iterable[Path | Failure],
+    journal: CaptionJournal,
+) -> None:
+    """Write the metadata of photos whose rows an interrupted run has written."""
+    captions = {os.path.abspath(row["path"]): row["caption"] for row in journal.rows}
+    for one in found:
+        if not isinstance(one, Failure) and one in journal:
+            metadata.write(one, captions[os.path.abspath(one)])
 
 
 def _distinct(found: Iterable[Path | Failure]) -> Sequence[Path | Failure]:
@@ -120,10 +159,15 @@ def _distinct(found: Iterable[Path | Failure]) -> Sequence[Path | Failure]:
     return list(photos.values())
 
 
-def _made_by(model: Path, decoding: DecodingSettings) -> str:
-    """Return the model and the settings that must not be mixed in one file."""
-    with model.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+def made_by(
+    pipeline: CaptioningPipeline,
+    decoding: DecodingSettings,
+    min_confidence: float | None = None,
+) -> str:
+    """Return the models and the settings that must not be mixed in one file."""
+    files = pipeline.file if isinstance(pipeline.file, tuple) else (pipeline.file,)
+    models = " + ".join(map(_digest, files))
+    mirror = getattr(pipeline.captioner, "mirror", False)  # of an ensemble
     how = f"beam {decoding.beam}"
     if decoding.method == "sample":
         how = f"words sampled at temperature {decoding.temperature}"
@@ -131,4 +175,14 @@ def _made_by(model: Path, decoding: DecodingSettings) -> str:
         how += f", {decoding.locations}"
     if is_sampled(decoding):
         how += f" with seed {decoding.seed}"
-    return f"{model.name} {digest[:12]}, {how}"
+    if mirror:
+        how += ", mirrored photos too"
+    if min_confidence is not None:
+        how += f", confidence at least {min_confidence:g}"
+    return f"{models}, {how}"
+
+
+def _digest(model: Path) -> str:
+    """Return the name of a model file and the first digits of its SHA-256."""
+    with model.open("rb") as file:
+        return f"{model.name} {hashlib.file_digest(file, 'sha256').hexdigest()[:12]}"

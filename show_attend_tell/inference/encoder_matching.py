@@ -6,6 +6,7 @@ from pathlib import Path
 from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data.encoder_identity import (
     BUILT_IN_WEIGHTS,
+    accepts_packaged,
     identity_difference,
     is_accepted,
 )
@@ -24,8 +25,9 @@ def matching_encoder(
     Args:
         captioner: a loaded captioner.
         file: its file, beside which a file of weights is looked up.
-        weights: a file, or ``imagenet``, ``scenes`` or ``none``; by default the
-            weights that the captioner was trained with.
+        weights: a file, or a name of ``EncoderSettings.weights``; by default the
+            weights that the captioner was trained with, or the packaged ones if they
+            are rounded from those.
 
     Raises:
         CaptionError: the weights are absent, or are not those the captioner was
@@ -58,8 +60,8 @@ def matching_encoder(
 def _trained_weights(file: Path, wanted: dict) -> str | Path:
     """Return the name or the path of the weights that a model was trained with.
 
-    A file is looked up beside the model; if it is absent, the first name that the
-    model accepts instead is returned.
+    A file is looked up beside the model; if it is absent, the packaged weights or else
+    the first name that the model accepts instead is returned.
     """
     name = wanted["weights"]
     if name in BUILT_IN_WEIGHTS:
@@ -67,6 +69,8 @@ def _trained_weights(file: Path, wanted: dict) -> str | Path:
     beside = file.with_name(name)
     if beside.is_file():
         return beside
+    if accepts_packaged(wanted):
+        return "imagenet_8bit"
     for accepted in wanted.get("accepts", {}):
         return accepted
     raise CaptionError(

@@ -1,5 +1,6 @@
 """Write figures of captions, one for each photo, or one page for all of them."""
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -9,7 +10,9 @@ from matplotlib.figure import Figure
 from show_attend_tell.inference.attention_figure import attention_figure, save_figure
 from show_attend_tell.inference.attention_page import stream_page
 from show_attend_tell.inference.result import Caption, Failure
-from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.files import LONGEST_NAME, atomic_path
+
+_SUFFIX = 10  # bytes reserved in a file name for the format
 
 
 def draw_figures(
@@ -56,13 +59,24 @@ def caption_figure(caption: Caption, dark: bool = False) -> Figure:
 
 
 def _free_name(stem: str, taken: set[str]) -> str:
-    """Return a name that is not taken yet, ignoring case, and add it to `taken`."""
-    name, count = stem, 1
+    """Return a name that is not taken yet, ignoring case, and add it to `taken`.
+
+    A stem that leaves no room for the number and the suffix is cut.
+    """
+    name, count = _cut(stem, LONGEST_NAME - _SUFFIX), 1
     while name.lower() in taken:
         count += 1
-        name = f"{stem}-{count}"
+        number = f"-{count}"
+        name = _cut(stem, LONGEST_NAME - _SUFFIX - len(number)) + number
     taken.add(name.lower())
     return name
+
+
+def _cut(name: str, limit: int) -> str:
+    """Return the start of a name of at most `limit` bytes, without half a letter."""
+    if len(os.fsencode(name)) <= limit:
+        return name
+    return os.fsencode(name)[:limit].decode("utf-8", "ignore") or "photo"
 
 
 def write_attention_page(

@@ -6,7 +6,8 @@ from pathlib import Path
 from urllib.parse import quote_from_bytes
 
 from show_attend_tell.inference import templating
-from show_attend_tell.inference.result import Failure
+from show_attend_tell.inference.result import LOW_CONFIDENCE, Failure
+from show_attend_tell.inference.sentence import as_sentence
 from show_attend_tell.runtime.files import atomic_path
 
 
@@ -17,7 +18,7 @@ def write_gallery(
 
     Args:
         path: path of the page; photos are linked relative to its folder.
-        rows: rows with ``path``, ``caption`` and ``log_prob``.
+        rows: rows with ``path``, ``caption``, ``log_prob`` and ``confidence``.
         failures: photos without a caption, listed at the end.
     """
     path = Path(path)
@@ -25,24 +26,17 @@ def write_gallery(
         {
             "source": _source(row["path"], path.parent),
             "name": readable(row["path"]),
-            "sentence": sentence(row["caption"]),
+            "sentence": as_sentence(row["caption"]),
             "log_prob": row["log_prob"],
+            "confidence": row.get("confidence"),
         }
         for row in rows
     )
     reasons = [readable(failure.reason) for failure in failures]
     values = {"count": len(rows), "cards": cards, "reasons": reasons}
+    values["low"] = LOW_CONFIDENCE
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         file.writelines(templating.stream("gallery.html", **values))
-
-
-def sentence(caption: str) -> str:
-    """Return a caption with a capital at the start and a full stop at the end.
-
-    Full stops that tokenizers leave at the end, with a space before, are removed.
-    """
-    text = caption.rstrip(" .")
-    return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
 def _source(photo: str, folder: Path) -> str:

@@ -17,7 +17,8 @@ from show_attend_tell.inference.result import Caption
 from show_attend_tell.runtime.errors import OutputFileError
 
 _TEXTS = ("path", "caption", "made_by")
-FIELDS = ("path", "caption", "log_prob", "score", "made_by")
+FIELDS = ("path", "caption", "log_prob", "score", "made_by", "confidence")
+_REQUIRED = FIELDS[:-1]  # earlier versions wrote no confidence
 # A path may contain bytes that are not UTF-8; this encoding restores them.
 ENCODING = {"encoding": "utf-8", "errors": "surrogateescape"}
 
@@ -125,14 +126,17 @@ class CaptionJournal:
             row = json.loads(line)
             kept = {key: _text(row[key]) for key in _TEXTS}
             numbers = {key: _finite(row[key]) for key in ("log_prob", "score")}
+            confidence = row.get("confidence")  # None: unknown
+            if confidence is not None:
+                confidence = _finite(confidence)
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
             raise self._malformed(f"the line {line[:60]!r}") from None
-        return {**row, **kept, **numbers}
+        return {**row, **kept, **numbers, "confidence": confidence}
 
     def _malformed(self, received: str) -> OutputFileError:
         return OutputFileError(
             f"{self.path}: must be absent, or JSON Lines of this program with "
-            f"{', '.join(FIELDS)}. Received: {received}; name another file"
+            f"{', '.join(_REQUIRED)}. Received: {received}; name another file"
         )
 
 
@@ -164,6 +168,7 @@ def _row(caption: Caption, made_by: str) -> dict:
         "log_prob": round(caption.log_prob, 6),
         "score": round(caption.score, 6),
         "made_by": made_by,
+        "confidence": caption.confidence,
     }
 
 

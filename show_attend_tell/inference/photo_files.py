@@ -5,10 +5,8 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from show_attend_tell.data.preprocessing import PHOTO_SUFFIXES
+from show_attend_tell.data.photo_formats import is_photo, is_raw, remedy
 from show_attend_tell.inference.result import Failure
-
-UNSUPPORTED_SUFFIXES = frozenset([".heic", ".heif"])  # photos that Pillow cannot read
 
 
 def find_photos(
@@ -17,8 +15,8 @@ def find_photos(
     """Yield photos named directly, and the photos inside folders.
 
     A file is yielded whatever its suffix. Inside a folder only files with one of
-    :data:`PHOTO_SUFFIXES` are yielded, sorted by name, before those of its
-    subfolders; hidden files and folders are ignored. Symlinked folders are followed
+    ``data.photo_formats.PHOTO_SUFFIXES`` are yielded, sorted by name, before those of
+    its subfolders; hidden files and folders are ignored. Symlinked folders are followed
     unless they point back into the folder being scanned, and no folder is scanned
     twice.
 
@@ -28,7 +26,8 @@ def find_photos(
     Yields:
         Paths, and a Failure for a folder that cannot be read or has no photo, for a
         symlink that cannot be followed, for a named pipe, socket or device in place of
-        a photo, and for a photo of a folder with one of :data:`UNSUPPORTED_SUFFIXES`.
+        a photo, and for a photo of a folder whose format cannot be decoded, but not for
+        a raw photo beside a photo of the same name.
     """
     for path in paths:
         if isinstance(path, Failure):
@@ -55,11 +54,13 @@ def _scan(root: Path) -> Iterator[Path | Failure]:
             yield Failure(Path(folder), f"{folder}: {error.strerror}")
             continue
         subfolders = []
+        stems = {Path(entry.name).stem for entry in entries if is_photo(entry.name)}
         for entry in entries:
             if entry.name.startswith("."):
                 continue
             if not _is_folder(entry):
-                yield from _check(Path(entry.path))
+                if not (is_raw(entry.name) and Path(entry.name).stem in stems):
+                    yield from _check(Path(entry.path))
             elif inside := _unscanned(entry, real, real_root, scanned):
                 subfolders.append((entry.path, inside))
         waiting += reversed(subfolders)
@@ -89,15 +90,14 @@ def _unscanned(
 
 def _check(path: Path) -> Iterator[Path | Failure]:
     """Yield a photo of a folder, a Failure, or nothing for other files."""
-    suffix = path.suffix.lower()
     try:
         mode = os.stat(path).st_mode
     except OSError as error:
         yield Failure(path, f"{path}: {error.strerror}")
         return
-    if suffix in UNSUPPORTED_SUFFIXES:
-        yield Failure(path, f"{path}: HEIC cannot be read; convert it to JPEG")
-    elif suffix in PHOTO_SUFFIXES:
+    if unsupported := remedy(path):
+        yield Failure(path, f"{path}: {unsupported}")
+    elif is_photo(path):
         yield path if stat.S_ISREG(mode) else _special(path)
 
 

@@ -8,7 +8,6 @@ the hypotheses into a Caption.
 
 import dataclasses
 import os
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -19,15 +18,36 @@ from show_attend_tell.config.runs import find_model
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.region import cell_shares, region_in_view
 from show_attend_tell.decoding import Hypotheses
+from show_attend_tell.inference.calibration_file import (
+    find_calibration,
+    require_valid_minimum,
+)
 from show_attend_tell.inference.encoder_matching import matching_encoder
 from show_attend_tell.inference.photo_files import find_photos
+from show_attend_tell.inference.photo_inputs import (
+    NamedPhoto,
+    Photo,
+    open_input,
+    to_input,
+)
 from show_attend_tell.inference.result import (
     Caption,
     Failure,
     caption_from_hypotheses,
+    unless_doubtful,
+)
+from show_attend_tell.inference.sampled_captions import (
+    distinct_samples,
+    is_sampled,
+    photo_seed,
+    sample_seeds,
 )
 from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.confidence import Calibration
 from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.models.ensemble import Ensemble, MirroringEncoder, load_ensemble
+from show_attend_tell.models.generation import MANY_PHOTOS
+from show_attend_tell.models.pretrained import shipped_model
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import CaptionError, PhotoError
 
@@ -38,17 +58,24 @@ class CaptioningPipeline:
     """Generate captions of photos.
 
     Attributes:
-        captioner: the Keras model, annotation vectors -> captions.
+        captioner: the Keras model, annotation vectors -> captions, or an Ensemble.
         encoder: the network, photo -> annotation vectors.
-        file: the model file, None for a captioner that was not loaded from one.
+        file: the model file, or the tuple of an ensemble's files; None for a captioner
+            that was not loaded from one.
+        calibration: gives captions their confidence; None leaves it unknown.
     """
 
     def __init__(
-        self, captioner: Captioner, encoder: Encoder, file: Path | None = None
+        self,
+        captioner: Captioner | Ensemble,
+        encoder: Encoder | MirroringEncoder,
+        file: Path | tuple[Path, ...] | None = None,
+        calibration: Calibration | None = None,
     ):
         self.captioner = captioner
         self.encoder = encoder
         self.file = file
+        self.calibration = calibration
 
     def decoding(self, **changes: object) -> DecodingSettings:
         """Return the decoding settings saved with the model, with changes.
@@ -81,16 +108,18 @@ class CaptioningPipeline:
 
     def caption(
         self,
-        photo: str | os.PathLike,
+        photo: Photo | Sequence[Photo],
         beam: int | None = None,
         locations: str | None = None,
         seed: int | None = None,
         region: Sequence[float] | None = None,
-    ) -> Caption:
-        """Return the caption of a photo.
+        min_confidence: float | None = None,
+    ) -> Caption | list[Caption | Failure]:
+        """Return the caption of a photo, or the captions of a list of photos.
 
         Args:
-            photo: path of the photo.
+            photo: a path; the bytes of a file; a PIL image; an array (H, W, 3), uint8,
+                RGB; or a list or tuple of these.
             beam: beam width, 1 is greedy; by default the model's.
             locations: ``expected``, ``likeliest`` or ``sampled``, see
                 ``DecodingSettings``; by default the model's.
@@ -98,30 +127,34 @@ class CaptioningPipeline:
                 photo depends on the seed and the photo alone.
             region: (x0, y0, x1, y1) in pixels of the photo as displayed, from which
                 the caption is written, see :mod:`data.region`.
+            min_confidence: lowest confidence of a caption, 0 to 1; none by default.
 
         Returns:
             ``text`` and ``words`` (T), ``log_prob``, ``attention`` (T, rows,
             columns), ``beta`` (T), ``locations`` (T) unless words are generated from
             the expected context, and ``alternatives``. Jupyter displays it as a page.
+            For a list, a list in the same order: a Caption for each photo, and a
+            Failure, with its ``reason``, for each that cannot be read.
 
         Raises:
-            CaptionError: the photo cannot be read, or a setting is invalid, see
-                :meth:`decoding` and :func:`data.region.region_in_view`.
+            CaptionError: a single photo cannot be read, a setting is invalid, see
+                :meth:`decoding` and :func:`data.region.region_in_view`, a list is
+                given with a region, or a single caption's confidence is too low.
         """
         decoding = self.decoding(beam=beam, locations=locations, seed=seed)
-        path = Path(photo)
-        if path.is_dir():
-            raise CaptionError(
-                f"`photo` must be a file. Received: the folder {path}; name one of its "
-                "photos, or pass the folder to caption_photos"
-            )
-        if region is not None:
-            try:
-                image = self.encoder.load_photo(path)
-            except PhotoError as error:
-                raise CaptionError(str(error)) from None
-            return self.caption_image(image, decoding, path=path, region=region)
-        (result,) = self.caption_photos([path], decoding)
+        if isinstance(photo, list | tuple):
+            if region is not None:
+                raise CaptionError(
+                    f"`region` needs one photo. Received: {len(photo)} photos; caption "
+                    "each with its own region"
+                )
+            photos = [to_input(one, f"photo-{k + 1}") for k, one in enumerate(photo)]
+            return list(self._caption_all(photos, decoding, min_confidence))
+        if region is None:
+            results = self._caption_all([to_input(photo)], decoding, min_confidence)
+        else:
+            results = self.caption_region(photo, region, decoding, min_confidence)
+        (result,) = results
         if isinstance(result, Failure):
             raise CaptionError(result.reason)
         return result
@@ -130,6 +163,8 @@ class CaptioningPipeline:
         self,
         paths: Iterable[str | os.PathLike | Failure],
         decoding: DecodingSettings | None = None,
+        min_confidence: float | None = None,
+        xla: bool | None = None,
     ) -> Iterator[Caption | Failure]:
         """Generate the captions of photos, in batches.
 
@@ -137,18 +172,60 @@ class CaptioningPipeline:
             paths: photos, and folders to search recursively; a Failure is passed
                 through.
             decoding: settings from :meth:`decoding`; by default the model's.
+            min_confidence: captions below it are left out, 0 to 1; none by default.
+            xla: whether XLA compiles the search; by default for many photos.
 
         Yields:
-            A Caption for each photo, or a Failure for one that cannot be read, in the
-            order of :func:`~show_attend_tell.inference.photo_files.find_photos`.
+            A Caption for each photo, a Failure for one that cannot be read, or a
+            LowConfidence for one whose caption is left out, in the order of
+            :func:`~show_attend_tell.inference.photo_files.find_photos`.
+
+        Raises:
+            CaptionError: `min_confidence` is out of range, or given and the model has
+                no calibration.
         """
         decoding = decoding or self.decoding()
         found = list(find_photos(paths))
+        yield from self._caption_all(found, decoding, min_confidence, xla)
+
+    def caption_region(
+        self,
+        photo: Photo,
+        region: Sequence[float],
+        decoding: DecodingSettings,
+        min_confidence: float | None = None,
+    ) -> Iterator[Caption | Failure]:
+        """Yield the caption of one photo, written from a region of it.
+
+        Raises:
+            CaptionError: see :meth:`caption`.
+        """
+        self.require_calibration(min_confidence)
+        one = to_input(photo)
+        if not isinstance(one, Failure):
+            try:
+                path, image = open_input(one)
+                one = self.caption_image(image, decoding, path=path, region=region)
+            except PhotoError as error:
+                one = Failure(one if isinstance(one, Path) else one.path, str(error))
+        yield unless_doubtful(one, min_confidence)
+
+    def _caption_all(
+        self,
+        found: Sequence[Path | NamedPhoto | Failure],
+        decoding: DecodingSettings,
+        min_confidence: float | None = None,
+        xla: bool | None = None,
+    ) -> Iterator[Caption | Failure]:
+        """Yield the captions of photos, in batches; failures are passed through."""
+        self.require_calibration(min_confidence)
         photos = sum(not isinstance(one, Failure) for one in found)
         size = 1 if photos == 1 else BATCH  # two graphs serve any number of photos
         decoding = dataclasses.replace(decoding, batch_size=size)
+        xla = photos >= MANY_PHOTOS if xla is None else xla
         for start in range(0, len(found), size):
-            yield from self._caption_batch(found[start : start + size], decoding)
+            for one in self._caption_batch(found[start : start + size], decoding, xla):
+                yield unless_doubtful(one, min_confidence)
 
     def caption_image(
         self,
@@ -189,14 +266,14 @@ class CaptioningPipeline:
         hypotheses = self.captioner.generate(
             np.repeat(features, count, axis=0),  # (1, L, D) -> (count, L, D)
             dataclasses.replace(decoding, batch_size=count),
-            seeds=_sample_seeds(decoding.seed, square, count),
+            seeds=sample_seeds(decoding.seed, square, count),
             regions=shares,
         )
         if decoding.method == "sample":
-            found = _distinct(hypotheses)
+            found = distinct_samples(hypotheses)
         else:
             found = Hypotheses(*(field[0] for field in hypotheses))
-        caption = self._result(found, Path(path), square, view)
+        caption = self._result(found, features[0], Path(path), square, view)
         return dataclasses.replace(caption, region=box)
 
     def compile(
@@ -205,111 +282,113 @@ class CaptioningPipeline:
         decoding: DecodingSettings | None = None,
         with_region: bool = False,
     ) -> None:
-        """Compile the graphs that :meth:`caption_image` runs with these arguments.
+        """Trace the search that :meth:`caption_image` runs with these arguments.
 
         The graph of captions with a region serves all regions.
         """
-        side = self.encoder.settings.image_size
-        image, region = Image.new("RGB", (side, side)), (0, 0, side, side)
-        region = region if with_region else None
-        self.caption_image(image, decoding, samples, region=region)
+        decoding = decoding or self.decoding()
+        count = samples if decoding.method == "sample" else 1
+        L, D = int(np.prod(self.encoder.grid)), self.encoder.width
+        views = (2,) if getattr(self.captioner, "mirror", False) else ()
+        self.captioner.generate(
+            np.zeros((count, *views, L, D), np.float16),
+            dataclasses.replace(decoding, batch_size=count),
+            regions=np.ones((count, L), np.float32) if with_region else None,
+        )
 
     def _caption_batch(
-        self, found: Sequence[Path | Failure], decoding: DecodingSettings
+        self,
+        found: Sequence[Path | NamedPhoto | Failure],
+        decoding: DecodingSettings,
+        xla: bool,
     ) -> list[Caption | Failure]:
         """Caption at most ``decoding.batch_size`` photos; the order is kept."""
         results = [self._read(one) for one in found]
         rows = [k for k, one in enumerate(results) if not isinstance(one, Failure)]
         if rows:
             squares = np.stack([results[k][1] for k in rows])  # (B, S, S, 3)
+            features = self.encoder.encode(squares)  # (B, S, S, 3) -> (B, L, D)
             hypotheses = self.captioner.generate(
-                self.encoder.encode(squares),  # (B, S, S, 3) -> (B, L, D)
+                features,
                 decoding,
                 seeds=[photo_seed(decoding.seed, square) for square in squares],
+                xla=xla,
             )
             for row, k in enumerate(rows):
                 photo = Hypotheses(*(field[row] for field in hypotheses))
-                results[k] = self._result(photo, *results[k])
+                results[k] = self._result(photo, features[row], *results[k])
         return results
 
-    def _read(self, photo: Path | Failure) -> tuple | Failure:
+    def _read(self, photo: Path | NamedPhoto | Failure) -> tuple | Failure:
         """Return (path, square, view) of a photo, or a Failure with the reason."""
         if isinstance(photo, Failure):
             return photo
         try:
-            image = self.encoder.load_photo(photo)
-            return photo, self.encoder.preprocess(image), self.encoder.view(image)
+            path, image = open_input(photo)
+            return path, self.encoder.preprocess(image), self.encoder.view(image)
         except PhotoError as error:
-            return Failure(photo, str(error))
+            path = photo.path if isinstance(photo, NamedPhoto) else photo
+            return Failure(path, str(error))
 
-    def _result(self, hypotheses: Hypotheses, path: Path, square, view) -> Caption:
-        """Build the caption from W hypotheses of one photo, (W, ...) each."""
-        captioner = self.captioner
+    def _result(
+        self, hypotheses: Hypotheses, features, path: Path, square, view
+    ) -> Caption:
+        """Build the caption from W hypotheses of one photo, (W, ...) each.
+
+        `features` are the photo's, (L, D).
+        """
+        captioner, confidence = self.captioner, None
+        if self.calibration is not None:
+            one = Hypotheses(*(field[None] for field in hypotheses))  # -> (1, W, ...)
+            # (1, L, D) -> (1,)
+            confidence = float(self.calibration.confidence(features[None], one)[0])
         return caption_from_hypotheses(
-            hypotheses, captioner.vocabulary, captioner.grid, path, square, view
+            *(hypotheses, captioner.vocabulary, captioner.grid),
+            *(path, square, view, confidence),
         )
+
+    def require_calibration(self, min_confidence: float | None) -> None:
+        """Validate a lowest confidence, see :func:`require_valid_minimum`."""
+        require_valid_minimum(min_confidence, self.calibration, self.file)
 
 
 def load(
-    model: str | os.PathLike,
+    model: str | os.PathLike | Sequence[str | os.PathLike] | None = None,
     encoder_weights: str | os.PathLike | None = None,
     runs: str | os.PathLike = "experiments/runs",
+    mirror: bool = False,
 ) -> CaptioningPipeline:
-    """Load a trained captioner and build its encoder.
+    """Load a trained captioner, or an ensemble of several, and build its encoder.
 
     Args:
-        model: a ``.keras`` file, the folder of a run, or an experiment's name.
-        encoder_weights: a file, or ``imagenet``, ``scenes`` or ``none``; by default
+        model: a ``.keras`` file, the folder of a run, or an experiment's name; several
+            are averaged, see :mod:`models.ensemble`; by default the model in the
+            package.
+        encoder_weights: a file, or a name of ``EncoderSettings.weights``; by default
             the weights that the model was trained with. If they came from a file, it
-            is looked up in the folder of the model.
+            is looked up in the folder of the model; the packaged weights of VGG16 are
+            accepted in place of those that they are rounded from.
         runs: folder in which names of runs are looked up.
+        mirror: whether to average over photos and their mirror images.
 
     Raises:
         CaptionError: the encoder's weights are absent, or are not those the model was
             trained with.
         ModelFileError: the model file is absent, damaged or not a captioner.
         EncoderError: the encoder's weights cannot be loaded.
+        PretrainedModelError: `model` is omitted, and the package has no model.
+        CalibrationError: the calibration beside the model is damaged or another's.
     """
+    model = shipped_model() if model is None else model
+    if mirror or isinstance(model, list | tuple):
+        models = model if isinstance(model, list | tuple) else [model]
+        files = [find_model(os.fspath(one), runs) for one in models]
+        ensemble = load_ensemble(files, mirror)
+        encoder = matching_encoder(ensemble, files[0], encoder_weights)
+        encoder = MirroringEncoder(encoder) if mirror else encoder
+        return CaptioningPipeline(ensemble, encoder, tuple(files))
     file = find_model(os.fspath(model), runs)
     captioner = load_captioner(file)
     encoder = matching_encoder(captioner, file, encoder_weights)
-    return CaptioningPipeline(captioner, encoder, file)
-
-
-def is_sampled(decoding: DecodingSettings) -> bool:
-    """Return whether captions depend on the seed."""
-    return decoding.method == "sample" or decoding.locations == "sampled"
-
-
-def photo_seed(seed: int, square: np.ndarray) -> tuple[int, int]:
-    """Return the seed of one photo, which depends on no other photo.
-
-    Args:
-        seed: seed of the decoding settings.
-        square: (S, S, 3) uint8.
-    """
-    return seed, zlib.crc32(square.tobytes())
-
-
-def _sample_seeds(seed: int, square: np.ndarray, count: int) -> list:
-    """Return `count` independent seeds; the first equals :func:`photo_seed`."""
-    first = np.random.SeedSequence(photo_seed(seed, square))
-    return [first, *first.spawn(count - 1)]
-
-
-def _distinct(samples: Hypotheses) -> Hypotheses:
-    """Remove repeated captions; the first sample stays first, others by score.
-
-    Args:
-        samples: every field is (N, 1, ...), one hypothesis for each of N samples.
-
-    Returns:
-        Hypotheses of one photo, every field (W, ...) with W <= N.
-    """
-    samples = Hypotheses(*(field[:, 0] for field in samples))  # (N, 1, ...) -> (N, ...)
-    others = 1 + np.argsort(-samples.scores[1:], kind="stable")
-    kept: dict[bytes, int] = {}
-    for row in (0, *others):
-        kept.setdefault(samples.tokens[row].tobytes(), int(row))
-    rows = list(kept.values())
-    return Hypotheses(*(field[rows] for field in samples))
+    calibration = find_calibration(captioner, file)
+    return CaptioningPipeline(captioner, encoder, file, calibration)

@@ -10,8 +10,10 @@ from show_attend_tell.data.preprocessing import Box
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.inference import attention_page
+from show_attend_tell.inference.sentence import as_sentence
 
 _DIGITS = 6  # decimals in JSON; float32 has no more
+LOW_CONFIDENCE = 0.2  # captions below it are marked
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,9 +29,19 @@ class Alternative:
     beta: np.ndarray = field(repr=False)
     locations: np.ndarray | None = None
 
+    @property
+    def sentence(self) -> str:
+        """The text with a capital at the start and a full stop at the end."""
+        return as_sentence(self.text)
+
     def to_dict(self) -> dict:
         """Return the text and its scores as values for JSON, without attention."""
-        return {"text": self.text, "log_prob": self.log_prob, "score": self.score}
+        return {
+            "text": self.text,
+            "sentence": self.sentence,
+            "log_prob": self.log_prob,
+            "score": self.score,
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +69,9 @@ class Caption:
             generated from; None if a word was generated from the expected context.
         region: (x0, y0, x1, y1) as fractions of the width and height of ``view``, the
             part of it from which the caption was written; None for the whole photo.
+        confidence: probability, 0 to 1, that the photo is like those of the training
+            and the caption better than half of the validation captions, see
+            :mod:`models.confidence`; None if the model has no calibration.
     """
 
     path: Path
@@ -73,6 +88,17 @@ class Caption:
     view: np.ndarray = field(repr=False)
     locations: np.ndarray | None = None
     region: Box | None = None
+    confidence: float | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The text with a capital at the start and a full stop at the end."""
+        return as_sentence(self.text)
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the confidence is known and below :data:`LOW_CONFIDENCE`."""
+        return self.confidence is not None and self.confidence < LOW_CONFIDENCE
 
     def _repr_html_(self) -> str:
         """Return the interactive page of the caption, for Jupyter."""
@@ -88,6 +114,7 @@ class Caption:
         for name in ("word_log_probs", "attention", "beta"):
             values[name] = np.round(values[name].astype(np.float64), _DIGITS).tolist()
         values["path"] = str(self.path)
+        values["sentence"] = self.sentence
         values["words"] = list(self.words)
         values["alternatives"] = [a.to_dict() for a in self.alternatives]
         if self.locations is not None:
@@ -109,6 +136,11 @@ class Failure:
         return {"path": str(self.path), "error": self.reason}
 
 
+@dataclass(frozen=True)
+class LowConfidence(Failure):
+    """A photo whose caption is left out, for its confidence is below a minimum."""
+
+
 def caption_from_hypotheses(
     hypotheses: Hypotheses,
     vocabulary: Vocabulary,
@@ -116,6 +148,7 @@ def caption_from_hypotheses(
     path: Path,
     square: np.ndarray,
     view: np.ndarray,
+    confidence: float | None = None,
 ) -> Caption:
     """Build the caption of one photo; the only place where alpha becomes a grid.
 
@@ -127,6 +160,7 @@ def caption_from_hypotheses(
         path: path of the photo.
         square: (S, S, 3) uint8.
         view: (H, W, 3) uint8.
+        confidence: confidence of the best hypothesis, None if unknown.
     """
     W = len(hypotheses.lengths)
     best, *others = (
@@ -143,6 +177,7 @@ def caption_from_hypotheses(
         alternatives=tuple(Alternative(**other) for other in others),
         square=square,
         view=view,
+        confidence=confidence,
     )
 
 
@@ -168,3 +203,20 @@ def _fields(
 def _single_locations(locations: np.ndarray) -> np.ndarray | None:
     """Return the location of each word (T,), None for the expected context."""
     return locations if len(locations) and (locations >= 0).all() else None
+
+
+def unless_doubtful(
+    result: Caption | Failure, min_confidence: float | None
+) -> Caption | Failure:
+    """Return the result, or a LowConfidence if its confidence is below the minimum."""
+    if (
+        min_confidence is None
+        or isinstance(result, Failure)
+        or result.confidence >= min_confidence
+    ):
+        return result
+    return LowConfidence(
+        result.path,
+        f"{result.path}: left out, its confidence {result.confidence:.2f} is below "
+        f"{min_confidence:g}",
+    )

@@ -1,15 +1,51 @@
-"""Write the captions of a journal as CSV."""
+"""Write the captions of a journal as CSV, also with the columns of exiftool."""
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from show_attend_tell.inference.journal import ENCODING, FIELDS
+from show_attend_tell.inference.metadata.xmp import creator_tool
+from show_attend_tell.inference.sentence import as_sentence
 from show_attend_tell.runtime.errors import OutputFileError
 from show_attend_tell.runtime.files import atomic_path
 
 
-def write_table(path: Path, rows: Iterable[Mapping]) -> None:
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table.
+
+    Attributes:
+        names: the first line of the file.
+        values: row of the journal -> the values of its line.
+    """
+
+    names: tuple[str, ...]
+    values: Callable[[Mapping], tuple]
+
+
+def _exiftool_values(row: Mapping) -> tuple[str, ...]:
+    sentence = as_sentence(row["caption"])
+    return row["path"], sentence, sentence, creator_tool(row["made_by"])
+
+
+COLUMNS = Columns(FIELDS, lambda row: tuple(row[field] for field in FIELDS))
+# Columns that `exiftool -csv=FILE PHOTO...` writes into photos.
+EXIFTOOL_COLUMNS = Columns(
+    (
+        "SourceFile",
+        "XMP-dc:Description",
+        "XMP-iptcCore:AltTextAccessibility",
+        "XMP-xmp:CreatorTool",
+    ),
+    _exiftool_values,
+)
+
+
+def write_table(
+    path: Path, rows: Iterable[Mapping], columns: Columns = COLUMNS
+) -> None:
     """Write rows as CSV atomically, after one line of column names."""
     with (
         atomic_path(path) as temporary,
@@ -18,11 +54,16 @@ def write_table(path: Path, rows: Iterable[Mapping]) -> None:
         plain = csv.writer(file, lineterminator="\n")
         # Python 3.11 writes a carriage return without quotes, and cannot read it then.
         quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
-        plain.writerow(FIELDS)
+        plain.writerow(columns.names)
         for row in rows:
-            values = [row[field] for field in FIELDS]
+            values = columns.values(row)
             returns = any("\r" in str(value) for value in values)
             (quoted if returns else plain).writerow(values)
+
+
+def _cells(values: Iterable) -> tuple[str, ...]:
+    """Return the texts of values as :mod:`csv` writes them."""
+    return tuple("" if value is None else str(value) for value in values)
 
 
 def require_replaceable(path: Path, rows: Sequence[Mapping]) -> None:
@@ -37,7 +78,12 @@ def require_replaceable(path: Path, rows: Sequence[Mapping]) -> None:
     """
     if not path.exists():
         return
-    kept = {FIELDS, *(tuple(str(row[field]) for field in FIELDS) for row in rows)}
+    kept = set()
+    for columns in (COLUMNS, EXIFTOOL_COLUMNS):
+        lines = {columns.names, *(_cells(columns.values(row)) for row in rows)}
+        kept |= lines
+        if columns is COLUMNS:  # versions before 0.3 wrote no confidence, the last one
+            kept |= {line[:-1] for line in lines}
     journal = path.with_suffix(".jsonl").name
     for line in _lines(path):
         if line is None or tuple(line) not in kept:

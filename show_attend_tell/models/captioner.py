@@ -20,6 +20,7 @@ from show_attend_tell.config.settings import (
 from show_attend_tell.data.vocabulary import PAD, Vocabulary
 from show_attend_tell.models.decoder import Decoder
 from show_attend_tell.models.generation import (
+    MANY_PHOTOS,
     compile_generator,
     generate_in_batches,
     make_region_bias,
@@ -306,7 +307,7 @@ class Captioner(keras.Model):
             words = words * ops.cast(sample_weight, words.dtype)
         return self.caption_mean(y, words + attention, sample_weight=present)
 
-    def generate(self, annotations, decoding=None, seeds=None, regions=None):
+    def generate(self, annotations, decoding=None, seeds=None, xla=None, regions=None):
         """Generate captions of photos.
 
         Args:
@@ -316,6 +317,9 @@ class Captioner(keras.Model):
                 other photo; by default ``decoding.seed`` seeds all photos together.
                 Seeds affect sampled words and sampled locations only; the hypotheses
                 of a beam share the noise of their photo.
+            xla: whether XLA compiles the search, which pays for many photos; by
+                default for ``generation.MANY_PHOTOS`` or more. The hypotheses differ
+                by rounding alone.
             regions: (N, L) in [0, 1], the part of each photo from which its caption is
                 written, see :func:`models.attention.region_bias`; None for none.
 
@@ -330,10 +334,11 @@ class Captioner(keras.Model):
         L, D = self.grid[0] * self.grid[1], self.annotation_width
         require_annotations(annotations, (L, D))
         decoding = decoding or self.decoding
-        key = static_settings(decoding)
+        xla = len(annotations) >= MANY_PHOTOS if xla is None else xla
+        key = static_settings(decoding), xla
         region = make_region_bias(regions, len(annotations), L, decoding)
         if key not in self._generators:
-            self._generators[key] = compile_generator(self, key)
+            self._generators[key] = compile_generator(self, *key)
         seeds = decoding.seed if seeds is None else seeds
         noise = uniform_noise(seeds, len(annotations), decoding.max_words)  # (N, 2, T)
         return generate_in_batches(

@@ -312,14 +312,14 @@ class Decoder(keras.layers.Layer):
         Args:
             embedded: E y_{t-1}, (..., m).
             h: (..., n).
-            z_hat: (..., D).
+            z_hat: (..., D); None for a context of zero.
             dropout: function applied to h and to the tanh.
             precision: dtype of the matrix products.
         """
         hidden = product(dropout(h), self.l_h, precision) + self.l_b  # (..., m)
         if self.settings.prev2out:
             hidden = hidden + embedded
-        if self.settings.ctx2out:
+        if self.settings.ctx2out and z_hat is not None:
             hidden = hidden + product(z_hat, self.l_z, precision)
         # (..., m) -> (..., K)
         return product(dropout(ops.tanh(hidden)), self.l_o, precision) + self.l_o_b

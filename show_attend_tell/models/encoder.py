@@ -26,7 +26,7 @@ from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data import preprocessing
 from show_attend_tell.data.encoder_identity import BUILT_IN_WEIGHTS
 from show_attend_tell.data.preprocessing import Box
-from show_attend_tell.models import scene_net
+from show_attend_tell.models import quantised_weights, scene_net
 from show_attend_tell.runtime.errors import EncoderError, one_line
 
 _FLOAT16_MAX = float(np.finfo(np.float16).max)
@@ -66,7 +66,7 @@ class Encoder:
             input_signature=[tf.TensorSpec((None, side, side, _CHANNELS), tf.uint8)],
             autograph=False,  # which writes temporary files, and the disk may be full
         )
-        self._digest = _digest(self._network)
+        self._digest = weights_digest(self._network)
 
     def load_photo(self, file: str | os.PathLike | IO[bytes]) -> Image.Image:
         """Decode a photo; see :func:`data.preprocessing.load_photo`."""
@@ -213,12 +213,20 @@ def _build_network(settings: EncoderSettings) -> keras.Model:
             f"`weights` of {settings.network} must be "
             f"{'scenes' if ours else 'imagenet'}, none or a file. Received: {source!r}"
         )
+    quantised = source == "imagenet_8bit"
+    if quantised and settings.network != quantised_weights.NETWORK:
+        raise EncoderError(
+            f"`weights` must be 'imagenet_8bit' with {quantised_weights.NETWORK} only. "
+            f"Received: {settings.network}; use 'imagenet', which Keras downloads"
+        )
     if not _is_named(source) and not Path(source).is_file():
         raise EncoderError(
-            "`weights` must be imagenet, none, scenes or a file that exists. "
+            f"`weights` must be {', '.join(BUILT_IN_WEIGHTS)} or a file that exists. "
             f"Received: {source!r}; correct the path"
         )
     network = _build_scene_net(settings) if ours else _build_application(settings)
+    if quantised:
+        quantised_weights.assign_quantised(network, quantised_weights.read_quantised())
     if source == "scenes":
         source = str(scene_net.WEIGHTS)
     if not _is_named(source):
@@ -294,8 +302,8 @@ def _layer_output(network: keras.Model, settings: EncoderSettings):
     return network.get_layer(settings.layer).output
 
 
-def _digest(network: keras.Model) -> str:
-    """Return the SHA-256 of the values of all weights up to the layer."""
+def weights_digest(network: keras.Model) -> str:
+    """Return the SHA-256 of the values of all weights of a network."""
     digest = hashlib.sha256()
     for variable in network.weights:
         digest.update(str(tuple(variable.shape)).encode())

@@ -28,6 +28,25 @@ depends on no sample of the batch. The variance is far lower where lengths diffe
 a tenth on captions of one and of three words (experiments/LOG.md); for one caption
 alone it may be higher.
 
+With ``reward_per = "caption_mean"`` it is the mean over the caption's T words::
+
+    lambda_r r [1/T sum_t (log p(y_t|s~,a) - b)] d log p(s~|a)/dW
+
+The authors' published code does so, for minibatches of one length, and its constants
+weigh more than here. It averages the likelihood over the B captions of a minibatch,
+but passes the gradients of the other two terms to alpha as they are, so they are sums::
+
+    1/B sum_n log p(y_n|s~,a)
+        + sum_n [1/10 (1/T log p(y_n|s~,a) - b) log p(s~_n|a) + 0.002 H[s~_n]]
+
+The loss of this program is a mean over captions, so both terms are multiplied by B: at
+B = 64 the weight of the entropy is 64 x 0.002 = 0.128, and that of the reward
+64 / 10 = 6.4 on the mean per word, for a caption of T = 12 words 6.4 / 12 = 0.53 on the
+sum of log p. ``reward_scale = 0.1`` and ``entropy_weight = 0.002``, the defaults, are B
+times smaller. In that code the doubly stochastic term is part of the reported cost, but
+the gradients passed to alpha replace its gradient, so it is 0 here. Captions are
+generated from the expected context.
+
 With ``baseline = "samples"`` b is, word by word, the mean of log p(y_k|s~,a) in the
 other samples of the same caption, sampled or expected. The likelihood of its words
 cancels, which lowers the variance; b depends on none of the samples that it is
@@ -175,6 +194,9 @@ class HardAttention(keras.layers.Layer):
         gains = (log_p - b) * mask
         if s.reward_per == "caption":
             return ops.sum(gains, axis=-1, keepdims=True)  # (R, T) -> (R, 1)
+        if s.reward_per == "caption_mean":
+            length = ops.maximum(ops.sum(mask, axis=-1, keepdims=True), 1)  # (R, 1)
+            return ops.sum(gains, axis=-1, keepdims=True) / length
         # sum over k >= t: a cumulative sum from the end, (R, T)
         return ops.flip(ops.cumsum(ops.flip(gains, axis=1), axis=1), axis=1)
 

@@ -2,6 +2,7 @@
 
 import itertools
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -21,6 +22,7 @@ from show_attend_tell.config.settings import (
 )
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.new_words import extend_weight
 from show_attend_tell.runtime.errors import (
     ConfigError,
     ModelFileError,
@@ -121,11 +123,24 @@ def _reason(error: Exception) -> str:
     return f"{place}: {fault['msg'][:80]}. Received: {quote(fault['input'])}"
 
 
-def copy_weights(path: str | Path, model: Captioner) -> Captioner:
+def copy_weights(
+    path: str | Path,
+    model: Captioner,
+    counts: Mapping[str, int] | None = None,
+    source: Captioner | None = None,
+) -> Captioner:
     """Copy the weights of a model file into a captioner.
 
     A soft model can start a hard one, and a hard one a soft one: they differ by the
     baseline alone, which then starts at 0.
+
+    Args:
+        path: path of the model file.
+        model: the captioner; its weights are replaced.
+        counts: word -> number of times that it occurs in the training captions; the
+            captioner may then have more words after those of the file, see
+            :mod:`models.new_words`.
+        source: the captioner of the file, if it is already loaded.
 
     Returns:
         The captioner of the file.
@@ -134,8 +149,9 @@ def copy_weights(path: str | Path, model: Captioner) -> Captioner:
         ModelFileError: the file cannot be loaded, or its words, encoder or weights
             differ from the captioner's.
     """
-    source = load_captioner(path)
-    if source.vocabulary.words != model.vocabulary.words:
+    source = source or load_captioner(path)
+    old, words = len(source.vocabulary), model.vocabulary.words
+    if source.vocabulary.words != words[:old] or (counts is None and old < len(words)):
         raise ModelFileError(
             f"{path}: its vocabulary is not that of the prepared data; start from a "
             "model trained on the same data"
@@ -149,16 +165,22 @@ def copy_weights(path: str | Path, model: Captioner) -> Captioner:
     weights = [
         _shared_weights(m, other) for m, other in ((source, model), (model, source))
     ]
-    shapes = [[(w.name, tuple(w.shape)) for w in each] for each in weights]
-    for theirs, ours in itertools.zip_longest(*shapes):
+    copies = [
+        extend_weight(w.name, np.asarray(w), model.vocabulary, counts or {})
+        for w in weights[0]
+    ]
+    names = [[w.name for w in each] for each in weights]
+    shapes = [[value.shape for value in copies], [tuple(w.shape) for w in weights[1]]]
+    pairs = (list(zip(n, s, strict=True)) for n, s in zip(names, shapes, strict=True))
+    for theirs, ours in itertools.zip_longest(*pairs):
         if theirs != ours:
             raise ModelFileError(
                 f"{path}: its weights must have the shapes of the settings, {ours}. "
                 f"Received: {theirs}; start from a model of the same widths and "
                 "switches"
             )
-    for theirs, ours in zip(*weights, strict=True):
-        ours.assign(theirs)
+    for value, ours in zip(copies, weights[1], strict=True):
+        ours.assign(value)
     return source
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import keras
 
 
-def compiled(function: Callable, model: keras.Model) -> Callable:
+def compiled(function: Callable, model: keras.Model, xla: bool = True) -> Callable:
     """Compile a function of tensors that reads a model's weights.
 
     The compiled function reads the current weights at every call, and is traced again
@@ -15,16 +15,17 @@ def compiled(function: Callable, model: keras.Model) -> Callable:
         function: a function of positional tensors; its assignments to variables may
             be lost.
         model: the owner of all variables that the function reads.
+        xla: whether TensorFlow compiles by XLA too, which takes several times as long
+            as tracing a graph; JAX always does.
 
     Returns:
-        The function compiled by XLA on TensorFlow and on JAX; on another backend the
-        function itself.
+        The compiled function; on a backend without a compiler the function itself.
     """
     backend = keras.backend.backend()
     if backend == "tensorflow":
         import tensorflow as tf
 
-        return tf.function(function, autograph=False, jit_compile=True)
+        return tf.function(function, autograph=False, jit_compile=xla)
     return _compiled_by_jax(function, model) if backend == "jax" else function
 
 

@@ -87,6 +87,10 @@ class ModelFileError(ShowAttendTellError):
     """A model file is absent, damaged, or not a captioner."""
 
 
+class CalibrationError(ShowAttendTellError):
+    """A calibration is damaged or another model's, or data for one are missing."""
+
+
 class PretrainedModelError(ShowAttendTellError):
     """The installation has no pretrained model."""
 
@@ -104,6 +108,10 @@ class CaptionError(ShowAttendTellError):
 
 class OutputFileError(ShowAttendTellError):
     """Captions cannot be appended to the output file."""
+
+
+class MetadataError(ShowAttendTellError):
+    """The metadata of a photo cannot be read or written."""
 
 
 class EvaluationError(ShowAttendTellError):

@@ -1,10 +1,13 @@
 """Write files atomically: readers see the old file or the new one, never a part."""
 
 import contextlib
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+
+LONGEST_NAME = 255  # bytes of a name, on most file systems
 
 
 @contextlib.contextmanager
@@ -17,16 +20,35 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
     Args:
         path: the file or folder to write; its parent folder is made.
+
+    Raises:
+        OSError: the file cannot be written; its ``filename`` is set, and is never that
+            of the temporary file.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".writing-{path.name}")
-    _remove(temporary)  # left by a process that was killed
+    temporary = _temporary_path(path)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove(temporary)  # left by a process that was killed
         yield temporary
         os.replace(temporary, path)
+    except OSError as error:
+        # A full disk fails writes, whose errors name no file.
+        if error.filename in (None, str(temporary)):
+            error.filename, error.filename2 = str(path), None
+        raise
     finally:
-        _remove(temporary)
+        with contextlib.suppress(OSError):  # the folder cannot be written
+            _remove(temporary)
+
+
+def _temporary_path(path: Path) -> Path:
+    """Return the path of the temporary file; a long name is replaced by its digest."""
+    name = f".writing-{path.name}"
+    if len(os.fsencode(name)) > LONGEST_NAME:
+        digest = hashlib.sha256(os.fsencode(path.name)).hexdigest()
+        name = f".writing-{digest}{path.suffix if len(path.suffix) < 10 else ''}"
+    return path.with_name(name)
 
 
 def atomic_write(path: str | Path, content: str | bytes) -> None:

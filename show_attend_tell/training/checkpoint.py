@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from show_attend_tell.runtime.errors import RunError, TrainingError, one_line
+from show_attend_tell.runtime.errors import RunError, TrainingError, one_line, quote
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.training.divergence import require_finite
 
@@ -49,6 +49,25 @@ def save_checkpoint(path: str | Path, model, position: dict) -> None:
             require_finite(variable.path, values)
             np.save(buffer, values, allow_pickle=False)
             archive.writestr(f"{name}.npy", buffer.getvalue())
+
+
+def read_position(path: str | Path) -> dict:
+    """Return the position of a checkpoint without its variables.
+
+    Raises:
+        RunError: the file is absent or damaged.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            position = json.loads(archive.read("position.json"))
+        if not isinstance(position, dict):
+            raise ValueError(f"its position is {quote(position)}")
+    except _DAMAGE as error:
+        raise RunError(
+            f"{path}: the checkpoint is damaged ({one_line(error)}); train without "
+            "--resume"
+        ) from None
+    return position
 
 
 def restore_checkpoint(path: str | Path, model) -> dict:

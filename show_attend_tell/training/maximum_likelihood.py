@@ -11,6 +11,8 @@ from show_attend_tell.data.splits import Split
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.training.gradient_norms import EVERY, TermNorms
 
+FEW = 1000  # updates of a whole training below which captions have few lengths
+
 
 class Likelihood:
     """Train on every caption of the training photos, once an epoch.
@@ -20,18 +22,27 @@ class Likelihood:
         model: a built model, which is compiled before the first update.
         data: the training photos.
         readers: readers of their features, see :func:`data.dataset.read_views`.
+        train_step: see :func:`compiled_step`.
     """
 
-    def __init__(self, experiment: Experiment, model: Captioner, data: Split, readers):
+    def __init__(
+        self,
+        experiment: Experiment,
+        model: Captioner,
+        data: Split,
+        readers,
+        train_step=None,
+    ):
         settings = experiment.training
         captions = encode_captions(
             data.captions, model.vocabulary, experiment.data.max_words
         )
         self.model, self.settings = model, settings
+        few = len(captions.photos) * settings.epochs < FEW * settings.batch_size
         self.batches = CaptionBatches(
-            captions, data.rows, readers, settings.batch_size, settings.seed
+            captions, data.rows, readers, settings.batch_size, settings.seed, few
         )
-        self._step_functions = {}
+        self._train_step, self._step_functions = train_step, {}
         self._term_norms = None
 
     @property
@@ -68,27 +79,35 @@ class Likelihood:
         """
         length = y.shape[1]
         if length not in self._step_functions:
-            function = compiled_step(self.model, self.settings)
+            function = compiled_step(self.model, self.settings, self._train_step)
             self._step_functions[length] = function.get_concrete_function(x, y)
         return self._step_functions[length]
 
 
 @functools.cache  # one function for all lengths: `compile_parts` compares them
-def _compile_fn(jit_compile: bool):
+def compile_function(jit_compile: bool):
+    """Return the function that compiles parts of a training step."""
     return functools.partial(tf.function, autograph=False, jit_compile=jit_compile)
 
 
-def compiled_step(model: Captioner, settings: TrainingSettings):
+def compiled_step(model: Captioner, settings: TrainingSettings, train_step=None):
     """Return the model's compiled training step, which returns a batch's metrics.
 
     On a CPU, and with bfloat16, XLA compiles parts of the step, otherwise all of it;
     see :meth:`Captioner.compile_parts`.
+
+    Args:
+        model: a compiled model.
+        settings: the settings of training.
+        train_step: function of a batch that updates the model and returns metrics;
+            by default the model's own.
     """
-    compile_fn = _compile_fn(settings.jit_compile)
+    compile_fn = compile_function(settings.jit_compile)
+    train_step = train_step or model.train_step
 
     def step(*data):
         model.reset_metrics()
-        return model.train_step(data)
+        return train_step(data)
 
     if settings.precision == "float32" and tf.config.list_physical_devices("GPU"):
         return compile_fn(step)

@@ -5,24 +5,50 @@ expected reward r by REINFORCE. For the K captions y_k generated for a photo a::
 
     dL/dW = -1/K sum_k (r(y_k) - b_k) d log p(y_k | a) / dW
 
-As Cornia et al. (CVPR 2020, Sec. 3.3) do, the captions are the K hypotheses of a beam
-search, and the baseline is the mean reward; here b_k is that of the photo's other
-K - 1 captions, so that it does not depend on y_k. Attention stays soft, and
-back-propagation passes through it as in the paper.
+where the baseline b_k is the mean reward of the photo's other K - 1 captions.
+
+``rollouts = "sample"``: the captions are independent samples of p. As b_k does not
+depend on y_k, the gradient is unbiased (Luo, arXiv:2003.09971). The mean of all K
+rewards would depend on it, and scale the gradient by (K - 1)/K. p is the distribution
+that is sampled, over all words but <pad>, <start> and <unk>, which captions never
+contain. Words are sampled without dropout; the gradient has the model's dropout.
+
+``rollouts = "beam"``: as Cornia et al. (CVPR 2020, Sec. 3.3) do, the captions are the
+hypotheses of a beam search. No baseline is valid for them: they are not samples of p,
+each depends on the others, and the sum estimates no gradient of the expected reward.
+It raises the probability of the better hypotheses of the beam at the expense of the
+others.
+
+Attention stays soft, and back-propagation passes through it as in the paper.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
+from keras import ops
 
 from show_attend_tell.config.settings import DecodingSettings, Experiment
 from show_attend_tell.data.dataset import read_views
 from show_attend_tell.data.splits import Split
-from show_attend_tell.data.vocabulary import PAD, START, Vocabulary
-from show_attend_tell.decoding import Hypotheses
+from show_attend_tell.data.vocabulary import END, PAD, START, UNKNOWN, Vocabulary
+from show_attend_tell.decoding import sample
 from show_attend_tell.evaluation.metrics import CiderReward
 from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.generation import make_step
+from show_attend_tell.runtime.compilation import compiled
+from show_attend_tell.training.loss_step import make_train_step
 from show_attend_tell.training.maximum_likelihood import compiled_step
+
+FORBIDDEN = (PAD, START, UNKNOWN)  # never sampled
+
+
+class Rollouts(NamedTuple):
+    """K captions for each of P photos, as arrays."""
+
+    tokens: np.ndarray  # (P, K, T) int32, ids up to <end>, then padding
+    lengths: np.ndarray  # (P, K) int32, 0 where there is no caption
+    finished: np.ndarray  # (P, K) bool, whether the caption has <end>
 
 
 class SelfCritical:
@@ -43,6 +69,7 @@ class SelfCritical:
         self.max_words = experiment.decoding.max_words
         self.reward = CiderReward(data.captions)
         self.settings, self._step = settings, None
+        self._sampler = compile_sampler(model)
 
     @property
     def steps(self) -> int:
@@ -67,14 +94,7 @@ class SelfCritical:
     def _update(self, chosen: np.ndarray, rng: np.random.Generator) -> dict:
         """Generate captions of photos, reward them, and apply the gradient."""
         features = read_views(self.readers, self.data.rows[chosen], rng, self.photos)
-        written = self.model.generate(
-            features,
-            DecodingSettings(
-                beam=self.hypotheses,
-                max_words=self.max_words,
-                batch_size=self.photos,
-            ),
-        )
+        written = self._generate(features, rng)
         present = written.lengths > 0  # (P, K)
         present[len(chosen) :] = False  # padding of the last batch
         rewards = np.zeros(present.shape)
@@ -88,14 +108,80 @@ class SelfCritical:
         }
         weight = advantages(rewards, present).astype("float32").reshape(-1)  # (P K,)
         if self._step is None:
-            self._step = compiled_step(self.model, self.settings)
+            self._step = self._compile_step()
         values = self._step(x, targets, weight)
         mean = rewards[present].mean() if present.any() else 0.0
         return {**values, "reward": mean}
 
+    def _generate(self, features: np.ndarray, rng: np.random.Generator) -> Rollouts:
+        """Return K captions of each photo of features (P, L, D)."""
+        if self.settings.rollouts == "beam":
+            search = DecodingSettings(
+                beam=self.hypotheses, max_words=self.max_words, batch_size=self.photos
+            )
+            # XLA: one search serves all updates.
+            found = self.model.generate(features, search, xla=True)
+            return Rollouts(found.tokens, found.lengths, found.finished)
+        shape = self.photos, self.hypotheses, self.max_words
+        noise = rng.random(shape, np.float32)  # (P, K, T)
+        found = self._sampler(*map(ops.convert_to_tensor, (features, noise)))
+        return Rollouts(*(np.array(ops.convert_to_numpy(x)) for x in found))
+
+    def _compile_step(self) -> Callable:
+        train_step = None  # the model's own
+        if self.settings.rollouts == "sample":
+
+            def loss(x, targets, weight):
+                return sampled_loss(self.model, x, targets, weight)
+
+            train_step = make_train_step(self.model, loss)
+        return compiled_step(self.model, self.settings, train_step)
+
+
+def compile_sampler(model: Captioner) -> Callable:
+    """Return a compiled function of features (P, L, D) and noise (P, K, T).
+
+    It returns the fields of :class:`Rollouts` as tensors. Photos are projected once
+    for all of their captions.
+    """
+
+    def write(features, noise):
+        annotations = model._prepare(features)  # (P, L, D)
+        step, state = make_step(model, annotations, "expected", None)
+        found = sample(
+            step,
+            state,
+            noise,
+            start_id=START,
+            end_id=END,
+            pad_id=PAD,
+            forbidden=FORBIDDEN,
+        )
+        return found.tokens, found.lengths, found.finished
+
+    return compiled(write, model)
+
+
+def sampled_loss(model: Captioner, x: dict, targets, weight):
+    """Return the mean of -weight log p of sampled captions.
+
+    p is renormalised over the words that can be sampled, as in sampling.
+
+    Args:
+        model: a captioner.
+        x: annotations (P K, L, D) and input tokens (P K, T).
+        targets: sampled words, (P K, T).
+        weight: advantage of each caption, (P K,).
+    """
+    outputs = model(x, training=True)
+    mask = np.zeros(outputs["logits"].shape[-1], "float32")  # one for each word
+    mask[list(FORBIDDEN)] = -1e9  # finite, as 0 times infinity is not a number
+    outputs = {**outputs, "logits": ops.cast(outputs["logits"], "float32") + mask}
+    return model.compute_loss(x, targets, outputs, weight, training=True)
+
 
 def reward_words(
-    vocabulary: Vocabulary, written: Hypotheses, photo: int, hypothesis: int
+    vocabulary: Vocabulary, written: Rollouts, photo: int, hypothesis: int
 ) -> list[str]:
     """Return a caption's words, with ``<end>`` if it has one.
 

@@ -6,76 +6,40 @@ import hashlib
 import json
 import logging
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from show_attend_tell.config import runs
-from show_attend_tell.config.settings import Count, Experiment
+from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.dataset import measure_deviation
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.splits import (
     Split,
-    folder_of,
     load_splits,
     open_features,
     open_mirror,
+    vocabulary_path,
 )
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.evaluation.validation import validate
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.saving import copy_weights
 from show_attend_tell.runtime.errors import RunError, TrainingError, quote
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.progress import ProgressBar, progress_bar
 from show_attend_tell.training.checkpoint import restore_checkpoint, save_checkpoint
+from show_attend_tell.training.distillation import make_distillation
 from show_attend_tell.training.divergence import CaptionMonitor, LossMonitor
+from show_attend_tell.training.initial_model import InitialModel, vocabulary_of_run
 from show_attend_tell.training.maximum_likelihood import Likelihood
 from show_attend_tell.training.optimizer import make_optimizer
+from show_attend_tell.training.position import Position, Summary
 from show_attend_tell.training.self_critical import SelfCritical
 from show_attend_tell.training.tensorboard_log import TrainingLog
+from show_attend_tell.training.text_likelihood import TextLikelihood
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Summary:
-    """The result of a training.
-
-    Attributes:
-        folder: the run folder. model: the best model's file.
-        best: best validation score. best_step: the update at which it was reached.
-        steps: number of updates. seconds: duration of this call.
-        stopped: the reason why training ended.
-    """
-
-    folder: Path
-    model: Path
-    best: float
-    best_step: int
-    steps: int
-    seconds: float
-    stopped: str
-
-
-@dataclass
-class Position:
-    """Progress of a training, saved in the checkpoint along with the variables."""
-
-    epoch: Count = 0
-    step_in_epoch: Count = 0
-    step: Count = 0
-    best: float = -1.0
-    best_step: Count = 0
-    without_gain: Count = 0
-    # The update validated last; 0 is the initial model.
-    validated: Annotated[int, Field(ge=-1)] = -1
-    stopped: str = ""
-    start_counts: bool = False  # whether the initial model may be the best
-    first_loss: float | None = None  # loss per word of the first update
-    vocabulary: str = ""  # digest of the words
 
 
 def train(
@@ -106,18 +70,28 @@ def train(
     """
     with open_features(experiment, work) as reader:
         data, validation = load_splits(experiment, work, ("train", "val"), reader)
-        vocabulary = Vocabulary.load(folder_of(experiment, work) / "vocabulary.json")
+        vocabulary = Vocabulary.load(vocabulary_path(experiment, work))
         readers = [reader]
-        if experiment.encoder.mirror:
+        text = experiment.training.objective == "text"
+        if experiment.encoder.mirror and not text:
             readers.append(open_mirror(experiment, work, reader, data))
         try:
-            source = experiment.training.init_from
-            start = (
-                runs.find_model(source, runs_folder) if source and not resume else None
-            )
-            trainer = Trainer(experiment, vocabulary, data, validation, readers, start)
+            source, start, prepared = experiment.training.init_from, None, vocabulary
+            if resume:
+                vocabulary = vocabulary_of_run(experiment, runs_folder, prepared)
+            elif source:
+                start = InitialModel.load(source, runs_folder)
+                vocabulary = start.extend(prepared)
+            teachers = [
+                runs.find_model(one, runs_folder)
+                for one in experiment.distillation.teachers
+            ]
+            given = (experiment, vocabulary, data, validation, readers, start)
+            trainer = Trainer(*given, teachers)
             # Last, as it may replace a run, even the one that training starts from.
             folder = runs.open_run(experiment, runs_folder, resume, overwrite)
+            if vocabulary != prepared:
+                vocabulary.save(folder / runs.VOCABULARY)
             del data  # the training captions are encoded by now
             return trainer.run(folder, resume, progress)
         finally:
@@ -134,7 +108,8 @@ class Trainer:
         data: the training photos.
         validation: the photos whose captions are scored.
         readers: readers of the features, see :func:`data.dataset.read_views`.
-        start: file of the model to start from, or None.
+        start: the model to start from, or None.
+        teachers: files of the models to distil.
     """
 
     def __init__(
@@ -144,7 +119,8 @@ class Trainer:
         data: Split,
         validation: Split,
         readers: list[FeatureReader],
-        start: Path | None,
+        start: InitialModel | None,
+        teachers: Sequence[Path] = (),
     ):
         self.experiment = experiment
         self.validation, self.reader = validation, readers[0]
@@ -156,12 +132,21 @@ class Trainer:
             deviation = measure_deviation(self.reader, data.rows, settings.seed)
             self.model.set_annotation_scale(deviation)
         if start is not None:
-            attention = copy_weights(start, self.model).settings.attention
+            start.copy_to(self.model, data)
+            attention = start.captioner.settings.attention
             # The score of an initial model with the other attention type must not
             # enter model selection.
             self.position.start_counts = attention == experiment.model.attention
-        objective = SelfCritical if settings.objective == "cider" else Likelihood
-        self.objective = objective(experiment, self.model, data, readers)
+        self.text, self.metric = None, settings.metric
+        given = (experiment, self.model, data)
+        if settings.objective == "text":
+            self.text = TextLikelihood(*given, validation)
+            self.objective, self.metric = self.text, self.text.METRIC
+        elif settings.objective == "distil":
+            self.objective = make_distillation(*given, readers, teachers)
+        else:
+            objective = SelfCritical if settings.objective == "cider" else Likelihood
+            self.objective = objective(*given, readers)
         self.total_steps = settings.epochs * self.objective.steps
         optimizer = make_optimizer(settings, self.total_steps)
         self.model.compile(optimizer=optimizer, jit_compile=settings.jit_compile)
@@ -170,7 +155,10 @@ class Trainer:
     @functools.cached_property
     def saved(self) -> Captioner:
         """The model that is validated and saved, a copy with the averaged weights."""
-        return Captioner.from_config(self.model.get_config())
+        copy = Captioner.from_config(self.model.get_config())
+        for own, original in zip(copy.weights, self.model.weights, strict=True):
+            own.trainable = original.trainable
+        return copy
 
     def _build(self, vocabulary: Vocabulary) -> Captioner:
         experiment, identity = self.experiment, self.reader.attributes["identity"]
@@ -215,6 +203,7 @@ class Trainer:
             steps=position.step,
             seconds=time.monotonic() - started,
             stopped=position.stopped or "all epochs done",
+            metric=self.metric,
         )
 
     def _restore(self) -> None:
@@ -336,23 +325,29 @@ class Trainer:
         self._written = self.position.step
 
     def _validate(self, log: TrainingLog, bar: ProgressBar) -> None:
-        """Score generated captions; keep the model if they are the best so far."""
-        position, settings = self.position, self.experiment.training
+        """Score the model; keep it if it is the best so far."""
+        position = self.position
         self._copy_weights()
         bar.set_postfix_str("validating", refresh=True)
-        scores, captions = validate(
-            self.saved, self.reader, self.validation, self.experiment.decoding
-        )
+        scores = self.text.validate(self.saved) if self.text else self._score(log)
         log.log_scores(position.step, scores)
-        self._captions(position.step, captions.values())
-        log.log_samples(position.step, self.saved, self.reader)
         bar.write(
             f"epoch {position.step / self.objective.steps:.2f}, step {position.step}: "
             + ", ".join(f"{name} {value:.2f}" for name, value in scores.items())
         )
         if position.step or position.start_counts:
-            self._keep_if_best(scores[settings.metric], log)
+            self._keep_if_best(scores[self.metric], log)
         position.validated = position.step
+
+    def _score(self, log: TrainingLog) -> dict[str, float]:
+        """Return the scores of generated captions; log samples of them."""
+        step = self.position.step
+        scores, captions = validate(
+            self.saved, self.reader, self.validation, self.experiment.decoding
+        )
+        self._captions(step, captions.values())
+        log.log_samples(step, self.saved, self.reader)
+        return scores
 
     def _keep_if_best(self, score: float, log: TrainingLog) -> None:
         position, patience = self.position, self.experiment.training.patience

@@ -5,7 +5,7 @@ from importlib import metadata
 import pytest
 
 from show_attend_tell.cli import doctor
-from show_attend_tell.models import pretrained
+from show_attend_tell.models import pretrained, quantised_weights
 
 
 def test_doctor_names_the_scores_that_need_java(monkeypatch):
@@ -36,35 +36,43 @@ def keras_home(monkeypatch, tmp_path):
     return fetch
 
 
-def imagenet_levels():
-    return [finding.level for finding in doctor._check_imagenet_weights()]
-
-
-def test_doctor_names_the_pretrained_models_encoder_and_the_default(keras_home):
-    pretrained, default = doctor._check_imagenet_weights()
-    assert "VGG16 (the pretrained model)" in pretrained.text
-    assert "VGG19 (the default of [encoder])" in default.text
-    assert imagenet_levels() == ["note", "note"]
+def test_doctor_names_the_default_encoder(keras_home):
+    (absent,) = doctor._check_imagenet_weights()
+    assert absent.level == "note"
+    assert "VGG19 (the default of [encoder])" in absent.text
     keras_home("vgg16")
-    assert imagenet_levels() == ["OK", "note"]
+    assert [found.level for found in doctor._check_imagenet_weights()] == ["note"]
     keras_home("vgg19")
-    assert imagenet_levels() == ["OK", "OK"]
+    assert [found.level for found in doctor._check_imagenet_weights()] == ["OK"]
 
 
-def test_doctor_works_without_a_pretrained_model(monkeypatch, tmp_path, keras_home):
+def test_doctor_reports_the_packaged_encoder():
+    (finding,) = doctor._check_packaged_encoder()
+    assert finding.level == "OK"
+    assert "VGG16 with 8 bits per weight" in finding.text
+    assert "vgg16_8bit.npz, 15.0 MB" in finding.text
+
+
+def test_doctor_works_without_a_pretrained_model(monkeypatch, tmp_path):
     monkeypatch.setattr(pretrained, "SHIPPED", tmp_path / "absent.keras")
-    absent, default = doctor._check_imagenet_weights()
-    assert (absent.level, default.level) == ("note", "note")
+    (absent,) = doctor._check_packaged_encoder()
+    assert absent.level == "note"
     assert "absent.keras" in absent.text
-    assert "VGG19" in default.text
 
 
-def test_doctor_reports_a_damaged_pretrained_model(monkeypatch, tmp_path, keras_home):
+def test_doctor_reports_a_damaged_pretrained_model(monkeypatch, tmp_path):
     monkeypatch.setattr(pretrained, "SHIPPED", tmp_path / "damaged.keras")
     (tmp_path / "damaged.keras").write_bytes(b"PK")
-    damaged, default = doctor._check_imagenet_weights()
-    assert (damaged.level, default.level) == ("problem", "note")
+    (damaged,) = doctor._check_packaged_encoder()
+    assert damaged.level == "problem"
     assert "install the package again" in damaged.text
+
+
+def test_doctor_reports_a_damaged_encoder(monkeypatch):
+    monkeypatch.setattr(quantised_weights, "SHA256", "0" * 64)
+    (damaged,) = doctor._check_packaged_encoder()
+    assert damaged.level == "problem"
+    assert "vgg16_8bit.npz" in damaged.text
 
 
 def test_doctor_reports_another_backend_of_keras(monkeypatch):

@@ -1,7 +1,5 @@
 """The console script: options, one-line errors and exit codes."""
 
-import json
-import signal
 import subprocess
 import sys
 import threading
@@ -9,10 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import click
-import h5py
 import pytest
 import tiny_run
-import tiny_training
 
 import data_prep.prepare
 from show_attend_tell import __version__
@@ -20,43 +16,13 @@ from show_attend_tell.cli import doctor
 from show_attend_tell.cli import main as cli
 from show_attend_tell.config import experiments
 from show_attend_tell.config.settings import experiment_to_toml
-from show_attend_tell.data.features import feature_path
+from show_attend_tell.evaluation.comparison import Comparison, ComparisonRow
 from show_attend_tell.evaluation.report import EvaluationReport
 from show_attend_tell.runtime.errors import DataError
-from show_attend_tell.training.tensorboard_log import TrainingLog
 from show_attend_tell.training.train import Summary
 
 VERBS = ["average", "prepare", "features", "train", "eval", "caption", "export", "demo"]
-VERBS += ["download", "doctor"]
-
-
-@pytest.fixture
-def run(capsys):
-    """Return a function that runs the command line: exit code, output, errors."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        try:
-            cli.main([str(argument) for argument in arguments])
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        return code, *capsys.readouterr()
-
-    return run
-
-
-@pytest.fixture
-def prepare_raises(monkeypatch):
-    """Return a function that makes the verb ``prepare`` raise an error."""
-
-    def arm(error: BaseException):
-        def raise_it(*arguments):
-            raise error
-
-        monkeypatch.setattr(experiments, "load_experiment", lambda *arguments: None)
-        monkeypatch.setattr(data_prep.prepare, "prepare", raise_it)
-
-    return arm
+VERBS += ["compare", "download", "doctor"]
 
 
 def test_help_names_every_verb(run):
@@ -168,61 +134,6 @@ def test_an_unexpected_error_keeps_its_traceback(run, prepare_raises):
         run("prepare")
 
 
-def test_an_interruption_is_one_line_and_130(run, prepare_raises):
-    prepare_raises(KeyboardInterrupt())
-    code, out, err = run("prepare")
-    assert (code, out) == (130, "")
-    assert err.strip() == "interrupted; run the same command again to start over"
-
-
-def test_an_interrupted_import_of_c_code_is_an_interruption(run, prepare_raises):
-    error = SystemError("returned a result with an exception set")
-    error.__cause__ = KeyboardInterrupt()
-    prepare_raises(error)
-    assert run("prepare")[0] == 130
-    prepare_raises(SystemError("another"))
-    with pytest.raises(SystemError, match="another"):
-        run("prepare")
-
-
-def test_sigterm_is_one_line_and_143_and_later_ones_are_ignored(run, monkeypatch):
-    ended = []
-
-    def prepare(*arguments):
-        try:
-            signal.raise_signal(signal.SIGTERM)
-        finally:
-            signal.raise_signal(signal.SIGTERM)  # while the last file is written
-            ended.append("written")
-
-    monkeypatch.setattr(experiments, "load_experiment", lambda *arguments: None)
-    monkeypatch.setattr(data_prep.prepare, "prepare", prepare)
-    before = signal.getsignal(signal.SIGTERM)
-    code, out, err = run("prepare")
-    assert (code, out, ended) == (143, "", ["written"])
-    assert err.strip() == "terminated; run the same command again to start over"
-    assert signal.getsignal(signal.SIGTERM) == before
-
-
-def test_train_writes_its_checkpoint_at_sigterm(run, monkeypatch, tmp_path):
-    tiny_training.skip_graphs(monkeypatch)
-    real_log = TrainingLog.log_update
-
-    def stop(self, number, *rest):
-        real_log(self, number, *rest)
-        if number == 2:
-            signal.raise_signal(signal.SIGTERM)
-
-    monkeypatch.setattr(TrainingLog, "log_update", stop)
-    work, runs, file = (tmp_path / name for name in ("work", "runs", "tiny.toml"))
-    tiny_run.prepare(work)
-    file.write_text(experiment_to_toml(tiny_run.experiment()))
-    code, _, err = run("train", "-e", file, "--work", work, "--runs", runs)
-    assert code == 143
-    assert err.splitlines()[-1].startswith("terminated; continue with --resume")
-    assert tiny_training.read_checkpoint(runs)[1]["step"] == 2
-
-
 def test_the_command_line_runs_outside_of_the_main_thread(run):
     codes = []
     thread = threading.Thread(target=lambda: codes.append(run("--version")[0]))
@@ -244,22 +155,6 @@ def test_an_experiments_name_does_not_leave_the_folder_of_runs(run, tmp_path):
     assert sorted(tmp_path.rglob("*")) == sorted([*before, file])
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_the_remedy_of_an_interruption_is_that_of_the_verb(run, monkeypatch, verb):
-    def interrupt(context):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(cli.cli.commands[verb], "invoke", interrupt)
-    needed = {"average": ["a.keras"], "caption": ["a.jpg"], "export": ["a.keras"]}
-    needed["export"] += ["--format", "litert", "--out", "a.tflite"]
-    needed["download"] = ["coco", "--data", "coco"]
-    code, _, err = run(verb, *needed.get(verb, []))
-    assert code == 130
-    assert err.count("interrupted; ") == 1
-    assert ("--resume" in err) == (verb == "train")
-    assert ("continue" in err) == (verb in {"train", "features", "download", "caption"})
-
-
 def test_help_documents_the_exit_status(run):
     text = " ".join(run("--help")[1].split())
     for meaning in (
@@ -275,8 +170,8 @@ def test_help_documents_the_exit_status(run):
 def test_prepare_prints_its_report(run, monkeypatch, tmp_path):
     received = []
 
-    def prepare(settings, data, work, on_problem, progress):
-        received.append((settings, str(data), work, on_problem))
+    def prepare(settings, data, work, on_problem, progress, limit):
+        received.append((settings, str(data), work, on_problem, limit))
         return SimpleNamespace(lines=lambda: ["done"])
 
     monkeypatch.setattr(
@@ -286,7 +181,27 @@ def test_prepare_prints_its_report(run, monkeypatch, tmp_path):
     options = ["--work", tmp_path, "--data", "photos", "--on-problem", "refuse"]
     code, out, _ = run("prepare", "-e", "mine", "--set", "a.b=1", *options)
     assert (code, out) == (0, "done\n")
-    assert received == [(("mine", ("a.b=1",)), "photos", tmp_path, "refuse")]
+    assert received == [(("mine", ("a.b=1",)), "photos", tmp_path, "refuse", None)]
+
+
+@pytest.mark.parametrize("verb", ["prepare", "features", "train", "eval"])
+def test_a_limit_is_stated_and_gives_data_and_run_folders_of_their_own(
+    run, received, monkeypatch, verb
+):
+    monkeypatch.setattr(
+        experiments, "load_experiment", lambda *rest: tiny_run.experiment()
+    )
+    report = SimpleNamespace(lines=lambda: ["done"])
+    calls = []
+    monkeypatch.setattr(
+        data_prep.prepare, "prepare", lambda *rest: calls.append(rest) or report
+    )
+    code, out, _ = run(verb, "--limit", "7", "--work", "w")
+    assert code == 0
+    assert "first 7 photos of each split, in the order of the data set" in out
+    (call,) = calls if verb == "prepare" else received
+    assert (call[0].name, call[0].data.name) == ("tiny-first-7", "made-up-first-7")
+    assert (call[-1] == 7) == (verb == "prepare")
 
 
 @pytest.fixture
@@ -305,13 +220,15 @@ def received(monkeypatch):
     replace("data_prep.extract.extract", SimpleNamespace(lines=lambda: ["extracted"]))
     replace("show_attend_tell.training.train.train", SUMMARY)
     replace("show_attend_tell.evaluation.evaluate.evaluate", REPORT)
-    replace("show_attend_tell.evaluation.evaluate.compare", [REPORT, REPORT])
+    replace("show_attend_tell.evaluation.evaluate.compare_beams", [REPORT, REPORT])
     replace("show_attend_tell.evaluation.evaluate.score_file", REPORT)
     return calls
 
 
 SETTINGS = SimpleNamespace(training=SimpleNamespace(metric="CIDEr"))
-SUMMARY = Summary(Path("run"), Path("run/model.keras"), 52.5, 40, 50, 61.2, "done")
+SUMMARY = Summary(
+    Path("run"), Path("run/model.keras"), 52.5, 40, 50, 61.2, "done", "CIDEr"
+)
 REPORT = EvaluationReport(
     label="beam 5",
     scores={"BLEU-4": 21.0},
@@ -338,6 +255,74 @@ def test_train_passes_its_options_and_prints_the_result(run, received):
     assert "50 steps in 61 s, done; best CIDEr 52.50 at step 40" in out
     assert "model: run/model.keras" in out
     assert received[0][:5] == (*PLACES, True, False)
+
+
+def test_seeds_train_runs_of_their_own_and_finished_ones_are_skipped(
+    run, received, monkeypatch
+):
+    variants = [SimpleNamespace(name=f"x-seed-{k}", training=None) for k in (3, 1)]
+    settings = SimpleNamespace(training=SimpleNamespace(metric="CIDEr"))
+    calls = []
+
+    def train_seeds(*arguments):
+        calls.append(arguments)
+        yield variants[0], None
+        yield variants[1], SUMMARY
+
+    monkeypatch.setattr("show_attend_tell.training.seeds.train_seeds", train_seeds)
+    monkeypatch.setattr(experiments, "load_experiment", lambda *arguments: settings)
+    code, out, _ = run("train", *WHERE, "--seeds", "3,1,3", "--resume")
+    assert code == 0
+    assert calls == [(settings, [3, 1], *PLACES[1:], True, False)]
+    assert out.splitlines()[:2] == ["x-seed-3: already finished", "x-seed-1:"]
+    assert "best CIDEr 52.50" in out
+
+
+@pytest.mark.parametrize("seeds", ["", "1,", "1;2", "-1", "1.5", "x"])
+def test_malformed_seeds_are_wrong_usage(run, seeds):
+    code, _, err = run("train", "--seeds", seeds)
+    assert code == 2
+    assert "must be seeds such as 1,2,3" in err
+
+
+@pytest.mark.parametrize("verb", ["train", "eval"])
+def test_the_name_is_that_of_the_run_folder(run, monkeypatch, verb):
+    chosen = []
+    monkeypatch.setattr(
+        "show_attend_tell.training.train.train",
+        lambda settings, *rest: chosen.append(settings) or SUMMARY,
+    )
+    monkeypatch.setattr(
+        "show_attend_tell.evaluation.evaluate.evaluate",
+        lambda settings, *rest, **named: chosen.append(settings) or REPORT,
+    )
+    assert run(verb, "-e", "flickr8k_soft", "--name", "mine-2")[0] == 0
+    (settings,) = chosen
+    assert settings.name == "mine-2"
+    assert settings.data.name == "flickr8k"
+    code, _, err = run(verb, "--name", "../outside")
+    assert code == 1
+    assert err.startswith("error: --name: name: must be the name of a folder")
+    assert len(err.splitlines()) == 1
+
+
+def test_compare_passes_its_options_and_prints_the_table(run, monkeypatch):
+    row = ComparisonRow("x", (1, 2), {"BLEU-4": 20.5}, {"BLEU-4": 0.25}, {})
+    calls = []
+
+    def compare_runs(*arguments):
+        calls.append(arguments)
+        return Comparison("val", 5, "ptb", (row,))
+
+    monkeypatch.setattr(
+        "show_attend_tell.evaluation.comparison.compare_runs", compare_runs
+    )
+    options = ("--metric", "BLEU-4", "--format", "markdown")
+    code, out, _ = run("compare", *WHERE, *options, "a", "b")
+    assert code == 0
+    assert "| x | 1 2 | 20.50 ± 0.25 |" in out
+    assert calls == [(("a", "b"), *PLACES[1:], ("BLEU-4",))]
+    assert run("compare")[0] == 2
 
 
 def test_the_seed_is_a_setting(run, received, monkeypatch):
@@ -394,9 +379,7 @@ def test_train_starts_from_the_model_of_init_from(run, monkeypatch):
 def test_train_refuses_features_of_other_encoder_settings(run, tmp_path):
     file, work, runs = (tmp_path / name for name in ("tiny.toml", "work", "runs"))
     file.write_text(experiment_to_toml(tiny_run.experiment()))
-    folder = tiny_run.prepare(work) / "made-up"
-    with h5py.File(feature_path(folder, tiny_run.experiment().encoder), "r+") as made:
-        made.attrs["identity"] = json.dumps({**tiny_run.IDENTITY, "resize": "squash"})
+    tiny_run.prepare(work, identity={**tiny_run.IDENTITY, "resize": "squash"})
     code, out, err = run("train", "-e", file, "--work", work, "--runs", runs)
     assert (code, out) == (1, "")
     assert "[encoder]: resize squash instead of crop; run `features --overwrite`" in err

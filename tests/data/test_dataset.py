@@ -238,3 +238,10 @@ def test_features_that_are_all_equal_are_refused_in_one_line(value):
 def test_batches_are_read_without_autotuning():
     dataset = make([3, 4], batch_size=2).dataset(epoch=0)
     assert dataset.options().autotune.enabled is False
+
+
+@pytest.mark.parametrize("length", range(1, 40))
+def test_few_padded_lengths_are_multiples_of_twelve(length):
+    found = padded_length(length, few=True)
+    assert found % 12 == 0
+    assert length <= found < length + 12

@@ -272,10 +272,16 @@ def test_a_pipe_is_refused(tmp_path):
         FeatureReader(tmp_path / "features.h5")
 
 
+def remove_checksums(file):
+    """Make a file as earlier versions wrote it."""
+    del file["checksums"], file.attrs["digest"]
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_features_that_are_not_finite_are_refused_with_their_photo(path, value):
     with h5py.File(path, "r+") as file:
         file["features"][7, 3, 2] = value
+        remove_checksums(file)
     with FeatureReader(path) as reader:
         assert reader.read([6, 8]).shape == (2, 6, 4)
         with pytest.raises(FeatureError, match=r"photo é 7\.jpg.* must be finite"):
@@ -289,6 +295,70 @@ def test_a_damaged_chunk_is_refused_with_its_photo(path):
         with pytest.raises(FeatureError, match=r"photo é 7\.jpg.* cannot be read"):
             reader.read([7])
         assert reader.read([8]).shape == (1, 6, 4)
+
+
+def all_values(path):
+    """Return everything that a reader offers."""
+    with FeatureReader(path) as reader:
+        content = reader.read(list(reader.rows.values())).tobytes()
+        return reader.attributes, reader.image_ids, reader.problems, content
+
+
+def test_a_file_without_checksums_is_read(path):
+    expected = all_values(path)
+    with h5py.File(path, "r+") as file:
+        remove_checksums(file)
+        for name in ("image_ids", "problems"):  # texts of any width
+            texts = file[name].asstr()[:]
+            del file[name]
+            file.create_dataset(name, data=texts, dtype=h5py.string_dtype("utf-8"))
+        text = file.attrs["identity"].decode()
+        file.attrs["identity"] = text
+    assert all_values(path) == expected
+
+
+@pytest.mark.parametrize("name", ["checksums", "digest"])
+def test_a_file_with_one_of_two_kinds_of_checksums_is_refused(path, name):
+    with h5py.File(path, "r+") as file:
+        del (file if name in file else file.attrs)[name]
+    with pytest.raises(FeatureError, match="one of `checksums` and `digest` is absent"):
+        FeatureReader(path)
+
+
+def test_a_flipped_bit_in_any_chunk_is_refused_with_its_photo(path, rng):
+    with h5py.File(path) as file:
+        chunks = [
+            file["features"].id.get_chunk_info_by_coord((row, 0, 0))
+            for row in range(COUNT)
+        ]
+    whole = path.read_bytes()
+    for row in rng.permutation(COUNT)[:40]:
+        content = bytearray(whole)
+        bit = rng.integers(8 * chunks[row].size)
+        content[chunks[row].byte_offset + bit // 8] ^= 1 << bit % 8
+        path.write_bytes(content)
+        if row == UNREADABLE:
+            continue
+        with FeatureReader(path) as reader:
+            expected = rf"features\.h5: .* photo 'photo é {row}\.jpg' .*--overwrite"
+            with pytest.raises(FeatureError, match=expected) as caught:
+                reader.read([row])
+        assert "\n" not in str(caught.value)
+
+
+def test_a_flipped_bit_anywhere_never_changes_what_is_read(path, rng):
+    expected, whole = all_values(path), path.read_bytes()
+    refusals = []
+    for bit in rng.integers(8 * len(whole), size=150):
+        content = bytearray(whole)
+        content[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(content)
+        try:
+            assert all_values(path) == expected, f"bit {bit}"
+        except FeatureError as error:
+            refusals.append(str(error))
+    assert len(refusals) > 30
+    assert not any("\n" in refusal for refusal in refusals)
 
 
 def test_only_finite_values_are_finite():

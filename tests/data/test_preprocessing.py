@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps, TiffImagePlugin
 
 from data_prep.locate import DataFolder
+from show_attend_tell.data.photo_formats import PHOTO_FORMATS, PHOTO_SUFFIXES
 from show_attend_tell.data.preprocessing import (
-    PHOTO_FORMATS,
-    PHOTO_SUFFIXES,
     box_to_photo,
     box_to_square,
     load_photo,

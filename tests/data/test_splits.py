@@ -1,9 +1,7 @@
 """Splits and features of an experiment: photos, rows and refused feature files."""
 
-import json
 import logging
 
-import h5py
 import numpy as np
 import pytest
 from tiny_run import IDENTITY, experiment, prepare
@@ -35,6 +33,13 @@ def test_a_split_holds_its_photos_rows_and_words(work):
         assert [reader.image_ids[row] for row in split.rows] == [
             photo.id for photo in split.photos
         ]
+
+
+def test_words_with_punctuation_are_those_of_the_file(work):
+    kept = experiment(data={"punctuation": "keep"})
+    with open_features(kept, work, identity=IDENTITY) as reader:
+        split = load_split(kept, work, "val", reader)
+    assert split.captions[1] == [["a", "green", "square"], ["a", "square", "."]]
 
 
 def test_rows_are_found_by_id_whatever_their_order(work):
@@ -79,13 +84,10 @@ def test_features_that_are_absent_are_refused(tmp_path):
 
 @pytest.fixture
 def identified(tmp_path):
-    """Replace the identity of prepared features and open them with some settings."""
-    work = prepare(tmp_path)
+    """Prepare features of an identity and open them with some settings."""
 
     def open_with(identity: dict, **settings):
-        path = feature_path(folder_of(experiment(), work), experiment().encoder)
-        with h5py.File(path, "r+") as file:
-            file.attrs["identity"] = json.dumps({**IDENTITY, **identity})
+        work = prepare(tmp_path, identity={**IDENTITY, **identity})
         return open_features(experiment(encoder=settings), work)
 
     return open_with

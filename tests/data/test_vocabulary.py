@@ -16,6 +16,7 @@ from show_attend_tell.data.vocabulary import (
     Vocabulary,
     _split_by_treebank,
     tokenize,
+    tokenize_as_written,
 )
 from show_attend_tell.runtime.errors import VocabularyError
 
@@ -53,6 +54,22 @@ captions = st.lists(st.lists(words, max_size=5), min_size=1, max_size=6)
 @pytest.mark.parametrize("text", PTB)
 def test_captions_are_split_as_by_the_ptb_tokenizer(text):
     assert tokenize(text) == PTB[text].split()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("A dog , wet , runs .", ["a", "dog", ",", "wet", ",", "runs", "."]),
+        ("A man rides a wave.", ["a", "man", "rides", "a", "wave", "."]),
+        ("Two dogs run", ["two", "dogs", "run"]),
+        ("In Washington D.C.", ["in", "washington", "d.c."]),
+        ("wait ...", ["wait", "..."]),
+        (" . ", ["."]),
+        ("", []),
+    ],
+)
+def test_punctuation_can_be_kept_as_in_the_files(text, words):
+    assert tokenize_as_written(text) == words
 
 
 FRAGMENTS = ["a", "dog", "st", "5", "cannot", "wanna", "gonna", " ", " ", ",", ".", "-"]

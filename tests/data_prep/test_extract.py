@@ -129,6 +129,20 @@ def test_mirrored_training_photos_have_a_second_file(work, report):
     np.testing.assert_allclose(read(path, "9.png"), expected, rtol=5e-3, atol=1e-3)
 
 
+def test_mirrored_photos_of_another_split_have_a_file_of_their_own(work, report):
+    again = run(work, mirror=True, mirror_splits=("val",))
+    assert [file.extracted for file in again.files] == [0, 0, VAL]
+    path = work / "tiny" / f"{NAME}.mirror-val.h5"
+    assert again.files[2].path == path
+    encoder, name = Encoder(experiment().encoder), f"{TRAIN}.png"
+    with FeatureReader(path, encoder.identity()) as reader:
+        assert reader.attributes["mirrored"]
+        assert reader.shape == (VAL, 4, 64)
+    image = encoder.load_photo(work / "tiny" / "photos" / name)
+    expected = encoder.encode(encoder.preprocess(image, mirror=True)[None])[0]
+    np.testing.assert_allclose(read(path, name), expected, rtol=5e-3, atol=1e-3)
+
+
 def test_unreadable_photos_are_reported_and_the_others_extracted(report):
     first, mirrored = report.files
     assert list(first.unreadable) == [f"{BROKEN}.png", f"{ABSENT}.png"]

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
@@ -249,6 +250,30 @@ def test_a_damaged_part_is_refused_by_name(tmp_path):
             FeatureError, match=r"000000\.h5: damaged .*delete the file"
         ):
             writer.finish()
+
+
+def test_a_flipped_bit_in_a_part_is_refused_by_name(tmp_path):
+    features = np.arange(24, dtype=np.float16).reshape(2, 4, 3)
+    part = tmp_path / "features.h5.parts" / "000000.h5"
+    with FeatureWriter(tmp_path / "features.h5", IDENTITY, ["a.jpg", "b"]) as writer:
+        writer.write(0, features, ["", ""])
+        content = bytearray(part.read_bytes())
+        content[content.index(features[1].tobytes()) + 5] ^= 8
+        part.write_bytes(content)
+        with pytest.raises(FeatureError, match=r"000000\.h5: .*digest differs.*delete"):
+            writer.finish()
+
+
+def test_parts_of_an_earlier_version_are_joined(tmp_path, uninterrupted):
+    path = tmp_path / "features.h5"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FeatureWriter, "finish", lambda _: None)
+        write(path)
+    for part in (tmp_path / "features.h5.parts").glob("*.h5"):
+        with h5py.File(part, "r+") as file:
+            del file.attrs["digest"]
+    assert write(path) == []
+    assert path.read_bytes() == uninterrupted
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from data_prep.problems import Problems
 from data_prep.scenes.scenes import write_scenes
 from show_attend_tell.config.settings import DataSettings
 from show_attend_tell.data import manifest
+from show_attend_tell.data.splits import vocabulary_path
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.runtime.errors import DataError
 
@@ -48,12 +49,40 @@ def test_flickr8k_becomes_a_manifest_and_a_vocabulary(tmp_path, packed):
     assert not (report.folder / "problems.txt").exists()
 
 
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_limit_keeps_the_first_photos_of_each_split(tmp_path, packed):
+    data = make_flickr8k(tmp_path / "data", packed)
+    every = prepare(an_experiment("flickr8k"), data, tmp_path / "all").folder
+    report = prepare(an_experiment("flickr8k"), data, tmp_path / "work", limit=1)
+    assert report.photos == {"train": 1, "val": 1, "test": 1, "none": 1}
+    photos = manifest.read_manifest(report.folder / "manifest.jsonl")
+    assert all(photo.path.read_bytes() == JPEG for photo in photos)
+    firsts = {}
+    for photo in manifest.read_manifest(every / "manifest.jsonl"):
+        firsts.setdefault(photo.split, photo.id)
+    assert {photo.split: photo.id for photo in photos} == firsts
+    if packed:  # photos beyond the limit are not unpacked
+        assert len(list((report.folder / "photos").iterdir())) == len(photos)
+
+
 def test_the_vocabulary_is_of_the_training_split_only(tmp_path):
     data = make_flickr8k(tmp_path / "data", packed=False)
     report = prepare(an_experiment("flickr8k"), data, tmp_path / "work")
     words = Vocabulary.load(report.folder / "vocabulary.json").words
     assert words[4:] == ("a", "runs", "cat", "dog")
     assert (report.words, report.coverage) == (4, 1.0)
+
+
+def test_the_vocabulary_with_punctuation_is_a_file_of_its_own(tmp_path):
+    data = make_flickr8k(tmp_path / "data", packed=False)
+    prepare(an_experiment("flickr8k"), data, tmp_path / "work")
+    kept = an_experiment("flickr8k", punctuation="keep")
+    report = prepare(kept, data, tmp_path / "work")
+    words = Vocabulary.load(report.folder / "vocabulary-keep.json").words
+    assert sorted(words[4:]) == sorted([".", "a", "runs", "cat", "dog"])
+    without = Vocabulary.load(report.folder / "vocabulary.json").words
+    assert "." not in without
+    assert vocabulary_path(kept, tmp_path / "work").name == "vocabulary-keep.json"
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,16 @@ from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.vocabulary import tokenize
 from show_attend_tell.evaluation import report as evaluation_report
 from show_attend_tell.evaluation.evaluate import (
-    compare,
+    compare_beams,
     default_split,
     evaluate,
     score_file,
 )
-from show_attend_tell.evaluation.metrics import validation_scores
+from show_attend_tell.evaluation.metrics import (
+    FILE_TOKEN_BLEU,
+    file_token_bleu,
+    validation_scores,
+)
 from show_attend_tell.evaluation.report import METRICS
 from show_attend_tell.evaluation.validation import generate_captions
 from show_attend_tell.models.captioner import Captioner
@@ -122,7 +126,7 @@ def test_captions_equal_those_generated_for_single_photos(original, compiled):
 def test_scores_json_has_every_metric_and_the_origin_of_the_scores(original, report):
     scores = original.saved("scores.json")
     assert list(scores)[: len(METRICS)] == list(METRICS)
-    assert {n: scores[n] for n in METRICS} == pytest.approx(
+    assert {n: scores[n] for n in report.scores} == pytest.approx(
         dict(report.scores), nan_ok=True
     )
     expected = {"split": "val", "photos": 5, "tokenizer": "simple", "beam": 2}
@@ -134,6 +138,41 @@ def test_scores_json_has_every_metric_and_the_origin_of_the_scores(original, rep
     assert "seed" not in scores
     assert "exact_match" not in scores
     assert "pointing" not in scores
+
+
+def test_every_score_has_an_interval(original, report):
+    saved = original.saved("scores.json")["intervals"]
+    assert (saved["level"], saved["resamples"]) == (0.95, 1000)
+    numbers = {name for name, value in report.scores.items() if value is not None}
+    assert saved["scores"].keys() == numbers
+    for low, high in saved["scores"].values():
+        assert 0 <= low <= high
+    low, high = saved["scores"]["BLEU-1"]
+    assert low < report.scores["BLEU-1"] < high
+    assert f"{report.scores['BLEU-1']:.2f} [{low:.2f}, {high:.2f}]" in report.lines()[2]
+
+
+def test_bleu_of_the_tokens_in_the_files_is_a_second_labelled_set(original, report):
+    own = file_token_bleu(report.captions, references(original))
+    assert {n: report.scores[n] for n in FILE_TOKEN_BLEU} == own.scores
+    assert original.saved("scores.json")["period_appended"] is True
+    lines = report.lines()
+    title = next(k for k, line in enumerate(lines) if "tokens in the files" in line)
+    assert "period appended" in lines[title]
+    names = [line.split()[0] for line in lines[title + 1 : title + 9]]
+    assert names == [name.removesuffix("-files") for name in FILE_TOKEN_BLEU]
+
+
+@pytest.mark.usefixtures("no_java")
+def test_captions_without_periods_leave_out_the_second_set_with_a_note(place):
+    photos = [
+        dataclasses.replace(p, captions=[text.rstrip(".") for text in p.captions])
+        for p in manifest.read_manifest(place.manifest)
+    ]
+    manifest.write_manifest(place.manifest, photos)
+    again = score_file(place.run / "captions-val.json", EXPERIMENT, place.work)
+    assert not set(FILE_TOKEN_BLEU) & again.scores.keys()
+    assert any(n.startswith("no BLEU of the tokens in the files") for n in again.notes)
 
 
 def test_mean_length_and_distinct_share_describe_the_captions(original, report):
@@ -198,7 +237,7 @@ def test_with_java_every_score_is_a_number(place):
 @pytest.mark.usefixtures("no_java")
 def test_scores_json_of_a_comparison_has_the_experiments_own_beam(place, compiled):
     (place.run / "scores.json").unlink()
-    reports = compare(
+    reports = compare_beams(
         EXPERIMENT, place.work, place.runs, None, [1, 2, 1], "simple", progress=False
     )
     assert [one.label for one in reports] == ["beam 1", "beam 2"]

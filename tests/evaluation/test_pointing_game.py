@@ -9,7 +9,7 @@ from show_attend_tell.evaluation.pointing_game import (
     cell_centre,
     find_mentions,
     is_exact,
-    pointing_score,
+    pointing_statistic,
 )
 
 WORDS = "a red circle above a blue square".split()
@@ -100,11 +100,7 @@ def test_attention_of_another_shape_raises_a_value_error(shape):
 def test_the_score_is_the_share_of_all_nouns():
     hit = find_mentions(WORDS, attention({2: 5, 6: 10}), (4, 4), OBJECTS, PHOTO)
     miss = find_mentions(WORDS, attention({2: 15, 6: 10}), (4, 4), OBJECTS, PHOTO)
-    assert pointing_score(hit + miss) == 0.75
-
-
-def test_without_mentions_there_is_no_score():
-    assert pointing_score([]) is None
+    assert pointing_statistic([hit, miss]).score() == 0.75
 
 
 def test_exact_captions_equal_one_reference_word_for_word():

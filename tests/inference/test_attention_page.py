@@ -29,8 +29,8 @@ def test_a_page_contains_words_numbers_and_attention_of_every_beam():
     assert photo["grid"] == list(GRID)
     assert photo["size"] == [120, 90]
     best, second, third = photo["beams"]
-    assert best["words"] == ["a", "red", "<b>"]
-    assert (second["text"], third["words"]) == ("a blue circle", ["one"])
+    assert best["words"] == ["A", "red", "<b>"]
+    assert (second["text"], third["words"]) == ("A blue circle.", ["One"])
     np.testing.assert_allclose(best["beta"], caption.beta, atol=1e-3)
     np.testing.assert_allclose(best["p"], np.exp(caption.word_log_probs), atol=1e-3)
     shades = np.frombuffer(base64.b64decode(best["alpha"]), np.uint8).reshape(3, -1)
@@ -111,7 +111,7 @@ def test_jupyter_gets_the_page_in_a_frame():
     shown = caption._repr_html_()
     (content,) = re.findall(r'srcdoc="([^"]*)"', shown)
     assert html.unescape(content) == render_page([caption])
-    assert 'title="a red &lt;b&gt;"' in shown
+    assert 'title="A red &lt;b&gt;."' in shown
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +160,7 @@ def pressed(driver):
 
 def test_moving_along_the_words_lights_the_photo_at_the_peak_of_attention(opened):
     words = find(opened, "article:first-of-type .best .words button")
-    assert [one.text for one in words] == ["a", "red", "<b>"]
+    assert [one.text for one in words] == ["A", "red", "<b>"]
     for word, cell in zip(words, (0, 6, 11), strict=True):
         word.click()
         row, column = brightest(opened)
@@ -186,15 +186,15 @@ def test_keys_walk_along_the_words_and_between_the_captions(opened):
     from selenium.webdriver.common.keys import Keys
 
     press(opened, Keys.TAB)
-    assert opened.switch_to.active_element.text == "a"
+    assert opened.switch_to.active_element.text == "A"
     for key, expected in (
         (Keys.ARROW_RIGHT, "red"),
         (Keys.END, "<b>"),
         (Keys.ARROW_RIGHT, "<b>"),
         (Keys.ARROW_DOWN, "circle"),
-        (Keys.HOME, "a"),
-        (Keys.ARROW_DOWN, "one"),
-        (Keys.ARROW_DOWN, "one"),
+        (Keys.HOME, "A"),
+        (Keys.ARROW_DOWN, "One"),
+        (Keys.ARROW_DOWN, "One"),
     ):
         press(opened, key)
         assert opened.switch_to.active_element.text == expected

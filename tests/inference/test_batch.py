@@ -15,9 +15,10 @@ import pytest
 from PIL import Image
 
 from show_attend_tell.inference.batch import caption_into_file
-from show_attend_tell.inference.gallery import sentence, write_gallery
+from show_attend_tell.inference.gallery import write_gallery
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.result import Failure
+from show_attend_tell.inference.sentence import as_sentence
 from show_attend_tell.runtime.errors import CaptionError, OutputFileError
 
 NAMES = ["a b.png", "z.png", "nested/été.jpg", "nested/花.webp"]
@@ -100,7 +101,7 @@ def test_the_gallery_shows_every_photo_with_a_text_to_copy(pipeline, folder, tmp
     caption_into_file(pipeline, [folder], out, shown=False)
     page = out.read_text("utf-8")
     for row in rows(out.with_suffix(".jsonl")):
-        assert f"<p>{sentence(row['caption'])}</p>" in page
+        assert f"<p>{as_sentence(row['caption'])}</p>" in page
     assert 'src="../photos/nested/%C3%A9t%C3%A9.jpg" alt="' in page
     assert "<code hidden>&lt;img src=&#34;../photos/a%20b.png&#34; alt=" in page
     assert "broken.jpg: cannot be read" in page
@@ -118,7 +119,7 @@ def test_no_text_of_a_row_becomes_markup_in_the_gallery(tmp_path):
     tag = page.split("<code hidden>")[1].split("</code>")[0]
     assert html.unescape(tag) == (
         '<img src="%3Cscript%3Ealert%28%221%22%29%3C/script%3E.jpg" '
-        f'alt="{html.escape(sentence(evil)).replace("&quot;", "&#34;")}">'
+        f'alt="{html.escape(as_sentence(evil)).replace("&quot;", "&#34;")}">'
     )
 
 
@@ -157,11 +158,3 @@ def test_an_unknown_ending_is_refused_before_any_work(run, folder, tmp_path, out
     code, _, err = run(folder, "--out", tmp_path / out)
     assert code == 1
     assert "`out` must end in .jsonl, .csv or .html" in err
-
-
-@pytest.mark.parametrize(
-    ("caption", "expected"),
-    [("a red circle .", "A red circle."), ("été", "Été."), ("", ""), (" . ", "")],
-)
-def test_a_sentence_has_a_capital_and_a_full_stop(caption, expected):
-    assert sentence(caption) == expected

@@ -1,12 +1,14 @@
-"""The verb ``caption``: lines, JSON, figures, pages, failures."""
+"""The verb ``caption``: lines, JSON, figures, pages, metadata, failures."""
 
 import json
 
 import pytest
 from PIL import Image
+from tiny_pipeline import photo_bytes
 
 from show_attend_tell.inference import figures
 from show_attend_tell.inference.attention_figure import attention_figure
+from show_attend_tell.inference.metadata.xmp import XmpPacket
 from show_attend_tell.inference.result import Failure
 from show_attend_tell.models import pretrained
 
@@ -21,7 +23,7 @@ def test_it_prints_a_line_for_each_photo_and_continues_after_failures(
 ):
     code, out, err = run(folder)
     captions = [one for one in results if not isinstance(one, Failure)]
-    assert out == [f"{one.path}: {one.text}" for one in captions]
+    assert out == [f"{one.path}: {one.sentence}" for one in captions]
     assert code == 1
     assert err.count("\n") == 1
     assert "broken.jpeg: cannot be read" in err
@@ -136,4 +138,64 @@ def test_out_excludes_other_outputs(run, photo, tmp_path):
     for other in ("--json", ("--attention", "x"), ("--html", "x")):
         options = (other,) if isinstance(other, str) else other
         assert run("--out", tmp_path / "a.jsonl", *options, photo)[0] == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """A folder of two photos and a damaged one."""
+    for seed, name in enumerate(("a.png", "b.PNG"), start=1):
+        (tmp_path / name).write_bytes(photo_bytes(seed, size=(60, 40)))
+    (tmp_path / "broken.jpeg").write_bytes(b"\xff\xd8\xff not really")
+    return tmp_path
+
+
+def captions_in(folder):
+    return {
+        path.name: XmpPacket(path.read_bytes()).caption for path in folder.glob("*.xmp")
+    }
+
+
+def test_caption_writes_sidecars_and_resumes(run, pipeline, photos, monkeypatch):
+    code, lines, err = run("--write-metadata", photos)
+    assert code == 1
+    assert err.splitlines()[-1] == "metadata: 2 captions written"
+    found = captions_in(photos)
+    assert sorted(found) == ["a.png.xmp", "b.PNG.xmp"]
+    assert lines == [f"{photos / name[:-4]}: {found[name]}" for name in sorted(found)]
+    assert found["a.png.xmp"] == pipeline.caption(photos / "a.png").sentence
+    (photos / "a.png.xmp").unlink()
+    captioned = []
+
+    def spy(found, decoding, whole=pipeline._caption_batch):
+        captioned.extend(found)
+        return whole(found, decoding)
+
+    monkeypatch.setattr(pipeline, "_caption_batch", spy)
+    code, again, err = run("--write-metadata", photos / "b.PNG", photos / "a.png")
+    assert (code, again) == (0, lines[::-1])
+    assert captioned == [photos / "a.png"]
+    assert err == "metadata: 1 captions written, 1 already present\n"
+    assert captions_in(photos) == found
+
+
+def test_out_with_metadata_completes_an_interrupted_run(run, photos):
+    out = photos / "out" / "captions.jsonl"
+    assert run("--out", out, photos / "a.png")[0] == 0  # as if ended before a sidecar
+    assert captions_in(photos) == {}
+    code, lines, err = run("--out", out, "--write-metadata", photos)
+    assert code == 1
+    assert "1 captions written, 1 already present" in lines[-1]
+    assert err.splitlines()[-1] == "metadata: 2 captions written"
+    assert sorted(captions_in(photos)) == ["a.png.xmp", "b.PNG.xmp"]
+
+
+def test_metadata_options_without_effect_are_refused(run, photo, tmp_path):
+    for options in (
+        ("--overwrite-metadata",),
+        ("--metadata-in", "file"),
+        ("--exiftool-columns",),
+        ("--exiftool-columns", "--out", tmp_path / "a.jsonl"),
+    ):
+        assert run(*options, photo)[0] == 2
     assert list(tmp_path.iterdir()) == []

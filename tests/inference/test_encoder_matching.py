@@ -1,14 +1,22 @@
 """Models and encoder weights that are accepted for captions, and those refused."""
 
+import dataclasses
 import os
 
 import pytest
 from tiny_pipeline import ENCODER, make_captioner
 
 from show_attend_tell.config.settings import EncoderSettings
+from show_attend_tell.data.encoder_identity import ROUNDED_DIGEST, identity_difference
+from show_attend_tell.inference import encoder_matching
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.models.encoder import Encoder
-from show_attend_tell.runtime.errors import CaptionError, ModelFileError
+from show_attend_tell.models.pretrained import shipped_model
+from show_attend_tell.runtime.errors import (
+    CaptionError,
+    EncoderError,
+    ModelFileError,
+)
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +82,66 @@ def test_missing_and_damaged_models_are_refused_in_one_line(pipeline, tmp_path):
         with pytest.raises(ModelFileError, match=path.name) as caught:
             load(path)
         assert "\n" not in str(caught.value)
+
+
+PACKAGED = EncoderSettings("VGG16", "block5_conv3", "imagenet_8bit", 32, "squash")
+
+
+@pytest.fixture(scope="module")
+def packaged() -> Encoder:
+    return Encoder(PACKAGED)
+
+
+def save_trained_with(packaged, file, weights, digest):
+    """Save a model that was trained with other weights than the packaged ones."""
+    identity = packaged.identity() | {"weights": weights, "weights_digest": digest}
+    make_captioner(packaged, identity).save(file)
+
+
+def test_the_packaged_weights_serve_a_model_of_the_weights_they_round(
+    packaged, tmp_path
+):
+    model = tmp_path / "model.keras"
+    save_trained_with(packaged, model, "vgg16.weights.h5", ROUNDED_DIGEST)
+    assert load(model).encoder.identity() == packaged.identity()
+
+
+def test_a_file_beside_the_model_comes_before_the_packaged_weights(packaged, tmp_path):
+    model, digest = tmp_path / "model.keras", ROUNDED_DIGEST
+    save_trained_with(packaged, model, "own.weights.h5", digest)
+    Encoder(dataclasses.replace(PACKAGED, weights="none"))._network.save_weights(
+        tmp_path / "own.weights.h5"
+    )
+    with pytest.raises(CaptionError, match="own.weights.h5"):
+        load(model)
+
+
+def test_a_model_of_other_imagenet_weights_keeps_them(packaged, tmp_path, monkeypatch):
+    model = tmp_path / "model.keras"
+    save_trained_with(packaged, model, "imagenet", "ab" * 32)
+    asked = []
+
+    def record(settings):
+        asked.append(settings.weights)
+        raise EncoderError("no network")
+
+    monkeypatch.setattr(encoder_matching, "Encoder", record)
+    with pytest.raises(EncoderError):
+        load(model)
+    assert asked == ["imagenet"]
+    monkeypatch.undo()
+    with pytest.raises(CaptionError, match="another encoder"):
+        load(model, "imagenet_8bit")
+
+
+def test_a_model_of_the_packaged_weights_accepts_no_others(packaged):
+    own = packaged.identity()
+    rounded = own | {"weights_digest": ROUNDED_DIGEST}
+    assert identity_difference(rounded, own) is None
+    assert identity_difference(rounded, own, exact=True).startswith("weights_digest")
+    assert identity_difference(own, rounded).startswith("weights_digest")
+
+
+def test_the_shipped_model_needs_no_download_and_no_option():
+    identity = load(shipped_model()).encoder.identity()
+    assert identity["weights"] == "imagenet_8bit"

@@ -18,6 +18,16 @@ def test_figures_are_drawn_for_captions_and_never_overwrite_each_other(tmp_path)
     assert all(file.is_file() for _, files in drawn for file in files)
 
 
+def test_figures_of_the_longest_names_are_drawn(tmp_path):
+    stem = "ä" * 125 + "x"  # 251 bytes, and 4 of the suffix
+    paths = [f"{folder}/{stem}.jpg" for folder in ("one", "two")] + ["x" * 255]
+    results = [make_caption(path=path) for path in paths]
+    drawn = list(draw_figures(results, tmp_path, formats=["png"]))
+    names = [files[0].name for _, files in drawn]
+    assert names == ["ä" * 122 + ".png", "ä" * 121 + "-2.png", "x" * 245 + ".png"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(names)
+
+
 def test_a_figure_shows_words_numbers_and_selected_locations():
     one = make_caption("two stars", (5, 2), locations=np.array([5, -1]))
     panels = caption_figure(one).axes

@@ -83,6 +83,7 @@ def test_rows_come_back_as_they_were_appended(path):
         "log_prob": -2.5,
         "score": -1.25,
         "made_by": MADE_BY,
+        "confidence": None,
     }
     assert write(path, []) == written
 
@@ -111,7 +112,9 @@ def test_other_programs_read_the_rows(path):
     write_table(table, rows)
     with table.open(encoding="utf-8", newline="") as file:
         found = list(csv.DictReader(file))
-    assert found == [{key: str(row[key]) for key in FIELDS} for row in rows]
+    assert all(row.pop("confidence") is None for row in rows)
+    assert all(row.pop("confidence") == "" for row in found)
+    assert found == [{key: str(row[key]) for key in FIELDS[:-1]} for row in rows]
 
 
 @pytest.mark.parametrize(
@@ -253,7 +256,7 @@ def test_a_full_disk_keeps_whole_rows_and_the_run_continues(path):
             with pytest.raises(OutputFileError, match=message):
                 append_all(journal, rest)
         content = path.read_bytes()
-        assert len(content) <= size < len(content) + 3 * 120
+        assert len(content) <= size < len(content) + 3 * 140
         assert whole.read_bytes().startswith(content)
         assert content[-1:] in (b"", b"\n")
     assert write(path, wanted) == write(whole, [])
@@ -314,3 +317,27 @@ def test_a_table_of_the_same_lines_is_replaced(path):
         require_replaceable(table, rows)
     table.unlink()
     require_replaceable(table, rows)
+
+
+def test_rows_without_a_confidence_are_read_as_unknown(path):
+    path.write_text(row_text())
+    with CaptionJournal(path, json.loads(row_text())["made_by"]) as journal:
+        assert journal.rows[0]["confidence"] is None
+
+
+def test_a_table_of_an_earlier_version_is_replaced(path):
+    table, rows = path.with_suffix(".csv"), write(path, NAMES)
+    write_table(table, rows)
+    lines = list(csv.reader(table.open(newline="", **ENCODING)))
+    with table.open("w", newline="", **ENCODING) as file:
+        csv.writer(file).writerows(line[:-1] for line in lines)
+    require_replaceable(table, rows)
+
+
+def test_the_confidence_is_the_last_column_of_the_table(path):
+    rows = [{**row, "confidence": 0.25} for row in write(path, NAMES[:1])]
+    table = path.with_suffix(".csv")
+    write_table(table, rows)
+    require_replaceable(table, rows)
+    assert table.read_text().splitlines()[0].endswith(",confidence")
+    assert table.read_text().rstrip().endswith(",0.25")

@@ -1,21 +1,27 @@
 """The pipeline: captions of files, folders and images, with details and seeds."""
 
+import io
 import json
+import os
 import subprocess
 import sys
 import zlib
 
 import numpy as np
 import pytest
-from PIL import Image, PngImagePlugin
-from tiny_pipeline import DECODING, with_decoding
+from PIL import Image, ImageOps, PngImagePlugin
+from tiny_pipeline import DECODING, photo_bytes, with_decoding
 
 import show_attend_tell as sat
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.preprocessing import UNREADABLE
-from show_attend_tell.inference.pipeline import photo_seed
 from show_attend_tell.inference.result import Caption, Failure
+from show_attend_tell.inference.sampled_captions import photo_seed
+from show_attend_tell.models import pretrained
 from show_attend_tell.runtime.errors import CaptionError, ModelFileError
+
+ROTATED = Image.Exif()
+ROTATED[0x0112] = 6
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +166,20 @@ def test_more_photos_than_a_batch_keep_their_order(pipeline, captions):
     assert [one.text for one in found] == [one.text for one in captions] * 5
 
 
+def test_xla_compiles_the_search_for_many_photos_only(pipeline, captions, monkeypatch):
+    def generate(features, decoding, seeds, xla):
+        asked.append(xla)
+        return pipeline.captioner.generate(features, decoding, seeds)
+
+    asked, model = [], with_decoding(pipeline)
+    model.captioner.generate = generate
+    monkeypatch.setattr("show_attend_tell.inference.pipeline.MANY_PHOTOS", 3)
+    paths = [one.path for one in captions]
+    for count in (2, 3):
+        list(model.caption_photos(paths[:count]))
+    assert asked == [False, True]
+
+
 def test_a_failure_is_passed_through(pipeline, folder):
     bad = Failure(folder / "x", "x: lost")
     found = list(pipeline.caption_photos([bad, folder / "a.png"]))
@@ -285,6 +305,68 @@ def test_unusable_photos_and_models_are_refused_in_one_line(pipeline, tmp_path, 
         pipeline.caption(photo, beam=0)
     with pytest.raises(ModelFileError, match="no such model"):
         sat.load("absent", runs=tmp_path)
+
+
+def test_paths_bytes_images_and_arrays_get_the_same_caption(pipeline, photo):
+    expected = pipeline.caption(photo).to_dict()
+    image = Image.open(photo)
+    pixels = np.asarray(image)
+    opaque = np.dstack([pixels, np.full(pixels.shape[:2], 255, np.uint8)])
+    for form in (str(photo), photo.read_bytes(), image.copy(), pixels, opaque):
+        found = pipeline.caption(form)
+        assert found.to_dict() == expected | {"path": str(found.path)}
+    assert pipeline.caption(image).path == photo
+    assert pipeline.caption(pixels).path.name == "photo"
+
+
+def test_images_and_bytes_are_turned_upright(pipeline):
+    content = photo_bytes(2, "JPEG", size=(60, 40), exif=ROTATED)
+    upright = ImageOps.exif_transpose(Image.open(io.BytesIO(content)))
+    expected = pipeline.caption(upright).square
+    for form in (content, Image.open(io.BytesIO(content))):
+        np.testing.assert_array_equal(pipeline.caption(form).square, expected)
+
+
+def test_a_list_gives_a_list_and_a_bad_photo_loses_no_other(pipeline, photo, folder):
+    grey = np.zeros((20, 30), np.uint8)
+    bad = (b"junk", folder, 3, np.zeros((2, 3, 4, 5), np.uint8), grey / 255)
+    found = pipeline.caption([photo, *bad, grey, folder / "broken.jpeg"])
+    kinds = [type(one) for one in found]
+    assert kinds == [Caption, *[Failure] * 5, Caption, Failure]
+    assert found[0].text == pipeline.caption(photo).text
+    assert found[6].path.name == "photo-7"
+    for one, reason in zip(
+        found[1:6],
+        ("cannot be read as a photo: unknown image", "the folder", "Received: int",
+         "pass a batch as a list", "Received: float64 of shape (20, 30)"),
+        strict=True,
+    ):  # fmt: skip
+        assert reason in one.reason
+        assert "\n" not in one.reason
+    assert pipeline.caption([]) == []
+    with pytest.raises(CaptionError, match="must be a path, bytes"):
+        pipeline.caption(None)
+
+
+def test_without_an_argument_the_model_of_the_package_is_loaded(pipeline, monkeypatch):
+    monkeypatch.setattr(pretrained, "SHIPPED", pipeline.file)
+    assert sat.load().file == pipeline.file
+
+
+QUIET = """
+import sys
+import show_attend_tell as sat
+for name in sat.__all__:
+    getattr(sat, name)
+sat.load(sys.argv[1])
+"""
+
+
+def test_importing_every_name_and_loading_a_model_print_nothing(pipeline):
+    environment = {k: v for k, v in os.environ.items() if "TF_CPP" not in k}
+    command = [sys.executable, "-c", QUIET, str(pipeline.file)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_jupyter_displays_a_caption(pipeline, photo):

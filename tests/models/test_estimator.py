@@ -34,6 +34,7 @@ KINDS = {
     "no baseline": {"moves": False, "entropy_weight": 0.4},
     "baseline": {"entropy_weight": 0.4},
     "rewards by the word": {"reward_per": "word"},
+    "mean of the words": {"reward_per": "caption_mean", "reinforce_weight": T},
     # Few samples each: were a row in its own baseline, a quarter would be missing.
     "other samples": {
         "baseline": "samples",

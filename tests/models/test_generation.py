@@ -7,6 +7,7 @@ import tiny_captioner as tiny
 from tiny_captioner import END, PAD, START, UNKNOWN, K, L
 
 from show_attend_tell.config.settings import DecodingSettings
+from show_attend_tell.models import captioner, generation
 from show_attend_tell.models.generation import uniform_noise
 
 PHOTOS, WORDS = 5, 4
@@ -26,6 +27,42 @@ def photos():
 def write(model, photos, seeds=None, **settings):
     defaults = {"max_words": WORDS, "batch_size": BATCH}
     return model.generate(photos, DecodingSettings(**{**defaults, **settings}), seeds)
+
+
+@pytest.fixture
+def compilations(monkeypatch):
+    """Record whether each search is compiled by XLA."""
+    calls, plain = [], generation.compiled
+
+    def record(function, model, xla):
+        calls.append(xla)
+        return plain(function, model, xla)
+
+    monkeypatch.setattr(generation, "compiled", record)
+    return calls
+
+
+@pytest.mark.parametrize("method", ["beam", "sample"])
+def test_the_traced_and_the_compiled_search_give_the_same_captions(
+    photos, compilations, method
+):
+    model = tiny.build(np.random.default_rng(8), spread=1.0)
+    decoding = DecodingSettings(method, 3, max_words=WORDS, batch_size=BATCH, seed=5)
+    traced = model.generate(photos, decoding, xla=False)
+    compiled = model.generate(photos, decoding, xla=True)
+    assert compilations == [False, True]
+    for name, one, other in zip(traced._fields, traced, compiled, strict=True):
+        np.testing.assert_allclose(one, other, 1e-5, 1e-6, err_msg=name)
+
+
+def test_xla_compiles_the_search_of_many_photos_only(compilations, monkeypatch):
+    model = tiny.build(np.random.default_rng(8), spread=1.0)
+    monkeypatch.setattr(captioner, "MANY_PHOTOS", 3)
+    decoding = DecodingSettings("greedy", max_words=1, batch_size=1)
+    photos = tiny.photos(np.random.default_rng(9), 3)
+    for count in (1, 2, 3, 2, 3):
+        model.generate(photos[:count], decoding)
+    assert compilations == [False, True]
 
 
 @pytest.fixture(scope="module")
@@ -121,8 +158,9 @@ def test_photos_one_by_one_get_the_captions_of_the_batch(
     how = {"length_normalisation": 0.7, "beam": 3} if method == "beam" else {}
     for b in range(PHOTOS):
         alone = write(model, photos[b : b + 1], method=method, **how)
+        np.testing.assert_array_equal(alone.tokens[0], written[method].tokens[b])
         for one, many in zip(alone, written[method], strict=True):
-            np.testing.assert_array_equal(one[0], many[b])
+            np.testing.assert_allclose(one[0], many[b], 1e-5, 1e-6)
 
 
 def test_float16_and_float32_features_give_the_same_captions(model, photos, written):

@@ -118,6 +118,8 @@ def expected_rows(model, batch, noise):
         ("eager", "caption", "moving"),
         ("eager", "caption", "samples"),
         ("eager", "word", "moving"),
+        *((mode, "caption_mean", "moving") for mode in MODES),
+        ("eager", "caption_mean", "samples"),
         *((mode, "word", "samples") for mode in MODES),
     ],
 )
@@ -144,6 +146,25 @@ def test_outputs_and_surrogate_are_the_oracles(rng, mode, reward_per, baseline):
             oracle.surrogate(expected, words, s, BASELINE, model.hard, [other])
         )
     np.testing.assert_allclose(loss, np.mean(losses), rtol=1e-5)
+
+
+def test_the_authors_weights_times_the_batch_size_give_the_authors_sums(rng):
+    """The reported likelihood is a mean over captions, the other terms are sums."""
+    hard = {"reward_per": "caption_mean", "reward_scale": 0.1, "reinforce_weight": B}
+    model = hard_model.build(rng, {**hard, "entropy_weight": B * 0.002})
+    model.hard_attention.baseline.assign(BASELINE)
+    a, inputs, targets = tiny.batch(rng, (T, T, T), T)  # captions of one length
+    noise = hard_model.location_noise(rng, B)
+    outputs = outputs_of(model, a, inputs, noise)
+    loss = float(model.compute_loss(y=targets, y_pred=outputs, training=True))
+    likelihood, rest = 0.0, 0.0
+    for n, (read, s) in enumerate(expected_rows(model, (a, inputs, targets), noise)):
+        log_p = oracle.log_likelihood(read["logits"], targets[n])
+        likelihood += log_p / B
+        reward = (log_p / T - BASELINE) / 10
+        rest += reward * oracle.location_log_prob(read["alpha"], s)
+        rest += 0.002 * oracle.location_entropy(read["alpha"])
+    assert loss == pytest.approx(-(likelihood + rest), rel=1e-5)
 
 
 def test_training_samples_and_evaluation_uses_the_expected_context(rng):
@@ -229,7 +250,7 @@ def test_the_surrogate_of_a_batch_is_the_mean_of_its_captions_alone(rng):
     assert loss(slice(0, 5), T + longer) == pytest.approx(np.mean(alone), rel=1e-5)
 
 
-@pytest.mark.parametrize("reward_per", ["caption", "word"])
+@pytest.mark.parametrize("reward_per", ["caption", "caption_mean", "word"])
 def test_the_baseline_is_the_moving_average_of_sampled_rewards(rng, reward_per):
     hard = {**HARD, "reward_per": reward_per}
     model, (a, inputs, targets) = hard_model.build(rng, hard), tiny.batch(rng)
@@ -243,7 +264,7 @@ def test_the_baseline_is_the_moving_average_of_sampled_rewards(rng, reward_per):
     outputs = outputs_of(model, a, inputs, noise, samples=2)
     model.compute_loss(y=targets, y_pred=outputs, training=True)
     steps = np.repeat(LENGTHS, 2)
-    counted = SAMPLED * (steps if reward_per == "word" else 1)
+    counted = SAMPLED * (1 if reward_per == "caption" else steps)
     mean = (SAMPLED * rewards).sum() / counted.sum()
     now = float(model.hard_attention.baseline)
     assert now == pytest.approx(0.9 * BASELINE + 0.1 * mean, rel=1e-5)

@@ -1,5 +1,6 @@
 """Atomic writing: the old file or the new one, never a part."""
 
+import errno
 import os
 
 import pytest
@@ -77,3 +78,42 @@ def test_a_folder_replaces_an_empty_one_only(tmp_path):
         replace()
     assert os.listdir(path) == ["file.txt"]
     assert os.listdir(tmp_path) == ["folder"]
+
+
+@pytest.mark.parametrize("name", ["x" * 251 + ".jpg", "ä" * 127, "." + "x" * 254])
+def test_names_may_be_as_long_as_the_file_system_allows(tmp_path, name):
+    atomic_write(tmp_path / name, "content")
+    with atomic_path(tmp_path / name) as temporary:
+        assert temporary.name.startswith(".writing-")
+        assert temporary.suffix == (".jpg" if name.endswith(".jpg") else "")
+        temporary.write_text("new")
+    assert (tmp_path / name).read_text() == "new"
+    assert os.listdir(tmp_path) == [name]
+
+
+def fail_to_write(path, error):
+    with atomic_path(path) as temporary:
+        temporary.write_text("half")
+        raise error
+
+
+def test_a_full_disk_is_an_error_of_the_path(tmp_path):
+    path = tmp_path / "file.txt"
+    for error in (
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EFBIG, "File too large", str(tmp_path / ".writing-file.txt")),
+    ):
+        with pytest.raises(OSError, match=r"(space|large)") as caught:
+            fail_to_write(path, error)
+        assert caught.value.filename == str(path)
+    other = OSError(errno.EACCES, "Permission denied", "photo.jpg")
+    with pytest.raises(OSError, match="denied") as caught:
+        fail_to_write(path, other)
+    assert caught.value.filename == "photo.jpg"
+
+
+def test_a_folder_that_is_a_file_is_an_error_of_that_path(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="exists") as caught:
+        atomic_write(tmp_path / "file" / "inner.txt", "content")
+    assert caught.value.filename == str(tmp_path / "file")

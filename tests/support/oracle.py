@@ -178,6 +178,8 @@ def surrogate(read, words, locations, baseline, hard, others=()):
     for t, location in enumerate([] if locations is None else locations):
         if hard.reward_per == "caption":
             reward = sum(each) - baseline
+        elif hard.reward_per == "caption_mean":
+            reward = np.mean([w - b for w, b in zip(each, baselines, strict=True)])
         else:
             reward = sum(w - b for w, b in zip(each[t:], baselines[t:], strict=True))
         reward = hard.reinforce_weight * hard.reward_scale * reward

@@ -42,7 +42,7 @@ def experiment(name="tiny", **changes):
     return experiment_from_dict({"name": name, **tables})
 
 
-def prepare(work, mirror=False):
+def prepare(work, mirror=False, identity=IDENTITY):
     """Write manifest, vocabulary and features of 12 training and 4 other photos.
 
     A photo's annotations encode its caption's colour and shape, so they can be learnt.
@@ -65,16 +65,16 @@ def prepare(work, mirror=False):
     words = [tokenize(t) for p in photos if p.split == "train" for t in p.captions]
     Vocabulary.build(words).save(folder / "vocabulary.json")
     ids, features = [photo.id for photo in photos], np.array(features, np.float16)
-    write_features(folder, ids, features)
+    write_features(folder, ids, features, identity=identity)
     if mirror:  # another order of rows, as training photos alone have
-        write_features(folder, ids[11::-1], features[11::-1, ::-1], mirror=True)
+        write_features(folder, ids[11::-1], features[11::-1, ::-1], True, identity)
     return work
 
 
-def write_features(folder, ids, features, mirror=False):
+def write_features(folder, ids, features, mirror=False, identity=IDENTITY):
     """Write a feature file of all photos."""
     path = feature_path(folder, experiment().encoder, mirror)
     assert len(ids) <= PART
-    with FeatureWriter(path, IDENTITY, ids, mirrored=mirror) as writer:
+    with FeatureWriter(path, identity, ids, mirrored=mirror) as writer:
         writer.write(0, features, [""] * len(ids))
         writer.finish()

@@ -5,7 +5,9 @@ milliseconds.
 """
 
 import contextlib
+import ctypes
 import io
+import itertools
 import multiprocessing
 import os
 import resource
@@ -33,15 +35,36 @@ class Limits:
         file_size: bytes of the largest file that it may write.
         kill_at: number of the change in the file system at which it kills itself.
         count_to: file that receives the number of such changes.
+        no_rights: whether the modes of files hold for it, even if it runs as root.
+        clock_back: whether every reading of the time is 10 seconds before the last.
     """
 
     memory: int | None = None
     file_size: int | None = None
     kill_at: int | None = None
     count_to: str | None = None
+    no_rights: bool = False
+    clock_back: bool = False
+
+
+def _give_up_rights() -> None:
+    """Drop all capabilities of this thread and of those that it starts."""
+    version_and_thread = (ctypes.c_uint32 * 2)(0x20080522, 0)  # version 3
+    none = (ctypes.c_uint32 * 6)()
+    failed = ctypes.CDLL(None).capset(version_and_thread, none)
+    assert not failed, "capset failed"
+
+
+def _turn_clock_back() -> None:
+    now, readings = time.time, itertools.count()
+    time.time = lambda: now() - 10 * next(readings)
 
 
 def _limit(limits: Limits) -> None:
+    if limits.no_rights:
+        _give_up_rights()
+    if limits.clock_back:
+        _turn_clock_back()
     if limits.memory is not None:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         room = pages * resource.getpagesize() + limits.memory
@@ -147,7 +170,7 @@ def run(
     arguments: list[str],
     folder: Path,
     seconds: float = 120,
-    **limits: int | str | None,
+    **limits: int | str | bool | None,
 ) -> Done:
     """Run ``show-attend-tell ARGUMENTS`` in a process of its own.
 

@@ -12,6 +12,7 @@ import pytest
 import stages
 import tally
 import world as worlds
+from artefacts import Artefacts
 
 
 def pytest_configure(config):
@@ -20,6 +21,13 @@ def pytest_configure(config):
         os.environ[tally.RESULTS] = tempfile.mkdtemp(prefix="torture-")
         os.environ[tally.STARTED] = str(time.time())
         config.torture_results = Path(os.environ[tally.RESULTS])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Skip the parts for which no time is left, before their data is made."""
+    if item.get_closest_marker("torture") and time.time() > tally.end():
+        pytest.skip(f"{tally.MINUTES:g} minutes are used up; raise TORTURE_MINUTES")
 
 
 def pytest_terminal_summary(terminalreporter, config):
@@ -53,3 +61,9 @@ def stage_of(world, tmp_path_factory):
     return functools.cache(
         lambda verb: stages.Stage(verb, world, tmp_path_factory.mktemp(verb))
     )
+
+
+@pytest.fixture
+def artefacts(world, tmp_path) -> Artefacts:
+    """A copy of all artefacts."""
+    return Artefacts(world, tmp_path)

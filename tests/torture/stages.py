@@ -7,7 +7,9 @@ import time
 import zipfile
 from pathlib import Path
 
+import command_line
 from child_process import Child, Limits
+from tally import Tally
 
 SECONDS = 180  # a run that takes longer counts as hanging
 _TIMES = re.compile(rb'"(seconds|date|date_saved|revision|cores)": [^,}\n]*')
@@ -103,3 +105,18 @@ class Stage:
     def start(self, folder: Path, **limits) -> Child:
         """Start the next run in a folder."""
         return Child(self.arguments(folder), folder, Limits(**limits))
+
+
+def count_end(
+    tally: Tally, stage: Stage, folder: Path, case: str, kills: int = 1, **limits
+) -> None:
+    """Run a stage to its end and compare; a chain of kills counts as so many."""
+    done = stage.start(folder, **limits).end(SECONDS)
+    outcome, signature = command_line.judge(done)
+    if outcome == "refused":
+        outcome, signature = "failed", "refused: " + done.err.strip()[-150:]
+    lost = [] if signature else differences(folder, stage.reference, stage.parts)
+    if lost:
+        outcome, signature = "failed", f"results differ: {', '.join(lost[:3])}"
+    for _ in range(kills if outcome == "handled" else 1):
+        tally.count(case, outcome, signature)

@@ -12,8 +12,8 @@ T = TypeVar("T")
 
 RESULTS = "TORTURE_RESULTS"  # folder that test processes write their counts to
 MINUTES = float(os.environ.get("TORTURE_MINUTES", 8))
-_DEFAULT_MINUTES = 8
-SCALE = float(os.environ.get("TORTURE_SCALE", max(MINUTES / _DEFAULT_MINUTES, 1)))
+_FULL_MINUTES = 16  # in which two cores try every case; shorter runs try fewer
+SCALE = float(os.environ.get("TORTURE_SCALE", max(MINUTES / _FULL_MINUTES, 1)))
 STARTED = "TORTURE_STARTED"  # seconds since the epoch at which the run began
 _EXAMPLES = 3  # cases named for each distinct failure
 
@@ -23,6 +23,11 @@ def scaled(count: int) -> int:
     return max(1, round(count * SCALE))
 
 
+def end() -> float:
+    """Return the time at which the last part must end, in seconds since the epoch."""
+    return float(os.environ.get(STARTED, time.time())) + 58 * MINUTES
+
+
 @dataclass
 class Tally:
     """Outcomes of one part.
@@ -30,7 +35,7 @@ class Tally:
     Attributes:
         part: name of the row in the table.
         planned: number of cases to try.
-        share: seconds that the part may take in a run of 8 minutes.
+        share: seconds that the part may take in a run of 16 minutes.
         tried: number of cases tried.
         refused: number of cases refused in one line.
         handled: number of cases that gave a result.
@@ -49,10 +54,8 @@ class Tally:
 
     def within_time(self, cases: Iterable[T]) -> Iterator[T]:
         """Yield the cases until the part's share, or TORTURE_MINUTES, is used up."""
-        allowed = self.share * MINUTES / _DEFAULT_MINUTES
-        until = time.time() + allowed
-        if STARTED in os.environ:
-            until = min(until, float(os.environ[STARTED]) + 58 * MINUTES)
+        allowed = self.share * MINUTES / _FULL_MINUTES
+        until = min(time.time() + allowed, end())
         for case in cases:
             if time.time() > until:
                 self.notes.append(

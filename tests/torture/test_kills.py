@@ -6,7 +6,7 @@ from pathlib import Path
 
 import command_line
 import pytest
-from stages import SECONDS, Stage, differences
+from stages import SECONDS, Stage, count_end, differences
 from tally import Tally, scaled
 
 pytestmark = [pytest.mark.torture, pytest.mark.timeout(7200, method="thread")]
@@ -55,23 +55,8 @@ def test_killed_stages_continue_to_equal_results(stage_of, tmp_path, verb):
                 break
         else:
             case = f"{verb}, {chain}: killed at {moments}"
-            _count_end(tally, stage, folder, case, CHAIN)
+            count_end(tally, stage, folder, case, CHAIN)
     tally.finish()
-
-
-def _count_end(
-    tally: Tally, stage: Stage, folder: Path, case: str, kills: int = 1
-) -> None:
-    """Run a stage to its end and compare; a chain of kills counts as so many."""
-    done = stage.start(folder).end(SECONDS)
-    outcome, signature = command_line.judge(done)
-    if outcome == "refused":
-        outcome, signature = "failed", "refused: " + done.err.strip()[-150:]
-    lost = [] if signature else differences(folder, stage.reference, stage.parts)
-    if lost:
-        outcome, signature = "failed", f"after the kills: {', '.join(lost[:3])}"
-    for _ in range(kills if outcome == "handled" else 1):
-        tally.count(case, outcome, signature)
 
 
 @pytest.mark.parametrize("verb", STOPPED)
@@ -97,7 +82,7 @@ def test_stopped_stages_end_in_order_and_continue(stage_of, tmp_path, verb):
             text = f"{which.name}: exit {done.code} in place of {128 + which}"
             tally.count(case, "failed", text)
         else:
-            _count_end(tally, stage, folder, case)
+            count_end(tally, stage, folder, case)
     tally.finish()
 
 

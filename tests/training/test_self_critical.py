@@ -9,12 +9,12 @@ from tiny_training import QuickStep, skip_captions
 
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.splits import folder_of, load_split
-from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.training import self_critical
 from show_attend_tell.training import train as training
 from show_attend_tell.training.self_critical import (
+    Rollouts,
     SelfCritical,
     advantages,
     reward_words,
@@ -46,10 +46,7 @@ def test_captions_become_inputs_after_start_and_targets_up_to_end():
 def test_only_a_finished_caption_has_the_end_word(rng):
     model = build(rng)
     tokens = np.array([[[4, 5, END], [4, 5, 6]]])
-    empty = dict.fromkeys(Hypotheses._fields)
-    written = Hypotheses(
-        **{**empty, "tokens": tokens, "finished": np.array([[True, False]])}
-    )
+    written = Rollouts(tokens, np.full((1, 2), 3), np.array([[True, False]]))
     found = [reward_words(model.vocabulary, written, 0, k) for k in range(2)]
     assert found == [["a", "b", "<end>"], ["a", "b", "c"]]
 
@@ -99,22 +96,34 @@ def unvalidated(monkeypatch):
     skip_captions(monkeypatch)
 
 
-def further(work, runs, name="rewarded", resume=False, **changes):
+def further(work, runs, name="rewarded", resume=False, overwrite=False, **changes):
     changes = {**REWARD, "init_from": "tiny", **changes}
     chosen = experiment(name, training=changes, model={"dropout": 0.0})
-    return train(chosen, work, runs, resume=resume, progress=False)
+    return train(chosen, work, runs, resume, overwrite, progress=False)
 
 
-def test_training_by_reward_raises_the_reward(work, started, monkeypatch, unvalidated):
+# Rewards of samples vary more than those of a beam, so there are more of them.
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"epochs": 10, "learning_rate": 0.01},
+        {"epochs": 20, "rollouts": "sample", "hypotheses": 5, "batch_size": 25},
+    ],
+    ids=["beam", "sample"],
+)
+def test_training_by_reward_raises_the_reward(
+    work, started, monkeypatch, unvalidated, changes
+):
     rewards = []
     monkeypatch.setattr(
         TrainingLog,
         "log_update",
         lambda self, step, values, *rest: rewards.append(values["reward"]),
     )
-    summary = further(work, started, epochs=10, learning_rate=0.01)
-    assert len(rewards) == summary.steps == 10 * 3  # 12 photos, 5 an update
-    assert np.mean(rewards[-6:]) > 1.2 * np.mean(rewards[:6])
+    summary = further(work, started, overwrite=True, validate_every=100, **changes)
+    assert len(rewards) == summary.steps == changes["epochs"] * 3  # 5 photos an update
+    part = len(rewards) // 5
+    assert np.mean(rewards[-part:]) > 1.2 * np.mean(rewards[:part])
 
 
 def test_the_initial_model_is_the_first_candidate(
@@ -158,10 +167,12 @@ def test_every_photo_is_used_once_an_epoch(work, started):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("rollouts", ["beam", "sample"])
 def test_an_interrupted_training_by_reward_resumes_to_the_byte(
-    work, started, monkeypatch, unvalidated
+    work, started, monkeypatch, unvalidated, rollouts
 ):
-    further(work, started, "whole", epochs=2)
+    changes = {"epochs": 2, "rollouts": rollouts, "overwrite": True}
+    further(work, started, "whole", **changes)
     real_update = self_critical.SelfCritical._update
 
     def interrupted(self, *rest):
@@ -173,8 +184,9 @@ def test_an_interrupted_training_by_reward_resumes_to_the_byte(
     with monkeypatch.context() as patch:
         patch.setattr(self_critical.SelfCritical, "_update", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            further(work, started, "parts", epochs=2)
-    summary = further(work, started, "parts", resume=True, epochs=2)
+            further(work, started, "parts", **changes)
+    changes["overwrite"] = False
+    summary = further(work, started, "parts", resume=True, **changes)
     assert summary.steps == 6
     models = [
         load_captioner(started / name / "model.keras") for name in ("whole", "parts")

@@ -16,9 +16,10 @@ from tiny_training import (
 from show_attend_tell.config.runs import CHECKPOINT, MODEL, SETTINGS
 from show_attend_tell.config.settings import read_experiment_file
 from show_attend_tell.data.features import FeatureReader, feature_path
-from show_attend_tell.data.splits import folder_of
+from show_attend_tell.data.splits import folder_of, vocabulary_path
+from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.runtime import progress
-from show_attend_tell.runtime.errors import FeatureError
+from show_attend_tell.runtime.errors import FeatureError, VocabularyError
 from show_attend_tell.runtime.progress import ProgressBar
 from show_attend_tell.training import maximum_likelihood, tensorboard_log
 from show_attend_tell.training import train as training
@@ -245,6 +246,20 @@ def test_mirrored_photos_are_read_by_the_rows_of_the_others(
     ((plain, mirrored),) = caught
     np.testing.assert_array_equal(mirrored, plain[:, ::-1])
     assert (mirrored != plain).any()
+
+
+def test_with_punctuation_the_model_has_the_words_of_its_own_vocabulary(
+    tmp_path, quick
+):
+    work = prepare(tmp_path / "work")
+    kept = {"data": {"punctuation": "keep"}}
+    with pytest.raises(VocabularyError, match=r"vocabulary-keep.json: no such") as one:
+        go(work, tmp_path, **kept)
+    assert "\n" not in str(one.value)
+    words = ["a", ".", "circle", "square", "star", "red", "blue"]
+    Vocabulary.build([words]).save(vocabulary_path(experiment(**kept), work))
+    model = keras.saving.load_model(go(work, tmp_path, **kept).model)
+    assert "." in model.vocabulary
 
 
 def test_a_missing_mirror_file_is_named_in_one_line(tmp_path):

@@ -27,7 +27,8 @@ from show_attend_tell.deployment.server.uploads import (
     size_message,
 )
 from show_attend_tell.deployment.server.variants import Variants
-from show_attend_tell.inference.pipeline import CaptioningPipeline, is_sampled
+from show_attend_tell.inference.pipeline import CaptioningPipeline
+from show_attend_tell.inference.sampled_captions import is_sampled
 from show_attend_tell.runtime.errors import BusyError, CaptionError, UploadError
 
 MAX_BEAM = 10  # unless a model's own beam is wider
@@ -49,6 +50,7 @@ class AlternativeAnswer(pydantic.BaseModel):
     """An alternative caption of the photo."""
 
     text: str
+    sentence: str
     log_prob: float
     score: float
 
@@ -57,6 +59,7 @@ class Answer(pydantic.BaseModel):
     """A caption with all its details; T words."""
 
     text: str = pydantic.Field(description="The words with spaces between.")
+    sentence: str = pydantic.Field(description="The text, to be read by people.")
     words: list[str]
     log_prob: float = pydantic.Field(description="log p(caption) in nats.")
     score: float = pydantic.Field(description="log_prob normalised by length.")
@@ -72,6 +75,10 @@ class Answer(pydantic.BaseModel):
     locations: list[int] | None = pydantic.Field(
         None, description="The location of each word, row by row; null if averaged."
     )
+    confidence: float | None = pydantic.Field(
+        None, description="0 to 1, see the model card; null if not calibrated."
+    )
+    low_confidence: bool = pydantic.Field(description="Whether to doubt the caption.")
     beta: list[float] = pydantic.Field(description="T gates.")
     region: list[float] | None = pydantic.Field(
         None,
@@ -241,6 +248,7 @@ def _caption_upload(
     sizes = (*image.size, *image.size)
     return caption.to_dict() | {
         "seen": [round(x / size, 6) for x, size in zip(region, sizes, strict=True)],
+        "low_confidence": caption.is_doubtful,
         "seconds": round(time.monotonic() - start, 3),
     }
 

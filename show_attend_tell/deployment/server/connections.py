@@ -1,32 +1,62 @@
-"""Close connections whose requests do not arrive in time."""
+"""Limit connections: their number, and the time of requests and responses."""
 
 import asyncio
 import json
 import math
 
 import h11
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+MOST = 256  # connections that are served; to the same number more 503 is sent
+READING = 60  # seconds that a client may take to read a part of a response
 SILENCE = 10  # seconds between two parts of a request
 # Seconds for the whole head and for the whole body of a request.
 _SECONDS = {h11.IDLE: 10, h11.SEND_BODY: 60}
 _LATE = {"error": "the request did not arrive in time; send it again"}
+_CROWDED = {"error": "too many connections; send the request again later"}
 
 
-class TimedProtocol(H11Protocol):
-    """HTTP/1.1 connection with time limits for the head and the body of a request.
+async def _refuse_crowd(scope: Scope, receive: Receive, send: Send) -> None:
+    """Respond that there are too many connections."""
+    headers = {"Retry-After": "10", "Connection": "close"}
+    await JSONResponse(_CROWDED, 503, headers)(scope, receive, send)
+
+
+class LimitedProtocol(H11Protocol):
+    """HTTP/1.1 connection with time limits for its requests and responses.
 
     Uvicorn limits only the time between a response and the next request.
     """
 
     _timer: asyncio.TimerHandle | None = None
+    _reading: asyncio.TimerHandle | None = None
     _state: type | None = None  # of the client: sending the head, the body, or done
     _end = math.inf  # time at which this state must have ended
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """Start the time limit of the first request."""
+        """Start the time limit of the first request; refuse connections above MOST."""
         super().connection_made(transport)
+        # With 0, `pause_writing` is called whenever the client reads too slowly.
+        transport.set_write_buffer_limits(high=0)
+        if len(self.connections) > 2 * MOST:
+            transport.abort()
+        elif len(self.connections) > MOST:
+            self.app = _refuse_crowd
         self._restart_timer()
+
+    def pause_writing(self) -> None:
+        """Start the time limit of the client's reading."""
+        super().pause_writing()
+        self._reading = self.loop.call_later(READING, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Stop the time limit of the client's reading."""
+        super().resume_writing()
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
 
     def data_received(self, data: bytes) -> None:
         """Handle bytes and restart the time limit."""
@@ -34,8 +64,9 @@ class TimedProtocol(H11Protocol):
         self._restart_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the time limit."""
+        """Stop the time limits."""
         super().connection_lost(exc)
+        self.resume_writing()
         self._stop_timer()
 
     def _restart_timer(self) -> None:

@@ -7,7 +7,7 @@ import socket
 import uvicorn
 from fastapi import FastAPI
 
-from show_attend_tell.deployment.server.connections import TimedProtocol
+from show_attend_tell.deployment.server.connections import LimitedProtocol
 from show_attend_tell.runtime.errors import PortError
 
 
@@ -34,7 +34,7 @@ def server_of(app: FastAPI) -> uvicorn.Server:
     logger.addFilter(_is_unexpected)
     config = uvicorn.Config(
         app,
-        http=TimedProtocol,
+        http=LimitedProtocol,
         ws="none",
         lifespan="off",
         log_config=None,

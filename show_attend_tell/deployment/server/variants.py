@@ -1,4 +1,4 @@
-"""Compile the decoding of new settings beside the requests that need no compiling."""
+"""Trace the search of new settings beside the requests whose search is traced."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,7 +9,7 @@ from show_attend_tell.models.generation import static_settings
 
 
 class Variants:
-    """The decoding settings, with their model, that are compiled already.
+    """The decoding settings, with their model, whose search is traced already.
 
     Args:
         samples: captions sampled for a photo.
@@ -25,7 +25,7 @@ class Variants:
         decoding: DecodingSettings,
         with_region: bool = False,
     ) -> Callable[[], None] | None:
-        """Return the function that compiles these settings, None if it is done."""
+        """Return the function that traces these settings, None if it is done."""
         key = id(pipeline), static_settings(decoding), with_region
         if key in self._ready:
             return None

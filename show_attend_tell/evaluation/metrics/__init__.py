@@ -4,6 +4,11 @@ BLEU, ROUGE-L and CIDEr are computed by pycocoevalcap's scorers, METEOR and, on 
 SPICE by its Java programs.
 """
 
+from show_attend_tell.evaluation.metrics.bootstrap import Statistic
+from show_attend_tell.evaluation.metrics.file_tokens import (
+    FILE_TOKEN_BLEU,
+    file_token_bleu,
+)
 from show_attend_tell.evaluation.metrics.reward import CiderReward
 from show_attend_tell.evaluation.metrics.scoring import (
     ScoringResult,
@@ -11,4 +16,12 @@ from show_attend_tell.evaluation.metrics.scoring import (
     validation_scores,
 )
 
-__all__ = ["CiderReward", "ScoringResult", "score", "validation_scores"]
+__all__ = [
+    "FILE_TOKEN_BLEU",
+    "CiderReward",
+    "ScoringResult",
+    "Statistic",
+    "file_token_bleu",
+    "score",
+    "validation_scores",
+]

@@ -2,21 +2,43 @@
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
+import numpy as np
+
+from show_attend_tell.evaluation.metrics.bootstrap import Statistic
 from show_attend_tell.evaluation.metrics.java import jar_path, run_java
 from show_attend_tell.runtime.errors import JavaError
 
 _SECONDS_PER_CAPTION = 1  # aligning 5 references takes about 0.01 s on one core
 _LINE_LIMIT = 1 << 12  # bytes; the statistics of a caption have about 100
+# Parameters and module weights of English in METEOR 1.5, Denkowski and Lavie (2014).
+_ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75
+_WEIGHTS = np.array([1.0, 0.6, 0.8, 0.6])
+_COLUMNS = 23  # statistics of a caption
 # Scores follow from the statistics alone, which have a column for each of the four
 # default modules. With four modules in their place that need no data, and the default
 # weights, EVAL does not load the paraphrase table, which takes about 8 s.
 _EVAL_MODULES = ("-m", "exact exact exact exact", "-w", "1.0 0.6 0.8 0.6")
 
 
+class MeteorScores(NamedTuple):
+    """METEOR of a set of captions.
+
+    Attributes:
+        corpus: score of the corpus, 0 to 1.
+        each: score of each caption, 0 to 1.
+        statistic: the statistics of each caption; its scores are in percent.
+    """
+
+    corpus: float
+    each: list[float]
+    statistic: Statistic
+
+
 def meteor(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], timeout: float
-) -> tuple[float, list[float]]:
+) -> MeteorScores:
     """Score tokenized captions; equals ``pycocoevalcap``'s ``Meteor``.
 
     The jar answers a SCORE line with the statistics of one caption, and an EVAL line
@@ -26,9 +48,6 @@ def meteor(
         hypotheses: N captions, words joined by spaces.
         references: references of each caption, in the same form.
         timeout: seconds for Java to start; time per caption is added.
-
-    Returns:
-        The score of the corpus and of each caption, 0 to 1.
 
     Raises:
         JavaError: Java is absent, fails, exceeds the time limit or prints something
@@ -42,13 +61,57 @@ def meteor(
     # Named, because the jar fails to find its own file below a folder with a space.
     paraphrases = ("-a", jar_path("meteor", "data", "paraphrase-en.gz"))
     statistics = _answers(paraphrases, questions, len(questions), seconds)
-    for line in statistics:
-        for word in line.split() or [line]:
-            _number(word)
+    values = np.array([_columns(line) for line in statistics])  # (N, 23)
     question = " ||| ".join(["EVAL", *statistics])
     lines = _answers(_EVAL_MODULES, [question], len(statistics) + 1, timeout)
     *each, corpus = map(_number, lines)
-    return corpus, each
+    return MeteorScores(corpus, each, meteor_statistic(values))
+
+
+def meteor_statistic(values: np.ndarray) -> Statistic:
+    """Return the statistic of the corpus score in percent.
+
+    Args:
+        values: (N, 23) of the captions, as the jar prints them: length of the caption
+            and its reference; their function words; for each of four modules the
+            matched content words of caption and reference and their matched function
+            words; chunks; matched words of caption and reference.
+    """
+    values = values.copy()
+    matches = values[:, 4:20].reshape(-1, 4, 2, 2).sum(axis=(1, 2))  # (N, 2)
+    # As in the jar, the chunk of a caption that equals its reference is not summed.
+    whole = (matches == values[:, :2]).all(axis=1) & (values[:, 20] == 1)
+    values[whole, 20] = 0
+    return Statistic(values, _score_of_sums)
+
+
+def _score_of_sums(sums: np.ndarray) -> np.ndarray:
+    """Map (..., 23) summed statistics to METEOR in percent.
+
+    F = P R / (alpha P + (1 - alpha) R) and (1 - gamma (chunks / matches)^beta) F, in
+    which content words have the weight delta and function words 1 - delta.
+    """
+    kinds = np.array([_DELTA, 1 - _DELTA])  # content words, function words
+    lengths, function = sums[..., :2], sums[..., 2:4]
+    total = _DELTA * (lengths - function) + (1 - _DELTA) * function  # (..., 2)
+    modules = sums[..., 4:20].reshape(*sums.shape[:-1], 4, 2, 2)
+    matched = np.einsum("...mkt,m,k->...t", modules, _WEIGHTS, kinds)  # (..., 2)
+    with np.errstate(divide="ignore", invalid="ignore"):  # no word, or no match
+        precision, recall = np.moveaxis(matched / total, -1, 0)
+        f_mean = 1 / ((1 - _ALPHA) / precision + _ALPHA / recall)
+        fragments = sums[..., 20] / (sums[..., 21:23].sum(axis=-1) / 2)
+        score = f_mean * (1 - _GAMMA * fragments**_BETA)
+    return 100 * np.maximum(np.nan_to_num(score), 0)
+
+
+def _columns(line: str) -> list[float]:
+    """Return the statistics of one caption."""
+    numbers = [_number(word) for word in line.split() or [line]]
+    if len(numbers) != _COLUMNS:
+        raise JavaError(
+            f"METEOR: java printed {len(numbers)} statistics instead of {_COLUMNS}"
+        )
+    return numbers
 
 
 def _answers(

@@ -5,12 +5,19 @@ references of each caption in the same form. Scores are on the library's scale.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+import numpy as np
 from pycocoevalcap.bleu.bleu_scorer import BleuScorer
 from pycocoevalcap.cider.cider_scorer import CiderScorer
 from pycocoevalcap.rouge.rouge import Rouge
 
+from show_attend_tell.evaluation.metrics.bootstrap import Statistic
+
 Texts = Sequence[str]
+
+ORDERS = 4
+_TINY, _SMALL = 1e-15, 1e-9  # of pycocoevalcap's BleuScorer, against division by zero
 
 
 def bleu(
@@ -22,15 +29,66 @@ def bleu(
         BLEU-1 to 4 with brevity penalty, BLEU-1 to 4 without (as the paper reports),
         and BLEU-4 of each caption with penalty; all 0 to 1.
     """
-    scorer = BleuScorer(n=4)
-    for hypothesis, texts in zip(hypotheses, references, strict=True):
-        scorer += (hypothesis, list(texts))
+    scorer = _count_ngrams(hypotheses, references)
     with_penalty, each = scorer.compute_score(option="closest")
     # No caption is shorter than references of length 0, so there is no penalty.
-    unpenalised = BleuScorer(n=4, special_reflen=0)
+    unpenalised = BleuScorer(n=ORDERS, special_reflen=0)
     unpenalised += scorer
     without_penalty, _ = unpenalised.compute_score(option="closest")
     return with_penalty, without_penalty, each[3]
+
+
+def bleu_statistics(
+    hypotheses: Texts, references: Sequence[Texts]
+) -> dict[str, Statistic]:
+    """Return the statistics of corpus BLEU in percent, as :func:`bleu` computes it.
+
+    Those of a caption are its number of n-grams of each order, how many of them match,
+    its length and that of the closest reference.
+
+    Returns:
+        ``BLEU-1`` to ``BLEU-4`` and the same with the suffix ``-no-bp``.
+    """
+    scorer = _count_ngrams(hypotheses, references)
+    rows = []
+    for counts in scorer.ctest:
+        length = counts["testlen"]
+        closest = scorer._single_reflen(counts["reflen"], "closest", length)
+        rows.append([*counts["correct"], *counts["guess"], length, closest])
+    values = np.array(rows, np.float64)  # (N, 10)
+    return {
+        f"BLEU-{order}{suffix}": Statistic(values, _BleuOfSums(order, penalty))
+        for suffix, penalty in (("", True), ("-no-bp", False))
+        for order in range(1, ORDERS + 1)
+    }
+
+
+def _count_ngrams(hypotheses: Texts, references: Sequence[Texts]) -> BleuScorer:
+    """Return a scorer that holds the n-gram counts of every caption."""
+    scorer = BleuScorer(n=ORDERS)
+    for hypothesis, texts in zip(hypotheses, references, strict=True):
+        scorer += (hypothesis, list(texts))
+    return scorer
+
+
+class _BleuOfSums(NamedTuple):
+    """BLEU of one order in percent, of counts summed over captions."""
+
+    order: int
+    penalty: bool  # whether the brevity penalty is applied
+
+    def __call__(self, sums: np.ndarray) -> np.ndarray:
+        """Map (..., 10) sums of :func:`bleu_statistics` to (...) scores."""
+        matches, total = (
+            sums[..., : self.order],
+            sums[..., ORDERS : ORDERS + self.order],
+        )
+        precisions = (matches + _TINY) / (total + _SMALL)
+        score = np.prod(precisions, axis=-1) ** (1 / self.order)
+        if self.penalty:
+            ratio = (sums[..., -2] + _TINY) / (sums[..., -1] + _SMALL)
+            score = score * np.exp(np.minimum(1 - 1 / ratio, 0))
+        return 100 * score
 
 
 def rouge_l(
@@ -52,7 +110,7 @@ def cider(hypotheses: Texts, references: Sequence[Texts]) -> tuple[float, list[f
     frequencies are counted in these references: scores of different subsets are not
     comparable, and the score of a single photo is 0.
     """
-    scorer = CiderScorer(n=4, sigma=6.0)
+    scorer = CiderScorer(n=ORDERS, sigma=6.0)
     for hypothesis, texts in zip(hypotheses, references, strict=True):
         scorer += (hypothesis, list(texts))
     mean, each = scorer.compute_score()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from itertools import islice
 
+from show_attend_tell.evaluation.metrics.bootstrap import Statistic, mean_statistic
 from show_attend_tell.evaluation.metrics.inputs import (
     check_ids,
     check_texts,
@@ -13,7 +14,12 @@ from show_attend_tell.evaluation.metrics.inputs import (
 )
 from show_attend_tell.evaluation.metrics.java import java_version
 from show_attend_tell.evaluation.metrics.meteor import meteor
-from show_attend_tell.evaluation.metrics.ngrams import bleu, cider, rouge_l
+from show_attend_tell.evaluation.metrics.ngrams import (
+    bleu,
+    bleu_statistics,
+    cider,
+    rouge_l,
+)
 from show_attend_tell.evaluation.metrics.spice import spice as spice_f_score
 from show_attend_tell.evaluation.metrics.tokenization import (
     STANFORD,
@@ -38,7 +44,10 @@ class ScoringResult:
         notes: one line for each score that cannot be computed, with the reason.
         versions: versions of the libraries and tools that computed the scores.
         per_caption: metric -> photo id -> percent, for BLEU-4 (with penalty), ROUGE-L,
-            CIDEr and, if it is computed, METEOR.
+            CIDEr and, if they are computed, METEOR and SPICE.
+        statistics: metric -> statistic in percent whose score is that of `scores`.
+        period_appended: whether a period was appended to the captions for the BLEU of
+            :mod:`metrics.file_tokens`; None where that was not computed.
     """
 
     scores: dict[str, float]
@@ -46,6 +55,8 @@ class ScoringResult:
     notes: tuple[str, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
     per_caption: dict[str, dict[str, float]] = field(default_factory=dict)
+    statistics: dict[str, Statistic] = field(default_factory=dict)
+    period_appended: bool | None = None
 
 
 def score(
@@ -77,15 +88,19 @@ def score(
     ids = list(captions)
     words, used, notes = _tokenized(ids, captions, references, tokenizer, java_timeout)
     scores, each = _without_java(*words)
+    statistics = bleu_statistics(*words)
     if len(ids) == 1:
         notes.append("CIDEr of a single photo is 0 by definition")
     result = _attempt(notes, "METEOR", meteor, *words, java_timeout)
     if result is not None:
-        scores["METEOR"], each["METEOR"] = result
+        scores["METEOR"], each["METEOR"] = result.corpus, result.each
+        statistics["METEOR"] = result.statistic
     if spice:
         result = _attempt(notes, "SPICE", spice_f_score, *words, java_timeout)
         if result is not None:
-            scores["SPICE"] = result
+            scores["SPICE"], each["SPICE"] = sum(result) / len(result), result
+    for name in scores.keys() & {"ROUGE-L", "CIDEr", "SPICE"}:  # means over photos
+        statistics[name] = mean_statistic([100 * value for value in each[name]])
     for note in notes:
         logger.warning("%s", note)
     return ScoringResult(
@@ -97,6 +112,7 @@ def score(
             name: {photo: 100 * v for photo, v in zip(ids, values, strict=True)}
             for name, values in each.items()
         },
+        statistics={name: statistics[name] for name in scores},
     )
 
 

@@ -16,8 +16,8 @@ _SECONDS_PER_CAPTION = 2  # to parse 5 references on a slow core
 
 def spice(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], timeout: float
-) -> float:
-    """Return the mean SPICE F-score of tokenized captions, 0 to 1.
+) -> list[float]:
+    """Return the SPICE F-score of each tokenized caption, 0 to 1.
 
     Args:
         hypotheses: N captions, words joined by spaces.
@@ -46,10 +46,10 @@ def spice(
         arguments += ["-subset", "-silent"]
         seconds = timeout + _SECONDS_PER_CAPTION * len(rows)
         run_java("SPICE", arguments, "", seconds, _OUTPUT_LIMIT)
-        return _mean(target, len(rows))
+        return _read_scores(target, len(rows))
 
 
-def _mean(path: Path, count: int) -> float:
+def _read_scores(path: Path, count: int) -> list[float]:
     try:
         results = json.loads(path.read_text(encoding="utf-8"))
         values = [float(item["scores"]["All"]["f"]) for item in results]
@@ -57,4 +57,4 @@ def _mean(path: Path, count: int) -> float:
         raise JavaError(f"SPICE: java wrote no usable scores: {error!r}") from None
     if len(values) != count or not all(map(math.isfinite, values)):
         raise JavaError(f"SPICE: java scored {len(values)} captions of {count}")
-    return sum(values) / count
+    return values

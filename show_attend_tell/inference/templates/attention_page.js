@@ -115,7 +115,8 @@ class Beam {
     if (this.word !== null) {
       this.about.textContent = `${words[this.word]}: ${this.numbers(this.word)}`;
     } else {
-      this.about.textContent = `log p ${logProb.toFixed(2)}, score ${score.toFixed(2)}`;
+      this.about.textContent = `log p ${logProb.toFixed(2)}, score ${score.toFixed(2)}`
+        + (this.rank ? "" : this.photo.doubt());
     }
   }
 
@@ -188,6 +189,12 @@ class Photo {
     this.beams = data.beams.map((beam, rank) => new Beam(this, beam, rank, row));
     this.live = make("p", "hidden", article);
     this.live.setAttribute("aria-live", "polite");
+  }
+
+  doubt() {
+    const { confidence, doubtful } = this;
+    if (confidence === null) return "";
+    return `, confidence ${confidence.toFixed(2)}${doubtful ? ": low" : ""}`;
   }
 
   show(rank, t) {

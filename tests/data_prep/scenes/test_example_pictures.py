@@ -6,7 +6,11 @@ import pytest
 from matplotlib import cbook
 from PIL import Image
 
-from data_prep.scenes.example_pictures import example_pictures
+from data_prep.scenes.example_pictures import (
+    example_photos,
+    example_pictures,
+    main,
+)
 
 
 @pytest.mark.parametrize("scene_net", [True, False])
@@ -25,11 +29,19 @@ def test_scenes_are_named_by_their_captions():
     assert all(name.startswith("a ") for name in names)
 
 
-def test_other_encoders_have_a_photo_first():
-    (name, jpeg), *scenes = example_pictures(False)
-    assert "photo" in name
-    assert Image.open(io.BytesIO(jpeg)).size == (512, 600)
-    assert scenes == example_pictures(True)[:3]
+def test_other_encoders_have_photos_and_one_scene():
+    *photos, scene = example_pictures(False)
+    assert photos == example_photos()
+    assert scene == example_pictures(True)[0]
+    assert all("photo" in name for name, _ in photos)
+    sizes = [Image.open(io.BytesIO(jpeg)).size for _, jpeg in photos]
+    assert sizes == [(512, 600), (512, 400), (300, 300)]
+
+
+def test_the_photos_are_written_as_files(tmp_path):
+    main([str(tmp_path / "photos")], standalone_mode=False)
+    written = sorted((tmp_path / "photos").iterdir())
+    assert [path.read_bytes() for path in written] == [j for _, j in example_photos()]
 
 
 def test_without_the_sample_data_all_examples_are_scenes(monkeypatch, tmp_path):

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -106,6 +107,65 @@ def test_a_connection_is_used_again_after_its_time_limit(address, short_limits):
         assert connection.sock is not None
 
 
+def test_connections_above_the_limit_get_503_or_are_closed(address, monkeypatch):
+    monkeypatch.setattr(connections, "MOST", 3)
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(connect(address)) for _ in range(3)]
+        refused = requests.get(f"{address}/about", timeout=10)
+        assert refused.status_code == 503
+        assert refused.json()["error"].startswith("too many connections")
+        assert int(refused.headers["Retry-After"]) > 0
+        opened += [stack.enter_context(connect(address)) for _ in range(3)]
+        with pytest.raises(requests.ConnectionError):
+            requests.get(f"{address}/about", timeout=10)
+        opened[0].sendall(b"GET /about HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert opened[0].recv(4000).startswith(b"HTTP/1.1 200 ")
+    until = time.monotonic() + 10
+    while requests.get(f"{address}/about", timeout=10).status_code == 503:
+        assert time.monotonic() < until
+
+
+def test_a_client_that_never_reads_is_disconnected(address, monkeypatch):
+    monkeypatch.setattr(connections, "READING", 0.5)
+    ended, lost = threading.Event(), connections.LimitedProtocol.connection_lost
+
+    def connection_lost(self, error):
+        lost(self, error)
+        ended.set()
+
+    monkeypatch.setattr(connections.LimitedProtocol, "connection_lost", connection_lost)
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(20)
+        connection.connect(("127.0.0.1", port_of(address)))
+        body = form(photo_bytes())
+        length = str(len(body)).encode()
+        caption = head(address, FORM.replace(b"9999", length)) + body
+        script = head(address).replace(b"POST /caption", b"GET /static/demo.js")
+        connection.sendall(caption + (script + b"\r\n") * 1000)  # 10 MB of responses
+        assert ended.wait(30)
+    files = {"photo": ("p.png", photo_bytes())}
+    assert requests.post(f"{address}/caption", files=files, timeout=60).ok
+
+
+def form(photo):
+    part = b'--x\r\nContent-Disposition: form-data; name="photo"; filename="p"\r\n\r\n'
+    return part + photo + b"\r\n--x--\r\n"
+
+
+def test_a_client_that_reads_slowly_gets_the_whole_response(address, monkeypatch):
+    monkeypatch.setattr(connections, "READING", 2.0)
+    expected = requests.get(f"{address}/static/demo.js", timeout=10).content
+    with connect(address) as connection:
+        start = head(address).replace(b"POST /caption", b"GET /static/demo.js")
+        connection.sendall(start + b"Connection: close\r\n\r\n")
+        found = b""
+        while piece := connection.recv(500):
+            found += piece
+            time.sleep(0.01)
+    assert found.endswith(expected)
+
+
 def origins(address):
     port = port_of(address)
     return {
@@ -135,6 +195,13 @@ def test_requests_from_pages_of_other_servers_are_refused(address):
             assert error.startswith("`Origin` must be absent or this server")
             assert "\n" not in error
             assert len(error) < 500
+
+
+def test_behind_a_tls_proxy_the_origin_is_that_of_https(address):
+    headers = {"Origin": address.replace("http:", "https:")}
+    assert requests.get(address, headers=headers, timeout=10).status_code == 403
+    headers["X-Forwarded-Proto"] = "https"
+    assert requests.get(address, headers=headers, timeout=10).status_code == 200
 
 
 def test_a_host_may_have_any_case_in_the_origin(address):

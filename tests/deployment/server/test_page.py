@@ -68,7 +68,7 @@ def pressed(browser):
 
 def test_a_photo_gets_its_caption_and_alternatives(captioned):
     announced = captioned.find_element(By.ID, "announced").get_property("textContent")
-    assert " ".join(word.text for word in words(captioned)) == announced
+    assert " ".join(word.text for word in words(captioned)) + "." == announced
     assert len(captioned.find_elements(CSS, "#others tr")) >= 1
     assert captioned.get_log("browser") == []
 

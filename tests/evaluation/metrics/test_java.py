@@ -6,6 +6,7 @@ import signal
 import time
 
 import fake_java
+import numpy as np
 import pycocoevalcap
 import pytest
 
@@ -141,16 +142,19 @@ def test_errors_of_the_tokenizer_have_one_line(fake, script, timeout, message):
 
 
 def test_meteor_requests_statistics_and_then_scores(fake, tmp_path):
-    answer = 'case "$l" in EVAL*) echo 0.25; echo 0.5; echo 0.75;; *) echo 1 2;; esac'
+    statistics = " ".join(map(str, range(1, 24)))
+    answer = 'case "$l" in EVAL*) echo 0.25; echo 0.5; echo 0.75;; '
+    answer += f"*) echo {statistics};; esac"
     fake(f"while read l; do echo \"$l\" >> '{tmp_path}/asked'; {answer}; done")
     references = [["a ||| cat", "one\ndog"], ["a cat"]]
     scores = meteor(["the ||| dog", "cats"], references, GENEROUS)
-    assert scores == (0.75, [0.25, 0.5])
+    assert scores[:2] == (0.75, [0.25, 0.5])
+    np.testing.assert_array_equal(scores.statistic.values, [range(1, 24)] * 2)
     asked = (tmp_path / "asked").read_text().splitlines()
     assert asked == [
         "SCORE ||| a cat ||| one dog ||| the dog",
         "SCORE ||| a cat ||| cats",
-        "EVAL ||| 1 2 ||| 1 2",
+        f"EVAL ||| {statistics} ||| {statistics}",
     ]
 
 
@@ -212,7 +216,7 @@ def test_spice_reads_the_scores_from_the_output_file(fake, package, rows, messag
     script = 'while [ "$1" != "-out" ]; do shift; done; '
     fake(f"{script} echo '{rows}' > \"$2\"")
     if message is None:
-        assert spice(["a dog"], [["a dog"]], GENEROUS) == 0.25
+        assert spice(["a dog"], [["a dog"]], GENEROUS) == [0.25]
     else:
         with pytest.raises(JavaError, match=message):
             spice(["a dog"], [["a dog"]], GENEROUS)

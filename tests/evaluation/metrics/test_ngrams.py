@@ -12,31 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from nltk.translate.bleu_score import corpus_bleu
+from random_captions import draw_corpus, joined
 
 from show_attend_tell.evaluation.metrics import validation_scores
 from show_attend_tell.evaluation.metrics.ngrams import bleu, cider, rouge_l
 from show_attend_tell.runtime.errors import MetricsError
-
-VOCABULARY = "a man dog red ball runs on the grass with".split()
-
-
-def draw_corpus(rng, photos=30, references=5):
-    """Return random captions that share many words with their references."""
-    texts = [
-        [
-            list(rng.choice(VOCABULARY, size=rng.integers(4, 12)))
-            for _ in range(references)
-        ]
-        for _ in range(photos)
-    ]
-    captions = [list(refs[0][:-1]) + [str(rng.choice(VOCABULARY))] for refs in texts]
-    return captions, texts
-
-
-def joined(captions, references):
-    """Return captions and references as the scorers expect: words joined by spaces."""
-    texts = [[" ".join(words) for words in refs] for refs in references]
-    return [" ".join(words) for words in captions], texts
 
 
 def numpy_cider_d(captions, references, sigma=6.0):

@@ -51,7 +51,7 @@ function hint() {
 function addWord(k) {
   const button = document.createElement("button");
   button.type = "button";
-  button.textContent = answer.words[k];
+  button.textContent = k ? answer.words[k] : answer.sentence.slice(0, answer.words[0].length);
   const p = Math.round(100 * Math.exp(answer.word_log_probs[k]));
   button.setAttribute("aria-label", `${answer.words[k]}, ${p} percent`);
   button.addEventListener("pointerenter", (event) => {
@@ -96,12 +96,14 @@ function play() {
 
 function showAnswer() {
   $("result").hidden = false;
-  $("announced").textContent = answer.text || "The caption is empty.";
-  const waited = `${answer.seconds.toFixed(1)} s, log p ${answer.log_prob.toFixed(2)}`;
+  $("announced").textContent = answer.sentence || "The caption is empty.";
+  let waited = `${answer.seconds.toFixed(1)} s, log p ${answer.log_prob.toFixed(2)}`;
+  if (answer.confidence !== null) waited += `, confidence ${answer.confidence.toFixed(2)}`;
+  if (answer.low_confidence) waited += ": low, check the caption";
   $("status").textContent = answer.words.length ? waited : "The caption is empty.";
   $("others").replaceChildren(...answer.alternatives.map((other) => {
     const row = document.createElement("tr");
-    for (const text of [other.text, other.log_prob.toFixed(2), other.score.toFixed(2)]) {
+    for (const text of [other.sentence, other.log_prob.toFixed(2), other.score.toFixed(2)]) {
       row.insertCell().textContent = text;
     }
     return row;
@@ -317,7 +319,7 @@ function wire() {
   $("again").addEventListener("click", () => { seed += 1; requestCaption(); });
   $("play").addEventListener("click", () => { if (timer) { stop(); show(-1); } else play(); });
   $("copy").addEventListener("click", async () => {
-    await navigator.clipboard.writeText(answer.text);
+    await navigator.clipboard.writeText(answer.sentence);
     $("status").textContent = "Copied.";
   });
   $("figure").addEventListener("click", () => {

@@ -1,0 +1,85 @@
+"""Define the verb ``calibrate``, which gives a model's captions their confidence."""
+
+from pathlib import Path
+
+import click
+
+from show_attend_tell.cli.options import (
+    PATH,
+    encoder_weights_option,
+    experiment_option,
+    runs_option,
+    set_option,
+    start_tensorflow,
+    work_option,
+)
+
+
+@click.command()
+@experiment_option
+@set_option
+@work_option
+@runs_option
+@click.option(
+    "--model", type=PATH, help="A .keras file; by default the experiment's run."
+)
+@encoder_weights_option
+@click.option(
+    *("--other", "others"),
+    type=PATH,
+    multiple=True,
+    metavar="FOLDER",
+    help="Folder of pictures unlike the training photos; repeatable.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=8),
+    default=200,
+    show_default=True,
+    help="Maximum pictures of each kind unlike the training photos.",
+)
+def calibrate(
+    experiment, changes, work, runs, model, encoder_weights, others, limit
+) -> None:
+    """Measure when a model's captions can be trusted, for their confidence.
+
+    Compares the validation photos with pictures unlike the training photos: the same
+    photos upside down, close-ups of them, drawn scenes, and those of --other. Writes
+    <model>.confidence.npz beside the model.
+    """
+    from show_attend_tell.config.experiments import load_experiment
+    from show_attend_tell.config.runs import find_model
+
+    settings = load_experiment(experiment, changes)
+    start_tensorflow()
+    from show_attend_tell.training.calibration import calibrate
+
+    file = find_model(str(model or settings.name), runs)
+    worlds = {str(folder): _pictures(folder, limit) for folder in others}
+    if settings.data.source != "scenes":
+        worlds["drawn scenes"] = _drawn_scenes(limit)
+    report = calibrate(settings, work, file, worlds, encoder_weights, limit)
+    click.echo("\n".join(report.lines()))
+
+
+def _drawn_scenes(limit: int):
+    """Yield drawn scenes."""
+    from data_prep.scenes.scenes import make_scene
+
+    for number in range(limit):
+        yield make_scene(0, "test", number)[0]
+
+
+def _pictures(folder: Path, limit: int):
+    """Yield the pictures of a folder; those that cannot be read are skipped."""
+    from show_attend_tell.data.preprocessing import load_photo
+    from show_attend_tell.inference.photo_files import find_photos
+    from show_attend_tell.inference.result import Failure
+    from show_attend_tell.runtime.errors import PhotoError
+
+    found = [one for one in find_photos([folder]) if not isinstance(one, Failure)]
+    for path in found[:limit]:
+        try:
+            yield load_photo(path)
+        except PhotoError as error:
+            click.echo(click.format_filename(str(error)), err=True)

@@ -1,0 +1,92 @@
+"""Define the verb ``eval``."""
+
+import click
+
+from show_attend_tell.cli.experiment_help import ExperimentCommand
+from show_attend_tell.cli.options import (
+    PATH,
+    experiment_option,
+    limit_option,
+    load_settings,
+    mirror_option,
+    models_option,
+    name_option,
+    runs_option,
+    set_option,
+    start_tensorflow,
+    work_option,
+)
+
+
+@click.command("eval", cls=ExperimentCommand)
+@experiment_option
+@set_option
+@work_option
+@runs_option
+@name_option
+@click.option(
+    "--split",
+    type=click.Choice(["val", "test"]),
+    help="Split to evaluate; by default test if it has captions, else val.",
+)
+@click.option(
+    *("--beam", "beams"),
+    type=click.IntRange(min=1),
+    multiple=True,
+    help="Beam width, in place of decoding.beam; repeatable, to compare.",
+)
+@click.option(
+    "--captions",
+    type=PATH,
+    metavar="FILE.json",
+    help="Score the captions of this file in place of the run's model.",
+)
+@models_option
+@mirror_option
+@click.option(
+    "--tokenizer",
+    type=click.Choice(["auto", "ptb", "simple"]),
+    default="auto",
+    show_default=True,
+    help="Tokenizer of the scores; ptb needs Java.",
+)
+@click.option(
+    "--spice", is_flag=True, help="Also compute SPICE; downloads CoreNLP, needs Java."
+)
+@limit_option
+def evaluate(
+    experiment,
+    changes,
+    work,
+    runs,
+    name,
+    split,
+    beams,
+    captions,
+    models,
+    mirror,
+    tokenizer,
+    spice,
+    limit,
+) -> None:
+    """Generate the captions of a split, and save and score them."""
+    if captions is not None and (models or mirror):
+        raise click.UsageError("--captions excludes --model and --mirror.")
+    if captions is not None and beams:
+        raise click.UsageError("--captions and --beam exclude each other.")
+    settings = load_settings(experiment, changes, name, limit)
+    start_tensorflow()
+    from show_attend_tell.evaluation import evaluate as evaluation
+    from show_attend_tell.evaluation.report import table
+
+    scoring = {"tokenizer": tokenizer, "spice": spice}
+    if captions is not None:
+        reports = [evaluation.score_file(captions, settings, work, split, **scoring)]
+    else:
+        where = (settings, work, runs, split)
+        scoring |= {"model": models or None, "mirror": mirror}
+        if len(beams) > 1:
+            reports = evaluation.compare_beams(*where, beams, **scoring)
+        else:
+            reports = [evaluation.evaluate(*where, *beams, **scoring)]
+    click.echo("\n".join(table(reports)))

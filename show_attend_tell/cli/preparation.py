@@ -1,0 +1,120 @@
+"""Define the verbs before training: ``prepare``, ``features`` and ``download``."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+
+from show_attend_tell.cli.experiment_help import ExperimentCommand
+from show_attend_tell.cli.options import (
+    PATH,
+    encoder_weights_option,
+    experiment_option,
+    limit_option,
+    load_settings,
+    set_option,
+    start_tensorflow,
+    work_option,
+)
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[str, int, int], None] | None]:
+    """Yield a callback (name, done, total) that draws bars, None without a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from tqdm import tqdm
+
+    bars = {}
+
+    def report(path: object, done: int, total: int) -> None:
+        name = Path(str(path)).name
+        if name not in bars:
+            bars[name] = tqdm(desc=name, total=total, initial=done, unit_scale=True)
+        bars[name].update(done - bars[name].n)
+
+    try:
+        yield report
+    finally:
+        for bar in bars.values():
+            bar.close()
+
+
+@click.command(cls=ExperimentCommand)
+@experiment_option
+@set_option
+@work_option
+@click.option(
+    "--data", type=PATH, help="Folder with the data set's photos and captions."
+)
+@click.option(
+    "--on-problem",
+    type=click.Choice(["skip", "refuse"]),
+    default="skip",
+    show_default=True,
+    help="Skip malformed lines and photos, or refuse the data set.",
+)
+@limit_option
+def prepare(experiment, changes, work, data, on_problem, limit) -> None:
+    """Make the manifest and the vocabulary of a data set."""
+    from data_prep.prepare import prepare
+
+    settings = load_settings(experiment, changes, limit=limit)
+    with _progress() as progress:
+        report = prepare(settings, data, work, on_problem, progress, limit)
+    click.echo("\n".join(report.lines()))
+
+
+@click.command(cls=ExperimentCommand)
+@experiment_option
+@set_option
+@work_option
+@encoder_weights_option
+@click.option("--overwrite", is_flag=True, help="Replace existing features.")
+@click.option(
+    *("--mirror-split", "mirror_splits"),
+    type=click.Choice(["val", "test"]),
+    multiple=True,
+    help="Also extract the mirrored photos of this split, for eval --mirror; "
+    "repeatable.",
+)
+@limit_option
+def features(
+    experiment, changes, work, encoder_weights, overwrite, mirror_splits, limit
+) -> None:
+    """Extract annotation vectors of prepared photos.
+
+    An interrupted extraction resumes when it is run again.
+    """
+    settings = load_settings(experiment, changes, limit=limit)
+    start_tensorflow()
+    from data_prep.extract import extract
+
+    report = extract(
+        settings, work, encoder_weights, overwrite, mirror_splits=mirror_splits
+    )
+    click.echo("\n".join(report.lines()))
+
+
+@click.command()
+@click.argument("source", metavar="SOURCE")
+@click.option(
+    "--data", type=PATH, required=True, help="Folder of the downloaded files."
+)
+def download(source, data) -> None:
+    """Download a data set with public URLs, such as coco.
+
+    An interrupted download resumes when it is run again.
+    """
+    from data_prep import download
+    from data_prep.disk import format_bytes, free_bytes
+
+    if size := download.total_size(source):
+        free = format_bytes(free_bytes(data))
+        click.echo(f"{format_bytes(size)} to download, {free} free in {data}")
+    with _progress() as progress:
+        files = download.download(source, data, progress)
+    click.echo("\n".join(map(str, files)))

@@ -1,0 +1,109 @@
+"""Define the verb ``train``."""
+
+import click
+
+from show_attend_tell.cli.experiment_help import ExperimentCommand
+from show_attend_tell.cli.options import (
+    experiment_option,
+    limit_option,
+    load_settings,
+    name_option,
+    runs_option,
+    set_option,
+    start_tensorflow,
+    work_option,
+)
+
+
+def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
+    """Parse ``1,2,3``; each seed once."""
+    if value is None:
+        return None
+    parts = value.split(",")
+    if not all(part.strip().isdecimal() for part in parts):
+        raise click.BadParameter(f"must be seeds such as 1,2,3. Received: {value!r}")
+    return list(dict.fromkeys(map(int, parts)))
+
+
+@click.command(cls=ExperimentCommand)
+@experiment_option
+@set_option
+@work_option
+@runs_option
+@name_option
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    help="Random seed, in place of training.seed.",
+)
+@click.option(
+    "--seeds",
+    callback=_parse_seeds,
+    metavar="N,N,...",
+    help="Train with each seed, one after the other, in the runs NAME-seed-N; with "
+    "--resume, finished ones are skipped.",
+)
+@click.option(
+    "--init-from",
+    metavar="MODEL|NAME",
+    help="Initial model: a .keras file, the experiment of another run, or `shipped`. "
+    "Its words are kept, and those that are new in the data are added.",
+)
+@click.option(
+    *("--text", "texts"),
+    metavar="FILE",
+    multiple=True,
+    help="Train on captions without photos, one a line; repeatable. The run is "
+    "<experiment>-text, from which --init-from can start a training with photos.",
+)
+@click.option("--resume", is_flag=True, help="Continue from the run's last checkpoint.")
+@click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
+@limit_option
+def train(
+    experiment,
+    changes,
+    work,
+    runs,
+    name,
+    seed,
+    seeds,
+    init_from,
+    texts,
+    resume,
+    overwrite,
+    limit,
+) -> None:
+    """Train a captioner on prepared features."""
+    if resume and overwrite:
+        raise click.UsageError("--resume and --overwrite exclude each other.")
+    if seed is not None and seeds is not None:
+        raise click.UsageError("--seed and --seeds exclude each other.")
+    own = {"seed": seed, "init_from": init_from}
+    own = [f"training.{key}={v}" for key, v in own.items() if v is not None]
+    settings = load_settings(experiment, (*changes, *own), name, limit)
+    start_tensorflow()
+    from show_attend_tell.training.text_likelihood import text_experiment
+
+    settings = text_experiment(settings, texts) if texts else settings
+    if seeds is not None:
+        from show_attend_tell.training.seeds import train_seeds
+
+        for run, done in train_seeds(settings, seeds, work, runs, resume, overwrite):
+            if done is None:
+                click.echo(f"{run.name}: already finished")
+            else:
+                click.echo(f"{run.name}:")
+                _print_training(done)
+        return
+    from show_attend_tell.training.train import train
+
+    _print_training(train(settings, work, runs, resume, overwrite))
+
+
+def _print_training(done) -> None:
+    """Print the result of a training."""
+    click.echo(
+        f"{done.steps} steps in {done.seconds:.0f} s, {done.stopped}; best "
+        f"{done.metric} {done.best:.2f} at step {done.best_step}"
+    )
+    click.echo(f"model: {done.model}")

@@ -1,0 +1,49 @@
+"""Describe the faults of settings in one line each, with the nearest known key."""
+
+import dataclasses
+import difflib
+
+from show_attend_tell.runtime.errors import one_line, quote
+
+
+def describe_fault(fault: dict, tables: type) -> str:
+    """Describe one of pydantic's errors by key, fault and remedy.
+
+    Args:
+        fault: an entry of ``ValidationError.errors()``.
+        tables: the dataclass of the settings, whose keys are suggested.
+    """
+    key = " ".join(".".join(map(str, fault["loc"])).split())[:80] or "settings"
+    if fault["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        nearest = _nearest(key, tables)
+        return f"{key}: unknown key{nearest}; remove it or correct its spelling"
+    if fault["type"] in ("missing", "missing_argument"):
+        return f"{key}: missing, add it"
+    if fault["type"] == "value_error":  # raised above, with the value received
+        return f"{key}: {one_line(fault['ctx']['error'], 300)}"
+    message = fault["msg"]
+    if fault["type"] == "string_pattern_mismatch":  # of a name
+        message = (
+            "must be the name of a folder: letters, digits, '_', '-' and single dots, "
+            "a letter or digit first"
+        )
+    return f"{key}: {message}. Received: {quote(fault['input'])}"
+
+
+def _nearest(key: str, tables: type) -> str:
+    """Return ``, nearest: <known key>``, empty if no known key is similar."""
+    names = [field.name for field in dataclasses.fields(tables)]
+    known = _known_keys(tables) if "." in key else names + _known_keys(tables)
+    same = [one for one in known if one.rpartition(".")[2] == key.rpartition(".")[2]]
+    close = same[:1] or difflib.get_close_matches(key, known, n=1)
+    return f", nearest: {close[0]}" if close else ""
+
+
+def _known_keys(tables: type) -> list[str]:
+    """Return every key of every table as ``table.key``."""
+    return [
+        f"{table.name}.{field.name}"
+        for table in dataclasses.fields(tables)
+        if dataclasses.is_dataclass(table.type)
+        for field in dataclasses.fields(table.type)
+    ]

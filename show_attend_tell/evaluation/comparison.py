@@ -1,0 +1,298 @@
+"""Compare evaluated runs: means over seeds, and paired bootstrap p-values.
+
+The captions of every run are scored again, because p-values need the statistics of each
+photo, which ``scores.json`` does not have. All runs are scored on the same resamples of
+the photos. A p-value describes the choice of photos, not that of seeds, whose effect
+the standard deviation shows.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from show_attend_tell.config import runs
+from show_attend_tell.config.experiments import load_experiment
+from show_attend_tell.config.settings import (
+    Experiment,
+    experiment_to_dict,
+    read_experiment_file,
+)
+from show_attend_tell.data.manifest import Photo, read_manifest
+from show_attend_tell.data.splits import folder_of
+from show_attend_tell.evaluation.coco_results import read_captions
+from show_attend_tell.evaluation.metrics import Statistic
+from show_attend_tell.evaluation.metrics.bootstrap import paired_p, resample
+from show_attend_tell.evaluation.report import score_photos
+from show_attend_tell.runtime.errors import EvaluationError, quote
+from show_attend_tell.runtime.json_text import parse_json
+from show_attend_tell.runtime.regular_files import read_text_bytes
+
+SCORES = "scores.json"
+DEFAULT_METRICS = ("BLEU-1", "BLEU-4", "METEOR", "CIDEr")
+_SEED = re.compile(r"-seed-\d+(?=$|/|\.keras$)")
+# Settings of an evaluation that runs of one row share.
+_DECODING = ("beam", "length_normalisation", "max_words", "allow_unknown", "locations")
+
+
+@dataclass(frozen=True)
+class EvaluatedRun:
+    """A run folder with the scores and the captions of one evaluation.
+
+    Attributes:
+        folder: the run folder.
+        experiment: the settings of the run.
+        scores: content of ``scores.json``.
+        captions: photo id -> caption.
+    """
+
+    folder: Path
+    experiment: Experiment
+    scores: dict
+    captions: dict[str, str]
+
+    @property
+    def key(self) -> object:
+        """Everything but name and seed: runs with equal keys share a row."""
+        tables = experiment_to_dict(self.experiment)
+        training = {k: v for k, v in tables["training"].items() if k != "seed"}
+        training["init_from"] = _SEED.sub("", training["init_from"])
+        tables |= {"name": _SEED.sub("", tables["name"]), "training": training}
+        return tables, [self.scores.get(name) for name in _DECODING]
+
+
+@dataclass(frozen=True)
+class ComparisonRow:
+    """One experiment, with one run or a run for each of several seeds.
+
+    Attributes:
+        label: name of the experiment or of the run folder.
+        seeds: seed of each run.
+        means: score -> mean over the runs.
+        deviations: score -> standard deviation over the runs (n - 1); none of one run.
+        p_values: score -> two-sided p-value of the difference to the first row; none
+            in the first row.
+    """
+
+    label: str
+    seeds: tuple[int, ...]
+    means: dict[str, float]
+    deviations: dict[str, float]
+    p_values: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A table of runs.
+
+    Attributes:
+        split: name of the split.
+        photos: number of photos.
+        tokenizer: tokenizer of the scores.
+        rows: experiments in the order of their first runs.
+    """
+
+    split: str
+    photos: int
+    tokenizer: str
+    rows: tuple[ComparisonRow, ...]
+
+
+def compare_runs(
+    names: Sequence[str | Path],
+    work: str | Path = "prepared",
+    runs_folder: str | Path = "experiments/runs",
+    metrics: Sequence[str] | None = None,
+) -> Comparison:
+    """Compare runs by the captions of their last evaluations.
+
+    Args:
+        names: run folders, or names of runs in `runs_folder`.
+        work: folder of prepared data, for the captions of the photos.
+        runs_folder: folder of run folders.
+        metrics: scores to compare; by default those of :data:`DEFAULT_METRICS` that can
+            be computed here.
+
+    Raises:
+        EvaluationError: a run has no evaluation, is named twice, or differs from the
+            first in split, photos or tokenizer; or a score is unknown.
+        ManifestError, ConfigError, ResultsFileError, MetricsError: a file is absent or
+            malformed.
+    """
+    found = [_read_run(name, runs_folder) for name in names]
+    _require_comparable(found)
+    photos = _photos_of(found[0], work)
+    statistics = [_score(run, photos) for run in found]
+    known = set.intersection(*map(set, statistics))
+    if metrics is None:
+        metrics = [name for name in DEFAULT_METRICS if name in known]
+    unknown = [name for name in metrics if name not in known]
+    if unknown:
+        raise EvaluationError(
+            f"`metric` must be one of {', '.join(sorted(known))}. Received: "
+            f"{quote(unknown[0])}"
+        )
+    chosen = [{name: own[name] for name in metrics} for own in statistics]
+    groups = _grouped(found)
+    resamples = [_mean_resamples([chosen[k] for k in group]) for group in groups]
+    rows = []
+    for group, own in zip(groups, resamples, strict=True):
+        p_values = {} if group is groups[0] else _p_values(own, resamples[0])
+        members = [found[k] for k in group], [chosen[k] for k in group]
+        rows.append(_row(*members, p_values))
+    firsts = [found[group[0]].folder for group in groups]
+    return Comparison(
+        split=found[0].scores["split"],
+        photos=len(photos),
+        tokenizer=found[0].scores["tokenizer"],
+        rows=_with_distinct_labels(rows, firsts),
+    )
+
+
+def _read_run(name: str | Path, runs_folder: str | Path) -> EvaluatedRun:
+    """Read the settings, the scores and the captions of a run."""
+    folder = Path(name)
+    if not (folder / SCORES).is_file():
+        folder = Path(runs_folder) / name
+    path = folder / SCORES
+    try:
+        scores = parse_json(read_text_bytes(path))
+    except FileNotFoundError:
+        raise EvaluationError(
+            f"{path}: no such file; evaluate the run with `show-attend-tell eval`"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise EvaluationError(
+            f"{path}: cannot be read ({error}); evaluate the run again"
+        ) from None
+    texts = ("split", "tokenizer", "experiment")
+    if not isinstance(scores, dict) or not all(
+        isinstance(scores.get(key), str) for key in texts
+    ):
+        raise EvaluationError(
+            f"{path}: must have the keys {', '.join(texts)}; evaluate the run again"
+        )
+    settings = folder / runs.SETTINGS
+    experiment = (
+        read_experiment_file(settings)
+        if settings.is_file()
+        else load_experiment(scores["experiment"])
+    )
+    captions = read_captions(folder / f"captions-{Path(scores['split']).name}.json")
+    return EvaluatedRun(folder, experiment, scores, captions)
+
+
+def _require_comparable(found: Sequence[EvaluatedRun]) -> None:
+    """Raise an error unless all runs caption the same photos."""
+    first, seen = found[0], set()
+    for run in found:
+        if run.folder.resolve() in seen:
+            raise EvaluationError(f"{run.folder}: the run is named twice; name it once")
+        seen.add(run.folder.resolve())
+        for key in ("split", "tokenizer"):
+            own, expected = run.scores[key], first.scores[key]
+            if own != expected:
+                raise EvaluationError(
+                    f"{run.folder}: {key} must be that of {first.folder}, "
+                    f"{expected!r}. Received: {own!r}; evaluate one of them again"
+                )
+        own, expected = run.experiment.data.name, first.experiment.data.name
+        if own != expected or run.captions.keys() != first.captions.keys():
+            raise EvaluationError(
+                f"{run.folder}: must caption the {len(first.captions)} photos that "
+                f"{first.folder} captions, of {expected!r}. Received: "
+                f"{len(run.captions)} of {own!r}; evaluate both with the same data"
+            )
+
+
+def _photos_of(run: EvaluatedRun, work: str | Path) -> list[Photo]:
+    """Return the photos that a run captions, from the manifest."""
+    path = folder_of(run.experiment, work) / "manifest.jsonl"
+    by_id = {photo.id: photo for photo in read_manifest(path)}
+    missing = [photo for photo in run.captions if photo not in by_id]
+    if missing:
+        raise EvaluationError(
+            f"{path}: {len(missing)} photos of {run.folder} are missing, the first is "
+            f"{missing[0]}; name the folder of its prepared data with --work"
+        )
+    return [by_id[photo] for photo in run.captions]
+
+
+def _score(run: EvaluatedRun, photos: Iterable[Photo]) -> dict[str, Statistic]:
+    """Return the statistic of each score of a run, in one order of the photos."""
+    captions = {photo.id: run.captions[photo.id] for photo in photos}
+    result = score_photos(captions, photos, run.scores["tokenizer"])
+    saved = run.scores.get("BLEU-4")
+    if (
+        not isinstance(saved, int | float)
+        or abs(saved - result.scores["BLEU-4"]) > 1e-6
+    ):
+        raise EvaluationError(
+            f"{run.folder / SCORES}: BLEU-4 must be that of the captions beside it, "
+            f"{result.scores['BLEU-4']:.4f}. Received: {saved}; evaluate the run again"
+        )
+    return result.statistics
+
+
+def _grouped(found: Sequence[EvaluatedRun]) -> list[list[int]]:
+    """Return the positions of the runs of each row, one run of each seed."""
+    rows: list[tuple[object, dict[int, int]]] = []  # key, position of each seed's run
+    for k, run in enumerate(found):
+        key, seed = run.key, run.experiment.training.seed
+        for own, members in rows:
+            if own == key and seed not in members:
+                members[seed] = k
+                break
+        else:
+            rows.append((key, {seed: k}))
+    return [list(members.values()) for _, members in rows]
+
+
+def _mean_resamples(own: Sequence[dict[str, Statistic]]) -> dict[str, np.ndarray]:
+    """Return the mean score of several runs on each resample, (R,) for each score."""
+    each = [resample(statistics) for statistics in own]
+    return {name: np.mean([one[name] for one in each], axis=0) for name in each[0]}
+
+
+def _p_values(
+    own: Mapping[str, np.ndarray], first: Mapping[str, np.ndarray]
+) -> dict[str, float]:
+    """Return the p-value of each score's difference to the first row."""
+    return {name: paired_p(scores - first[name]) for name, scores in own.items()}
+
+
+def _row(
+    members: Sequence[EvaluatedRun],
+    own: Sequence[dict[str, Statistic]],
+    p_values: dict[str, float],
+) -> ComparisonRow:
+    values = {name: [one[name].score() for one in own] for name in own[0]}
+    name = members[0].folder.name
+    several = len(members) > 1
+    return ComparisonRow(
+        label=_SEED.sub("", name) if several else name,
+        seeds=tuple(run.experiment.training.seed for run in members),
+        means={name: float(np.mean(scores)) for name, scores in values.items()},
+        deviations={
+            name: float(np.std(scores, ddof=1)) for name, scores in values.items()
+        }
+        if several
+        else {},
+        p_values=p_values,
+    )
+
+
+def _with_distinct_labels(
+    rows: Sequence[ComparisonRow], firsts: Sequence[Path]
+) -> tuple[ComparisonRow, ...]:
+    """Return the rows, labelled by the path of the first run where names are equal."""
+    labels = [row.label for row in rows]
+    return tuple(
+        dataclasses.replace(row, label=str(folder))
+        if labels.count(row.label) > 1
+        else row
+        for row, folder in zip(rows, firsts, strict=True)
+    )

@@ -1,0 +1,114 @@
+"""Estimate how far scores vary with the choice of photos: the bootstrap.
+
+The N photos of a split are resampled with replacement :data:`RESAMPLES` times, N photos
+each time, and every resample is scored (Efron and Tibshirani, *An Introduction to the
+Bootstrap*, 1993; for BLEU, Koehn, EMNLP 2004). Only sums over photos are needed: a
+corpus score is a function of summed statistics, so a resample is one row of a matrix
+product.
+
+The same seed draws the same photos for every set of captions of the same photos, so
+scores of several models are paired.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+RESAMPLES, SEED, LEVEL = 1000, 0, 0.95
+_BLOCK = 100  # resamples drawn together, which bounds the memory for many photos
+
+
+class Statistic(NamedTuple):
+    """The values of each photo from whose sums a score is computed.
+
+    Attributes:
+        values: (N, k), one row for each photo.
+        compute: maps sums over photos, (..., k), to scores (...).
+    """
+
+    values: np.ndarray
+    compute: Callable[[np.ndarray], np.ndarray]
+
+    def score(self) -> float:
+        """Return the score of all photos, the one that is printed."""
+        return float(self.compute(self.values.sum(axis=0)))
+
+
+def ratio_statistic(numerators: Sequence[float], denominators: Sequence[float]):
+    """Return the statistic of a share: the sum of one value over that of another.
+
+    Args:
+        numerators: (N,).
+        denominators: (N,).
+    """
+    values = np.stack([numerators, denominators], axis=1).astype(np.float64)
+    return Statistic(values, _ratio)
+
+
+def mean_statistic(scores: Sequence[float]) -> Statistic:
+    """Return the statistic of the mean of (N,) scores, one for each photo."""
+    return ratio_statistic(scores, np.ones(len(scores)))
+
+
+def _ratio(sums: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore"):  # no photo with a denominator was drawn
+        return sums[..., 0] / sums[..., 1]
+
+
+def draw_counts(photos: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
+    """Yield how often each photo is drawn, (at most 100, N) resamples at a time."""
+    rng = np.random.default_rng(seed)
+    for start in range(0, resamples, _BLOCK):
+        size = min(_BLOCK, resamples - start)
+        counts = rng.multinomial(photos, np.full(photos, 1 / photos), size)
+        yield counts.astype(np.float64)
+
+
+def resample(
+    statistics: Mapping[str, Statistic], resamples: int = RESAMPLES, seed: int = SEED
+) -> dict[str, np.ndarray]:
+    """Score resamples of the photos.
+
+    Args:
+        statistics: score -> statistic, all of the same N photos.
+        resamples: number of resamples R.
+        seed: seed of the draws.
+
+    Returns:
+        Score -> (R,), NaN where a resample has no photo that the score counts.
+    """
+    found: dict[str, list[np.ndarray]] = {name: [] for name in statistics}
+    photos = len(next(iter(statistics.values())).values) if statistics else 0
+    for counts in draw_counts(photos, resamples, seed) if statistics else ():
+        for name, statistic in statistics.items():
+            # (R, N) x (N, k) -> (R, k) -> (R,)
+            found[name].append(statistic.compute(counts @ statistic.values))
+    return {name: np.concatenate(parts) for name, parts in found.items()}
+
+
+def intervals(statistics: Mapping[str, Statistic]) -> dict[str, tuple[float, float]]:
+    """Return the 95 % percentile interval of each score over the resamples."""
+    tails = [100 * (1 - LEVEL) / 2, 100 * (1 + LEVEL) / 2]
+    found = {}
+    for name, scores in resample(statistics).items():
+        scores = scores[np.isfinite(scores)]
+        if len(scores):
+            low, high = np.percentile(scores, tails)
+            found[name] = float(low), float(high)
+    return found
+
+
+def paired_p(differences: np.ndarray) -> float:
+    """Return the two-sided p-value of paired differences between two models.
+
+    Twice the smaller share of resamples whose difference is at most 0, or at least 0,
+    where the observed photos count as one more resample on either side, so that p is
+    never 0.
+
+    Args:
+        differences: (R,), the difference of both scores on each resample.
+    """
+    differences = differences[np.isfinite(differences)]
+    below, above = np.sum(differences <= 0), np.sum(differences >= 0)
+    return float(min(1.0, 2 * (min(below, above) + 1) / (len(differences) + 1)))

@@ -1,0 +1,205 @@
+"""Compute the confidence of captions from their photos' features and words' log p.
+
+With a (L, D) the annotations of a photo and g(a) (3 D,) the square roots of their means
+over the top, middle and bottom rows, scaled to length 1, the statistics are
+
+    distance    -log mean_k y_k^2 / lambda_k,      y = V^T (g(a) - mu)
+    residual    -log |g(a) - mu - V y|^2
+    layout      cosine of g_top(a) - g_bottom(a) with its mean over training photos
+    grounding   mean over content words w of log(p_w / f_w),  p_w = f_w + u_w^T z
+    log_prob    log p(caption) / number of words
+    weakest     mean of the three smallest log p of a word
+
+mu, V and lambda are the mean, the principal directions and the variances of g over the
+training photos; f_w is the share of training photos with word w in a caption, and u_w
+its ridge regression on z_k = y_k / sqrt(lambda_k). All statistics fall where a photo is
+unlike those of the training. Two logistic regressions of them are multiplied:
+
+    confidence = P(photo like those of the training) P(caption better than half | like)
+
+where half of the photos are taken to be unlike. "Better than half" means a CIDEr above
+the median of the validation captions.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from show_attend_tell.decoding import Hypotheses
+
+STATISTICS = ("residual", "distance", "layout", "grounding", "log_prob", "weakest")
+FAMILIARITY = ("residual", "distance", "layout", "grounding", "log_prob")
+QUALITY = ("grounding", "log_prob", "weakest")
+
+_LIMIT = 4.0  # standard deviations: a statistic beyond them changes nothing more
+_SMALLEST = 1e-12
+_LEAST_P = 1e-3  # of a word, where its regression gives less
+_WEAKEST = 3  # words
+
+
+@dataclass(frozen=True, eq=False)
+class PhotoSpace:
+    """The distribution of the training photos; k directions, G = 3 D.
+
+    Attributes:
+        grid: (rows, columns) of the annotations.
+        mean: mu, (G,).
+        components: V, (G, k), orthonormal columns.
+        variances: lambda, (k,), descending.
+        layout: mean of g_top - g_bottom, (D,).
+        words: ids of the content words, (V,) ascending.
+        shares: f_w, (V,), positive.
+        word_weights: u_w, (k, V).
+    """
+
+    grid: tuple[int, int]
+    mean: np.ndarray
+    components: np.ndarray
+    variances: np.ndarray
+    layout: np.ndarray
+    words: np.ndarray
+    shares: np.ndarray
+    word_weights: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Everything that turns features and hypotheses into a confidence.
+
+    Attributes:
+        space: the distribution of the training photos.
+        centre: mean of each statistic over validation photos, (6,).
+        scale: standard deviation of each statistic over validation photos, (6,).
+        familiarity: coefficients of :data:`FAMILIARITY`, then the constant, (6,).
+        quality: coefficients of :data:`QUALITY`, then the constant, (4,).
+    """
+
+    space: PhotoSpace
+    centre: np.ndarray
+    scale: np.ndarray
+    familiarity: np.ndarray
+    quality: np.ndarray
+
+    def confidence(self, features: np.ndarray, hypotheses: Hypotheses) -> np.ndarray:
+        """Return the confidence of the best caption of each photo.
+
+        Args:
+            features: annotations as the encoder returns them, (N, L, D).
+            hypotheses: of N photos.
+
+        Returns:
+            (N,) float64 in [0, 1], rounded to six decimals.
+        """
+        g = describe_photos(features, self.space.grid)  # (N, L, D) -> (N, 3 D)
+        x = self.standardise(statistics(self.space, g, hypotheses))  # (N, 6)
+        known, good = (
+            probability(x, names, coefficients)
+            for names, coefficients in (
+                (FAMILIARITY, self.familiarity),
+                (QUALITY, self.quality),
+            )
+        )
+        return np.round(known * good, 6)
+
+    def standardise(self, values: np.ndarray) -> np.ndarray:
+        """Return statistics (N, 6) in standard deviations, limited to four."""
+        return np.clip((values - self.centre) / self.scale, -_LIMIT, _LIMIT)
+
+
+def select(x: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    """Return the columns of the named statistics, (N, 6) -> (N, F)."""
+    return x[:, [STATISTICS.index(name) for name in names]]
+
+
+def probability(
+    x: np.ndarray, names: tuple[str, ...], coefficients: np.ndarray
+) -> np.ndarray:
+    """Compute a logistic regression.
+
+    Args:
+        x: standardised statistics, (N, 6).
+        names: F of :data:`STATISTICS`.
+        coefficients: (F + 1,), the constant last.
+    """
+    z = select(x, names) @ coefficients[:-1] + coefficients[-1]  # (N,)
+    return 0.5 * (1 + np.tanh(0.5 * z))  # 1 / (1 + exp(-z)) without overflow
+
+
+def describe_photos(features: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
+    """Compute g(a): square roots of the means over three bands of rows.
+
+    Top and bottom have the same number of rows. The signs of negative means are kept.
+
+    Args:
+        features: (N, L, D), any float type.
+        grid: (rows, columns), L is their product.
+
+    Returns:
+        (N, 3 D) float32 of length 1: top, middle, bottom.
+    """
+    N, _, D = np.shape(features)
+    rows, columns = grid
+    a = np.asarray(features, np.float32).reshape(N, rows, columns, D)
+    third = -(-rows // 3)  # 5 of 14 rows
+    middle = a[:, third : rows - third] if rows > 2 * third else a
+    bands = [a[:, :third], middle, a[:, rows - third :]]
+    means = np.concatenate([band.mean(axis=(1, 2)) for band in bands], axis=1)
+    g = np.sign(means) * np.sqrt(np.abs(means))  # (N, 3 D)
+    return g / np.maximum(np.linalg.norm(g, axis=1, keepdims=True), _SMALLEST)
+
+
+def statistics(space: PhotoSpace, g: np.ndarray, hypotheses: Hypotheses) -> np.ndarray:
+    """Compute the statistics of photos and their best captions.
+
+    Args:
+        space: the distribution of the training photos.
+        g: from :func:`describe_photos`, (N, G).
+        hypotheses: of N photos.
+
+    Returns:
+        (N, 6) float64 in the order of :data:`STATISTICS`.
+    """
+    centred = g.astype(np.float64) - space.mean
+    y = centred @ space.components  # (N, G) -> (N, k)
+    z = y / np.sqrt(space.variances)
+    rest = ((centred - y @ space.components.T) ** 2).sum(axis=1)  # (N,)
+    D = len(space.layout)
+    direction = g[:, :D].astype(np.float64) - g[:, -D:]  # (N, D)
+    norms = np.linalg.norm(direction, axis=1) * np.linalg.norm(space.layout)
+    tokens, lengths = hypotheses.tokens[:, 0], hypotheses.lengths[:, 0]
+    log_p = np.asarray(hypotheses.word_log_probs[:, 0], np.float64)  # (N, T)
+    written = np.arange(log_p.shape[1]) < lengths[:, None]  # (N, T)
+    sorted_log_p = np.sort(np.where(written, log_p, np.inf), axis=1)
+    columns = {
+        "residual": -np.log(np.maximum(rest, _SMALLEST)),
+        "distance": -np.log(np.maximum((z**2).mean(axis=1), _SMALLEST)),
+        "layout": direction @ space.layout / np.maximum(norms, _SMALLEST),
+        "grounding": _grounding(space, z, tokens),
+        "log_prob": log_p.sum(axis=1) / np.maximum(lengths, 1),
+        "weakest": _mean_of_finite(sorted_log_p[:, :_WEAKEST]),
+    }
+    return np.stack([columns[name] for name in STATISTICS], axis=1)
+
+
+def _mean_of_finite(values: np.ndarray) -> np.ndarray:
+    """Return the mean of each row's finite values, 0 where there are none."""
+    finite = np.isfinite(values)
+    return np.where(finite, values, 0).sum(axis=1) / np.maximum(finite.sum(axis=1), 1)
+
+
+def _grounding(space: PhotoSpace, z: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    """Return the mean log ratio of each caption's content words, 0 without any.
+
+    Args:
+        space: the distribution of the training photos.
+        z: (N, k).
+        tokens: (N, T) word ids.
+    """
+    p = np.clip(z @ space.word_weights + space.shares, _LEAST_P, 1)  # (N, V)
+    ratios = np.log(p / space.shares)
+    index = np.searchsorted(space.words, tokens)  # (N, T)
+    index = np.minimum(index, len(space.words) - 1)
+    content = space.words[index] == tokens  # (N, T)
+    of_words = np.take_along_axis(ratios, index, axis=1)  # (N, V) -> (N, T)
+    counts = np.maximum(content.sum(axis=1), 1)
+    return np.where(content, of_words, 0).sum(axis=1) / counts

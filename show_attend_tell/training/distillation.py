@@ -1,0 +1,144 @@
+"""Distil an ensemble: train one captioner on the word probabilities of several.
+
+The teachers and the student read the given captions y (teacher forcing). With the
+teachers' mean p_t = 1/M sum_m softmax(l_mt / tau), the student's q_t = softmax(l_t /
+tau) and the weight w of the given captions, the loss of a caption is::
+
+    (1 - w) tau^2 sum_t KL(p_t || q_t) - w sum_t log q(y_t) + lambda sum_i (...)^2
+
+(Hinton et al., arXiv:1503.02531, Sec. 2); the last term is that of Eq. (14), and log q
+is taken at tau = 1. The teachers run without dropout, in the compiled step, outside of
+its gradient.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from keras import ops
+
+from show_attend_tell.config.distillation import DistillationSettings
+from show_attend_tell.config.settings import Experiment
+from show_attend_tell.data.splits import Split
+from show_attend_tell.data.vocabulary import PAD
+from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.ensemble import Ensemble
+from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.training.loss_step import make_train_step
+from show_attend_tell.training.maximum_likelihood import Likelihood, compile_function
+
+_DROPOUT = ("dropout", "embedding_dropout", "init_dropout", "channel_dropout")
+
+
+def make_distillation(
+    experiment: Experiment,
+    model: Captioner,
+    data: Split,
+    readers: Sequence,
+    files: Sequence[Path],
+) -> Likelihood:
+    """Return the objective that trains a model on the words of teachers.
+
+    Args:
+        experiment: the settings.
+        model: a built model, which is compiled before the first update.
+        data: the training photos.
+        readers: readers of their features, see :func:`data.dataset.read_views`.
+        files: model files of the teachers.
+
+    Raises:
+        ModelFileError: a file is no captioner, or has another vocabulary or encoder.
+    """
+    teachers = [load_captioner(file) for file in files]
+    Ensemble([model, *teachers], names=["the experiment", *files])  # validates them
+    teachers = [_without_dropout(teacher) for teacher in teachers]
+    settings = experiment.training
+    compile_fn = compile_function(settings.jit_compile)
+    for teacher in teachers:
+        teacher.compile_parts(compile_fn, settings.precision)
+    train_step = distillation_step(model, teachers, experiment.distillation)
+    return Likelihood(experiment, model, data, readers, train_step)
+
+
+def _without_dropout(teacher: Captioner) -> Captioner:
+    """Return a copy whose training pass, the one compiled in parts, has no dropout."""
+    config = teacher.get_config()
+    config["settings"] |= dict.fromkeys(_DROPOUT, 0.0)
+    copy = Captioner.from_config(config)
+    for ours, theirs in zip(copy.weights, teacher.weights, strict=True):
+        ours.assign(theirs)
+    return copy
+
+
+def distillation_step(
+    model: Captioner, teachers: Sequence[Captioner], settings: DistillationSettings
+) -> Callable:
+    """Return a function of a batch (x, y) that trains the model on the teachers' words.
+
+    Args:
+        model: a compiled captioner.
+        teachers: captioners without dropout.
+        settings: temperature and weight.
+    """
+
+    def loss(x, targets, probabilities):
+        return distillation_loss(model, x, targets, probabilities, settings)
+
+    update = make_train_step(model, loss)
+
+    def train_step(data: tuple) -> dict:
+        x, targets = data
+        probabilities = mean_probabilities(teachers, x, settings.temperature)
+        return update((x, targets, probabilities))
+
+    return train_step
+
+
+def mean_probabilities(teachers: Sequence[Captioner], x: dict, temperature: float):
+    """Return the mean of the teachers' word probabilities, (B, T, K).
+
+    Args:
+        teachers: captioners without dropout.
+        x: annotations (B, L, D) and input tokens (B, T).
+        temperature: divisor of the logits.
+    """
+    total = 0.0
+    for teacher in teachers:
+        logits = teacher.teacher_force(x, training=True)["logits"]
+        total += ops.softmax(ops.cast(logits, "float32") / temperature)
+    return total / len(teachers)
+
+
+def distillation_loss(
+    model: Captioner, x: dict, targets, probabilities, settings: DistillationSettings
+):
+    """Return the mean over captions of the loss of this module.
+
+    Args:
+        model: the student.
+        x: annotations (B, L, D) and input tokens (B, T).
+        targets: words of the given captions, (B, T), 0 for padding.
+        probabilities: the teachers', (B, T, K).
+        settings: temperature and weight.
+    """
+    outputs = model(x, training=True)
+    mask = ops.cast(ops.not_equal(targets, PAD), "float32")  # (B, T)
+    weight = settings.truth_weight * ops.ones_like(mask[:, 0])  # (B,)
+    given = model.compute_loss(x, targets, outputs, weight, training=True)
+    losses = word_divergences(outputs["logits"], probabilities, settings.temperature)
+    captions = ops.sum(ops.cast(ops.any(mask > 0, axis=1), "float32"))
+    taught = ops.sum(losses * mask) / ops.maximum(captions, 1.0)
+    return given + (1 - settings.truth_weight) * taught
+
+
+def word_divergences(logits, probabilities, temperature: float):
+    """Return tau^2 KL(p || softmax(logits / tau)) of every word, in nats; (B, T).
+
+    Args:
+        logits: the student's, (B, T, K).
+        probabilities: p, (B, T, K).
+        temperature: tau.
+    """
+    log_q = ops.log_softmax(ops.cast(logits, "float32") / temperature)
+    # 0 log 0 = 0
+    log_p = ops.log(ops.maximum(probabilities, 1e-30))
+    return temperature**2 * ops.sum(probabilities * (log_p - log_q), axis=-1)

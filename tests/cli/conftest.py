@@ -1,0 +1,36 @@
+"""Run the command line in this process, and make a verb fail."""
+
+import pytest
+
+import data_prep.prepare
+from show_attend_tell.cli import main as cli
+from show_attend_tell.config import experiments
+
+
+@pytest.fixture
+def run(capsys):
+    """Return a function that runs the command line: exit code, output, errors."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        try:
+            cli.main([str(argument) for argument in arguments])
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def prepare_raises(monkeypatch):
+    """Return a function that makes the verb ``prepare`` raise an error."""
+
+    def arm(error: BaseException):
+        def raise_it(*arguments):
+            raise error
+
+        monkeypatch.setattr(experiments, "load_experiment", lambda *arguments: None)
+        monkeypatch.setattr(data_prep.prepare, "prepare", raise_it)
+
+    return arm

@@ -1,0 +1,84 @@
+"""SIGINT and SIGTERM: one line, the exit status, and the checkpoint of training."""
+
+import signal
+
+import pytest
+import tiny_run
+import tiny_training
+
+import data_prep.prepare
+from show_attend_tell.cli import main as cli
+from show_attend_tell.config import experiments
+from show_attend_tell.config.settings import experiment_to_toml
+from show_attend_tell.training.tensorboard_log import TrainingLog
+
+
+def test_an_interruption_is_one_line_and_130(run, prepare_raises):
+    prepare_raises(KeyboardInterrupt())
+    code, out, err = run("prepare")
+    assert (code, out) == (130, "")
+    assert err.strip() == "interrupted; run the same command again to start over"
+
+
+def test_an_interrupted_import_of_c_code_is_an_interruption(run, prepare_raises):
+    error = SystemError("returned a result with an exception set")
+    error.__cause__ = KeyboardInterrupt()
+    prepare_raises(error)
+    assert run("prepare")[0] == 130
+    prepare_raises(SystemError("another"))
+    with pytest.raises(SystemError, match="another"):
+        run("prepare")
+
+
+def test_sigterm_is_one_line_and_143_and_later_ones_are_ignored(run, monkeypatch):
+    ended = []
+
+    def prepare(*arguments):
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            signal.raise_signal(signal.SIGTERM)  # while the last file is written
+            ended.append("written")
+
+    monkeypatch.setattr(experiments, "load_experiment", lambda *arguments: None)
+    monkeypatch.setattr(data_prep.prepare, "prepare", prepare)
+    before = signal.getsignal(signal.SIGTERM)
+    code, out, err = run("prepare")
+    assert (code, out, ended) == (143, "", ["written"])
+    assert err.strip() == "terminated; run the same command again to start over"
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_train_writes_its_checkpoint_at_sigterm(run, monkeypatch, tmp_path):
+    tiny_training.skip_graphs(monkeypatch)
+    real_log = TrainingLog.log_update
+
+    def stop(self, number, *rest):
+        real_log(self, number, *rest)
+        if number == 2:
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(TrainingLog, "log_update", stop)
+    work, runs, file = (tmp_path / name for name in ("work", "runs", "tiny.toml"))
+    tiny_run.prepare(work)
+    file.write_text(experiment_to_toml(tiny_run.experiment()))
+    code, _, err = run("train", "-e", file, "--work", work, "--runs", runs)
+    assert code == 143
+    assert err.splitlines()[-1].startswith("terminated; continue with --resume")
+    assert tiny_training.read_checkpoint(runs)[1]["step"] == 2
+
+
+@pytest.mark.parametrize("verb", sorted(cli.cli.commands))
+def test_the_remedy_of_an_interruption_is_that_of_the_verb(run, monkeypatch, verb):
+    def interrupt(context):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.cli.commands[verb], "invoke", interrupt)
+    needed = {"average": ["a.keras"], "caption": ["a.jpg"], "export": ["a.keras"]}
+    needed["export"] += ["--format", "litert", "--out", "a.tflite"]
+    needed |= {"download": ["coco", "--data", "coco"], "compare": ["run"]}
+    code, _, err = run(verb, *needed.get(verb, []))
+    assert code == 130
+    assert err.count("interrupted; ") == 1
+    assert ("--resume" in err) == (verb == "train")
+    assert ("continue" in err) == (verb in {"train", "features", "download", "caption"})

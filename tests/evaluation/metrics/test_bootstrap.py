@@ -1,0 +1,167 @@
+"""Bootstrap intervals and p-values against scores of resampled captions."""
+
+import numpy as np
+import pytest
+from random_captions import draw_corpus, joined
+
+from show_attend_tell.evaluation.metrics import score
+from show_attend_tell.evaluation.metrics.bootstrap import (
+    RESAMPLES,
+    Statistic,
+    draw_counts,
+    intervals,
+    mean_statistic,
+    paired_p,
+    ratio_statistic,
+    resample,
+)
+from show_attend_tell.evaluation.metrics.meteor import meteor, meteor_statistic
+from show_attend_tell.evaluation.metrics.ngrams import bleu, bleu_statistics, rouge_l
+
+
+def test_every_resample_draws_as_many_photos_as_there_are():
+    counts = np.concatenate(list(draw_counts(7, 250, seed=3)))
+    assert counts.shape == (250, 7)
+    np.testing.assert_array_equal(counts.sum(axis=1), 7)
+    np.testing.assert_allclose(counts.mean(axis=0), 1, atol=0.3)
+    again = np.concatenate(list(draw_counts(7, 250, seed=3)))
+    np.testing.assert_array_equal(counts, again)
+
+
+def test_scores_of_resamples_equal_those_of_the_drawn_captions(rng):
+    hypotheses, references = joined(*draw_corpus(rng, photos=12))
+    each = rouge_l(hypotheses, references)[1]
+    statistics = {**bleu_statistics(hypotheses, references), "R": mean_statistic(each)}
+    found = resample(statistics, resamples=9, seed=5)
+    counts = np.concatenate(list(draw_counts(12, 9, seed=5))).astype(int)
+    for r, drawn in enumerate(counts):
+        rows = np.repeat(np.arange(12), drawn)
+        penalised, plain, _ = bleu(
+            [hypotheses[k] for k in rows], [references[k] for k in rows]
+        )
+        for n in range(4):
+            expected = pytest.approx(100 * penalised[n], rel=1e-12)
+            assert found[f"BLEU-{n + 1}"][r] == expected
+            expected = pytest.approx(100 * plain[n], rel=1e-12)
+            assert found[f"BLEU-{n + 1}-no-bp"][r] == expected
+        assert found["R"][r] == pytest.approx(np.mean([each[k] for k in rows]))
+
+
+def test_brevity_is_penalised_in_resamples_too(rng):
+    captions, references = draw_corpus(rng, photos=12)
+    hypotheses, texts = joined([words[:3] for words in captions], references)
+    penalised, plain, _ = bleu(hypotheses, texts)
+    statistics = bleu_statistics(hypotheses, texts)
+    assert statistics["BLEU-2"].score() == pytest.approx(100 * penalised[1], rel=1e-12)
+    assert statistics["BLEU-2-no-bp"].score() == pytest.approx(100 * plain[1])
+    assert statistics["BLEU-2"].score() < 0.9 * statistics["BLEU-2-no-bp"].score()
+
+
+@pytest.mark.usefixtures("no_java")
+def test_the_statistic_of_every_score_gives_the_score_itself(rng):
+    hypotheses, references = joined(*draw_corpus(rng))
+    captions = {str(k): text for k, text in enumerate(hypotheses)}
+    result = score(captions, {str(k): texts for k, texts in enumerate(references)})
+    assert result.statistics.keys() == result.scores.keys()
+    for name, statistic in result.statistics.items():
+        assert statistic.score() == pytest.approx(result.scores[name], rel=1e-12)
+
+
+def test_intervals_are_percentiles_of_the_resamples(rng):
+    statistic = mean_statistic(rng.normal(50, 10, 400))
+    (low, high) = intervals({"x": statistic})["x"]
+    scores = np.sort(resample({"x": statistic})["x"])
+    assert len(scores) == RESAMPLES
+    assert np.mean(scores < low) == pytest.approx(0.025, abs=0.001)
+    assert np.mean(scores > high) == pytest.approx(0.025, abs=0.001)
+    # The mean's standard error is 0.5, so the interval is close to +- 0.98.
+    assert high - low == pytest.approx(4 * 0.49, rel=0.1)
+    assert low < statistic.score() < high
+
+
+def test_a_share_is_resampled_by_its_numerator_and_denominator():
+    statistic = ratio_statistic([3, 0, 1], [4, 0, 1])
+    assert statistic.score() == pytest.approx(4 / 5)
+    scores = resample({"x": statistic})["x"]
+    assert np.isnan(scores).any()  # resamples of the photo without a denominator
+    low, high = intervals({"x": statistic})["x"]
+    assert 0.75 <= low < high <= 1
+
+
+def test_no_statistic_gives_no_interval():
+    assert intervals({}) == {}
+
+
+def test_the_p_value_counts_resamples_on_the_other_side():
+    differences = np.array([1.0] * 97 + [-1.0] * 2)
+    assert paired_p(differences) == pytest.approx(2 * 3 / 100)
+    assert paired_p(-differences) == pytest.approx(2 * 3 / 100)
+    assert paired_p(np.ones(999)) == pytest.approx(2 / 1000)
+    assert paired_p(np.zeros(999)) == 1
+
+
+def test_equal_seeds_pair_the_resamples_of_two_models(rng):
+    values = rng.normal(20, 10, 300)
+    noise = rng.normal(0, 0.1, 300)
+    first = resample({"x": mean_statistic(values)})["x"]
+    second = resample({"x": mean_statistic(values + 0.2 + noise)})["x"]
+    assert paired_p(second - first) <= 0.002  # although both scores vary by 0.6
+    assert np.std(first) > 10 * np.std(second - first)
+
+
+def numpy_meteor(line):
+    """Compute METEOR 1.5, 0 to 1, of one caption's 23 statistics."""
+    length, reference, function, reference_function = line[:4]
+    matched, recalled = 0.0, 0.0
+    for module, weight in enumerate((1.0, 0.6, 0.8, 0.6)):
+        content, reference_content, own, theirs = line[4 + 4 * module : 8 + 4 * module]
+        matched += weight * (0.75 * content + 0.25 * own)
+        recalled += weight * (0.75 * reference_content + 0.25 * theirs)
+    chunks, words, reference_words = line[20:]
+    precision = matched / (0.75 * (length - function) + 0.25 * function)
+    recall = recalled / (
+        0.75 * (reference - reference_function) + 0.25 * reference_function
+    )
+    if not precision or not recall:
+        return 0.0
+    f_mean = 1 / (0.15 / precision + 0.85 / recall)
+    return f_mean * (1 - 0.6 * (2 * chunks / (words + reference_words)) ** 0.2)
+
+
+PARTIAL = [9, 8, 3, 2, 4, 4, 2, 2, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 3, 8, 8]
+WHOLE = [4, 4, 1, 1, 3, 3, 1, 1, *[0] * 12, 1, 4, 4]
+NOTHING = [5, 6, 2, 2, *[0] * 19]
+
+
+def test_meteor_of_summed_statistics_is_recomputed():
+    one = meteor_statistic(np.array([PARTIAL], float))
+    assert one.score() == pytest.approx(100 * numpy_meteor(PARTIAL), rel=1e-12)
+    three = meteor_statistic(np.array([PARTIAL, NOTHING, PARTIAL], float))
+    sums = np.sum([PARTIAL, NOTHING, PARTIAL], axis=0)
+    assert three.score() == pytest.approx(100 * numpy_meteor(sums), rel=1e-12)
+
+
+def test_a_caption_equal_to_its_reference_has_no_fragment():
+    both = meteor_statistic(np.array([PARTIAL, WHOLE], float))
+    sums = np.sum([PARTIAL, WHOLE], axis=0)
+    sums[20] -= 1  # the chunk of the whole caption
+    assert both.score() == pytest.approx(100 * numpy_meteor(sums), rel=1e-12)
+    assert meteor_statistic(np.array([WHOLE], float)).score() == pytest.approx(100)
+
+
+def test_meteor_without_a_match_is_zero():
+    assert meteor_statistic(np.array([NOTHING], float)).score() == 0
+    empty = [0, 6, 0, 2, *[0] * 19]
+    assert meteor_statistic(np.array([empty], float)).score() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("java")
+def test_meteor_of_statistics_equals_the_jars(rng):
+    hypotheses, references = joined(*draw_corpus(rng))
+    hypotheses[0], hypotheses[1] = references[0][0], "naïve"
+    result = meteor(hypotheses, references, 120)
+    assert result.statistic.score() == pytest.approx(100 * result.corpus, rel=1e-12)
+    for row, value in zip(result.statistic.values, result.each, strict=True):
+        one = Statistic(row[None], result.statistic.compute)
+        assert one.score() == pytest.approx(100 * value, rel=1e-12)

@@ -1,0 +1,216 @@
+"""Comparison of evaluated runs: rows, p-values, formats and errors."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+from random_captions import draw_corpus, joined
+from tiny_run import experiment
+
+from show_attend_tell.config import runs
+from show_attend_tell.config.settings import experiment_to_toml
+from show_attend_tell.data import manifest
+from show_attend_tell.data.manifest import Photo
+from show_attend_tell.evaluation.comparison import compare_runs
+from show_attend_tell.evaluation.comparison_table import FORMATS, format_comparison
+from show_attend_tell.evaluation.metrics import bootstrap, score
+from show_attend_tell.runtime.errors import EvaluationError, ResultsFileError
+
+METRICS = ("BLEU-1", "BLEU-4", "CIDEr")
+PHOTOS = 40
+
+
+class Runs:
+    """Prepared data, and runs with captions of which a share is random."""
+
+    def __init__(self, root):
+        self.work, self.folder = root / "prepared", root / "runs"
+        self.rng = np.random.default_rng(8)
+        self.captions, texts = joined(*draw_corpus(self.rng, PHOTOS, 3))
+        self.photos = [
+            Photo(f"{k}.jpg", f"{k}.jpg", "val", [f"{text} ." for text in of_photo])
+            for k, of_photo in enumerate(texts)
+        ]
+        (self.work / "made-up").mkdir(parents=True)
+        manifest.write_manifest(self.work / "made-up" / "manifest.jsonl", self.photos)
+
+    def add(self, name, share, seed=1, photos=PHOTOS, **changes):
+        """Evaluate captions of which a share is that of another photo."""
+        folder = self.folder / name
+        folder.mkdir(parents=True)
+        chosen = experiment(folder.name, training={"seed": seed}, **changes)
+        (folder / runs.SETTINGS).write_text(experiment_to_toml(chosen))
+        wrong = self.rng.random(PHOTOS) < share
+        captions = {
+            photo.id: self.captions[(k + wrong[k]) % PHOTOS]
+            for k, photo in enumerate(self.photos[:photos])
+        }
+        references = {p.id: list(p.captions) for p in self.photos[:photos]}
+        scores = score(captions, references, "simple").scores
+        rows = [{"image_id": k, "caption": text} for k, text in captions.items()]
+        runs.write_json(folder / "captions-val.json", rows)
+        made = {"split": "val", "tokenizer": "simple", "experiment": name, "beam": 2}
+        runs.write_json(folder / "scores.json", {**scores, **made})
+        return captions
+
+    def compare(self, *names, metrics=METRICS):
+        return compare_runs(names, self.work, self.folder, metrics)
+
+    def change(self, name, **changes):
+        path = self.folder / name / "scores.json"
+        runs.write_json(path, {**json.loads(path.read_text()), **changes})
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    empty = tmp_path / "no-java"
+    empty.mkdir()
+    monkeypatch.setenv("PATH", str(empty))
+    return Runs(tmp_path)
+
+
+@pytest.fixture
+def four(made):
+    """Two seeds of one experiment, a clearly worse one, and the first again."""
+    for seed in (1, 2):
+        made.add(f"good-seed-{seed}", 0.1, seed)
+    made.add("bad", 0.9, model={"dropout": 0.3})
+    return made
+
+
+def saved(made, name):
+    return json.loads((made.folder / name / "scores.json").read_text())
+
+
+def test_runs_that_differ_in_the_seed_share_a_row(four):
+    table = four.compare("good-seed-1", "bad", "good-seed-2")
+    assert (table.split, table.photos, table.tokenizer) == ("val", PHOTOS, "simple")
+    assert [(row.label, row.seeds) for row in table.rows] == [
+        ("good", (1, 2)),
+        ("bad", (1,)),
+    ]
+    for name in METRICS:
+        each = [saved(four, f"good-seed-{seed}")[name] for seed in (1, 2)]
+        assert table.rows[0].means[name] == pytest.approx(np.mean(each))
+        assert table.rows[0].deviations[name] == pytest.approx(np.std(each, ddof=1))
+        assert table.rows[1].means[name] == pytest.approx(saved(four, "bad")[name])
+    assert table.rows[1].deviations == table.rows[0].p_values == {}
+
+
+def test_two_runs_of_one_seed_have_a_row_each(made):
+    made.add("a/tiny", 0.1, 1)
+    made.add("b/tiny", 0.2, 1)
+    made.add("c/tiny", 0.2, 2)
+    table = made.compare("a/tiny", "b/tiny", "c/tiny")
+    assert [row.seeds for row in table.rows] == [(1, 2), (1,)]
+
+
+def test_settings_and_ways_of_decoding_make_rows_of_their_own(made):
+    made.add("one", 0.1, 1)
+    made.add("other-beam", 0.1, 2)
+    made.change("other-beam", beam=5)
+    made.add("other-rate", 0.1, 2, encoder={"seed": 3})
+    assert len(made.compare("one", "other-beam", "other-rate").rows) == 3
+
+
+def test_p_values_are_those_of_resampled_differences(four):
+    table = four.compare("bad", "good-seed-1", "good-seed-2", metrics=["CIDEr"])
+    references = {p.id: list(p.captions) for p in four.photos}
+    resampled = []
+    for name in ("bad", "good-seed-1", "good-seed-2"):
+        rows = json.loads((four.folder / name / "captions-val.json").read_text())
+        captions = {row["image_id"]: row["caption"] for row in rows}
+        each = score(captions, references, "simple").per_caption["CIDEr"]
+        counts = np.concatenate(list(bootstrap.draw_counts(PHOTOS, 1000, 0)))
+        resampled.append(counts @ np.array(list(each.values())) / PHOTOS)
+    differences = (resampled[1] + resampled[2]) / 2 - resampled[0]
+    expected = bootstrap.paired_p(differences)
+    assert table.rows[1].p_values == {"CIDEr": pytest.approx(expected)}
+    assert expected < 0.01
+
+
+def test_by_default_scores_that_cannot_be_computed_are_left_out(four):
+    (row,) = four.compare("bad", metrics=None).rows
+    assert list(row.means) == ["BLEU-1", "BLEU-4", "CIDEr"]  # no Java, no METEOR
+
+
+def test_equal_captions_have_p_one(made):
+    captions = made.add("one", 0.3, 1)
+    made.add("two", 0.3, 1, model={"dropout": 0.3})
+    rows = [{"image_id": k, "caption": text} for k, text in captions.items()]
+    runs.write_json(made.folder / "two" / "captions-val.json", rows[::-1])
+    made.change("two", **{n: saved(made, "one")[n] for n in ("BLEU-4", "CIDEr")})
+    table = made.compare("one", "two")
+    assert set(table.rows[1].p_values.values()) == {1.0}
+
+
+def test_every_format_has_the_numbers_of_every_row(four):
+    table = four.compare("good-seed-1", "good-seed-2", "bad")
+    mean, deviation = table.rows[0].means["CIDEr"], table.rows[0].deviations["CIDEr"]
+    p = table.rows[1].p_values["CIDEr"]
+    for style in FORMATS:
+        text = format_comparison(table, style)
+        assert "bad" in text
+        if style != "csv":
+            sign = "$\\pm$" if style == "latex" else "±"
+            assert f"{mean:.2f} {sign} {deviation:.2f}" in text
+            assert f"({p:.3f})" in text
+            assert "40 photos of val" in text
+    markdown = format_comparison(table, "markdown").splitlines()
+    assert {line.count("|") for line in markdown[:4]} == {6}
+    rows = list(csv.DictReader(io.StringIO(format_comparison(table, "csv"))))
+    assert float(rows[0]["CIDEr"]) == mean
+    assert float(rows[0]["CIDEr deviation"]) == deviation
+    assert float(rows[1]["CIDEr p"]) == p
+    assert rows[0]["seeds"] == "1 2"
+    latex = format_comparison(table, "latex")
+    assert latex.count("\\\\") == 3
+    assert "\\begin{tabular}{llrrr}" in latex
+
+
+def test_underscores_are_escaped_in_latex(made):
+    made.add("tiny_soft", 0.1)
+    assert "tiny\\_soft" in format_comparison(made.compare("tiny_soft"), "latex")
+
+
+def test_runs_of_equal_names_are_labelled_by_their_folders(made):
+    made.add("a/tiny", 0.1, 1)
+    made.add("b/tiny", 0.2, 1, model={"dropout": 0.3})
+    labels = [row.label for row in made.compare("a/tiny", "b/tiny").rows]
+    assert labels == [str(made.folder / "a/tiny"), str(made.folder / "b/tiny")]
+
+
+def message_of(made, *names, error=EvaluationError, **changes):
+    with pytest.raises(error) as caught:
+        made.compare(*names, **changes)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_runs_that_cannot_be_compared_are_one_line(four):
+    assert "show-attend-tell eval" in message_of(four, "bad", "unknown")
+    assert "named twice" in message_of(four, "bad", str(four.folder / "bad"))
+    assert "must be one of BLEU-1" in message_of(four, "bad", metrics=["F1"])
+    four.add("fewer", 0.1, photos=30)
+    assert "Received: 30 of 'made-up'" in message_of(four, "bad", "fewer")
+    four.change("good-seed-1", split="test")
+    message_of(four, "good-seed-1", error=ResultsFileError)  # no captions of test
+    (four.folder / "good-seed-1" / "captions-val.json").rename(
+        four.folder / "good-seed-1" / "captions-test.json"
+    )
+    assert "split must be that of" in message_of(four, "bad", "good-seed-1")
+    four.change("good-seed-2", tokenizer="ptb")
+    assert "tokenizer must be that of" in message_of(four, "bad", "good-seed-2")
+    four.change("bad", **{"BLEU-4": 50.0})
+    assert "must be that of the captions beside it" in message_of(four, "bad")
+    (four.folder / "bad" / "scores.json").write_text("[]")
+    assert "must have the keys" in message_of(four, "bad")
+    (four.folder / "bad" / "scores.json").write_text("{")
+    assert "cannot be read" in message_of(four, "bad")
+
+
+def test_photos_that_the_manifest_lacks_are_one_line(four):
+    manifest.write_manifest(four.work / "made-up" / "manifest.jsonl", four.photos[1:])
+    assert "1 photos of" in message_of(four, "bad")

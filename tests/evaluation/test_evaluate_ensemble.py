@@ -1,0 +1,61 @@
+"""Evaluation of several models, and over mirrored photos."""
+
+import h5py
+import numpy as np
+import pytest
+from tiny_evaluation import EXPERIMENT, GRID, make_place
+
+from show_attend_tell.data.features import feature_path
+from show_attend_tell.runtime.errors import FeatureError
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Prepared data and a run; the mirrored views are those of mirrored locations."""
+    place = make_place(tmp_path_factory.mktemp("ensemble"))
+    folder = place.work / "tiny"
+    path = feature_path(folder, EXPERIMENT.encoder)
+    mirrored = feature_path(folder, EXPERIMENT.encoder, mirror=True, split="val")
+    mirrored.write_bytes(path.read_bytes())
+    with h5py.File(mirrored, "r+") as file:
+        features = file["features"][:]
+        grid = features.reshape(len(features), *GRID, -1)
+        file["features"][:] = grid[:, :, ::-1].reshape(features.shape)
+        file.attrs["mirrored"] = True
+    return place
+
+
+@pytest.fixture(autouse=True)
+def _no_java(monkeypatch):
+    monkeypatch.setenv("PATH", "")  # METEOR takes seconds to start
+
+
+def test_copies_of_a_model_over_equal_views_are_that_model(place):
+    place.evaluate()
+    model = place.run / "model.keras"
+    report = place.evaluate(model=[model, model], mirror=True)
+    expected = place.saved("captions-val.json")
+    found = place.saved("captions-val-ensemble-2-mirror.json")
+    assert [one["caption"] for one in found] == [one["caption"] for one in expected]
+    np.testing.assert_allclose(
+        [one["log_prob"] for one in found],
+        [one["log_prob"] for one in expected],
+        atol=1e-4,
+    )
+    scores = place.saved("scores-ensemble-2-mirror.json")
+    assert scores["model"] == f"{model}, {model}"
+    assert scores["mirror"] is True
+    assert scores["BLEU-4"] == pytest.approx(report.scores["BLEU-4"])
+    assert place.saved("scores.json")["model"] == str(model)
+
+
+def test_absent_mirrored_features_are_named_in_one_line(place):
+    path = feature_path(place.work / "tiny", EXPERIMENT.encoder, True, "val")
+    moved = path.rename(path.with_suffix(".away"))
+    try:
+        with pytest.raises(FeatureError, match=r"mirror-val\.h5") as error:
+            place.evaluate(mirror=True)
+    finally:
+        moved.rename(path)
+    assert "--mirror-split val" in str(error.value)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,106 @@
+"""Ensembles of model files and mirrored photos, from Python and the command line."""
+
+import json
+
+import numpy as np
+import pytest
+from tiny_pipeline import DECODING
+
+import show_attend_tell as sat
+from show_attend_tell.cli import main as cli
+from show_attend_tell.runtime.errors import ModelFileError
+
+
+@pytest.fixture(scope="module")
+def other(pipeline, tmp_path_factory):
+    """The file of a model with other weights."""
+    model = sat.Captioner.from_config(pipeline.captioner.get_config())
+    for ours, theirs in zip(model.weights, pipeline.captioner.weights, strict=True):
+        ours.assign(theirs[..., ::-1] if len(theirs.shape) == 2 else theirs)
+    path = tmp_path_factory.mktemp("other") / "other.keras"
+    model.save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def ensemble(pipeline, other):
+    """Two models over photos and their mirror images."""
+    return sat.load([pipeline.file, other], mirror=True)
+
+
+def command(capsys, *arguments):
+    """Run the verb caption; return exit status, lines of output, and errors."""
+    try:
+        cli.main(["caption", *map(str, arguments)])
+        code = 0
+    except SystemExit as stop:
+        code = stop.code or 0
+    out, err = capsys.readouterr()
+    return code, out.splitlines(), err
+
+
+def test_an_ensemble_captions_a_photo_by_the_mean_of_models_and_views(
+    pipeline, other, ensemble, photo
+):
+    caption = ensemble.caption(photo)
+    assert ensemble.file == (pipeline.file, other)
+    square = ensemble.encoder.preprocess(ensemble.encoder.load_photo(photo))
+    views = [pipeline.encoder.encode(one[None]) for one in (square, square[:, ::-1])]
+    tokens = pipeline.captioner.vocabulary.encode(caption.words)
+    inputs = np.array([[1, *tokens]], np.int32)
+    members = [pipeline.captioner, sat.load(other).captioner]
+    p = np.zeros(len(inputs[0]))
+    rows, columns = pipeline.captioner.grid
+    alpha = np.zeros((len(tokens), rows, columns))
+    finished = len(tokens) < DECODING["max_words"]
+    targets = [*tokens, 2] if finished else tokens
+    for member in members:
+        for flipped, view in enumerate(views):
+            out = member({"annotations": view, "tokens": inputs})
+            logits = np.asarray(out["logits"][0], float)
+            word = np.exp(logits - np.logaddexp.reduce(logits, -1, keepdims=True))
+            p[: len(targets)] += [word[t, k] / 4 for t, k in enumerate(targets)]
+            own = np.asarray(out["alpha"][0][: len(tokens)])
+            own = own.reshape(-1, rows, columns)
+            alpha += (own[..., ::-1] if flipped else own) / 4
+    expected = np.log(p[: len(targets)]).sum()
+    assert caption.log_prob == pytest.approx(expected, rel=1e-4)
+    np.testing.assert_allclose(caption.attention, alpha, rtol=1e-3, atol=1e-5)
+
+
+def test_the_command_line_averages_models_into_a_file(
+    pipeline, other, photo, capsys, tmp_path, monkeypatch, ensemble
+):
+    loaded = []
+
+    def load(model, weights, **options):
+        loaded.append((model, options))
+        return ensemble
+
+    monkeypatch.setattr("show_attend_tell.inference.pipeline.load", load)
+    models = ("--model", pipeline.file, "--model", other)
+    code, lines, _ = command(capsys, photo, *models, "--mirror")
+    assert (code, lines) == (0, [f"{photo}: {ensemble.caption(photo).text}"])
+    assert loaded == [((pipeline.file, other), {"mirror": True})]
+    out = tmp_path / "captions.jsonl"
+    assert command(capsys, photo, *models, "--mirror", "--out", out)[0] == 0
+    (row,) = map(json.loads, out.read_text().splitlines())
+    assert row["made_by"].startswith("model.keras ")
+    assert " + other.keras " in row["made_by"]
+    assert row["made_by"].endswith("beam 3, mirrored photos too")
+
+
+def test_models_of_other_words_end_the_command_in_one_line(
+    pipeline, photo, capsys, tmp_path
+):
+    config = pipeline.captioner.get_config()
+    config["vocabulary"] = [*config["vocabulary"][:-1], "green"]
+    path = tmp_path / "green.keras"
+    sat.Captioner.from_config(config).save(path)
+    with pytest.raises(ModelFileError, match="another vocabulary"):
+        sat.load([pipeline.file, path])
+    models = ("--model", pipeline.file, "--model", path)
+    code, _, err = command(capsys, photo, *models)
+    assert code == 1
+    assert err.count("\n") == 1
+    assert err.startswith(f"error: {path}: the models of an ensemble must have one")

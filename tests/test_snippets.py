@@ -1,0 +1,59 @@
+"""Python blocks of README.md and docs/usage.md run as they are printed."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tiny_pipeline import photo_bytes, tiny_pipeline
+
+ROOT = Path(__file__).resolve().parents[1]
+SETUP = """
+import sys
+from pathlib import Path
+from show_attend_tell.models import pretrained
+pretrained.SHIPPED = Path(sys.argv[1])  # a model whose encoder needs no download
+"""
+
+
+def blocks(name: str) -> list[str]:
+    text = (ROOT / name).read_text("utf-8")
+    return re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+
+
+def run(name: str, folder: Path) -> subprocess.CompletedProcess:
+    """Run the blocks of a document, in order, in a folder with its photos and run."""
+    model = tiny_pipeline().file
+    for photo in ("photo.jpg", "prepared/scenes/photos/scene-test-00004.jpg"):
+        (folder / photo).parent.mkdir(parents=True, exist_ok=True)
+        (folder / photo).write_bytes(photo_bytes(1, "JPEG", size=(60, 40)))
+    own = folder / "experiments/runs/scenes/model.keras"
+    own.parent.mkdir(parents=True)
+    own.write_bytes(model.read_bytes())
+    code = "\n".join([SETUP, *blocks(name)])
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-c", code, str(model)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_the_blocks_of_the_readme_run(tmp_path):
+    assert "sat.load(" in "".join(blocks("README.md"))
+    done = run("README.md", tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_the_blocks_of_the_usage_page_run(tmp_path):
+    assert len(blocks("docs/usage.md")) >= 3
+    done = run("docs/usage.md", tmp_path)
+    assert done.returncode == 0, done.stderr
+    first, second, third, failure, *_ = done.stdout.splitlines()
+    assert first == second == third
+    assert failure == "photo-4: cannot be read as a photo: unknown image format"

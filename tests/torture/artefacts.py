@@ -1,0 +1,202 @@
+"""Copies of all artefacts, and ways to damage them."""
+
+import io
+import random
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import command_line
+import h5py
+import mutations
+import numpy as np
+from tally import Tally
+
+SECONDS = 60  # a case that takes longer counts as hanging
+Damage = Callable[[bytes, random.Random], tuple[str, bytes]]
+
+
+def json_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
+    """Change a value of a JSON text."""
+    return mutations.json_changed(content.decode(), rng)
+
+
+def line_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
+    """Change a value of one line of JSON Lines."""
+    lines = content.split(b"\n")
+    at = rng.randrange(len(lines) - 1)
+    what, lines[at] = mutations.json_changed(lines[at].decode(), rng)
+    return f"line {at}: {what}", b"\n".join(lines)
+
+
+def text_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
+    """Return a hostile text in place of the file."""
+    return rng.choice(list(mutations.hostile_texts()))
+
+
+def config_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
+    """Edit a JSON file inside a model file, or a value of the weights."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    name = rng.choice(["config.json"] * 5 + ["metadata.json"] + sorted(files))
+    if name.endswith(".json"):
+        what, files[name] = mutations.json_changed(files[name].decode(), rng)
+    else:
+        what, files[name] = mutations.bytes_damaged(files[name], rng)
+    return f"{name}: {what}", zipped(files)
+
+
+def array_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
+    """Replace an array of a checkpoint by another shape, type or a pickle."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    name = rng.choice(sorted(files))
+    if name.endswith(".json"):
+        what, files[name] = mutations.json_changed(files[name].decode(), rng)
+        return f"{name}: {what}", zipped(files)
+    old = np.load(io.BytesIO(files[name]))
+    kinds = {
+        "text": np.full(old.shape, "x"),
+        "complex": old.astype(complex),
+        "another shape": np.zeros((*old.shape, 2), old.dtype),
+        "NaN": np.full(old.shape, np.nan),
+        "objects": np.array([{"a": 1}] * 3, object),
+        "records": np.zeros(old.shape, [("a", "f4")]),
+        "dates": np.zeros(old.shape, "M8[s]"),
+    }
+    what = rng.choice(sorted(kinds))
+    buffer = io.BytesIO()
+    np.save(buffer, kinds[what], allow_pickle=True)
+    files[name] = buffer.getvalue()
+    return f"{name} of {what}", zipped(files)
+
+
+def zipped(files: dict[str, bytes]) -> bytes:
+    """Return an archive of some files."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def hdf5_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
+    """Rewrite a data set or attribute of a feature file with another shape or type."""
+    buffer = io.BytesIO(content)
+    with h5py.File(buffer, "r+") as file:
+        if rng.random() < 0.35:
+            name = rng.choice(sorted(file.attrs))
+            odd = rng.choice(
+                [
+                    1.5,
+                    -1,
+                    2**62,
+                    "",
+                    "null",
+                    "[1]",
+                    "[" * 10**5,
+                    "{}",
+                    np.zeros(3),
+                    b"a",
+                ]
+                + [mutations.LONG_INTEGER, '{"grid": [0, 0], "width": -1}', np.nan]
+            )
+            file.attrs[name] = odd
+            return f"attribute {name} = {odd!r:.40}", _closed(file, buffer)
+        name = rng.choice(sorted(file))
+        old = file[name]
+        kinds = {
+            "another length": lambda: np.zeros((3, *old.shape[1:]), "f2"),
+            "another rank": lambda: np.zeros(old.shape[:1], "f2"),
+            "float64": lambda: np.zeros(old.shape, "f8"),
+            "text": lambda: np.full(old.shape, b"x"),
+            "integers": lambda: np.zeros(old.shape, "i4"),
+            "NaN": lambda: np.full(old.shape, np.nan, "f2"),
+            "infinity": lambda: np.full(old.shape, np.inf, "f2"),
+            "a scalar": lambda: np.float16(1),
+            "empty": lambda: np.zeros((0, *old.shape[1:]), "f2"),
+        }
+        what = rng.choice([*kinds, "a group", "an external link", "absent", "virtual"])
+        values = kinds[what]() if what in kinds else None
+        shape, kind = old.shape, old.dtype
+        del file[name]
+        if what == "a group":
+            file.create_group(name)
+        elif what == "an external link":
+            file[name] = h5py.ExternalLink("/etc/passwd", "/features")
+        elif what == "virtual":
+            layout = h5py.VirtualLayout(shape, kind)
+            layout[:] = h5py.VirtualSource("other.h5", name, shape, kind)
+            file.create_virtual_dataset(name, layout)
+        elif what != "absent":
+            file[name] = values
+        return f"{name}: {what}", _closed(file, buffer)
+
+
+def _closed(file: h5py.File, buffer: io.BytesIO) -> bytes:
+    file.close()
+    return buffer.getvalue()
+
+
+class Artefacts:
+    """A copy of all artefacts; one is damaged at a time and then restored."""
+
+    def __init__(self, world, root: Path):
+        self.world, self.root = world, root
+        world.copy(root, "work", "runs")
+        self.run, self.prepared = root / "runs" / "tiny", root / "work" / "tiny"
+
+    def try_all(
+        self,
+        tally: Tally,
+        path: Path,
+        damages: list[tuple[Damage, int]],
+        arguments: list[str],
+        results: Callable[[], object] | None = None,
+        seed: int = 1,
+    ) -> None:
+        """Damage a file in many ways and run a command on each.
+
+        Args:
+            tally: receives the outcomes.
+            path: the file.
+            damages: kinds of damage and their weights. Damage of single bits and
+                bytes must be refused or leave the results as they are.
+            arguments: of the command line.
+            results: returns what must not change without a refusal.
+            seed: seed of the damage.
+        """
+        rng, whole = random.Random(seed), path.read_bytes()
+        kinds, weights = zip(*damages, strict=True)
+        done = command_line.run(arguments, self.root, SECONDS)
+        assert done.code == 0, done
+        expected = results and results()
+        for number in tally.within_time(range(tally.planned)):
+            (damage,) = rng.choices(kinds, weights)
+            what, content = damage(whole, rng)
+            path.write_bytes(content)
+            done = command_line.run(arguments, self.root, SECONDS)
+            outcome, signature = command_line.judge(done)
+            case = f"{' '.join(arguments[:1])}, {number}, {path.name}: {what}"
+            accepted = outcome == "handled" and damage is mutations.bytes_damaged
+            if accepted and results and results() != expected:
+                outcome, signature = "failed", f"{path.name}: other values accepted"
+            if outcome == "refused" and path.read_bytes() != content:
+                outcome, signature = "failed", f"{path.name}: refused, yet changed"
+            tally.count(case, outcome, signature)
+            if outcome == "handled":
+                self._mend()
+            path.write_bytes(whole)
+        tally.finish()
+
+    def output(self, arguments: list[str]) -> str:
+        """Return what a command prints."""
+        return command_line.run(arguments, self.root, SECONDS).out
+
+    def _mend(self) -> None:
+        """Put back what a command may have written."""
+        for part in ("work", "runs"):
+            shutil.copytree(
+                self.world.root / part, self.root / part, dirs_exist_ok=True
+            )

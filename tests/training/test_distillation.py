@@ -1,0 +1,194 @@
+"""Distillation: its loss in NumPy, the teachers' words, and trainings."""
+
+import keras
+import numpy as np
+import pytest
+import tiny_captioner as tiny
+from tiny_captioner import PAD
+from tiny_run import experiment, prepare
+from tiny_training import assert_same_run, skip_captions
+
+from show_attend_tell.config.distillation import DistillationSettings
+from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.runtime.errors import ConfigError, ModelFileError
+from show_attend_tell.training import maximum_likelihood
+from show_attend_tell.training.distillation import (
+    distillation_loss,
+    distillation_step,
+    mean_probabilities,
+    word_divergences,
+)
+from show_attend_tell.training.tensorboard_log import TrainingLog
+from show_attend_tell.training.train import train
+
+DISTIL = {"objective": "distil", "epochs": 6}
+TEACHERS = {"distillation": {"teachers": ["tiny", "tiny"]}}
+
+
+def softmax(logits):
+    e = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def test_a_divergence_is_that_of_numpy(rng):
+    logits = 3 * rng.standard_normal((2, 4, 6))
+    p = rng.dirichlet(np.ones(6), size=(2, 4))
+    p[0, 0], p[1, 1] = np.eye(6)[2], np.eye(6)[0]  # 0 log 0 = 0
+    for temperature in (1.0, 2.5):
+        q = softmax(logits / temperature)
+        terms = p * (np.log(np.maximum(p, 1e-300)) - np.log(q))
+        found = word_divergences(logits.astype("f4"), p.astype("f4"), temperature)
+        expected = temperature**2 * terms.sum(axis=-1)
+        np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("truth_weight", [0.0, 0.3, 1.0])
+def test_the_loss_of_a_batch_is_that_of_numpy(rng, truth_weight):
+    student, *teachers = (
+        tiny.build(np.random.default_rng(k), {"doubly_stochastic": 0.7}, spread=1.0)
+        for k in range(3)
+    )
+    features, inputs, targets = tiny.batch(rng, lengths=(4, 2, 0))
+    settings = DistillationSettings(("a", "b"), 1.7, truth_weight)
+    x = {"annotations": features, "tokens": inputs}
+    p = mean_probabilities(teachers, x, 1.7)
+    found = float(distillation_loss(student, x, targets, p, settings))
+
+    read = [tiny.expected(model, features, inputs) for model in (student, *teachers)]
+    taught = np.mean([softmax(r["logits"] / 1.7) for r in read[1:]], axis=0)
+    np.testing.assert_allclose(p, taught, rtol=1e-4, atol=1e-6)
+    mask = targets != PAD
+    own = softmax(read[0]["logits"] / 1.7)
+    divergence = 1.7**2 * (taught * np.log(taught / own)).sum(axis=-1)
+    own = np.take_along_axis(softmax(read[0]["logits"]), targets[..., None], -1)[..., 0]
+    received = (read[0]["alpha"] * mask[..., None]).sum(axis=1)  # (B, L)
+    each = (
+        (1 - truth_weight) * (divergence * mask).sum(axis=1)
+        - truth_weight * (np.log(own) * mask).sum(axis=1)
+        + 0.7 * ((1 - received) ** 2).sum(axis=-1)
+    )
+    assert found == pytest.approx(each[:2].mean(), rel=1e-4)  # the last is padding
+
+
+def test_a_student_equal_to_its_teacher_stays_as_it_is(rng):
+    student = tiny.build(rng, {"doubly_stochastic": 0.0}, spread=1.0)
+    teacher = Captioner.from_config(student.get_config())
+    for ours, theirs in zip(teacher.weights, student.weights, strict=True):
+        ours.assign(theirs)
+    student.compile(optimizer=keras.optimizers.SGD(1.0), jit_compile=False)
+    before = [np.array(w) for w in student.trainable_weights]
+    fixed = [np.array(w) for w in teacher.weights]
+    features, inputs, targets = tiny.batch(rng)
+    step = distillation_step(student, [teacher], DistillationSettings(("a",)))
+    values = step(({"annotations": features, "tokens": inputs}, targets))
+    assert float(values["loss"]) == pytest.approx(0, abs=1e-5)
+    for old, new in zip(before, student.trainable_weights, strict=True):
+        np.testing.assert_allclose(new, old, atol=1e-5)
+    for old, new in zip(fixed, teacher.weights, strict=True):
+        np.testing.assert_array_equal(new, old)
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    return prepare(tmp_path_factory.mktemp("work"))
+
+
+@pytest.fixture(scope="module")
+def runs(work, tmp_path_factory):
+    """The runs folder with a teacher."""
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        skip_captions(patch)
+        changes = {"epochs": 8, "learning_rate": 0.03, "validate_every": 100}
+        train(experiment(training=changes), work, folder, progress=False)
+    return folder
+
+
+def student(work, runs, name="student", resume=False, teachers=None, **changes):
+    tables = {"training": {**DISTIL, **changes}, "model": {"lstm_width": 6}}
+    chosen = experiment(name, **tables, **(teachers or TEACHERS))
+    return train(chosen, work, runs, resume=resume, progress=False)
+
+
+def test_a_student_of_another_width_learns_the_words_of_its_teachers(
+    work, runs, monkeypatch
+):
+    skip_captions(monkeypatch)
+    losses = []
+    monkeypatch.setattr(
+        TrainingLog,
+        "log_update",
+        lambda self, step, values, *rest: losses.append(float(values["loss"])),
+    )
+    student(work, runs, doubly_stochastic=0.0)
+    assert np.mean(losses[-3:]) < 0.5 * np.mean(losses[:3])
+    teacher = load_captioner(runs / "tiny" / "model.keras")
+    assert teacher.settings.dropout == 0.2  # its file is as it was
+
+
+@pytest.mark.slow
+def test_an_interrupted_distillation_resumes_to_the_byte(
+    work, runs, monkeypatch, tmp_path
+):
+    skip_captions(monkeypatch)
+    teacher = {"distillation": {"teachers": [str(runs / "tiny" / "model.keras")]}}
+    student(work, tmp_path / "whole", "tiny", teachers=teacher, epochs=2)
+    compiled_step = maximum_likelihood.compiled_step
+
+    def interrupting(model, *rest):
+        function = compiled_step(model, *rest)
+
+        class Step:
+            def get_concrete_function(self, *batch):
+                own = function.get_concrete_function(*batch)
+
+                def run(*batch):
+                    values = own(*batch)
+                    if int(model.optimizer.iterations) == 4:
+                        raise KeyboardInterrupt
+                    return values
+
+                return run
+
+        return Step()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(maximum_likelihood, "compiled_step", interrupting)
+        with pytest.raises(KeyboardInterrupt):
+            student(work, tmp_path / "parts", "tiny", teachers=teacher, epochs=2)
+    student(work, tmp_path / "parts", "tiny", True, teacher, epochs=2)
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_unfit_teachers_are_named_in_one_line(work, runs, tmp_path):
+    absent = {"distillation": {"teachers": ["absent"]}}
+    with pytest.raises(ModelFileError, match=r"absent/model.keras: no such model"):
+        student(work, runs, "other", teachers=absent)
+    model = load_captioner(runs / "tiny" / "model.keras")
+    words = [*model.vocabulary.words[:-1], "another"]
+    path = tmp_path / "other.keras"
+    Captioner.from_config({**model.get_config(), "vocabulary": words}).save(path)
+    other = {"distillation": {"teachers": [str(path)]}}
+    with pytest.raises(ModelFileError, match="another vocabulary") as error:
+        student(work, runs, "other", teachers=other)
+    assert "\n" not in str(error.value)
+    assert not (runs / "other").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"training": DISTIL}, "distillation.teachers must name models if, and only"),
+        (TEACHERS, "distillation.teachers must name models if, and only"),
+        (
+            {"training": DISTIL, "model": {"attention": "hard"}, **TEACHERS},
+            "objective = 'distil' must go with attention = 'soft'",
+        ),
+        ({"distillation": {"temperature": 0.0}}, "distillation.temperature"),
+        ({"distillation": {"truth_weight": 1.5}}, "distillation.truth_weight"),
+    ],
+)
+def test_settings_out_of_range_are_named(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        experiment(**changes)

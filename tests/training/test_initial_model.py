@@ -1,0 +1,79 @@
+"""Training from a model that has other words than the prepared data."""
+
+import keras
+import numpy as np
+import pytest
+from tiny_run import experiment, prepare
+from tiny_training import assert_same_run, go, read_checkpoint, skip_graphs
+
+from show_attend_tell.data.vocabulary import Vocabulary
+from show_attend_tell.models.pretrained import shipped_model
+from show_attend_tell.training import initial_model
+from show_attend_tell.training.initial_model import InitialModel
+from show_attend_tell.training.train import Trainer
+
+
+@pytest.fixture
+def work(tmp_path, monkeypatch):
+    skip_graphs(monkeypatch)
+    return prepare(tmp_path / "work")
+
+
+@pytest.fixture
+def start(work, tmp_path):
+    """A model whose words are `extra` and those of the data but for star."""
+    path = work / "made-up" / "vocabulary.json"
+    words = Vocabulary.load(path).words
+    kept = (*words[:4], "extra", *(w for w in reversed(words[4:]) if w != "star"))
+    Vocabulary(kept).save(path)
+    done = go(work, tmp_path / "start", training={"epochs": 1})
+    Vocabulary(words).save(path)
+    return done.model, kept
+
+
+def test_the_model_s_words_are_kept_and_new_ones_are_added(
+    work, start, tmp_path, caplog
+):
+    caplog.set_level("INFO", initial_model.logger.name)
+    model, kept = start
+    settings = {"init_from": str(model), "epochs": 1, "learning_rate": 1e-9}
+    done = go(work, tmp_path / "runs", training=settings)
+    ours, theirs = (keras.saving.load_model(path) for path in (done.model, model))
+    assert ours.vocabulary.words == (*kept, "star")
+    np.testing.assert_allclose(
+        ours.decoder.embedding[:-1], theirs.decoder.embedding, atol=1e-6
+    )
+    assert f"{len(kept)} words are kept, 1 are new: star" in caplog.text
+    assert Vocabulary.load(done.folder / "vocabulary.json") == ours.vocabulary
+
+
+def test_a_resumed_training_needs_the_initial_model_no_more(
+    work, start, tmp_path, monkeypatch
+):
+    model, _ = start
+    settings = {"init_from": str(model), "average_decay": 0.9}
+    go(work, tmp_path / "whole", training=settings)
+    after_update, seen = Trainer._after_update, []
+
+    def interrupt(self, *arguments):
+        seen.append(1)
+        if len(seen) == 5:
+            raise KeyboardInterrupt
+        after_update(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_after_update", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            go(work, tmp_path / "resumed", training=settings)
+    assert 0 < read_checkpoint(tmp_path / "resumed")[1]["step"] < 9
+    model.unlink()
+    go(work, tmp_path / "resumed", resume=True, training=settings)
+    assert_same_run(tmp_path / "whole", tmp_path / "resumed")
+
+
+def test_the_shipped_model_is_found_by_its_name(tmp_path):
+    found = InitialModel.load("shipped", tmp_path)
+    assert found.path == shipped_model()
+    words = found.captioner.vocabulary.words
+    assert found.extend(Vocabulary((*words[:9], "rex"))).words == (*words, "rex")
+    assert experiment(training={"init_from": "shipped"}).training.init_from == "shipped"
