@@ -35,10 +35,10 @@ def shares():
     return np.random.default_rng(3).choice([0, 0.25, 1], (PHOTOS, L)).astype("f4")
 
 
-def write(model, photos, regions=None, **settings):
+def write(model, photos, regions=None, xla=None, **settings):
     defaults = {"max_words": WORDS, "batch_size": 3}  # the last batch is padded
     decoding = DecodingSettings(**{**defaults, **settings})
-    return model.generate(photos, decoding, regions=regions)
+    return model.generate(photos, decoding, regions=regions, xla=xla)
 
 
 @pytest.mark.parametrize("words", [0, 2])
@@ -94,34 +94,38 @@ def test_regions_share_one_graph_and_other_captions_have_none(
     model, photos, shares, monkeypatch
 ):
     traces, biased = [], []
-    make_step, attend = generation.make_step, decoder.attend
+    compiled, attend = generation.compiled, decoder.attend
 
-    def counted(*arguments):
-        traces.append(arguments[-1] is not None)
-        return make_step(*arguments)
+    def counted(function, *arguments):
+        def traced(*inputs):
+            traces.append(isinstance(inputs[-1], generation.RegionBias))
+            return function(*inputs)
+
+        return compiled(traced, *arguments)
 
     def watched(*arguments):
         biased.append(arguments[-1] is not None)
         return attend(*arguments)
 
-    monkeypatch.setattr(generation, "make_step", counted)
+    monkeypatch.setattr(generation, "compiled", counted)
     monkeypatch.setattr(decoder, "attend", watched)
     monkeypatch.setattr(model, "_generators", {})
     for regions, s in ((shares, 1.0), (1 - shares, 2.0), (shares[::-1], 0.5)):
-        write(model, photos, regions, method="greedy", region_strength=s)
+        write(model, photos, regions, True, method="greedy", region_strength=s)
     assert traces == [True]
     assert all(biased)
     biased.clear()
-    write(model, photos, method="greedy", region_strength=3.0)
+    write(model, photos, None, True, method="greedy", region_strength=3.0)
     assert traces == [True, False]
     assert biased
     assert not any(biased)  # no bias of zeros, with which sums may round differently
 
 
-def test_a_strong_bias_keeps_attention_inside_the_region(model, photos):
+@pytest.mark.parametrize("xla", [False, True])
+def test_a_strong_bias_keeps_attention_inside_the_region(model, photos, xla):
     inside = np.zeros((PHOTOS, L), "f4")
     inside[:, 2] = 1
-    found = write(model, photos, inside, beam=3, region_strength=4.0)
+    found = write(model, photos, inside, xla, beam=3, region_strength=4.0)
     written = found.alpha[found.alpha.sum(-1) > 0]  # (B, W, T, L) -> (words, L)
     assert (written[:, 2] > 0.99).all()
 
