@@ -4,6 +4,7 @@ As in Figures 2 and 3 of arXiv:1502.03044v3: alpha_t, upsampled by 16 and smooth
 a Gaussian, over the photo; bright is where alpha_t is large.
 """
 
+import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.files import atomic_write
 
 UPSAMPLING = 16  # 2**4 pixels to a location, Sec. 5.4
 SIGMA = 0.8  # of the Gaussian, in locations; the authors' code has 20 / 16
@@ -171,8 +172,9 @@ def save_figure(
         path = stem.with_name(f"{stem.name}.{kind}")
         # Without a date the same figure gives the same bytes.
         metadata = {"CreationDate": None} if kind == "pdf" else None
-        with atomic_path(path) as temporary:
-            figure.savefig(temporary, format=kind, dpi=150, metadata=metadata)
+        content = io.BytesIO()  # Matplotlib leaves a file open if the disk is full
+        figure.savefig(content, format=kind, dpi=150, metadata=metadata)
+        atomic_write(path, content.getvalue())
         files.append(path)
     return files
 

@@ -184,7 +184,7 @@ def test_a_failed_save_leaves_the_earlier_file(tmp_path, monkeypatch):
     before = path.read_bytes()
 
     def fail(file, **options):
-        file.write_bytes(b"half")
+        file.write(b"half")
         raise OSError("no space left")
 
     monkeypatch.setattr(figure, "savefig", fail)

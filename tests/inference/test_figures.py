@@ -1,9 +1,18 @@
 """Figures and pages of captions."""
 
+import contextlib
+import resource
+import signal
+
 import numpy as np
+import pytest
 from made_up_captions import make_caption
 
-from show_attend_tell.inference.figures import caption_figure, draw_figures
+from show_attend_tell.inference.figures import (
+    caption_figure,
+    draw_figures,
+    write_attention_page,
+)
 from show_attend_tell.inference.result import Failure
 
 
@@ -26,6 +35,32 @@ def test_figures_of_the_longest_names_are_drawn(tmp_path):
     names = [files[0].name for _, files in drawn]
     assert names == ["ä" * 122 + ".png", "ä" * 121 + "-2.png", "x" * 245 + ".png"]
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted(names)
+
+
+@contextlib.contextmanager
+def files_of_at_most(size):
+    """Limit the size of files, as a full disk does."""
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.pdf", "a.html"])
+def test_a_full_disk_is_an_error_that_names_the_file(tmp_path, name):
+    results, kind = [make_caption(path="a.jpg")], name.partition(".")[2]
+    if kind == "html":
+        written = write_attention_page(results, tmp_path / name)
+    else:
+        written = draw_figures(results, tmp_path, formats=[kind])
+    with files_of_at_most(300), pytest.raises(OSError, match="too large") as caught:
+        list(written)
+    assert caught.value.filename == str(tmp_path / name)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_figure_shows_words_numbers_and_selected_locations():
