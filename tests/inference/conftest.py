@@ -44,7 +44,8 @@ def folder(tmp_path_factory):
 def shared_load(monkeypatch, pipeline):
     """Make the command line use the shared pipeline instead of loading a model."""
     monkeypatch.setattr(
-        "show_attend_tell.inference.pipeline.load", lambda model, weights: pipeline
+        "show_attend_tell.inference.pipeline.load",
+        lambda model, weights, mirror=None: pipeline,
     )
 
 

@@ -67,7 +67,8 @@ def test_post_and_the_verb_give_the_same_caption_for_the_same_seed(
     address, pipeline, rotated_photo, capsys, monkeypatch
 ):
     monkeypatch.setattr(
-        "show_attend_tell.inference.pipeline.load", lambda model, weights: pipeline
+        "show_attend_tell.inference.pipeline.load",
+        lambda model, weights, mirror=None: pipeline,
     )
     content = rotated_photo.read_bytes()
     found = set()
