@@ -24,7 +24,6 @@ from show_attend_tell.inference.table import (
     require_replaceable,
     write_table,
 )
-from show_attend_tell.models.generation import MANY_PHOTOS
 from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.runtime.progress import progress_bar
 
@@ -119,9 +118,11 @@ def caption_into_file(
         present, failures = len(found) - len(left), []
         if metadata is not None:
             _write_present(metadata, found, journal)
-        # Chosen by all photos, so that a resumed run writes the same numbers.
-        xla = len(found) >= MANY_PHOTOS
-        results = pipeline.caption_photos(left, decoding, min_confidence, xla)
+
+        def present(one: object) -> bool:
+            return not isinstance(one, Failure) and one in journal
+
+        results = pipeline.caption_found(found, decoding, min_confidence, present)
         with progress_bar(len(found), "photo", "caption", present, shown) as bar:
             while batch := list(itertools.islice(results, BATCH)):
                 captions = [one for one in batch if isinstance(one, Caption)]

@@ -8,7 +8,7 @@ the hypotheses into a Caption.
 
 import dataclasses
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -149,9 +149,9 @@ class CaptioningPipeline:
                     "each with its own region"
                 )
             photos = [to_input(one, f"photo-{k + 1}") for k, one in enumerate(photo)]
-            return list(self._caption_all(photos, decoding, min_confidence))
+            return list(self.caption_found(photos, decoding, min_confidence))
         if region is None:
-            results = self._caption_all([to_input(photo)], decoding, min_confidence)
+            results = self.caption_found([to_input(photo)], decoding, min_confidence)
         else:
             results = self.caption_region(photo, region, decoding, min_confidence)
         (result,) = results
@@ -164,7 +164,6 @@ class CaptioningPipeline:
         paths: Iterable[str | os.PathLike | Failure],
         decoding: DecodingSettings | None = None,
         min_confidence: float | None = None,
-        xla: bool | None = None,
     ) -> Iterator[Caption | Failure]:
         """Generate the captions of photos, in batches.
 
@@ -173,7 +172,6 @@ class CaptioningPipeline:
                 through.
             decoding: settings from :meth:`decoding`; by default the model's.
             min_confidence: captions below it are left out, 0 to 1; none by default.
-            xla: whether XLA compiles the search; by default for many photos.
 
         Yields:
             A Caption for each photo, a Failure for one that cannot be read, or a
@@ -184,9 +182,9 @@ class CaptioningPipeline:
             CaptionError: `min_confidence` is out of range, or given and the model has
                 no calibration.
         """
-        decoding = decoding or self.decoding()
         found = list(find_photos(paths))
-        yield from self._caption_all(found, decoding, min_confidence, xla)
+        decoding = decoding or self.decoding()
+        yield from self.caption_found(found, decoding, min_confidence)
 
     def caption_region(
         self,
@@ -210,22 +208,36 @@ class CaptioningPipeline:
                 one = Failure(one if isinstance(one, Path) else one.path, str(error))
         yield unless_doubtful(one, min_confidence)
 
-    def _caption_all(
+    def caption_found(
         self,
         found: Sequence[Path | NamedPhoto | Failure],
         decoding: DecodingSettings,
         min_confidence: float | None = None,
-        xla: bool | None = None,
+        present: Callable[[object], bool] | None = None,
     ) -> Iterator[Caption | Failure]:
-        """Yield the captions of photos, in batches; failures are passed through."""
+        """Yield the captions of photos, in batches; failures are passed through.
+
+        A caption's numbers depend, by rounding, on the row of its photo in the batch
+        and on the graph. Both are those of all photos, so that a resumed run writes
+        the numbers of an uninterrupted one.
+
+        Args:
+            found: photos, and the failures to pass through.
+            decoding: settings from :meth:`decoding`.
+            min_confidence: see :meth:`caption_photos`.
+            present: whether to leave a photo out, as its caption is known.
+        """
         self.require_calibration(min_confidence)
         photos = sum(not isinstance(one, Failure) for one in found)
         size = 1 if photos == 1 else BATCH  # two graphs serve any number of photos
         decoding = dataclasses.replace(decoding, batch_size=size)
-        xla = photos >= MANY_PHOTOS if xla is None else xla
         for start in range(0, len(found), size):
-            for one in self._caption_batch(found[start : start + size], decoding, xla):
-                yield unless_doubtful(one, min_confidence)
+            batch = found[start : start + size]
+            if present is not None:
+                batch = [None if present(one) else one for one in batch]
+            for one in self._caption_batch(batch, decoding, photos >= MANY_PHOTOS):
+                if one is not None:
+                    yield unless_doubtful(one, min_confidence)
 
     def caption_image(
         self,
@@ -298,25 +310,26 @@ class CaptioningPipeline:
 
     def _caption_batch(
         self,
-        found: Sequence[Path | NamedPhoto | Failure],
+        found: Sequence[Path | NamedPhoto | Failure | None],
         decoding: DecodingSettings,
         xla: bool,
-    ) -> list[Caption | Failure]:
-        """Caption at most ``decoding.batch_size`` photos; the order is kept."""
-        results = [self._read(one) for one in found]
-        rows = [k for k, one in enumerate(results) if not isinstance(one, Failure)]
+    ) -> list[Caption | Failure | None]:
+        """Caption at most ``decoding.batch_size`` photos; None keeps a row empty."""
+        results = [one and self._read(one) for one in found]
+        rows = [k for k, one in enumerate(results) if isinstance(one, tuple)]
         if rows:
-            squares = np.stack([results[k][1] for k in rows])  # (B, S, S, 3)
+            side, seed = self.encoder.settings.image_size, decoding.seed
+            squares = np.zeros((len(found), side, side, 3), np.uint8)
+            for k in rows:
+                squares[k] = results[k][1]
             features = self.encoder.encode(squares)  # (B, S, S, 3) -> (B, L, D)
+            seeds = [photo_seed(seed, square) for square in squares]
             hypotheses = self.captioner.generate(
-                features,
-                decoding,
-                seeds=[photo_seed(decoding.seed, square) for square in squares],
-                xla=xla,
+                features, decoding, seeds=seeds, xla=xla
             )
-            for row, k in enumerate(rows):
-                photo = Hypotheses(*(field[row] for field in hypotheses))
-                results[k] = self._result(photo, features[row], *results[k])
+            for k in rows:
+                photo = Hypotheses(*(field[k] for field in hypotheses))
+                results[k] = self._result(photo, features[k], *results[k])
         return results
 
     def _read(self, photo: Path | NamedPhoto | Failure) -> tuple | Failure:
