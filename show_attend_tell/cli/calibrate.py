@@ -52,7 +52,7 @@ def calibrate(
 
     settings = load_experiment(experiment, changes)
     start_tensorflow()
-    from show_attend_tell.training.calibration import calibrate
+    from show_attend_tell.training.confidence.calibration import calibrate
 
     file = find_model(str(model or settings.name), runs)
     worlds = {str(folder): _pictures(folder, limit) for folder in others}

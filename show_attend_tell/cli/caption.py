@@ -107,8 +107,11 @@ def caption(
         return
     start_tensorflow()
     from show_attend_tell.data.region import parse_region
-    from show_attend_tell.inference.figures import draw_figures, write_attention_page
     from show_attend_tell.inference.result import Failure, LowConfidence
+    from show_attend_tell.inference.visualization.figures import (
+        draw_figures,
+        write_attention_page,
+    )
 
     pipeline = _load(*loaded)
     decoding = pipeline.decoding(beam=beam, locations=locations, seed=seed)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from show_attend_tell.config.settings import DecodingSettings
-from show_attend_tell.inference.gallery import readable, write_gallery
 from show_attend_tell.inference.journal import CaptionJournal
 from show_attend_tell.inference.metadata.writer import MetadataWriter
 from show_attend_tell.inference.photo_files import find_photos
@@ -24,6 +23,7 @@ from show_attend_tell.inference.table import (
     require_replaceable,
     write_table,
 )
+from show_attend_tell.inference.visualization.gallery import readable, write_gallery
 from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.runtime.progress import progress_bar
 
@@ -119,10 +119,10 @@ def caption_into_file(
         if metadata is not None:
             _write_present(metadata, found, journal)
 
-        def present(one: object) -> bool:
+        def has_caption(one: object) -> bool:
             return not isinstance(one, Failure) and one in journal
 
-        results = pipeline.caption_found(found, decoding, min_confidence, present)
+        results = pipeline.caption_found(found, decoding, min_confidence, has_caption)
         with progress_bar(len(found), "photo", "caption", present, shown) as bar:
             while batch := list(itertools.islice(results, BATCH)):
                 captions = [one for one in batch if isinstance(one, Caption)]

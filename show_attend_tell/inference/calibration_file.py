@@ -14,14 +14,14 @@ from pathlib import Path
 
 import numpy as np
 
-from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.confidence import (
+from show_attend_tell.inference.confidence import (
     FAMILIARITY,
     QUALITY,
     STATISTICS,
     Calibration,
     PhotoSpace,
 )
+from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.runtime.errors import CalibrationError, CaptionError, one_line
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.json_text import parse_json

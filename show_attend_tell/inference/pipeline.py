@@ -22,6 +22,7 @@ from show_attend_tell.inference.calibration_file import (
     find_calibration,
     require_valid_minimum,
 )
+from show_attend_tell.inference.confidence import Calibration
 from show_attend_tell.inference.encoder_matching import matching_encoder
 from show_attend_tell.inference.photo_files import find_photos
 from show_attend_tell.inference.photo_inputs import (
@@ -43,7 +44,6 @@ from show_attend_tell.inference.sampled_captions import (
     sample_seeds,
 )
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.confidence import Calibration
 from show_attend_tell.models.encoder import Encoder
 from show_attend_tell.models.ensemble import Ensemble, MirroringEncoder, load_ensemble
 from show_attend_tell.models.generation import MANY_PHOTOS
@@ -182,8 +182,7 @@ class CaptioningPipeline:
             CaptionError: `min_confidence` is out of range, or given and the model has
                 no calibration.
         """
-        found = list(find_photos(paths))
-        decoding = decoding or self.decoding()
+        found, decoding = list(find_photos(paths)), decoding or self.decoding()
         yield from self.caption_found(found, decoding, min_confidence)
 
     def caption_region(
@@ -215,17 +214,11 @@ class CaptioningPipeline:
         min_confidence: float | None = None,
         present: Callable[[object], bool] | None = None,
     ) -> Iterator[Caption | Failure]:
-        """Yield the captions of photos, in batches; failures are passed through.
+        """Yield the captions of photos; failures are passed through.
 
-        A caption's numbers depend, by rounding, on the row of its photo in the batch
-        and on the graph. Both are those of all photos, so that a resumed run writes
-        the numbers of an uninterrupted one.
-
-        Args:
-            found: photos, and the failures to pass through.
-            decoding: settings from :meth:`decoding`.
-            min_confidence: see :meth:`caption_photos`.
-            present: whether to leave a photo out, as its caption is known.
+        A caption's numbers depend, by rounding, on the graph and on the photo's row in
+        its batch. A photo for which `present` is true is left out and keeps its row,
+        so that a resumed run writes the numbers of an uninterrupted one.
         """
         self.require_calibration(min_confidence)
         photos = sum(not isinstance(one, Failure) for one in found)
@@ -233,7 +226,7 @@ class CaptioningPipeline:
         decoding = dataclasses.replace(decoding, batch_size=size)
         for start in range(0, len(found), size):
             batch = found[start : start + size]
-            if present is not None:
+            if present:
                 batch = [None if present(one) else one for one in batch]
             for one in self._caption_batch(batch, decoding, photos >= MANY_PHOTOS):
                 if one is not None:

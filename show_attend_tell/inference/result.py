@@ -9,8 +9,8 @@ import numpy as np
 from show_attend_tell.data.preprocessing import Box
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.decoding import Hypotheses
-from show_attend_tell.inference import attention_page
 from show_attend_tell.inference.sentence import as_sentence
+from show_attend_tell.inference.visualization import attention_page
 
 _DIGITS = 6  # decimals in JSON; float32 has no more
 LOW_CONFIDENCE = 0.2  # captions below it are marked
@@ -71,7 +71,7 @@ class Caption:
             part of it from which the caption was written; None for the whole photo.
         confidence: probability, 0 to 1, that the photo is like those of the training
             and the caption better than half of the validation captions, see
-            :mod:`models.confidence`; None if the model has no calibration.
+            :mod:`inference.confidence`; None if the model has no calibration.
     """
 
     path: Path

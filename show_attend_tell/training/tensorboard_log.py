@@ -25,7 +25,7 @@ from show_attend_tell.evaluation.attention_diagnostics import (
     attention_statistics,
 )
 from show_attend_tell.evaluation.validation import best_words
-from show_attend_tell.inference.attention_figure import (
+from show_attend_tell.inference.visualization.attention_figure import (
     attention_figure,
     figure_to_array,
 )

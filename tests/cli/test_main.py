@@ -22,7 +22,7 @@ from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.training.train import Summary
 
 VERBS = ["average", "prepare", "features", "train", "eval", "caption", "export", "demo"]
-VERBS += ["compare", "download", "doctor"]
+VERBS += ["calibrate", "compare", "download", "doctor"]
 
 
 def test_help_names_every_verb(run):

@@ -6,10 +6,10 @@ import pytest
 from PIL import Image
 from tiny_pipeline import photo_bytes
 
-from show_attend_tell.inference import figures
-from show_attend_tell.inference.attention_figure import attention_figure
 from show_attend_tell.inference.metadata.xmp import XmpPacket
 from show_attend_tell.inference.result import Failure
+from show_attend_tell.inference.visualization import figures
+from show_attend_tell.inference.visualization.attention_figure import attention_figure
 from show_attend_tell.models import pretrained
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from made_up_captions import make_caption
 
-from show_attend_tell.inference.figures import (
+from show_attend_tell.inference.result import Failure
+from show_attend_tell.inference.visualization.figures import (
     caption_figure,
     draw_figures,
     write_attention_page,
 )
-from show_attend_tell.inference.result import Failure
 
 
 def test_figures_are_drawn_for_captions_and_never_overwrite_each_other(tmp_path):

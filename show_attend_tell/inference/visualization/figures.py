@@ -7,9 +7,12 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from show_attend_tell.inference.attention_figure import attention_figure, save_figure
-from show_attend_tell.inference.attention_page import stream_page
 from show_attend_tell.inference.result import Caption, Failure
+from show_attend_tell.inference.visualization.attention_figure import (
+    attention_figure,
+    save_figure,
+)
+from show_attend_tell.inference.visualization.attention_page import stream_page
 from show_attend_tell.runtime.files import LONGEST_NAME, atomic_path
 
 _SUFFIX = 10  # bytes reserved in a file name for the format
@@ -28,7 +31,7 @@ def draw_figures(
     Args:
         results: results of ``CaptioningPipeline.caption_photos``.
         folder: folder of the figures; it is made.
-        formats: as in :func:`~show_attend_tell.inference.attention_figure.save_figure`.
+        formats: see :func:`visualization.attention_figure.save_figure`.
         dark: whether to draw light text on a dark background.
 
     Yields:

@@ -1,8 +1,8 @@
 """Build one self-contained page of captions that shows the attention of each word.
 
 The page loads nothing from a network: it contains photos, attention, style and script.
-Its script repeats the drawing of :mod:`inference.attention_figure` with the same
-constants.
+Its script repeats the drawing of :mod:`inference.visualization.attention_figure` with
+the same constants.
 """
 
 import base64
@@ -12,15 +12,15 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from PIL import Image
 
-from show_attend_tell.inference import templating
-from show_attend_tell.inference.attention_figure import (
+from show_attend_tell.inference.sentence import capitalized
+from show_attend_tell.inference.visualization import templating
+from show_attend_tell.inference.visualization.attention_figure import (
     GLOW,
     SIGMA,
     UPSAMPLING,
     VEIL,
     attention_map,
 )
-from show_attend_tell.inference.sentence import capitalized
 
 JPEG_QUALITY = 82
 FRAME_HEIGHT = 620  # pixels, the frame's height in Jupyter until its script sets it

@@ -11,10 +11,13 @@ import pytest
 from chromium import browser, shown_as, wait_for
 from made_up_captions import GRID, make_alpha, make_caption
 
-from show_attend_tell.inference.attention_figure import attention_map
-from show_attend_tell.inference.attention_page import FRAME_HEIGHT, render_page
-from show_attend_tell.inference.figures import write_attention_page
 from show_attend_tell.inference.result import Failure
+from show_attend_tell.inference.visualization.attention_figure import attention_map
+from show_attend_tell.inference.visualization.attention_page import (
+    FRAME_HEIGHT,
+    render_page,
+)
+from show_attend_tell.inference.visualization.figures import write_attention_page
 
 DATA = re.compile(r'<script type="application/json" class="photo">(.*?)</script>', re.S)
 

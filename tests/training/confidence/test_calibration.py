@@ -33,8 +33,8 @@ from show_attend_tell.runtime.errors import (
     CaptionError,
     OutputFileError,
 )
-from show_attend_tell.training.calibration import calibrate, measure
-from show_attend_tell.training.photo_space import fit_photo_space
+from show_attend_tell.training.confidence.calibration import calibrate, measure
+from show_attend_tell.training.confidence.photo_space import fit_photo_space
 
 TRAIN, VAL = 40, 20
 

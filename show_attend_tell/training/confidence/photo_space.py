@@ -5,7 +5,7 @@ import numpy as np
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
-from show_attend_tell.models.confidence import PhotoSpace, describe_photos
+from show_attend_tell.inference.confidence import PhotoSpace, describe_photos
 from show_attend_tell.runtime.errors import CalibrationError
 from show_attend_tell.runtime.progress import progress_bar
 

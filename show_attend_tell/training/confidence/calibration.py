@@ -20,9 +20,7 @@ from show_attend_tell.data.splits import Split, folder_of, load_splits, open_fea
 from show_attend_tell.evaluation.metrics import CiderReward
 from show_attend_tell.evaluation.validation import best_words, generate_captions
 from show_attend_tell.inference.calibration_file import save_calibration
-from show_attend_tell.inference.encoder_matching import matching_encoder
-from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.confidence import (
+from show_attend_tell.inference.confidence import (
     FAMILIARITY,
     QUALITY,
     Calibration,
@@ -32,12 +30,21 @@ from show_attend_tell.models.confidence import (
     select,
     statistics,
 )
+from show_attend_tell.inference.encoder_matching import matching_encoder
+from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder import Encoder
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import CalibrationError, PhotoError
 from show_attend_tell.runtime.progress import progress_bar
-from show_attend_tell.training.logistic import fit_logistic, rank_auc, reliability
-from show_attend_tell.training.photo_space import describe_split, fit_photo_space
+from show_attend_tell.training.confidence.logistic import (
+    fit_logistic,
+    rank_auc,
+    reliability,
+)
+from show_attend_tell.training.confidence.photo_space import (
+    describe_split,
+    fit_photo_space,
+)
 
 RIDGE = 0.03  # penalty of both regressions
 LEAST = 8  # validation photos, and pictures of a world

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tiny_calibration import make_calibration, make_hypotheses, make_space
 
-from show_attend_tell.models.confidence import (
+from show_attend_tell.inference.confidence import (
     FAMILIARITY,
     QUALITY,
     STATISTICS,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from show_attend_tell.inference.attention_figure import (
+from show_attend_tell.inference.visualization.attention_figure import (
     UPSAMPLING,
     attention_figure,
     attention_map,
@@ -203,7 +203,7 @@ def test_drawing_changes_no_settings_of_matplotlib(tmp_path):
 
 def test_importing_loads_neither_pyplot_nor_tensorflow():
     code = (
-        "import sys, show_attend_tell.inference.attention_figure; "
+        "import sys, show_attend_tell.inference.visualization.attention_figure; "
         "print([m for m in ('matplotlib.pyplot', 'tensorflow') if m in sys.modules])"
     )
     command = [sys.executable, "-c", code]

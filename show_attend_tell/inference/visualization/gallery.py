@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote_from_bytes
 
-from show_attend_tell.inference import templating
 from show_attend_tell.inference.result import LOW_CONFIDENCE, Failure
 from show_attend_tell.inference.sentence import as_sentence
+from show_attend_tell.inference.visualization import templating
 from show_attend_tell.runtime.files import atomic_path
 
 

@@ -1,0 +1,1 @@
+"""Draw figures, interactive pages and galleries of captions."""

@@ -1,0 +1,1 @@
+"""Calibrate the confidence of a trained model's captions."""
