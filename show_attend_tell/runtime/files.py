@@ -34,7 +34,7 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         os.replace(temporary, path)
     except OSError as error:
         # A full disk fails writes, whose errors name no file.
-        if error.filename in (None, str(temporary)):
+        if error.errno and error.filename in (None, str(temporary)):
             error.filename, error.filename2 = str(path), None
         raise
     finally:

@@ -79,7 +79,7 @@ def test_without_a_model_the_shipped_one_is_used_or_named_as_missing(
 ):
     loaded = []
 
-    def load(model, weights):
+    def load(model, weights, **options):
         loaded.append(model)
         return pipeline
 
@@ -167,9 +167,9 @@ def test_caption_writes_sidecars_and_resumes(run, pipeline, photos, monkeypatch)
     (photos / "a.png.xmp").unlink()
     captioned = []
 
-    def spy(found, decoding, whole=pipeline._caption_batch):
+    def spy(found, *settings, whole=pipeline._caption_batch):
         captioned.extend(found)
-        return whole(found, decoding)
+        return whole(found, *settings)
 
     monkeypatch.setattr(pipeline, "_caption_batch", spy)
     code, again, err = run("--write-metadata", photos / "b.PNG", photos / "a.png")

@@ -101,7 +101,7 @@ def closed(photo):
     ],
 )
 def test_a_closed_folder_is_one_line(run, closed, monkeypatch, option, name):
-    monkeypatch.setattr(batch, "made_by", lambda model, decoding: "m")
+    monkeypatch.setattr(batch, "made_by", lambda *arguments: "m")
     code, _, err = run(option, closed / name, closed.parent / "a.png")
     assert code == 1
     assert err.count("\n") == 1

@@ -86,7 +86,7 @@ def started(work, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
         skip_captions(patch)
-        changes = {"epochs": 8, "learning_rate": 0.03, "validate_every": 100}
+        changes = {"epochs": 5, "learning_rate": 0.03, "validate_every": 100}
         train(experiment(training=changes), work, folder, progress=False)
     return folder
 

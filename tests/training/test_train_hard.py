@@ -42,7 +42,7 @@ class FirstBatchNorms:
 
     def __init__(self, model, batch, seed):
         assert model.hard.samples == 2
-        assert [array.shape for array in batch] == [(8, 6, 5), (8, 8), (8, 8)]
+        assert [array.shape for array in batch] == [(8, 6, 5), (8, 12), (8, 12)]
 
     def __call__(self, step):
         return dict.fromkeys(NORMS, float(step))

@@ -187,9 +187,9 @@ def test_a_request_without_a_photo_is_refused(address):
 def test_fifty_clients_get_captions_or_a_delay(pipeline, monkeypatch):
     caption_image = pipeline.caption_image
 
-    def slow(*arguments):
+    def slow(*arguments, **options):
         time.sleep(0.05)
-        return caption_image(*arguments)
+        return caption_image(*arguments, **options)
 
     expected = {
         seed: caption_image(open_upload(photo_bytes(seed), LIMITS)).text
@@ -218,9 +218,9 @@ def test_fifty_clients_get_captions_or_a_delay(pipeline, monkeypatch):
 def test_a_client_that_leaves_frees_its_place(pipeline, monkeypatch):
     caption_image = pipeline.caption_image
 
-    def slow(*arguments):
+    def slow(*arguments, **options):
         time.sleep(0.3)
-        return caption_image(*arguments)
+        return caption_image(*arguments, **options)
 
     monkeypatch.setattr(pipeline, "caption_image", slow)
     with serving({"tiny": pipeline}, queue_limit=2) as address:
