@@ -12,7 +12,7 @@ import importlib
 import os
 import sys
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _HOMES = {
     "Caption": "inference.result",

@@ -4,7 +4,7 @@ import contextlib
 import gzip
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from show_attend_tell.data.vocabulary import tokenize
@@ -20,7 +20,9 @@ _GZIP = b"\x1f\x8b"  # the first bytes of a file compressed by gzip
 _DAMAGE = (OSError, EOFError, zlib.error)
 
 
-def read_text_captions(path: str | Path) -> Iterator[list[str]]:
+def read_text_captions(
+    path: str | Path, tokenizer: Callable[[str], list[str]] = tokenize
+) -> Iterator[list[str]]:
     """Yield the words of each caption of a text file; empty lines are ignored.
 
     The size limit :data:`~runtime.regular_files.MAX_TEXT_BYTES` is that of the
@@ -29,6 +31,7 @@ def read_text_captions(path: str | Path) -> Iterator[list[str]]:
     Args:
         path: path of the file, UTF-8, one caption a line. It is read as gzip if its
             first bytes are those of gzip, whatever its name is.
+        tokenizer: splits a caption into words.
 
     Raises:
         DataError: the file is absent, damaged, larger than the limit, has a line of
@@ -44,7 +47,7 @@ def read_text_captions(path: str | Path) -> Iterator[list[str]]:
                     f"{path}: line {number} must have at most {MAX_LINE_BYTES:,} "
                     "bytes; write one caption a line"
                 )
-            words = tokenize(_decode(line, f"{path}: line {number}"))
+            words = tokenizer(_decode(line, f"{path}: line {number}"))
             if words:
                 count += 1
                 yield words

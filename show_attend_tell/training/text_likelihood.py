@@ -28,7 +28,7 @@ from show_attend_tell.data.dataset import (
 )
 from show_attend_tell.data.splits import Split
 from show_attend_tell.data.text_files import read_text_captions
-from show_attend_tell.data.vocabulary import PAD, UNKNOWN
+from show_attend_tell.data.vocabulary import PAD, TOKENIZERS, UNKNOWN
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.language_model import context_weights, text_logits
 from show_attend_tell.models.losses import token_losses
@@ -66,7 +66,8 @@ class TextLikelihood:
         self, experiment: Experiment, model: Captioner, data: Split, validation: Split
     ):
         self.model, self.settings = model, experiment.training
-        texts = [read_text_captions(path) for path in self.settings.text]
+        tokenizer = TOKENIZERS[experiment.data.punctuation]
+        texts = [read_text_captions(path, tokenizer) for path in self.settings.text]
         encode = functools.partial(
             encode_captions,
             vocabulary=model.vocabulary,

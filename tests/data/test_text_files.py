@@ -18,6 +18,7 @@ def test_lines_are_tokenized_and_empty_ones_are_ignored(tmp_path, compress):
     path = tmp_path / "captions.dat"  # the name does not matter
     path.write_bytes(compress(TEXT.encode()))
     assert list(read_text_captions(path)) == WORDS
+    assert list(read_text_captions(path, str.split)) != WORDS
 
 
 DAMAGED = {
