@@ -159,7 +159,7 @@ def _swap_batch_and_time(value):
 
 def _allocate(steps, step):
     """Return zeros (T, ...) for each tensor (...) of one step."""
-    return tuple(ops.zeros((steps, *one.shape), one.dtype) for one in step)
+    return tuple(ops.zeros((steps, *ops.shape(one)), one.dtype) for one in step)
 
 
 def _store(steps, t, step):
