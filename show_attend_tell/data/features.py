@@ -172,6 +172,8 @@ class FeatureReader:
         if "digest" not in file.attrs:
             return None, None
         checksums = _column(file, "checksums", len(self.image_ids))[:]
+        if checksums.dtype.kind != "u":
+            return None, "`checksums` are no unsigned integers"
         identity = _text_of(file.attrs["identity"])
         content = self.image_ids, problems, checksums
         digest = index_digest(identity, self.attributes["mirrored"], *content)

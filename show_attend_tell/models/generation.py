@@ -178,16 +178,26 @@ def _selection(locations, noise):
 
 
 def compile_generator(model, decoding, xla=True, make_step=make_step):
-    """Compile the function (features, noise, temperature, region) -> Hypotheses.
-
-    The function takes features (B, L, D), noise (B, 2, T), for words and for
-    locations, the temperature, a scalar tensor, and optionally a RegionBias. It is
-    compiled once without regions and once for all regions.
+    """Compile :func:`build_generator`, once without regions and once for all regions.
 
     Args:
         model: a Captioner.
         decoding: DecodingSettings from :func:`static_settings`.
         xla: see :func:`runtime.compilation.compiled`.
+        make_step: function that returns the decoding step of the model.
+    """
+    return compiled(build_generator(model, decoding, make_step), model, xla)
+
+
+def build_generator(model, decoding, make_step=make_step):
+    """Return the function (features, noise, temperature, region) -> Hypotheses.
+
+    The function takes features (B, L, D), noise (B, 2, T), for words and for
+    locations, the temperature, a scalar tensor, and optionally a RegionBias.
+
+    Args:
+        model: a Captioner.
+        decoding: DecodingSettings from :func:`static_settings`.
         make_step: function that returns the decoding step of the model.
     """
     unknown = () if decoding.allow_unknown else (UNKNOWN,)
@@ -214,7 +224,7 @@ def compile_generator(model, decoding, xla=True, make_step=make_step):
         # noise (B, 2, T) -> (B, T)
         return sample(step, state, noise[:, 0], **rules, temperature=temperature)
 
-    return compiled(generate, model, xla)
+    return generate
 
 
 def generate_in_batches(

@@ -23,10 +23,28 @@ def compiled(function: Callable, model: keras.Model, xla: bool = True) -> Callab
     """
     backend = keras.backend.backend()
     if backend == "tensorflow":
-        import tensorflow as tf
-
-        return tf.function(function, autograph=False, jit_compile=xla)
+        return _compiled_by_tensorflow(function, xla)
     return _compiled_by_jax(function, model) if backend == "jax" else function
+
+
+def _compiled_by_tensorflow(function: Callable, xla: bool) -> Callable:
+    """Trace a graph for every shape of the arguments.
+
+    A ``tf.function`` that is called itself warns of frequent retracing as soon as a
+    process has used several models.
+    """
+    import tensorflow as tf
+
+    traced = tf.function(function, autograph=False, jit_compile=xla)
+    graphs = {}
+
+    def call(*args):
+        key = tuple((x.shape, x.dtype) for x in tf.nest.flatten(args))
+        if key not in graphs:
+            graphs[key] = traced.get_concrete_function(*args)
+        return graphs[key](*args)
+
+    return call
 
 
 def _compiled_by_jax(function: Callable, model: keras.Model) -> Callable:

@@ -325,6 +325,14 @@ def test_a_file_with_one_of_two_kinds_of_checksums_is_refused(path, name):
         FeatureReader(path)
 
 
+def test_checksums_that_are_no_unsigned_integers_are_refused(path):
+    with h5py.File(path, "r+") as file:
+        del file["checksums"]
+        file["checksums"] = np.full(COUNT, np.nan, np.float32)
+    with pytest.raises(FeatureError, match="no unsigned integers"):
+        FeatureReader(path)
+
+
 def test_a_flipped_bit_in_any_chunk_is_refused_with_its_photo(path, rng):
     with h5py.File(path) as file:
         chunks = [
