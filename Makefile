@@ -99,7 +99,7 @@ test: $(INSTALLED)
 test-slow: $(INSTALLED)
 	$(BIN) -m pytest -m 'slow and not network and not gpu' $(PARALLEL) $(ARGS)
 
-# Hostile files and callers, kills and full disks; every case by TORTURE_MINUTES=16.
+# Hostile files and callers, kills and full disks; more cases by TORTURE_MINUTES=30.
 torture: $(INSTALLED)
 	TORTURE_MINUTES='$(TORTURE_MINUTES)' $(BIN) -m pytest -m torture -n 2 --dist loadfile \
 	  tests/torture $(ARGS)
