@@ -160,6 +160,9 @@ class TrainingSettings:
         doubly_stochastic: lambda of Eq. (14).
         average_decay: decay of the running average of weights (EMA); 0 disables it.
             Validation and the saved model use the average.
+        initial_share: share w of the initial model's weights in the model that is
+            validated and saved, w W_0 + (1 - w) W, with ``init_from`` (WiSE-FT); the
+            average is then debiased and does not start at W_0.
         patience: validations without a better score before training stops.
         metric: validation score that selects the model.
         validate_every: updates between validations; 0 validates after every epoch.
@@ -188,6 +191,7 @@ class TrainingSettings:
     label_smoothing: Rate = 0.0
     doubly_stochastic: NonNegative = 1.0
     average_decay: Rate = 0.0
+    initial_share: Rate = 0.0
     patience: Positive = 10
     metric: Literal["BLEU-4", "CIDEr"] = "BLEU-4"
     validate_every: Count = 0
@@ -207,6 +211,11 @@ class TrainingSettings:
             raise ValueError(
                 "label_smoothing must be 0 with objective = 'cider', whose words are "
                 f"not given. Received: label_smoothing = {self.label_smoothing}"
+            )
+        if self.initial_share and not self.init_from:
+            raise ValueError(
+                "initial_share needs a model in init_from. Received: initial_share = "
+                f"{self.initial_share}, init_from = ''"
             )
         if self.text and self.objective != "text":
             raise ValueError(f"text needs objective = 'text'. Received: {self.text}")

@@ -20,13 +20,24 @@ class _NormAndAverage:
 
     which is the plain mean at first and the usual average once t >> 1 / (1 - d).
 
+    The weights of the trained model, which :meth:`finalize_variable_values` sets, can
+    lie between the initial weights w_0, those that :meth:`build` is given, and the
+    average (or, without one, the last weights)::
+
+        share w_0 + (1 - share) average_t
+
+    This is WiSE-FT, Eq. (1) of Wortsman et al., CVPR 2022, arXiv:2109.01903, with its
+    1 - alpha as the share.
+
     Attributes:
-        average_from_start: whether the average starts at the weights that
-            :meth:`build` is given instead, those of a trained model; it is then
-            d^t w_0 + (1 - d) sum_k d^(t-k) w_k.
+        average_from_start: whether the average starts at w_0; it is then
+            d^t w_0 + (1 - d) sum_k d^(t-k) w_k. In a short training d^t stays large
+            and depends on the number of updates, which the share does not.
+        initial_share: the share of w_0.
     """
 
     average_from_start = False
+    initial_share = 0.0
     _compiled_apply = None
 
     def compile_apply(self, compile_fn):
@@ -43,6 +54,13 @@ class _NormAndAverage:
             averages = self._model_variables_moving_average
             for average, variable in zip(averages, variables, strict=True):
                 average.assign(variable)
+        if self.initial_share:  # variables, so that a checkpoint has them
+            self.initial_weights = [
+                self.add_variable_from_reference(variable, "initial")
+                for variable in variables
+            ]
+            for initial, variable in zip(self.initial_weights, variables, strict=True):
+                initial.assign(variable)
 
     def apply(self, grads, trainable_variables=None):
         """Apply an update and record the gradient's norm before clipping."""
@@ -67,6 +85,14 @@ class _NormAndAverage:
         averages = self._model_variables_moving_average
         for average, variable in zip(averages, trainable_variables, strict=True):
             average.assign(average + share * (variable - average))
+
+    def finalize_variable_values(self, var_list):
+        """Set variables, which have the last weights, to those of the trained model."""
+        super().finalize_variable_values(var_list)
+        share = self.initial_share
+        if share:
+            for initial, variable in zip(self.initial_weights, var_list, strict=True):
+                variable.assign(share * initial + (1 - share) * variable)
 
 
 class RMSprop(_NormAndAverage, keras.optimizers.RMSprop):
@@ -101,7 +127,8 @@ def make_optimizer(settings: TrainingSettings, total_steps: int):
 
     Args:
         settings: training settings; with ``init_from`` the average of weights starts
-            at the weights of that model, which ``build`` must be given.
+            at the weights of that model, which ``build`` must be given, unless
+            ``initial_share`` gives these a share of their own.
         total_steps: updates of the whole training, for the schedule.
     """
     decay = settings.average_decay
@@ -117,5 +144,8 @@ def make_optimizer(settings: TrainingSettings, total_steps: int):
         optimizer = Adam(**common)
     else:
         optimizer = AdamW(weight_decay=settings.weight_decay, **common)
-    optimizer.average_from_start = bool(settings.init_from)
+    optimizer.initial_share = settings.initial_share
+    optimizer.average_from_start = bool(settings.init_from) and not (
+        settings.initial_share
+    )
     return optimizer

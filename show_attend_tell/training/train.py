@@ -271,6 +271,8 @@ class Trainer:
     def _epoch(self, log: TrainingLog, bar: ProgressBar) -> None:
         position, graphs = self.position, self.objective.graphs
         start = position.epoch, position.step_in_epoch
+        # Without a graph the bar shows "compiling", also as a line of a log file.
+        bar.set_postfix_str("", refresh=not graphs)
         for values in self.objective.updates(*start):
             position.step += 1
             position.step_in_epoch += 1
@@ -367,7 +369,7 @@ class Trainer:
         pairs = zip(self.saved.weights, self.model.weights, strict=True)
         for copy, original in pairs:
             copy.assign(original)
-        if self.experiment.training.average_decay and self.position.step:
+        if self.position.step:
             variables = self.saved.trainable_variables
             self.model.optimizer.finalize_variable_values(variables)
 

@@ -355,6 +355,15 @@ def test_reward_training_with_label_smoothing_is_refused():
     assert message.endswith("Received: label_smoothing = 0.1")
 
 
+def test_a_share_of_the_initial_weights_needs_a_model_to_start_from():
+    training = {"initial_share": 0.5}
+    given = {**training, "init_from": "shipped"}
+    assert experiment_from_dict({**SMALL, "training": given})
+    message = message_of({**SMALL, "training": training})
+    assert "initial_share needs a model in init_from" in message
+    assert message.endswith("Received: initial_share = 0.5, init_from = ''")
+
+
 def test_the_batch_of_reward_training_must_be_a_multiple_of_hypotheses():
     message = message_of({**SMALL, "training": {"objective": "cider"}})
     assert "batch_size must be a multiple of hypotheses" in message

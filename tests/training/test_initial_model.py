@@ -1,5 +1,7 @@
 """Training from a model that has other words than the prepared data."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from tiny_training import assert_same_run, go, read_checkpoint, skip_graphs
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.models.pretrained import shipped_model
 from show_attend_tell.training import initial_model
+from show_attend_tell.training import train as train_module
 from show_attend_tell.training.initial_model import InitialModel
 from show_attend_tell.training.train import Trainer
 
@@ -31,6 +34,18 @@ def start(work, tmp_path):
     return done.model, kept
 
 
+def save_last(work, folder, settings):
+    """Train so that every validation is the best; return the model's path."""
+    scores = itertools.count(1.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            train_module,
+            "validate",
+            lambda *rest: ({"BLEU-4": next(scores), "CIDEr": 1.0}, {}),
+        )
+        return go(work, folder, training=settings).model
+
+
 def test_the_model_s_words_are_kept_and_new_ones_are_added(
     work, start, tmp_path, caplog
 ):
@@ -47,11 +62,12 @@ def test_the_model_s_words_are_kept_and_new_ones_are_added(
     assert Vocabulary.load(done.folder / "vocabulary.json") == ours.vocabulary
 
 
+@pytest.mark.parametrize("share", [0.0, 0.4])
 def test_a_resumed_training_needs_the_initial_model_no_more(
-    work, start, tmp_path, monkeypatch
+    work, start, tmp_path, monkeypatch, share
 ):
     model, _ = start
-    settings = {"init_from": str(model), "average_decay": 0.9}
+    settings = {"init_from": str(model), "average_decay": 0.9, "initial_share": share}
     go(work, tmp_path / "whole", training=settings)
     after_update, seen = Trainer._after_update, []
 
@@ -69,6 +85,24 @@ def test_a_resumed_training_needs_the_initial_model_no_more(
     model.unlink()
     go(work, tmp_path / "resumed", resume=True, training=settings)
     assert_same_run(tmp_path / "whole", tmp_path / "resumed")
+
+
+def test_the_saved_model_has_its_share_of_the_initial_weights(work, start, tmp_path):
+    model, _ = start
+    settings = {"init_from": str(model), "epochs": 1, "validate_every": 1}
+    half = {**settings, "initial_share": 0.5}
+    models = [
+        keras.saving.load_model(path)
+        for path in (
+            model,
+            save_last(work, tmp_path / "whole", settings),
+            save_last(work, tmp_path / "half", half),
+        )
+    ]
+    old = len(models[0].vocabulary)
+    initial, trained, mixed = (np.asarray(m.decoder.embedding)[:old] for m in models)
+    assert np.abs(trained - initial).max() > 1e-3
+    np.testing.assert_allclose(mixed, (initial + trained) / 2, rtol=1e-4, atol=1e-6)
 
 
 def test_the_shipped_model_is_found_by_its_name(tmp_path):

@@ -136,6 +136,21 @@ def test_with_a_model_to_start_from_the_average_starts_at_its_weights():
         np.testing.assert_allclose(average, expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("decay", [0.0, 0.9])
+def test_the_initial_weights_have_their_share_in_the_trained_model(decay):
+    chosen = settings(average_decay=decay, initial_share=0.3, init_from="another")
+    optimizer = make_optimizer(chosen, 10)
+    history = take_steps(optimizer, 4)
+    last = [keras.Variable(weights) for weights in history[-1]]
+    optimizer.finalize_variable_values(last)
+    shares = decay ** np.arange(4)[::-1]  # 0^0 = 1: without a decay the last weights
+    for j, trained in enumerate(last):
+        weights = np.array([step[j] for step in history], np.float64)
+        average = np.tensordot(shares / shares.sum(), weights, 1)
+        expected = 0.3 * START[j] + 0.7 * average
+        np.testing.assert_allclose(trained, expected, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["rmsprop", "adam", "adamw"])
 def test_the_average_is_the_same_compiled(name):
     tf = pytest.importorskip("tensorflow")

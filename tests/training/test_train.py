@@ -227,6 +227,15 @@ def test_compiling_and_pauses_are_left_out_of_the_time_left(
     assert events == ["compiling", *2 * update, "pause", *STEPS * update, "pause"]
 
 
+def test_a_line_reports_that_the_first_update_compiles(work, tmp_path, quick, capsys):
+    go(work, tmp_path, training={"epochs": 1})
+    changes = {"init_from": "tiny", "epochs": 1}
+    training.train(experiment(name="further", training=changes), work, tmp_path)
+    _, _, after = capsys.readouterr().err.partition("validating]")
+    assert f"0/{STEPS} " in after
+    assert "<compiling]" in after  # and not "<compiling, validating]"
+
+
 class _Stop(Exception):
     """Ends a training as soon as it has its readers."""
 

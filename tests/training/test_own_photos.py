@@ -1,0 +1,76 @@
+"""The experiment own_photos on real photos, whose captions have a style of their own.
+
+The style: of the five captions of each photo its longest one, which has half as many
+words again as the captions of the shipped model.
+"""
+
+import csv
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data_prep.extract import extract
+from data_prep.prepare import prepare
+from show_attend_tell.config.experiments import load_experiment
+from show_attend_tell.data.splits import load_split, open_features
+from show_attend_tell.evaluation.validation import validate
+from show_attend_tell.models.pretrained import shipped_model
+from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.training.train import train
+
+REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "flickr8k"
+TRAIN, VALIDATION, OTHERS = 80, 20, 200
+
+
+def read_dev_captions(archive):
+    """Return the captions of each photo of the dev list, in the order of the list."""
+    names = archive.read("Flickr_8k.devImages.txt").decode().split()
+    captions = {name: [] for name in names}
+    for line in archive.read("Flickr8k.token.txt").decode().splitlines():
+        name, _, caption = line.partition("\t")
+        if name.rpartition("#")[0] in captions:
+            captions[name.rpartition("#")[0]].append(caption)
+    return captions
+
+
+def write_user_folder(folder, seed):
+    """Write photos and captions.csv, as a user would; each photo's longest caption."""
+    folder.mkdir()
+    with zipfile.ZipFile(REAL / "Flickr8k_text.zip") as archive:
+        captions = read_dev_captions(archive)
+    names = sorted(captions)
+    chosen = np.random.default_rng(seed).permutation(len(names))
+    splits = ["train"] * TRAIN + ["val"] * VALIDATION + ["test"] * OTHERS
+    rows = []
+    with zipfile.ZipFile(REAL / "Flickr8k_Dataset.zip") as archive:
+        members = {Path(member).name: member for member in archive.namelist()}
+        for k, split in zip(chosen, splits, strict=False):
+            longest = max(captions[names[k]], key=lambda text: len(text.split()))
+            (folder / names[k]).write_bytes(archive.read(members[names[k]]))
+            rows.append((names[k], longest, split))
+    with (folder / "captions.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("file", "caption", "split"), *rows])
+
+
+@pytest.mark.slow
+def test_100_photos_teach_the_shipped_model_their_style(tmp_path):
+    if not REAL.is_dir():
+        pytest.skip("needs the Flickr8k archives beside the repository")
+    write_user_folder(tmp_path / "photos", seed=3)
+    experiment, work = load_experiment("own_photos"), tmp_path / "work"
+    prepare(experiment, tmp_path / "photos", work)
+    extract(experiment, work, progress=False)
+    done = train(experiment, work, tmp_path / "runs", progress=False)
+    with open_features(experiment, work) as reader:
+        others = load_split(experiment, work, "test", reader)
+        assert len(others.photos) == OTHERS
+        before, after = (
+            validate(load_captioner(path), reader, others, experiment.decoding)[0]
+            for path in (shipped_model(), done.model)
+        )
+    print(f"CIDEr {before['CIDEr']:.2f}, then {after['CIDEr']:.2f}")
+    print(f"words {before['length']:.2f}, then {after['length']:.2f}; {done}")
+    assert after["CIDEr"] > before["CIDEr"]
+    assert after["length"] > before["length"]
