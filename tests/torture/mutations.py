@@ -166,7 +166,8 @@ def json_changed(text: str, rng: random.Random) -> tuple[str, bytes]:
         key = rng.choice(list(place)) if isinstance(place, dict) else None
         key = rng.randrange(len(place)) if key is None else key
         path += f"[{key!r}]"
-        if not isinstance(place[key], dict | list) or rng.random() < 0.3:
+        inside = place[key]
+        if not (isinstance(inside, dict | list) and inside) or rng.random() < 0.3:
             break
         place = place[key]
     odd = rng.choice(ODD_VALUES)

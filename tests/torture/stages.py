@@ -49,11 +49,28 @@ def differences(folder: Path, reference: Path, parts: list[str]) -> list[str]:
     )
     lost = [f"{name} missing" for name in sorted(wanted.keys() - found.keys())]
     lost += [f"{name} left over" for name in sorted(found.keys() - wanted.keys())]
-    return lost + [
-        f"{name} differs"
-        for name in sorted(found.keys() & wanted.keys())
-        if content_of(found[name], folder) != content_of(wanted[name], reference)
-    ]
+    for name in sorted(found.keys() & wanted.keys()):
+        ours, theirs = (
+            content_of(found[name], folder),
+            content_of(wanted[name], reference),
+        )
+        if ours != theirs:
+            lost.append(f"{name} differs{_differing_members(ours, theirs)}")
+    return lost
+
+
+def _differing_members(ours: object, theirs: object) -> str:
+    """Return which members of two archives differ, with the start of the first."""
+    if not isinstance(ours, dict):
+        return ""
+    names = sorted(
+        k for k in ours.keys() | theirs.keys() if ours.get(k) != theirs.get(k)
+    )
+    if "position.json" in names:
+        return (
+            f" in {len(names)}: {ours['position.json']}, not {theirs['position.json']}"
+        )
+    return f" in {len(names)} of {len(theirs)} members: {', '.join(names[:3])}"
 
 
 class Stage:

@@ -176,7 +176,8 @@ def test_the_screen_counts_and_names_what_is_left_out(prepared, captions):
     done = CliRunner().invoke(cli, ["caption", *photos, *options])
     assert done.exit_code == 0, done.output
     expected = [
-        f"{one.path}: {one.text}{' (low confidence)' * one.is_doubtful}" for one in kept
+        f"{one.path}: {one.sentence}{' (low confidence)' * one.is_doubtful}"
+        for one in kept
     ]
     assert done.stdout.splitlines() == expected
     assert f"{6 - len(kept)} captions left out for low confidence" in done.stderr
