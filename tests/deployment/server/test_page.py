@@ -315,6 +315,7 @@ def test_a_finger_marks_a_region_after_the_button_and_scrolls_before(phone):
     touch(phone, (0.5, 0.7), (0.5, 0.5), (0.5, 0.3))
     assert region_of(phone) == ""
     phone.find_element(By.ID, "mark").click()
+    phone.execute_script("document.getElementById('view').scrollIntoView()")
     wait_for_the_end_of_scrolling(phone)
     touch(phone, (0.25, 0.25), (0.5, 0.5), (0.75, 0.75))
     found = [int(x) for x in region_of(phone).split(",")]
