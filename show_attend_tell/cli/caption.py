@@ -95,8 +95,10 @@ def caption(
         raise click.UsageError(
             "--out cannot be combined with --json, --attention or --html."
         )
-    if region is not None and (out is not None or len(photos) != 1):
-        raise click.UsageError("--region needs one photo, and no --out.")
+    if region is not None and (out is not None or write_metadata or len(photos) != 1):
+        raise click.UsageError(
+            "--region needs one photo, and no --out or --write-metadata."
+        )
     loaded = _models_or_pretrained(models), encoder_weights, mirror
     if out is not None:
         written = (target, overwrite_metadata) if write_metadata else None
@@ -118,7 +120,9 @@ def caption(
     writer = None
     if write_metadata:
         writer = metadata.open_writer(pipeline, decoding, target, overwrite_metadata)
-        if not as_json and attention is None and page is None:
+        # Captions of an earlier run have neither details nor a confidence.
+        details = (attention, page, min_confidence)
+        if not as_json and all(option is None for option in details):
             photos = metadata.print_present(writer, photos)
     if region is None:
         results = pipeline.caption_photos(photos, decoding, min_confidence)

@@ -77,8 +77,11 @@ def test_a_region_needs_one_photo(run, photo, folder, tmp_path):
     code, _, err = run(photo, photo, "--region", "1,1,9,9")
     assert code == 2
     assert "--region needs one photo" in err
-    code, _, err = run(photo, "--region", "1,1,9,9", "--out", tmp_path / "a.jsonl")
-    assert code == 2
+    # A caption of a part does not describe the photo, so no metadata either.
+    for other in (("--out", tmp_path / "a.jsonl"), ("--write-metadata",)):
+        code, _, err = run(photo, "--region", "1,1,9,9", *other)
+        assert code == 2
+        assert "--region needs one photo" in err
     code, _, err = run(folder, "--region", "1,1,9,9")
     assert code == 1
     assert "must be a file" in err
