@@ -302,21 +302,23 @@ def test_a_dragged_rectangle_is_the_region_of_the_next_caption(captioned):
     assert "inside the photo, 0,0,96,72" in error
 
 
-def wait_for_the_end_of_scrolling(browser):
-    """Wait until the page, which a finger left scrolling, stays where it is."""
+def wait_until_still(browser):
+    """Wait until the photo stays where it is: a finger leaves the page scrolling."""
+    place = "const r = document.getElementById('view').getBoundingClientRect();"
     before, since = None, time.monotonic()
     while time.monotonic() - since < 1:
-        if (position := browser.execute_script("return scrollY")) != before:
-            before, since = position, time.monotonic()
+        if (now := browser.execute_script(place + "return [r.x, r.y]")) != before:
+            before, since = now, time.monotonic()
         time.sleep(0.05)
 
 
 def test_a_finger_marks_a_region_after_the_button_and_scrolls_before(phone):
     touch(phone, (0.5, 0.7), (0.5, 0.5), (0.5, 0.3))
     assert region_of(phone) == ""
+    wait_until_still(phone)
     phone.find_element(By.ID, "mark").click()
     phone.execute_script("document.getElementById('view').scrollIntoView()")
-    wait_for_the_end_of_scrolling(phone)
+    wait_until_still(phone)
     touch(phone, (0.25, 0.25), (0.5, 0.5), (0.75, 0.75))
     found = [int(x) for x in region_of(phone).split(",")]
     assert found == pytest.approx([24, 18, 72, 54], abs=1)
