@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-import filelock
 import h5py
 import numpy as np
 
@@ -37,7 +36,7 @@ from show_attend_tell.data.features import (
     parts_folder,
 )
 from show_attend_tell.runtime.errors import FeatureError, one_line
-from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.files import atomic_path, locked
 from show_attend_tell.runtime.json_text import parse_json
 from show_attend_tell.runtime.regular_files import read_text_bytes
 
@@ -86,7 +85,7 @@ class FeatureWriter:
         self._parts = parts_folder(self.path)
         self._part_numbers = range(-(-len(self.image_ids) // PART))
         self._overwrite = overwrite
-        self._lock = filelock.FileLock(self.path.with_name(self.path.name + ".lock"))
+        self._lock = contextlib.ExitStack()
         self.complete = False
         self.missing: list[int] = []
 
@@ -97,28 +96,21 @@ class FeatureWriter:
             FeatureError: another extraction is running, or the existing file or
                 parts are of another encoder or of other photos.
         """
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock.acquire(timeout=0)
-        except filelock.Timeout:
-            raise FeatureError(
-                f"{self.path}: another extraction is writing it; wait for its end"
-            ) from None
-        except OSError as error:
-            raise _unwritable(self.path, error) from None
-        try:
-            self._find_missing()
-        except OSError as error:
-            self._lock.release()
-            raise _unwritable(self.path, error) from None
-        except BaseException:
-            self._lock.release()
-            raise
+        taken = FeatureError(
+            f"{self.path}: another extraction is writing it; wait for its end"
+        )
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(locked(f"{self.path}.lock", taken))
+                self._find_missing()
+            except OSError as error:
+                raise _unwritable(self.path, error) from None
+            self._lock = stack.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
         """Release the lock; the written parts are kept for the next run."""
-        self._lock.release()
+        self._lock.close()
 
     def _find_missing(self) -> None:
         if self._overwrite:

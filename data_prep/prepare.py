@@ -21,6 +21,7 @@ from show_attend_tell.data.manifest import Photo, first_of_each_split
 from show_attend_tell.data.splits import vocabulary_path
 from show_attend_tell.data.vocabulary import SPECIAL, TOKENIZERS, UNKNOWN, Vocabulary
 from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.files import locked
 
 # Readers, keyed by `data.source` of an experiment. A reader receives
 # the data folder and the folder of unpacked photos, and writes nothing.
@@ -168,7 +169,8 @@ def prepare(
 ) -> PrepareReport:
     """Write the manifest and the vocabulary of an experiment's data set.
 
-    Each file is written atomically; preparing again resumes unpacking.
+    Each file is written atomically; preparing again resumes unpacking. A second process
+    is refused.
 
     Args:
         experiment: the experiment; its ``data`` table names the source and the size
@@ -191,21 +193,22 @@ def prepare(
     started = time.monotonic()
     settings = experiment.data
     folder = Path(work).absolute() / settings.name
-    folder.mkdir(parents=True, exist_ok=True)
-    if settings.source == DRAWN:
-        photos, problems = write_scenes(folder), Problems()
-        photos = photos if limit is None else first_of_each_split(photos, limit)
-    else:
-        photos, problems = _read_and_unpack(
-            experiment, data, folder, on_problem, progress, limit
+    taken = DataError(f"{folder}: another process is preparing it; wait for its end")
+    with locked(folder / ".prepare.lock", taken):
+        if settings.source == DRAWN:
+            photos, problems = write_scenes(folder), Problems()
+            photos = photos if limit is None else first_of_each_split(photos, limit)
+        else:
+            photos, problems = _read_and_unpack(
+                experiment, data, folder, on_problem, progress, limit
+            )
+        problems.write_listing(folder / PROBLEMS)
+        vocabulary, coverage = _vocabulary(photos, settings)
+        vocabulary.save(
+            vocabulary_path(experiment, folder.parent),
+            {"size": settings.vocabulary_size, "min_count": settings.min_count},
         )
-    problems.write_listing(folder / PROBLEMS)
-    vocabulary, coverage = _vocabulary(photos, settings)
-    vocabulary.save(
-        vocabulary_path(experiment, folder.parent),
-        {"size": settings.vocabulary_size, "min_count": settings.min_count},
-    )
-    manifest.write_manifest(folder / MANIFEST, photos)
+        manifest.write_manifest(folder / MANIFEST, photos)
     captions = Counter()
     for photo in photos:
         captions[photo.split] += len(photo.captions)

@@ -14,6 +14,7 @@ A run folder, ``experiments/runs/<experiment>/``, holds
 
 import json
 import shutil
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from show_attend_tell.config.settings import (
@@ -23,15 +24,37 @@ from show_attend_tell.config.settings import (
     read_experiment_file,
 )
 from show_attend_tell.runtime.errors import RunError, quote
-from show_attend_tell.runtime.files import atomic_write
+from show_attend_tell.runtime.files import atomic_write, locked
 
 SETTINGS, MODEL, CHECKPOINT = "experiment.toml", "model.keras", "checkpoint.npz"
 VOCABULARY = "vocabulary.json"
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write an indented JSON file atomically."""
-    atomic_write(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    """Write an indented JSON file atomically; of two processes one waits."""
+    taken = RunError(f"{path}: another process has been writing here for a minute")
+    with locked(path.parent / ".json.lock", taken, seconds=60):
+        atomic_write(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def lock_run(experiment: Experiment, runs: str | Path) -> AbstractContextManager[None]:
+    """Return a context in which no other process trains the run.
+
+    The lock file is beside the run folder, which may be replaced.
+
+    Args:
+        experiment: the settings; its name is the folder's name.
+        runs: the folder of all runs.
+
+    Raises:
+        RunError: another process is training the run.
+    """
+    folder = Path(runs) / experiment.name
+    taken = RunError(
+        f"{folder}: another process is training this run; wait, or choose another "
+        "folder with --runs"
+    )
+    return locked(folder.with_name(f".{folder.name}.lock"), taken)
 
 
 def open_run(

@@ -4,6 +4,7 @@ The rows of a batch are appended in one write; a row that a killed process left
 incomplete is removed when the file is opened again.
 """
 
+import contextlib
 import json
 import math
 import os
@@ -11,10 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
-import filelock
-
 from show_attend_tell.inference.result import Caption
 from show_attend_tell.runtime.errors import OutputFileError
+from show_attend_tell.runtime.files import locked
 
 _TEXTS = ("path", "caption", "made_by")
 FIELDS = ("path", "caption", "log_prob", "score", "made_by", "confidence")
@@ -26,10 +26,7 @@ _FIRST_KEY = b'{"path": '
 
 
 class CaptionJournal:
-    """An open JSON Lines file of captions; a context manager.
-
-    Its lock file, ``<name>.lock``, is never removed: otherwise a process that opened it
-    earlier and one that creates a new file could both lock.
+    """An open JSON Lines file of captions, locked; a context manager.
 
     Attributes:
         path: path of the file.
@@ -44,20 +41,13 @@ class CaptionJournal:
 
     def __init__(self, path: str | Path, made_by: str):
         self.path, self.made_by = Path(path), made_by
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = filelock.FileLock(f"{self.path}.lock")
-        try:
-            self._lock.acquire(timeout=0)
-        except filelock.Timeout:
-            raise OutputFileError(
-                f"{self.path}: another process is writing it; wait, or name another "
-                "file"
-            ) from None
-        try:
+        taken = OutputFileError(
+            f"{self.path}: another process is writing it; wait, or name another file"
+        )
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(locked(f"{self.path}.lock", taken))
             self.rows = self._open()
-        except BaseException:
-            self._lock.release()
-            raise
+            self._lock = stack.pop_all()
         self._present = {os.path.abspath(row["path"]) for row in self.rows}
 
     def __enter__(self) -> "CaptionJournal":
@@ -72,7 +62,7 @@ class CaptionJournal:
         try:
             self._file.close()
         finally:
-            self._lock.release()
+            self._lock.close()
 
     def __contains__(self, photo: object) -> bool:
         """Return whether a photo has a row, by whatever path it is named."""

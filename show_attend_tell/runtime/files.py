@@ -1,4 +1,8 @@
-"""Write files atomically: readers see the old file or the new one, never a part."""
+"""Write files atomically: readers see the old file or the new one, never a part.
+
+Of two processes that write the same path one may fail, or rename what the other has not
+finished; the callers of this module lock what they write (:func:`locked`).
+"""
 
 import contextlib
 import hashlib
@@ -6,6 +10,8 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+
+import filelock
 
 LONGEST_NAME = 255  # bytes of a name, on most file systems
 
@@ -65,6 +71,37 @@ def atomic_write(path: str | Path, content: str | bytes) -> None:
     data = content.encode("utf-8") if isinstance(content, str) else content
     with atomic_path(path) as temporary:
         temporary.write_bytes(data)
+
+
+@contextlib.contextmanager
+def locked(path: str | Path, taken: Exception, seconds: float = 0) -> Iterator[None]:
+    """Hold a lock among processes.
+
+    The lock file is never removed: otherwise a process that opened it earlier and one
+    that creates a new file could both lock.
+
+    Args:
+        path: the lock file; its folder is made.
+        taken: the error to raise if another process holds the lock.
+        seconds: how long to wait for it.
+
+    Raises:
+        OSError: the lock file cannot be written; its ``filename`` is the folder.
+    """
+    path = Path(path)
+    lock = filelock.FileLock(path, timeout=seconds)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except filelock.Timeout:
+        raise taken from None
+    except OSError as error:
+        error.filename = str(path.parent)
+        raise
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _remove(path: Path) -> None:

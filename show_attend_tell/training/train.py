@@ -66,7 +66,7 @@ def train(
             message is one line.
         TrainingError: training has diverged; the last good checkpoint and model are
             kept.
-        KeyboardInterrupt: after the checkpoint was written.
+        KeyboardInterrupt: after the checkpoint was written, or in the first update.
     """
     with open_features(experiment, work) as reader:
         data, validation = load_splits(experiment, work, ("train", "val"), reader)
@@ -89,11 +89,12 @@ def train(
             given = (experiment, vocabulary, data, validation, readers, start)
             trainer = Trainer(*given, teachers)
             # Last, as it may replace a run, even the one that training starts from.
-            folder = runs.open_run(experiment, runs_folder, resume, overwrite)
-            if vocabulary != prepared:
-                vocabulary.save(folder / runs.VOCABULARY)
-            del data  # the training captions are encoded by now
-            return trainer.run(folder, resume, progress)
+            with runs.lock_run(experiment, runs_folder):
+                folder = runs.open_run(experiment, runs_folder, resume, overwrite)
+                if vocabulary != prepared:
+                    vocabulary.save(folder / runs.VOCABULARY)
+                del data  # the training captions are encoded by now
+                return trainer.run(folder, resume, progress)
         finally:
             for extra in readers[1:]:
                 extra.close()
@@ -255,6 +256,8 @@ class Trainer:
             # The interrupt can arrive after an update was applied, before it was
             # counted.
             position.step = int(self.model.optimizer.iterations)
+            if position.step <= 1 and self.losses.first is None is self._latest:
+                raise  # the first update is repeated, as its loss is not known
             done = position.epoch * self.objective.steps
             position.step_in_epoch = position.step - done
             self._checkpoint()

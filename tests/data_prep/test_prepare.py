@@ -25,6 +25,7 @@ from show_attend_tell.data import manifest
 from show_attend_tell.data.splits import vocabulary_path
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.files import locked
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "flickr8k"
 
@@ -129,7 +130,19 @@ def test_problems_are_refused_before_any_work(tmp_path):
     with pytest.raises(DataError, match="refused because of 6 problems") as caught:
         prepare(an_experiment("flickr8k"), data, tmp_path / "work", "refuse")
     assert "\n" not in str(caught.value)
-    assert set(files_below(tmp_path / "work")) == {"tiny/problems.txt"}
+    assert set(files_below(tmp_path / "work")) == {
+        "tiny/problems.txt",
+        "tiny/.prepare.lock",
+    }
+
+
+def test_a_second_process_that_prepares_the_same_data_is_refused(tmp_path):
+    lock = tmp_path / "work" / "tiny" / ".prepare.lock"
+    with (
+        locked(lock, RuntimeError()),
+        pytest.raises(DataError, match="another process"),
+    ):
+        prepare(an_experiment("flickr8k"), tmp_path, tmp_path / "work")
 
 
 def test_the_list_of_problems_is_removed_when_there_are_none(tmp_path):

@@ -1,11 +1,13 @@
 """Atomic writing: the old file or the new one, never a part."""
 
 import errno
+import multiprocessing
 import os
+import threading
 
 import pytest
 
-from show_attend_tell.runtime.files import atomic_path, atomic_write
+from show_attend_tell.runtime.files import atomic_path, atomic_write, locked
 
 
 @pytest.mark.parametrize(
@@ -116,4 +118,40 @@ def test_a_folder_that_is_a_file_is_an_error_of_that_path(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="exists") as caught:
         atomic_write(tmp_path / "file" / "inner.txt", "content")
+    assert caught.value.filename == str(tmp_path / "file")
+
+
+def hold(path, held, end):
+    """Be another process that holds a lock."""
+    with locked(path, RuntimeError()):
+        held.set()
+        end.wait(60)
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """The end of another process that holds the lock ``file.lock``, and its event."""
+    context = multiprocessing.get_context("spawn")
+    held, end = context.Event(), context.Event()
+    process = context.Process(target=hold, args=(tmp_path / "file.lock", held, end))
+    process.start()
+    assert held.wait(60)
+    yield end
+    end.set()
+    process.join(60)
+
+
+def test_a_lock_is_refused_while_another_process_holds_it(tmp_path, holder):
+    path = tmp_path / "file.lock"
+    with pytest.raises(KeyError, match="taken"), locked(path, KeyError("taken")):
+        pytest.fail("two processes hold the lock")
+    threading.Timer(0.3, holder.set).start()
+    with locked(path, KeyError("taken"), seconds=60):
+        assert holder.is_set()
+
+
+def test_a_lock_names_the_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="exists|Not a directory") as caught:
+        locked(tmp_path / "file" / "lock", KeyError()).__enter__()
     assert caught.value.filename == str(tmp_path / "file")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_run import prepare
+from tiny_run import experiment, prepare
 from tiny_training import (
     STEPS,
     assert_same_run,
@@ -20,7 +20,7 @@ from tiny_training import (
     skip_graphs,
 )
 
-from show_attend_tell.config.runs import CHECKPOINT
+from show_attend_tell.config.runs import CHECKPOINT, lock_run
 from show_attend_tell.config.settings import read_experiment_file
 from show_attend_tell.runtime.errors import RunError
 from show_attend_tell.training import train as training
@@ -131,6 +131,29 @@ def test_a_training_interrupted_anywhere_and_resumed_equals_an_uninterrupted_one
     assert positions == [(2, -1), (3, -1), (5, 3), (6, 3), (6, 3), (9, 6)]
     summary = go(work, tmp_path, resume=True, training=AVERAGED)
     assert summary.steps == 3 * STEPS
+    assert_same_run(whole, tmp_path)
+
+
+@pytest.mark.parametrize("interrupt", [interrupt_in_update, interrupt_in_log])
+def test_a_training_interrupted_in_its_first_update_starts_again(
+    whole, work, tmp_path, quick, interrupt
+):
+    """Its loss, the measure of divergence, is not known: nothing is kept."""
+    with pytest.MonkeyPatch.context() as patch:
+        interrupt(patch, 1)
+        with pytest.raises(KeyboardInterrupt):
+            go(work, tmp_path, training=AVERAGED)
+    assert not (tmp_path / "tiny" / CHECKPOINT).exists()
+    go(work, tmp_path, training=AVERAGED)
+    assert_same_run(whole, tmp_path)
+
+
+def test_a_second_process_on_the_run_is_refused(whole, work, tmp_path, quick):
+    with lock_run(experiment(), tmp_path), pytest.raises(RunError) as caught:
+        go(work, tmp_path, training=AVERAGED)
+    assert str(caught.value).startswith(f"{tmp_path / 'tiny'}: another process is")
+    assert not (tmp_path / "tiny").exists()
+    go(work, tmp_path, training=AVERAGED)
     assert_same_run(whole, tmp_path)
 
 
