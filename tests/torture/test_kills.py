@@ -12,7 +12,7 @@ from tally import Tally, scaled
 pytestmark = [pytest.mark.torture, pytest.mark.timeout(7200, method="thread")]
 
 CHAIN = 6  # kills before a stage is left to end
-# Stage -> kills, worker seconds in a run of 8 minutes.
+# Stage -> kills, planned kills, seconds in a run of 10 minutes.
 STAGES = {
     "prepare": (48, 10),
     "features": (30, 30),
