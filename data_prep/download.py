@@ -19,6 +19,7 @@ import requests
 
 from data_prep.disk import require_space
 from show_attend_tell.runtime.errors import DownloadError, one_line
+from show_attend_tell.runtime.files import locked
 
 _LOGGER = logging.getLogger(__name__)
 _CHUNK = 1 << 16  # bytes; an interruption loses the unfinished chunk
@@ -126,6 +127,9 @@ def download_file(
     """
     target = folder / remote.name
     part = target.with_name(target.name + ".part")
+    taken = DownloadError(
+        f"{target}: another process is downloading it; wait, or stop it"
+    )
     try:
         if target.exists():
             if _size(target) == remote.size:
@@ -134,15 +138,15 @@ def download_file(
                 f"{target}: must have {remote.size} bytes. Received: {_size(target)}; "
                 "remove the file to download it again"
             )
-        folder.mkdir(parents=True, exist_ok=True)
-        missing = remote.size - _size(part)
-        require_space(missing, folder, f"bytes of {remote.name}", DownloadError)
-        _receive_all(remote, part, progress or (lambda *_: None))
-        fault = _fault(part, remote)
-        if fault:
-            part.unlink()
-            raise DownloadError(f"{remote.url}: {fault}; deleted, download it again")
-        os.replace(part, target)
+        with locked(part.with_name(f".{remote.name}.lock"), taken):
+            missing = remote.size - _size(part)
+            require_space(missing, folder, f"bytes of {remote.name}", DownloadError)
+            _receive_all(remote, part, progress or (lambda *_: None))
+            fault = _fault(part, remote)
+            if fault:
+                part.unlink()
+                raise DownloadError(f"{remote.url}: {fault}; deleted, download again")
+            os.replace(part, target)
     except requests.RequestException as error:  # before OSError, its base class
         raise DownloadError(
             f"{remote.url}: cannot be downloaded: {one_line(error)}; check the "

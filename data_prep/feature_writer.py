@@ -374,5 +374,6 @@ def _durable_path(path: Path) -> Iterator[Path]:
 def _unwritable(path: Path, error: OSError) -> FeatureError:
     return FeatureError(
         f"{path}: cannot be written: {error.strerror or error}; free disk space or "
-        "choose another folder, and run the command again to resume"
+        "choose another folder, and run the command again, without --overwrite, to "
+        "resume"
     )

@@ -32,7 +32,7 @@ from show_attend_tell.cli.options import (
     help="Folder of pictures unlike the training photos; repeatable.",
 )
 @click.option(
-    "--limit",
+    *("--pictures", "limit"),
     type=click.IntRange(min=8),
     default=200,
     show_default=True,

@@ -115,7 +115,9 @@ def _check_java() -> Iterator[Finding]:
     if done.returncode:
         yield Finding("note", f"{java} -version fails with {done.returncode}: {lost}")
     else:
-        yield Finding("OK", f"Java: {done.stderr.splitlines()[0]}")
+        yield Finding(
+            "OK", f"Java: {(done.stderr or done.stdout or java).splitlines()[0]}"
+        )
 
 
 def _check_tensorflow() -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""List the shipped experiments in the help of verbs that take ``--experiment``."""
+"""List the shipped experiments in the help of verbs."""
 
 import click
 

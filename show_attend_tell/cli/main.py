@@ -4,6 +4,7 @@ Each verb imports its modules when it runs, so that ``--help`` is fast.
 """
 
 import contextlib
+import io
 import logging
 import os
 import signal
@@ -32,6 +33,7 @@ _REMEDIES = {
     "demo": "the server has stopped",
     "download": _CONTINUES,
     "features": _CONTINUES,
+    "prepare": _CONTINUES,
     "train": "continue with --resume, or without it if there is no checkpoint yet",
 }
 
@@ -39,8 +41,8 @@ _REMEDIES = {
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit status: 0 success; 1 error, with one line on standard error; 2 wrong "
-    "usage; 130 interrupted by Ctrl-C; 143 terminated by SIGTERM. Both leave whole "
-    "files, and train writes a checkpoint first.",
+    "usage; 130 interrupted by Ctrl-C; 143 terminated by SIGTERM. After either, all "
+    "files are complete; train writes a checkpoint first.",
 )
 @click.version_option(__version__, prog_name="show-attend-tell")
 def cli() -> None:
@@ -74,6 +76,8 @@ def _remedy(arguments: Sequence[str] | None) -> str:
     """Return how to continue the interrupted verb of a command line."""
     words = sys.argv[1:] if arguments is None else arguments
     verb = next((word for word in words if word in cli.commands), "")
+    if verb == "features" and "--overwrite" in words:
+        return "run it again without --overwrite to continue"
     return _REMEDIES.get(verb, "run the same command again to start over")
 
 
@@ -111,6 +115,8 @@ def _interrupted_by_sigterm() -> Iterator[list[int]]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0, 1 (error), 2 (usage), 130 or 143 (stopped)."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a path may be no valid text
+        sys.stdout.reconfigure(errors="backslashreplace")
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     for package in _OWN_PACKAGES:
         logging.getLogger(package).setLevel(logging.INFO)

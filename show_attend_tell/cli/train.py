@@ -53,8 +53,9 @@ def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
     *("--text", "texts"),
     metavar="FILE",
     multiple=True,
-    help="Train on captions without photos, one a line; repeatable. The run is "
-    "<experiment>-text, from which --init-from can start a training with photos.",
+    help="Train on captions without photos, one a line; repeatable. --init-from can "
+    "start a training with photos from this run, <experiment>-text (or <experiment>, "
+    "if its objective is text).",
 )
 @click.option("--resume", is_flag=True, help="Continue from the run's last checkpoint.")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier run.")

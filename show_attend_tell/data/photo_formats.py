@@ -39,7 +39,8 @@ PHOTO_FORMATS = (
 # Files of a folder with these suffixes, in lower case, are photos.
 PHOTO_SUFFIXES = frozenset(
     [
-        *(".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"),
+        *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif"),
+        *(".tif", ".tiff", ".jp2", ".ppm", ".pgm"),
         *((".avif",) if HAS_AVIF else ()),
         *(_HEIC if HAS_HEIC else ()),
     ]

@@ -84,14 +84,19 @@ def cell_shares(region: Box, grid: tuple[int, int]) -> np.ndarray:
     """
     (x0, y0, x1, y1), (rows, columns) = region, grid
     shares = np.outer(_overlaps(y0, y1, rows), _overlaps(x0, x1, columns))
-    return (shares / shares.max()).astype(np.float32).ravel()  # (rows, columns) -> (L,)
+    return shares.astype(np.float32).ravel()  # (rows, columns) -> (L,)
 
 
 def _overlaps(start: float, end: float, cells: int) -> np.ndarray:
-    """Return the share of each of `cells` equal parts of [0, 1] in [start, end]."""
+    """Return how much of each of `cells` equal parts of [0, 1] is in [start, end].
+
+    The largest is 1. Each axis is divided by its own maximum: the area of a tiny region
+    would be 0 in floating point.
+    """
     edges = np.arange(cells + 1) / cells
     inside = np.minimum(edges[1:], end) - np.maximum(edges[:-1], start)
-    return np.clip(inside, 0, None) * cells
+    inside = np.clip(inside, 0, None)
+    return inside / inside.max()
 
 
 def _four_numbers(region: Sequence[float]) -> Box:

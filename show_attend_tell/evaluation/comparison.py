@@ -27,7 +27,7 @@ from show_attend_tell.evaluation.coco_results import read_captions
 from show_attend_tell.evaluation.metrics import Statistic
 from show_attend_tell.evaluation.metrics.bootstrap import paired_p, resample
 from show_attend_tell.evaluation.report import score_photos
-from show_attend_tell.runtime.errors import EvaluationError, quote
+from show_attend_tell.runtime.errors import ConfigError, EvaluationError, quote
 from show_attend_tell.runtime.json_text import parse_json
 from show_attend_tell.runtime.regular_files import read_text_bytes
 
@@ -60,7 +60,7 @@ class EvaluatedRun:
         tables = experiment_to_dict(self.experiment)
         training = {k: v for k, v in tables["training"].items() if k != "seed"}
         training["init_from"] = _SEED.sub("", training["init_from"])
-        tables |= {"name": _SEED.sub("", tables["name"]), "training": training}
+        tables |= {"name": "", "training": training}
         return tables, [self.scores.get(name) for name in _DECODING]
 
 
@@ -176,11 +176,14 @@ def _read_run(name: str | Path, runs_folder: str | Path) -> EvaluatedRun:
             f"{path}: must have the keys {', '.join(texts)}; evaluate the run again"
         )
     settings = folder / runs.SETTINGS
-    experiment = (
-        read_experiment_file(settings)
-        if settings.is_file()
-        else load_experiment(scores["experiment"])
-    )
+    try:
+        experiment = (
+            read_experiment_file(settings)
+            if settings.is_file()
+            else load_experiment(scores["experiment"])
+        )
+    except ConfigError as error:
+        raise EvaluationError(f"{settings}: cannot be read: {error}") from None
     captions = read_captions(folder / f"captions-{Path(scores['split']).name}.json")
     return EvaluatedRun(folder, experiment, scores, captions)
 

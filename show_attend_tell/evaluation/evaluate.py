@@ -72,17 +72,17 @@ def evaluate(
     tokenizer: str = "auto",
     spice: bool = False,
     model: str | Path | Sequence[str | Path] | None = None,
-    suffix: str = "",
     progress: bool = True,
     mirror: bool = False,
 ) -> EvaluationReport:
     """Generate the captions of a split, save them, score them, save the scores.
 
     Two files are written to the run folder: ``captions-<split>.json``, a list of
-    ``image_id``, ``caption`` and ``log_prob`` (nats), and then ``scores.json``. If
-    ``decoding.locations`` is not ``expected``, both names contain it:
-    ``scores-likeliest.json``, ``scores-sampled-seed-3.json``. With several models and
-    with `mirror` they contain ``-ensemble-<n>`` and ``-mirror``.
+    ``image_id``, ``caption`` and ``log_prob`` (nats), and then ``scores.json``. These
+    names are for the run's own model with the experiment's decoding. Otherwise both
+    contain what differs, in this order: ``-beam-<n>``, ``-model-<file>`` or
+    ``-ensemble-<n>``, ``-mirror``, and ``decoding.locations`` if it is not
+    ``expected``: ``scores-likeliest.json``, ``scores-sampled-seed-3.json``.
 
     Args:
         experiment: the experiment; its decoding settings are used.
@@ -94,7 +94,6 @@ def evaluate(
         spice: whether to compute SPICE.
         model: path of a captioner, or several paths, whose word probabilities are
             averaged; by default the model of the experiment's run.
-        suffix: suffix of both file names, before ``.json``.
         progress: whether to show a progress bar.
         mirror: whether to average over the photos and their mirror images.
 
@@ -124,7 +123,11 @@ def evaluate(
             stack.callback(views.close)
             reader = ViewsReader(reader, views)
         generated = _generate(captioner, reader, data, decoding, progress)
-    suffix += f"-ensemble-{len(files)}" if len(files) > 1 else ""
+    suffix = f"-beam-{decoding.beam}" if decoding != experiment.decoding else ""
+    if len(files) > 1:
+        suffix += f"-ensemble-{len(files)}"
+    elif files[0].resolve() != (folder / runs.MODEL).resolve():
+        suffix += f"-model-{files[0].stem}"
     suffix += "-mirror" if mirror else ""
     suffix += "".join(f"-{part}" for part in location_parts(decoding))
     folder.mkdir(parents=True, exist_ok=True)
@@ -160,11 +163,9 @@ def compare_beams(
 ) -> list[EvaluationReport]:
     """Evaluate an experiment with several beam widths; return a report for each.
 
-    Files have the suffix ``-beam-<n>``, except those of the experiment's own beam
-    width, which :func:`evaluate` writes too. Arguments and errors are those of
-    :func:`evaluate`; `beams` are the beam widths, duplicates are ignored.
+    Arguments and errors are those of :func:`evaluate`; `beams` are the beam widths,
+    duplicates are ignored.
     """
-    own = experiment.decoding.beam
     return [
         evaluate(
             experiment,
@@ -175,7 +176,6 @@ def compare_beams(
             tokenizer,
             spice,
             model=model,
-            suffix="" if beam == own else f"-beam-{beam}",
             progress=progress,
             mirror=mirror,
         )

@@ -1,7 +1,7 @@
 """Write files atomically: readers see the old file or the new one, never a part.
 
 Of two processes that write the same path one may fail, or rename what the other has not
-finished; the callers of this module lock what they write (:func:`locked`).
+finished; :func:`locked` prevents that.
 """
 
 import contextlib
@@ -49,12 +49,17 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
 
 def _temporary_path(path: Path) -> Path:
-    """Return the path of the temporary file; a long name is replaced by its digest."""
-    name = f".writing-{path.name}"
-    if len(os.fsencode(name)) > LONGEST_NAME:
-        digest = hashlib.sha256(os.fsencode(path.name)).hexdigest()
-        name = f".writing-{digest}{path.suffix if len(path.suffix) < 10 else ''}"
-    return path.with_name(name)
+    """Return the path of the temporary file, which keeps the suffix."""
+    return _short(path.with_name(f".writing-{path.name}"))
+
+
+def _short(path: Path) -> Path:
+    """Return the path; a name that is too long is replaced by its digest."""
+    if len(os.fsencode(path.name)) <= LONGEST_NAME:
+        return path
+    digest = hashlib.sha256(os.fsencode(path.name)).hexdigest()
+    suffix = path.suffix if len(path.suffix) < 10 else ""
+    return path.with_name(f".writing-{digest}{suffix}")
 
 
 def atomic_write(path: str | Path, content: str | bytes) -> None:
@@ -88,7 +93,7 @@ def locked(path: str | Path, taken: Exception, seconds: float = 0) -> Iterator[N
     Raises:
         OSError: the lock file cannot be written; its ``filename`` is the folder.
     """
-    path = Path(path)
+    path = _short(Path(path))
     lock = filelock.FileLock(path, timeout=seconds)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

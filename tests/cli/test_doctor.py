@@ -80,3 +80,12 @@ def test_doctor_reports_another_backend_of_keras(monkeypatch):
     (finding,) = doctor._check_tensorflow()
     assert finding.level == "problem"
     assert "KERAS_BACKEND=tensorflow" in finding.text
+
+
+def test_a_java_without_output_is_named_by_its_path(monkeypatch, tmp_path):
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    (finding,) = doctor._check_java()
+    assert (finding.level, finding.text) == ("OK", f"Java: {java}")

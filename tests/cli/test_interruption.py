@@ -1,7 +1,10 @@
 """SIGINT and SIGTERM: one line, the exit status, and the checkpoint of training."""
 
+import io
 import signal
+import sys
 
+import click
 import pytest
 import tiny_run
 import tiny_training
@@ -17,7 +20,7 @@ def test_an_interruption_is_one_line_and_130(run, prepare_raises):
     prepare_raises(KeyboardInterrupt())
     code, out, err = run("prepare")
     assert (code, out) == (130, "")
-    assert err.strip() == "interrupted; run the same command again to start over"
+    assert err.strip() == "interrupted; run the same command again to continue"
 
 
 def test_an_interrupted_import_of_c_code_is_an_interruption(run, prepare_raises):
@@ -45,7 +48,7 @@ def test_sigterm_is_one_line_and_143_and_later_ones_are_ignored(run, monkeypatch
     before = signal.getsignal(signal.SIGTERM)
     code, out, err = run("prepare")
     assert (code, out, ended) == (143, "", ["written"])
-    assert err.strip() == "terminated; run the same command again to start over"
+    assert err.strip() == "terminated; run the same command again to continue"
     assert signal.getsignal(signal.SIGTERM) == before
 
 
@@ -81,4 +84,27 @@ def test_the_remedy_of_an_interruption_is_that_of_the_verb(run, monkeypatch, ver
     assert code == 130
     assert err.count("interrupted; ") == 1
     assert ("--resume" in err) == (verb == "train")
-    assert ("continue" in err) == (verb in {"train", "features", "download", "caption"})
+    assert ("start over" in err) == (
+        verb not in {"train", "prepare", "features", "download", "caption", "demo"}
+    )
+
+
+def test_after_an_interruption_no_finished_features_are_replaced(run, monkeypatch):
+    def interrupt(context):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.cli.commands["features"], "invoke", interrupt)
+    code, _, err = run("features", "--overwrite")
+    err = err.lstrip()
+    assert (code, err) == (
+        *(130, "interrupted; run it again without --overwrite to continue\n"),
+    )
+
+
+def test_paths_that_are_no_text_are_printed(monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="strict")
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(cli.cli, "main", lambda *_, **__: click.echo("x\udcff"))
+    cli.main([])
+    stream.flush()
+    assert stream.buffer.getvalue() == b"x\\udcff\n"

@@ -65,3 +65,9 @@ def test_shares_are_the_areas_counted_in_fine_pixels(across, down, rows, columns
     np.testing.assert_allclose(
         cell_shares(region, (rows, columns)), (counted / counted.max()).ravel(), 1e-5
     )
+
+
+def test_the_smallest_regions_direct_attention_to_their_cell():
+    shares = cell_shares((0.6, 0.1, 0.6 + 1e-15, 0.1 + 1e-16), (2, 2))
+    np.testing.assert_array_equal(shares, [0, 1, 0, 0])
+    np.testing.assert_array_equal(cell_shares((0, 0, 1e-180, 1e-180), (1, 2)), [1, 0])

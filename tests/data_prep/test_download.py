@@ -12,6 +12,7 @@ import pytest
 from data_prep import disk, download
 from data_prep.download import RemoteFile, download_file
 from show_attend_tell.runtime.errors import DownloadError
+from show_attend_tell.runtime.files import locked
 
 CONTENT = bytes(range(256)) * 4096  # 1 MiB
 SIZE = len(CONTENT)
@@ -61,7 +62,8 @@ def remote(server, size=SIZE, sha256=SHA256):
 
 
 def names(folder):
-    return sorted(path.name for path in folder.iterdir())
+    """Return the names of all files but the lock."""
+    return sorted(path.name for path in folder.iterdir() if path.suffix != ".lock")
 
 
 def test_a_complete_file_gets_its_name_and_progress_is_reported(server, tmp_path):
@@ -129,6 +131,18 @@ def test_wrong_bytes_are_deleted(server, tmp_path, content, sends_length, messag
     with pytest.raises(DownloadError, match=message):
         download_file(remote(server), tmp_path)
     assert names(tmp_path) == []
+
+
+def test_a_second_process_is_refused_and_leaves_the_part_as_it_is(server, tmp_path):
+    (tmp_path / "file.zip.part").write_bytes(CONTENT[:10])
+    lock = tmp_path / ".file.zip.lock"
+    with (
+        locked(lock, KeyError()),
+        pytest.raises(DownloadError, match="another process"),
+    ):
+        download_file(remote(server), tmp_path)
+    assert (tmp_path / "file.zip.part").read_bytes() == CONTENT[:10]
+    assert download_file(remote(server), tmp_path).read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,25 @@ def saved(made, name):
     return json.loads((made.folder / name / "scores.json").read_text())
 
 
+def test_runs_with_names_of_their_own_share_a_row(made):
+    made.add("first", 0.1, 1)
+    made.add("second", 0.1, 2)
+    made.add("again", 0.1, 1)
+    rows = made.compare("first", "second", "again").rows
+    assert [(row.label, row.seeds) for row in rows] == [
+        ("first", (1, 2)),
+        ("again", (1,)),
+    ]
+
+
+def test_scores_without_settings_are_refused_in_one_line(four):
+    four.change("bad", experiment="shipped")
+    (four.folder / "bad" / runs.SETTINGS).unlink()
+    with pytest.raises(EvaluationError, match="cannot be read: `experiment`") as caught:
+        four.compare("good-seed-1", "bad")
+    assert "\n" not in str(caught.value)
+
+
 def test_runs_that_differ_in_the_seed_share_a_row(four):
     table = four.compare("good-seed-1", "bad", "good-seed-2")
     assert (table.split, table.photos, table.tokenizer) == ("val", PHOTOS, "simple")

@@ -155,3 +155,9 @@ def test_a_lock_names_the_folder_that_cannot_be_written(tmp_path):
     with pytest.raises(OSError, match="exists|Not a directory") as caught:
         locked(tmp_path / "file" / "lock", KeyError()).__enter__()
     assert caught.value.filename == str(tmp_path / "file")
+
+
+def test_locks_of_the_longest_names_are_taken(tmp_path):
+    path = tmp_path / ("x" * 255 + ".lock")
+    with locked(path, KeyError()), pytest.raises(KeyError), locked(path, KeyError()):
+        pytest.fail("locked twice")

@@ -217,7 +217,7 @@ def _add_service(
             *(_caption_upload, pipeline, content, limits, decoding, box),
             prepare=variants.compilation(pipeline, decoding, box is not None),
         )
-        name = photo.filename or "photo"
+        name = (photo.filename or "photo").encode("utf-8", "replace").decode()
         return values | {"model": model, "photo": name, "settings": _used(decoding)}
 
 

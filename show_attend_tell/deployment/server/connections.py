@@ -9,9 +9,11 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-MOST = 256  # connections that are served; to the same number more 503 is sent
-READING = 60  # seconds that a client may take to read a part of a response
-SILENCE = 10  # seconds between two parts of a request
+MAX_CONNECTIONS = (
+    256  # connections that are served; to the same number more 503 is sent
+)
+READ_SECONDS = 60  # seconds that a client may take to read a part of a response
+SILENT_SECONDS = 10  # seconds between two parts of a request
 # Seconds for the whole head and for the whole body of a request.
 _SECONDS = {h11.IDLE: 10, h11.SEND_BODY: 60}
 _LATE = {"error": "the request did not arrive in time; send it again"}
@@ -36,20 +38,20 @@ class LimitedProtocol(H11Protocol):
     _end = math.inf  # time at which this state must have ended
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """Start the time limit of the first request; refuse connections above MOST."""
+        """Start the time limit of the first request; refuse too many connections."""
         super().connection_made(transport)
         # With 0, `pause_writing` is called whenever the client reads too slowly.
         transport.set_write_buffer_limits(high=0)
-        if len(self.connections) > 2 * MOST:
+        if len(self.connections) > 2 * MAX_CONNECTIONS:
             transport.abort()
-        elif len(self.connections) > MOST:
+        elif len(self.connections) > MAX_CONNECTIONS:
             self.app = _refuse_crowd
         self._restart_timer()
 
     def pause_writing(self) -> None:
         """Start the time limit of the client's reading."""
         super().pause_writing()
-        self._reading = self.loop.call_later(READING, self.transport.abort)
+        self._reading = self.loop.call_later(READ_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
         """Stop the time limit of the client's reading."""
@@ -75,7 +77,7 @@ class LimitedProtocol(H11Protocol):
             self._state, self._end = state, now + _SECONDS.get(state, math.inf)
         self._stop_timer()
         if state in _SECONDS and not self.transport.is_closing():
-            end = min(self._end, now + SILENCE)
+            end = min(self._end, now + SILENT_SECONDS)
             self._timer = self.loop.call_at(end, self._close_late)
 
     def _stop_timer(self) -> None:

@@ -20,7 +20,8 @@ def take_port(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=256)
-    except (OSError, OverflowError) as error:
+    # A host that is no name, such as one of 64 letters: UnicodeError, or TypeError.
+    except (OSError, OverflowError, TypeError, UnicodeError) as error:
         raise PortError(
             f"`port` must be free on {host}. Received: {port} ({error}); choose "
             "another with --port"

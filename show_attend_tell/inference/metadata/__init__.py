@@ -1,1 +1,1 @@
-"""Write captions into the metadata of photos, and keep the words of persons."""
+"""Write captions into photos' metadata, and keep descriptions written by people."""

@@ -12,6 +12,10 @@ from show_attend_tell.runtime.regular_files import read_text_bytes
 
 _CAPTION_ABSTRACT = (2, 120)  # IPTC-IIM 4.2
 
+# Formats whose XMP Pillow does not read; it is stored as it is.
+_RAW_XMP = frozenset(["GIF", "JPEG2000"])
+_END_OF_XMP = b"</x:xmpmeta>"
+
 # Cameras write these into ImageDescription of every photo.
 _CAMERA_DEFAULTS = frozenset(
     [
@@ -71,24 +75,33 @@ def _words(sidecar: Path) -> str:
 
 
 def words_in_photo(photo: Path) -> str:
-    """Return the words in the file of a photo: in XMP, IPTC-IIM or EXIF.
+    """Return the words in the file of a photo: XMP, IPTC-IIM, EXIF ImageDescription.
 
     Metadata that are malformed have no words.
     """
     try:
         with pillow_warnings_ignored(), open_photo(photo) as image:
-            return _xmp_words(image) or _iptc_words(image) or _exif_words(image)
+            return _xmp_words(image, photo) or _iptc_words(image) or _exif_words(image)
     except UNREADABLE:
         return ""
 
 
-def _xmp_words(image: Image.Image) -> str:
+def _xmp_words(image: Image.Image, photo: Path) -> str:
     packet = image.info.get("xmp") or image.info.get("XML:com.adobe.xmp") or b""
     packet = packet.encode() if isinstance(packet, str) else packet
+    if not packet and image.format in _RAW_XMP:
+        packet = _raw_packet(photo)
     try:
         return XmpPacket(packet.strip(b"\0 \n")).words()
     except MetadataError:
         return ""
+
+
+def _raw_packet(photo: Path) -> bytes:
+    """Return the first XMP packet in the bytes of a file, empty if there is none."""
+    content = read_text_bytes(photo)
+    start, end = content.find(b"<x:xmpmeta"), content.find(_END_OF_XMP)
+    return content[start : end + len(_END_OF_XMP)] if 0 <= start < end else b""
 
 
 def _iptc_words(image: Image.Image) -> str:

@@ -54,8 +54,8 @@ class XmpPacket:
             content: the packet in XML; None makes a packet without fields.
 
         Raises:
-            MetadataError: the packet is not XMP, exceeds a limit, has a document type,
-                or is only the first part of one.
+            MetadataError: the packet is not XMP, exceeds a limit, or has a document
+                type.
         """
         self._tree = etree.ElementTree(_parse(content or _EMPTY.encode()))
         self._rdf = next(self._tree.getroot().iter(f"{{{_RDF}}}RDF"), None)
@@ -63,8 +63,6 @@ class XmpPacket:
             raise MetadataError("has a document type, which XMP does not allow")
         if self._rdf is None:
             raise MetadataError("has no rdf:RDF, so it is not XMP")
-        if self._values(f"{{{_NOTE}}}HasExtendedXMP"):
-            raise MetadataError("is one of several parts (extended XMP)")
 
     @property
     def made_by(self) -> str:
@@ -93,7 +91,12 @@ class XmpPacket:
         Args:
             sentence: the caption as a person reads it, in English.
             made_by: the model and settings.
+
+        Raises:
+            MetadataError: the packet is the first of several parts.
         """
+        if self._values(f"{{{_NOTE}}}HasExtendedXMP"):
+            raise MetadataError("is one of several parts (extended XMP)")
         sentence, made_by = _NOT_XML.sub("", sentence), _NOT_XML.sub("", made_by)
         for field in (_DESCRIPTION, _ALT_TEXT):
             alternatives = etree.SubElement(self._replaced(field), _ALT)

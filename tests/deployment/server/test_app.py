@@ -159,6 +159,27 @@ def test_refusals_are_one_line_of_json(address, content, form, status, text):
     assert text in response.json()["error"]
 
 
+@pytest.mark.parametrize("charset", ["utf-7", "raw_unicode_escape"])
+def test_a_name_that_is_no_text_is_answered(address, charset):
+    name = {"utf-7": b"+2AA-.png", "raw_unicode_escape": b"\\ud800.png"}[charset]
+    head = b'Content-Disposition: form-data; name="photo"; filename="' + name
+    body = b"--x\r\n" + head + b'"\r\n\r\n' + photo_bytes() + b"\r\n--x--\r\n"
+    response = requests.post(
+        f"{address}/caption",
+        data=body,
+        headers={"Content-Type": f"multipart/form-data; boundary=x; charset={charset}"},
+        timeout=60,
+    )
+    assert response.status_code == 200
+    assert response.json()["photo"] == "?.png"
+
+
+def test_a_host_that_is_no_name_is_refused_in_one_line():
+    with pytest.raises(PortError, match="must be free on a") as caught:
+        take_port("a" * 64, 0)
+    assert "\n" not in str(caught.value)
+
+
 def test_a_large_body_without_a_length_is_refused_while_it_is_read(address):
     boundary = b"--x\r\n" + (
         b'Content-Disposition: form-data; name="photo"; filename="p"\r\n\r\n'

@@ -25,7 +25,7 @@ def address():
 
 @pytest.fixture
 def short_limits(monkeypatch):
-    monkeypatch.setattr(connections, "SILENCE", 0.3)
+    monkeypatch.setattr(connections, "SILENT_SECONDS", 0.3)
     limits = dict.fromkeys(connections._SECONDS, 1.0)
     monkeypatch.setattr(connections, "_SECONDS", limits)
 
@@ -108,7 +108,7 @@ def test_a_connection_is_used_again_after_its_time_limit(address, short_limits):
 
 
 def test_connections_above_the_limit_get_503_or_are_closed(address, monkeypatch):
-    monkeypatch.setattr(connections, "MOST", 3)
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 3)
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(connect(address)) for _ in range(3)]
         refused = requests.get(f"{address}/about", timeout=10)
@@ -126,7 +126,7 @@ def test_connections_above_the_limit_get_503_or_are_closed(address, monkeypatch)
 
 
 def test_a_client_that_never_reads_is_disconnected(address, monkeypatch):
-    monkeypatch.setattr(connections, "READING", 0.5)
+    monkeypatch.setattr(connections, "READ_SECONDS", 0.5)
     ended, lost = threading.Event(), connections.LimitedProtocol.connection_lost
 
     def connection_lost(self, error):
@@ -154,7 +154,7 @@ def form(photo):
 
 
 def test_a_client_that_reads_slowly_gets_the_whole_response(address, monkeypatch):
-    monkeypatch.setattr(connections, "READING", 2.0)
+    monkeypatch.setattr(connections, "READ_SECONDS", 2.0)
     expected = requests.get(f"{address}/static/demo.js", timeout=10).content
     with connect(address) as connection:
         start = head(address).replace(b"POST /caption", b"GET /static/demo.js")

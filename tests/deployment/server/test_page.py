@@ -74,6 +74,22 @@ def test_a_photo_gets_its_caption_and_alternatives(captioned):
     assert captioned.get_log("browser") == []
 
 
+def test_after_a_refused_photo_another_can_be_chosen(page, tmp_path, monkeypatch):
+    button = page.find_element(CSS, "#invitation label")
+    page.execute_script(
+        "const send = window.fetch; window.fetch = () => { window.fetch = send;"
+        ' return Promise.resolve(new Response(\'{"error": "too large"}\','
+        " {status: 413})); }"
+    )
+    (tmp_path / "photo.png").write_bytes(photo_bytes())
+    page.find_element(By.ID, "file").send_keys(str(tmp_path / "photo.png"))
+    wait(page, lambda b: b.find_element(By.ID, "error").text == "too large")
+    assert button.is_displayed()
+    page.find_element(By.ID, "file").send_keys(str(tmp_path / "photo.png"))
+    wait(page, lambda b: b.find_element(By.ID, "announced").get_property("textContent"))
+    assert not button.is_displayed()
+
+
 def test_arrow_keys_move_through_the_words_and_attention_follows(captioned):
     def pixels():
         return captioned.execute_script("return document.all.view.toDataURL()")

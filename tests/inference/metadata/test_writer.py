@@ -107,6 +107,23 @@ def test_words_inside_the_photo_or_in_an_older_sidecar_are_kept(jpeg, writer):
     assert counts(writer) == (0, 0, 3, 0)
 
 
+def test_words_inside_a_gif_and_the_first_part_of_large_metadata_are_kept(jpeg, writer):
+    gif = jpeg.with_name("a.gif")
+    Image.new("RGB", (8, 8)).save(gif)
+    content = gif.read_bytes()
+    head, rest = content[:-1], content[-1:]
+    magic = b"\x01" + bytes(range(255, -1, -1)) + b"\0"
+    gif.write_bytes(head + b"!\xff\x0bXMP DataXMP" + PERSON.encode() + magic + rest)
+    parts = 'xmlns:n="http://ns.adobe.com/xmp/note/" n:HasExtendedXMP="A" rdf:about='
+    Image.new("RGB", (8, 8)).save(
+        jpeg, xmp=PERSON.replace("rdf:about=", parts, 1).encode()
+    )
+    for photo in (gif, jpeg):
+        assert words_in_photo(photo) == "Rex at the lake"
+        assert writer.write(photo, "a dog") is None
+        assert not sidecar_of(photo).exists()
+
+
 def test_iptc_captions_are_words(jpeg, monkeypatch):
     monkeypatch.setattr(
         existing_words.IptcImagePlugin, "getiptcinfo", lambda _: {(2, 120): b"Rex \0"}

@@ -161,7 +161,6 @@ def test_entities_and_document_types_are_refused(encoding, prefix, elements):
         packet()[:-20],
         b"<a>" * 100_000,
         b"<x>" + b" " * MAX_BYTES + b"</x>",
-        packet(attributes=f"xmlns:n='{NOTE}' n:HasExtendedXMP='A'"),
     ],
 )
 def test_other_content_is_refused_in_one_line(content):
@@ -175,3 +174,11 @@ def test_every_text_makes_a_packet_that_can_be_read(sentence, made_by):
     xmp = XmpPacket()
     xmp.set_caption(sentence, made_by)
     assert XmpPacket(xmp.to_bytes()).words() == ""
+
+
+def test_the_first_of_several_parts_is_read_but_not_changed():
+    attributes = f"xmlns:n='{NOTE}' n:HasExtendedXMP='A'"
+    words = "<dc:description>Rex</dc:description>"
+    assert XmpPacket(packet(words, attributes)).words() == "Rex"
+    with pytest.raises(MetadataError, match="several parts"):
+        XmpPacket(packet(attributes=attributes)).set_caption("A dog.", "m")

@@ -95,6 +95,7 @@ function play() {
 }
 
 function showAnswer() {
+  $("invitation").hidden = true;
   $("result").hidden = false;
   $("announced").textContent = answer.sentence || "The caption is empty.";
   let waited = `${answer.seconds.toFixed(1)} s, log p ${answer.log_prob.toFixed(2)}`;
@@ -203,7 +204,10 @@ async function requestCaption() {
       response = await fetch("caption", { method: "POST", body: requestForm() });
       found = await response.json();
     } catch (error) {
-      if (own === latest) report("", "The server does not respond; is it running?");
+      if (own === latest) {
+        report("", "The server does not respond; is it running?");
+        $("invitation").hidden = Boolean(answer);
+      }
       return;
     }
     if (own !== latest) return;
@@ -216,6 +220,7 @@ async function requestCaption() {
     }
     if (!response.ok) {
       report("", found.error);
+      $("invitation").hidden = Boolean(answer); // the other button is with an answer
       return;
     }
     report("");
@@ -250,6 +255,21 @@ async function openPhoto(blob, name) {
   $("drop").classList.add("full");
   show(-1);
   requestCaption();
+}
+
+// Outside of https and localhost a page has no clipboard.
+async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch (error) {
+    const area = document.createElement("textarea");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+    $("copy").focus();
+  }
 }
 
 function save(blob, ending) {
@@ -319,7 +339,7 @@ function wire() {
   $("again").addEventListener("click", () => { seed += 1; requestCaption(); });
   $("play").addEventListener("click", () => { if (timer) { stop(); show(-1); } else play(); });
   $("copy").addEventListener("click", async () => {
-    await navigator.clipboard.writeText(answer.sentence);
+    await copyText(answer.sentence);
     $("status").textContent = "Copied.";
   });
   $("figure").addEventListener("click", () => {
