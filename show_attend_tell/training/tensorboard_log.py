@@ -44,26 +44,23 @@ WORDS = 1000  # most frequent words in the projector, so that a run stays small
 _VECTORS, _NAMES = "embedding.tsv", "embedding-words.tsv"
 
 
-class TrainingLog:
-    """Write curves, scores, sample captions and histograms; a context manager.
+class CurveLog:
+    """Write the curves and scores of any training; a context manager.
 
     Args:
         folder: the run folder.
         experiment: the settings, logged as text.
-        validation: the split whose first photos are shown.
     """
 
-    def __init__(self, folder: Path, experiment: Experiment, validation: Split):
-        self.experiment, self.validation = experiment, validation
-        self.folder, self.watch = folder, AttentionMonitor()
-        self._warned_of_photos = False
+    def __init__(self, folder: Path, experiment: Experiment):
+        self.folder, self.experiment = folder, experiment
         self.writer = tf.summary.create_file_writer(str(folder))
         with self.writer.as_default(step=0):
             text = "    " + experiment_to_toml(experiment).replace("\n", "\n    ")
             tf.summary.text("settings", text)
             hparams.hparams(hyperparameters(experiment), trial_id=experiment.name)
 
-    def __enter__(self) -> "TrainingLog":
+    def __enter__(self) -> "CurveLog":
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -83,10 +80,29 @@ class TrainingLog:
             tf.summary.scalar("train/gradient_norm", float(norm))
 
     def log_scores(self, step: int, scores: dict[str, float]) -> None:
-        """Log validation scores; warn once if attention has collapsed or stopped."""
+        """Log the scores of a validation."""
         with self.writer.as_default(step=step):
             for name, value in scores.items():
                 tf.summary.scalar(f"validation/{name}", value)
+
+
+class TrainingLog(CurveLog):
+    """Write a captioner's curves, scores, sample captions and histograms.
+
+    Args:
+        folder: the run folder.
+        experiment: the settings, logged as text.
+        validation: the split whose first photos are shown.
+    """
+
+    def __init__(self, folder: Path, experiment: Experiment, validation: Split):
+        super().__init__(folder, experiment)
+        self.validation, self.watch = validation, AttentionMonitor()
+        self._warned_of_photos = False
+
+    def log_scores(self, step: int, scores: dict[str, float]) -> None:
+        """Log validation scores; warn once if attention has collapsed or stopped."""
+        super().log_scores(step, scores)
         self.watch(scores)
 
     def log_samples(self, step: int, model: Captioner, reader: FeatureReader) -> None:
