@@ -25,6 +25,7 @@ from show_attend_tell.data.splits import (
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.evaluation.validation import validate
 from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.convolutions.initial import assign_convolutions
 from show_attend_tell.runtime.errors import RunError, TrainingError, quote
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.progress import ProgressBar, progress_bar
@@ -129,11 +130,14 @@ class Trainer:
         self._captions, self._latest = CaptionMonitor(), None
         settings = experiment.training
         self.model = self._build(vocabulary)
+        encoder = assign_convolutions(self.model, experiment.encoder)
         if experiment.model.scale_annotations:
-            deviation = measure_deviation(self.reader, data.rows, settings.seed)
+            deviation = measure_deviation(
+                self.reader, data.rows, settings.seed, convert=self.model.convolve
+            )
             self.model.set_annotation_scale(deviation)
         if start is not None:
-            start.copy_to(self.model, data)
+            start.copy_to(self.model, data, encoder)
             attention = start.captioner.settings.attention
             # The score of an initial model with the other attention type must not
             # enter model selection.
@@ -149,7 +153,9 @@ class Trainer:
             objective = SelfCritical if settings.objective == "cider" else Likelihood
             self.objective = objective(*given, readers)
         self.total_steps = settings.epochs * self.objective.steps
-        optimizer = make_optimizer(settings, self.total_steps)
+        layer = self.model.convolutions
+        of_encoder = layer.trainable_variables if layer else ()
+        optimizer = make_optimizer(settings, self.total_steps, of_encoder)
         self.model.compile(optimizer=optimizer, jit_compile=settings.jit_compile)
         optimizer.build(self.model.trainable_variables)
 
@@ -174,6 +180,7 @@ class Trainer:
             decoding=dataclasses.asdict(experiment.decoding),
             hard=experiment.hard,
             seed=experiment.training.seed,
+            convolutions=experiment.encoder.trainable_layers,
         )
 
     def run(self, folder: Path, resume: bool, progress: bool) -> Summary:
