@@ -179,7 +179,7 @@ class Captioner(keras.Model):
         parts = (training and self.compiled_parts) or CompiledParts()
         if self.convolutions is not None:
             features = ops.cast(features, self.compute_dtype)
-            features = self.convolutions(features, parts.precision)
+            features = self.convolutions(features, precision=parts.precision)
         return (parts.scale or self._scale)(features, training)
 
     def convolve(self, features):

@@ -72,7 +72,9 @@ class TrainableConvolutions(keras.layers.Layer):
 
 def make_convolutions(names, width, grid, seed=0):
     """Return TrainableConvolutions, or None if there is no name."""
-    return TrainableConvolutions(names, width, grid, seed) if names else None
+    if not names:
+        return None
+    return TrainableConvolutions(names, width, grid, seed, name="convolutions")
 
 
 def captions_per_photo(tokens, annotations):
