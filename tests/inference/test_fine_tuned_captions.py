@@ -58,12 +58,12 @@ def test_an_ensemble_of_both_kinds_is_refused_in_one_line(files):
     assert "\n" not in str(error.value)
 
 
-def test_an_ensemble_of_fine_tuned_models_is_the_mean(files):
-    one = sat.load(files[1])
-    several = sat.load([files[1], files[1]], mirror=False)
+def test_fine_tuned_models_and_mirrored_photos_are_averaged(files):
     photo = photo_bytes(5)
-    assert several.caption(photo).words == one.caption(photo).words
-    assert sat.load(files[1], mirror=True).caption(photo).words
+    ours = sat.load([files[1], files[1]], mirror=True).caption(photo)
+    theirs = sat.load(files[0], mirror=True).caption(photo)
+    assert ours.words == theirs.words
+    assert ours.log_prob == pytest.approx(theirs.log_prob, abs=0.02)
 
 
 def test_another_trunk_is_refused_in_one_line(files, tmp_path):
