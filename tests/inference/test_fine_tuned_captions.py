@@ -58,6 +58,7 @@ def test_an_ensemble_of_both_kinds_is_refused_in_one_line(files):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_fine_tuned_models_and_mirrored_photos_are_averaged(files):
     photo = photo_bytes(5)
     ours = sat.load([files[1], files[1]], mirror=True).caption(photo)

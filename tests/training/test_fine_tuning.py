@@ -46,16 +46,33 @@ def improve_always(patch):
     )
 
 
+def trainer_of(work, chosen, runs):
+    """Return a Trainer before its first update; `runs` has the initial model."""
+    made = []
+
+    class Stop(Exception):
+        pass
+
+    def stop(trainer, *rest):
+        made.append(trainer)
+        raise Stop
+
+    named = dataclasses.replace(chosen, name="x")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "run", stop)
+        with pytest.raises(Stop):
+            train(named, work, runs, overwrite=True, progress=False)
+    return made[0]
+
+
 @pytest.fixture(scope="module")
 def runs(work, tmp_path_factory):
-    """The folder of a frozen run and of one that fine-tunes from it."""
+    """The folder of a frozen run and of one that starts from it, not trained."""
     folder = tmp_path_factory.mktemp("runs")
-    with pytest.MonkeyPatch.context() as patch:
-        skip_captions(patch)
-        improve_always(patch)
-        train(settings("frozen", ""), work, folder, progress=False)
-        started = settings(training={"init_from": "frozen"})
-        train(started, work, folder, progress=False)
+    started = settings(training={"init_from": "frozen"})
+    for chosen in (settings("frozen", ""), started):
+        (folder / chosen.name).mkdir()
+        trainer_of(work, chosen, folder).model.save(folder / chosen.name / MODEL)
     return folder
 
 
@@ -80,24 +97,6 @@ def test_the_layer_before_is_stored_beside_the_last_one(work):
     frozen = dataclasses.replace(settings().encoder, trainable_from="")
     assert identity["weights_digest"] == Encoder(settings().encoder)._digest
     assert identity["weights_digest"] != Encoder(frozen)._digest
-
-
-def trainer_of(work, chosen, runs=None):
-    """Return a Trainer before its first update."""
-    made = []
-
-    class Stop(Exception):
-        pass
-
-    def stop(trainer, *rest):
-        made.append(trainer)
-        raise Stop
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "run", stop)
-        with pytest.raises(Stop):
-            train(chosen, work, runs or work / "none", overwrite=True, progress=False)
-    return made[0]
 
 
 def test_training_starts_at_the_encoders_convolution_and_the_models_decoder(
@@ -126,8 +125,10 @@ def test_training_starts_at_the_encoders_convolution_and_the_models_decoder(
     np.testing.assert_allclose(ours, stored, atol=0.02)
 
 
-def test_without_an_initial_model_the_scale_is_that_of_the_convolved_features(work):
-    trainer = trainer_of(work, settings())
+def test_without_an_initial_model_the_scale_is_that_of_the_convolved_features(
+    work, tmp_path
+):
+    trainer = trainer_of(work, settings(), tmp_path)
     with open_features(settings(), work) as reader:
         data = load_split(settings(), work, "train", reader)
         convolved = trainer.model.convolve(reader.read(data.rows))
@@ -135,8 +136,12 @@ def test_without_an_initial_model_the_scale_is_that_of_the_convolved_features(wo
     assert scale == pytest.approx(1 / convolved.std(), rel=1e-3)
 
 
-def test_training_moves_the_convolution_at_its_own_rate(work, runs):
-    model, (kernel, _) = load(runs, "tuned"), encoder_weights()
+@pytest.mark.slow
+def test_training_moves_the_convolution_at_its_own_rate(work, runs, tmp_path):
+    start = str(runs / "frozen" / MODEL)
+    chosen = settings(training={"init_from": start})
+    train(chosen, work, tmp_path, progress=False)
+    model, (kernel, _) = load(tmp_path, "tuned"), encoder_weights()
     moved = np.abs(np.asarray(model.convolutions.kernels[0]) - kernel)
     steps = 3  # 12 photos of 1 or 2 captions
     assert 0 < moved.max() <= 1.1 * steps * settings().training.encoder_learning_rate
