@@ -15,6 +15,7 @@ from pydantic.dataclasses import dataclass
 
 from show_attend_tell.config.bounded_toml import TOML_ERRORS, read_toml
 from show_attend_tell.config.distillation import DistillationSettings
+from show_attend_tell.config.encoder import EncoderSettings
 from show_attend_tell.config.fault_messages import describe_fault
 from show_attend_tell.config.fields import (
     STRICT,
@@ -54,36 +55,6 @@ class DataSettings:
     min_count: Positive = 1
     max_words: Positive = 100
     punctuation: Literal["drop", "keep"] = "drop"
-
-
-@dataclass(frozen=True, config=STRICT)
-class EncoderSettings:
-    """The network that computes annotation vectors of a photo.
-
-    Attributes:
-        network: a class of ``keras.applications``, or ``SceneNet`` of this package.
-        layer: name of the layer whose output is stored (after its ReLU for VGG).
-        weights: ``imagenet`` (downloaded), ``imagenet_8bit`` (of VGG16, packaged),
-            ``scenes`` (of SceneNet, packaged), ``none`` (random, seeded) or the path
-            of a ``.weights.h5`` file.
-        image_size: side, in pixels, of the network's square input.
-        resize: ``crop`` scales the shortest side to 8/7 of ``image_size`` (256 for
-            224, the paper's) and crops the centre; ``squash`` scales both sides.
-        precision: ``float32``, or ``bfloat16`` where the processor multiplies it
-            faster; features are stored as float16 in either case.
-        mirror: whether to extract mirrored training photos too, which training then
-            samples with probability 1/2.
-        seed: seed of the random weights, used with ``weights = "none"`` only.
-    """
-
-    network: str = "VGG19"
-    layer: str = "block5_conv4"
-    weights: str = "imagenet"
-    image_size: Positive = 224
-    resize: Literal["crop", "squash"] = "crop"
-    precision: Literal["float32", "bfloat16"] = "float32"
-    mirror: bool = False
-    seed: Seed = 0
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -148,6 +119,8 @@ class TrainingSettings:
             with ``cider`` all hypotheses of ``batch_size / hypotheses`` photos.
         optimizer: rmsprop (Flickr8k in the paper), adam (Flickr30k, COCO), adamw.
         learning_rate: step size, the peak of the schedule.
+        encoder_learning_rate: that of the convolutions from ``encoder.trainable_from``
+            on; it follows the same schedule.
         schedule: ``constant``, or ``cosine`` to zero over all epochs after
             ``warmup_steps``.
         warmup_steps: updates over which the learning rate rises from zero.
@@ -182,6 +155,7 @@ class TrainingSettings:
     batch_size: Positive = 64
     optimizer: Literal["rmsprop", "adam", "adamw"] = "adam"
     learning_rate: Annotated[float, Field(gt=0)] = 2e-4
+    encoder_learning_rate: Annotated[float, Field(gt=0)] = 1e-5
     schedule: Literal["constant", "cosine"] = "constant"
     warmup_steps: Count = 0
     weight_decay: NonNegative = 0.0

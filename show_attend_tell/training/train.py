@@ -21,6 +21,7 @@ from show_attend_tell.data.splits import (
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.evaluation.validation import validate
 from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.convolutions.initial import assign_convolutions
 from show_attend_tell.training.distillation import make_distillation
 from show_attend_tell.training.divergence import CaptionMonitor, LossMonitor
 from show_attend_tell.training.initial_model import InitialModel, vocabulary_of_run
@@ -124,12 +125,15 @@ class CaptionTask:
         self.settings = settings = experiment.training
         self.starts_trained = bool(settings.init_from)
         self.model = self._build(vocabulary)
+        encoder = assign_convolutions(self.model, experiment.encoder)
         if experiment.model.scale_annotations:
-            deviation = measure_deviation(self.reader, data.rows, settings.seed)
+            deviation = measure_deviation(
+                self.reader, data.rows, settings.seed, convert=self.model.convolve
+            )
             self.model.set_annotation_scale(deviation)
         self.start_counts = False
         if start is not None:
-            start.copy_to(self.model, data)
+            start.copy_to(self.model, data, encoder)
             attention = start.captioner.settings.attention
             # The score of an initial model with the other attention type must not
             # enter model selection.
@@ -158,11 +162,14 @@ class CaptionTask:
             decoding=dataclasses.asdict(experiment.decoding),
             hard=experiment.hard,
             seed=experiment.training.seed,
+            convolutions=experiment.encoder.trainable_layers,
         )
 
     def compile(self, total_steps: int) -> None:
         """Compile the captioner with the optimiser of the settings."""
-        optimizer = make_optimizer(self.settings, total_steps)
+        layer = self.model.convolutions
+        of_encoder = layer.trainable_variables if layer else ()
+        optimizer = make_optimizer(self.settings, total_steps, of_encoder)
         self.model.compile(optimizer=optimizer, jit_compile=self.settings.jit_compile)
         optimizer.build(self.model.trainable_variables)
 
