@@ -103,5 +103,5 @@ def test_an_export_contains_the_convolutions(files, tmp_path, form):
         vocabulary = pipeline.captioner.vocabulary
         words = vocabulary.decode(found["tokens"][: int(found["length"])].tolist())
         log_prob = float(found["log_prob"])
-    assert words == expected.words
+    assert words == list(expected.words)
     assert log_prob == pytest.approx(expected.log_prob, abs=0.05)
