@@ -14,6 +14,7 @@ from show_attend_tell.cli.options import (
     figure_options,
     mirror_option,
     models_option,
+    require_captions,
     runs_option,
     set_option,
     start_tensorflow,
@@ -234,6 +235,7 @@ def average(models, experiment, changes, runs, overwrite) -> None:
     from show_attend_tell.config.experiments import load_experiment
 
     settings = load_experiment(experiment, changes)
+    require_captions(settings)
     start_tensorflow()
     from show_attend_tell.training.weight_averaging import average_models
 
@@ -246,11 +248,11 @@ def average(models, experiment, changes, runs, overwrite) -> None:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["saved_model", "litert", "half"]),
+    type=click.Choice(["saved_model", "litert", "half", "8bit"]),
     required=True,
     help="saved_model: a TensorFlow SavedModel from JPEG bytes to captions. "
     "litert: a .tflite file from pixels to words, and its .json. "
-    "half: a .keras file with float16 weights.",
+    "half: a .keras file with float16 weights. 8bit: one with 8 bits per weight.",
 )
 @click.option("--out", type=PATH, required=True, help="Folder or file to write.")
 @encoder_weights_option
@@ -260,15 +262,16 @@ def average(models, experiment, changes, runs, overwrite) -> None:
 @click.option(
     "--accept-imagenet",
     is_flag=True,
-    help="half: let the model accept the ImageNet weights of Keras too.",
+    help="half, 8bit: let the model accept the ImageNet weights of Keras too.",
 )
 def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
     """Export a trained model to another format."""
-    if form == "half" and (encoder_weights is not None or beam is not None):
+    smaller = form in ("half", "8bit")
+    if smaller and (encoder_weights is not None or beam is not None):
         raise click.UsageError(
-            "--format half cannot be combined with --encoder-weights or --beam."
+            f"--format {form} cannot be combined with --encoder-weights or --beam."
         )
-    if form != "half" and accept_imagenet:
+    if not smaller and accept_imagenet:
         raise click.UsageError(
             f"--format {form} cannot be combined with --accept-imagenet."
         )
@@ -284,11 +287,11 @@ def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
         beside = export_litert(model, out, encoder_weights, beam)
         click.echo(f"{out}\n{beside}")
     else:
-        _export_half(model, out, accept_imagenet)
+        _export_smaller(model, out, accept_imagenet, form == "8bit")
 
 
-def _export_half(model, out, accept_imagenet) -> None:
+def _export_smaller(model, out, accept_imagenet, eight_bit) -> None:
     from show_attend_tell.deployment.half_precision import save_half
 
-    size = save_half(model, out, accept_imagenet)
+    size = save_half(model, out, accept_imagenet, eight_bit)
     click.echo(f"{out}: {size / 1e6:.1f} MB")

@@ -142,7 +142,10 @@ def _check_tensorflow() -> Iterator[Finding]:
 
 def _check_packaged_encoder() -> Iterator[Finding]:
     """Yield whether the pretrained model and the weights of its encoder are whole."""
-    from show_attend_tell.models.quantised_weights import WEIGHTS, read_quantised
+    from show_attend_tell.models.convolutions.quantised_weights import (
+        WEIGHTS,
+        read_quantised,
+    )
 
     try:
         network = _pretrained_network()

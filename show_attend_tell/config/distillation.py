@@ -2,14 +2,13 @@
 
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-_STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
-_STRICT["str_max_length"] = 4096  # of a path on Linux
+from show_attend_tell.config.fields import STRICT
 
 
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True, config=STRICT)
 class DistillationSettings:
     """The teachers and the loss of ``training.objective = "distil"``.
 

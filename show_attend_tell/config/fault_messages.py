@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import typing
 
 from show_attend_tell.runtime.errors import one_line, quote
 
@@ -44,6 +45,7 @@ def _known_keys(tables: type) -> list[str]:
     return [
         f"{table.name}.{field.name}"
         for table in dataclasses.fields(tables)
-        if dataclasses.is_dataclass(table.type)
-        for field in dataclasses.fields(table.type)
+        for kind in (table.type, *typing.get_args(table.type))  # or of `table | None`
+        if dataclasses.is_dataclass(kind)
+        for field in dataclasses.fields(kind)
     ]

@@ -118,13 +118,15 @@ def _continuation(folder: Path) -> str:
 def _changes(old: Experiment, new: Experiment) -> str:
     """Return every changed setting with its old value, empty if there is none."""
     before, after = experiment_to_dict(old), experiment_to_dict(new)
-    return ", ".join(
-        f"{table}.{key} was {quote(before[table].get(key))}"
-        for table, values in after.items()
-        if isinstance(values, dict)
-        for key, value in values.items()
-        if before[table].get(key) != value
-    )
+    if old.task != new.task:
+        return f"task was {quote(old.task)}"
+    changes = []
+    for table in {**after, **before}:
+        ours, theirs = before.get(table, {}), after.get(table, {})
+        if isinstance(ours, dict) and isinstance(theirs, dict):
+            keys = [k for k in {**theirs, **ours} if ours.get(k) != theirs.get(k)]
+            changes += [f"{table}.{key} was {quote(ours.get(key))}" for key in keys]
+    return ", ".join(changes)
 
 
 def find_model(name: str, runs: str | Path) -> Path:

@@ -7,34 +7,33 @@ raises a :class:`ConfigError` of one line that names the file, the key and the r
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import tomli_w
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
 from show_attend_tell.config.bounded_toml import TOML_ERRORS, read_toml
 from show_attend_tell.config.distillation import DistillationSettings
+from show_attend_tell.config.encoder import EncoderSettings
 from show_attend_tell.config.fault_messages import describe_fault
-from show_attend_tell.runtime.errors import ConfigError, one_line
+from show_attend_tell.config.fields import (
+    STRICT,
+    Count,
+    Name,
+    NonNegative,
+    Positive,
+    Rate,
+    Seed,
+)
+from show_attend_tell.config.hard_attention import HardAttentionSettings
+from show_attend_tell.config.siblings import DigitExperiment
+from show_attend_tell.runtime.errors import ConfigError, one_line, quote
 
-_STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
-_STRICT["str_max_length"] = 4096  # of a path on Linux
 _MOST_FAULTS = 5  # faults that one message names
 
-# The name of a folder: no separator and no "..", so that it cannot leave its parent.
-Name = Annotated[
-    str, Field(pattern=r"^[A-Za-z0-9](\.?[A-Za-z0-9_-])*\.?$", max_length=200)
-]
-Count = Annotated[int, Field(ge=0, lt=2**31)]
-Positive = Annotated[int, Field(gt=0, lt=2**31)]
-NonNegative = Annotated[float, Field(ge=0)]
-Rate = Annotated[float, Field(ge=0, lt=1)]
-# Sums such as seed + 4 must fit the 32 bits of a random generator's state.
-Seed = Annotated[int, Field(ge=0, lt=2**31)]
 
-
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True, config=STRICT)
 class DataSettings:
     """The source of photos and captions, and the size of the vocabulary.
 
@@ -58,37 +57,7 @@ class DataSettings:
     punctuation: Literal["drop", "keep"] = "drop"
 
 
-@dataclass(frozen=True, config=_STRICT)
-class EncoderSettings:
-    """The network that computes annotation vectors of a photo.
-
-    Attributes:
-        network: a class of ``keras.applications``, or ``SceneNet`` of this package.
-        layer: name of the layer whose output is stored (after its ReLU for VGG).
-        weights: ``imagenet`` (downloaded), ``imagenet_8bit`` (of VGG16, packaged),
-            ``scenes`` (of SceneNet, packaged), ``none`` (random, seeded) or the path
-            of a ``.weights.h5`` file.
-        image_size: side, in pixels, of the network's square input.
-        resize: ``crop`` scales the shortest side to 8/7 of ``image_size`` (256 for
-            224, the paper's) and crops the centre; ``squash`` scales both sides.
-        precision: ``float32``, or ``bfloat16`` where the processor multiplies it
-            faster; features are stored as float16 in either case.
-        mirror: whether to extract mirrored training photos too, which training then
-            samples with probability 1/2.
-        seed: seed of the random weights, used with ``weights = "none"`` only.
-    """
-
-    network: str = "VGG19"
-    layer: str = "block5_conv4"
-    weights: str = "imagenet"
-    image_size: Positive = 224
-    resize: Literal["crop", "squash"] = "crop"
-    precision: Literal["float32", "bfloat16"] = "float32"
-    mirror: bool = False
-    seed: Seed = 0
-
-
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True, config=STRICT)
 class ModelSettings:
     """The widths and switches of the captioner; names follow the paper.
 
@@ -131,7 +100,7 @@ class ModelSettings:
     initializer: Literal["normal", "glorot"] = "normal"
 
 
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True, config=STRICT)
 class TrainingSettings:
     """The objective, the optimiser, its schedule, and the end of training.
 
@@ -150,6 +119,8 @@ class TrainingSettings:
             with ``cider`` all hypotheses of ``batch_size / hypotheses`` photos.
         optimizer: rmsprop (Flickr8k in the paper), adam (Flickr30k, COCO), adamw.
         learning_rate: step size, the peak of the schedule.
+        encoder_learning_rate: that of the convolutions from ``encoder.trainable_from``
+            on; it follows the same schedule.
         schedule: ``constant``, or ``cosine`` to zero over all epochs after
             ``warmup_steps``.
         warmup_steps: updates over which the learning rate rises from zero.
@@ -184,6 +155,7 @@ class TrainingSettings:
     batch_size: Positive = 64
     optimizer: Literal["rmsprop", "adam", "adamw"] = "adam"
     learning_rate: Annotated[float, Field(gt=0)] = 2e-4
+    encoder_learning_rate: Annotated[float, Field(gt=0)] = 1e-5
     schedule: Literal["constant", "cosine"] = "constant"
     warmup_steps: Count = 0
     weight_decay: NonNegative = 0.0
@@ -222,7 +194,7 @@ class TrainingSettings:
         return self
 
 
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True, config=STRICT)
 class DecodingSettings:
     """The generation of captions, by search and by sampling.
 
@@ -258,61 +230,11 @@ class DecodingSettings:
     batch_size: Positive = 64
 
 
-@dataclass(frozen=True, config=_STRICT)
-class HardAttentionSettings:
-    """The training of hard attention, Sec. 4.1.
-
-    The defaults are the constants of the paper's equation and of the authors' code. In
-    that code they weigh more, because only the likelihood is averaged over the batch;
-    ``flickr8k_hard_authors`` has its weights in the units of this program.
-
-    Used with ``model.attention = "hard"`` only. The equation is in
-    :mod:`show_attend_tell.models.hard_attention`.
-
-    Attributes:
-        entropy_weight: lambda_e, weight of the entropy of alpha.
-        reinforce_weight: lambda_r, weight of the score-function term.
-        reward_per: reward of a location: log p(y|s~) - b of the whole ``caption`` (the
-            paper's equation), ``caption_mean``, the mean of log p(y_t|s~) - b over the
-            caption's words (the authors' code), or log p(y_t|s~) - b summed from the
-            location's own ``word`` on. In the last two b is the average of a word.
-        reward_scale: factor of the reward; 1/10 in the authors' code, where
-            ``reinforce_weight`` is the batch size.
-        baseline: b: ``moving``, the average of earlier batches (the paper's), or
-            ``samples``, log p of the same words in the caption's other samples, which
-            needs two samples or more.
-        baseline_decay: decay of the moving average b.
-        samples: location sequences sampled per caption; multiplies the batch size.
-        sampling_probability: probability that s~ is sampled and not replaced by its
-            expected value alpha. 1 always samples.
-        drawn_per: unit for which sampling or replacement is decided: the whole
-            ``minibatch`` (the authors' code), or each ``caption`` and sample.
-    """
-
-    entropy_weight: NonNegative = 0.002
-    reinforce_weight: NonNegative = 1.0
-    reward_per: Literal["caption", "caption_mean", "word"] = "caption"
-    reward_scale: Annotated[float, Field(gt=0)] = 0.1
-    baseline: Literal["moving", "samples"] = "moving"
-    baseline_decay: Rate = 0.9
-    samples: Positive = 1
-    sampling_probability: Annotated[float, Field(ge=0, le=1)] = 0.5
-    drawn_per: Literal["minibatch", "caption"] = "minibatch"
-
-    @model_validator(mode="after")
-    def _check_baseline(self):
-        if self.baseline == "samples" and self.samples < 2:
-            raise ValueError(
-                "baseline = 'samples' needs samples = 2 or more. "
-                f"Received: samples = {self.samples}"
-            )
-        return self
-
-
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True, config=STRICT)
 class Experiment:
     """One complete experiment, as read from ``experiments/<name>.toml``."""
 
+    task: ClassVar[str] = "caption"
     name: Name
     data: DataSettings
     encoder: EncoderSettings
@@ -340,32 +262,49 @@ class Experiment:
         return self
 
 
-def experiment_from_dict(values: dict, origin: str = "settings") -> Experiment:
+# The settings of each value of the key `task`, of which the first is the default.
+_TASKS = {"caption": Experiment, "classify": DigitExperiment}
+
+
+def experiment_from_dict(
+    values: dict, origin: str = "settings"
+) -> Experiment | DigitExperiment:
     """Validate nested tables and return their experiment.
 
     Args:
-        values: nested tables, as ``tomllib`` returns them.
+        values: nested tables, as ``tomllib`` returns them; the key ``task`` chooses
+            the tables, those of captions by default.
         origin: source of the values named in an error, usually the file.
 
     Raises:
         ConfigError: a key is unknown or missing, or a value is out of range.
     """
+    task = values.get("task", "caption")
+    if not isinstance(task, str) or task not in _TASKS:
+        raise ConfigError(
+            f"{origin}: task: must be {' or '.join(map(repr, _TASKS))}. Received: "
+            f"{quote(task)}"
+        )
+    tables = _TASKS[task]
+    if tables is Experiment:  # whose resolved settings have no such key
+        values = {key: value for key, value in values.items() if key != "task"}
     try:
-        return TypeAdapter(Experiment).validate_python(values)
+        return TypeAdapter(tables).validate_python(values)
     except ValidationError as error:
         found = error.errors()
-        faults = [describe_fault(fault, Experiment) for fault in found[:_MOST_FAULTS]]
+        faults = [describe_fault(fault, tables) for fault in found[:_MOST_FAULTS]]
         if len(found) > _MOST_FAULTS:
             faults.append(f"{len(found) - _MOST_FAULTS} more")
         raise ConfigError(f"{origin}: {'; '.join(faults)}") from None
 
 
-def experiment_to_dict(experiment: Experiment) -> dict:
+def experiment_to_dict(experiment: Experiment | DigitExperiment) -> dict:
     """Return the nested tables that :func:`experiment_from_dict` validates."""
-    return dataclasses.asdict(experiment)
+    tables = dataclasses.asdict(experiment)
+    return {name: value for name, value in tables.items() if value is not None}
 
 
-def read_experiment_file(path: str | Path) -> Experiment:
+def read_experiment_file(path: str | Path) -> Experiment | DigitExperiment:
     """Read an experiment from a TOML file.
 
     The experiment's name is the file's name unless the file sets ``name``.
@@ -387,6 +326,6 @@ def read_experiment_file(path: str | Path) -> Experiment:
     return experiment_from_dict({"name": path.stem, **values}, str(path))
 
 
-def experiment_to_toml(experiment: Experiment) -> str:
+def experiment_to_toml(experiment: Experiment | DigitExperiment) -> str:
     """Return the resolved experiment as TOML, as :func:`read_experiment_file` reads."""
     return tomli_w.dumps(experiment_to_dict(experiment))

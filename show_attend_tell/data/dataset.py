@@ -6,7 +6,7 @@ similar length. Batches are padded to few lengths, so that few graphs are compil
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -179,7 +179,7 @@ class CaptionBatches:
         rows: row of each photo in the feature files, (photos,).
         readers: one reader, or two where photos are mirrored with probability 1/2;
             both have the same photos in the same rows.
-        batch_size: captions per batch.
+        batch_size: captions per batch, one row of features each.
         seed: seed of the order and of the mirroring.
         few_lengths: see :func:`padded_length`.
     """
@@ -199,7 +199,8 @@ class CaptionBatches:
         self.readers = tuple(readers)
         self.batch_size = batch_size
         self.seed = seed
-        self.lengths = captions.lengths
+        self.lengths = captions.lengths  # of what a batch has `batch_size` of
+        self.captions_per_row = 1
         self._error: ShowAttendTellError | None = None  # raised inside of tf.data
 
     @property
@@ -237,7 +238,8 @@ class CaptionBatches:
     def dataset(self, epoch: int, start: int = 0) -> tf.data.Dataset:
         """Return the epoch as tf.data; a thread prefetches batches."""
         _, locations, width = self.readers[0].shape
-        tokens = tf.TensorSpec((self.batch_size, None), tf.int32)
+        rows = self.batch_size * self.captions_per_row
+        tokens = tf.TensorSpec((rows, None), tf.int32)
         spec = tf.TensorSpec((self.batch_size, locations, width), tf.float16)
         x_spec = {"annotations": spec, "tokens": tokens}
         dataset = tf.data.Dataset.from_generator(
@@ -272,7 +274,11 @@ class CaptionBatches:
 
 
 def measure_deviation(
-    reader: FeatureReader, rows: np.ndarray, seed: int, photos: int = 512
+    reader: FeatureReader,
+    rows: np.ndarray,
+    seed: int,
+    photos: int = 512,
+    convert: Callable[[np.ndarray], np.ndarray] = np.asarray,
 ) -> float:
     """Return the root mean square deviation of annotations from their mean.
 
@@ -281,6 +287,7 @@ def measure_deviation(
         rows: rows of the training photos.
         seed: seed of the selection of photos.
         photos: maximum number of photos to measure.
+        convert: function of features (n, L, D) that returns the annotations.
 
     Raises:
         FeatureError: all values are equal, so that nothing can be learnt from them.
@@ -289,7 +296,7 @@ def measure_deviation(
     chosen = rng.permutation(np.asarray(rows))[:photos]
     total = squares = count = 0.0
     for start in range(0, len(chosen), 64):
-        values = reader.read(chosen[start : start + 64]).astype(np.float64)
+        values = convert(reader.read(chosen[start : start + 64])).astype(np.float64)
         total, squares = total + values.sum(), squares + np.square(values).sum()
         count += values.size
     mean, mean_square = total / count, squares / count

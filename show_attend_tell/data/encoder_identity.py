@@ -2,7 +2,8 @@
 
 Other encoders are refused by :mod:`data.features` and :mod:`data.splits` (feature
 files), :mod:`inference.encoder_matching` (photos), :mod:`models.saving` (initial
-weights) and :mod:`data_prep.feature_writer` (interrupted extractions).
+weights), :mod:`models.convolutions.initial` (fine-tuned convolutions) and
+:mod:`data_prep.feature_writer` (interrupted extractions).
 """
 
 import hashlib
@@ -67,16 +68,17 @@ def settings_difference(settings: EncoderSettings, found: dict) -> str | None:
     Returns:
         For instance ``resize squash instead of crop``; None if they agree.
     """
-    keys = ["network", "layer", "image_size", "resize"]
+    wanted = {"network": settings.network, "layer": settings.cached_layer}
+    wanted |= {"image_size": settings.image_size, "resize": settings.resize}
     names = {settings.weights, str(found.get("weights"))}
     if names <= set(BUILT_IN_WEIGHTS):
-        keys.append("weights")
+        wanted["weights"] = settings.weights
         if names == {"none"}:
-            keys.append("seed")
+            wanted["seed"] = settings.seed
     differences = [
-        f"{key} {found[key]} instead of {getattr(settings, key)}"
-        for key in keys
-        if key in found and found[key] != getattr(settings, key)
+        f"{key} {found[key]} instead of {value}"
+        for key, value in wanted.items()
+        if key in found and found[key] != value
     ]
     return ", ".join(differences) or None
 

@@ -1,6 +1,8 @@
-"""Export a trained captioner with float16 weights, in half the size.
+"""Export a trained captioner with smaller weights: float16, or 8 bits per weight.
 
-The file is loaded like any other; its weights become float32 again in memory.
+With 8 bits every matrix and kernel has one scale per output channel, see
+:mod:`models.convolutions.quantised_weights`; the other weights are float16. The file is
+loaded like any other; its weights become float32 again in memory.
 """
 
 import io
@@ -11,6 +13,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from show_attend_tell.models.convolutions.quantised_weights import SCALE, quantise
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.runtime.files import atomic_path
@@ -24,14 +27,20 @@ KERAS_FILES = {
 }
 
 
-def save_half(source: str | Path, target: str | Path, imagenet: bool = False) -> int:
-    """Write a copy of a model file with float16 weights, atomically.
+def save_half(
+    source: str | Path,
+    target: str | Path,
+    imagenet: bool = False,
+    eight_bit: bool = False,
+) -> int:
+    """Write a copy of a model file with smaller weights, atomically.
 
     Args:
         source: a ``.keras`` file.
         target: path of the new file.
         imagenet: whether to record that the encoder may use Keras' own ImageNet
             weights; for a model trained with a rounded or converted copy of them.
+        eight_bit: whether matrices and kernels have 8 bits per weight.
 
     Returns:
         The size of the new file in bytes.
@@ -56,22 +65,22 @@ def save_half(source: str | Path, target: str | Path, imagenet: bool = False) ->
     with tempfile.TemporaryDirectory() as folder, atomic_path(target) as temporary:
         full = Path(folder) / "full.keras"
         model.save(full)
-        _halve(full, temporary, source)
+        _halve(full, temporary, source, eight_bit)
     return Path(target).stat().st_size
 
 
-def _halve(full: Path, target: Path, source: str | Path) -> None:
-    """Copy a ``.keras`` archive with float16 weights; `source` is named in errors."""
+def _halve(full: Path, target: Path, source: str | Path, eight_bit: bool) -> None:
+    """Copy a ``.keras`` archive with smaller weights; `source` is named in errors."""
     with zipfile.ZipFile(full) as old, zipfile.ZipFile(target, "w") as new:
         for name in old.namelist():
             content = old.read(name)
             if name == _WEIGHTS:
-                content = _half_weights(content, source)
+                content = _half_weights(content, source, eight_bit)
             new.writestr(name, content, zipfile.ZIP_DEFLATED)
 
 
-def _half_weights(content: bytes, source: str | Path) -> bytes:
-    """Return a copy of an HDF5 file whose float32 data are float16, gzipped."""
+def _half_weights(content: bytes, source: str | Path, eight_bit: bool) -> bytes:
+    """Return a copy of an HDF5 file whose float32 data are smaller, gzipped."""
     buffer = io.BytesIO()
     with h5py.File(io.BytesIO(content)) as old, h5py.File(buffer, "w") as new:
 
@@ -79,7 +88,12 @@ def _half_weights(content: bytes, source: str | Path) -> bytes:
             if isinstance(item, h5py.Group):
                 copied = new.require_group(name)
             else:
-                options = _half_dataset(name, item[()], source)
+                values = item[()]
+                options = _half_dataset(name, values, source)
+                if eight_bit and values.ndim > 1:
+                    q, scale = quantise(values)
+                    options |= {"data": q}
+                    new.create_dataset(name + SCALE, data=scale)
                 copied = new.create_dataset(name, **options)
             copied.attrs.update(item.attrs)
 

@@ -18,12 +18,17 @@ from show_attend_tell.config.settings import (
     ModelSettings,
 )
 from show_attend_tell.data.vocabulary import PAD, Vocabulary
+from show_attend_tell.models.convolutions.trainable import (
+    captions_per_photo,
+    make_convolutions,
+)
 from show_attend_tell.models.decoder import Decoder
 from show_attend_tell.models.generation import (
     MANY_PHOTOS,
     compile_generator,
     generate_in_batches,
     make_region_bias,
+    number_of_words,
     require_annotations,
     static_settings,
     uniform_noise,
@@ -37,7 +42,7 @@ class CompiledParts(NamedTuple):
     """The parts of a training step that :meth:`Captioner.compile_parts` compiles."""
 
     compile_fn: Callable | None = None  # compiles a function
-    prepare: Callable | None = None  # the model's, compiled once for all lengths
+    scale: Callable | None = None  # the model's, compiled once for all lengths
     precision: str = "float32"  # dtype of the large matrix products
 
 
@@ -63,6 +68,8 @@ class Captioner(keras.Model):
             :meth:`generate`; part of the saved file.
         hard: a HardAttentionSettings or the dict of one; used by hard attention only.
         seed: seed of initial weights, dropout and sampled locations.
+        convolutions: names of the encoder's convolutions that this model applies to
+            its input and trains, see :mod:`models.convolutions.trainable`.
     """
 
     def __init__(
@@ -77,6 +84,7 @@ class Captioner(keras.Model):
         decoding=None,
         hard=None,
         seed=0,
+        convolutions=(),
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -100,7 +108,7 @@ class Captioner(keras.Model):
         self.seed = seed
         self.compiled_parts = None
         self._generators = {}
-        self._create_layers()
+        self._create_layers(convolutions)
         for layer in (self, self.decoder):  # layers take Keras' global dtype policy
             if layer.compute_dtype == "float16":
                 raise ConfigError(
@@ -109,7 +117,7 @@ class Captioner(keras.Model):
                     "overflows; call keras.config.set_dtype_policy('float32') first"
                 )
 
-    def _create_layers(self):
+    def _create_layers(self, convolutions):
         s = self.settings
         self.decoder = Decoder(
             s, len(self.vocabulary), self.annotation_width, self.seed, name="decoder"
@@ -130,6 +138,8 @@ class Captioner(keras.Model):
             self.hard_attention = HardAttention(
                 self.hard, self.seed + 4, name="hard_attention"
             )
+        given = (convolutions, self.annotation_width, self.grid, self.seed)
+        self.convolutions = make_convolutions(*given)
         self.caption_mean = CaptionMean()
         self.word_loss = keras.metrics.Mean(name="word_loss")
         self.attention_loss = keras.metrics.Mean(name="attention_loss")
@@ -153,7 +163,7 @@ class Captioner(keras.Model):
 
         On a CPU TensorFlow's own matrix products are faster than XLA's, and use the
         processor's units for bfloat16. The recurrence stays float32. A call with the
-        arguments of the last one changes nothing, so that `prepare` is compiled once.
+        arguments of the last one changes nothing, so that `_scale` is compiled once.
 
         Args:
             compile_fn: compiles a function; applied to the parts that XLA does better.
@@ -161,11 +171,25 @@ class Captioner(keras.Model):
         """
         parts = self.compiled_parts
         if parts is None or parts.compile_fn is not compile_fn:
-            parts = CompiledParts(compile_fn, compile_fn(self._prepare))
+            parts = CompiledParts(compile_fn, compile_fn(self._scale))
         self.compiled_parts = parts._replace(precision=precision)
 
     def _prepare(self, features, training=False):
-        """Cast and scale stored features, drop channels in training; (B, L, D)."""
+        """Convolve stored features, if the model has convolutions, and scale them."""
+        parts = (training and self.compiled_parts) or CompiledParts()
+        if self.convolutions is not None:
+            features = ops.cast(features, self.compute_dtype)
+            features = self.convolutions(features, precision=parts.precision)
+        return (parts.scale or self._scale)(features, training)
+
+    def convolve(self, features):
+        """Return the unscaled annotations of stored features, as arrays (N, L, D)."""
+        if self.convolutions is not None:
+            features = self.convolutions(ops.convert_to_tensor(features, "float32"))
+        return ops.convert_to_numpy(features)
+
+    def _scale(self, features, training=False):
+        """Cast and scale annotations, drop channels in training; (B, L, D)."""
         annotations = ops.cast(features, self.compute_dtype)
         annotations = annotations * ops.cast(self.annotation_scale, self.compute_dtype)
         return self.channel_dropout(annotations, training=training)
@@ -200,7 +224,8 @@ class Captioner(keras.Model):
 
         Args:
             inputs: ``annotations`` (B, L, D) and ``tokens`` (B, T), y_0 .. y_{T-1};
-                T must be known when the graph is traced.
+                T must be known when the graph is traced. Of photos with C captions
+                each, side by side, ``annotations`` may be (B / C, L, D).
             training: whether dropout is active.
 
         Returns:
@@ -236,9 +261,11 @@ class Captioner(keras.Model):
         tokens = inputs["tokens"]
         number_of_words(tokens)
         parts = (training and self.compiled_parts) or CompiledParts()
-        prepare, precision = parts.prepare or self._prepare, parts.precision
-        a = prepare(inputs["annotations"], training)  # (B, L, D)
-        projected = self._project_features(a, precision)  # (B, L, D) -> (B, L, A)
+        precision = parts.precision
+        a = self._prepare(inputs["annotations"], training)  # (P, L, D)
+        projected = self._project_features(a, precision)  # (P, L, D) -> (P, L, A)
+        if (C := captions_per_photo(tokens, a)) > 1:  # (P, ...) -> (B, ...)
+            a, projected = (ops.repeat(x, C, axis=0) for x in (a, projected))
         c, h = self._get_initial_lstm(a, training)  # (B, L, D) -> (B, n)
         embedded = self.decoder.embed(tokens)  # (B, T) -> (B, T, m)
         embedded = self.word_dropout(embedded, training=training)
@@ -364,19 +391,5 @@ class Captioner(keras.Model):
             "decoding": dataclasses.asdict(self.decoding),
             "hard": dataclasses.asdict(self.hard),
             "seed": self.seed,
+            "convolutions": list(self.convolutions.names) if self.convolutions else [],
         }
-
-
-def number_of_words(tokens):
-    """Return T of tokens (B, T).
-
-    Raises:
-        ValueError: T is not known when the graph is traced.
-    """
-    T = tokens.shape[1]
-    if T is None:
-        raise ValueError(
-            "`tokens` must have a known number of words T. Received: "
-            f"shape {tuple(tokens.shape)}; pad every batch to a fixed T"
-        )
-    return T

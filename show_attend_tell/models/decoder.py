@@ -10,6 +10,7 @@ from keras import ops
 
 from show_attend_tell.models import decoder_custom_gradient
 from show_attend_tell.models.attention import Attention, attend
+from show_attend_tell.models.convolutions.quantised_weights import dequantised
 from show_attend_tell.models.initializers import OrthogonalGates
 
 
@@ -77,6 +78,10 @@ class Decoder(keras.layers.Layer):
         self.activation = keras.activations.get(settings.activation)
         self._create_weights()
         self.built = True
+
+    def load_own_variables(self, store):
+        """Set the weights to those of a model file, of 8 bits or not."""
+        super().load_own_variables(dequantised(store))
 
     def _matrix(self, name, rows, columns):
         """Add a matrix, initialised as 0.01 N(0, 1) (the authors') or by Glorot."""

@@ -26,7 +26,8 @@ from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data import preprocessing
 from show_attend_tell.data.encoder_identity import BUILT_IN_WEIGHTS
 from show_attend_tell.data.preprocessing import Box
-from show_attend_tell.models import quantised_weights, scene_net
+from show_attend_tell.models import scene_net
+from show_attend_tell.models.convolutions import quantised_weights
 from show_attend_tell.runtime.errors import EncoderError, one_line
 
 _FLOAT16_MAX = float(np.finfo(np.float16).max)
@@ -41,6 +42,8 @@ class Encoder:
         settings: the EncoderSettings.
         grid: (rows, columns) of the feature map; L = rows * columns.
         width: D, the channels of the feature map.
+        trainable_weights: kernel and bias of each convolution that is fine-tuned, by
+            its name; the network is cut before them.
     """
 
     def __init__(self, settings: EncoderSettings):
@@ -56,7 +59,11 @@ class Encoder:
             whole = _build_network(settings)
         if settings.weights == "none":
             _randomise(whole, settings.seed)
-        output = _layer_output(whole, settings)
+        self.trainable_weights = {
+            name: whole.get_layer(name).get_weights()
+            for name in settings.trainable_layers
+        }
+        output = _layer_output(whole, settings.network, settings.cached_layer)
         self._network = keras.Model(whole.inputs[0], output)
         self.grid: tuple[int, int] = tuple(output.shape[1:3])
         self.width: int = output.shape[3]
@@ -141,7 +148,7 @@ class Encoder:
         source = settings.weights
         return {
             "network": settings.network,
-            "layer": settings.layer,
+            "layer": settings.cached_layer,
             "weights": source if _is_named(source) else Path(source).name,
             "weights_digest": self._digest,
             "image_size": settings.image_size,
@@ -287,19 +294,19 @@ def _randomise(network: keras.Model, seed: int) -> None:
             variable.assign(rng.uniform(-limit, limit, shape).astype(np.float32))
 
 
-def _layer_output(network: keras.Model, settings: EncoderSettings):
-    """Return the output of the layer after which the network is cut."""
+def _layer_output(network: keras.Model, name: str, cut: str):
+    """Return the output of the layer after which the network `name` is cut."""
     maps = [
         layer.name
         for layer in network.layers
         if isinstance(layer.output, keras.KerasTensor) and layer.output.ndim == 4
     ]
-    if settings.layer not in maps:
+    if cut not in maps:
         raise EncoderError(
-            f"`layer` must be a layer of {settings.network} with a 2-D map. "
-            f"Received: {settings.layer!r}; nearest: {_nearest(settings.layer, maps)}"
+            f"`layer` must be a layer of {name} with a 2-D map. "
+            f"Received: {cut!r}; nearest: {_nearest(cut, maps)}"
         )
-    return network.get_layer(settings.layer).output
+    return network.get_layer(cut).output
 
 
 def weights_digest(network: keras.Model) -> str:

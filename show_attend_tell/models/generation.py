@@ -36,6 +36,21 @@ def require_annotations(annotations, expected):
         )
 
 
+def number_of_words(tokens):
+    """Return T of tokens (B, T).
+
+    Raises:
+        ValueError: T is not known when the graph is traced.
+    """
+    T = tokens.shape[1]
+    if T is None:
+        raise ValueError(
+            "`tokens` must have a known number of words T. Received: "
+            f"shape {tuple(tokens.shape)}; pad every batch to a fixed T"
+        )
+    return T
+
+
 def static_settings(decoding):
     """Return the settings that are compiled into a search; the others are inputs.
 

@@ -1,7 +1,8 @@
 """Train hard attention by the lower bound L_s, Sec. 4.1 of arXiv:1502.03044v3.
 
-This file holds all of it: sampling, rewards, baseline, surrogate loss. REINFORCE with
-CIDEr as the reward is in :mod:`training.self_critical`.
+This file holds sampling, rewards and surrogate loss; the arithmetic of baselines is in
+:mod:`models.reinforce`. REINFORCE with CIDEr as the reward is in
+:mod:`training.self_critical`.
 
 At every step one location is sampled, s_t ~ Multinoulli(alpha_t), Eq. (8), and the
 context is its annotation, Eq. (9). The objective, Eq. (10), and its gradient estimated
@@ -80,6 +81,11 @@ from keras import ops
 from show_attend_tell.config.settings import HardAttentionSettings
 from show_attend_tell.models.attention import sampled_location
 from show_attend_tell.models.losses import token_losses
+from show_attend_tell.models.reinforce import (
+    mean_of_others,
+    moved_average,
+    reward_to_go,
+)
 
 
 class LocationNoise(NamedTuple):
@@ -197,8 +203,7 @@ class HardAttention(keras.layers.Layer):
         if s.reward_per == "caption_mean":
             length = ops.maximum(ops.sum(mask, axis=-1, keepdims=True), 1)  # (R, 1)
             return ops.sum(gains, axis=-1, keepdims=True) / length
-        # sum over k >= t: a cumulative sum from the end, (R, T)
-        return ops.flip(ops.cumsum(ops.flip(gains, axis=1), axis=1), axis=1)
+        return reward_to_go(gains)  # (R, T)
 
     def _update_metrics(self, log_likelihood, alpha, sampled, mask):
         """Update the means of rewards and attention; padding is ignored.
@@ -235,24 +240,7 @@ class HardAttention(keras.layers.Layer):
             total = ops.sum(counted)  # words
         mean = ops.sum(log_p * counted) / ops.maximum(total, 1)
         decay, old = self.settings.baseline_decay, ops.convert_to_tensor(self.baseline)
-        moved = decay * old + (1 - decay) * mean
-        self.baseline.assign(ops.where(total > 0, moved, old))
-
-
-def mean_of_others(log_p, samples):
-    """Return the mean over the other samples of each row's caption.
-
-    Args:
-        log_p: (R, T), R = B samples rows, those of a caption side by side.
-        samples: two or more.
-
-    Returns:
-        (R, T).
-    """
-    T = log_p.shape[1]
-    each = ops.reshape(log_p, (-1, samples, T))  # (R, T) -> (B, samples, T)
-    total = ops.sum(each, axis=1, keepdims=True)  # (B, 1, T)
-    return ops.reshape((total - each) / (samples - 1), (-1, T))  # -> (R, T)
+        self.baseline.assign(moved_average(old, mean, decay, total > 0))
 
 
 def location_log_probs(alpha, context_weights, mask):

@@ -31,6 +31,7 @@ from show_attend_tell.runtime.errors import (
 )
 
 _Grid = tuple[Positive, Positive]
+_Convolution = Annotated[str, Field(pattern=r"^block5_conv[1-4]$")]
 
 
 # The types of the values in a model file's config.json. Keys that a file lacks have the
@@ -63,6 +64,9 @@ class _Config:
     encoder_identity: _Identity = field(default_factory=_Identity)
     decoding: DecodingSettings = field(default_factory=DecodingSettings)
     hard: HardAttentionSettings = field(default_factory=HardAttentionSettings)
+    convolutions: Annotated[list[_Convolution], Field(max_length=4)] = field(
+        default_factory=list
+    )
     seed: Seed = 0
 
 
@@ -128,11 +132,13 @@ def copy_weights(
     model: Captioner,
     counts: Mapping[str, int] | None = None,
     source: Captioner | None = None,
+    identity: dict | None = None,
 ) -> Captioner:
     """Copy the weights of a model file into a captioner.
 
     A soft model can start a hard one, and a hard one a soft one: they differ by the
-    baseline alone, which then starts at 0.
+    baseline alone, which then starts at 0. A model without convolutions can start one
+    with them, whose convolutions are left as they are.
 
     Args:
         path: path of the model file.
@@ -141,6 +147,8 @@ def copy_weights(
             captioner may then have more words after those of the file, see
             :mod:`models.new_words`.
         source: the captioner of the file, if it is already loaded.
+        identity: identity of the encoder that, together with the captioner's
+            convolutions, computes its annotations; for a file without convolutions.
 
     Returns:
         The captioner of the file.
@@ -156,8 +164,10 @@ def copy_weights(
             f"{path}: its vocabulary is not that of the prepared data; start from a "
             "model trained on the same data"
         )
-    difference = identity_difference(source.encoder_identity, model.encoder_identity)
-    if difference:
+    ours = model.encoder_identity
+    if identity is not None and source.convolutions is None:
+        ours = identity
+    if difference := identity_difference(source.encoder_identity, ours):
         raise ModelFileError(
             f"{path}: it was trained on another encoder's features ({difference}); "
             "start from a model of the same encoder"
@@ -185,8 +195,15 @@ def copy_weights(
 
 
 def _shared_weights(model: Captioner, other: Captioner) -> list:
-    """Return a model's weights, without those of hard attention if `other` is soft."""
-    if model.hard_attention is None or other.hard_attention is not None:
-        return model.weights
-    own = {w.path for w in model.hard_attention.weights}
+    """Return a model's weights, without those of the parts that `other` lacks."""
+    parts = [
+        (model.hard_attention, other.hard_attention),
+        (model.convolutions, other.convolutions),
+    ]
+    own = {
+        w.path
+        for ours, theirs in parts
+        if ours is not None and theirs is None
+        for w in ours.weights
+    }
     return [w for w in model.weights if w.path not in own]

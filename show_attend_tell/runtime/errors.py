@@ -68,6 +68,10 @@ class ManifestError(ShowAttendTellError):
     """A manifest is absent, malformed, or has no photos of the split."""
 
 
+class DigitsError(ShowAttendTellError):
+    """Prepared digits are absent, damaged, or too few."""
+
+
 class VocabularyError(ShowAttendTellError):
     """A vocabulary file is absent or malformed."""
 

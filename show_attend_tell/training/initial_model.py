@@ -61,17 +61,20 @@ class InitialModel:
             )
         return extended
 
-    def copy_to(self, model: Captioner, data: Split) -> None:
+    def copy_to(
+        self, model: Captioner, data: Split, identity: dict | None = None
+    ) -> None:
         """Set the weights of the model to train; see :func:`saving.copy_weights`.
 
         Args:
             model: the model to train.
             data: the training photos, whose captions give the words' frequencies.
+            identity: see :func:`saving.copy_weights`.
         """
         counts = Counter(
             word for captions in data.captions for words in captions for word in words
         )
-        copy_weights(self.path, model, counts, self.captioner)
+        copy_weights(self.path, model, counts, self.captioner, identity)
 
 
 def vocabulary_of_run(

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from show_attend_tell.config.settings import Experiment, TrainingSettings
 from show_attend_tell.data.dataset import CaptionBatches, encode_captions
+from show_attend_tell.data.photo_batches import PhotoBatches
 from show_attend_tell.data.splits import Split
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.training.gradient_norms import EVERY, TermNorms
@@ -39,7 +40,8 @@ class Likelihood:
         )
         self.model, self.settings = model, settings
         few = len(captions.photos) * settings.epochs < FEW * settings.batch_size
-        self.batches = CaptionBatches(
+        batches = CaptionBatches if model.convolutions is None else PhotoBatches
+        self.batches = batches(
             captions, data.rows, readers, settings.batch_size, settings.seed, few
         )
         self._train_step, self._step_functions = train_step, {}

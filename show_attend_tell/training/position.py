@@ -38,7 +38,7 @@ class Position:
     epoch: Count = 0
     step_in_epoch: Count = 0
     step: Count = 0
-    best: float = -1.0
+    best: float | None = None  # -1.0 in checkpoints of earlier versions
     best_step: Count = 0
     without_gain: Count = 0
     # The update validated last; 0 is the initial model.

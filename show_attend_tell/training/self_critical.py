@@ -102,10 +102,9 @@ class SelfCritical:
             words = reward_words(self.model.vocabulary, written, p, k)
             rewards[p, k] = self.reward(chosen[p], words)
         inputs, targets = to_batch(written.tokens, present)  # (P, K, T) -> (P K, T)
-        x = {
-            "annotations": np.repeat(features, self.hypotheses, axis=0),  # (P K, L, D)
-            "tokens": inputs,
-        }
+        if self.model.convolutions is None:  # else each photo is convolved once
+            features = np.repeat(features, self.hypotheses, axis=0)  # (P K, L, D)
+        x = {"annotations": features, "tokens": inputs}
         weight = advantages(rewards, present).astype("float32").reshape(-1)  # (P K,)
         if self._step is None:
             self._step = self._compile_step()

@@ -15,6 +15,7 @@ from show_attend_tell.config.settings import (
     experiment_to_dict,
     experiment_to_toml,
 )
+from show_attend_tell.config.siblings import DigitExperiment
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.preprocessing import load_photo, to_view
@@ -44,26 +45,23 @@ WORDS = 1000  # most frequent words in the projector, so that a run stays small
 _VECTORS, _NAMES = "embedding.tsv", "embedding-words.tsv"
 
 
-class TrainingLog:
-    """Write curves, scores, sample captions and histograms; a context manager.
+class CurveLog:
+    """Write the curves and scores of any training; a context manager.
 
     Args:
         folder: the run folder.
         experiment: the settings, logged as text.
-        validation: the split whose first photos are shown.
     """
 
-    def __init__(self, folder: Path, experiment: Experiment, validation: Split):
-        self.experiment, self.validation = experiment, validation
-        self.folder, self.watch = folder, AttentionMonitor()
-        self._warned_of_photos = False
+    def __init__(self, folder: Path, experiment: Experiment | DigitExperiment):
+        self.folder, self.experiment = folder, experiment
         self.writer = tf.summary.create_file_writer(str(folder))
         with self.writer.as_default(step=0):
             text = "    " + experiment_to_toml(experiment).replace("\n", "\n    ")
             tf.summary.text("settings", text)
             hparams.hparams(hyperparameters(experiment), trial_id=experiment.name)
 
-    def __enter__(self) -> "TrainingLog":
+    def __enter__(self) -> "CurveLog":
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -83,10 +81,29 @@ class TrainingLog:
             tf.summary.scalar("train/gradient_norm", float(norm))
 
     def log_scores(self, step: int, scores: dict[str, float]) -> None:
-        """Log validation scores; warn once if attention has collapsed or stopped."""
+        """Log the scores of a validation."""
         with self.writer.as_default(step=step):
             for name, value in scores.items():
                 tf.summary.scalar(f"validation/{name}", value)
+
+
+class TrainingLog(CurveLog):
+    """Write a captioner's curves, scores, sample captions and histograms.
+
+    Args:
+        folder: the run folder.
+        experiment: the settings, logged as text.
+        validation: the split whose first photos are shown.
+    """
+
+    def __init__(self, folder: Path, experiment: Experiment, validation: Split):
+        super().__init__(folder, experiment)
+        self.validation, self.watch = validation, AttentionMonitor()
+        self._warned_of_photos = False
+
+    def log_scores(self, step: int, scores: dict[str, float]) -> None:
+        """Log validation scores; warn once if attention has collapsed or stopped."""
+        super().log_scores(step, scores)
         self.watch(scores)
 
     def log_samples(self, step: int, model: Captioner, reader: FeatureReader) -> None:
@@ -142,20 +159,19 @@ class TrainingLog:
         write_embedding(self.folder, model.decoder.embedding, model.vocabulary)
 
 
-def hyperparameters(experiment: Experiment) -> dict[str, bool | int | float | str]:
+def hyperparameters(
+    experiment: Experiment | DigitExperiment,
+) -> dict[str, bool | int | float | str]:
     """Return the settings by which runs are compared, ``table.key`` -> value."""
     tables = experiment_to_dict(experiment)
-    compared = {
-        "data": ("name",),
-        "encoder": ("network", "layer"),
-        "model": tables["model"],
-        "training": tables["training"],
-    }
+    compared = {"data": ("name",), "encoder": ("network", "layer")}
+    whole = ("model", "glimpse", "classifier", "training")
+    compared |= {table: tables[table] for table in whole if table in tables}
     return {
         f"{table}.{key}": tables[table][key]
         for table, keys in compared.items()
         for key in keys
-        if isinstance(tables[table][key], bool | int | float | str)
+        if table in tables and isinstance(tables[table][key], bool | int | float | str)
     }
 
 

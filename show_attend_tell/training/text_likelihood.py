@@ -32,6 +32,7 @@ from show_attend_tell.data.vocabulary import PAD, TOKENIZERS, UNKNOWN
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.language_model import context_weights, text_logits
 from show_attend_tell.models.losses import token_losses
+from show_attend_tell.runtime.errors import TrainingError
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +66,12 @@ class TextLikelihood:
     def __init__(
         self, experiment: Experiment, model: Captioner, data: Split, validation: Split
     ):
+        if model.convolutions is not None:
+            raise TrainingError(
+                "encoder.trainable_from must be empty with objective = 'text', which "
+                f"has no photos. Received: {experiment.encoder.trainable_from!r}; pass "
+                "--set encoder.trainable_from="
+            )
         self.model, self.settings = model, experiment.training
         tokenizer = TOKENIZERS[experiment.data.punctuation]
         texts = [read_text_captions(path, tokenizer) for path in self.settings.text]

@@ -1,15 +1,11 @@
 """Train a captioner from prepared data, with checkpoints, validation and logs."""
 
 import dataclasses
-import functools
 import hashlib
 import json
 import logging
-import time
 from collections.abc import Sequence
 from pathlib import Path
-
-from pydantic import TypeAdapter, ValidationError
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import Experiment
@@ -25,16 +21,14 @@ from show_attend_tell.data.splits import (
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.evaluation.validation import validate
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.runtime.errors import RunError, TrainingError, quote
-from show_attend_tell.runtime.files import atomic_path
-from show_attend_tell.runtime.progress import ProgressBar, progress_bar
-from show_attend_tell.training.checkpoint import restore_checkpoint, save_checkpoint
+from show_attend_tell.models.convolutions.initial import assign_convolutions
 from show_attend_tell.training.distillation import make_distillation
 from show_attend_tell.training.divergence import CaptionMonitor, LossMonitor
 from show_attend_tell.training.initial_model import InitialModel, vocabulary_of_run
+from show_attend_tell.training.loop import Trainer
 from show_attend_tell.training.maximum_likelihood import Likelihood
 from show_attend_tell.training.optimizer import make_optimizer
-from show_attend_tell.training.position import Position, Summary
+from show_attend_tell.training.position import Summary
 from show_attend_tell.training.self_critical import SelfCritical
 from show_attend_tell.training.tensorboard_log import TrainingLog
 from show_attend_tell.training.text_likelihood import TextLikelihood
@@ -87,7 +81,7 @@ def train(
                 for one in experiment.distillation.teachers
             ]
             given = (experiment, vocabulary, data, validation, readers, start)
-            trainer = Trainer(*given, teachers)
+            trainer = Trainer(CaptionTask(*given, teachers))
             # Last, as it may replace a run, even the one that training starts from.
             with runs.lock_run(experiment, runs_folder):
                 folder = runs.open_run(experiment, runs_folder, resume, overwrite)
@@ -100,8 +94,8 @@ def train(
                 extra.close()
 
 
-class Trainer:
-    """One training: the model, its data and its position.
+class CaptionTask:
+    """The training of a captioner, see :class:`training.loop.Task`.
 
     Args:
         experiment: the settings.
@@ -112,6 +106,8 @@ class Trainer:
         start: the model to start from, or None.
         teachers: files of the models to distil.
     """
+
+    other = "another vocabulary"
 
     def __init__(
         self,
@@ -125,19 +121,23 @@ class Trainer:
     ):
         self.experiment = experiment
         self.validation, self.reader = validation, readers[0]
-        self.position = Position(vocabulary=_digest(vocabulary))
-        self._captions, self._latest = CaptionMonitor(), None
-        settings = experiment.training
+        self.digest, self._captions = _digest(vocabulary), CaptionMonitor()
+        self.settings = settings = experiment.training
+        self.starts_trained = bool(settings.init_from)
         self.model = self._build(vocabulary)
+        encoder = assign_convolutions(self.model, experiment.encoder)
         if experiment.model.scale_annotations:
-            deviation = measure_deviation(self.reader, data.rows, settings.seed)
+            deviation = measure_deviation(
+                self.reader, data.rows, settings.seed, convert=self.model.convolve
+            )
             self.model.set_annotation_scale(deviation)
+        self.start_counts = False
         if start is not None:
-            start.copy_to(self.model, data)
+            start.copy_to(self.model, data, encoder)
             attention = start.captioner.settings.attention
             # The score of an initial model with the other attention type must not
             # enter model selection.
-            self.position.start_counts = attention == experiment.model.attention
+            self.start_counts = attention == experiment.model.attention
         self.text, self.metric = None, settings.metric
         given = (experiment, self.model, data)
         if settings.objective == "text":
@@ -148,18 +148,6 @@ class Trainer:
         else:
             objective = SelfCritical if settings.objective == "cider" else Likelihood
             self.objective = objective(*given, readers)
-        self.total_steps = settings.epochs * self.objective.steps
-        optimizer = make_optimizer(settings, self.total_steps)
-        self.model.compile(optimizer=optimizer, jit_compile=settings.jit_compile)
-        optimizer.build(self.model.trainable_variables)
-
-    @functools.cached_property
-    def saved(self) -> Captioner:
-        """The model that is validated and saved, a copy with the averaged weights."""
-        copy = Captioner.from_config(self.model.get_config())
-        for own, original in zip(copy.weights, self.model.weights, strict=True):
-            own.trainable = original.trainable
-        return copy
 
     def _build(self, vocabulary: Vocabulary) -> Captioner:
         experiment, identity = self.experiment, self.reader.attributes["identity"]
@@ -174,207 +162,48 @@ class Trainer:
             decoding=dataclasses.asdict(experiment.decoding),
             hard=experiment.hard,
             seed=experiment.training.seed,
+            convolutions=experiment.encoder.trainable_layers,
         )
 
-    def run(self, folder: Path, resume: bool, progress: bool) -> Summary:
-        """Train until the end in a run folder; see :func:`train`."""
-        started, self.folder = time.monotonic(), folder
-        if resume:
-            self._restore()
-        position, settings = self.position, self.experiment.training
-        self.losses = LossMonitor(
-            len(self.model.vocabulary), settings.warmup_steps, position.first_loss
-        )
-        self._written = position.step if resume else None
-        bar = progress_bar(self.total_steps, "step", done=position.step, shown=progress)
-        with bar, TrainingLog(self.folder, self.experiment, self.validation) as log:
-            try:
-                self._train(log, bar, validate=resume or bool(settings.init_from))
-            except TrainingError as error:
-                raise TrainingError(
-                    f"{folder}: training has diverged: {error}; {self._kept()}; train "
-                    "again with --overwrite and a training.learning_rate below "
-                    f"{settings.learning_rate:g}"
-                ) from None
-        return Summary(
-            folder=self.folder,
-            model=self.folder / runs.MODEL,
-            best=position.best,
-            best_step=position.best_step,
-            steps=position.step,
-            seconds=time.monotonic() - started,
-            stopped=position.stopped or "all epochs done",
-            metric=self.metric,
-        )
+    def compile(self, total_steps: int) -> None:
+        """Compile the captioner with the optimiser of the settings."""
+        layer = self.model.convolutions
+        of_encoder = layer.trainable_variables if layer else ()
+        optimizer = make_optimizer(self.settings, total_steps, of_encoder)
+        self.model.compile(optimizer=optimizer, jit_compile=self.settings.jit_compile)
+        optimizer.build(self.model.trainable_variables)
 
-    def _restore(self) -> None:
-        """Set the model, its optimiser and the position to the run's checkpoint."""
-        path, digest = self.folder / runs.CHECKPOINT, self.position.vocabulary
-        state = restore_checkpoint(path, self.model)
-        try:
-            position = TypeAdapter(Position).validate_python(state)
-        except ValidationError:
-            raise RunError(
-                f"{path}: the checkpoint is damaged: its position is {quote(state)}; "
-                "train without --resume"
-            ) from None
-        if position.vocabulary not in ("", digest):  # version 0.1.0 stored none
-            raise RunError(
-                f"{path}: the run was started with another vocabulary; prepare the "
-                "data as they were, or replace the run with --overwrite"
-            )
-        steps, within = self.objective.steps, position.step_in_epoch
-        if within > steps or position.step != position.epoch * steps + within:
-            raise RunError(
-                f"{path}: the run was started with other training data: update "
-                f"{position.step} must be number {within} of epoch {position.epoch}. "
-                f"Received: {steps} updates per epoch; prepare the data as they were, "
-                "or replace the run with --overwrite"
-            )
-        position.vocabulary = digest
-        self.position = position
+    def copy_model(self) -> Captioner:
+        """Return another captioner of the same settings."""
+        return Captioner.from_config(self.model.get_config())
 
-    def _train(self, log: TrainingLog, bar: ProgressBar, validate: bool) -> None:
-        """Train until the end; write a checkpoint if interrupted.
+    def monitor_loss(self, first: float | None) -> LossMonitor:
+        """Return the check of the loss per word."""
+        words, warmup = len(self.model.vocabulary), self.settings.warmup_steps
+        return LossMonitor(words, warmup, first)
 
-        Args:
-            log: the log.
-            bar: the progress bar.
-            validate: whether to validate first: the initial model, or to finish what
-                was interrupted.
-        """
-        position = self.position
-        try:
-            if validate:
-                self._after_update(log, bar)
-            while (
-                position.epoch < self.experiment.training.epochs
-                and not position.stopped
-            ):
-                self._epoch(log, bar)
-        except KeyboardInterrupt:
-            # The interrupt can arrive after an update was applied, before it was
-            # counted.
-            position.step = int(self.model.optimizer.iterations)
-            if position.step <= 1 and self.losses.first is None is self._latest:
-                raise  # the first update is repeated, as its loss is not known
-            done = position.epoch * self.objective.steps
-            position.step_in_epoch = position.step - done
-            self._checkpoint()
-            raise
+    def open_log(self, folder: Path) -> TrainingLog:
+        """Return the log of captions and attention."""
+        return TrainingLog(folder, self.experiment, self.validation)
 
-    def _kept(self) -> str:
-        """Describe what a training that has diverged leaves in its folder."""
-        position = self.position
-        checkpoint = f"that of update {self._written}"
-        checkpoint = "none" if self._written is None else checkpoint
-        model = f"that of update {position.best_step}" if position.best >= 0 else "none"
-        return f"the last good checkpoint is {checkpoint}, the best model {model}"
-
-    def _epoch(self, log: TrainingLog, bar: ProgressBar) -> None:
-        position, graphs = self.position, self.objective.graphs
-        start = position.epoch, position.step_in_epoch
-        # Without a graph the bar shows "compiling", also as a line of a log file.
-        bar.set_postfix_str("", refresh=not graphs)
-        for values in self.objective.updates(*start):
-            position.step += 1
-            position.step_in_epoch += 1
-            bar.update(compiling=self.objective.graphs > graphs)
-            graphs = self.objective.graphs
-            log.log_update(position.step, values, self.model.optimizer, bar)
-            self._latest = position.step, values
-            if self.losses.is_due(position.step):
-                self._check_loss()
-            self._after_update(log, bar)
-            if position.stopped:
-                return
-
-    def _check_loss(self) -> None:
-        if self._latest is not None:
-            self.losses.check(*self._latest)
-            self.position.first_loss = self.losses.first
-
-    def _after_update(self, log: TrainingLog, bar: ProgressBar) -> None:
-        """Write a checkpoint, validate and end the epoch where these are due."""
-        position, settings = self.position, self.experiment.training
-        ends = position.step_in_epoch == self.objective.steps
-        validates = self._validation_due() and position.validated < position.step
-        saves = position.step > 0 and position.step % settings.checkpoint_every == 0
-        if ends or validates or saves:
-            # Before validating, so that an error there loses no update.
-            self._checkpoint()
-        if validates:
-            self._validate(log, bar)
-        if ends:
-            position.epoch, position.step_in_epoch = position.epoch + 1, 0
-        if ends or validates:
-            self._checkpoint()
-        if ends or validates or saves:
-            bar.exclude_pause()
-
-    def _validation_due(self) -> bool:
-        position, settings = self.position, self.experiment.training
-        if not position.step:
-            return bool(settings.init_from)
-        if position.step == self.total_steps:
-            return True
-        if settings.validate_every:
-            return position.step % settings.validate_every == 0
-        return position.step_in_epoch == self.objective.steps
-
-    def _checkpoint(self) -> None:
-        """Write a checkpoint, unless training has diverged."""
-        self._check_loss()
-        state = dataclasses.asdict(self.position)
-        save_checkpoint(self.folder / runs.CHECKPOINT, self.model, state)
-        self._written = self.position.step
-
-    def _validate(self, log: TrainingLog, bar: ProgressBar) -> None:
-        """Score the model; keep it if it is the best so far."""
-        position = self.position
-        self._copy_weights()
-        bar.set_postfix_str("validating", refresh=True)
-        scores = self.text.validate(self.saved) if self.text else self._score(log)
-        log.log_scores(position.step, scores)
-        bar.write(
-            f"epoch {position.step / self.objective.steps:.2f}, step {position.step}: "
-            + ", ".join(f"{name} {value:.2f}" for name, value in scores.items())
-        )
-        if position.step or position.start_counts:
-            self._keep_if_best(scores[self.metric], log)
-        position.validated = position.step
-
-    def _score(self, log: TrainingLog) -> dict[str, float]:
-        """Return the scores of generated captions; log samples of them."""
-        step = self.position.step
+    def validate(self, model: Captioner, step: int) -> dict[str, float]:
+        """Return the scores of generated captions, or of words by ``text``."""
+        if self.text:
+            return self.text.validate(model)
         scores, captions = validate(
-            self.saved, self.reader, self.validation, self.experiment.decoding
+            model, self.reader, self.validation, self.experiment.decoding
         )
         self._captions(step, captions.values())
-        log.log_samples(step, self.saved, self.reader)
         return scores
 
-    def _keep_if_best(self, score: float, log: TrainingLog) -> None:
-        position, patience = self.position, self.experiment.training.patience
-        if score > position.best:
-            log.log_embedding(self.saved)
-            # First, so that a validation interrupted here is repeated.
-            with atomic_path(self.folder / runs.MODEL) as temporary:
-                self.saved.save(temporary)
-            position.best, position.best_step = score, position.step
-            position.without_gain = 0
-        else:
-            position.without_gain += 1
-            if position.without_gain >= patience:
-                position.stopped = f"no improvement in {patience} validations"
+    def show(self, log: TrainingLog, model: Captioner, step: int) -> None:
+        """Log captions and attention of a few validation photos."""
+        if not self.text:
+            log.log_samples(step, model, self.reader)
 
-    def _copy_weights(self) -> None:
-        pairs = zip(self.saved.weights, self.model.weights, strict=True)
-        for copy, original in pairs:
-            copy.assign(original)
-        if self.position.step:
-            variables = self.saved.trainable_variables
-            self.model.optimizer.finalize_variable_values(variables)
+    def show_best(self, log: TrainingLog, model: Captioner) -> None:
+        """Write the word vectors for the projector."""
+        log.log_embedding(model)
 
 
 def _digest(vocabulary: Vocabulary) -> str:

@@ -62,6 +62,57 @@ def test_the_file_stores_float16(source, tmp_path):
     assert kinds == {np.dtype(np.float16)}
 
 
+def test_eight_bits_have_a_scale_per_output_channel(rng, tmp_path):
+    names = {"convolutions": ["block5_conv3"]}
+    model = tiny_captioner.build(rng, names, attention_layers=2)
+    model.convolutions.kernels[0].assign(0 * model.convolutions.kernels[0])
+    model.save(tmp_path / "model.keras")
+    save_half(tmp_path / "model.keras", tmp_path / "small.keras", eight_bit=True)
+    loaded = load_captioner(tmp_path / "small.keras")
+    for ours, theirs in zip(model.weights, loaded.weights, strict=True):
+        w, found = np.asarray(ours, float), np.asarray(theirs)
+        assert found.dtype == np.float32
+        if w.ndim < 2:
+            np.testing.assert_allclose(found, w, rtol=1e-3)
+            continue
+        step = np.abs(w).max(axis=tuple(range(w.ndim - 1))) / 127
+        expected = np.rint(w / np.where(step, step, 1)) * step
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+        assert (np.abs(found - w) <= 0.501 * step).all()
+
+
+def test_the_file_stores_one_byte_per_weight_of_a_matrix(source, tmp_path):
+    assert stored_types(source, tmp_path, eight_bit=False) == {2: np.float16}
+    assert stored_types(source, tmp_path, eight_bit=True) == {2: np.int8}
+
+
+def stored_types(source, tmp_path, eight_bit):
+    """Return number of axes -> dtype of the matrices in an exported file."""
+    save_half(source, tmp_path / "one", eight_bit=eight_bit)
+    found = {}
+    with zipfile.ZipFile(tmp_path / "one") as archive:
+        archive.extract("model.weights.h5", tmp_path)
+    with h5py.File(tmp_path / "model.weights.h5") as file:
+        file.visititems(
+            lambda _, item: (
+                found.update({item.ndim: item.dtype})
+                if isinstance(item, h5py.Dataset) and item.ndim > 1
+                else None
+            )
+        )
+    return found
+
+
+@pytest.mark.parametrize("form", ["half", "8bit"])
+def test_both_forms_are_written_by_the_command(source, tmp_path, form):
+    out = tmp_path / "out.keras"
+    cli.main(["export", str(source), "--format", form, "--out", str(out)])
+    weights = np.asarray(load_captioner(out).decoder.w_h)
+    original = np.asarray(load_captioner(source).decoder.w_h)
+    error = np.abs(weights - original).max()
+    assert 0 < error < (0.001 if form == "half" else 0.02)
+
+
 def test_a_weight_too_large_is_refused_and_nothing_is_written(model, tmp_path):
     model.decoder.w_h.assign(np.full(model.decoder.w_h.shape, 1e6))
     model.save(tmp_path / "model.keras")

@@ -133,7 +133,7 @@ def test_compiled_parts_multiply_in_bfloat16_and_change_little_else(rng):
 
     model.compile_parts(compile_fn, "bfloat16")
     rounded, rounded_loss, rounded_gradients = _run(model, *inputs, "graph")
-    assert parts == ["_prepare", "forward", "_backward"]
+    assert parts == ["_scale", "forward", "_backward"]
     assert rounded_loss != loss
     np.testing.assert_allclose(rounded_loss, loss, rtol=1e-2)
     for name, values in outputs.items():
@@ -190,10 +190,10 @@ def test_compile_parts_follows_its_last_arguments_and_compiles_once_for_equal_on
     first, second = compile_fn("first"), compile_fn("second")
     model.compile_parts(first)
     model.compile_parts(first, "bfloat16")
-    assert calls == [("first", "_prepare")]
+    assert calls == [("first", "_scale")]
     assert model.compiled_parts.precision == "bfloat16"
     model.compile_parts(second)
     annotations, tokens, _ = _batch()
     model({"annotations": annotations, "tokens": tokens}, training=True)
-    names = ["_prepare", "forward", "_backward"]
+    names = ["_scale", "forward", "_backward"]
     assert calls[1:] == [("second", name) for name in names]

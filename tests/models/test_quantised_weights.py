@@ -8,9 +8,8 @@ import pytest
 
 from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data.encoder_identity import PACKAGED_DIGEST
-from show_attend_tell.models import quantised_weights
-from show_attend_tell.models.encoder import Encoder
-from show_attend_tell.models.quantised_weights import (
+from show_attend_tell.models.convolutions import quantised_weights
+from show_attend_tell.models.convolutions.quantised_weights import (
     assign_quantised,
     dequantise,
     quantise,
@@ -18,6 +17,7 @@ from show_attend_tell.models.quantised_weights import (
     read_quantised,
     write_quantised,
 )
+from show_attend_tell.models.encoder import Encoder
 from show_attend_tell.runtime.errors import EncoderError
 
 VGG = EncoderSettings("VGG16", "block5_conv3", "imagenet_8bit", 32, "squash")

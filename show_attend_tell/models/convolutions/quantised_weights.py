@@ -6,10 +6,12 @@ A kernel w of a quantised layer has one scale per output channel o,
 
 and the encoder computes with w'_o = s_o q_o in float32. The kernels of blocks 1 and 2
 and all biases are float16. ``python -m data_prep.quantise_encoder`` makes the file.
+Model files of 8 bits store every matrix and kernel of a captioner so.
 """
 
 import hashlib
 import io
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
@@ -20,25 +22,27 @@ from show_attend_tell.runtime.errors import EncoderError
 from show_attend_tell.runtime.files import atomic_write
 
 NETWORK = "VGG16"
-WEIGHTS = Path(str(files(__package__))) / "weights" / "vgg16_8bit.npz"
+WEIGHTS = Path(str(files("show_attend_tell.models"))) / "weights" / "vgg16_8bit.npz"
 # Of the packaged file, written by data_prep.quantise_encoder.
 SHA256 = "fb1b9cce0d9a8d1d7071ebd41f03daa1697db1e12ee36630d6c20b423af82a2f"
 
+SCALE = "_scale"  # ending of the name of a weight's scales in a model file
 _LARGEST = 127  # of the symmetric range of int8
 _EXACT_BLOCKS = ("block1", "block2")  # 1.8 % of the weights, with the largest effect
 
 
 def quantise(kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Round a kernel to 8 bits per weight with one scale per output channel.
+    """Round a kernel or matrix to 8 bits per weight with one scale per output channel.
 
     Args:
-        kernel: (rows, columns, inputs, outputs) float32; no output channel is all
-            zeros.
+        kernel: (..., outputs) float32.
 
     Returns:
-        q (rows, columns, inputs, outputs) int8 and the scales (outputs,) float32.
+        q (..., outputs) int8 and the scales (outputs,) float32.
     """
-    scale = np.abs(kernel).max(axis=(0, 1, 2)) / np.float32(_LARGEST)  # -> (outputs,)
+    rest = tuple(range(kernel.ndim - 1))
+    scale = np.abs(kernel).max(axis=rest) / np.float32(_LARGEST)  # -> (outputs,)
+    scale = np.where(scale > 0, scale, np.float32(1))  # of channels of zeros
     q = np.clip(np.rint(kernel / scale), -_LARGEST, _LARGEST)
     return q.astype(np.int8), scale.astype(np.float32)
 
@@ -46,6 +50,22 @@ def quantise(kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def dequantise(q: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """Return the float32 kernel of :func:`quantise`'s values."""
     return q.astype(np.float32) * scale
+
+
+def dequantised(store: Mapping) -> dict[str, np.ndarray]:
+    """Return the weights of a layer in a model file, those of 8 bits as float32.
+
+    Args:
+        store: the layer's weights by their number; beside one of int8 are its scales,
+            ``<number>_scale``.
+    """
+    weights = {}
+    for key in store.keys():  # noqa: SIM118, Keras' entry of a file is no mapping
+        if not key.endswith(SCALE):
+            weights[key] = values = np.asarray(store[key])
+            if values.dtype == np.int8:
+                weights[key] = dequantise(values, np.asarray(store[key + SCALE]))
+    return weights
 
 
 def quantised_arrays(network: keras.Model) -> dict[str, np.ndarray]:

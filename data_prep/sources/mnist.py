@@ -1,0 +1,182 @@
+"""Read the digits of MNIST from their idx files, and prepare them.
+
+The files are ``train-images-idx3-ubyte`` and ``train-labels-idx1-ubyte``, and where
+they are present ``t10k-images-idx3-ubyte`` and ``t10k-labels-idx1-ubyte``, the
+held-back digits; each as it is or gzipped. Keras' ``mnist.npz`` is read too.
+"""
+
+import gzip
+import struct
+import time
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from show_attend_tell.config.siblings import DIGIT, DigitExperiment
+from show_attend_tell.data.digits import CLASSES, Digits, write_digits
+from show_attend_tell.runtime.errors import DataError, one_line
+from show_attend_tell.runtime.files import locked
+
+KERAS_FILE = "mnist.npz"
+_NAMES = {"train": "train", "test": "t10k"}  # split -> start of the files' names
+_KINDS = {"images": "images-idx3-ubyte", "labels": "labels-idx1-ubyte"}
+_MOST = 1_000_000  # digits that a header may announce
+
+
+@dataclass(frozen=True)
+class DigitsReport:
+    """Counts of prepared digits.
+
+    Attributes:
+        path: the file of the digits.
+        counts: split -> number of digits.
+        validation: how many of the training digits are the validation digits.
+        seconds: wall-clock time.
+    """
+
+    path: Path
+    counts: dict[str, int]
+    validation: int
+    seconds: float
+
+    def lines(self) -> list[str]:
+        """Return the report as lines to print."""
+        train = self.counts["train"]
+        lines = [
+            f"train: {train - self.validation:,} digits",
+            f"val: {self.validation:,} digits, the last ones of the training files",
+        ]
+        if "test" in self.counts:
+            lines.append(f"test: {self.counts['test']:,} digits")
+        return [*lines, f"prepared in {self.path.parent} ({self.seconds:.0f} s)"]
+
+
+def prepare_digits(
+    experiment: DigitExperiment, data: Path | None, work: Path
+) -> DigitsReport:
+    """Write the digits of an experiment to one file.
+
+    Args:
+        experiment: the settings.
+        data: the user's folder with the files of MNIST.
+        work: the folder of all prepared data sets, each in a folder of its name.
+
+    Raises:
+        DataError: a file is absent, damaged or not what its name promises.
+    """
+    started = time.monotonic()
+    if data is None:
+        raise DataError(
+            "`data` must be the folder of MNIST's files. Received: None; pass the "
+            "folder with --data"
+        )
+    splits = read_mnist(Path(data))
+    count, validation = len(splits["train"].labels), experiment.data.validation
+    if count <= validation:
+        raise DataError(
+            f"{data}: data.validation must be less than the {count} training digits. "
+            f"Received: {validation}; lower it"
+        )
+    folder = Path(work).absolute() / experiment.data.name
+    taken = DataError(f"{folder}: another process is preparing it; wait for its end")
+    with locked(folder / ".prepare.lock", taken):
+        path = write_digits(folder, splits)
+    return DigitsReport(
+        path=path,
+        counts={split: len(digits.labels) for split, digits in splits.items()},
+        validation=validation,
+        seconds=time.monotonic() - started,
+    )
+
+
+def read_mnist(data: Path) -> dict[str, Digits]:
+    """Return the digits of each split whose files are in a folder.
+
+    Raises:
+        DataError: the training digits are absent, or a file is damaged.
+    """
+    if not data.is_dir():
+        raise DataError(f"{data}: no such folder; name the folder of MNIST's files")
+    if (data / KERAS_FILE).is_file() and _find(data, "train", "images") is None:
+        return _read_keras_file(data / KERAS_FILE)
+    found = {}
+    for split in _NAMES:
+        paths = [_find(data, split, kind) for kind in _KINDS]
+        if split == "test" and paths == [None, None]:
+            continue
+        for path, kind in zip(paths, _KINDS.values(), strict=True):
+            if path is None:
+                raise DataError(
+                    f"{data}: no file {_NAMES[split]}-{kind}, also with .gz; name the "
+                    "folder of MNIST's files with --data"
+                )
+        found[split] = _checked(data, split, *map(read_idx, paths))
+    return found
+
+
+def _find(data: Path, split: str, kind: str) -> Path | None:
+    name = f"{_NAMES[split]}-{_KINDS[kind]}"
+    paths = (data / name, data / f"{name}.gz")
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _checked(origin: Path, split: str, images: np.ndarray, labels: np.ndarray):
+    """Return digits whose shapes and labels are those of MNIST."""
+    N = len(images)
+    fits = images.shape == (N, DIGIT, DIGIT) and labels.shape == (N,) and N
+    if not fits or images.dtype != np.uint8 or labels.max() >= CLASSES:
+        raise DataError(
+            f"{origin}: the {split} digits must be images (N, 28, 28) of bytes with "
+            f"labels (N,) below 10. Received: {images.shape} and {labels.shape}; get "
+            "the files again"
+        )
+    return Digits(images, labels.astype(np.uint8))
+
+
+def read_idx(path: Path) -> np.ndarray:
+    """Return the bytes of an idx file, gzipped if its name ends in .gz.
+
+    Raises:
+        DataError: the file is damaged, or holds other values than bytes.
+    """
+    try:
+        opener = gzip.open if path.suffix == ".gz" else open
+        with opener(path, "rb") as file:
+            zeros, kind, dimensions = struct.unpack(">HBB", file.read(4))
+            shape = struct.unpack(f">{dimensions}I", file.read(4 * dimensions))
+            if zeros or kind != 8 or not 1 <= dimensions <= 3 or shape[0] > _MOST:
+                raise ValueError("not an idx file of bytes")
+            if any(side != DIGIT for side in shape[1:]):
+                raise ValueError(f"its pictures have the shape {shape[1:]}")
+            size = int(np.prod(shape, dtype=np.int64))
+            content = file.read(size + 1)
+    except (OSError, EOFError, ValueError, struct.error, zlib.error) as error:
+        raise DataError(
+            f"{path}: cannot be read as an idx file ({one_line(error)}); get the file "
+            "again"
+        ) from None
+    if len(content) != size:
+        raise DataError(
+            f"{path}: must hold {size} values. Received: "
+            f"{'more' if len(content) > size else len(content)}; get the file again"
+        )
+    return np.frombuffer(content, np.uint8).reshape(shape)
+
+
+def _read_keras_file(path: Path) -> dict[str, Digits]:
+    """Return the digits of the file that ``keras.datasets.mnist`` fetches."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {
+                split: (stored[f"x_{split}"], stored[f"y_{split}"])
+                for split in _NAMES
+                if split == "train" or f"x_{split}" in stored
+            }
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(
+            f"{path}: cannot be read ({one_line(error)}); get the file again"
+        ) from None
+    return {split: _checked(path, split, *pair) for split, pair in arrays.items()}

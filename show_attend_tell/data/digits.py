@@ -1,0 +1,170 @@
+"""Read and write prepared digits, and place them in larger, cluttered pictures.
+
+``digits.npz`` holds the digits of a data set as arrays ``<split>_images``, (N, 28, 28)
+uint8, and ``<split>_labels``, (N,) uint8, of the splits ``train`` and, where there are
+held-back digits, ``test``. The last training digits are the validation digits.
+"""
+
+import contextlib
+import hashlib
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from show_attend_tell.config.siblings import DIGIT, PIECE, DigitSettings
+from show_attend_tell.runtime.errors import DigitsError, one_line
+from show_attend_tell.runtime.files import atomic_path
+
+FILE = "digits.npz"
+CLASSES = 10
+_PLACES_SEED = 0  # of validation and test pictures, the same for every model
+_SPLITS = {"val": 1, "test": 2}
+_DAMAGE = (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error)
+
+
+class Digits(NamedTuple):
+    """Digits or pictures with their labels."""
+
+    images: np.ndarray  # (N, H, H) uint8, 255 is white ink
+    labels: np.ndarray  # (N,) uint8 in [0, 10)
+
+    def digest(self) -> str:
+        """Return a digest of images and labels."""
+        digest = hashlib.sha256(np.ascontiguousarray(self.images).data)
+        digest.update(np.ascontiguousarray(self.labels).data)
+        return digest.hexdigest()
+
+
+def write_digits(folder: str | Path, splits: Mapping[str, Digits]) -> Path:
+    """Write the digits of each split atomically; return the file's path."""
+    arrays = {
+        f"{split}_{field}": values
+        for split, digits in splits.items()
+        for field, values in digits._asdict().items()
+    }
+    path = Path(folder) / FILE
+    with atomic_path(path) as temporary:
+        np.savez(temporary, **arrays)
+    return path
+
+
+def holds_test_digits(folder: str | Path) -> bool:
+    """Return whether a prepared folder has the held-back digits.
+
+    Raises:
+        DigitsError: the file is absent or damaged.
+    """
+    with _open(Path(folder) / FILE) as stored:
+        return "test_images" in stored
+
+
+def read_digits(folder: str | Path, split: str, validation: int) -> Digits:
+    """Return the digits of a split.
+
+    Args:
+        folder: a prepared folder.
+        split: ``train``, ``val`` or ``test``.
+        validation: how many of the last training digits are the validation digits.
+
+    Raises:
+        DigitsError: the file is absent or damaged, has no such split, or too few
+            training digits.
+    """
+    path = Path(folder) / FILE
+    stored_split = "test" if split == "test" else "train"
+    with _open(path) as stored:
+        if f"{stored_split}_images" not in stored:
+            raise DigitsError(
+                f"{path}: has no {split} digits; choose --split val, or prepare a "
+                "folder that holds the t10k files"
+            )
+        digits = Digits(*(stored[f"{stored_split}_{f}"] for f in Digits._fields))
+    if digits.images.shape[1:] != (DIGIT, DIGIT) or len(digits.images) != len(
+        digits.labels
+    ):
+        raise _damaged(path, f"its arrays have the shapes {digits.images.shape}")
+    if split == "test":
+        return digits
+    if len(digits.labels) <= validation:
+        raise DigitsError(
+            f"{path}: data.validation must be less than the {len(digits.labels)} "
+            f"training digits. Received: {validation}; lower it"
+        )
+    chosen = slice(-validation, None) if split == "val" else slice(-validation)
+    return Digits(digits.images[chosen], digits.labels[chosen])
+
+
+@contextlib.contextmanager
+def _open(path: Path) -> Iterator[Mapping[str, np.ndarray]]:
+    """Yield the arrays of the file, which are read where they are used."""
+    if not path.is_file():
+        raise DigitsError(f"{path}: no such file; run `prepare` first")
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            yield arrays
+    except DigitsError:
+        raise
+    except _DAMAGE as error:
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, reason: object) -> DigitsError:
+    return DigitsError(
+        f"{path}: cannot be read ({one_line(reason)}); run `prepare` again"
+    )
+
+
+def make_pictures(
+    images: np.ndarray,
+    pool: np.ndarray,
+    settings: DigitSettings,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Place each digit anywhere in a picture with pieces of other digits.
+
+    Args:
+        images: digits, (N, 28, 28) uint8.
+        pool: digits of the same split, whose pieces are the clutter, (M, 28, 28).
+        settings: ``canvas`` H and the number of pieces, ``clutter``.
+        rng: random places and pieces; a picture as large as a digit without clutter
+            uses none.
+
+    Returns:
+        (N, H, H) uint8; sums of ink end at 255.
+    """
+    N, H = len(images), settings.canvas
+    if H == DIGIT and not settings.clutter:
+        return images
+    sums = np.zeros((N, H, H), np.uint16)
+    for _ in range(settings.clutter):
+        source = pool[rng.integers(len(pool), size=N)]  # (N, 28, 28)
+        start = rng.integers(DIGIT - PIECE + 1, size=(N, 2))
+        rows, columns = _windows(start, PIECE)
+        pieces = source[np.arange(N)[:, None, None], rows, columns]  # (N, 8, 8)
+        _add(sums, pieces, rng.integers(H - PIECE + 1, size=(N, 2)))
+    _add(sums, images, rng.integers(H - DIGIT + 1, size=(N, 2)))
+    return np.minimum(sums, 255).astype(np.uint8)
+
+
+def _windows(start: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows (N, side, 1) and columns (N, 1, side) of windows at (N, 2)."""
+    steps = np.arange(side)
+    rows, columns = (start[:, k, None] + steps for k in range(2))
+    return rows[:, :, None], columns[:, None, :]
+
+
+def _add(sums: np.ndarray, pieces: np.ndarray, start: np.ndarray) -> None:
+    """Add pieces (N, side, side) to pictures (N, H, H) at their corners (N, 2)."""
+    rows, columns = _windows(start, pieces.shape[1])
+    sums[np.arange(len(sums))[:, None, None], rows, columns] += pieces
+
+
+def held_out_pictures(digits: Digits, settings: DigitSettings, split: str) -> Digits:
+    """Return the pictures of validation or test digits, the same in every call."""
+    rng = np.random.default_rng([_PLACES_SEED, _SPLITS[split]])
+    images = make_pictures(digits.images, digits.images, settings, rng)
+    return Digits(images, digits.labels)

@@ -1,0 +1,86 @@
+"""Batch photos with all of their captions, so that each is convolved once an epoch.
+
+A batch has P rows of features and P C captions, the C captions of a row side by side.
+C is the most common number of captions of a photo: a photo with more of them has
+several rows, one with fewer has captions of padding, which are ignored. Photos whose
+longest captions are of similar length share a batch.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from show_attend_tell.data.dataset import (
+    CaptionBatches,
+    Captions,
+    pad_captions,
+    read_views,
+)
+from show_attend_tell.data.features import FeatureReader
+
+_NONE = -1  # in place of a caption's position
+
+
+class PhotoBatches(CaptionBatches):
+    """Training batches over feature files, of whole photos.
+
+    Args:
+        captions: encoded captions.
+        rows: row of each photo in the feature files, (photos,).
+        readers: see :class:`CaptionBatches`.
+        batch_size: captions per batch, at most: P is ``batch_size // C``.
+        seed: seed of the order and of the mirroring.
+        few_lengths: see :func:`padded_length`.
+    """
+
+    def __init__(
+        self,
+        captions: Captions,
+        rows: np.ndarray,
+        readers: Sequence[FeatureReader],
+        batch_size: int,
+        seed: int,
+        few_lengths: bool = False,
+    ):
+        self.groups = group_captions(captions.photos, batch_size)  # (G, C)
+        C = self.groups.shape[1]
+        super().__init__(captions, rows, readers, batch_size // C, seed, few_lengths)
+        self.captions_per_row = C
+        lengths = np.where(self.groups == _NONE, 0, captions.lengths[self.groups])
+        self.lengths = lengths.max(axis=1)  # (G, C) -> (G,)
+
+    def _make_batch(self, chosen: np.ndarray, rng: np.random.Generator) -> tuple:
+        groups = self.groups[chosen]  # (N, C), N at most P
+        found = groups[groups != _NONE]
+        (places,) = np.nonzero(groups.reshape(-1) != _NONE)
+        size, few = self.batch_size * self.captions_per_row, self.few_lengths
+        tokens = []
+        for words in pad_captions(self.captions, found, len(found), few):
+            rows = np.zeros((size, words.shape[1]), words.dtype)  # of padding
+            rows[places] = words
+            tokens.append(rows)
+        photos = self.captions.photos[groups[:, 0]]
+        features = read_views(self.readers, self.rows[photos], rng, self.batch_size)
+        return features, *tokens
+
+
+def group_captions(photos: np.ndarray, most: int) -> np.ndarray:
+    """Return the captions of each photo in groups of C.
+
+    Args:
+        photos: photo of each caption, (N,).
+        most: largest C.
+
+    Returns:
+        Positions of captions, (G, C); those of a group are of one photo, and are
+        followed by -1 where there are fewer.
+    """
+    counts = np.unique(photos, return_counts=True)[1]
+    C = min(int(np.bincount(counts).argmax()), most)
+    order = np.argsort(photos, kind="stable")
+    photos = photos[order]
+    number = np.arange(len(photos)) - np.searchsorted(photos, photos)  # in its photo
+    group = np.cumsum(number % C == 0) - 1
+    groups = np.full((group[-1] + 1, C), _NONE)
+    groups[group, number % C] = order
+    return groups

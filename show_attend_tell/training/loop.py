@@ -1,0 +1,331 @@
+"""Run a training: updates, checkpoints, validation, early stopping and logs.
+
+The loop knows neither captions nor photos. A :class:`Task` gives it a model, the
+updates of an epoch and the scores of a validation; :mod:`training.train` has that of
+the captioner.
+"""
+
+import dataclasses
+import functools
+import math
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+import keras
+from pydantic import TypeAdapter, ValidationError
+
+from show_attend_tell.config import runs
+from show_attend_tell.runtime.errors import RunError, TrainingError, quote
+from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.progress import ProgressBar, progress_bar
+from show_attend_tell.training.checkpoint import restore_checkpoint, save_checkpoint
+from show_attend_tell.training.divergence import LossMonitor
+from show_attend_tell.training.position import Position, Summary
+
+
+class Settings(Protocol):
+    """The settings that the loop itself reads, see :mod:`config.settings`."""
+
+    epochs: int
+    learning_rate: float
+    patience: int
+    validate_every: int
+    checkpoint_every: int
+
+
+class Objective(Protocol):
+    """The updates of a training.
+
+    Attributes:
+        steps: number of updates in an epoch.
+        graphs: number of graphs compiled so far; it rises during an update that
+            compiles.
+    """
+
+    steps: int
+    graphs: int
+
+    def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
+        """Apply the updates of an epoch from number `start` on; yield values to log."""
+
+
+class Log(AbstractContextManager, Protocol):
+    """The log of a training, such as :class:`training.tensorboard_log.CurveLog`."""
+
+    def log_update(self, step: int, values: dict, optimizer, bar: ProgressBar) -> None:
+        """Log the values of an update."""
+
+    def log_scores(self, step: int, scores: dict[str, float]) -> None:
+        """Log the scores of a validation."""
+
+
+class Task(Protocol):
+    """What is trained: a model, its updates and its scores.
+
+    Attributes:
+        settings: the settings of the loop.
+        model: the built model.
+        objective: its updates.
+        metric: name of the score that selects the model; more is better.
+        starts_trained: whether the initial model was trained, and is validated.
+        start_counts: whether the initial model may be the best.
+        digest: digest of what must not change until the training is resumed, stored
+            as the position's ``vocabulary``.
+        other: what has changed if the digest has, such as ``another vocabulary``.
+    """
+
+    settings: Settings
+    model: keras.Model
+    objective: Objective
+    metric: str
+    starts_trained: bool
+    start_counts: bool
+    digest: str
+    other: str
+
+    def compile(self, total_steps: int) -> None:
+        """Compile the model and build its optimiser, for a training so long."""
+
+    def copy_model(self) -> keras.Model:
+        """Return another model of the same weights' shapes, to validate and save."""
+
+    def monitor_loss(self, first: float | None) -> LossMonitor:
+        """Return the check of the loss, given that of the first update if known."""
+
+    def open_log(self, folder: Path) -> Log:
+        """Return the log of a run folder."""
+
+    def validate(self, model: keras.Model, step: int) -> dict[str, float]:
+        """Return the scores of a model after an update."""
+
+    def show(self, log: Log, model: keras.Model, step: int) -> None:
+        """Log samples of what a validated model does."""
+
+    def show_best(self, log: Log, model: keras.Model) -> None:
+        """Log what is shown of the best model only."""
+
+
+class Trainer:
+    """One training: a task and its position.
+
+    Args:
+        task: the task; its model is compiled.
+    """
+
+    def __init__(self, task: Task):
+        self.task, self.settings = task, task.settings
+        self.model, self.objective = task.model, task.objective
+        self.position = Position(vocabulary=task.digest, start_counts=task.start_counts)
+        self._latest = None
+        self.total_steps = self.settings.epochs * self.objective.steps
+        task.compile(self.total_steps)
+
+    @functools.cached_property
+    def saved(self) -> keras.Model:
+        """The model that is validated and saved, a copy with the averaged weights."""
+        copy = self.task.copy_model()
+        for own, original in zip(copy.weights, self.model.weights, strict=True):
+            own.trainable = original.trainable
+        return copy
+
+    def run(self, folder: Path, resume: bool, progress: bool) -> Summary:
+        """Train until the end in a run folder.
+
+        Args:
+            folder: the run folder.
+            resume: continue from its checkpoint.
+            progress: whether to show a bar with the time left.
+
+        Raises:
+            RunError: the checkpoint is damaged or another training's.
+            TrainingError: training has diverged; the last good checkpoint and model are
+                kept.
+            KeyboardInterrupt: after the checkpoint was written, or in the first update.
+        """
+        started, self.folder = time.monotonic(), folder
+        if resume:
+            self._restore()
+        position = self.position
+        self.losses = self.task.monitor_loss(position.first_loss)
+        self._written = position.step if resume else None
+        bar = progress_bar(self.total_steps, "step", done=position.step, shown=progress)
+        with bar, self.task.open_log(folder) as log:
+            try:
+                self._train(log, bar, validate=resume or self.task.starts_trained)
+            except TrainingError as error:
+                raise TrainingError(
+                    f"{folder}: training has diverged: {error}; {self._kept()}; train "
+                    "again with --overwrite and a training.learning_rate below "
+                    f"{self.settings.learning_rate:g}"
+                ) from None
+        return Summary(
+            folder=folder,
+            model=folder / runs.MODEL,
+            best=math.nan if position.best is None else position.best,
+            best_step=position.best_step,
+            steps=position.step,
+            seconds=time.monotonic() - started,
+            stopped=position.stopped or "all epochs done",
+            metric=self.task.metric,
+        )
+
+    def _restore(self) -> None:
+        """Set the model, its optimiser and the position to the run's checkpoint."""
+        path, digest = self.folder / runs.CHECKPOINT, self.task.digest
+        state = restore_checkpoint(path, self.model)
+        try:
+            position = TypeAdapter(Position).validate_python(state)
+        except ValidationError:
+            raise RunError(
+                f"{path}: the checkpoint is damaged: its position is {quote(state)}; "
+                "train without --resume"
+            ) from None
+        if position.vocabulary not in ("", digest):  # version 0.1.0 stored none
+            raise RunError(
+                f"{path}: the run was started with {self.task.other}; prepare the "
+                "data as they were, or replace the run with --overwrite"
+            )
+        steps, within = self.objective.steps, position.step_in_epoch
+        if within > steps or position.step != position.epoch * steps + within:
+            raise RunError(
+                f"{path}: the run was started with other training data: update "
+                f"{position.step} must be number {within} of epoch {position.epoch}. "
+                f"Received: {steps} updates per epoch; prepare the data as they were, "
+                "or replace the run with --overwrite"
+            )
+        position.vocabulary = digest
+        self.position = position
+
+    def _train(self, log: Log, bar: ProgressBar, validate: bool) -> None:
+        """Train until the end; write a checkpoint if interrupted.
+
+        Args:
+            log: the log.
+            bar: the progress bar.
+            validate: whether to validate first: the initial model, or to finish what
+                was interrupted.
+        """
+        position = self.position
+        try:
+            if validate:
+                self._after_update(log, bar)
+            while position.epoch < self.settings.epochs and not position.stopped:
+                self._epoch(log, bar)
+        except KeyboardInterrupt:
+            # The interrupt can arrive after an update was applied, before it was
+            # counted.
+            position.step = int(self.model.optimizer.iterations)
+            if position.step <= 1 and self.losses.first is None is self._latest:
+                raise  # the first update is repeated, as its loss is not known
+            done = position.epoch * self.objective.steps
+            position.step_in_epoch = position.step - done
+            self._checkpoint()
+            raise
+
+    def _kept(self) -> str:
+        """Describe what a training that has diverged leaves in its folder."""
+        position = self.position
+        checkpoint = f"that of update {self._written}"
+        checkpoint = "none" if self._written is None else checkpoint
+        has_model = (self.folder / runs.MODEL).exists()
+        model = f"that of update {position.best_step}" if has_model else "none"
+        return f"the last good checkpoint is {checkpoint}, the best model {model}"
+
+    def _epoch(self, log: Log, bar: ProgressBar) -> None:
+        position, graphs = self.position, self.objective.graphs
+        start = position.epoch, position.step_in_epoch
+        # Without a graph the bar shows "compiling", also as a line of a log file.
+        bar.set_postfix_str("", refresh=not graphs)
+        for values in self.objective.updates(*start):
+            position.step += 1
+            position.step_in_epoch += 1
+            bar.update(compiling=self.objective.graphs > graphs)
+            graphs = self.objective.graphs
+            log.log_update(position.step, values, self.model.optimizer, bar)
+            self._latest = position.step, values
+            if self.losses.is_due(position.step):
+                self._check_loss()
+            self._after_update(log, bar)
+            if position.stopped:
+                return
+
+    def _check_loss(self) -> None:
+        if self._latest is not None:
+            self.losses.check(*self._latest)
+            self.position.first_loss = self.losses.first
+
+    def _after_update(self, log: Log, bar: ProgressBar) -> None:
+        """Write a checkpoint, validate and end the epoch where these are due."""
+        position, settings = self.position, self.settings
+        ends = position.step_in_epoch == self.objective.steps
+        validates = self._validation_due() and position.validated < position.step
+        saves = position.step > 0 and position.step % settings.checkpoint_every == 0
+        if ends or validates or saves:
+            # Before validating, so that an error there loses no update.
+            self._checkpoint()
+        if validates:
+            self._validate(log, bar)
+        if ends:
+            position.epoch, position.step_in_epoch = position.epoch + 1, 0
+        if ends or validates:
+            self._checkpoint()
+        if ends or validates or saves:
+            bar.exclude_pause()
+
+    def _validation_due(self) -> bool:
+        position, settings = self.position, self.settings
+        if not position.step:
+            return self.task.starts_trained
+        if position.step == self.total_steps:
+            return True
+        if settings.validate_every:
+            return position.step % settings.validate_every == 0
+        return position.step_in_epoch == self.objective.steps
+
+    def _checkpoint(self) -> None:
+        """Write a checkpoint, unless training has diverged."""
+        self._check_loss()
+        state = dataclasses.asdict(self.position)
+        save_checkpoint(self.folder / runs.CHECKPOINT, self.model, state)
+        self._written = self.position.step
+
+    def _validate(self, log: Log, bar: ProgressBar) -> None:
+        """Score the model; keep it if it is the best so far."""
+        position = self.position
+        self._copy_weights()
+        bar.set_postfix_str("validating", refresh=True)
+        scores = self.task.validate(self.saved, position.step)
+        self.task.show(log, self.saved, position.step)
+        log.log_scores(position.step, scores)
+        bar.write(
+            f"epoch {position.step / self.objective.steps:.2f}, step {position.step}: "
+            + ", ".join(f"{name} {value:.2f}" for name, value in scores.items())
+        )
+        if position.step or position.start_counts:
+            self._keep_if_best(scores[self.task.metric], log)
+        position.validated = position.step
+
+    def _keep_if_best(self, score: float, log: Log) -> None:
+        position, patience = self.position, self.settings.patience
+        if score > (-math.inf if position.best is None else position.best):
+            self.task.show_best(log, self.saved)
+            # First, so that a validation interrupted here is repeated.
+            with atomic_path(self.folder / runs.MODEL) as temporary:
+                self.saved.save(temporary)
+            position.best, position.best_step = score, position.step
+            position.without_gain = 0
+        else:
+            position.without_gain += 1
+            if position.without_gain >= patience:
+                position.stopped = f"no improvement in {patience} validations"
+
+    def _copy_weights(self) -> None:
+        pairs = zip(self.saved.weights, self.model.weights, strict=True)
+        for copy, original in pairs:
+            copy.assign(original)
+        if self.position.step:
+            variables = self.saved.trainable_variables
+            self.model.optimizer.finalize_variable_values(variables)
