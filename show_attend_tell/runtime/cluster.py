@@ -27,6 +27,8 @@ from show_attend_tell.runtime.errors import ClusterError, ShowAttendTellError, o
 
 _ATTEMPTS = 4  # workers that one task may end
 _CONNECT_SECONDS = 5.0
+# The health check of gRPC, which Ray's server answers, and the answer.
+_HEALTH, _SERVING = "/grpc.health.v1.Health/Check", b"\x08\x01"
 _START_SECONDS = 120.0  # for the first process on each node
 _POLL_SECONDS = 5.0
 _WAITING_SECONDS = 30.0  # between log lines while no worker has started
@@ -108,9 +110,10 @@ def connected(address: str) -> Iterator[Cluster]:
     """Connect to a Ray cluster, and disconnect at the end.
 
     Args:
-        address: ``host:port`` of a cluster's head, ``ray://host:port``, or ``auto``:
-            the cluster that runs on this machine, or else one that is started for
-            this process and ends with it.
+        address: ``host:port`` of the head of a cluster to which this machine belongs,
+            or ``auto``: the environment variable ``RAY_ADDRESS``, or the cluster that
+            runs on this machine, or else one that is started for this process and ends
+            with it.
 
     Raises:
         ClusterError: Ray is not installed, nothing answers at the address, or a node
@@ -118,14 +121,14 @@ def connected(address: str) -> Iterator[Cluster]:
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
+        import grpc
         import ray
     except ImportError as error:
         raise ClusterError(
             f"`cluster` needs Ray, which cannot be imported ({one_line(error)}); "
             "run: pip install 'show-attend-tell[cluster]'"
         ) from None
-    if address != "auto":
-        _require_answer(address)
+    address = _resolve(address, grpc)
     with _signal_handler_kept():
         _connect(ray, address)
     try:
@@ -135,43 +138,61 @@ def connected(address: str) -> Iterator[Cluster]:
         ray.shutdown()
 
 
-def _require_answer(address: str) -> None:
-    """Raise a ClusterError unless a port answers; Ray itself would try for minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdigit():
+def _resolve(address: str, grpc: Any) -> str:
+    """Return the address of a server that answers, or ``local``.
+
+    Ray itself tries for minutes if nothing answers.
+
+    Args:
+        address: see :func:`connected`.
+        grpc: the module, by whose protocol a Ray server answers.
+
+    Raises:
+        ClusterError: nothing answers at an address that was given.
+    """
+    if address == "auto":
+        address = os.environ.get("RAY_ADDRESS", "auto")
+    if address == "auto":
+        folder = Path(os.environ.get("RAY_TMPDIR", "/tmp"))
+        try:
+            # Ray's name for the file; that of a cluster that was killed is kept.
+            running = (folder / "ray" / "ray_current_cluster").read_text().strip()
+        except OSError:
+            return "local"
+        return running if _silence(running, grpc) is None else "local"
+    if silence := _silence(address, grpc):
         raise ClusterError(
-            f"`cluster` must be auto, host:port or ray://host:port. Received: {address}"
-        )
-    try:
-        socket.create_connection(
-            (host.strip("[]"), int(port)), _CONNECT_SECONDS
-        ).close()
-    except (OSError, OverflowError) as error:
-        raise ClusterError(
-            f"{address}: nothing answers ({one_line(error)}); start Ray there with "
+            f"{address}: no Ray answers ({silence}); start it there with "
             "`ray start --head --port PORT`, or pass --cluster auto"
-        ) from None
+        )
+    return address
+
+
+def _silence(address: str, grpc: Any) -> str | None:
+    """Return the reason why no server answers at an address, or None."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        return "the address must be auto or HOST:PORT"
+    try:
+        with grpc.insecure_channel(address) as channel:
+            check = channel.unary_unary(_HEALTH)  # of bytes to bytes
+            serving = check(b"", timeout=_CONNECT_SECONDS) == _SERVING
+    except grpc.RpcError as error:
+        return one_line(error.details())
+    return None if serving else "the server is not ready"
 
 
 def _connect(ray: Any, address: str) -> None:
-    quiet = {"logging_level": logging.ERROR, "log_to_driver": False}
+    started: dict[str, Any] = {}
+    if address == "local":
+        started = {"include_dashboard": False, "object_store_memory": _OBJECT_STORE}
     try:
-        if address != "auto":
-            ray.init(address, **quiet)
-            return
-        try:
-            ray.init("auto", **quiet)
-        except ConnectionError:  # none runs on this machine
-            ray.init(
-                "local",
-                include_dashboard=False,
-                object_store_memory=_OBJECT_STORE,
-                **quiet,
-            )
+        ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **started)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise ClusterError(
             f"{address}: no connection to Ray ({one_line(error)}); check that the "
-            "versions of Ray and Python are those of the cluster"
+            "versions of Ray and Python are those of the cluster, and that this "
+            "machine belongs to it"
         ) from None
 
 

@@ -155,3 +155,14 @@ def test_a_lock_names_the_folder_that_cannot_be_written(tmp_path):
     with pytest.raises(OSError, match="exists|Not a directory") as caught:
         locked(tmp_path / "file" / "lock", KeyError()).__enter__()
     assert caught.value.filename == str(tmp_path / "file")
+
+
+def test_unique_temporary_files_let_two_writers_finish(tmp_path):
+    path = tmp_path / "part.h5"
+    with atomic_path(path, unique=True) as one, atomic_path(path, unique=True) as two:
+        assert one != two
+        assert one.suffix == ".h5"
+        one.write_text("content")
+        two.write_text("content")
+    assert path.read_text() == "content"
+    assert os.listdir(tmp_path) == ["part.h5"]
