@@ -126,13 +126,14 @@ def connected(address: str) -> Iterator[Cluster]:
     except ImportError as error:
         raise ClusterError(
             f"`cluster` needs Ray, which cannot be imported ({one_line(error)}); "
-            "run: pip install 'show-attend-tell[cluster]'"
+            "run `pip install 'show-attend-tell[cluster]'`"
         ) from None
     address = _resolve(address, grpc)
     with _signal_handler_kept():
         _connect(ray, address)
     try:
-        _require_same_version(ray)
+        if address != "local":
+            _require_same_version(ray)
         yield Cluster(ray)
     finally:
         ray.shutdown()
@@ -234,7 +235,7 @@ def _require_same_version(ray: Any) -> None:
             theirs = f"none ({one_line(error)})"
         if theirs != __version__:
             raise ClusterError(
-                f"{host}: must have version {__version__} of show-attend-tell. "
+                f"{host}: must have version {__version__} of this package. "
                 f"Received: {theirs}; install the same version on every node"
             )
 

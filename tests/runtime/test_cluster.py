@@ -2,6 +2,7 @@
 
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,6 +25,104 @@ class Doubling:
 
 def unbuildable():
     raise FeatureError("another encoder")
+
+
+class RayError(Exception):
+    """A worker has died."""
+
+
+class RayTaskError(RayError):
+    """A worker has raised an error."""
+
+
+class FakeRay:
+    """Ray's functions for a pool, with workers in this process that may die."""
+
+    exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
+
+    def __init__(self, dies):
+        self.dies, self.started, self.killed = dies, 0, 0
+
+    def remote(self, **options):
+        return lambda actor: type("Actor", (), {"remote": self.start})
+
+    def start(self, make, processors):
+        self.started += 1
+        return FakeActor(self, Doubling())
+
+    def wait(self, references, timeout):
+        return references[:1], references[1:]
+
+    def get(self, reference):
+        return reference()
+
+    def kill(self, actor):
+        self.killed += 1
+
+
+class FakeActor:
+    def __init__(self, ray, object_):
+        self.ray, self.object = ray, object_
+        self.alive = True
+        self.prepare = self.run = self
+
+    def remote(self, task=None):
+        def result():
+            if self.alive and self.ray.dies(task):
+                self.alive = False
+            if not self.alive:
+                raise RayError("the worker died")
+            if task is None:
+                return None, None
+            if task.payload == "fault":
+                return None, "worker on host: the disk is full"
+            return self.object.run(task.payload), None
+
+        return result
+
+
+def run_pool(ray, payloads, workers=2):
+    tasks = [Task(f"task {number}", value) for number, value in enumerate(payloads)]
+    done = cluster.Cluster(ray).run(Doubling, (), tasks, workers)
+    return {task.name: value for task, value in done}
+
+
+def test_each_task_is_run_once_by_the_workers():
+    ray = FakeRay(lambda task: False)
+    found = run_pool(ray, range(7))
+    assert found == {f"task {n}": 2 * n for n in range(7)}
+    assert (ray.started, ray.killed) == (2, 2)
+
+
+def test_no_worker_is_started_without_tasks():
+    ray = FakeRay(lambda task: False)
+    assert run_pool(ray, []) == {}
+    assert ray.started == 0
+
+
+def test_the_task_of_a_dead_worker_is_run_by_another():
+    deaths = iter([False, False, False, True, False, True])
+    ray = FakeRay(lambda task: next(deaths, False))
+    found = run_pool(ray, range(7))
+    assert found == {f"task {n}": 2 * n for n in range(7)}
+    assert ray.started == 4
+
+
+def test_a_task_that_ends_every_worker_is_named():
+    ray = FakeRay(lambda task: task is not None and task.payload == 3)
+    with pytest.raises(ClusterError, match="task 3: 4 workers ended while it ran"):
+        run_pool(ray, range(7))
+    assert ray.killed == ray.started - 4
+
+
+def test_workers_that_cannot_start_end_the_run():
+    with pytest.raises(ClusterError, match="end before they finish a task .*died"):
+        run_pool(FakeRay(lambda task: task is None), range(3))
+
+
+def test_the_error_of_a_worker_ends_the_run():
+    with pytest.raises(ClusterError, match="^worker on host: the disk is full$"):
+        run_pool(FakeRay(lambda task: False), [1, "fault", 3])
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def _pyarrow():
     except ImportError as error:
         raise ClusterError(
             f"Parquet needs pyarrow, which cannot be imported ({one_line(error)}); "
-            "run: pip install 'show-attend-tell[cluster]', or choose jsonl"
+            "run `pip install 'show-attend-tell[cluster]'`, or choose jsonl"
         ) from None
     return pyarrow
 
@@ -127,12 +127,8 @@ class CaptionFolder:
         taken = OutputFileError(
             f"{self.path}: another process is writing it; wait, or name another folder"
         )
+        self._require_own()
         with contextlib.ExitStack() as stack:
-            if self.path.exists() and not self.path.is_dir():
-                raise OutputFileError(
-                    f"{self.path}: must be a folder with --cluster. Received: a file; "
-                    "name another folder"
-                )
             stack.enter_context(locked(self.path / ".lock", taken))
             self._open()
             self._lock = stack.pop_all()
@@ -151,15 +147,25 @@ class CaptionFolder:
         """The file that names the model and the settings."""
         return self.path / HEADER
 
-    def _open(self) -> None:
-        header = {"made_by": self.made_by, "format": self.form}
-        if self.header_file.exists():
-            self._verify(header)
-        elif any(not file.name.startswith(".") for file in self.path.iterdir()):
+    def _require_own(self) -> None:
+        """Raise an error, and write nothing, if the path has other content."""
+        if not self.path.exists() or self.header_file.exists():
+            return
+        if not self.path.is_dir():
+            raise OutputFileError(
+                f"{self.path}: must be a folder with --cluster. Received: a file; "
+                "name another folder"
+            )
+        if any(not file.name.startswith(".") for file in self.path.iterdir()):
             raise OutputFileError(
                 f"{self.path}: must be empty, or begun by this command. Received: "
                 "files without a header.json; name another folder"
             )
+
+    def _open(self) -> None:
+        header = {"made_by": self.made_by, "format": self.form}
+        if self.header_file.exists():
+            self._verify(header)
         else:
             atomic_write(self.header_file, json.dumps(header, indent=1))
         for left_over in self.path.glob(f"{TEMPORARY}*"):  # by processes killed

@@ -154,6 +154,7 @@ def test_captions_of_other_settings_and_other_files_are_refused(here, photos, tm
         run(photos, tmp_path / "out", decoding={"beam": 1})
     with pytest.raises(OutputFileError, match="must be empty, or begun by this"):
         run(photos, photos)
+    assert not (photos / ".lock").exists()
     with pytest.raises(OutputFileError, match="must be a folder"):
         run(photos, photos / "0001.jpg")
 
