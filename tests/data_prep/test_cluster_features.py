@@ -142,7 +142,7 @@ from data_prep.shard_writer import ShardWriter
 from test_cluster_features import ROWS, experiment
 from data_prep.cluster_features import extract_on_cluster
 ShardWriter.part_rows = ROWS
-extract_on_cluster(experiment(), sys.argv[1], sys.argv[2], progress=False)
+extract_on_cluster(experiment(), sys.argv[1], sys.argv[2], 1, progress=False)
 """
 
 
@@ -165,7 +165,7 @@ def test_a_killed_driver_is_resumed_and_one_file_has_the_same_values(
     assert len(list(folder_of(work).glob("0*.h5"))) < 12
     with pytest.raises(ValueError, match="run the extraction again"):
         FeatureReader(folder_of(work))
-    extract_on_cluster(experiment(), work, nodes.address, 2, progress=False)
+    extract_on_cluster(experiment(), work, nodes.address, 1, progress=False)
     assert content(work) == expected
     with FeatureReader(folder_of(work)) as shards:
         rows = sorted(shards.rows.values())

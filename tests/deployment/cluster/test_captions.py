@@ -252,7 +252,7 @@ def nodes():
 def large_photos(tmp_path_factory) -> Path:
     """Write photos that take milliseconds to decode."""
     folder = tmp_path_factory.mktemp("large") / "photos"
-    return write_photos(folder, PHOTOS, 1000)
+    return write_photos(folder, PHOTOS, 700)
 
 
 @pytest.mark.cluster
@@ -286,7 +286,8 @@ from show_attend_tell.runtime.tensorflow_startup import start_keras
 start_keras()
 captions.SHARD_PHOTOS = {chunk}
 model, photos, out, address = sys.argv[1:]
-captions.caption_on_cluster(address, captions.Loading((model,)), [photos], out)
+loading = captions.Loading((model,))
+captions.caption_on_cluster(address, loading, [photos], out, workers=1)
 """
 
 
@@ -310,7 +311,7 @@ def test_a_killed_driver_is_resumed_to_the_same_bytes(
     assert len(list(out.glob("captions-*"))) < 10
     loading = Loading((model,))
     report = caption_on_cluster(
-        nodes.address, loading, [large_photos], out, workers=2, shown=False
+        nodes.address, loading, [large_photos], out, workers=1, shown=False
     )
     assert report.present >= CHUNK
     assert report.written + report.present == PHOTOS - 1
