@@ -171,6 +171,7 @@ def test_a_second_call_keeps_the_files(work, report):
     assert "all already present" in again.lines()[0]
 
 
+@pytest.mark.slow
 def test_a_killed_extraction_is_resumed_to_the_same_bytes(tmp_path, work, report):
     prepare(tmp_path)
     folders = [str(ROOT), str(ROOT / "tests" / "support"), str(Path(__file__).parent)]

@@ -12,6 +12,7 @@ from show_attend_tell.inference.pipeline import load
 from show_attend_tell.models.encoder import Encoder
 
 
+@pytest.mark.slow
 def test_litert_gives_the_same_captions(tmp_path):
     interpreter = pytest.importorskip("ai_edge_litert.interpreter")
     model = tmp_path / "model.keras"

@@ -161,7 +161,9 @@ def test_two_replicas_take_the_steps_of_one():
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize(
+    "jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)]
+)
 def test_fit_takes_a_last_batch_of_fewer_captions(batch, jit_compile):
     annotations, inputs, targets = batch
     model = tiny.build(np.random.default_rng(4), {"doubly_stochastic": 0.0})

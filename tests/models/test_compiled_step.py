@@ -29,7 +29,11 @@ def weights_after(settings, compiled, lengths):
 
 @pytest.mark.parametrize(
     ("optimizer", "clip_norm", "lengths"),
-    [("rmsprop", 0.0, (3,)), ("adam", 0.1, (3,)), ("adamw", 0.1, (4, 3))],
+    [
+        pytest.param("rmsprop", 0.0, (3,), marks=pytest.mark.slow),
+        ("adam", 0.1, (3,)),
+        pytest.param("adamw", 0.1, (4, 3), marks=pytest.mark.slow),
+    ],
 )
 def test_every_optimiser_takes_the_same_step_compiled(optimizer, clip_norm, lengths):
     changes = {"optimizer": optimizer, "clip_norm": clip_norm, "jit_compile": True}

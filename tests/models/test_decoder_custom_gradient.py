@@ -95,8 +95,8 @@ def _by_autodiff(kind):
     [
         ("tanh", "eager"),
         ("tanh", "graph"),
-        ("tanh", "xla"),
-        ("no gate", "xla"),
+        pytest.param("tanh", "xla", marks=pytest.mark.slow),
+        pytest.param("no gate", "xla", marks=pytest.mark.slow),
         ("relu", "graph"),
         ("hard", "eager"),
         ("hard", "xla"),

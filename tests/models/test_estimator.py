@@ -169,6 +169,7 @@ def estimate(moves=True, targets=TARGETS, **hard):
     return exact, {name: np.stack([one[name] for one in found]) for name in exact}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_mean_estimate_is_the_exact_gradient_for_every_weight(estimated, kind):
     exact, estimates = estimated[kind]
@@ -186,10 +187,12 @@ def test_the_mean_estimate_is_the_exact_gradient_for_every_weight(estimated, kin
         assert size > 10 * error, f"{name}: the noise would hide a bias"
 
 
+@pytest.mark.slow
 def test_the_baseline_lowers_the_variance(estimated):
     assert share_left(estimated["baseline"][1], estimated["no baseline"][1]) < 0.05
 
 
+@pytest.mark.slow
 def test_captions_of_unequal_lengths_need_more_than_one_average():
     """A long caption and a short one, whose log p is far from the moving average."""
     targets = np.array([[4, 3, 2], [2, 0, 0]], "i4")

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 RESULTS = "TORTURE_RESULTS"  # folder that test processes write their counts to
 MINUTES = float(os.environ.get("TORTURE_MINUTES", 8))
-_FULL_MINUTES = 16  # in which two cores try every case; shorter runs try fewer
+_FULL_MINUTES = 10  # in which two cores try every case; shorter runs try fewer
 SCALE = float(os.environ.get("TORTURE_SCALE", max(MINUTES / _FULL_MINUTES, 1)))
 STARTED = "TORTURE_STARTED"  # seconds since the epoch at which the run began
 _EXAMPLES = 3  # cases named for each distinct failure
@@ -35,7 +35,7 @@ class Tally:
     Attributes:
         part: name of the row in the table.
         planned: number of cases to try.
-        share: seconds that the part may take in a run of 16 minutes.
+        share: seconds that the part may take in a run of 10 minutes.
         tried: number of cases tried.
         refused: number of cases refused in one line.
         handled: number of cases that gave a result.

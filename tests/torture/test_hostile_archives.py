@@ -256,7 +256,9 @@ def _special_folders(world, data: Path):
     photo = world.photos / worlds.NAMES[0]
 
     def fresh(what: str) -> str:
-        shutil.rmtree(data, ignore_errors=True)
+        if data.exists():
+            child_process.remove_nested(data)  # too deep for rmtree
+            shutil.rmtree(data)
         shutil.copytree(world.data, data)
         return what
 

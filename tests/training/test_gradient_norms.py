@@ -11,7 +11,10 @@ from keras import ops
 from show_attend_tell.training.gradient_norms import TermNorms
 
 
-@pytest.mark.parametrize(("baseline", "eager"), [("moving", False), ("samples", True)])
+@pytest.mark.parametrize(
+    ("baseline", "eager"),
+    [pytest.param("moving", False, marks=pytest.mark.slow), ("samples", True)],
+)
 def test_norms_are_those_of_each_terms_gradient_and_no_state_changes(
     rng, baseline, eager
 ):

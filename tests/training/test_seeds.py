@@ -42,6 +42,7 @@ def test_every_run_equals_a_training_of_its_seed_alone(work, tmp_path):
     assert any((arrays[0][key] != arrays[1][key]).any() for key in arrays[0])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_resuming_skips_finished_runs_and_trains_the_others(work, tmp_path):
     go(work, tmp_path / "whole")

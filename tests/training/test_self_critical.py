@@ -106,7 +106,7 @@ def further(work, runs, name="rewarded", resume=False, overwrite=False, **change
 @pytest.mark.parametrize(
     "changes",
     [
-        {"epochs": 10, "learning_rate": 0.01},
+        pytest.param({"epochs": 10, "learning_rate": 0.01}, marks=pytest.mark.slow),
         {"epochs": 20, "rollouts": "sample", "hypotheses": 5, "batch_size": 25},
     ],
     ids=["beam", "sample"],

@@ -1,6 +1,7 @@
 """Calibrating a tiny model on prepared data, and using the calibration."""
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
@@ -182,6 +183,20 @@ def test_the_screen_counts_and_names_what_is_left_out(prepared, captions):
     assert done.stdout.splitlines() == expected
     assert f"{6 - len(kept)} captions left out for low confidence" in done.stderr
     assert done.stderr.count("left out, its confidence") == 6 - len(kept)
+
+
+def test_the_minimum_holds_for_captions_that_the_photos_already_carry(
+    pipeline, captions, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("show_attend_tell.cli.caption._load", lambda *rest: pipeline)
+    photos = [shutil.copy(one.path, tmp_path) for one in captions[:4]]
+    limit = float(np.median([one.confidence for one in captions[:4]]))
+    kept = [k for k in range(4) if captions[k].confidence >= limit]
+    command = ["caption", "--write-metadata", *photos]
+    assert len(CliRunner().invoke(cli, command).stdout.splitlines()) == 4
+    done = CliRunner().invoke(cli, [*command, "--min-confidence", str(limit)])
+    lines = done.stdout.splitlines()
+    assert [line.split(": ")[0] for line in lines] == [photos[k] for k in kept]
 
 
 def test_a_caption_below_the_minimum_is_an_error(pipeline, captions):
