@@ -20,7 +20,7 @@ NAMED := --experiment '$(EXPERIMENT)'
 # Run earlier stages first if their data are given; ARGS go to the named target only.
 CHAIN := $(if $(DATA),yes,$(filter scenes,$(EXPERIMENT)))
 own_args = $(if $(filter $@,$(MAKECMDGOALS)),$(ARGS))
-QUICK := not slow and not network and not gpu and not torture
+QUICK := not slow and not network and not gpu and not torture and not cluster
 JAX := test_benchmarks decoding/test_beam decoding/test_hypotheses decoding/test_sampling \
 	$(addprefix models/test_,attention captioner captioner_saving captioner_fit captioner_loss \
 <<<<<<< HEAD
@@ -39,12 +39,12 @@ DEMO_PHOTO := scene-test-00004
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 .PHONY: help demo prepare features train eval caption doctor \
-	test test-slow test-jax torture check format clean bench dist docs notebook
+	test test-slow test-jax test-cluster torture check format clean bench dist docs notebook
 .DELETE_ON_ERROR:
 
 help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
-	@echo "Targets: demo, prepare features train eval caption, doctor, test test-slow test-jax torture"
+	@echo "Targets: demo, prepare features train eval caption, doctor, test test-slow test-jax test-cluster torture"
 	@echo "check format, bench, dist, docs notebook, clean"
 
 # Use the first Python 3.11 or newer that can make virtual environments.
@@ -103,7 +103,7 @@ test: $(INSTALLED)
 	$(BIN) -m pytest -m '$(QUICK)' $(PARALLEL) $(ARGS)
 
 test-slow: $(INSTALLED)
-	$(BIN) -m pytest -m 'slow and not network and not gpu' $(PARALLEL) $(ARGS)
+	$(BIN) -m pytest -m 'slow and not network and not gpu and not cluster' $(PARALLEL) $(ARGS)
 
 # Hostile files and callers, kills and full disks; more cases by TORTURE_MINUTES=30.
 torture: $(INSTALLED)
@@ -115,6 +115,11 @@ test-jax: $(INSTALLED)
 	$(BIN) -m pip install --quiet --disable-pip-version-check -e '.[test,jax]'
 	KERAS_BACKEND=jax $(BIN) -m pytest -m '$(QUICK)' $(PARALLEL) \
 	  $(JAX:%=tests/%.py) $(ARGS)
+
+# Run workers on two nodes of a Ray cluster on this machine, and kill some.
+test-cluster: $(INSTALLED)
+	$(BIN) -m pip install --quiet --disable-pip-version-check -e '.[test,cluster]'
+	$(BIN) -m pytest -m cluster $(ARGS)
 
 # Measure the table in benchmarks/README.md; needs an idle machine.
 bench: $(INSTALLED)

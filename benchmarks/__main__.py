@@ -12,7 +12,7 @@ from benchmarks import machine, table
 from benchmarks.turns import ContenderError
 
 RESULTS = Path(__file__).with_name("results.json")
-# Work -> module, in the order of the table; the baseline of _TORCH is in PyTorch.
+# Work -> module, in the order of the table.
 WORKS = {
     "train_step": "train_step",
     "pipeline": "pipeline",
@@ -21,16 +21,23 @@ WORKS = {
     "memory": "memory",
     "compile": "compile_time",
     "cold": "cold_start",
+    "cluster": "cluster",
 }
-_TORCH = {"train_step", "beam_search"}
+# Packages that only these works need -> how to install them.
+_NEEDED = {
+    "train_step": ("torch", "pip install torch"),
+    "beam_search": ("torch", "pip install torch"),
+    "cluster": ("ray", "pip install '.[cluster]'"),
+}
 
 
 def _measure(works: list[str], found: dict, quick: bool) -> tuple[list, list[str]]:
     """Return the rows of the works, and the works that failed or were skipped."""
     rows, failed = [], []
     for work in works:
-        if work in _TORCH and not find_spec("torch"):
-            click.echo(f"{work}: skipped, PyTorch is absent; pip install torch")
+        package, remedy = _NEEDED.get(work, ("numpy", ""))
+        if not find_spec(package):
+            click.echo(f"{work}: skipped, {package} is absent; {remedy}")
             failed.append(work)
             continue
         start = time.monotonic()

@@ -5,7 +5,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +14,14 @@ import numpy as np
 
 from data_prep.disk import format_bytes, free_bytes, require_space
 from data_prep.feature_writer import FeatureWriter
+from data_prep.shard_writer import open_writer
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.models.encoder import Encoder
 from show_attend_tell.runtime.errors import FeatureError, PhotoError
-from show_attend_tell.runtime.progress import progress_bar
+from show_attend_tell.runtime.progress import ProgressBar, progress_bar
 
 BATCH = 32  # photos per step; another size may change the last bits of the features
 _AHEAD = 4  # parts decoded ahead of the network
@@ -31,10 +32,10 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FileReport:
-    """Counts, sizes and problems of one feature file.
+    """Counts, sizes and problems of one feature file or folder of shards.
 
     Attributes:
-        path: the file.
+        path: the file or folder.
         photos: number of rows of the file.
         extracted: number of photos encoded in this run; the others were already
             present.
@@ -88,10 +89,13 @@ def extract(
     splits: Sequence[str] | None = None,
     progress: bool = True,
     mirror_splits: Sequence[str] = (),
+    shards: bool = False,
+    write_parts: Callable | None = None,
 ) -> ExtractReport:
     """Extract the features of all photos of an experiment's data.
 
     After an interruption the next call resumes, and the file has the same bytes.
+    Features that exist as a file or as shards, complete or not, keep their form.
 
     Args:
         experiment: the experiment; its ``data.name`` and ``encoder`` are used. With
@@ -104,6 +108,10 @@ def extract(
         progress: whether to draw a progress bar on standard error.
         mirror_splits: further splits whose mirrored photos are extracted, each to a
             file of its own.
+        shards: whether new features become a folder of shards in place of a file, see
+            :mod:`data.feature_shards`.
+        write_parts: writes the missing parts of a :class:`FeatureWriter`, with the
+            arguments of :func:`write_parts_here`, the default.
 
     Raises:
         EncoderError: the encoder cannot be built.
@@ -126,7 +134,10 @@ def extract(
         own = _select(photos, [split])
         jobs.append((feature_path(folder, settings, True, split), own, True))
     files = [
-        _extract_file(encoder, *job, overwrite=overwrite, progress=progress)
+        _extract_file(
+            *(encoder, *job, overwrite, progress, shards),
+            write_parts or write_parts_here,
+        )
         for job in jobs
     ]
     return ExtractReport(tuple(files))
@@ -153,64 +164,106 @@ def _extract_file(
     mirror: bool,
     overwrite: bool,
     progress: bool,
+    shards: bool,
+    write_parts: Callable,
 ) -> FileReport:
     ids = [photo.id for photo in photos]
     dense_size = len(ids) * encoder.grid[0] * encoder.grid[1] * encoder.width * _FLOAT16
     start, extracted = time.perf_counter(), 0
-    with FeatureWriter(path, encoder.identity(), ids, mirror, overwrite) as writer:
+    identity = encoder.identity()
+    with open_writer(path, identity, ids, mirror, overwrite, shards) as writer:
         if not writer.complete:
             extracted = sum(len(writer.rows(part)) for part in writer.missing)
             _logger.info(
                 "%s: %d photos, at most %s before compression; %s free",
-                path,
+                writer.path,
                 len(ids),
                 format_bytes(dense_size),
                 format_bytes(free_bytes(path.parent)),
             )
-            _write_parts(encoder, writer, photos, progress)
+            write_parts(encoder, writer, photos, progress)
             writer.finish()
+        size = writer.size()
     seconds = time.perf_counter() - start
-    with FeatureReader(path) as reader:
+    with FeatureReader(writer.path) as reader:
         return FileReport(
-            path=path,
+            path=writer.path,
             photos=len(ids),
             extracted=extracted,
             seconds=seconds,
-            size=path.stat().st_size,
+            size=size,
             dense_size=dense_size,
             unreadable=reader.problems,
         )
 
 
-def _write_parts(
+def write_parts_here(
     encoder: Encoder, writer: FeatureWriter, photos: list[Photo], progress: bool
 ) -> None:
-    """Write all missing parts; decode photos and write parts in threads."""
-    left = sum(len(writer.rows(part)) for part in writer.missing)
-    done, title = len(photos) - left, writer.path.name
-    bar = progress_bar(len(photos), "photo", title, done, progress)
+    """Write all missing parts; decode photos and write parts in threads.
+
+    Args:
+        encoder: computes the features.
+        writer: has the missing parts.
+        photos: photos in the order of the rows.
+        progress: whether to draw a progress bar on standard error.
+    """
+    bar = extraction_bar(writer, progress)
     stored: Future | None = None
     with ThreadPoolExecutor(1) as store, bar:
         for count, (part, squares, problems) in enumerate(
             _decode_parts(encoder, writer, photos)
         ):
-            batches = []
-            for first in range(0, len(squares), BATCH):
-                # (b, S, S, 3) -> (b, L, D)
-                batches.append(encoder.encode(squares[first : first + BATCH]))
-                bar.update(len(batches[-1]))
-            features = np.concatenate(batches)  # (n, L, D)
-            features[np.array([bool(problem) for problem in problems])] = 0
+            batches = (
+                (squares[first : first + BATCH], problems[first : first + BATCH])
+                for first in range(0, len(squares), BATCH)
+            )
+            features, _ = encode_batches(encoder, batches, bar.update)  # (n, L, D)
             if stored:
                 stored.result()
             if count == 1:  # the size of one part is known
-                _require_space(writer)
+                require_disk_space(writer)
             stored = store.submit(writer.write, part, features, problems)
         if stored:
             stored.result()
 
 
-def _require_space(writer: FeatureWriter) -> None:
+def extraction_bar(writer: FeatureWriter, shown: bool) -> ProgressBar:
+    """Return a progress bar of the photos of a writer."""
+    total = len(writer.image_ids)
+    left = sum(len(writer.rows(part)) for part in writer.missing)
+    return progress_bar(total, "photo", writer.path.name, total - left, shown)
+
+
+def encode_batches(
+    encoder: Encoder,
+    batches: Iterable[tuple[np.ndarray, Sequence[str]]],
+    advance: Callable[[int], object] | None = None,
+) -> tuple[np.ndarray, list[str]]:
+    """Return the features of a part and its problems.
+
+    Args:
+        encoder: computes the features.
+        batches: the part's photos from its first row on, in batches of :data:`BATCH`:
+            (b, S, S, 3) uint8, and b reasons, "" for a photo that was decoded.
+        advance: is called with the number of photos of each batch.
+
+    Returns:
+        (n, L, D) float16, zeros where there is a problem, and n reasons.
+    """
+    features, reasons = [], []
+    for squares, problems in batches:
+        encoded = encoder.encode(squares)  # (b, S, S, 3) -> (b, L, D)
+        encoded[np.array([bool(problem) for problem in problems])] = 0
+        features.append(encoded)
+        reasons += problems
+        if advance:
+            advance(len(encoded))
+    return np.concatenate(features), reasons
+
+
+def require_disk_space(writer: FeatureWriter) -> None:
+    """Raise a FeatureError if the parts still to be written do not fit on the disk."""
     folder = writer.path.parent
     require_space(writer.remaining_bytes(), folder, "features", FeatureError)
 
@@ -227,7 +280,7 @@ def _decode_parts(
             while True:
                 while len(queue) < _AHEAD and (part := next(parts, None)) is not None:
                     jobs = [
-                        pool.submit(_decode, encoder, photos[row], writer.mirrored)
+                        pool.submit(decode, encoder, photos[row].path, writer.mirrored)
                         for row in writer.rows(part)
                     ]
                     queue.append((part, jobs))
@@ -240,10 +293,10 @@ def _decode_parts(
             pool.shutdown(cancel_futures=True)
 
 
-def _decode(encoder: Encoder, photo: Photo, mirror: bool) -> tuple[np.ndarray, str]:
+def decode(encoder: Encoder, path: Path, mirror: bool) -> tuple[np.ndarray, str]:
     """Return the encoder's input (S, S, 3) and "", or a black one and the reason."""
     try:
-        image = encoder.load_photo(photo.path)
+        image = encoder.load_photo(path)
     except PhotoError as error:
         side = encoder.settings.image_size
         return np.zeros((side, side, 3), np.uint8), str(error)

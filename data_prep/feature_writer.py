@@ -4,7 +4,8 @@ The photos are divided into parts of :data:`PART` in their order. Each part is w
 atomically to a small file in ``<file>.parts/``. When all parts exist, their compressed
 chunks are copied in order to the feature file, which is renamed to its path at the
 end. The content of a part does not depend on interruptions, so the bytes of the
-feature file do not either.
+feature file do not either. :mod:`data_prep.shard_writer` writes a folder of shards
+instead.
 """
 
 import contextlib
@@ -13,7 +14,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,28 +22,30 @@ import h5py
 import numpy as np
 
 from data_prep.feature_columns import fixed_width, write_column
-from show_attend_tell.data.encoder_identity import identity_difference
-from show_attend_tell.data.feature_checksums import (
-    chunk_checksum,
-    index_digest,
-    read_chunk,
+from data_prep.feature_parts import (
+    LIBVER,
+    Part,
+    digest_of,
+    durable_path,
+    open_part,
+    unwritable,
+    write_part,
 )
+from show_attend_tell.data.encoder_identity import identity_difference
+from show_attend_tell.data.feature_checksums import chunk_checksum, read_chunk
+from show_attend_tell.data.feature_shards import HEADER, shards_folder
 from show_attend_tell.data.features import (
     COMPRESSION,
-    DAMAGED,
     FORMAT,
     FeatureReader,
-    all_finite,
     parts_folder,
 )
-from show_attend_tell.runtime.errors import FeatureError, one_line
-from show_attend_tell.runtime.files import atomic_path, locked
+from show_attend_tell.runtime.errors import FeatureError
+from show_attend_tell.runtime.files import locked
 from show_attend_tell.runtime.json_text import parse_json
 from show_attend_tell.runtime.regular_files import read_text_bytes
 
 PART = 64  # photos: a second of a fast encoder, a megabyte of VGG's features
-# Fixes the format for all versions of HDF5; later formats store the time in the root.
-_LIBVER = ("earliest", "v110")
 # Bytes of HDF5's structures: of the file, and for each row of its indices and texts.
 _OVERHEAD, _ROW_OVERHEAD = 1 << 16, 256
 
@@ -54,10 +57,17 @@ class FeatureWriter:
     the parts of :attr:`missing` with :meth:`write`, then call :meth:`finish`.
 
     Attributes:
+        path: the feature file.
+        image_ids: N ids in the order of the rows.
+        identity: the encoder's identity.
+        mirrored: whether the features are those of mirrored photos.
         complete: whether the feature file already exists, made by this encoder from
             these photos.
         missing: numbers of the parts to write.
     """
+
+    part_rows = PART
+    _copies = 2  # of each part on the disk, before the end
 
     def __init__(
         self,
@@ -74,16 +84,18 @@ class FeatureWriter:
             identity: the encoder's identity, from ``Encoder.identity``.
             image_ids: N ids in the order of the rows.
             mirrored: whether the features are those of mirrored photos.
-            overwrite: delete an existing feature file and existing parts.
+            overwrite: delete existing features, also those in a folder of shards.
         """
-        self.path = Path(path)
+        self.path, self._parts = Path(path), parts_folder(path)
+        self._result = self.path  # complete when it exists
+        self._lock_file = Path(f"{path}.lock")
+        self._forms = (self.path, self._parts, shards_folder(path))
         self.image_ids = list(image_ids)
         self.identity = identity
         self.mirrored = mirrored
         rows, columns = identity["grid"]
         self._shape = (len(self.image_ids), rows * columns, identity["width"])
-        self._parts = parts_folder(self.path)
-        self._part_numbers = range(-(-len(self.image_ids) // PART))
+        self._part_numbers = range(-(-len(self.image_ids) // self.part_rows))
         self._overwrite = overwrite
         self._lock = contextlib.ExitStack()
         self.complete = False
@@ -101,10 +113,10 @@ class FeatureWriter:
         )
         with contextlib.ExitStack() as stack:
             try:
-                stack.enter_context(locked(f"{self.path}.lock", taken))
+                stack.enter_context(locked(self._lock_file, taken))
                 self._find_missing()
             except OSError as error:
-                raise _unwritable(self.path, error) from None
+                raise unwritable(self.path, error) from None
             self._lock = stack.pop_all()
         return self
 
@@ -114,31 +126,47 @@ class FeatureWriter:
 
     def _find_missing(self) -> None:
         if self._overwrite:
-            self.path.unlink(missing_ok=True)
-            shutil.rmtree(self._parts, ignore_errors=True)
-        if self.path.exists():
+            self._delete()
+        if self._result.exists():
             self._verify_finished()
-            shutil.rmtree(self._parts, ignore_errors=True)
+            self._delete_parts()
             self.complete = True
             return
         header = self._header()
-        file = self._parts / "header.json"
+        file = self.header_file
         if file.exists():
             self._verify_header(file, header)
         else:
             shutil.rmtree(self._parts, ignore_errors=True)
             self._parts.mkdir()
-            with _durable_path(file) as temporary:
+            with durable_path(file) as temporary:
                 temporary.write_text(json.dumps(header, indent=1), encoding="utf-8")
         self.missing = [
             part for part in self._part_numbers if not self._file(part).exists()
         ]
 
+    def _delete(self) -> None:
+        """Delete the features in any form."""
+        for form in self._forms:
+            if form.is_dir():
+                shutil.rmtree(form, ignore_errors=True)
+            else:
+                form.unlink(missing_ok=True)
+
+    def _delete_parts(self) -> None:
+        """Delete the parts, which the feature file holds too."""
+        shutil.rmtree(self._parts, ignore_errors=True)
+
+    @property
+    def header_file(self) -> Path:
+        """The file beside the parts that names their encoder and photos."""
+        return self._parts / HEADER
+
     def _header(self) -> dict:
         ids = "\n".join(self.image_ids).encode()
         return {
             "format": FORMAT,
-            "part": PART,
+            "part": self.part_rows,
             "mirrored": self.mirrored,
             "photos": len(self.image_ids),
             "photos_digest": hashlib.sha256(ids).hexdigest(),
@@ -186,7 +214,17 @@ class FeatureWriter:
 
     def rows(self, part: int) -> range:
         """Return the rows of a part."""
-        return range(part * PART, min((part + 1) * PART, len(self.image_ids)))
+        first = part * self.part_rows
+        return range(first, min(first + self.part_rows, len(self.image_ids)))
+
+    def part(self, number: int) -> Part:
+        """Return a part with its file, encoder and photos."""
+        ids = tuple(self.image_ids[row] for row in self.rows(number))
+        return Part(self._file(number), self.identity, self.mirrored, ids)
+
+    def size(self) -> int:
+        """Return the bytes of the finished features."""
+        return self.path.stat().st_size
 
     def remaining_bytes(self) -> int:
         """Return the bytes still to be written, extrapolated from the written parts.
@@ -197,7 +235,7 @@ class FeatureWriter:
         written = [part for part in self._part_numbers if self._file(part).exists()]
         photos = sum(len(self.rows(part)) for part in written)
         size = sum(self._file(part).stat().st_size for part in written)
-        return 2 * size * len(self.image_ids) // max(photos, 1) - size
+        return self._copies * size * len(self.image_ids) // max(photos, 1) - size
 
     def write(self, part: int, features: np.ndarray, problems: Sequence[str]) -> None:
         """Write one part atomically.
@@ -210,44 +248,7 @@ class FeatureWriter:
         Raises:
             FeatureError: a value is NaN or infinite, or the disk cannot be written.
         """
-        features = np.ascontiguousarray(features, np.float16)
-        finite = all_finite(features)
-        if not finite.all():
-            name = self.image_ids[self.rows(part)[int(np.argmin(finite))]]
-            raise FeatureError(
-                f"{self.path}: the encoder's features of photo {name!r} must be "
-                "finite. Received: NaN or infinity; check the encoder's weights"
-            )
-        # The part is built in memory: HDF5 may end the process if a write fails.
-        with h5py.File(
-            "part", "w", driver="core", backing_store=False, libver=_LIBVER
-        ) as file:
-            stored = file.create_dataset(
-                "features",
-                data=features,
-                chunks=(1, *self._shape[1:]),
-                track_times=False,
-                **COMPRESSION,
-            )
-            file.flush()
-            checksums = [
-                chunk_checksum(*read_chunk(stored, place))
-                for place in range(len(features))
-            ]
-            ids = [self.image_ids[row] for row in self.rows(part)]
-            file.attrs["digest"] = self._digest(ids, problems, checksums)
-            write_column(file, "problems", fixed_width(problems))
-            file.flush()
-            content = file.id.get_file_image()
-        with _durable_path(self._file(part)) as temporary:
-            temporary.write_bytes(content)
-
-    def _digest(
-        self, ids: list[str], problems: Sequence[str], checksums: list[int]
-    ) -> np.bytes_:
-        identity = json.dumps(self.identity)
-        digest = index_digest(identity, self.mirrored, ids, problems, checksums)
-        return np.bytes_(digest)
+        write_part(self.part(part), features, problems)
 
     def finish(self) -> None:
         """Join all parts to the feature file and delete them.
@@ -256,16 +257,13 @@ class FeatureWriter:
             FeatureError: a part is damaged, or the disk cannot be written.
         """
         reasons = [one for part in self._part_numbers for one in self._problems(part)]
-        ids, problems = fixed_width(self.image_ids), fixed_width(reasons)
-        self._try_space(ids.nbytes + problems.nbytes)
+        texts = fixed_width(self.image_ids).nbytes + fixed_width(reasons).nbytes
+        self._try_space(texts)
         with (
-            _durable_path(self.path) as temporary,
-            h5py.File(temporary, "w", libver=_LIBVER) as file,
+            durable_path(self.path) as temporary,
+            h5py.File(temporary, "w", libver=LIBVER) as file,
         ):
-            file.attrs["format"] = FORMAT
-            file.attrs["identity"] = np.bytes_(json.dumps(self.identity))
-            file.attrs["mirrored"] = self.mirrored
-            file.attrs["complete"] = True
+            self._write_attributes(file)
             features = file.create_dataset(
                 "features",
                 shape=self._shape,
@@ -277,13 +275,27 @@ class FeatureWriter:
             checksums = []
             for part in self._part_numbers:
                 checksums += self._copy(part, features, reasons)
-            file.attrs["digest"] = self._digest(self.image_ids, reasons, checksums)
-            written = np.array([not reason for reason in reasons], bool)
-            write_column(file, "image_ids", ids)
-            write_column(file, "written", written)
-            write_column(file, "problems", problems)
-            write_column(file, "checksums", np.array(checksums, np.uint32))
+            self._write_columns(file, reasons, checksums)
         shutil.rmtree(self._parts)
+
+    def _write_attributes(self, file: h5py.File) -> None:
+        """Write the attributes of a feature file but its digest."""
+        file.attrs["format"] = FORMAT
+        file.attrs["identity"] = np.bytes_(json.dumps(self.identity))
+        file.attrs["mirrored"] = self.mirrored
+        file.attrs["complete"] = True
+
+    def _write_columns(
+        self, file: h5py.File, reasons: list[str], checksums: list[int]
+    ) -> None:
+        """Write the digest and one value of each column for each photo."""
+        everything = Part(self.path, self.identity, self.mirrored, (*self.image_ids,))
+        file.attrs["digest"] = digest_of(everything, reasons, checksums)
+        written = np.array([not reason for reason in reasons], bool)
+        write_column(file, "image_ids", fixed_width(self.image_ids))
+        write_column(file, "written", written)
+        write_column(file, "problems", fixed_width(reasons))
+        write_column(file, "checksums", np.array(checksums, np.uint32))
 
     def _try_space(self, texts: int) -> None:
         """Raise an error if the feature file does not fit on the disk.
@@ -303,24 +315,12 @@ class FeatureWriter:
             pass
         except OSError as error:
             if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
-                raise _unwritable(self.path, error) from None
+                raise unwritable(self.path, error) from None
         finally:
             trial.unlink(missing_ok=True)
 
-    @contextlib.contextmanager
-    def _open_part(self, part: int) -> Iterator[h5py.File]:
-        path = self._file(part)
-        try:
-            with h5py.File(path, "r") as source:
-                yield source
-        except DAMAGED as error:
-            raise FeatureError(
-                f"{path}: damaged ({one_line(error)}); delete the file and run the "
-                "command again"
-            ) from None
-
     def _problems(self, part: int) -> list[str]:
-        with self._open_part(part) as source:
+        with open_part(self._file(part)) as source:
             problems = source["problems"].asstr()[:].tolist()
             if len(problems) != len(self.rows(part)):
                 raise ValueError("of another number of photos")
@@ -336,44 +336,16 @@ class FeatureWriter:
             features: receives the chunks.
             problems: those of all photos.
         """
-        rows = self.rows(part)
-        with self._open_part(part) as source:
+        rows, one = self.rows(part), self.part(part)
+        with open_part(one.file) as source:
             chunks = [
                 read_chunk(source["features"], place) for place in range(len(rows))
             ]
             checksums = [chunk_checksum(*chunk) for chunk in chunks]
             if "digest" in source.attrs:  # not in parts of earlier versions
-                columns = (
-                    [texts[row] for row in rows] for texts in (self.image_ids, problems)
-                )
-                if source.attrs["digest"] != self._digest(*columns, checksums):
+                reasons = [problems[row] for row in rows]
+                if source.attrs["digest"] != digest_of(one, reasons, checksums):
                     raise ValueError("its digest differs")
         for row, (mask, chunk) in zip(rows, chunks, strict=True):
             features.id.write_direct_chunk((row, 0, 0), chunk, mask)
         return checksums
-
-
-@contextlib.contextmanager
-def _durable_path(path: Path) -> Iterator[Path]:
-    """Yield an `atomic_path`; flush its file to the disk before it is renamed.
-
-    Otherwise a power failure could leave an empty file that counts as complete.
-
-    Raises:
-        FeatureError: the file cannot be written.
-    """
-    try:
-        with atomic_path(path) as temporary:
-            yield temporary
-            with temporary.open("rb") as file:
-                os.fsync(file.fileno())
-    except OSError as error:
-        raise _unwritable(path, error) from None
-
-
-def _unwritable(path: Path, error: OSError) -> FeatureError:
-    return FeatureError(
-        f"{path}: cannot be written: {error.strerror or error}; free disk space or "
-        "choose another folder, and run the command again, without --overwrite, to "
-        "resume"
-    )

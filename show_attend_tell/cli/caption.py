@@ -5,6 +5,7 @@ import sys
 
 import click
 
+from show_attend_tell.cli import cluster as on_cluster
 from show_attend_tell.cli import metadata
 from show_attend_tell.cli.experiment_help import ExperimentCommand
 from show_attend_tell.cli.options import (
@@ -22,7 +23,7 @@ from show_attend_tell.cli.options import (
 
 _OUT = (
     "Write captions to FILE: a .jsonl, or a .csv or .html generated at the end from a "
-    ".jsonl beside it. An interrupted run is resumed."
+    ".jsonl beside it; with --cluster a folder. An interrupted run is resumed."
 )
 
 
@@ -67,6 +68,7 @@ _OUT = (
     help="Give a .csv of --out the columns that `exiftool -csv=FILE` reads.",
 )
 @metadata.metadata_options
+@on_cluster.caption_options
 @figure_options
 def caption(
     photos,
@@ -84,6 +86,10 @@ def caption(
     write_metadata,
     target,
     overwrite_metadata,
+    cluster,
+    workers,
+    shard_format,
+    price_per_hour,
     attention,
     formats,
     theme,
@@ -91,6 +97,19 @@ def caption(
 ) -> None:
     """Generate captions of photos, or of all photos in folders."""
     metadata.require_consistent(write_metadata, target, overwrite_metadata)
+    on_cluster.require_cluster(cluster, workers)
+    loaded = _models_or_pretrained(models), encoder_weights, mirror
+    if cluster is not None:
+        on_cluster.caption_photos(
+            *(cluster, loaded, photos, out),
+            {"beam": beam, "locations": locations, "seed": seed},
+            (as_json, attention, page, region, write_metadata, exiftool_columns),
+            min_confidence=min_confidence,
+            workers=workers,
+            form=shard_format,
+            price_per_hour=price_per_hour,
+        )
+        return
     _require_csv(exiftool_columns, out)
     if out is not None and (as_json or attention is not None or page is not None):
         raise click.UsageError(
@@ -100,7 +119,6 @@ def caption(
         raise click.UsageError(
             "--region needs one photo, and no --out or --write-metadata."
         )
-    loaded = _models_or_pretrained(models), encoder_weights, mirror
     if out is not None:
         written = (target, overwrite_metadata) if write_metadata else None
         _caption_into(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from show_attend_tell.cli.cluster import cluster_options, require_cluster
 from show_attend_tell.cli.experiment_help import ExperimentCommand
 from show_attend_tell.cli.options import (
     PATH,
@@ -87,24 +88,48 @@ def prepare(experiment, changes, work, data, on_problem, limit) -> None:
     help="Also extract the mirrored photos of this split, for eval --mirror; "
     "repeatable.",
 )
+@click.option(
+    "--shards",
+    is_flag=True,
+    help="Write a folder of shards in place of one file, as --cluster does.",
+)
+@cluster_options
 @limit_option
 def features(
-    experiment, changes, work, encoder_weights, overwrite, mirror_splits, limit
+    experiment,
+    changes,
+    work,
+    encoder_weights,
+    overwrite,
+    mirror_splits,
+    shards,
+    cluster,
+    workers,
+    limit,
 ) -> None:
     """Extract annotation vectors of prepared photos.
 
     An interrupted extraction resumes when it is run again.
     """
+    require_cluster(cluster, workers)
     settings = load_settings(experiment, changes, limit=limit)
     if is_of_digits(settings):
         click.echo(f"{settings.name}: nothing to do, its model reads the pictures")
         return
     start_tensorflow()
-    from data_prep.extract import extract
+    options = {
+        "encoder_weights": encoder_weights,
+        "overwrite": overwrite,
+        "mirror_splits": mirror_splits,
+    }
+    if cluster is None:
+        from data_prep.extract import extract
 
-    report = extract(
-        settings, work, encoder_weights, overwrite, mirror_splits=mirror_splits
-    )
+        report = extract(settings, work, shards=shards, **options)
+    else:
+        from data_prep.cluster_features import extract_on_cluster
+
+        report = extract_on_cluster(settings, work, cluster, workers, **options)
     click.echo("\n".join(report.lines()))
 
 

@@ -13,7 +13,8 @@ A feature file holds, for N photos of L locations and D channels,
 and the attributes ``format`` (:data:`FORMAT`), ``identity`` (JSON of
 ``Encoder.identity``), ``mirrored`` (bool), ``complete`` (bool) and ``digest`` (SHA-256
 of all but the features). Files without ``checksums`` and ``digest``, which earlier
-versions wrote, are read without these tests.
+versions wrote, are read without these tests. A folder of shards may take the place of
+the file, see :mod:`data.feature_shards`.
 
 After a ReLU about 95 % of VGG's values are exact zeros, so every chunk is compressed.
 Measured on conv5_3 of 512 photos, one core, as ratios to the dense float16 file: size,
@@ -51,6 +52,7 @@ from show_attend_tell.data.feature_checksums import (
     index_digest,
     read_chunk,
 )
+from show_attend_tell.data.feature_shards import INDEX, ShardedFeatures, feature_set
 from show_attend_tell.runtime.errors import FeatureError, one_line
 from show_attend_tell.runtime.json_text import parse_json
 from show_attend_tell.runtime.regular_files import require_regular
@@ -94,12 +96,13 @@ def feature_path(
 
 
 class FeatureReader:
-    """An open feature file, read photo by photo and never as a whole.
+    """An open feature set, read photo by photo and never as a whole.
 
-    Use it as a context manager or call :meth:`close`. Several threads may share it.
+    A set is one file, or a folder of shards in its place. Use the reader as a context
+    manager or call :meth:`close`. Several threads may share it.
 
     Attributes:
-        path: path of the file.
+        path: path of the file or the folder.
         image_ids: N ids in the order of the rows.
         shape: (N, L, D).
         rows: id -> row, of each photo that was written.
@@ -115,27 +118,28 @@ class FeatureReader:
         """Open and verify a file.
 
         Args:
-            path: path of the file.
+            path: path of the file, or of the file whose place the shards take.
             identity: identity of the encoder that must have made the features; any
                 encoder by default.
         """
-        self.path = Path(path)
+        self.path = feature_set(path)
         self._lock = threading.Lock()
+        self._shards: ShardedFeatures | None = None
         self._file = _open(self.path)
         try:
             self._read_layout()
             self._verify(identity)
         except BaseException:
-            self._file.close()
+            self.close()
             raise
 
     def _read_layout(self) -> None:
         file = self._file
         try:
             self.attributes = _read_attributes(file)
-            fault = _layout_fault(file, self.attributes["identity"])
+            self._features = self._find_features()
+            fault = _layout_fault(file, self._features, self.attributes["identity"])
             if fault is None:
-                self._features = file["features"]
                 self._written = file["written"][:]
                 self.image_ids: list[str] = list(file["image_ids"].asstr()[:])
                 reasons = file["problems"].asstr()[:].tolist()
@@ -161,6 +165,17 @@ class FeatureReader:
             for name, reason in zip(self.image_ids, reasons, strict=True)
             if reason
         }
+
+    def _find_features(self) -> h5py.Dataset | ShardedFeatures:
+        """Return the dataset of the file, or that of all shards."""
+        file, identity = self._file, self.attributes["identity"]
+        if not self.path.is_dir():
+            return _own_dataset(file, "features")
+        count = len(_own_dataset(file, "image_ids"))
+        shape = (count, int(np.prod(identity["grid"])), int(identity["width"]))
+        rows = int(file.attrs["shard_rows"])
+        self._shards = ShardedFeatures(self.path, rows, shape)
+        return self._shards
 
     def _read_checksums(
         self, problems: list[str]
@@ -248,11 +263,14 @@ class FeatureReader:
 
     def _read_row(self, row: int, features: np.ndarray, position: int) -> None:
         try:
+            dataset, place = self._features, row
+            if self._shards is not None:
+                dataset, place = self._shards.locate(row)
             if self._checksums is not None:
-                found = chunk_checksum(*read_chunk(self._features, row))
+                found = chunk_checksum(*read_chunk(dataset, place))
                 if found != self._checksums[row]:
                     raise ValueError("its checksum differs")
-            self._features.read_direct(features, np.s_[row], np.s_[position])
+            dataset.read_direct(features, np.s_[place], np.s_[position])
         except DAMAGED as error:
             raise FeatureError(
                 f"{self.path}: the features of photo {self.image_ids[row]!r} cannot be "
@@ -260,9 +278,11 @@ class FeatureReader:
             ) from None
 
     def close(self) -> None:
-        """Close the file; later reads fail."""
+        """Close the file or the shards; later reads fail."""
         with self._lock:
             self._file.close()
+            if self._shards is not None:
+                self._shards.close()
 
     def __enter__(self) -> "FeatureReader":
         """Return the reader itself."""
@@ -314,9 +334,10 @@ def _read_attributes(file: h5py.File) -> dict:
     }
 
 
-def _layout_fault(file: h5py.File, identity: dict) -> str | None:
+def _layout_fault(
+    file: h5py.File, features: h5py.Dataset | ShardedFeatures, identity: dict
+) -> str | None:
     """Return a difference of the datasets to the documented layout, or None."""
-    features = _own_dataset(file, "features")
     if features.ndim != 3 or features.dtype != np.float16 or 0 in features.shape[1:]:
         return "`features` must be (N, L, D) float16"
     count, locations, width = features.shape
@@ -361,17 +382,19 @@ def _own_dataset(file: h5py.File, name: str) -> h5py.Dataset:
 
 
 def _open(path: Path) -> h5py.File:
+    is_folder = path.is_dir()
+    file = path / INDEX if is_folder else path
     try:
-        require_regular(path)
-        return h5py.File(path, "r")
+        require_regular(file)
+        return h5py.File(file, "r")
     except FileNotFoundError:
-        if parts_folder(path).exists():
+        if is_folder or parts_folder(path).exists():
             reason = "incomplete; run the extraction again to continue it"
         else:
             reason = "no such feature file; extract the features"
         raise FeatureError(f"{path}: {reason}") from None
     except DAMAGED as error:
         raise FeatureError(
-            f"{path}: damaged or not HDF5 ({one_line(error)}); extract the features "
+            f"{file}: damaged or not HDF5 ({one_line(error)}); extract the features "
             "again"
         ) from None

@@ -9,6 +9,7 @@ import numpy as np
 
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.encoder_identity import settings_difference
+from show_attend_tell.data.feature_shards import feature_set
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.manifest import Photo, read_manifest
 from show_attend_tell.data.vocabulary import TOKENIZERS
@@ -147,7 +148,7 @@ def open_mirror(
     path = feature_path(
         folder_of(experiment, work), experiment.encoder, True, data.name
     )
-    if data.name != "train" and not path.is_file():
+    if data.name != "train" and not feature_set(path).exists():
         raise FeatureError(
             f"{path}: no such feature file; run `features --mirror-split {data.name}`"
         )

@@ -109,7 +109,7 @@ def caption_into_file(
     out, decoding = Path(out), decoding or pipeline.decoding()
     kind = out.suffix.lower()
     journal_file = out if kind == ".jsonl" else out.with_suffix(".jsonl")
-    found = _distinct(find_photos(paths))
+    found = distinct_photos(find_photos(paths))
     author = made_by(pipeline, decoding, min_confidence)
     with CaptionJournal(journal_file, author) as journal:
         if kind == ".csv":
@@ -151,7 +151,7 @@ def _write_present(
             metadata.write(one, captions[os.path.abspath(one)])
 
 
-def _distinct(found: Iterable[Path | Failure]) -> Sequence[Path | Failure]:
+def distinct_photos(found: Iterable[Path | Failure]) -> Sequence[Path | Failure]:
     """Remove photos named twice, by whatever path."""
     photos: dict[object, Path | Failure] = {}
     for one in found:

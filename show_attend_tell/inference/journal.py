@@ -74,8 +74,8 @@ class CaptionJournal:
         Raises:
             OutputFileError: the disk is full; the file ends with the row before these.
         """
-        rows = [_row(caption, self.made_by) for caption in captions]
-        left = memoryview("".join(map(_line, rows)).encode(**ENCODING))
+        rows = [caption_row(caption, self.made_by) for caption in captions]
+        left = memoryview("".join(map(row_line, rows)).encode(**ENCODING))
         size = self._file.tell()
         try:
             while left:
@@ -150,8 +150,8 @@ def _shown(text: str) -> str:
     return (text if text.isprintable() else repr(text))[:200]
 
 
-def _row(caption: Caption, made_by: str) -> dict:
-    """Return the row of a caption."""
+def caption_row(caption: Caption, made_by: str) -> dict:
+    """Return the row of a caption, with :data:`FIELDS`."""
     return {
         "path": str(caption.path),
         "caption": caption.text,
@@ -162,6 +162,7 @@ def _row(caption: Caption, made_by: str) -> dict:
     }
 
 
-def _line(row: dict) -> str:
+def row_line(row: dict) -> str:
+    """Return the line of a row, with its line feed."""
     # Only a path that cannot be printed is escaped; other alphabets stay readable.
     return json.dumps(row, ensure_ascii=not row["path"].isprintable()) + "\n"

@@ -31,6 +31,7 @@ from show_attend_tell.inference.photo_inputs import (
     open_input,
     to_input,
 )
+from show_attend_tell.inference.read_ahead import read_ahead
 from show_attend_tell.inference.result import (
     Caption,
     Failure,
@@ -213,22 +214,25 @@ class CaptioningPipeline:
         decoding: DecodingSettings,
         min_confidence: float | None = None,
         present: Callable[[object], bool] | None = None,
+        total: int | None = None,
     ) -> Iterator[Caption | Failure]:
         """Yield the captions of photos; failures are passed through.
 
         A caption's numbers depend, by rounding, on the graph and on the photo's row in
         its batch. A photo for which `present` is true is left out and keeps its row,
-        so that a resumed run writes the numbers of an uninterrupted one.
+        so that a resumed run writes the numbers of an uninterrupted one. `total` is the
+        number of photos of the run of which `found` is a part.
         """
         self.require_calibration(min_confidence)
-        photos = sum(not isinstance(one, Failure) for one in found)
+        photos = total or sum(not isinstance(one, Failure) for one in found)
         size = 1 if photos == 1 else BATCH  # two graphs serve any number of photos
         decoding = dataclasses.replace(decoding, batch_size=size)
-        for start in range(0, len(found), size):
-            batch = found[start : start + size]
-            if present:
-                batch = [None if present(one) else one for one in batch]
-            for one in self._caption_batch(batch, decoding, photos >= MANY_PHOTOS):
+
+        def read(one: Path | NamedPhoto | Failure) -> tuple | Failure | None:
+            return None if present and present(one) else self._read(one)
+
+        for results in read_ahead(read, found, size):
+            for one in self._caption_batch(results, decoding, photos >= MANY_PHOTOS):
                 if one is not None:
                     yield unless_doubtful(one, min_confidence)
 
@@ -260,11 +264,8 @@ class CaptioningPipeline:
         square, view = self.encoder.preprocess(image), self.encoder.view(image)
         box, shares = None, None
         if region is not None:
-            side, resize = (
-                self.encoder.settings.image_size,
-                self.encoder.settings.resize,
-            )
-            box = region_in_view(region, image.size, side, resize)
+            of = self.encoder.settings
+            box = region_in_view(region, image.size, of.image_size, of.resize)
             shares = cell_shares(box, self.captioner.grid)  # (L,)
             shares = np.repeat(shares[None], count, axis=0)  # (L,) -> (count, L)
         features = self.encoder.encode(square[None])  # (1, L, D)
@@ -303,16 +304,15 @@ class CaptioningPipeline:
 
     def _caption_batch(
         self,
-        found: Sequence[Path | NamedPhoto | Failure | None],
+        results: list[tuple | Failure | None],
         decoding: DecodingSettings,
         xla: bool,
     ) -> list[Caption | Failure | None]:
-        """Caption at most ``decoding.batch_size`` photos; None keeps a row empty."""
-        results = [one and self._read(one) for one in found]
+        """Caption photos from `_read`, a batch at most; None keeps a row empty."""
         rows = [k for k, one in enumerate(results) if isinstance(one, tuple)]
         if rows:
             side, seed = self.encoder.settings.image_size, decoding.seed
-            squares = np.zeros((len(found), side, side, 3), np.uint8)
+            squares = np.zeros((len(results), side, side, 3), np.uint8)
             for k in rows:
                 squares[k] = results[k][1]
             features = self.encoder.encode(squares)  # (B, S, S, 3) -> (B, L, D)

@@ -45,6 +45,10 @@ class RunError(ShowAttendTellError):
     """A run folder is absent, in use, or made with other settings."""
 
 
+class ClusterError(ShowAttendTellError):
+    """A cluster cannot be used: Ray is absent, or a worker differs or has failed."""
+
+
 class TrainingError(ShowAttendTellError):
     """Training has diverged: its loss or weights are not finite, or far too large."""
 

@@ -8,16 +8,18 @@ import contextlib
 import hashlib
 import os
 import shutil
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import filelock
 
 LONGEST_NAME = 255  # bytes of a name, on most file systems
+TEMPORARY = ".writing-"  # begins the names of temporary files
 
 
 @contextlib.contextmanager
-def atomic_path(path: str | Path) -> Iterator[Path]:
+def atomic_path(path: str | Path, unique: bool = False) -> Iterator[Path]:
     """Yield a temporary path in the same folder and rename it to `path` at the end.
 
     The temporary file keeps the suffix, which some writers look at, and is removed if
@@ -26,13 +28,16 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
     Args:
         path: the file or folder to write; its parent folder is made.
+        unique: whether to choose another temporary name each time, so that processes
+            on several machines, which hold no lock, may write the same content. A
+            killed process leaves its temporary file.
 
     Raises:
         OSError: the file cannot be written; its ``filename`` is set, and is never that
             of the temporary file.
     """
     path = Path(path)
-    temporary = _temporary_path(path)
+    temporary = _temporary_path(path, f"{uuid.uuid4().hex}-" if unique else "")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove(temporary)  # left by a process that was killed
@@ -48,9 +53,9 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
             _remove(temporary)
 
 
-def _temporary_path(path: Path) -> Path:
+def _temporary_path(path: Path, mark: str = "") -> Path:
     """Return the path of the temporary file, which keeps the suffix."""
-    return _short(path.with_name(f".writing-{path.name}"))
+    return _short(path.with_name(f"{TEMPORARY}{mark}{path.name}"))
 
 
 def _short(path: Path) -> Path:
@@ -59,7 +64,7 @@ def _short(path: Path) -> Path:
         return path
     digest = hashlib.sha256(os.fsencode(path.name)).hexdigest()
     suffix = path.suffix if len(path.suffix) < 10 else ""
-    return path.with_name(f".writing-{digest}{suffix}")
+    return path.with_name(f"{TEMPORARY}{digest}{suffix}")
 
 
 def atomic_write(path: str | Path, content: str | bytes) -> None:

@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 from tiny_run import IDENTITY, experiment, prepare
 
-from show_attend_tell.data.features import feature_path
+from data_prep.shard_writer import ShardWriter
+from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.manifest import Photo, read_manifest, write_manifest
-from show_attend_tell.data.splits import folder_of, load_split, open_features
+from show_attend_tell.data.splits import (
+    folder_of,
+    load_split,
+    open_features,
+    open_mirror,
+)
 from show_attend_tell.runtime.errors import FeatureError, ManifestError
 
 
@@ -46,6 +52,37 @@ def test_rows_are_found_by_id_whatever_their_order(work):
     with open_features(experiment(), work, mirror=True) as reader:
         split = load_split(experiment(), work, "train", reader)
         np.testing.assert_array_equal(split.rows, range(11, -1, -1))
+
+
+def to_shards(path):
+    """Replace a feature file by a folder of shards of four photos."""
+    with FeatureReader(path) as reader:
+        ids, attributes = reader.image_ids, reader.attributes
+        values = reader.read(range(len(ids)))
+    path.unlink()
+    mirrored = attributes["mirrored"]
+    with ShardWriter(path, attributes["identity"], ids, mirrored) as writer:
+        for part in writer.missing:
+            rows = writer.rows(part)
+            writer.write(part, values[rows.start : rows.stop], [""] * len(rows))
+        writer.finish()
+    return values
+
+
+def test_shards_take_the_place_of_feature_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(ShardWriter, "part_rows", 4)
+    work = prepare(tmp_path, mirror=True)
+    folder, encoder = folder_of(experiment(), work), experiment().encoder
+    plain, mirrored = (
+        to_shards(feature_path(folder, encoder, m)) for m in (False, True)
+    )
+    assert len(list(folder.glob("*.shards/0*.h5"))) == 7
+    with open_features(experiment(), work, identity=IDENTITY) as reader:
+        split = load_split(experiment(), work, "train", reader)
+        np.testing.assert_array_equal(reader.read(split.rows), plain[split.rows])
+        mirror = open_mirror(experiment(), work, reader, split)
+        np.testing.assert_array_equal(mirror.read(split.rows), mirrored[::-1])
+        mirror.close()
 
 
 def test_photos_without_caption_or_features_are_left_out_and_counted(tmp_path, caplog):

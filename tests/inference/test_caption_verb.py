@@ -167,9 +167,9 @@ def test_caption_writes_sidecars_and_resumes(run, pipeline, photos, monkeypatch)
     (photos / "a.png.xmp").unlink()
     captioned = []
 
-    def spy(found, *settings, whole=pipeline._caption_batch):
-        captioned.extend(found)
-        return whole(found, *settings)
+    def spy(read, *settings, whole=pipeline._caption_batch):
+        captioned.extend(path for path, _, _ in read)
+        return whole(read, *settings)
 
     monkeypatch.setattr(pipeline, "_caption_batch", spy)
     code, again, err = run("--write-metadata", photos / "b.PNG", photos / "a.png")

@@ -161,3 +161,14 @@ def test_locks_of_the_longest_names_are_taken(tmp_path):
     path = tmp_path / ("x" * 255 + ".lock")
     with locked(path, KeyError()), pytest.raises(KeyError), locked(path, KeyError()):
         pytest.fail("locked twice")
+
+
+def test_unique_temporary_files_let_two_writers_finish(tmp_path):
+    path = tmp_path / "part.h5"
+    with atomic_path(path, unique=True) as one, atomic_path(path, unique=True) as two:
+        assert one != two
+        assert one.suffix == ".h5"
+        one.write_text("content")
+        two.write_text("content")
+    assert path.read_text() == "content"
+    assert os.listdir(tmp_path) == ["part.h5"]

@@ -1,0 +1,120 @@
+"""Compare two workers of a cluster, of one processor each, with one worker."""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks import turns
+from benchmarks.extraction import write_photos
+from benchmarks.row import Bar, Row
+
+BAR = Bar("ratio", least=1.7)
+_TASK = 32  # photos of a task: a batch of the encoder, two of the pipeline
+_TASKS = 10  # of each measurement, without those during which workers start
+_ROUNDS = 3
+
+
+def _seconds(cluster, make, arguments, tasks, workers: int) -> float:
+    """Return the seconds per task once all workers have run a task."""
+    ends = []
+    for _ in cluster.run(make, arguments, tasks, workers):
+        ends.append(time.perf_counter())
+    # The workers start together; the first task of each is not measured.
+    return (ends[-1] - ends[workers - 1]) / (len(ends) - workers)
+
+
+def _feature_tasks(folder: Path, files: list[Path], identity: dict) -> Iterator:
+    from data_prep.cluster_features import PartJob
+    from data_prep.feature_parts import Part
+    from show_attend_tell.runtime.cluster import Task
+
+    for number in range(_TASKS + 2):
+        part = Part(folder / f"{number}.h5", identity, False, tuple(map(str, files)))
+        yield Task(f"part {number}", PartJob(part, tuple(files)))
+
+
+def _caption_tasks(folder: Path, files: list[Path]) -> Iterator:
+    from show_attend_tell.deployment.cluster.captions import ChunkJob
+    from show_attend_tell.runtime.cluster import Task
+
+    for number in range(_TASKS + 2):
+        job = ChunkJob(folder / f"{number}.jsonl", tuple(files), frozenset())
+        yield Task(f"chunk {number}", job)
+
+
+def measure(work: str, photos: int, rounds: int) -> dict:
+    """Run features and captions by one worker and by two.
+
+    Returns:
+        Seconds per task of each round, by ``features-1``, ``features-2``,
+        ``captions-1`` and ``captions-2``.
+    """
+    from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
+
+    start_tensorflow()
+    from data_prep import cluster_features
+    from show_attend_tell.config.experiments import load_experiment
+    from show_attend_tell.deployment.cluster import captions
+    from show_attend_tell.inference.batch import made_by
+    from show_attend_tell.models.encoder import Encoder
+    from show_attend_tell.models.pretrained import shipped_model
+    from show_attend_tell.runtime.cluster import connected
+
+    write_photos(work, photos)
+    folder = Path(work)
+    files = sorted(folder.rglob("*.jpg"))
+    encoder = load_experiment("flickr8k_soft").encoder
+    loading = captions.Loading((str(shipped_model()),))
+    pipeline = loading.load()
+    decoding = pipeline.decoding()
+    settings = captions.Settings(
+        *(decoding, None, made_by(pipeline, decoding)),
+        *(pipeline.encoder.identity(), photos * _TASKS),
+    )
+    identity = Encoder(encoder).identity()
+    found: dict[str, list[float]] = {}
+    with connected("auto") as cluster:
+        for number in range(rounds):
+            for workers in (1, 2) if number % 2 else (2, 1):
+                works = {
+                    "features": (
+                        *(cluster_features.make_worker, (encoder, identity)),
+                        _feature_tasks(folder, files, identity),
+                    ),
+                    "captions": (
+                        *(captions.make_worker, (loading, settings)),
+                        _caption_tasks(folder, files),
+                    ),
+                }
+                for name, arguments in works.items():
+                    taken = _seconds(cluster, *arguments, workers)
+                    found.setdefault(f"{name}-{workers}", []).append(taken)
+    return found
+
+
+def rows(machine: dict, quick: bool) -> list[Row]:
+    """Measure; return one row for features and one for captions."""
+    photos, rounds = (2, 1) if quick else (_TASK, _ROUNDS)
+    with tempfile.TemporaryDirectory() as work:
+        found = turns.run_in_process(measure, work=work, photos=photos, rounds=rounds)
+    return [
+        Row(
+            work="cluster" if name == "features" else "the same",
+            what=f"{name} by two workers of one core, VGG16, against one worker",
+            unit="photos/s",
+            ours=photos / statistics.median(found[f"{name}-2"]),
+            machine=machine,
+            baseline=photos / statistics.median(found[f"{name}-1"]),
+            ratio=statistics.median(
+                one / two
+                for one, two in zip(found[f"{name}-1"], found[f"{name}-2"], strict=True)
+            ),
+            ratio_is="ours / baseline",
+            bar=BAR,
+            note=f"{_TASKS} tasks of {photos} JPEG files of 224 to 500 px; without "
+            "the start of the workers; driver and Ray on the same cores",
+        )
+        for name in ("features", "captions")
+    ]

@@ -1,0 +1,85 @@
+"""Define the options of verbs that run in the workers of a Ray cluster."""
+
+import sys
+from collections.abc import Callable
+
+import click
+
+from show_attend_tell.cli.options import start_tensorflow
+
+_NOT_COMBINED = (
+    "--json, --attention, --html, --region, --write-metadata or --exiftool-columns"
+)
+
+
+def cluster_options(command: Callable) -> Callable:
+    """Add the options of the cluster to a verb."""
+    command = click.option(
+        "--workers",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Worker processes of the cluster; by default one for each processor.",
+    )(command)
+    return click.option(
+        "--cluster",
+        metavar="auto|HOST:PORT",
+        help="Run in the workers of a Ray cluster: the one at this address, or one on "
+        "this machine, which is started if need be.",
+    )(command)
+
+
+def caption_options(command: Callable) -> Callable:
+    """Add the options of captions on a cluster."""
+    command = click.option(
+        "--price-per-hour",
+        type=click.FloatRange(min=0),
+        metavar="PRICE",
+        help="With --cluster: price of the whole cluster, to print the cost of a "
+        "million photos.",
+    )(command)
+    command = click.option(
+        "--shard-format",
+        type=click.Choice(["jsonl", "parquet"]),
+        default="jsonl",
+        show_default=True,
+        help="With --cluster: file format of the captions.",
+    )(command)
+    return cluster_options(command)
+
+
+def require_cluster(cluster: str | None, workers: int | None) -> None:
+    """Raise a usage error if an option of the cluster is given without one."""
+    if cluster is None and workers is not None:
+        raise click.UsageError("--workers needs --cluster.")
+
+
+def caption_photos(cluster, loaded, photos, out, decoding, others, **options) -> None:
+    """Caption photos into a folder of shards; exit with 1 if a photo has no caption.
+
+    Args:
+        cluster: address.
+        loaded: model files, encoder weights, and whether photos are mirrored.
+        photos: files, folders and manifests.
+        out: the folder.
+        decoding: options of decoding by name.
+        others: options that are refused unless they are absent.
+        **options: further arguments of ``caption_on_cluster``.
+    """
+    if out is None or any(others):
+        raise click.UsageError(
+            "--cluster needs --out FOLDER, and cannot be combined with "
+            f"{_NOT_COMBINED}."
+        )
+    start_tensorflow()
+    from show_attend_tell.deployment.cluster.captions import Loading, caption_on_cluster
+    from show_attend_tell.inference.result import LowConfidence
+
+    models, encoder_weights, mirror = loaded
+    weights = None if encoder_weights is None else str(encoder_weights)
+    loading = Loading(tuple(map(str, models)), weights, mirror)
+    report = caption_on_cluster(cluster, loading, photos, out, decoding, **options)
+    for failure in report.failures:
+        click.echo(click.format_filename(failure.reason), err=True)
+    click.echo("\n".join(report.lines()))
+    if any(not isinstance(one, LowConfidence) for one in report.failures):
+        sys.exit(1)

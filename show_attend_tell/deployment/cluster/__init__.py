@@ -1,0 +1,1 @@
+"""Caption millions of photos in the workers of a Ray cluster."""

@@ -1,0 +1,211 @@
+"""Write captions as shards in a folder, so that an interrupted run resumes by photo.
+
+The photos of a run are divided in their order into chunks of :data:`SHARD_PHOTOS`. A
+shard holds the captions of the photos of one chunk, and is written atomically. Its
+name, ``captions-<chunk>-<digest of the photos>.jsonl`` or ``.parquet``, depends on the
+photos alone: two workers that are given the same photos write the same file.
+
+``header.json`` names the model and the settings of all captions. ``index.json``,
+written at the end, lists the shards; their order by name is that of the photos.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from show_attend_tell.inference.journal import ENCODING, FIELDS, row_line
+from show_attend_tell.runtime.errors import ClusterError, OutputFileError, one_line
+from show_attend_tell.runtime.files import (
+    TEMPORARY,
+    atomic_path,
+    atomic_write,
+    locked,
+)
+from show_attend_tell.runtime.json_text import parse_json
+from show_attend_tell.runtime.regular_files import read_text_bytes
+
+SHARD_PHOTOS = 256  # a multiple of the pipeline's batch
+FORMATS = ("jsonl", "parquet")
+HEADER, INDEX = "header.json", "index.json"
+
+
+def shard_name(chunk: int, paths: Sequence[str], form: str) -> str:
+    """Return the name of the shard of some photos of a chunk."""
+    text = "\n".join(paths).encode(**ENCODING)
+    return f"captions-{chunk:06d}-{hashlib.sha256(text).hexdigest()[:16]}.{form}"
+
+
+def write_shard(path: Path, rows: Iterable[dict]) -> None:
+    """Write the rows of captions as JSON Lines or Parquet, by the ending of the path.
+
+    Several processes may write the same path.
+
+    Raises:
+        ClusterError: pyarrow, which writes Parquet, cannot be imported.
+        OSError: the file cannot be written.
+    """
+    with atomic_path(path, unique=True) as temporary:
+        if path.suffix == ".parquet":
+            _write_parquet(temporary, list(rows))
+        else:
+            temporary.write_bytes("".join(map(row_line, rows)).encode(**ENCODING))
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+
+
+def _pyarrow():
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ClusterError(
+            f"Parquet needs pyarrow, which cannot be imported ({one_line(error)}); "
+            "run `pip install 'show-attend-tell[cluster]'`, or choose jsonl"
+        ) from None
+    return pyarrow
+
+
+def _write_parquet(path: Path, rows: list[dict]) -> None:
+    pyarrow = _pyarrow()
+    number, text = pyarrow.float64(), pyarrow.string()
+    kinds = {"log_prob": number, "score": number, "confidence": number}
+    schema = pyarrow.schema([(name, kinds.get(name, text)) for name in FIELDS])
+    stored = [{**row, "path": _stored_path(row["path"])} for row in rows]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(stored, schema), path)
+
+
+def _stored_path(path: str) -> str:
+    """Return a path for Parquet, which refuses bytes that are not UTF-8."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def read_shard(path: Path) -> list[dict]:
+    """Return the rows of a shard.
+
+    Raises:
+        OutputFileError: the shard is damaged.
+    """
+    try:
+        if path.suffix == ".parquet":
+            return _pyarrow().parquet.read_table(path).to_pylist()
+        lines = read_text_bytes(path).decode(**ENCODING).split("\n")[:-1]
+        rows = [json.loads(line) for line in lines]
+        if not all(isinstance(row["path"], str) for row in rows):
+            raise ValueError("`path` must be a text")
+        return rows
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise OutputFileError(
+            f"{path}: damaged ({one_line(error)}); delete the file and run the same "
+            "command again"
+        ) from None
+
+
+class CaptionFolder:
+    """A folder of captions, locked; a context manager.
+
+    Attributes:
+        path: the folder.
+        made_by: the model and the settings of all captions.
+        form: ``jsonl`` or ``parquet``.
+
+    Raises:
+        OutputFileError: another process writes the folder, or it holds something else,
+            or captions made with another model, other settings or in another format.
+        OSError: the folder cannot be read or written.
+    """
+
+    def __init__(self, path: str | Path, made_by: str, form: str):
+        self.path, self.made_by, self.form = Path(path), made_by, form
+        self._lock = contextlib.ExitStack()
+        self._present: set[str] = set()  # paths as they are stored
+        self._rows: dict[str, int] = {}  # name of a shard -> rows
+
+    def __enter__(self) -> "CaptionFolder":
+        taken = OutputFileError(
+            f"{self.path}: another process is writing it; wait, or name another folder"
+        )
+        self._require_own()
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(locked(self.path / ".lock", taken))
+            self._open()
+            self._lock = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.close()
+
+    def __contains__(self, path: str) -> bool:
+        """Return whether a photo has a caption from an earlier run."""
+        stored = _stored_path(path) if self.form == "parquet" else path
+        return stored in self._present
+
+    @property
+    def header_file(self) -> Path:
+        """The file that names the model and the settings."""
+        return self.path / HEADER
+
+    def _require_own(self) -> None:
+        """Raise an error, and write nothing, if the path has other content."""
+        if not self.path.exists() or self.header_file.exists():
+            return
+        if not self.path.is_dir():
+            raise OutputFileError(
+                f"{self.path}: must be a folder with --cluster. Received: a file; "
+                "name another folder"
+            )
+        if any(not file.name.startswith(".") for file in self.path.iterdir()):
+            raise OutputFileError(
+                f"{self.path}: must be empty, or begun by this command. Received: "
+                "files without a header.json; name another folder"
+            )
+
+    def _open(self) -> None:
+        header = {"made_by": self.made_by, "format": self.form}
+        if self.header_file.exists():
+            self._verify(header)
+        else:
+            atomic_write(self.header_file, json.dumps(header, indent=1))
+        for left_over in self.path.glob(f"{TEMPORARY}*"):  # by processes killed
+            left_over.unlink(missing_ok=True)
+        for file in self._shards():
+            paths = {row["path"] for row in read_shard(file)}
+            if not self._present.isdisjoint(paths):
+                raise OutputFileError(
+                    f"{file}: has captions that other files of the folder have too; "
+                    "delete the file and run the same command again"
+                )
+            self._rows[file.name] = len(paths)
+            self._present |= paths
+
+    def _verify(self, header: dict) -> None:
+        try:
+            found = parse_json(read_text_bytes(self.header_file))
+        except (OSError, ValueError) as error:
+            found = one_line(error)
+        if found != header:
+            raise OutputFileError(
+                f"{self.path}: must have captions of {header}. Received: "
+                f"{one_line(found)}; name another folder, or remove this one"
+            )
+
+    def _shards(self) -> Iterator[Path]:
+        yield from sorted(self.path.glob(f"captions-*.{self.form}"))
+
+    def add(self, name: str, rows: int) -> None:
+        """Record a shard that a worker has written."""
+        self._rows[name] = rows
+
+    def finish(self) -> None:
+        """Write the index of all shards."""
+        shards = [
+            {"name": name, "rows": self._rows[name]} for name in sorted(self._rows)
+        ]
+        index = {
+            "made_by": self.made_by,
+            "captions": sum(self._rows.values()),
+            "shards": shards,
+        }
+        atomic_write(self.path / INDEX, json.dumps(index, indent=1))
