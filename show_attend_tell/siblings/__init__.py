@@ -1,0 +1,1 @@
+"""Models beside the captioner that attend to parts of a picture, one folder each."""
