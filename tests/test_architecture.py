@@ -17,7 +17,7 @@ PACKAGE = "show_attend_tell"
 # other, except that config may import runtime.
 ORDER = (
     "runtime, decoding, config < data < models < inference, evaluation"
-    " < training, deployment < cli"
+    " < training, deployment < siblings < cli"
 )
 FLOORS = [floor.split(", ") for floor in ORDER.split(" < ")]
 FLOOR_OF = {name: level for level, names in enumerate(FLOORS) for name in names}
@@ -174,6 +174,9 @@ MODEL_CODE = [
     name
     for name in PACKAGE_MODULES
     if room(name) in ("decoding", "models") and not name.endswith(".encoder")
+]
+MODEL_CODE += [
+    f"{PACKAGE}.siblings.ram.{part}" for part in ("retina", "model", "classifier")
 ]
 
 

@@ -8,6 +8,7 @@ from show_attend_tell.cli.options import (
     PATH,
     encoder_weights_option,
     experiment_option,
+    require_captions,
     runs_option,
     set_option,
     start_tensorflow,
@@ -51,6 +52,7 @@ def calibrate(
     from show_attend_tell.config.runs import find_model
 
     settings = load_experiment(experiment, changes)
+    require_captions(settings)
     start_tensorflow()
     from show_attend_tell.training.confidence.calibration import calibrate
 

@@ -14,6 +14,7 @@ from show_attend_tell.cli.options import (
     figure_options,
     mirror_option,
     models_option,
+    require_captions,
     runs_option,
     set_option,
     start_tensorflow,
@@ -234,6 +235,7 @@ def average(models, experiment, changes, runs, overwrite) -> None:
     from show_attend_tell.config.experiments import load_experiment
 
     settings = load_experiment(experiment, changes)
+    require_captions(settings)
     start_tensorflow()
     from show_attend_tell.training.weight_averaging import average_models
 

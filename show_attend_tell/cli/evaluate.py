@@ -6,6 +6,7 @@ from show_attend_tell.cli.experiment_help import ExperimentCommand
 from show_attend_tell.cli.options import (
     PATH,
     experiment_option,
+    is_of_digits,
     limit_option,
     load_settings,
     mirror_option,
@@ -27,7 +28,7 @@ from show_attend_tell.cli.options import (
 @click.option(
     "--split",
     type=click.Choice(["val", "test"]),
-    help="Split to evaluate; by default test if it has captions, else val.",
+    help="Split to evaluate; by default test if it has captions or digits, else val.",
 )
 @click.option(
     *("--beam", "beams"),
@@ -69,12 +70,26 @@ def evaluate(
     spice,
     limit,
 ) -> None:
-    """Generate the captions of a split, and save and score them."""
+    """Generate the captions of a split, and save and score them.
+
+    With an experiment on digits, measure the error of its model.
+    """
     if captions is not None and (models or mirror):
         raise click.UsageError("--captions excludes --model and --mirror.")
     if captions is not None and beams:
         raise click.UsageError("--captions and --beam exclude each other.")
     settings = load_settings(experiment, changes, name, limit)
+    if is_of_digits(settings):
+        if beams or captions or models or mirror or spice or tokenizer != "auto":
+            raise click.UsageError(
+                "--beam, --captions, --model, --mirror, --tokenizer and --spice need "
+                "an experiment with captions."
+            )
+        start_tensorflow()
+        from show_attend_tell.siblings.ram.evaluation import evaluate as measure
+
+        click.echo("\n".join(measure(settings, work, runs, split).lines()))
+        return
     start_tensorflow()
     from show_attend_tell.evaluation import evaluate as evaluation
     from show_attend_tell.evaluation.report import table

@@ -112,6 +112,22 @@ def figure_options(command: Callable) -> Callable:
     return command
 
 
+def is_of_digits(settings) -> bool:
+    """Return whether an experiment classifies digits, and has no captions."""
+    from show_attend_tell.config.siblings import DigitExperiment
+
+    return isinstance(settings, DigitExperiment)
+
+
+def require_captions(settings) -> None:
+    """Raise a usage error if an experiment has no captions."""
+    if is_of_digits(settings):
+        raise click.UsageError(
+            f"needs an experiment with captions. Received: {settings.name}, whose "
+            f"task is {settings.task!r}."
+        )
+
+
 def load_settings(
     name: str,
     changes: Sequence[str],
@@ -123,6 +139,7 @@ def load_settings(
 
     settings = load_experiment(name, changes)
     if limit is not None:
+        require_captions(settings)
         from show_attend_tell.config.limits import limit_experiment, limit_message
 
         settings = limit_experiment(settings, limit)

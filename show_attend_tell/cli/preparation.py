@@ -12,6 +12,7 @@ from show_attend_tell.cli.options import (
     PATH,
     encoder_weights_option,
     experiment_option,
+    is_of_digits,
     limit_option,
     load_settings,
     set_option,
@@ -59,10 +60,15 @@ def _progress() -> Iterator[Callable[[str, int, int], None] | None]:
 )
 @limit_option
 def prepare(experiment, changes, work, data, on_problem, limit) -> None:
-    """Make the manifest and the vocabulary of a data set."""
+    """Make the manifest and the vocabulary of a data set, or prepare digits."""
     from data_prep.prepare import prepare
 
     settings = load_settings(experiment, changes, limit=limit)
+    if is_of_digits(settings):
+        from data_prep.sources.mnist import prepare_digits
+
+        click.echo("\n".join(prepare_digits(settings, data, work).lines()))
+        return
     with _progress() as progress:
         report = prepare(settings, data, work, on_problem, progress, limit)
     click.echo("\n".join(report.lines()))
@@ -90,6 +96,9 @@ def features(
     An interrupted extraction resumes when it is run again.
     """
     settings = load_settings(experiment, changes, limit=limit)
+    if is_of_digits(settings):
+        click.echo(f"{settings.name}: nothing to do, its model reads the pictures")
+        return
     start_tensorflow()
     from data_prep.extract import extract
 

@@ -5,9 +5,11 @@ import click
 from show_attend_tell.cli.experiment_help import ExperimentCommand
 from show_attend_tell.cli.options import (
     experiment_option,
+    is_of_digits,
     limit_option,
     load_settings,
     name_option,
+    require_captions,
     runs_option,
     set_option,
     start_tensorflow,
@@ -73,7 +75,7 @@ def train(
     overwrite,
     limit,
 ) -> None:
-    """Train a captioner on prepared features."""
+    """Train a captioner on prepared features, or a classifier of digits."""
     if resume and overwrite:
         raise click.UsageError("--resume and --overwrite exclude each other.")
     if seed is not None and seeds is not None:
@@ -81,23 +83,31 @@ def train(
     own = {"seed": seed, "init_from": init_from}
     own = [f"training.{key}={v}" for key, v in own.items() if v is not None]
     settings = load_settings(experiment, (*changes, *own), name, limit)
+    if texts:
+        require_captions(settings)
     start_tensorflow()
-    from show_attend_tell.training.text_likelihood import text_experiment
+    other = {}
+    if is_of_digits(settings):
+        from show_attend_tell.siblings.ram.training import train
 
-    settings = text_experiment(settings, texts) if texts else settings
+        other = {"train_one": train}
+    else:
+        from show_attend_tell.training.text_likelihood import text_experiment
+        from show_attend_tell.training.train import train
+
+        settings = text_experiment(settings, texts) if texts else settings
+    places = (work, runs, resume, overwrite)
     if seeds is not None:
         from show_attend_tell.training.seeds import train_seeds
 
-        for run, done in train_seeds(settings, seeds, work, runs, resume, overwrite):
+        for run, done in train_seeds(settings, seeds, *places, **other):
             if done is None:
                 click.echo(f"{run.name}: already finished")
             else:
                 click.echo(f"{run.name}:")
                 _print_training(done)
         return
-    from show_attend_tell.training.train import train
-
-    _print_training(train(settings, work, runs, resume, overwrite))
+    _print_training(train(settings, *places))
 
 
 def _print_training(done) -> None:

@@ -24,13 +24,25 @@ class LossMonitor:
     log K, if this is larger.
 
     Args:
-        words: number of words K of the vocabulary.
+        words: number of words K of the vocabulary, or of other classes.
         warmup: updates in which a large loss is accepted.
         first: ``word_loss`` of the first update, None before it.
+        key: name of the value that is measured, in place of ``word_loss``.
+        noun: name of that value in an error.
+        inputs: name of the inputs in an error.
     """
 
-    def __init__(self, words: int, warmup: int, first: float | None = None):
+    def __init__(
+        self,
+        words: int,
+        warmup: int,
+        first: float | None = None,
+        key: str = "word_loss",
+        noun: str = "loss per word",
+        inputs: str = "features",
+    ):
         self.first, self._warmup, self._uniform = first, warmup, math.log(words)
+        self._key, self._noun, self._inputs = key, noun, inputs
         self._high_since = None
 
     def is_due(self, step: int) -> bool:
@@ -43,9 +55,9 @@ class LossMonitor:
         Raises:
             TrainingError: training has diverged.
         """
-        loss, words = float(values["loss"]), float(values["word_loss"])
+        loss, words = float(values["loss"]), float(values[self._key])
         if not (math.isfinite(loss) and math.isfinite(words)):
-            cause = "; the features may be damaged" if self.first is None else ""
+            cause = f"; the {self._inputs} may be damaged" if self.first is None else ""
             raise TrainingError(f"the loss of update {step} is {loss}{cause}")
         if self.first is None:
             self.first = words
@@ -57,7 +69,7 @@ class LossMonitor:
         extreme = words > EXTREME * max(self.first, self._uniform)
         if extreme or step - self._high_since >= LASTING:
             raise TrainingError(
-                f"the loss per word is {words:.3g} at update {step}; that of the first "
+                f"the {self._noun} is {words:.3g} at update {step}; that of the first "
                 f"update was {self.first:.3g}"
             )
 

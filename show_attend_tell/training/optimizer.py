@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from show_attend_tell.config.settings import TrainingSettings
+from show_attend_tell.config.siblings import DigitTrainingSettings
 
 
 class _NormAndAverage:
@@ -123,12 +124,29 @@ def learning_rate(settings: TrainingSettings, total_steps: int):
 
 
 def make_optimizer(settings: TrainingSettings, total_steps: int):
-    """Return the optimiser of an experiment.
+    """Return the optimiser of a captioner's experiment.
 
     Args:
         settings: training settings; with ``init_from`` the average of weights starts
             at the weights of that model, which ``build`` must be given, unless
             ``initial_share`` gives these a share of their own.
+        total_steps: updates of the whole training, for the schedule.
+    """
+    optimizer = make_plain_optimizer(settings, total_steps)
+    optimizer.initial_share = settings.initial_share
+    optimizer.average_from_start = bool(settings.init_from) and not (
+        settings.initial_share
+    )
+    return optimizer
+
+
+def make_plain_optimizer(
+    settings: TrainingSettings | DigitTrainingSettings, total_steps: int
+):
+    """Return the optimiser of a training that starts from random weights.
+
+    Args:
+        settings: training settings.
         total_steps: updates of the whole training, for the schedule.
     """
     decay = settings.average_decay
@@ -139,13 +157,7 @@ def make_optimizer(settings: TrainingSettings, total_steps: int):
         "ema_momentum": decay or 0.99,
     }
     if settings.optimizer == "rmsprop":
-        optimizer = RMSprop(rho=0.95, momentum=0.9, **common)  # the authors' decay
-    elif settings.optimizer == "adam":
-        optimizer = Adam(**common)
-    else:
-        optimizer = AdamW(weight_decay=settings.weight_decay, **common)
-    optimizer.initial_share = settings.initial_share
-    optimizer.average_from_start = bool(settings.init_from) and not (
-        settings.initial_share
-    )
-    return optimizer
+        return RMSprop(rho=0.95, momentum=0.9, **common)  # the authors' decay
+    if settings.optimizer == "adam":
+        return Adam(**common)
+    return AdamW(weight_decay=settings.weight_decay, **common)

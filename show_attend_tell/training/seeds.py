@@ -1,6 +1,6 @@
 """Train an experiment with several seeds, one after the other."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import keras
@@ -21,6 +21,7 @@ def train_seeds(
     resume: bool = False,
     overwrite: bool = False,
     progress: bool = True,
+    train_one: Callable[..., Summary] | None = None,
 ) -> Iterator[tuple[Experiment, Summary | None]]:
     """Train the runs ``<name>-seed-<seed>``; each equals a training of its seed alone.
 
@@ -32,6 +33,7 @@ def train_seeds(
         resume: skip finished runs, continue one with a checkpoint, start the others.
         overwrite: replace earlier runs.
         progress: whether to show a bar for each training.
+        train_one: the function that trains a run, by default that of captioners.
 
     Yields:
         The settings of each run, and the result of its training; None if it was
@@ -54,7 +56,7 @@ def train_seeds(
         if continues and _is_finished(folder, variant):
             yield variant, None
             continue
-        summary = train(
+        summary = (train_one or train)(
             variant, work, runs_folder, continues, overwrite, progress=progress
         )
         keras.backend.clear_session()  # graphs of this training fill the memory

@@ -15,6 +15,7 @@ from show_attend_tell.config.settings import (
     experiment_to_dict,
     experiment_to_toml,
 )
+from show_attend_tell.config.siblings import DigitExperiment
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.preprocessing import load_photo, to_view
@@ -52,7 +53,7 @@ class CurveLog:
         experiment: the settings, logged as text.
     """
 
-    def __init__(self, folder: Path, experiment: Experiment):
+    def __init__(self, folder: Path, experiment: Experiment | DigitExperiment):
         self.folder, self.experiment = folder, experiment
         self.writer = tf.summary.create_file_writer(str(folder))
         with self.writer.as_default(step=0):
@@ -158,20 +159,19 @@ class TrainingLog(CurveLog):
         write_embedding(self.folder, model.decoder.embedding, model.vocabulary)
 
 
-def hyperparameters(experiment: Experiment) -> dict[str, bool | int | float | str]:
+def hyperparameters(
+    experiment: Experiment | DigitExperiment,
+) -> dict[str, bool | int | float | str]:
     """Return the settings by which runs are compared, ``table.key`` -> value."""
     tables = experiment_to_dict(experiment)
-    compared = {
-        "data": ("name",),
-        "encoder": ("network", "layer"),
-        "model": tables["model"],
-        "training": tables["training"],
-    }
+    compared = {"data": ("name",), "encoder": ("network", "layer")}
+    whole = ("model", "glimpse", "classifier", "training")
+    compared |= {table: tables[table] for table in whole if table in tables}
     return {
         f"{table}.{key}": tables[table][key]
         for table, keys in compared.items()
         for key in keys
-        if isinstance(tables[table][key], bool | int | float | str)
+        if table in tables and isinstance(tables[table][key], bool | int | float | str)
     }
 
 

@@ -124,10 +124,10 @@ def loss_of(model, annotations, inputs, targets, training=False, mode="eager"):
     return float(run_in(mode, loss, annotations, inputs, targets))
 
 
-def gradient_function(function, model, mode="eager"):
+def gradient_function(function, model, mode="eager", key="name"):
     """Return args -> (d value / dW by weight, rest) of function(*args) -> value, rest.
 
-    Gradients are arrays under the weights' names, zeros where there is none.
+    Gradients are arrays under the weights' names, or paths, zeros where there is none.
     """
     weights = model.trainable_weights
     if BACKEND == "jax":
@@ -160,7 +160,7 @@ def gradient_function(function, model, mode="eager"):
     def named(*args):
         found, rest = compute(*args)
         return {
-            w.name: np.asarray(g) for w, g in zip(weights, found, strict=True)
+            getattr(w, key): np.asarray(g) for w, g in zip(weights, found, strict=True)
         }, rest
 
     return named

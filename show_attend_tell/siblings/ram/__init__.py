@@ -1,0 +1,1 @@
+"""Classify pictures by glimpses: the recurrent attention model, arXiv:1406.6247."""

@@ -1,0 +1,181 @@
+"""Measure the error of a trained classifier of digits, and draw its glimpses."""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from show_attend_tell.config import runs
+from show_attend_tell.config.settings import experiment_to_dict
+from show_attend_tell.config.siblings import DigitExperiment
+from show_attend_tell.data.digits import (
+    held_out_pictures,
+    holds_test_digits,
+    read_digits,
+)
+from show_attend_tell.runtime.errors import ModelFileError, one_line
+from show_attend_tell.runtime.provenance import collect_provenance
+from show_attend_tell.siblings.ram.classifier import PictureClassifier
+from show_attend_tell.siblings.ram.figures import save_glimpses
+from show_attend_tell.siblings.ram.model import RecurrentAttention
+from show_attend_tell.siblings.ram.prediction import Predictor
+
+SEEDS = range(5)  # of the first places, whose errors are averaged
+SAMPLED_RUNS = 10  # whose probabilities are averaged
+DRAWN = 6  # pictures in the figure
+_SCORES = "scores.json"
+
+_MEASURED = {
+    "mean": "the policy's mean places; the first places of seeds 0 to 4, mean of five",
+    "random": "places uniform over the picture, of seeds 0 to 4, mean of five",
+    "whole": "whole pictures",
+}
+
+
+@dataclass(frozen=True)
+class DigitReport:
+    """The errors of a model, in percent.
+
+    Attributes:
+        experiment: the experiment's name.
+        split: the split of the digits.
+        pictures: number of pictures.
+        error: the main figure.
+        measured: how it was measured.
+        error_of_seeds: the errors whose mean it is.
+        others: errors of other ways to choose places, by name.
+        figures: files of the drawn glimpses.
+    """
+
+    experiment: str
+    split: str
+    pictures: int
+    error: float
+    measured: str
+    error_of_seeds: list[float]
+    others: dict[str, float]
+    figures: list[Path]
+
+    def lines(self) -> list[str]:
+        """Return the report as lines to print."""
+        lines = [
+            f"{self.experiment}, {self.split}, {self.pictures:,} pictures",
+            f"error {self.error:.2f} %: {self.measured}",
+        ]
+        lines += [f"{name} {value:.2f} %" for name, value in self.others.items()]
+        return lines + [str(path) for path in self.figures]
+
+
+def evaluate(
+    experiment: DigitExperiment,
+    work: str | Path = "prepared",
+    runs_folder: str | Path = "experiments/runs",
+    split: str | None = None,
+) -> DigitReport:
+    """Measure the error of a run's model; write ``scores.json`` and figures.
+
+    Args:
+        experiment: the settings.
+        work: folder of prepared data.
+        runs_folder: folder of the run folder.
+        split: ``val`` or ``test``; by default test if there are such digits.
+
+    Raises:
+        DigitsError: the prepared digits are absent, damaged, or not of the split.
+        ModelFileError: the model is absent, damaged or of other settings.
+    """
+    prepared, run = Path(work) / experiment.data.name, Path(runs_folder)
+    run /= experiment.name
+    split = split or ("test" if holds_test_digits(prepared) else "val")
+    digits = read_digits(prepared, split, experiment.data.validation)
+    pictures = held_out_pictures(digits, experiment.data, split)
+    model = load_model(run / runs.MODEL, experiment)
+    report = measure(experiment, model, pictures, split)
+    if isinstance(model, RecurrentAttention):
+        seen = Predictor(model)(pictures.images[:DRAWN], _look(model))
+        chosen = seen.probabilities.argmax(-1)
+        drawn = (pictures.images[:DRAWN], seen.locations, model, chosen)
+        files = save_glimpses(run / "figures", *drawn)
+        report = dataclasses.replace(report, figures=files)
+    values = dataclasses.asdict(report)
+    del values["figures"]
+    settings = experiment_to_dict(experiment)
+    scores = {**values, "settings": settings, **collect_provenance()}
+    runs.write_json(run / _SCORES, scores)
+    return report
+
+
+def _look(model: RecurrentAttention) -> str:
+    return "random" if model.settings.locations == "random" else "mean"
+
+
+def measure(experiment: DigitExperiment, model, pictures, split: str) -> DigitReport:
+    """Return the errors of a model on pictures.
+
+    Args:
+        experiment: the settings.
+        model: the trained model.
+        pictures: a :class:`data.digits.Digits`.
+        split: its name.
+    """
+    predict, (images, labels) = Predictor(model), pictures
+    others, look = {}, "whole"
+    if not predict.looks:
+        errors = [predict(images).errors(labels)]
+    else:
+        look = _look(model)
+        errors = [predict(images, look, seed).errors(labels) for seed in SEEDS]
+    if look == "mean":
+        sampled = [predict(images, "sampled", seed) for seed in range(SAMPLED_RUNS)]
+        mean = np.mean([one.probabilities for one in sampled], axis=0)
+        at_random = [predict(images, "random", k).errors(labels) for k in SEEDS]
+        others = {
+            "error_sampled": float(np.mean([one.errors(labels) for one in sampled])),
+            # It hides a weak policy: ten runs see more than one.
+            f"error_mean_of_{SAMPLED_RUNS}_sampled": sampled[0]
+            ._replace(probabilities=mean)
+            .errors(labels),
+            "error_random_places": float(np.mean(at_random)),
+        }
+    return DigitReport(
+        experiment=experiment.name,
+        split=split,
+        pictures=len(labels),
+        error=float(np.mean(errors)),
+        measured=_MEASURED[look],
+        error_of_seeds=errors,
+        others=others,
+        figures=[],
+    )
+
+
+def load_model(
+    path: Path, experiment: DigitExperiment
+) -> RecurrentAttention | PictureClassifier:
+    """Load the model of a run.
+
+    Raises:
+        ModelFileError: the file is absent, damaged, or of other settings.
+    """
+    if not path.is_file():
+        raise ModelFileError(f"{path}: no such model; train the experiment first")
+    try:
+        model = keras.saving.load_model(path, compile=False)
+    except Exception as error:  # of any type: Keras builds whatever the file contains
+        raise ModelFileError(
+            f"{path}: cannot be read as a model ({one_line(error)}); train the "
+            "experiment again"
+        ) from None
+    expected = experiment.glimpse or experiment.classifier
+    kinds = (RecurrentAttention, PictureClassifier)
+    if not isinstance(model, kinds) or (model.settings, model.canvas) != (
+        expected,
+        experiment.data.canvas,
+    ):
+        raise ModelFileError(
+            f"{path}: was trained with other settings of the model; restore them, or "
+            "train again with --overwrite"
+        )
+    return model

@@ -1,0 +1,118 @@
+"""A small model of glimpses, and its equations in NumPy for one picture at a time."""
+
+import math
+
+import numpy as np
+from keras import ops
+from tiny_captioner import gradient_function
+
+from show_attend_tell.config.siblings import GlimpseSettings
+from show_attend_tell.siblings.ram.model import PlaceNoise, RecurrentAttention
+
+B, H, T, CLASSES = 4, 12, 3, 5
+TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
+WIDTHS = {"width": 6, "glimpse_width": 5, "location_width": 4}
+
+
+def settings(**changes):
+    """Return settings of small widths."""
+    given = {"patch": 3, "scales": 2, "glimpses": T, "deviation": 0.3, **WIDTHS}
+    return GlimpseSettings(**{**given, **changes})
+
+
+def build(rng, canvas=H, classes=CLASSES, spread=0.4, **changes):
+    """Return a model whose every weight, biases too, is random."""
+    model = RecurrentAttention(settings(**changes), canvas, classes)
+    for weight in model.trainable_weights:
+        weight.assign(spread * rng.standard_normal(weight.shape))
+    return model
+
+
+def batch(rng, rows=B, canvas=H, glimpses=T):
+    """Return pictures, labels and noise of normal samples, as tensors."""
+    noise = PlaceNoise(
+        ops.convert_to_tensor(rng.uniform(-1, 1, (rows, 2)).astype("float32")),
+        ops.convert_to_tensor(
+            rng.standard_normal((rows, glimpses, 2)).astype("float32")
+        ),
+    )
+    images = ops.convert_to_tensor(rng.random((rows, canvas, canvas), np.float32))
+    return images, rng.integers(0, CLASSES, rows).astype("int32"), noise
+
+
+def gradients(model, function):
+    """Return d function() / dW by the weight's layer and name."""
+    compute = gradient_function(lambda: (function(), 0.0), model, key="path")
+    return {short(path): g for path, g in compute()[0].items()}
+
+
+def short(path):
+    """Return the layer and the name of a weight's path."""
+    return "/".join(path.split("/")[-2:])
+
+
+def layers(model):
+    """Return layer -> (kernel, bias) in float64."""
+    return {
+        layer.name: tuple(np.asarray(w, np.float64) for w in layer.weights)
+        for layer in model.layers
+    }
+
+
+def relu(x):
+    return np.maximum(x, 0)
+
+
+def retina(image, place, s, reach):
+    """Return the patches of one picture, pixel by pixel; (k g g,)."""
+    side, patches = len(image), []
+    for i in range(s.scales):
+        width, pixels = s.patch * 2**i, 2**i
+        left, top = (math.floor(side / 2 + p * reach - width / 2 + 0.5) for p in place)
+        patch = np.zeros((s.patch, s.patch))
+        for row in range(width):
+            for column in range(width):
+                y, x = top + row, left + column
+                if 0 <= y < side and 0 <= x < side:
+                    patch[row // pixels, column // pixels] += image[y, x] / pixels**2
+        patches.append(patch)
+    return np.ravel(patches)
+
+
+def lstm(gates, c):
+    i, f, o, g = np.split(gates, 4)
+    i, f, o = (1 / (1 + np.exp(-x)) for x in (i, f, o))
+    c = f * c + i * np.tanh(g)
+    return o * np.tanh(c), c
+
+
+def run(model, image, first, steps, at_random=False):
+    """Return the outputs of :meth:`RecurrentAttention.look` for one picture."""
+    s, W = model.settings, layers(model)
+
+    def dense(name, x):
+        return x @ W[name][0] + W[name][1]
+
+    h = c = np.zeros(s.width)
+    out = {key: [] for key in ("locations", "means", "log_probs", "baselines")}
+    for t in range(s.glimpses):
+        place = steps[t] if at_random and t else first
+        if t == 0 and s.first == "centre":
+            place = np.zeros(2)
+        if not at_random and (t or s.first == "learned"):
+            hidden = relu(dense("locate_hidden", h)) if s.location_width else h
+            mean = np.tanh(dense("locate", hidden))
+            place = mean + s.deviation * steps[t]
+            density = np.exp(-((place - mean) ** 2) / (2 * s.deviation**2))
+            density /= s.deviation * np.sqrt(2 * np.pi)
+            out["means"].append(mean)
+            out["log_probs"].append(np.log(density).sum())
+            out["baselines"].append(dense("expect", h)[0])
+        place = np.clip(place, -1, 1)
+        out["locations"].append(place)
+        what = relu(dense("see_what", retina(image, place, s, model.reach)))
+        where = relu(dense("see_where", place))
+        g = relu(dense("join_what", what) + dense("join_where", where))
+        gates = dense("from_state", h) + dense("from_glimpse", g)
+        h, c = lstm(gates, c) if s.core == "lstm" else (relu(gates), c)
+    return {"logits": dense("act", h), **{k: np.array(v) for k, v in out.items() if v}}
