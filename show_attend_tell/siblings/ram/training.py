@@ -220,9 +220,7 @@ class PictureUpdates:
             lambda: self.batches(epoch, start), output_signature=signature
         )
         options = tf.data.Options()
-        options.autotune.enabled = (
-            False  # no parameter here; it delays an epoch's start
-        )
+        options.autotune.enabled = False  # it would delay the start of an epoch
         return dataset.prefetch(4).with_options(options)
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Digits]:

@@ -183,7 +183,7 @@ def test_the_estimated_gradient_is_that_of_the_enumerated_reward(
     error = found.std(0, ddof=1) / np.sqrt(REPEATS)
     assert np.abs(expected).max() > 0.01
     assert np.all(np.abs(found.mean(0) - expected) <= 4 * error + 1e-6)
-    # The estimate is exact enough to tell the gradient from none.
+    # The estimate is exact enough to distinguish the gradient from 0.
     assert np.linalg.norm(error) < 0.3 * np.linalg.norm(expected)
     variances[name] = found.var(0).sum()
 

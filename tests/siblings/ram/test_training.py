@@ -13,13 +13,14 @@ from tiny_training import assert_same_run, read_checkpoint
 
 from show_attend_tell.config.runs import CHECKPOINT, MODEL, SETTINGS
 from show_attend_tell.config.settings import read_experiment_file
+from show_attend_tell.runtime.compilation import compiled
 from show_attend_tell.runtime.errors import (
     DigitsError,
     ModelFileError,
     RunError,
     TrainingError,
 )
-from show_attend_tell.siblings.ram import training
+from show_attend_tell.siblings.ram import prediction, training
 from show_attend_tell.siblings.ram.evaluation import evaluate
 from show_attend_tell.siblings.ram.model import PlaceNoise, RecurrentAttention
 from show_attend_tell.siblings.ram.prediction import Prediction, Predictor
@@ -28,6 +29,22 @@ from show_attend_tell.training import tensorboard_log
 from show_attend_tell.training.loop import Trainer
 
 STEPS = 6  # updates per epoch: 48 training digits in batches of 8
+
+
+@pytest.fixture(scope="module", autouse=True)
+def uncompiled():
+    """Predict without compiling, to save time; one test below compiles."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prediction, "compiled", lambda function, model: function)
+        yield
+
+
+def test_a_compiled_prediction_equals_the_other_one(monkeypatch):
+    model, images = build_model(experiment()), digits(20).images
+    plain = Predictor(model)(images, "sampled", 3)
+    monkeypatch.setattr(prediction, "compiled", compiled)
+    for one, other in zip(Predictor(model)(images, "sampled", 3), plain, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +60,7 @@ def go(work, folder, resume=False, **changes):
 def real(work, tmp_path_factory):
     """A training that learns, with all logs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tensorboard_log, "EVERY", 1)
+        patch.setattr(tensorboard_log, "EVERY", 20)
         changes = {"epochs": 40, "learning_rate": 0.01, "validate_every": 60}
         return go(work, tmp_path_factory.mktemp("real"), training=changes)
 
@@ -68,7 +85,7 @@ def test_tensorboard_shows_errors_terms_places_and_a_figure(tags):
     places = ("mean_size", "mean_far", "spread_1", "spread_2")
     for name in (*terms, *norms, *places, "learning_rate", "gradient_norm"):
         steps = [event.step for event in tags[f"train/{name}"]]
-        assert steps == list(range(1, 40 * STEPS + 1)), name
+        assert steps == list(range(20, 40 * STEPS + 1, 20)), name
     for name in ("accuracy", "error", "error_sampled"):
         assert [e.step for e in tags[f"validation/{name}"]] == [60, 120, 180, 240]
     assert [event.step for event in tags["glimpses"]] == [60, 120, 180, 240]
@@ -102,30 +119,33 @@ def interrupt(patch, when):
     "changes",
     [
         {"data": {"canvas": 40, "clutter": 2}, "glimpse": {"baseline": "moving"}},
-        {"classifier": {"kind": "convolution", "widths": [12]}},
+        pytest.param(
+            {"classifier": {"kind": "convolution", "widths": [12]}},
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["glimpses", "a convolution"],
 )
 def test_a_resumed_training_equals_an_uninterrupted_one(
     work, tmp_path, monkeypatch, changes
 ):
-    changes["training"] = {"average_decay": 0.9}
+    changes["training"] = {"average_decay": 0.9, "epochs": 2}
     go(work, tmp_path / "whole", **changes)
-    for number, when in enumerate((2, 6)):
-        with monkeypatch.context() as patch:
-            interrupt(patch, when)
-            with pytest.raises(KeyboardInterrupt):
-                go(work, tmp_path / "parts", resume=number > 0, **changes)
-    assert 0 < read_checkpoint(tmp_path / "parts")[1]["step"] < 3 * STEPS
+    with monkeypatch.context() as patch:
+        interrupt(patch, STEPS + 2)
+        with pytest.raises(KeyboardInterrupt):
+            go(work, tmp_path / "parts", **changes)
+    assert read_checkpoint(tmp_path / "parts")[1]["step"] == STEPS + 2
     go(work, tmp_path / "parts", resume=True, **changes)
     assert_same_run(tmp_path / "whole", tmp_path / "parts")
 
 
 def test_other_digits_are_refused_when_a_training_is_resumed(work, tmp_path):
-    go(work, tmp_path, training={"epochs": 1})
+    changes = {"training": {"epochs": 1}, "classifier": {"widths": [4]}}
+    go(work, tmp_path, **changes)
     other = prepare(tmp_path / "other", count=65)
     with pytest.raises(RunError, match="started with other digits"):
-        go(other, tmp_path, resume=True, training={"epochs": 1})
+        go(other, tmp_path, resume=True, **changes)
 
 
 def test_a_loss_that_is_not_finite_stops_training(work, tmp_path, monkeypatch):
@@ -137,7 +157,7 @@ def test_a_loss_that_is_not_finite_stops_training(work, tmp_path, monkeypatch):
 
     monkeypatch.setattr(PictureUpdates, "updates", updates)
     with pytest.raises(TrainingError, match="the digits may be damaged"):
-        go(work, tmp_path)
+        go(work, tmp_path, classifier={"widths": [4]})
 
 
 def test_pictures_are_new_in_every_epoch_and_the_same_in_every_run():
@@ -152,6 +172,7 @@ def test_pictures_are_new_in_every_epoch_and_the_same_in_every_run():
     assert np.bincount(labels).max() <= 5  # each digit at most once an epoch
 
 
+@pytest.mark.slow
 def test_the_step_compiled_by_xla_equals_the_other_one(monkeypatch, rng):
     chosen, images = experiment(glimpse={"samples": 2}), digits(8)
     first, steps = rng.uniform(-1, 1, (16, 2)), rng.standard_normal((16, 2, 2))
@@ -230,7 +251,10 @@ def test_the_figures_are_a_picture_and_an_animation(report):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"glimpse": {"locations": "random"}}, {"classifier": {"widths": [12]}}],
+    [
+        pytest.param({"glimpse": {"locations": "random"}}, marks=pytest.mark.slow),
+        {"classifier": {"widths": [12]}},
+    ],
     ids=["random places", "dense layers"],
 )
 def test_baselines_are_trained_and_measured_in_the_same_way(work, tmp_path, changes):

@@ -1,0 +1,64 @@
+"""The verbs on an experiment on digits."""
+
+import json
+
+import pytest
+from made_up_digits import digits, experiment, write_idx
+
+from show_attend_tell.config.settings import experiment_to_toml
+
+
+@pytest.fixture
+def places(tmp_path):
+    """Write an experiment and idx files; return the options that name them."""
+    chosen = experiment(classifier={"widths": [4]}, training={"epochs": 1})
+    file = tmp_path / "tiny.toml"
+    file.write_text(experiment_to_toml(chosen), encoding="utf-8")
+    write_idx(tmp_path, "train", digits(64))
+    return "-e", file, "--work", tmp_path / "work"
+
+
+def test_digits_are_prepared_trained_and_evaluated_by_the_same_verbs(
+    run, places, tmp_path
+):
+    code, out, _ = run("prepare", *places, "--data", tmp_path)
+    assert (code, out.splitlines()[0]) == (0, "train: 48 digits")
+    code, out, _ = run("features", *places)
+    assert (code, out) == (0, "tiny: nothing to do, its model reads the pictures\n")
+    runs = ("--runs", tmp_path / "runs")
+    code, out, _ = run("train", *places, *runs, "--seeds", "1,2")
+    assert code == 0
+    assert "best accuracy" in out
+    again = run("train", *places, *runs, "--seeds", "1,2", "--resume")
+    assert again[1].count("already finished") == 2
+    code, out, _ = run("eval", *places, *runs, "--name", "tiny-seed-1")
+    assert (code, out.splitlines()[0]) == (0, "tiny-seed-1, val, 16 pictures")
+    scores = json.loads((tmp_path / "runs" / "tiny-seed-1" / "scores.json").read_text())
+    assert f"error {scores['error']:.2f} %" in out
+
+
+@pytest.mark.parametrize(
+    ("verb", "options", "message"),
+    [
+        ("eval", ["--beam", "3"], "need an experiment with captions"),
+        ("eval", ["--tokenizer", "ptb"], "need an experiment with captions"),
+        ("train", ["--text", "words.txt"], "needs an experiment with captions"),
+        ("train", ["--limit", "3"], "needs an experiment with captions"),
+        ("train", ["--init-from", "shipped"], "training.init_from: unknown key"),
+        ("prepare", [], "pass the folder with --data"),
+        ("train", [], "no such file; run `prepare` first"),
+        ("eval", [], "no such file; run `prepare` first"),
+    ],
+)
+def test_what_digits_do_not_have_is_refused(run, places, verb, options, message):
+    code, _, err = run(verb, *places, *options)
+    assert code in (1, 2)
+    assert message in " ".join(err.split())
+
+
+@pytest.mark.parametrize("verb", ["average", "calibrate"])
+def test_verbs_of_captioners_refuse_digits(run, places, verb):
+    options = ["model.keras"] if verb == "average" else places[2:]
+    code, _, err = run(verb, *places[:2], *options)
+    assert code == 2
+    assert "needs an experiment with captions. Received: tiny" in " ".join(err.split())
