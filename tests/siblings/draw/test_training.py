@@ -14,6 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tiny_training import assert_same_run, read_checkpoint
 
 from show_attend_tell.config.runs import CHECKPOINT, MODEL, SETTINGS
+from show_attend_tell.data.digits import read_digits
 from show_attend_tell.runtime.errors import DigitsError, ModelFileError, TrainingError
 from show_attend_tell.siblings.draw import evaluation, training
 from show_attend_tell.siblings.draw.bound import Measurer
@@ -24,6 +25,7 @@ from show_attend_tell.siblings.draw.training import BinaryUpdates, build_model, 
 from show_attend_tell.training import tensorboard_log
 from show_attend_tell.training.loop import Trainer
 
+DATA = experiment().data
 STEPS = 6  # updates per epoch: 48 training digits in batches of 8
 
 
@@ -48,9 +50,12 @@ def real(work, tmp_path_factory):
 def test_training_learns_and_ends_with_a_run_folder(real, work):
     assert (real.steps, real.metric) == (20 * STEPS, "bound")
     untrained = Measurer(build_model(experiment())).bound(
-        held_out_binary(digits(64)._replace(), experiment().data, "val")
+        held_out_binary(
+            read_digits(work / "made-up", "val", 16), experiment().data, "val"
+        )
     )
-    assert -real.best < 0.6 * untrained.whole.mean()
+    # Most of the bound is the entropy of the noise.
+    assert -real.best < untrained.whole.mean() - 5
     assert {SETTINGS, MODEL, CHECKPOINT} <= {p.name for p in real.folder.iterdir()}
 
 
@@ -83,7 +88,14 @@ def interrupt(patch, when):
     patch.setattr(Trainer, "_after_update", stop)
 
 
-@pytest.mark.parametrize("changes", [{}, {"data": {"binarise": "fixed"}}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"draw": {"steps": 1, "attention": False}, "data": {"binarise": "fixed"}},
+        pytest.param({}, marks=pytest.mark.slow),
+    ],
+    ids=["no attention", "attention"],
+)
 def test_a_resumed_training_equals_an_uninterrupted_one(
     work, tmp_path, monkeypatch, changes
 ):
@@ -153,6 +165,7 @@ def test_held_out_pixels_do_not_depend_on_the_binarisation_of_training():
     assert (held_out_binary(digits(20), experiment().data, "test") != one).any()
 
 
+@pytest.mark.slow
 def test_the_step_compiled_by_xla_equals_the_other_one(monkeypatch, rng):
     chosen, images = experiment(), binarise(digits(8).images, rng)
     noise = tf.constant(rng.standard_normal((8, 2, 5)), "float32")
