@@ -1,0 +1,49 @@
+"""Figures of glimpses: the path over the picture, and the retina's views."""
+
+import numpy as np
+import tiny_ram as tiny
+from matplotlib.patches import Rectangle
+
+from show_attend_tell.siblings.ram.figures import glimpse_figure, retina_views
+
+SIDE, T = 24, 3
+
+
+def test_a_view_has_the_smallest_scale_in_the_middle_and_the_largest_around(rng):
+    model = tiny.build(rng, canvas=SIDE, patch=4, scales=2)
+    images = rng.integers(0, 256, (2, SIDE, SIDE)).astype(np.uint8)
+    views = retina_views(images, np.zeros((2, T, 2)), model)
+    assert views.shape == (2, T, 8, 8)
+    image = images[0] / 255
+    np.testing.assert_allclose(views[0, 1, 2:6, 2:6], image[10:14, 10:14], atol=1e-6)
+    around = image[8:16, 8:16].reshape(4, 2, 4, 2).mean((1, 3))
+    around = around.repeat(2, axis=0).repeat(2, axis=1)
+    np.testing.assert_allclose(views[0, 1, :2], around[:2], atol=1e-6)
+    np.testing.assert_allclose(views[0, 1, :, 6:], around[:, 6:], atol=1e-6)
+
+
+def test_the_path_goes_through_the_places_from_a_filled_to_an_open_dot(rng):
+    model = tiny.build(rng, canvas=SIDE, patch=4, scales=1)
+    images = np.zeros((2, SIDE, SIDE), np.uint8)
+    places = np.array([[[-1, -1], [0, 0], [0.5, 0.25]]] * 2, np.float32)
+    figure = glimpse_figure(images, places, model, np.array([3, 7]))
+    assert len(figure.axes) == 2 * (1 + T)
+    axes = figure.axes[0]
+    path, start, end = axes.lines
+    np.testing.assert_allclose(path.get_xdata(), [0, 12, 18])
+    np.testing.assert_allclose(path.get_ydata(), [0, 12, 15])
+    assert start.get_xdata() == [0]
+    assert end.get_markerfacecolor() == "none"
+    boxes = [p.get_xy() for p in axes.patches if isinstance(p, Rectangle)]
+    assert boxes == [(-2, -2), (10, 10), (16, 13)]
+    assert [a.get_ylabel() for a in figure.axes[:: 1 + T]] == ["3", "7"]
+
+
+def test_frames_of_an_animation_show_the_glimpses_so_far_and_no_class(rng):
+    model = tiny.build(rng, canvas=SIDE, patch=4, scales=1)
+    images, places = np.zeros((1, SIDE, SIDE), np.uint8), np.zeros((1, T, 2))
+    figure = glimpse_figure(images, places, model, np.array([3]), shown=2)
+    first, *panels = figure.axes
+    assert len(first.lines[0].get_xdata()) == 2
+    assert [len(panel.images) for panel in panels] == [1, 1, 0]
+    assert first.get_ylabel() == ""
