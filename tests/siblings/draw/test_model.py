@@ -122,7 +122,7 @@ def test_the_divergence_is_that_of_samples_and_zero_at_the_prior(rng):
 
 
 def test_the_divergence_has_the_constant_of_every_dimension():
-    """A tell-tale of T/2 in place of T Z/2: more than zero at the prior."""
+    """With T / 2 in place of T Z / 2 it is not zero at the prior."""
     model = Draw(tiny.settings(latent=50), H, W)
     for layer in (model.mean, model.log_deviation):
         for weight in layer.weights:
