@@ -1,0 +1,128 @@
+"""The loop of training with a task that has neither captions nor photos."""
+
+import json
+import math
+import zipfile
+
+import keras
+import numpy as np
+import pytest
+from tiny_training import read_checkpoint
+
+from show_attend_tell.config.runs import CHECKPOINT, MODEL
+from show_attend_tell.config.siblings import DigitTrainingSettings
+from show_attend_tell.training.divergence import LossMonitor
+from show_attend_tell.training.loop import Trainer
+from show_attend_tell.training.optimizer import make_plain_optimizer
+
+STEPS = 2  # updates per epoch
+
+
+class Counting:
+    """A task of one weight, with given scores of its validations."""
+
+    metric, other = "bound", "another task"
+    starts_trained = start_counts = False
+    digest, graphs, steps = "", 1, STEPS
+
+    def __init__(self, scores, **changes):
+        self.settings = DigitTrainingSettings(**{"epochs": len(scores), **changes})
+        self.scores, self.objective, self.model = list(scores), self, self.copy_model()
+
+    def copy_model(self):
+        return keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+
+    def compile(self, total_steps):
+        self.model.compile(make_plain_optimizer(self.settings, total_steps))
+        self.model.optimizer.build(self.model.trainable_variables)
+
+    def updates(self, epoch, start=0):
+        for _ in range(start, STEPS):
+            gradients = [keras.ops.ones(w.shape) for w in self.model.trainable_weights]
+            self.model.optimizer.apply(gradients)
+            yield {"loss": 1.0, "nats": 1.0}
+
+    def monitor_loss(self, first):
+        return LossMonitor(10, 0, first, "nats")
+
+    def open_log(self, folder):
+        return SilentLog()
+
+    def validate(self, model, step):
+        return {"bound": self.scores.pop(0)}
+
+    def show(self, log, model, step):
+        log.shown.append(step)
+
+    def show_best(self, log, model):
+        log.shown.append("best")
+
+
+class SilentLog:
+    """A log that keeps what it is asked to show."""
+
+    def __init__(self):
+        self.shown = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def log_update(self, *values):
+        pass
+
+    def log_scores(self, *values):
+        pass
+
+
+def run(folder, scores, resume=False, **changes):
+    folder.mkdir(exist_ok=True)
+    return Trainer(Counting(scores, **changes)).run(folder, resume, progress=False)
+
+
+def test_the_best_of_negative_scores_is_kept(tmp_path):
+    summary = run(tmp_path / "x", [-120.0, -105.0, -110.0])
+    assert (summary.best, summary.best_step) == (-105.0, 2 * STEPS)
+    assert (summary.metric, summary.steps) == ("bound", 3 * STEPS)
+    assert summary.model.exists()
+
+
+def test_a_score_that_is_no_number_is_never_the_best(tmp_path):
+    summary = run(tmp_path / "x", [math.nan])
+    assert math.isnan(summary.best)
+    assert not (tmp_path / "x" / MODEL).exists()
+    assert read_checkpoint(tmp_path, "x")[1]["best"] is None
+    assert run(tmp_path / "y", [math.nan, -3.0]).best == -3.0
+
+
+@pytest.mark.parametrize("best", [-1.0, None])
+def test_a_checkpoint_without_a_best_score_is_resumed(tmp_path, best):
+    """Earlier versions stored -1.0, which is less than any score of captions."""
+    run(tmp_path / "x", [math.nan, math.nan], patience=1)
+    path = tmp_path / "x" / CHECKPOINT
+    with zipfile.ZipFile(path) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    position = json.loads(files["position.json"]) | {"best": best, "stopped": ""}
+    files["position.json"] = json.dumps(position)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    task = Counting([0.0], epochs=2)
+    summary = Trainer(task).run(tmp_path / "x", True, progress=False)
+    assert (summary.best, summary.best_step) == (0.0, 2 * STEPS)
+
+
+def test_training_ends_when_patience_ends(tmp_path):
+    summary = run(tmp_path / "x", [-2.0, -3.0, -4.0, -1.0], patience=2)
+    assert summary.stopped == "no improvement in 2 validations"
+    assert (summary.best, summary.steps) == (-2.0, 3 * STEPS)
+
+
+def test_the_saved_model_has_the_weights_of_its_validation(tmp_path):
+    summary = run(tmp_path / "x", [-1.0, -2.0], schedule="constant")
+    kept = keras.saving.load_model(summary.model).get_weights()
+    last, _ = read_checkpoint(tmp_path, "x")
+    for k, weight in enumerate(kept):
+        assert np.all(weight > last[f"model/{k:04d}.npy"])  # one epoch, not two
