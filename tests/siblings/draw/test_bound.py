@@ -7,6 +7,8 @@ from keras import ops
 
 from show_attend_tell.siblings.draw.bound import Measurer, sample
 
+QUICK = {"steps": 2, "attention": False, "latent": 3}
+
 
 def binary(rng, rows, model):
     shape = (rows, model.height, model.width)
@@ -32,7 +34,7 @@ def test_the_weighted_bound_reaches_the_likelihood(rng):
 
 
 def test_the_bound_falls_with_the_number_of_samples(rng):
-    model = tiny.build(rng, steps=2, latent=3)
+    model = tiny.build(rng, **QUICK)
     images = np.repeat(binary(rng, 1, model), 200, axis=0)
     measurer = Measurer(model)
     runs = {k: measurer.weighted_bound(images, k, seed=k) for k in (1, 10, 100)}
@@ -45,7 +47,7 @@ def test_the_bound_falls_with_the_number_of_samples(rng):
 
 
 def test_a_batch_larger_than_one_call_is_measured_whole(rng, monkeypatch):
-    model = tiny.build(rng)
+    model = tiny.build(rng, **QUICK)
     images = binary(rng, 7, model)
     whole = Measurer(model).bound(images)
     monkeypatch.setattr("show_attend_tell.siblings.draw.bound.BATCH", 3)
@@ -56,7 +58,7 @@ def test_a_batch_larger_than_one_call_is_measured_whole(rng, monkeypatch):
 
 
 def test_samples_depend_on_their_seed_alone(rng):
-    model = tiny.build(rng)
+    model = tiny.build(rng, **QUICK)
     one, again, other = (sample(model, 5, seed)["canvas"] for seed in (1, 1, 2))
     np.testing.assert_array_equal(one, again)
     assert np.abs(one - other).max() > 1e-3

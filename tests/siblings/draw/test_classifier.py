@@ -78,6 +78,7 @@ def test_a_saved_classifier_is_the_same(rng, tmp_path):
     np.testing.assert_array_equal(loaded(images)["logits"], model(images)["logits"])
 
 
+@pytest.mark.slow
 def test_it_is_trained_and_measured_as_other_classifiers_of_digits(tmp_path):
     work = prepare(tmp_path / "work")
     tables = {

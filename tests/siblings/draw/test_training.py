@@ -43,12 +43,12 @@ def real(work, tmp_path_factory):
     """A training that learns, with all logs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tensorboard_log, "EVERY", 1)
-        changes = {"epochs": 20, "validate_every": 60}
+        changes = {"epochs": 10, "validate_every": 30}
         return go(work, tmp_path_factory.mktemp("real"), training=changes)
 
 
 def test_training_learns_and_ends_with_a_run_folder(real, work):
-    assert (real.steps, real.metric) == (20 * STEPS, "bound")
+    assert (real.steps, real.metric) == (10 * STEPS, "bound")
     untrained = Measurer(build_model(experiment())).bound(
         held_out_binary(
             read_digits(work / "made-up", "val", 16), experiment().data, "val"
@@ -65,11 +65,11 @@ def test_tensorboard_shows_terms_canvases_and_samples(real):
     terms = ("loss", "reconstruction", "divergence", "divergence_1", "divergence_2")
     for name in (*terms, "learning_rate", "gradient_norm"):
         steps = [event.step for event in tags[f"train/{name}"]]
-        assert steps == list(range(1, 20 * STEPS + 1)), name
+        assert steps == list(range(1, 10 * STEPS + 1)), name
     for name in ("bound", "reconstruction", "divergence"):
-        assert [e.step for e in tags[f"validation/{name}"]] == [60, 120]
+        assert [e.step for e in tags[f"validation/{name}"]] == [30, 60]
     for name in ("canvas", "samples"):
-        assert [event.step for event in tags[name]] == [60, 120]
+        assert [event.step for event in tags[name]] == [30, 60]
     width, height = tags["canvas"][0].tensor_proto.string_val[:2]
     # Four rows of a picture and the canvases c_0 to c_2.
     assert (int(width), int(height)) == (4 * 57 + 1, 4 * 57 + 1)
@@ -110,6 +110,7 @@ def test_a_resumed_training_equals_an_uninterrupted_one(
     assert_same_run(tmp_path / "whole", tmp_path / "parts")
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_stops_training(work, tmp_path, monkeypatch):
     real_updates = BinaryUpdates.updates
 
@@ -206,6 +207,7 @@ def test_the_scores_state_split_bound_and_how_it_was_measured(report, real, work
     assert report.lines()[1].startswith(f"bound {scores['bound']:.2f} nats")
 
 
+@pytest.mark.slow
 def test_the_bound_is_that_of_the_models_own_loss(report, real):
     model = keras.saving.load_model(real.model)
     images = held_out_binary(digits(20, seed=1), experiment().data, "test")
@@ -217,7 +219,11 @@ def test_the_bound_is_that_of_the_models_own_loss(report, real):
     assert abs(np.mean(losses) - report.bound) < 4 * error
 
 
-def test_the_validation_digits_are_taken_where_there_are_no_test_digits(real, tmp_path):
+def test_the_validation_digits_are_taken_where_there_are_no_test_digits(
+    real, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(evaluation, "save_figures", lambda *arguments: [])
+    monkeypatch.setattr(evaluation, "SAMPLES", 2)
     found = evaluate(experiment(), prepare(tmp_path), real.folder.parent)
     assert (found.split, found.pictures) == ("val", 16)
     with pytest.raises(DigitsError, match="has no test digits"):
