@@ -80,9 +80,11 @@ def window(parameters, N, H, W):
     )
 
 
-def lstm(p, name, v, state):
+def lstm(p, name, v, state, more_gates=0.0):
     h, c = state
-    gates = np.concatenate([v, h]) @ p[f"{name}/kernel"] + p[f"{name}/bias"]
+    gates = (
+        more_gates + np.concatenate([v, h]) @ p[f"{name}/kernel"] + p[f"{name}/bias"]
+    )
     i, f, o, g = np.split(gates, 4)
     c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
     return sigmoid(o) * np.tanh(c), c
@@ -118,8 +120,10 @@ def run(p, s, x, noise):
             F_y, F_x, gamma = window(parameters, s.read, *x.shape)
             seen = [gamma * F_y @ each @ F_x.T for each in seen]
             out["read"].append(parameters)
-        v = np.concatenate([np.ravel(seen[0]), np.ravel(seen[1]), decoder[0]])
-        encoder = lstm(p, "encoder", v, encoder)
+        v, gates = np.concatenate([*map(np.ravel, seen), decoder[0]]), 0.0
+        if not s.attention:  # the product of x is in a weight of its own
+            v, gates = v[x.size :], x.ravel() @ of(p, "see_image")
+        encoder = lstm(p, "encoder", v, encoder, gates)
         mu = affine(p, "mean", encoder[0])
         sigma = np.exp(affine(p, "log_deviation", encoder[0]))
         z = mu + sigma * eps

@@ -71,14 +71,15 @@ class Lstm(keras.layers.Layer):
         h = ops.broadcast_to(self.h_0, (rows, self.width))
         return h, ops.zeros((rows, self.width))
 
-    def call(self, vector, state):
+    def call(self, vector, state, more_gates=0.0):
         """Advance by one step; return the next h and cell.
 
         Args:
             vector: (B, inputs).
             state: h and the cell, (B, n) each.
+            more_gates: what inputs that stay the same add to the gates, (B, 4n).
         """
         h, cell = state
         both = ops.concatenate([vector, h], axis=1)  # (B, inputs + n)
-        gates = ops.matmul(both, self.kernel) + self.bias
+        gates = ops.matmul(both, self.kernel) + self.bias + more_gates
         return lstm_update(gates, cell)

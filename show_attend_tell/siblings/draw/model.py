@@ -66,8 +66,8 @@ class Draw(keras.Model):
         )
         self.generator = keras.random.SeedGenerator(seed)
         s, pixels = settings, height * width
-        seeds = [int(k) for k in np.random.SeedSequence(seed).generate_state(5) // 2]
-        seen = 2 * s.read**2 if s.attention else 2 * pixels
+        seeds = [int(k) for k in np.random.SeedSequence(seed).generate_state(6) // 2]
+        seen = 2 * s.read**2 if s.attention else pixels
         written = s.write**2 if s.attention else pixels
         self.encoder = Lstm(seen + s.width, s.width, seeds[0], name="encoder")
         self.mean = Affine(s.width, s.latent, seeds[1], name="mean")
@@ -78,6 +78,12 @@ class Draw(keras.Model):
             # Zero at the start: a window on the whole picture.
             self.to_read = Affine(s.width, PARAMETERS, name="to_read")
             self.to_write = Affine(s.width, PARAMETERS, name="to_write")
+        else:
+            self.see_image = self.add_weight(
+                shape=(pixels, 4 * s.width),
+                initializer=keras.initializers.GlorotUniform(seeds[5]),
+                name="see_image",
+            )
         self.canvas_0 = self.add_weight(
             shape=(pixels,),
             initializer=keras.initializers.Constant(s.canvas_start),
@@ -107,12 +113,16 @@ class Draw(keras.Model):
             (B, T + 1, P), the logits c_0 to c_T; and with attention ``read`` and
             ``write``, the windows' parameters, (B, T, 5).
         """
-        rows = ops.shape(images)[0]
+        rows, s = ops.shape(images)[0], self.settings
+        flat = ops.reshape(images, (-1, self.height * self.width))  # (B, P)
+        # Without attention x is read in every step: its product is computed once.
+        gates = 0.0 if s.attention else ops.matmul(flat, self.see_image)
 
         def step(carry, eps):
             canvas, encoder, decoder = carry
             seen, read = self._read(images, canvas, decoder[0])
-            encoder = self.encoder(ops.concatenate([seen, decoder[0]], 1), encoder)
+            both = ops.concatenate([seen, decoder[0]], axis=1)
+            encoder = self.encoder(both, encoder, more_gates=gates)
             mean, log_deviation = self.mean(encoder[0]), self.log_deviation(encoder[0])
             z = mean + ops.exp(log_deviation) * eps  # (B, Z)
             canvas, decoder, write = self._advance(canvas, decoder, z)
@@ -127,9 +137,8 @@ class Draw(keras.Model):
 
         start = self._start(rows)
         carry = (start[0], self.encoder.start(rows), start[1])
-        (canvas, _, _), values = scan(step, carry, noise, self.settings.steps)
+        (canvas, _, _), values = scan(step, carry, noise, s.steps)
         values["canvas"] = ops.concatenate([start[0][:, None], values["canvas"]], 1)
-        flat = ops.reshape(images, (-1, self.height * self.width))  # (B, P)
         # log(1 + e^c) - x c; not log(p + epsilon), whose gradient vanishes
         pixels = ops.softplus(canvas) - flat * canvas
         return {"l_x": ops.sum(pixels, axis=-1), **values}
@@ -160,17 +169,18 @@ class Draw(keras.Model):
         return canvas, self.decoder.start(rows)
 
     def _read(self, images, canvas, h):
-        """Return r_t, (B, 2 N N) or (B, 2 P), and the window's parameters if any."""
+        """Return r_t (B, 2 N N) and its window's parameters; without one x^ (B, P)."""
         shape = (-1, self.height, self.width)
         error = images - ops.reshape(ops.sigmoid(canvas), shape)  # x^, (B, H, W)
-        both, parameters = (images, error), {}
-        if self.settings.attention:
-            parameters["read"] = self.to_read(h)
-            N = self.settings.read
-            window = self._window(parameters["read"], N)
-            both = [read_patch(each, window, N) for each in both]  # (B, N, N)
-        flat = [ops.reshape(x, (-1, x.shape[1] * x.shape[2])) for x in both]
-        return ops.concatenate(flat, axis=1), parameters
+        if not self.settings.attention:
+            return ops.reshape(error, (-1, self.height * self.width)), {}
+        parameters, N = self.to_read(h), self.settings.read
+        window = self._window(parameters, N)
+        patches = [
+            ops.reshape(read_patch(each, window, N), (-1, N * N))
+            for each in (images, error)
+        ]
+        return ops.concatenate(patches, axis=1), {"read": parameters}
 
     def _advance(self, canvas, decoder, z):
         """Return c_t, the decoder's next state, and the window's parameters if any."""

@@ -94,8 +94,9 @@ def test_one_step_without_attention_is_a_variational_autoencoder(rng):
         state = tiny.lstm(
             p,
             "encoder",
-            np.concatenate([x.ravel(), error, h_0]),
+            np.concatenate([error, h_0]),
             (p["encoder/h_0"], np.zeros(7)),
+            x.ravel() @ tiny.of(p, "see_image"),
         )
         mu, log_sigma = (tiny.affine(p, k, state[0]) for k in ("mean", "log_deviation"))
         z = mu + np.exp(log_sigma) * noise[n, 0]
@@ -222,6 +223,13 @@ def test_a_saved_model_draws_the_same(rng, tmp_path):
 def test_the_papers_model_has_its_number_of_weights(steps):
     settings = DrawSettings(steps=steps, read=2, write=5, latent=100, width=256)
     assert Draw(settings, 28, 28).count_params() == 960_763
+
+
+def test_the_model_without_attention_has_its_number_of_weights():
+    settings = DrawSettings(latent=100, attention=False)
+    lstms = (2 * 784 + 256 + 256 + 1) * 1024 + (100 + 256 + 1) * 1024
+    maps = 2 * 257 * 100 + 257 * 784
+    assert Draw(settings, 28, 28).count_params() == lstms + maps + 784 + 2 * 256
 
 
 def test_the_initial_model_reads_and_writes_the_whole_picture():
