@@ -178,6 +178,10 @@ MODEL_CODE = [
 MODEL_CODE += [
     f"{PACKAGE}.siblings.ram.{part}" for part in ("retina", "model", "classifier")
 ]
+MODEL_CODE += [
+    f"{PACKAGE}.siblings.draw.{part}"
+    for part in ("filter_bank", "layers", "model", "classifier", "bound")
+]
 
 
 @pytest.mark.parametrize("name", MODEL_CODE)

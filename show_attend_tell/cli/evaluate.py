@@ -72,7 +72,7 @@ def evaluate(
 ) -> None:
     """Generate the captions of a split, and save and score them.
 
-    With an experiment on digits, measure the error of its model.
+    With an experiment on digits, measure the error or the bound of its model.
     """
     if captions is not None and (models or mirror):
         raise click.UsageError("--captions excludes --model and --mirror.")
@@ -86,7 +86,10 @@ def evaluate(
                 "an experiment with captions."
             )
         start_tensorflow()
-        from show_attend_tell.siblings.ram.evaluation import evaluate as measure
+        if settings.task == "generate":
+            from show_attend_tell.siblings.draw.evaluation import evaluate as measure
+        else:
+            from show_attend_tell.siblings.ram.evaluation import evaluate as measure
 
         click.echo("\n".join(measure(settings, work, runs, split).lines()))
         return

@@ -19,6 +19,7 @@ from show_attend_tell.cli.calibrate import calibrate
 from show_attend_tell.cli.caption import average, caption, export
 from show_attend_tell.cli.compare import compare
 from show_attend_tell.cli.demo import demo
+from show_attend_tell.cli.draw import draw
 from show_attend_tell.cli.evaluate import evaluate
 from show_attend_tell.cli.preparation import download, features, prepare
 from show_attend_tell.cli.train import train
@@ -55,7 +56,7 @@ def cli() -> None:
 
 for verb in (prepare, features, train, evaluate, average, calibrate):
     cli.add_command(verb)
-for verb in (caption, compare, demo, export, download):
+for verb in (caption, compare, demo, draw, export, download):
     cli.add_command(verb)
 
 

@@ -113,10 +113,8 @@ def figure_options(command: Callable) -> Callable:
 
 
 def is_of_digits(settings) -> bool:
-    """Return whether an experiment classifies digits, and has no captions."""
-    from show_attend_tell.config.siblings import DigitExperiment
-
-    return isinstance(settings, DigitExperiment)
+    """Return whether an experiment is on digits, and has no captions."""
+    return settings.task != "caption"
 
 
 def require_captions(settings) -> None:

@@ -76,7 +76,7 @@ def train(
     overwrite,
     limit,
 ) -> None:
-    """Train a captioner on prepared features, or a classifier of digits."""
+    """Train a captioner on prepared features, or a model of digits."""
     if resume and overwrite:
         raise click.UsageError("--resume and --overwrite exclude each other.")
     if seed is not None and seeds is not None:
@@ -89,7 +89,10 @@ def train(
     start_tensorflow()
     other = {}
     if is_of_digits(settings):
-        from show_attend_tell.siblings.ram.training import train
+        if settings.task == "generate":
+            from show_attend_tell.siblings.draw.training import train
+        else:
+            from show_attend_tell.siblings.ram.training import train
 
         other = {"train_one": train}
     else:

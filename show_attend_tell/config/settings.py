@@ -26,6 +26,7 @@ from show_attend_tell.config.fields import (
     Rate,
     Seed,
 )
+from show_attend_tell.config.generation import GenerationExperiment
 from show_attend_tell.config.hard_attention import HardAttentionSettings
 from show_attend_tell.config.siblings import DigitExperiment
 from show_attend_tell.runtime.errors import ConfigError, one_line, quote
@@ -263,12 +264,16 @@ class Experiment:
 
 
 # The settings of each value of the key `task`, of which the first is the default.
-_TASKS = {"caption": Experiment, "classify": DigitExperiment}
+_TASKS = {
+    "caption": Experiment,
+    "classify": DigitExperiment,
+    "generate": GenerationExperiment,
+}
 
 
 def experiment_from_dict(
     values: dict, origin: str = "settings"
-) -> Experiment | DigitExperiment:
+) -> Experiment | DigitExperiment | GenerationExperiment:
     """Validate nested tables and return their experiment.
 
     Args:
@@ -298,13 +303,17 @@ def experiment_from_dict(
         raise ConfigError(f"{origin}: {'; '.join(faults)}") from None
 
 
-def experiment_to_dict(experiment: Experiment | DigitExperiment) -> dict:
+def experiment_to_dict(
+    experiment: Experiment | DigitExperiment | GenerationExperiment,
+) -> dict:
     """Return the nested tables that :func:`experiment_from_dict` validates."""
     tables = dataclasses.asdict(experiment)
     return {name: value for name, value in tables.items() if value is not None}
 
 
-def read_experiment_file(path: str | Path) -> Experiment | DigitExperiment:
+def read_experiment_file(
+    path: str | Path,
+) -> Experiment | DigitExperiment | GenerationExperiment:
     """Read an experiment from a TOML file.
 
     The experiment's name is the file's name unless the file sets ``name``.
@@ -326,6 +335,8 @@ def read_experiment_file(path: str | Path) -> Experiment | DigitExperiment:
     return experiment_from_dict({"name": path.stem, **values}, str(path))
 
 
-def experiment_to_toml(experiment: Experiment | DigitExperiment) -> str:
+def experiment_to_toml(
+    experiment: Experiment | DigitExperiment | GenerationExperiment,
+) -> str:
     """Return the resolved experiment as TOML, as :func:`read_experiment_file` reads."""
     return tomli_w.dumps(experiment_to_dict(experiment))

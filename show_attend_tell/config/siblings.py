@@ -1,9 +1,9 @@
 """Define the settings of experiments on digits, in place of photos with captions.
 
 An experiment whose file has ``task = "classify"`` has the tables ``[data]``,
-``[training]``, and either ``[glimpse]``, the recurrent attention model, or
-``[classifier]``, a network that sees the whole picture. A table of another task is an
-unknown key.
+``[training]``, and one of ``[glimpse]``, the recurrent attention model, ``[draw]``, the
+windows of DRAW, and ``[classifier]``, a network that sees the whole picture. A table of
+another task is an unknown key.
 """
 
 from typing import Annotated, Literal
@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
+from show_attend_tell.config.draw import DrawReaderSettings
 from show_attend_tell.config.fields import (
     STRICT,
     Count,
@@ -23,6 +24,7 @@ from show_attend_tell.config.fields import (
 
 DIGIT = 28  # side of a digit of MNIST, in pixels
 PIECE = 8  # side of a piece of clutter, in pixels
+_MODELS = ("glimpse", "draw", "classifier")  # tables, of which one is given
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -169,13 +171,14 @@ class DigitExperiment:
     training: DigitTrainingSettings
     glimpse: GlimpseSettings | None = None
     classifier: ClassifierSettings | None = None
+    draw: DrawReaderSettings | None = None
 
     @model_validator(mode="after")
     def _check_tables(self):
-        given = [key for key in ("glimpse", "classifier") if getattr(self, key)]
+        given = [key for key in _MODELS if getattr(self, key)]
         if len(given) != 1:
             raise ValueError(
-                "task = 'classify' needs one of the tables [glimpse] and [classifier]. "
-                f"Received: {', '.join(given) or 'neither'}"
+                "task = 'classify' needs one of the tables [glimpse], [draw] and "
+                f"[classifier]. Received: {', '.join(given) or 'none'}"
             )
         return self

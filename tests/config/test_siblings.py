@@ -53,7 +53,7 @@ def test_resolved_settings_are_read_again(tmp_path):
         assert read_experiment_file(path) == written
 
 
-@pytest.mark.parametrize("table", ["encoder", "model", "decoding", "hard", "draw"])
+@pytest.mark.parametrize("table", ["encoder", "model", "decoding", "hard", "reader"])
 def test_a_table_that_the_task_does_not_use_is_refused(table):
     message = message_of({**SMALL, table: {}})
     assert message.startswith(f"file.toml: {table}: unknown key")
@@ -68,7 +68,7 @@ def test_a_captioner_has_no_glimpses():
 
 @pytest.mark.parametrize("task", ["draw", "", 3, None, ["classify"]])
 def test_an_unknown_task_is_refused(task):
-    assert "task: must be 'caption' or 'classify'" in message_of(
+    assert "task: must be 'caption' or 'classify' or 'generate'" in message_of(
         {**SMALL, "task": task}
     )
 
@@ -102,7 +102,7 @@ def test_a_misspelt_key_of_an_optional_table_has_its_nearest():
 
 def test_one_of_glimpses_and_classifier_is_needed():
     without = {key: value for key, value in SMALL.items() if key != "glimpse"}
-    assert "Received: neither" in message_of(without)
+    assert "Received: none" in message_of(without)
     assert "Received: glimpse, classifier" in message_of({**SMALL, "classifier": {}})
 
 

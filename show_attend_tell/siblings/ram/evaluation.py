@@ -17,6 +17,7 @@ from show_attend_tell.data.digits import (
 )
 from show_attend_tell.runtime.errors import ModelFileError, one_line
 from show_attend_tell.runtime.provenance import collect_provenance
+from show_attend_tell.siblings.draw.classifier import WindowClassifier
 from show_attend_tell.siblings.ram.classifier import PictureClassifier
 from show_attend_tell.siblings.ram.figures import save_glimpses
 from show_attend_tell.siblings.ram.model import RecurrentAttention
@@ -31,6 +32,7 @@ _MEASURED = {
     "mean": "the policy's mean places; the first places of seeds 0 to 4, mean of five",
     "random": "places uniform over the picture, of seeds 0 to 4, mean of five",
     "whole": "whole pictures",
+    "window": "differentiable glimpses by windows of Gaussian filters",
 }
 
 
@@ -121,7 +123,7 @@ def measure(experiment: DigitExperiment, model, pictures, split: str) -> DigitRe
         split: its name.
     """
     predict, (images, labels) = Predictor(model), pictures
-    others, look = {}, "whole"
+    others, look = {}, "window" if experiment.draw else "whole"
     if not predict.looks:
         errors = [predict(images).errors(labels)]
     else:
@@ -153,7 +155,7 @@ def measure(experiment: DigitExperiment, model, pictures, split: str) -> DigitRe
 
 def load_model(
     path: Path, experiment: DigitExperiment
-) -> RecurrentAttention | PictureClassifier:
+) -> RecurrentAttention | PictureClassifier | WindowClassifier:
     """Load the model of a run.
 
     Raises:
@@ -168,8 +170,8 @@ def load_model(
             f"{path}: cannot be read as a model ({one_line(error)}); train the "
             "experiment again"
         ) from None
-    expected = experiment.glimpse or experiment.classifier
-    kinds = (RecurrentAttention, PictureClassifier)
+    expected = experiment.glimpse or experiment.classifier or experiment.draw
+    kinds = (RecurrentAttention, PictureClassifier, WindowClassifier)
     if not isinstance(model, kinds) or (model.settings, model.canvas) != (
         expected,
         experiment.data.canvas,

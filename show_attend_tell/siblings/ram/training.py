@@ -17,6 +17,7 @@ from show_attend_tell.data.digits import (
     read_digits,
 )
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
+from show_attend_tell.siblings.draw.classifier import WindowClassifier
 from show_attend_tell.siblings.ram.classifier import PictureClassifier
 from show_attend_tell.siblings.ram.figures import glimpse_figure
 from show_attend_tell.siblings.ram.model import FAR, RecurrentAttention
@@ -71,11 +72,15 @@ def train(
         return trainer.run(run, resume, progress)
 
 
-def build_model(experiment: DigitExperiment) -> RecurrentAttention | PictureClassifier:
+def build_model(
+    experiment: DigitExperiment,
+) -> RecurrentAttention | PictureClassifier | WindowClassifier:
     """Return the untrained model of an experiment."""
     canvas, seed = experiment.data.canvas, experiment.training.seed
     if experiment.glimpse:
         return RecurrentAttention(experiment.glimpse, canvas, CLASSES, seed)
+    if experiment.draw:
+        return WindowClassifier(experiment.draw, canvas, CLASSES, seed)
     return PictureClassifier(experiment.classifier, canvas, CLASSES, seed)
 
 
@@ -105,7 +110,7 @@ class ClassificationTask:
         self.model.compile(optimizer=optimizer, jit_compile=self.settings.jit_compile)
         optimizer.build(self.model.trainable_variables)
 
-    def copy_model(self) -> RecurrentAttention | PictureClassifier:
+    def copy_model(self) -> RecurrentAttention | PictureClassifier | WindowClassifier:
         """Return another model of the same settings."""
         return build_model(self.experiment)
 

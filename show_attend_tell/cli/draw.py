@@ -1,0 +1,91 @@
+"""Define the verb ``draw``."""
+
+from pathlib import Path
+
+import click
+
+from show_attend_tell.cli.experiment_help import ExperimentCommand
+from show_attend_tell.cli.options import (
+    PATH,
+    load_settings,
+    name_option,
+    runs_option,
+    set_option,
+    start_tensorflow,
+)
+
+_MOST = 10_000  # pictures, whose file a viewer can open
+_SUFFIXES = (".png", ".gif")
+
+
+def _check_suffix(context, parameter, value: Path) -> Path:
+    if value.suffix.lower() not in _SUFFIXES:
+        raise click.BadParameter(f"must end in .png or .gif. Received: {value.name!r}")
+    return value
+
+
+@click.command(cls=ExperimentCommand)
+@click.option(
+    *("--experiment", "-e"),
+    default="draw_mnist",
+    show_default=True,
+    metavar="NAME|FILE",
+    help="Name of a shipped experiment that generates, or a .toml file.",
+)
+@set_option
+@runs_option
+@name_option
+@click.option(
+    "--count",
+    type=click.IntRange(1, _MOST),
+    default=100,
+    show_default=True,
+    help="Number of pictures.",
+)
+@click.option(
+    "--columns",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Pictures in a row; by default as many as rows.",
+)
+@click.option(
+    "--scale",
+    type=click.IntRange(1, 20),
+    default=3,
+    show_default=True,
+    help="Side of a drawn pixel in the file.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Seed of the pictures.",
+)
+@click.option(
+    "--out",
+    type=PATH,
+    required=True,
+    callback=_check_suffix,
+    metavar="FILE",
+    help="A .png file of the pictures, or a .gif file of how they are drawn, with the "
+    "windows that write.",
+)
+def draw(experiment, changes, runs, name, count, columns, scale, seed, out) -> None:
+    """Draw new pictures by a trained model, such as digits."""
+    settings = load_settings(experiment, changes, name)
+    if settings.task != "generate":
+        raise click.UsageError(
+            f"needs an experiment that generates pictures. Received: {settings.name}, "
+            f"whose task is {settings.task!r}."
+        )
+    start_tensorflow()
+    from show_attend_tell.config.runs import MODEL
+    from show_attend_tell.siblings.draw.bound import sample
+    from show_attend_tell.siblings.draw.evaluation import load_model
+    from show_attend_tell.siblings.draw.figures import save_samples
+
+    model = load_model(runs / settings.name / MODEL, settings)
+    columns = columns or round(count**0.5)
+    save_samples(out, sample(model, count, seed), model, columns, scale)
+    click.echo(f"{count} pictures: {out}")

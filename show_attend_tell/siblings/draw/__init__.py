@@ -1,0 +1,1 @@
+"""Generate pictures step by step: DRAW, arXiv:1502.04623."""

@@ -1,0 +1,108 @@
+"""Classify pictures by differentiable glimpses: Sec. 4.1 of arXiv:1502.04623.
+
+At each of T steps the model sees what a window of N x N filters reads::
+
+    h_t = LSTM(h_{t-1}, gamma F_Y x F_X^T), the window's parameters being W h_{t-1}
+    p(y | x) = softmax(W h_T)
+
+with h_0 learned. It is trained by the cross entropy alone: the window, unlike the
+places of :mod:`siblings.ram`, has a gradient.
+"""
+
+import dataclasses
+
+import keras
+import numpy as np
+from keras import ops
+
+from show_attend_tell.config.draw import DrawReaderSettings
+from show_attend_tell.runtime.recurrence import scan
+from show_attend_tell.siblings.draw.filter_bank import (
+    PARAMETERS,
+    make_window,
+    read_patch,
+)
+from show_attend_tell.siblings.draw.layers import Affine, Lstm
+
+
+@keras.saving.register_keras_serializable("show_attend_tell")
+class WindowClassifier(keras.Model):
+    """A classifier that reads with DRAW's window.
+
+    Args:
+        settings: a :class:`config.draw.DrawReaderSettings`, or its values.
+        canvas: H, side of a picture in pixels.
+        classes: number of classes.
+        seed: seed of the initial weights.
+    """
+
+    def __init__(self, settings, canvas, classes=10, seed=0, **kwargs):
+        super().__init__(**kwargs)
+        if isinstance(settings, dict):
+            settings = DrawReaderSettings(**settings)
+        self.settings, self.canvas = settings, canvas
+        self.classes, self.seed = classes, seed
+        s = settings
+        seeds = [int(k) for k in np.random.SeedSequence(seed).generate_state(2) // 2]
+        self.core = Lstm(s.read**2, s.width, seeds[0], name="core")
+        self.act = Affine(s.width, classes, seeds[1], name="act")
+        # Zero at the start: a window on the whole picture.
+        self.to_read = Affine(s.width, PARAMETERS, name="to_read")
+        self.built = True
+
+    def call(self, images, training=False):
+        """Classify pictures.
+
+        Args:
+            images: (B, H, H) in [0, 1].
+            training: ignored.
+
+        Returns:
+            ``logits`` (B, classes), and ``read``, the windows' parameters, (B, T, 5).
+        """
+        s, rows = self.settings, ops.shape(images)[0]
+
+        def step(state, _):
+            parameters = self.to_read(state[0])
+            window = make_window(parameters, s.read, self.canvas, self.canvas, s)
+            patch = read_patch(images, window, s.read)  # (B, N, N)
+            state = self.core(ops.reshape(patch, (-1, s.read**2)), state)
+            return state, {"read": parameters}
+
+        nothing = ops.zeros((rows, s.steps, 0))
+        state, values = scan(step, self.core.start(rows), nothing, s.steps)
+        return {"logits": self.act(state[0]), **values}
+
+    def losses_of(self, labels, outputs, training=True) -> dict:
+        """Return the mean loss and the error in percent, as scalars.
+
+        Args:
+            labels: class of each picture, (B,).
+            outputs: of :meth:`call`.
+            training: ignored.
+        """
+        labels, logits = ops.cast(labels, "int32"), outputs["logits"]
+        loss = ops.mean(
+            keras.losses.sparse_categorical_crossentropy(
+                labels, logits, from_logits=True
+            )
+        )
+        wrong = ops.not_equal(ops.cast(ops.argmax(logits, axis=-1), "int32"), labels)
+        error = 100 * ops.mean(ops.cast(wrong, "float32"))
+        return {"loss": loss, "cross_entropy": loss, "error": error}
+
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
+    ):
+        """Return the mean of -log p of the right classes."""
+        return self.losses_of(y, y_pred, training)["loss"]
+
+    def get_config(self):
+        """Return the arguments of the constructor."""
+        return {
+            **super().get_config(),
+            "settings": dataclasses.asdict(self.settings),
+            "canvas": self.canvas,
+            "classes": self.classes,
+            "seed": self.seed,
+        }

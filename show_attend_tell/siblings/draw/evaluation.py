@@ -1,0 +1,210 @@
+"""Measure the bound of a trained model in nats, and draw what it generates."""
+
+import dataclasses
+import hashlib
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from show_attend_tell.config import runs
+from show_attend_tell.config.generation import GenerationExperiment
+from show_attend_tell.config.settings import experiment_to_dict
+from show_attend_tell.data.digits import holds_test_digits, read_digits
+from show_attend_tell.runtime.errors import ModelFileError, one_line
+from show_attend_tell.runtime.files import atomic_write
+from show_attend_tell.runtime.provenance import collect_provenance
+from show_attend_tell.siblings.draw.bound import Measurer, sample
+from show_attend_tell.siblings.draw.data import held_out_binary
+from show_attend_tell.siblings.draw.figures import (
+    encode_png,
+    nearest_figure,
+    probabilities,
+    save_samples,
+)
+from show_attend_tell.siblings.draw.model import Draw
+
+WEIGHTED, SAMPLES = 1000, 50  # pictures and samples of the importance-weighted bound
+GENERATED, COMPARED = 100, 10  # pictures drawn, and those compared with digits
+_SCALE = 3  # side of a pixel in a figure
+_SCORES = "scores.json"
+
+
+@dataclass(frozen=True)
+class BoundReport:
+    """The bound of a model on the pictures of a split, in nats for each picture.
+
+    Attributes:
+        experiment: the experiment's name.
+        split: the split of the digits.
+        pictures: number of pictures.
+        bound: mean of L, an upper bound of -log p(x); less is better.
+        standard_error: of that mean, over the pictures.
+        reconstruction: mean of L^x.
+        divergence: mean of L^z.
+        divergence_of_steps: its parts.
+        bits_per_pixel: the bound divided by the pixels, in bits.
+        weighted_bound: importance-weighted bound of the first pictures.
+        weighted_pictures: number of these.
+        weighted_samples: samples of z for each of these.
+        measured: how the bound was measured.
+        pixels_digest: digest of the binary pictures.
+        figures: files of generated pictures.
+    """
+
+    experiment: str
+    split: str
+    pictures: int
+    bound: float
+    standard_error: float
+    reconstruction: float
+    divergence: float
+    divergence_of_steps: list[float]
+    bits_per_pixel: float
+    weighted_bound: float
+    weighted_pictures: int
+    weighted_samples: int
+    measured: str
+    pixels_digest: str
+    figures: list[Path]
+
+    def lines(self) -> list[str]:
+        """Return the report as lines to print."""
+        return [
+            f"{self.experiment}, {self.split}, {self.pictures:,} pictures",
+            f"bound {self.bound:.2f} nats, standard error {self.standard_error:.2f}: "
+            f"{self.measured}",
+            f"reconstruction {self.reconstruction:.2f}, divergence "
+            f"{self.divergence:.2f} nats; {self.bits_per_pixel:.4f} bits per pixel",
+            f"importance-weighted bound {self.weighted_bound:.2f} nats: "
+            f"{self.weighted_samples} samples, first {self.weighted_pictures:,} "
+            "pictures",
+            *map(str, self.figures),
+        ]
+
+
+def evaluate(
+    experiment: GenerationExperiment,
+    work: str | Path = "prepared",
+    runs_folder: str | Path = "experiments/runs",
+    split: str | None = None,
+) -> BoundReport:
+    """Measure the bound of a run's model; write ``scores.json`` and figures.
+
+    Args:
+        experiment: the settings.
+        work: folder of prepared data.
+        runs_folder: folder of the run folder.
+        split: ``val`` or ``test``; by default test if there are such digits.
+
+    Raises:
+        DigitsError: the prepared digits are absent, damaged, or not of the split.
+        ModelFileError: the model is absent, damaged or of other settings.
+    """
+    prepared = Path(work) / experiment.data.name
+    run = Path(runs_folder) / experiment.name
+    split = split or ("test" if holds_test_digits(prepared) else "val")
+    digits, training = (
+        read_digits(prepared, name, experiment.data.validation)
+        for name in (split, "train")
+    )
+    model = load_model(run / runs.MODEL, experiment)
+    images = held_out_binary(digits, experiment.data, split)
+    report = measure(experiment, model, images, split)
+    figures = save_figures(run / "figures", model, training.images)
+    report = dataclasses.replace(report, figures=figures)
+    values = dataclasses.asdict(report)
+    del values["figures"]
+    settings = experiment_to_dict(experiment)
+    scores = {**values, "settings": settings, **collect_provenance()}
+    runs.write_json(run / _SCORES, scores)
+    return report
+
+
+def measure(
+    experiment: GenerationExperiment, model: Draw, images: np.ndarray, split: str
+) -> BoundReport:
+    """Return the bound of a model on pictures.
+
+    Args:
+        experiment: the settings.
+        model: the trained model.
+        images: binary pictures, (N, H, W) uint8.
+        split: its name.
+    """
+    measurer, N = Measurer(model), len(images)
+    found, some = measurer.bound(images), images[:WEIGHTED]
+    bound = float(found.whole.mean())
+    steps = found.divergence.mean(axis=0)
+    return BoundReport(
+        experiment=experiment.name,
+        split=split,
+        pictures=N,
+        bound=bound,
+        standard_error=float(found.whole.std() / math.sqrt(N)),
+        reconstruction=float(found.reconstruction.mean()),
+        divergence=float(steps.sum()),
+        divergence_of_steps=steps.tolist(),
+        bits_per_pixel=bound / (images[0].size * math.log(2)),
+        weighted_bound=float(measurer.weighted_bound(some, SAMPLES).mean()),
+        weighted_pictures=len(some),
+        weighted_samples=SAMPLES,
+        measured=f"fixed binarisation; {experiment.data.binarise} in training; one "
+        "sample of z for each picture",
+        pixels_digest=hashlib.sha256(np.ascontiguousarray(images)).hexdigest(),
+        figures=[],
+    )
+
+
+def save_figures(folder: Path, model: Draw, training: np.ndarray) -> list[Path]:
+    """Write samples, their animation, and some beside the nearest training digits.
+
+    Args:
+        folder: folder of the files.
+        model: the trained model.
+        training: training digits, (M, 28, 28) uint8.
+
+    Returns:
+        The paths; without the last file if pictures are larger than a digit.
+    """
+    outputs = sample(model, GENERATED, seed=0)
+    paths = [folder / "samples.png", folder / "samples.gif"]
+    for path in paths:
+        save_samples(path, outputs, model, columns=10, scale=_SCALE)
+    drawn = probabilities(outputs["canvas"][:COMPARED, -1], model)
+    if drawn.shape[1:] == training.shape[1:]:
+        image = nearest_figure(drawn, training, COMPARED, _SCALE)
+        paths.append(folder / "nearest.png")
+        atomic_write(paths[-1], encode_png(image))
+    return paths
+
+
+def load_model(path: Path, experiment: GenerationExperiment) -> Draw:
+    """Load the model of a run.
+
+    Raises:
+        ModelFileError: the file is absent, damaged, or of other settings.
+    """
+    if not path.is_file():
+        raise ModelFileError(f"{path}: no such model; train the experiment first")
+    try:
+        model = keras.saving.load_model(path, compile=False)
+    except Exception as error:  # of any type: Keras builds whatever the file contains
+        raise ModelFileError(
+            f"{path}: cannot be read as a model ({one_line(error)}); train the "
+            "experiment again"
+        ) from None
+    side = experiment.data.canvas
+    expected = (experiment.draw, side, side)
+    if not isinstance(model, Draw) or expected != (
+        model.settings,
+        model.height,
+        model.width,
+    ):
+        raise ModelFileError(
+            f"{path}: was trained with other settings of the model; restore them, or "
+            "train again with --overwrite"
+        )
+    return model

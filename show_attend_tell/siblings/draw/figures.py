@@ -1,0 +1,175 @@
+"""Draw generated pictures: a grid, an animation, and the canvas after each step."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+from keras import ops
+from PIL import Image, ImageDraw
+
+from show_attend_tell.runtime.files import atomic_write
+from show_attend_tell.siblings.draw.filter_bank import make_window
+from show_attend_tell.siblings.draw.model import Draw
+
+WINDOW = (255, 92, 57)  # colour of the windows, visible on black and on white
+_GAP = (70, 70, 70)  # colour between pictures
+_SECONDS = 3.0  # of an animation, before its last frame
+_FRAMES_PER_SECOND = 15  # at most
+_LAST = 2000  # milliseconds of the last frame
+
+
+def tile(pictures: np.ndarray, columns: int, scale: int, boxes=None) -> Image.Image:
+    """Return pictures in rows of `columns`, with a gap of one pixel between them.
+
+    Args:
+        pictures: (N, H, W) in [0, 1].
+        columns: pictures in a row.
+        scale: side of a pixel in the result.
+        boxes: windows to draw, from :func:`window_boxes`, one for each picture, or
+            None for a picture without one.
+    """
+    N, H, W = pictures.shape
+    rows = -(-N // columns)
+    high, wide = H * scale + 1, W * scale + 1
+    whole = Image.new("RGB", (columns * wide + 1, rows * high + 1), _GAP)
+    for k, picture in enumerate(pictures):
+        pixels = np.uint8(np.round(255 * picture)).repeat(scale, 0).repeat(scale, 1)
+        one = Image.fromarray(pixels).convert("RGB")
+        if boxes is not None and boxes[k] is not None:
+            _draw_box(one, *boxes[k], scale)
+        row, column = divmod(k, columns)
+        whole.paste(one, (column * wide + 1, row * high + 1))
+    return whole
+
+
+def _draw_box(image: Image.Image, box: np.ndarray, sigma: float, scale: int) -> None:
+    """Draw a rectangle whose line is as wide as the filters are."""
+    corners = (box * scale).tolist()
+    width = int(np.clip(round(sigma * scale), 1, 2 * scale))
+    ImageDraw.Draw(image).rectangle(corners, outline=WINDOW, width=width)
+
+
+def window_boxes(parameters: np.ndarray, N: int, model: Draw) -> list[tuple]:
+    """Return what to draw of windows: left, top, right and bottom, and sigma.
+
+    The rectangle is through the centres of the outer filters. Coordinates are pixels
+    from the top left corner of the picture.
+
+    Args:
+        parameters: (n, 5), from the model.
+        N: number of filters on each axis.
+        model: the model.
+    """
+    size = (model.height, model.width)
+    given = ops.convert_to_tensor(parameters)
+    window = make_window(given, N, *size, model.settings)
+    x, y, stride, variance, _ = (ops.convert_to_numpy(field) for field in window)
+    reach = (N - 1) / 2 * stride
+    # Pixel 1 is from 0 to 1, and its centre is at 1/2.
+    sides = np.stack([x - reach, y - reach, x + reach, y + reach], axis=1) - 0.5
+    limit = 4 * max(size)  # Pillow's coordinates are integers of 32 bits
+    return list(zip(sides.clip(-limit, limit), np.sqrt(variance), strict=True))
+
+
+def probabilities(canvas: np.ndarray, model: Draw) -> np.ndarray:
+    """Return the pictures of canvases: (..., P) logits -> (..., H, W) in [0, 1]."""
+    values = 0.5 * (1 + np.tanh(canvas / 2))  # the sigmoid, without overflow
+    return values.reshape(*canvas.shape[:-1], model.height, model.width)
+
+
+def encode_png(image: Image.Image) -> bytes:
+    """Return the bytes of a PNG file."""
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()
+
+
+def sample_grid(outputs: dict, model: Draw, columns: int, scale: int) -> Image.Image:
+    """Return the last canvases of :func:`siblings.draw.bound.sample` in a grid."""
+    return tile(probabilities(outputs["canvas"][:, -1], model), columns, scale)
+
+
+def sample_frames(
+    outputs: dict, model: Draw, columns: int, scale: int
+) -> list[Image.Image]:
+    """Return the canvases c_0 to c_T in grids, with the window that wrote each."""
+    pictures = probabilities(outputs["canvas"], model)  # (N, T + 1, H, W)
+    frames = [tile(pictures[:, 0], columns, scale)]
+    for t in range(1, pictures.shape[1]):
+        boxes = None
+        if "write" in outputs:
+            N = model.settings.write
+            boxes = window_boxes(outputs["write"][:, t - 1], N, model)
+        frames.append(tile(pictures[:, t], columns, scale, boxes))
+    return [*frames, tile(pictures[:, -1], columns, scale)]
+
+
+def encode_gif(frames: list[Image.Image]) -> bytes:
+    """Return the bytes of an animation that shows its last frame longer."""
+    each = int(1000 * max(_SECONDS / len(frames), 1 / _FRAMES_PER_SECOND))
+    durations = [each] * (len(frames) - 1) + [_LAST]
+    buffer = io.BytesIO()
+    frames[0].save(
+        buffer,
+        "GIF",
+        save_all=True,
+        append_images=frames[1:],
+        duration=durations,
+        loop=0,
+    )
+    return buffer.getvalue()
+
+
+def save_samples(path: Path, outputs: dict, model: Draw, columns: int, scale: int):
+    """Write samples as a grid (``.png``) or as an animation (``.gif``)."""
+    if path.suffix.lower() == ".gif":
+        frames = sample_frames(outputs, model, columns, scale)
+        atomic_write(path, encode_gif(frames))
+    else:
+        grid = sample_grid(outputs, model, columns, scale)
+        atomic_write(path, encode_png(grid))
+
+
+def canvas_strip(images: np.ndarray, outputs: dict, model: Draw, scale=2):
+    """Return a row for each picture: the picture, then the canvas after each step.
+
+    A window is that which wrote last.
+
+    Args:
+        images: (N, H, W) in [0, 1].
+        outputs: of :meth:`Draw.draw`, as arrays.
+        model: the model that drew them.
+        scale: side of a pixel in the result.
+    """
+    N, T = outputs["l_z"].shape
+    pictures = probabilities(outputs["canvas"], model)  # (N, T + 1, H, W)
+    panels = np.concatenate([images[:, None], pictures], axis=1)
+    boxes = [None] * (N * (T + 2))
+    if "write" in outputs:
+        found = window_boxes(
+            outputs["write"].reshape(N * T, -1), model.settings.write, model
+        )
+        for k, box in enumerate(found):
+            row, t = divmod(k, T)
+            boxes[row * (T + 2) + t + 2] = box
+    shape = (-1, model.height, model.width)
+    return tile(panels.reshape(shape), T + 2, scale, boxes)
+
+
+def nearest_figure(
+    drawn: np.ndarray, training: np.ndarray, columns: int, scale: int
+) -> Image.Image:
+    """Return drawn pictures in one row, and the nearest training picture of each below.
+
+    Args:
+        drawn: (N, H, W) in [0, 1].
+        training: (M, H, W) uint8.
+        columns: N.
+        scale: side of a pixel in the result.
+    """
+    flat = training.reshape(len(training), -1).astype(np.float32) / 255
+    mine = drawn.reshape(len(drawn), -1).astype(np.float32)
+    # |a - b|^2 less |a|^2, which is the same for every b
+    distances = (flat**2).sum(1) - 2 * mine @ flat.T  # (N, M)
+    found = flat[distances.argmin(1)].reshape(drawn.shape)
+    return tile(np.concatenate([drawn, found]), columns, scale)

@@ -1,0 +1,240 @@
+"""Generate pictures by adding to a canvas: DRAW of arXiv:1502.04623, Sec. 2 and 3.
+
+At each of T steps the model reads a picture x, samples z and writes::
+
+    x^_t = x - sigmoid(c_{t-1})                              (3)
+    r_t = read(x, x^_t, h^dec_{t-1})                         (4)
+    h^enc_t = LSTM_enc(h^enc_{t-1}, [r_t, h^dec_{t-1}])      (5)
+    mu_t = W h^enc_t, log sigma_t = W h^enc_t                (1), (2)
+    z_t = mu_t + sigma_t eps_t, eps_t ~ N(0, I)              (6)
+    h^dec_t = LSTM_dec(h^dec_{t-1}, z_t)                     (7)
+    c_t = c_{t-1} + write(h^dec_t)                           (8)
+
+where every W is a map of its own with a bias, and c_0, h^enc_0 and h^dec_0 are learned.
+Without attention read(x, x^, h) = [x, x^] and write(h) = W h, Eq. (17) and (18); with
+it they use the windows of :mod:`siblings.draw.filter_bank`, whose parameters are W h,
+one map to read and one to write. The loss of a picture in nats bounds -log p(x)::
+
+    L^x = sum over pixels of softplus(c_T) - x c_T           (9)
+    L^z = sum_t 1/2 sum_j (mu^2 + sigma^2 - log sigma^2 - 1) (10), (11)
+    L = L^x + L^z                                            (12)
+
+The constant in L^z is that of each dimension j of z_t. To generate, z_t ~ N(0, I) and
+the decoder alone runs, Eq. (13)-(16).
+
+Sizes: B batch, T steps, H and W height and width of a picture, P = H W pixels, N
+filters on each axis, Z width of z.
+"""
+
+import dataclasses
+
+import keras
+import numpy as np
+from keras import ops
+
+from show_attend_tell.config.draw import DrawSettings
+from show_attend_tell.runtime.recurrence import scan
+from show_attend_tell.siblings.draw.filter_bank import (
+    PARAMETERS,
+    make_window,
+    read_patch,
+    write_patch,
+)
+from show_attend_tell.siblings.draw.layers import Affine, Lstm
+
+
+@keras.saving.register_keras_serializable("show_attend_tell")
+class Draw(keras.Model):
+    """A model that generates pictures step by step.
+
+    Args:
+        settings: a :class:`config.draw.DrawSettings`, or its values.
+        height: H.
+        width: W.
+        seed: seed of the initial weights and of the noise.
+    """
+
+    def __init__(self, settings, height, width, seed=0, **kwargs):
+        super().__init__(**kwargs)
+        if isinstance(settings, dict):
+            settings = DrawSettings(**settings)
+        self.settings, self.height, self.width, self.seed = (
+            settings,
+            height,
+            width,
+            seed,
+        )
+        self.generator = keras.random.SeedGenerator(seed)
+        s, pixels = settings, height * width
+        seeds = [int(k) for k in np.random.SeedSequence(seed).generate_state(6) // 2]
+        seen = 2 * s.read**2 if s.attention else pixels
+        written = s.write**2 if s.attention else pixels
+        self.encoder = Lstm(seen + s.width, s.width, seeds[0], name="encoder")
+        self.mean = Affine(s.width, s.latent, seeds[1], name="mean")
+        self.log_deviation = Affine(s.width, s.latent, seeds[2], name="log_deviation")
+        self.decoder = Lstm(s.latent, s.width, seeds[3], name="decoder")
+        self.to_patch = Affine(s.width, written, seeds[4], name="to_patch")
+        if s.attention:
+            # Zero at the start: a window on the whole picture.
+            self.to_read = Affine(s.width, PARAMETERS, name="to_read")
+            self.to_write = Affine(s.width, PARAMETERS, name="to_write")
+        else:
+            self.see_image = self.add_weight(
+                shape=(pixels, 4 * s.width),
+                initializer=keras.initializers.GlorotUniform(seeds[5]),
+                name="see_image",
+            )
+        self.canvas_0 = self.add_weight(
+            shape=(pixels,),
+            initializer=keras.initializers.Constant(s.canvas_start),
+            name="canvas_0",
+        )
+        self.built = True
+
+    def sample_noise(self, rows):
+        """Return eps of a batch of B rows, another one in every step; (B, T, Z)."""
+        shape = (rows, self.settings.steps, self.settings.latent)
+        return keras.random.normal(shape, seed=self.generator)
+
+    def call(self, images, training=False):
+        """Draw pictures with new noise; see :meth:`draw`."""
+        return self.draw(images, self.sample_noise(ops.shape(images)[0]))
+
+    def draw(self, images, noise) -> dict:
+        """Encode and draw pictures, and compute both terms of the loss.
+
+        Args:
+            images: x, (B, H, W), binary or intensities in [0, 1].
+            noise: eps, (B, T, Z).
+
+        Returns:
+            ``l_x`` (B,); ``l_z`` (B, T); ``log_ratio`` (B, T), log q(z_t | x) - log
+            p(z_t) of the sampled z_t, whose expectation is ``l_z``; ``canvas``
+            (B, T + 1, P), the logits c_0 to c_T; and with attention ``read`` and
+            ``write``, the windows' parameters, (B, T, 5).
+        """
+        rows, s = ops.shape(images)[0], self.settings
+        flat = ops.reshape(images, (-1, self.height * self.width))  # (B, P)
+        # Without attention x is read in every step: its product is computed once.
+        gates = 0.0 if s.attention else ops.matmul(flat, self.see_image)
+
+        def step(carry, eps):
+            canvas, encoder, decoder = carry
+            seen, read = self._read(images, canvas, decoder[0])
+            both = ops.concatenate([seen, decoder[0]], axis=1)
+            encoder = self.encoder(both, encoder, more_gates=gates)
+            mean, log_deviation = self.mean(encoder[0]), self.log_deviation(encoder[0])
+            z = mean + ops.exp(log_deviation) * eps  # (B, Z)
+            canvas, decoder, write = self._advance(canvas, decoder, z)
+            values = {
+                "canvas": canvas,
+                "l_z": divergence(mean, log_deviation),
+                "log_ratio": ops.sum(
+                    (ops.square(z) - ops.square(eps)) / 2 - log_deviation, axis=-1
+                ),
+            }
+            return (canvas, encoder, decoder), {**values, **read, **write}
+
+        start = self._start(rows)
+        carry = (start[0], self.encoder.start(rows), start[1])
+        (canvas, _, _), values = scan(step, carry, noise, s.steps)
+        values["canvas"] = ops.concatenate([start[0][:, None], values["canvas"]], 1)
+        # log(1 + e^c) - x c; not log(p + epsilon), whose gradient vanishes
+        pixels = ops.softplus(canvas) - flat * canvas
+        return {"l_x": ops.sum(pixels, axis=-1), **values}
+
+    def generate(self, noise) -> dict:
+        """Draw pictures from the prior, without the encoder.
+
+        Args:
+            noise: z_1 to z_T of N(0, I), (B, T, Z).
+
+        Returns:
+            ``canvas`` and with attention ``write``, see :meth:`draw`.
+        """
+
+        def step(carry, z):
+            canvas, decoder, write = self._advance(*carry, z)
+            return (canvas, decoder), {"canvas": canvas, **write}
+
+        start = self._start(ops.shape(noise)[0])
+        _, values = scan(step, start, noise, self.settings.steps)
+        values["canvas"] = ops.concatenate([start[0][:, None], values["canvas"]], 1)
+        return values
+
+    def _start(self, rows):
+        """Return c_0 (B, P), and the decoder's h and cell."""
+        pixels = self.height * self.width
+        canvas = ops.broadcast_to(self.canvas_0, (rows, pixels))
+        return canvas, self.decoder.start(rows)
+
+    def _read(self, images, canvas, h):
+        """Return r_t (B, 2 N N) and its window's parameters; without one x^ (B, P)."""
+        shape = (-1, self.height, self.width)
+        error = images - ops.reshape(ops.sigmoid(canvas), shape)  # x^, (B, H, W)
+        if not self.settings.attention:
+            return ops.reshape(error, (-1, self.height * self.width)), {}
+        parameters, N = self.to_read(h), self.settings.read
+        window = self._window(parameters, N)
+        patches = [
+            ops.reshape(read_patch(each, window, N), (-1, N * N))
+            for each in (images, error)
+        ]
+        return ops.concatenate(patches, axis=1), {"read": parameters}
+
+    def _advance(self, canvas, decoder, z):
+        """Return c_t, the decoder's next state, and the window's parameters if any."""
+        decoder = self.decoder(z, decoder)
+        patch, parameters = self.to_patch(decoder[0]), {}
+        if self.settings.attention:
+            parameters["write"] = self.to_write(decoder[0])
+            N = self.settings.write
+            window = self._window(parameters["write"], N)
+            patch = ops.reshape(patch, (-1, N, N))
+            patch = write_patch(patch, window, self.height, self.width)  # (B, H, W)
+            patch = ops.reshape(patch, (-1, self.height * self.width))
+        return canvas + patch, decoder, parameters
+
+    def _window(self, parameters, N):
+        return make_window(parameters, N, self.height, self.width, self.settings)
+
+    def losses_of(self, outputs) -> dict:
+        """Return the mean loss of a batch in nats, and its parts, as scalars.
+
+        Args:
+            outputs: of :meth:`call`.
+
+        Returns:
+            ``loss``, ``reconstruction`` (L^x), ``divergence`` (L^z), and that of each
+            step, ``divergence_1`` and so on.
+        """
+        steps = ops.mean(outputs["l_z"], axis=0)  # (B, T) -> (T,)
+        parts = {
+            "reconstruction": ops.mean(outputs["l_x"]),
+            "divergence": ops.sum(steps),
+        }
+        each = {f"divergence_{t + 1}": steps[t] for t in range(self.settings.steps)}
+        return {"loss": sum(parts.values()), **parts, **each}
+
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
+    ):
+        """Return the mean of L of a batch."""
+        return self.losses_of(y_pred)["loss"]
+
+    def get_config(self):
+        """Return the arguments of the constructor."""
+        return {
+            **super().get_config(),
+            "settings": dataclasses.asdict(self.settings),
+            "height": self.height,
+            "width": self.width,
+            "seed": self.seed,
+        }
+
+
+def divergence(mean, log_deviation):
+    """Return KL(N(mu, sigma^2) || N(0, I)) in nats, Eq. (11); (B, Z) -> (B,)."""
+    log_variance = 2 * log_deviation
+    terms = ops.square(mean) + ops.exp(log_variance) - log_variance - 1
+    return ops.sum(terms, axis=-1) / 2
