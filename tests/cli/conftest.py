@@ -1,5 +1,7 @@
 """Run the command line in this process, and make a verb fail."""
 
+from types import SimpleNamespace
+
 import pytest
 
 import data_prep.prepare
@@ -30,7 +32,8 @@ def prepare_raises(monkeypatch):
         def raise_it(*arguments):
             raise error
 
-        monkeypatch.setattr(experiments, "load_experiment", lambda *arguments: None)
+        captions = SimpleNamespace(task="caption")
+        monkeypatch.setattr(experiments, "load_experiment", lambda *_: captions)
         monkeypatch.setattr(data_prep.prepare, "prepare", raise_it)
 
     return arm

@@ -3,6 +3,7 @@
 import io
 import signal
 import sys
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -43,7 +44,8 @@ def test_sigterm_is_one_line_and_143_and_later_ones_are_ignored(run, monkeypatch
             signal.raise_signal(signal.SIGTERM)  # while the last file is written
             ended.append("written")
 
-    monkeypatch.setattr(experiments, "load_experiment", lambda *arguments: None)
+    captions = SimpleNamespace(task="caption")
+    monkeypatch.setattr(experiments, "load_experiment", lambda *arguments: captions)
     monkeypatch.setattr(data_prep.prepare, "prepare", prepare)
     before = signal.getsignal(signal.SIGTERM)
     code, out, err = run("prepare")
@@ -79,6 +81,7 @@ def test_the_remedy_of_an_interruption_is_that_of_the_verb(run, monkeypatch, ver
     monkeypatch.setattr(cli.cli.commands[verb], "invoke", interrupt)
     needed = {"average": ["a.keras"], "caption": ["a.jpg"], "export": ["a.keras"]}
     needed["export"] += ["--format", "litert", "--out", "a.tflite"]
+    needed["draw"] = ["--out", "a.png"]
     needed |= {"download": ["coco", "--data", "coco"], "compare": ["run"]}
     code, _, err = run(verb, *needed.get(verb, []))
     assert code == 130

@@ -22,7 +22,7 @@ from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.training.train import Summary
 
 VERBS = ["average", "prepare", "features", "train", "eval", "caption", "export", "demo"]
-VERBS += ["calibrate", "compare", "download", "doctor"]
+VERBS += ["calibrate", "compare", "download", "doctor", "draw"]
 
 
 def test_help_names_every_verb(run):
@@ -168,20 +168,23 @@ def test_help_documents_the_exit_status(run):
 
 
 def test_prepare_prints_its_report(run, monkeypatch, tmp_path):
-    received = []
+    received, loaded = [], []
+
+    def load(name, changes):
+        loaded.append((name, changes))
+        return SETTINGS
 
     def prepare(settings, data, work, on_problem, progress, limit):
         received.append((settings, str(data), work, on_problem, limit))
         return SimpleNamespace(lines=lambda: ["done"])
 
-    monkeypatch.setattr(
-        experiments, "load_experiment", lambda name, changes: (name, changes)
-    )
+    monkeypatch.setattr(experiments, "load_experiment", load)
     monkeypatch.setattr(data_prep.prepare, "prepare", prepare)
     options = ["--work", tmp_path, "--data", "photos", "--on-problem", "refuse"]
     code, out, _ = run("prepare", "-e", "mine", "--set", "a.b=1", *options)
     assert (code, out) == (0, "done\n")
-    assert received == [(("mine", ("a.b=1",)), "photos", tmp_path, "refuse", None)]
+    assert loaded == [("mine", ("a.b=1",))]
+    assert received == [(SETTINGS, "photos", tmp_path, "refuse", None)]
 
 
 @pytest.mark.parametrize("verb", ["prepare", "features", "train", "eval"])
@@ -225,7 +228,7 @@ def received(monkeypatch):
     return calls
 
 
-SETTINGS = SimpleNamespace(training=SimpleNamespace(metric="CIDEr"))
+SETTINGS = SimpleNamespace(task="caption", training=SimpleNamespace(metric="CIDEr"))
 SUMMARY = Summary(
     Path("run"), Path("run/model.keras"), 52.5, 40, 50, 61.2, "done", "CIDEr"
 )
@@ -263,7 +266,7 @@ def test_seeds_train_runs_of_their_own_and_finished_ones_are_skipped(
     run, received, monkeypatch
 ):
     variants = [SimpleNamespace(name=f"x-seed-{k}", training=None) for k in (3, 1)]
-    settings = SimpleNamespace(training=SimpleNamespace(metric="CIDEr"))
+    settings = SimpleNamespace(task="caption", training=SimpleNamespace(metric="CIDEr"))
     calls = []
 
     def train_seeds(*arguments):
