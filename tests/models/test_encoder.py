@@ -51,7 +51,10 @@ def test_vgg_sees_blue_green_red_minus_the_mean(squares):
     ("network", "layer", "side", "grid", "scale"),
     [
         ("VGG19", "block5_conv4", 48, (3, 3), None),
-        ("ResNet101", "conv2_block3_out", 40, (10, 10), None),
+        pytest.param(
+            *("ResNet101", "conv2_block3_out", 40, (10, 10), None),
+            marks=pytest.mark.slow,
+        ),
         ("MobileNetV2", "block_6_expand_relu", 40, (5, 5), lambda x: x / 127.5 - 1),
         ("EfficientNetV2B0", "block2b_add", 40, (10, 10), lambda x: x),
         ("MobileNetV3Small", "expanded_conv_project", 40, (10, 10), lambda x: x),

@@ -73,6 +73,7 @@ def test_resuming_continues_an_interrupted_run(work, tmp_path, monkeypatch):
         assert_same_run(tmp_path / "parts", tmp_path / "whole", name)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_an_earlier_run_is_refused_before_any_training(work, tmp_path):
     go(work, tmp_path, seeds=[2])

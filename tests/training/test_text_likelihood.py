@@ -112,6 +112,7 @@ def test_training_lowers_the_perplexity_and_names_its_score(trained):
     assert trained.steps == 20 * 4  # 12 captions of text, 18 of photos, 8 a batch
 
 
+@pytest.mark.slow
 def test_a_resumed_training_equals_an_uninterrupted_one(
     work, tmp_path, trained, monkeypatch
 ):

@@ -115,14 +115,12 @@ def interrupt(patch, when):
     patch.setattr(Trainer, "_after_update", stop)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
         {"data": {"canvas": 40, "clutter": 2}, "glimpse": {"baseline": "moving"}},
-        pytest.param(
-            {"classifier": {"kind": "convolution", "widths": [12]}},
-            marks=pytest.mark.slow,
-        ),
+        {"classifier": {"kind": "convolution", "widths": [12]}},
     ],
     ids=["glimpses", "a convolution"],
 )
