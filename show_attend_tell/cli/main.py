@@ -3,6 +3,7 @@
 Each verb imports its modules when it runs, so that ``--help`` is fast.
 """
 
+import _thread
 import contextlib
 import io
 import logging
@@ -107,10 +108,20 @@ def _interrupted_by_sigterm() -> Iterator[list[int]]:
             received.append(number)
             raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    def raise_again(unraisable, hook=sys.unraisablehook) -> None:
+        """Interrupt once more if Python dropped the error, as in a destructor."""
+        if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            # Later, as an error of this function would be dropped too.
+            threading.Timer(0.05, _thread.interrupt_main).start()
+        else:
+            hook(unraisable)
+
+    before, hook = signal.signal(signal.SIGTERM, interrupt), sys.unraisablehook
+    sys.unraisablehook = raise_again
     try:
         yield received
     finally:
+        sys.unraisablehook = hook
         signal.signal(signal.SIGTERM, before)
 
 
@@ -140,8 +151,9 @@ def _run(arguments: Sequence[str] | None, received: list[int]) -> None:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         _exit_interrupted(arguments, received)
-    except SystemError as error:  # C code turns an interruption of its imports into it
-        if not isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):
+    except (SystemError, RuntimeError) as error:  # C code turns interruptions into them
+        cause = error.__cause__ or error.__context__
+        if not (received or isinstance(cause, KeyboardInterrupt)):
             raise
         _exit_interrupted(arguments, received)
     except BrokenPipeError:  # the reader of the pipe, such as head, has closed it

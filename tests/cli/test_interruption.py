@@ -3,6 +3,7 @@
 import io
 import signal
 import sys
+import time
 from types import SimpleNamespace
 
 import click
@@ -111,3 +112,39 @@ def test_paths_that_are_no_text_are_printed(monkeypatch):
     cli.main([])
     stream.flush()
     assert stream.buffer.getvalue() == b"x\\udcff\n"
+
+
+def test_an_interruption_that_a_destructor_drops_is_raised_again(run, prepare_raises):
+    class Dropping:
+        def __del__(self):
+            signal.raise_signal(signal.SIGTERM)
+
+    class Stops(Exception):
+        pass
+
+    def prepare(*arguments):
+        Dropping()
+        for _ in range(1000):
+            time.sleep(0.001)
+        raise Stops
+
+    prepare_raises(None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(data_prep.prepare, "prepare", prepare)
+        code, out, err = run("prepare")
+    assert (code, out) == (143, "")
+    assert err.strip() == "terminated; run the same command again to continue"
+
+
+def test_an_interruption_that_c_code_turns_into_another_error_is_one(run, monkeypatch):
+    def prepare(*arguments):
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt:
+            raise RuntimeError("pybind11") from None
+
+    captions = SimpleNamespace(task="caption")
+    monkeypatch.setattr(experiments, "load_experiment", lambda *arguments: captions)
+    monkeypatch.setattr(data_prep.prepare, "prepare", prepare)
+    code, _, err = run("prepare")
+    assert (code, err.count("\n")) == (143, 1 + err.startswith("\n"))
