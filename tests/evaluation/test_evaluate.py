@@ -392,16 +392,3 @@ def test_a_split_without_captions_raises_an_error(place, compiled):
 def test_a_beam_below_one_raises_an_error(original):
     with pytest.raises(ValueError, match="`beam` must be at least 1"):
         original.evaluate(beam=0)
-
-
-@pytest.mark.usefixtures("no_java")
-def test_another_model_and_another_beam_leave_the_runs_own_scores(place, compiled):
-    place.evaluate()
-    own = (place.run / "scores.json").read_bytes()
-    other = shutil.copy(place.run / "model.keras", place.runs / "other.keras")
-    place.evaluate(model=other)
-    place.evaluate(model=place.run / "model.keras", beam=1)
-    assert place.saved("scores-model-other.json")["model"] == str(other)
-    assert place.saved("scores-beam-1.json")["beam"] == 1
-    assert (place.run / "captions-val-model-other.json").exists()
-    assert (place.run / "scores.json").read_bytes() == own

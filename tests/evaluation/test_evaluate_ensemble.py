@@ -1,5 +1,7 @@
 """Evaluation of several models, and over mirrored photos."""
 
+import shutil
+
 import h5py
 import numpy as np
 import pytest
@@ -59,3 +61,15 @@ def test_absent_mirrored_features_are_named_in_one_line(place):
         moved.rename(path)
     assert "--mirror-split val" in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_another_model_and_another_beam_leave_the_runs_own_scores(place):
+    place.evaluate()
+    own = (place.run / "scores.json").read_bytes()
+    other = shutil.copy(place.run / "model.keras", place.runs / "other.keras")
+    place.evaluate(model=other)
+    place.evaluate(model=place.run / "model.keras", beam=1)
+    assert place.saved("scores-model-other.json")["model"] == str(other)
+    assert place.saved("scores-beam-1.json")["beam"] == 1
+    assert (place.run / "captions-val-model-other.json").exists()
+    assert (place.run / "scores.json").read_bytes() == own
