@@ -1,13 +1,10 @@
 """Build, train and decode the captioner, a Keras model from annotations to sentences.
 
-Method names follow the reference implementation: ``_get_initial_lstm``,
-``_project_features``, ``_attention_layer``. Notation and shapes:
-:mod:`show_attend_tell.models.attention`.
+Notation and shapes: :mod:`show_attend_tell.models.attention`.
 """
 
 import dataclasses
-from collections.abc import Callable
-from typing import NamedTuple
+import functools
 
 import keras
 from keras import ops
@@ -18,11 +15,13 @@ from show_attend_tell.config.settings import (
     ModelSettings,
 )
 from show_attend_tell.data.vocabulary import PAD, Vocabulary
-from show_attend_tell.models.convolutions.trainable import (
-    captions_per_photo,
-    make_convolutions,
+from show_attend_tell.models.convolutions.trainable import make_convolutions
+from show_attend_tell.models.decoder_interface import (
+    NO_DROPOUT,
+    WHOLE,
+    CompiledParts,
+    Dropouts,
 )
-from show_attend_tell.models.decoder import Decoder
 from show_attend_tell.models.generation import (
     MANY_PHOTOS,
     compile_generator,
@@ -35,15 +34,8 @@ from show_attend_tell.models.generation import (
 )
 from show_attend_tell.models.hard_attention import HardAttention
 from show_attend_tell.models.losses import CaptionMean, caption_losses
+from show_attend_tell.models.lstm_decoder import LstmDecoder
 from show_attend_tell.runtime.errors import ConfigError
-
-
-class CompiledParts(NamedTuple):
-    """The parts of a training step that :meth:`Captioner.compile_parts` compiles."""
-
-    compile_fn: Callable | None = None  # compiles a function
-    scale: Callable | None = None  # the model's, compiled once for all lengths
-    precision: str = "float32"  # dtype of the large matrix products
 
 
 @keras.saving.register_keras_serializable("show_attend_tell")
@@ -119,7 +111,7 @@ class Captioner(keras.Model):
 
     def _create_layers(self, convolutions):
         s = self.settings
-        self.decoder = Decoder(
+        self.decoder = LstmDecoder(
             s, len(self.vocabulary), self.annotation_width, self.seed, name="decoder"
         )
         self.annotation_scale = self.add_weight(
@@ -176,7 +168,7 @@ class Captioner(keras.Model):
 
     def _prepare(self, features, training=False):
         """Convolve stored features, if the model has convolutions, and scale them."""
-        parts = (training and self.compiled_parts) or CompiledParts()
+        parts = (training and self.compiled_parts) or WHOLE
         if self.convolutions is not None:
             features = ops.cast(features, self.compute_dtype)
             features = self.convolutions(features, precision=parts.precision)
@@ -194,30 +186,12 @@ class Captioner(keras.Model):
         annotations = annotations * ops.cast(self.annotation_scale, self.compute_dtype)
         return self.channel_dropout(annotations, training=training)
 
-    def _project_features(self, features, precision="float32"):
-        """Return W_a a_i + b of every location, once per photo; (B, L, A)."""
-        return self.decoder.project(features, precision)
-
-    def _get_initial_lstm(self, features, training=False):
-        """Return c_0 and h_0, in this order, (B, n) each, from the mean annotation."""
-        h, c = self.decoder.initial_state(
-            features,
-            lambda value: self.dropout(value, training=training),
-            lambda mean: self.init_dropout(mean, training=training),
-        )
-        return c, h
-
-    def _attention_layer(self, features, features_proj, h):
-        """Return the gated context (B, D), alpha (B, L) and beta (B,) for h (B, n)."""
-        decoder = self.decoder
-        beta_logit = None
-        if self.settings.selector:
-            beta_logit = ops.matmul(h, decoder.w_beta) + decoder.b_beta
-        state = ops.matmul(h, decoder.w_h)
-        z_hat, alpha, _, beta = decoder.attend(
-            features, features_proj, state, beta_logit
-        )
-        return z_hat, alpha, beta
+    def dropouts(self, training) -> Dropouts:
+        """Return the dropout of the decoder's layers, none outside of training."""
+        if not training:
+            return NO_DROPOUT
+        layers = (self.dropout, self.word_dropout, self.init_dropout)
+        return Dropouts(*(functools.partial(one, training=True) for one in layers))
 
     def call(self, inputs, training=False):
         """Run the decoder over given words (teacher forcing).
@@ -260,36 +234,13 @@ class Captioner(keras.Model):
         """
         tokens = inputs["tokens"]
         number_of_words(tokens)
-        parts = (training and self.compiled_parts) or CompiledParts()
-        precision = parts.precision
+        parts = (training and self.compiled_parts) or WHOLE
         a = self._prepare(inputs["annotations"], training)  # (P, L, D)
-        projected = self._project_features(a, precision)  # (P, L, D) -> (P, L, A)
-        if (C := captions_per_photo(tokens, a)) > 1:  # (P, ...) -> (B, ...)
-            a, projected = (ops.repeat(x, C, axis=0) for x in (a, projected))
-        c, h = self._get_initial_lstm(a, training)  # (B, L, D) -> (B, n)
-        embedded = self.decoder.embed(tokens)  # (B, T) -> (B, T, m)
-        embedded = self.word_dropout(embedded, training=training)
-        gates = self.decoder.word_gates(embedded, precision)  # (B, T, 4n)
-        if samples > 1:  # (B, ...) -> (R, ...)
-            a, projected, c, h, embedded, gates = (
-                ops.repeat(x, samples, axis=0)
-                for x in (a, projected, c, h, embedded, gates)
-            )
-        # (R, T, n), (R, T, D), twice (R, T, L), (R, T)
-        h, z_hat, alpha, context_weights, beta = self.decoder.unroll(
-            gates, h, c, a, projected, parts.compile_fn, select_weights
+        memory = self.decoder.memory(a, parts.precision)
+        dropouts = self.dropouts(training)
+        return self.decoder.read(
+            tokens, memory, dropouts, parts, select_weights, samples
         )
-        logits = self.decoder.readout(
-            embedded,
-            h,
-            z_hat,
-            lambda value: self.dropout(value, training=training),
-            precision,
-        )  # (R, T, K)
-        outputs = {"logits": logits, "alpha": alpha, "beta": beta}
-        if select_weights is not None:
-            outputs["context_weights"] = context_weights
-        return outputs
 
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True

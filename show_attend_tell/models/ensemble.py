@@ -103,11 +103,12 @@ class Ensemble:
             for flipped, view in enumerate(views)
         ]
 
-    def make_step(self, annotations, locations, noise, region=None):
+    def make_step(self, annotations, max_words, locations, noise, region=None):
         """Return a decoding step over all members and its initial state.
 
         Args:
             annotations: from :meth:`_prepare`.
+            max_words: T, the maximum number of steps.
             locations: ``expected``.
             noise: not used.
             region: a RegionBias of the photo, flipped for its mirror image.
@@ -120,8 +121,9 @@ class Ensemble:
         if region is not None:
             mirrored = flip_locations(region.scores, columns)  # (B, L)
             regions = [region, region._replace(scores=mirrored)]
+        given = max_words, locations, noise
         parts = [
-            (*make_step(member, a, locations, noise, regions[flipped]), flipped)
+            (*make_step(member, a, *given, regions[flipped]), flipped)
             for member, a, flipped in annotations
         ]
 

@@ -120,7 +120,7 @@ class RegionBias(NamedTuple):
     words: object  # () int32, the number of words whose scores get it
 
 
-def make_step(model, annotations, locations, noise, region=None):
+def make_step(model, annotations, max_words, locations, noise, region=None):
     """Return a decoding step for a batch of photos and its initial state.
 
     The photos are projected once, here.
@@ -128,49 +128,39 @@ def make_step(model, annotations, locations, noise, region=None):
     Args:
         model: a Captioner.
         annotations: prepared (cast and scaled), (B, L, D).
+        max_words: T, the maximum number of steps.
         locations: ``expected``, ``likeliest`` or ``sampled``.
         noise: uniform numbers in [0, 1), (B, T), one for each ``sampled`` location.
         region: a RegionBias; None leaves attention to the model.
 
     Returns:
-        ``step`` as :mod:`show_attend_tell.decoding` requires it, and ``{"h", "c"}`` of
-        (B, n); where locations are sampled also ``"noise"`` (B, T), the next number
-        first; with a region also ``"word"`` (B,), the number of words written.
+        ``step`` as :mod:`show_attend_tell.decoding` requires it, and the decoder's
+        state, leaves (B, ...); where locations are sampled also ``"noise"`` (B, T), the
+        next number first; with a region also ``"word"`` (B,), the number of words
+        written.
     """
     decoder = model.decoder
-    projected = model._project_features(annotations)  # (B, L, D) -> (B, L, A)
-    c, h = model._get_initial_lstm(annotations)  # (B, L, D) -> (B, n)
-    kernel = decoder.state_kernel()  # (n, A + 4n + 1)
+    memory = decoder.memory(annotations)  # of (B, L, D)
 
     def step(tokens, state):
-        embedded = decoder.embed(tokens)  # (B, W) -> (B, W, m)
-        gates = decoder.word_gates(embedded)  # (B, W, m) -> (B, W, 4n)
         select_weights = _selection(locations, state.get("noise"))
-        out = decoder.step(
-            gates,
-            state["h"],
-            state["c"],
-            annotations,
-            projected,
-            kernel,
-            select_weights,
-            None if region is None else _bias_of_word(region, state["word"]),
-        )  # h, c (B, W, n), z_hat (B, W, D), alpha (B, W, L), beta (B, W)
-        # -> (B, W, K)
-        logits = decoder.readout(embedded, out.h, out.z_hat, lambda value: value)
+        bias = None if region is None else _bias_of_word(region, state["word"])
+        # logits (B, W, K), alpha (B, W, L), beta (B, W)
+        out = decoder.next_word(tokens, state, memory, select_weights, bias)
         index = ops.argmax(out.context_weights, axis=-1)  # (B, W, L) -> (B, W)
         index = ops.cast(index, "int32")
         if select_weights is None:
             index = ops.full_like(index, -1)
         extras = {"alpha": out.alpha, "beta": out.beta, "locations": index}
-        new_state = {"h": out.h, "c": out.c}
+        new_state = dict(out.state)
         if locations == "sampled":
             new_state["noise"] = ops.roll(state["noise"], -1, axis=-1)  # (B, W, T)
         if region is not None:
             new_state["word"] = state["word"] + 1  # (B, W)
-        return ops.log_softmax(logits), new_state, extras
+        return ops.log_softmax(out.logits), new_state, extras
 
-    state = {"h": h, "c": c}  # the search adds the axis of hypotheses
+    # The search adds the axis of hypotheses.
+    state = dict(decoder.start(memory, max_words))
     if locations == "sampled":
         state["noise"] = noise
     if region is not None:
@@ -221,9 +211,8 @@ def build_generator(model, decoding, make_step=make_step):
     def generate(features, noise, temperature, region=None):
         B = ops.shape(features)[0]
         annotations = model._prepare(features)  # (B, L, D)
-        step, state = make_step(
-            model, annotations, decoding.locations, noise[:, 1], region
-        )
+        given = decoding.max_words, decoding.locations, noise[:, 1], region
+        step, state = make_step(model, annotations, *given)
         if decoding.method == "beam":
             return beam_search(
                 step,

@@ -31,21 +31,14 @@ def text_logits(model: Captioner, tokens, training=False, precision="float32"):
     Returns:
         (B, T, K).
     """
-    decoder = model.decoder
+    decoder, dropouts = model.decoder, model.dropouts(training)
     # One location whose annotation is zero, (B, 1, D)
     nothing = ops.zeros((ops.shape(tokens)[0], 1, decoder.annotation_width))
-    c, h = model._get_initial_lstm(nothing, training)  # (B, n) each
-    embedded = decoder.embed(tokens)  # (B, T) -> (B, T, m)
-    embedded = model.word_dropout(embedded, training=training)
+    c, h = decoder._get_initial_lstm(nothing, dropouts)  # (B, n) each
+    embedded = dropouts.words(decoder.embed(tokens))  # (B, T) -> (B, T, m)
     gates = decoder.word_gates(embedded, precision)  # (B, T, 4n)
     h = _run_lstm(gates, h, c, ops.convert_to_tensor(decoder.lstm_h))  # (B, T, n)
-    return decoder.readout(
-        embedded,
-        h,
-        None,
-        lambda value: model.dropout(value, training=training),
-        precision,
-    )  # (B, T, K)
+    return decoder.readout(embedded, h, None, dropouts.hidden, precision)  # (B, T, K)
 
 
 def _run_lstm(word_gates, h, c, lstm_h):

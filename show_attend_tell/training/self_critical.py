@@ -146,7 +146,8 @@ def compile_sampler(model: Captioner) -> Callable:
 
     def write(features, noise):
         annotations = model._prepare(features)  # (P, L, D)
-        step, state = make_step(model, annotations, "expected", None)
+        given = noise.shape[-1], "expected", None
+        step, state = make_step(model, annotations, *given)
         found = sample(
             step,
             state,

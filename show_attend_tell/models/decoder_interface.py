@@ -1,0 +1,71 @@
+"""Define the methods that a captioner requires of its decoder, and what they exchange.
+
+The captioner, generation, ensembles and exports call these methods and read no weight
+of a decoder. :class:`models.lstm_decoder.LstmDecoder` has them.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+
+class CompiledParts(NamedTuple):
+    """The parts of a training step that ``Captioner.compile_parts`` compiles."""
+
+    compile_fn: Callable | None = None  # compiles a function
+    scale: Callable | None = None  # the model's, compiled once for all lengths
+    precision: str = "float32"  # dtype of the large matrix products
+
+
+def keep(value):
+    """Return a value without dropout."""
+    return value
+
+
+class Dropouts(NamedTuple):
+    """The dropout of a training step, functions of a tensor."""
+
+    hidden: Callable = keep  # of hidden layers
+    words: Callable = keep  # of embedded words
+    initial: Callable = keep  # of the mean annotation
+
+
+WHOLE, NO_DROPOUT = CompiledParts(), Dropouts()
+
+
+class NextWord(NamedTuple):
+    """The result of one decoding step; every field leads with (B, W)."""
+
+    logits: Any  # (B, W, K)
+    state: dict  # leaves (B, W, ...)
+    alpha: Any  # (B, W, L)
+    context_weights: Any  # (B, W, L), alpha, or one-hot s
+    beta: Any  # (B, W)
+
+
+class CaptionDecoder(Protocol):
+    """A layer that models p(y_t | a, y_<t).
+
+    Attributes:
+        shares_photos: whether the captions of a photo may share one row of its
+            annotations in training, to compute its part of the work once.
+        embedding: E, (K, m).
+    """
+
+    shares_photos: bool
+    embedding: Any
+
+    def memory(self, annotations, precision="float32") -> Any:
+        """Return the tensors that are computed once per photo, from (P, L, D)."""
+
+    def read(
+        self, tokens, memory, dropouts, parts, select_weights=None, samples=1
+    ) -> dict:
+        """Return the outputs of ``Captioner.teacher_force`` for given words (B, T)."""
+
+    def start(self, memory, max_words: int) -> dict:
+        """Return the state before the first word, leaves (B, ...)."""
+
+    def next_word(
+        self, tokens, state, memory, select_weights=None, bias=None
+    ) -> NextWord:
+        """Advance W hypotheses of each photo by one word, tokens (B, W)."""
