@@ -24,7 +24,8 @@ QUICK := not slow and not network and not gpu and not torture and not cluster
 JAX := test_benchmarks decoding/test_beam decoding/test_hypotheses decoding/test_sampling \
 	$(addprefix models/test_,attention captioner captioner_saving captioner_fit captioner_loss \
 	decoder estimator generation golden hard_attention losses nwgm region_bias reinforce \
-	trainable_convolutions) runtime/test_recurrence \
+	trainable_convolutions transformer_attention transformer_captioner transformer_decoder) \
+	runtime/test_recurrence \
 	$(addprefix siblings/ram/test_,model policy_gradient retina) \
 	$(addprefix siblings/draw/test_,bound filter_bank model)
 # Run one test file per core: most of the time is single-threaded compilation.

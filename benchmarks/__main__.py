@@ -18,6 +18,7 @@ WORKS = {
     "pipeline": "pipeline",
     "extraction": "extraction",
     "beam_search": "beam_search",
+    "decoders": "decoders",
     "memory": "memory",
     "compile": "compile_time",
     "cold": "cold_start",

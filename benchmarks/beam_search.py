@@ -18,16 +18,21 @@ _SECONDS = 40
 
 
 def ours(
-    sizes: Sizes, photos: int, beam: int = BEAM, words: int = WORDS, batch: int = _BATCH
+    sizes: Sizes,
+    photos: int,
+    beam: int = BEAM,
+    words: int = WORDS,
+    batch: int = _BATCH,
+    name: str = "flickr8k_soft",
 ) -> Work:
-    """Prepare :meth:`Captioner.generate`."""
+    """Prepare :meth:`Captioner.generate` with the settings of an experiment."""
     from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
 
     start_tensorflow()
     from benchmarks.ours import captioner, experiment
     from show_attend_tell.data.vocabulary import END
 
-    model = captioner(experiment(sizes), sizes)
+    model = captioner(experiment(sizes, name), sizes)
     bias = np.zeros(sizes.vocabulary, np.float32)
     bias[END] = _NEVER
     model.decoder.l_o_b.assign(bias)

@@ -25,6 +25,7 @@ def experiment(
         "model.embedding_width": sizes.embedding_width,
         "model.lstm_width": sizes.lstm_width,
         "model.attention_width": sizes.attention_width,
+        "transformer.width": sizes.lstm_width,
         "training.batch_size": sizes.batch,
         "training.precision": precision,
     }
@@ -45,6 +46,7 @@ def captioner(settings: Experiment, sizes: Sizes) -> Captioner:
         doubly_stochastic=training.doubly_stochastic,
         decoding=dataclasses.asdict(settings.decoding),
         hard=settings.hard,
+        transformer=settings.transformer,
         seed=training.seed,
     )
     if settings.model.scale_annotations:

@@ -13,8 +13,10 @@ _OURS, _THEIRS = 4, 2  # steps in a burst
 _SECONDS = 45
 
 
-def ours(sizes: Sizes, precision: str, steps: int = _OURS) -> Work:
-    """Prepare our step with the settings of flickr8k_soft."""
+def ours(
+    sizes: Sizes, precision: str, steps: int = _OURS, name: str = "flickr8k_soft"
+) -> Work:
+    """Prepare our step with the settings of an experiment."""
     from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
 
     start_tensorflow()
@@ -23,7 +25,7 @@ def ours(sizes: Sizes, precision: str, steps: int = _OURS) -> Work:
     from benchmarks.ours import captioner, experiment
     from show_attend_tell.training.maximum_likelihood import compiled_step
 
-    settings = experiment(sizes, precision=precision)
+    settings = experiment(sizes, name, precision)
     model = captioner(settings, sizes)
     annotations, inputs, targets = map(
         tf.constant, synthetic.batch(np.random.default_rng(1), sizes)

@@ -29,6 +29,7 @@ from show_attend_tell.config.fields import (
 from show_attend_tell.config.generation import GenerationExperiment
 from show_attend_tell.config.hard_attention import HardAttentionSettings
 from show_attend_tell.config.siblings import DigitExperiment
+from show_attend_tell.config.transformer import TransformerSettings
 from show_attend_tell.runtime.errors import ConfigError, one_line, quote
 
 _MOST_FAULTS = 5  # faults that one message names
@@ -63,6 +64,8 @@ class ModelSettings:
     """The widths and switches of the captioner; names follow the paper.
 
     Attributes:
+        decoder: ``lstm`` (the paper's), or ``transformer``, with the settings of
+            ``[transformer]`` in place of the widths and switches below.
         attention: ``soft`` (deterministic, Sec. 4.2) or ``hard`` (Sec. 4.1).
         embedding_width: m. lstm_width: n. attention_width: width of f_att.
         attention_layers: dense layers on the annotations in f_att; tanh between
@@ -83,6 +86,7 @@ class ModelSettings:
             ``glorot`` Glorot's uniform; recurrent matrices are orthogonal in both.
     """
 
+    decoder: Literal["lstm", "transformer"] = "lstm"
     attention: Literal["soft", "hard"] = "soft"
     embedding_width: Positive = 512
     lstm_width: Positive = 512
@@ -99,6 +103,15 @@ class ModelSettings:
     channel_dropout: Rate = 0.0
     scale_annotations: bool = False
     initializer: Literal["normal", "glorot"] = "normal"
+
+    @model_validator(mode="after")
+    def _check_decoder(self):
+        if self.decoder == "transformer" and self.attention == "hard":
+            raise ValueError(
+                "attention = 'hard' must go with decoder = 'lstm'. Received: "
+                "decoder = 'transformer'; its attention is 'soft'"
+            )
+        return self
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -244,6 +257,7 @@ class Experiment:
     decoding: DecodingSettings
     hard: HardAttentionSettings = HardAttentionSettings()
     distillation: DistillationSettings = DistillationSettings()
+    transformer: TransformerSettings = TransformerSettings()
 
     @model_validator(mode="after")
     def _check_tables(self):
@@ -260,6 +274,17 @@ class Experiment:
                 "attention = 'hard'; train hard attention by likelihood"
             )
         self.distillation.check(self.training.objective, self.model.attention)
+        if self.model.decoder == "transformer":
+            if self.decoding.locations != "expected":
+                raise ValueError(
+                    "decoding.locations must be 'expected' with decoder = "
+                    f"'transformer'. Received: {self.decoding.locations!r}"
+                )
+            if self.training.objective == "text":
+                raise ValueError(
+                    "objective = 'text' must go with decoder = 'lstm'. Received: "
+                    "decoder = 'transformer'; train it on photos"
+                )
         return self
 
 

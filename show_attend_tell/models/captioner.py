@@ -13,6 +13,7 @@ from show_attend_tell.config.settings import (
     DecodingSettings,
     HardAttentionSettings,
     ModelSettings,
+    TransformerSettings,
 )
 from show_attend_tell.data.vocabulary import PAD, Vocabulary
 from show_attend_tell.models.convolutions.trainable import make_convolutions
@@ -35,6 +36,7 @@ from show_attend_tell.models.generation import (
 from show_attend_tell.models.hard_attention import HardAttention
 from show_attend_tell.models.losses import CaptionMean, caption_losses
 from show_attend_tell.models.lstm_decoder import LstmDecoder
+from show_attend_tell.models.transformer_decoder import TransformerDecoder
 from show_attend_tell.runtime.errors import ConfigError
 
 
@@ -59,6 +61,8 @@ class Captioner(keras.Model):
         decoding: a DecodingSettings or the dict of one, the default of
             :meth:`generate`; part of the saved file.
         hard: a HardAttentionSettings or the dict of one; used by hard attention only.
+        transformer: a TransformerSettings or the dict of one; used with
+            ``decoder = "transformer"`` only.
         seed: seed of initial weights, dropout and sampled locations.
         convolutions: names of the encoder's convolutions that this model applies to
             its input and trains, see :mod:`models.convolutions.trainable`.
@@ -77,6 +81,7 @@ class Captioner(keras.Model):
         hard=None,
         seed=0,
         convolutions=(),
+        transformer=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -97,6 +102,9 @@ class Captioner(keras.Model):
         if isinstance(hard, dict):
             hard = HardAttentionSettings(**hard)
         self.hard = hard or HardAttentionSettings()
+        if isinstance(transformer, dict):
+            transformer = TransformerSettings(**transformer)
+        self.transformer = transformer or TransformerSettings()
         self.seed = seed
         self.compiled_parts = None
         self._generators = {}
@@ -111,13 +119,11 @@ class Captioner(keras.Model):
 
     def _create_layers(self, convolutions):
         s = self.settings
-        self.decoder = LstmDecoder(
-            s, len(self.vocabulary), self.annotation_width, self.seed, name="decoder"
-        )
+        self.decoder, dropout = self._make_decoder()
         self.annotation_scale = self.add_weight(
             shape=(), initializer="ones", trainable=False, name="annotation_scale"
         )
-        self.dropout = keras.layers.Dropout(s.dropout, seed=self.seed)
+        self.dropout = keras.layers.Dropout(dropout, seed=self.seed)
         self.word_dropout = keras.layers.Dropout(
             s.embedding_dropout, seed=self.seed + 1
         )
@@ -137,6 +143,15 @@ class Captioner(keras.Model):
         self.attention_loss = keras.metrics.Mean(name="attention_loss")
         self.built = True
 
+    def _make_decoder(self):
+        """Return the decoder of the settings and the dropout of its hidden layers."""
+        sizes = len(self.vocabulary), self.annotation_width
+        if self.settings.decoder == "transformer":
+            given = self.transformer, *sizes, self.grid, self.seed
+            return TransformerDecoder(*given, name="decoder"), self.transformer.dropout
+        decoder = LstmDecoder(self.settings, *sizes, self.seed, name="decoder")
+        return decoder, self.settings.dropout
+
     def set_annotation_scale(self, deviation):
         """Divide annotations by `deviation` from now on; the scale is a saved weight.
 
@@ -149,6 +164,31 @@ class Captioner(keras.Model):
                 "standard deviation of the annotations"
             )
         self.annotation_scale.assign(1.0 / deviation)
+
+    def set_alpha_layer(self, layer):
+        """Let alpha be the attention of another layer of a Transformer from now on.
+
+        Raises:
+            ValueError: there is no such layer.
+        """
+        self.transformer = dataclasses.replace(self.transformer, alpha_layer=layer)
+        self.decoder.settings = self.transformer
+        self._generators.clear()  # traced with the other layer
+
+    def attention_heads(self, annotations, tokens, bias=None):
+        """Return the attention of each layer and head at given words.
+
+        Args:
+            annotations: features as stored, (N, L, D).
+            tokens: y_0 .. y_{T-1}, (N, T).
+            bias: (N, T, L), see :func:`models.attention.region_bias`; None for none.
+
+        Returns:
+            An array (N, layers, H, T, L), or None if the decoder has no heads.
+        """
+        memory = self.decoder.memory(self._prepare(annotations))
+        weights = self.decoder.head_weights(tokens, memory, bias)
+        return None if weights is None else ops.convert_to_numpy(weights)
 
     def compile_parts(self, compile_fn, precision="float32"):
         """Compile parts of the training step, leaving large products to TensorFlow.
@@ -236,8 +276,8 @@ class Captioner(keras.Model):
         number_of_words(tokens)
         parts = (training and self.compiled_parts) or WHOLE
         a = self._prepare(inputs["annotations"], training)  # (P, L, D)
-        memory = self.decoder.memory(a, parts.precision)
         dropouts = self.dropouts(training)
+        memory = self.decoder.memory(a, parts.precision, dropouts)
         return self.decoder.read(
             tokens, memory, dropouts, parts, select_weights, samples
         )
@@ -341,6 +381,7 @@ class Captioner(keras.Model):
             "encoder_identity": self.encoder_identity,
             "decoding": dataclasses.asdict(self.decoding),
             "hard": dataclasses.asdict(self.hard),
+            "transformer": dataclasses.asdict(self.transformer),
             "seed": self.seed,
             "convolutions": list(self.convolutions.names) if self.convolutions else [],
         }

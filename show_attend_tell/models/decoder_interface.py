@@ -1,7 +1,8 @@
 """Define the methods that a captioner requires of its decoder, and what they exchange.
 
 The captioner, generation, ensembles and exports call these methods and read no weight
-of a decoder. :class:`models.lstm_decoder.LstmDecoder` has them.
+of a decoder. :class:`models.lstm_decoder.LstmDecoder` and
+:class:`models.transformer_decoder.TransformerDecoder` have them.
 """
 
 from collections.abc import Callable
@@ -48,19 +49,25 @@ class CaptionDecoder(Protocol):
     Attributes:
         shares_photos: whether the captions of a photo may share one row of its
             annotations in training, to compute its part of the work once.
+        selects_locations: whether the context may be one location, as in hard
+            attention.
         embedding: E, (K, m).
     """
 
     shares_photos: bool
+    selects_locations: bool
     embedding: Any
 
-    def memory(self, annotations, precision="float32") -> Any:
+    def memory(self, annotations, precision="float32", dropouts=NO_DROPOUT) -> Any:
         """Return the tensors that are computed once per photo, from (P, L, D)."""
 
     def read(
         self, tokens, memory, dropouts, parts, select_weights=None, samples=1
     ) -> dict:
         """Return the outputs of ``Captioner.teacher_force`` for given words (B, T)."""
+
+    def head_weights(self, tokens, memory, bias=None) -> Any:
+        """Return attention by layer and head, (B, N, H, T, L); None without heads."""
 
     def start(self, memory, max_words: int) -> dict:
         """Return the state before the first word, leaves (B, ...)."""

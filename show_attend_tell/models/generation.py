@@ -14,6 +14,7 @@ from show_attend_tell.models.attention import (
     sampled_location,
 )
 from show_attend_tell.runtime.compilation import compiled
+from show_attend_tell.runtime.errors import ConfigError
 
 # XLA compiles a beam of 5 in 4.6 s of processor time, TensorFlow traces it in 1.1 s; a
 # photo then takes 16 ms or 22 ms (batches of 16, AVX-512), so XLA pays from 600 photos.
@@ -138,8 +139,16 @@ def make_step(model, annotations, max_words, locations, noise, region=None):
         state, leaves (B, ...); where locations are sampled also ``"noise"`` (B, T), the
         next number first; with a region also ``"word"`` (B,), the number of words
         written.
+
+    Raises:
+        ConfigError: the decoder's context cannot be one location.
     """
     decoder = model.decoder
+    if locations != "expected" and not decoder.selects_locations:
+        raise ConfigError(
+            "`locations` must be 'expected' with the Transformer decoder. Received: "
+            f"{locations!r}; caption with a model whose decoder is 'lstm'"
+        )
     memory = decoder.memory(annotations)  # of (B, L, D)
 
     def step(tokens, state):

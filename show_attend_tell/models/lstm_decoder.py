@@ -33,9 +33,12 @@ class LstmDecoder(Decoder):
     """The paper's decoder with the methods of a captioner's decoder."""
 
     shares_photos = False  # the initial state of each caption has its own dropout
+    selects_locations = True
 
-    def memory(self, annotations, precision="float32") -> LstmMemory:
-        """Project photos, (P, L, D), once."""
+    def memory(
+        self, annotations, precision="float32", dropouts: Dropouts = NO_DROPOUT
+    ) -> LstmMemory:
+        """Project photos, (P, L, D), once; no dropout is applied."""
         projected = self._project_features(annotations, precision)
         return LstmMemory(annotations, projected, self.state_kernel())
 
@@ -71,6 +74,9 @@ class LstmDecoder(Decoder):
         if select_weights is not None:
             outputs["context_weights"] = context_weights
         return outputs
+
+    def head_weights(self, tokens, memory, bias=None) -> None:
+        """Return None: attention has no heads."""
 
     def start(self, memory: LstmMemory, max_words: int) -> dict:
         """Return ``{"h", "c"}`` of (B, n); any number of words may follow."""

@@ -19,6 +19,7 @@ from show_attend_tell.config.settings import (
     Positive,
     Rate,
     Seed,
+    TransformerSettings,
 )
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.models.captioner import Captioner
@@ -64,6 +65,7 @@ class _Config:
     encoder_identity: _Identity = field(default_factory=_Identity)
     decoding: DecodingSettings = field(default_factory=DecodingSettings)
     hard: HardAttentionSettings = field(default_factory=HardAttentionSettings)
+    transformer: TransformerSettings = field(default_factory=TransformerSettings)
     convolutions: Annotated[list[_Convolution], Field(max_length=4)] = field(
         default_factory=list
     )

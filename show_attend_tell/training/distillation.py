@@ -63,6 +63,7 @@ def _without_dropout(teacher: Captioner) -> Captioner:
     """Return a copy whose training pass, the one compiled in parts, has no dropout."""
     config = teacher.get_config()
     config["settings"] |= dict.fromkeys(_DROPOUT, 0.0)
+    config["transformer"] |= {"dropout": 0.0}
     copy = Captioner.from_config(config)
     for ours, theirs in zip(copy.weights, teacher.weights, strict=True):
         ours.assign(theirs)

@@ -161,6 +161,7 @@ class CaptionTask:
             encoder_identity=identity,
             decoding=dataclasses.asdict(experiment.decoding),
             hard=experiment.hard,
+            transformer=experiment.transformer,
             seed=experiment.training.seed,
             convolutions=experiment.encoder.trainable_layers,
         )

@@ -1,0 +1,54 @@
+"""Build a Transformer captioner small enough to recompute; sizes of tiny_captioner."""
+
+import numpy as np
+import tiny_captioner as tiny
+import transformer_oracle
+
+from show_attend_tell.config.settings import TransformerSettings
+
+d, H, F, N = 8, 2, 12, 2
+VARIANTS = {
+    "the default": {},
+    "post": {"norm": "post"},
+    "encoder layers": {"encoder_layers": 2, "alpha_layer": 1},
+    "encoder layers, post": {"encoder_layers": 1, "norm": "post"},
+    "no positions, not tied": {"positions": "none", "tie_output": False},
+    "one head": {"heads": 1, "layers": 1},
+}
+
+
+def settings(**changes):
+    """Return the settings of the tiny Transformer, without dropout."""
+    sizes = {"layers": N, "width": d, "heads": H, "hidden": F, "dropout": 0.0}
+    return TransformerSettings(**{**sizes, **changes})
+
+
+def build(rng, spread=0.5, arguments=None, model=None, **changes):
+    """Return a tiny Transformer captioner whose every weight is random.
+
+    Args:
+        rng: random numbers of the weights.
+        spread: their deviation; large enough that captions differ.
+        arguments: arguments of the Captioner.
+        model: settings of the table [model].
+        changes: settings of the table [transformer].
+    """
+    arguments = {"transformer": settings(**changes), **(arguments or {})}
+    return tiny.build(rng, arguments, spread, decoder="transformer", **(model or {}))
+
+
+def weights(model):
+    """Return the decoder's weights in float64, by path."""
+    return {w.path: np.asarray(w, np.float64) for w in model.decoder.weights}
+
+
+def expected(model, annotations, tokens, bias=None):
+    """Return the oracle's outputs for a batch: dict of arrays (B, ...)."""
+    p, s = weights(model), model.transformer
+    rows = [
+        transformer_oracle.run(
+            p, a.astype(float), words, model.grid, s, None if bias is None else bias[b]
+        )
+        for b, (a, words) in enumerate(zip(annotations, tokens, strict=True))
+    ]
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
