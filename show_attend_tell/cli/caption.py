@@ -1,5 +1,6 @@
 """Define the verbs for trained models: ``caption``, ``average`` and ``export``."""
 
+import functools
 import json
 import sys
 
@@ -128,6 +129,7 @@ def caption(
         return
     start_tensorflow()
     from show_attend_tell.data.region import parse_region
+    from show_attend_tell.inference.head_attention import heads_figure_of
     from show_attend_tell.inference.result import Failure, LowConfidence
     from show_attend_tell.inference.visualization.figures import (
         draw_figures,
@@ -154,7 +156,9 @@ def caption(
         results = write_attention_page(results, page)
     drawn = ((result, []) for result in results)
     if attention is not None:
-        drawn = draw_figures(results, attention, formats, theme == "dark")
+        draw_heads = functools.partial(heads_figure_of, pipeline)
+        given = attention, formats, theme == "dark"
+        drawn = draw_figures(results, *given, draw_heads)
     failures, left_out = 0, 0
     for result, figures in drawn:
         failure = isinstance(result, Failure)

@@ -21,6 +21,7 @@ from show_attend_tell.data.splits import (
     open_mirror,
 )
 from show_attend_tell.evaluation.coco_results import read_coco_results
+from show_attend_tell.evaluation.layer_pointing import layer_note, pointing_by_layer
 from show_attend_tell.evaluation.pointing_game import (
     Mention,
     find_mentions,
@@ -283,6 +284,9 @@ def _generate(
         control = measure_region_control(
             model, reader, data, captions, regions, decoding
         )
+        if isinstance(model, Captioner):
+            given = model, reader, data, captions, regions
+            notes += layer_note(pointing_by_layer(*given))
     return GeneratedCaptions(captions, log_probs, mentions, control, notes, seconds)
 
 

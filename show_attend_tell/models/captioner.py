@@ -17,12 +17,14 @@ from show_attend_tell.config.settings import (
 )
 from show_attend_tell.data.vocabulary import PAD, Vocabulary
 from show_attend_tell.models.convolutions.trainable import make_convolutions
-from show_attend_tell.models.decoder_interface import (
+from show_attend_tell.models.decoders.interface import (
     NO_DROPOUT,
     WHOLE,
     CompiledParts,
     Dropouts,
 )
+from show_attend_tell.models.decoders.lstm import LstmDecoder
+from show_attend_tell.models.decoders.transformer import TransformerDecoder
 from show_attend_tell.models.generation import (
     MANY_PHOTOS,
     compile_generator,
@@ -35,8 +37,6 @@ from show_attend_tell.models.generation import (
 )
 from show_attend_tell.models.hard_attention import HardAttention
 from show_attend_tell.models.losses import CaptionMean, caption_losses
-from show_attend_tell.models.lstm_decoder import LstmDecoder
-from show_attend_tell.models.transformer_decoder import TransformerDecoder
 from show_attend_tell.runtime.errors import ConfigError
 
 

@@ -26,6 +26,7 @@ SMALL = {
     "decoding": {},
     "hard": {},
     "distillation": {},
+    "transformer": {},
 }
 
 
@@ -292,7 +293,7 @@ def test_single_settings_can_be_changed(small_file):
             "training.epoch=3",
             r"training\.epoch: unknown key, nearest: training\.epochs",
         ),
-        ("trainer.epochs=3", r"trainer: unknown key, nearest: training"),
+        ("trainings.epochs=3", r"trainings: unknown key, nearest: training"),
         ("epochs=3", r"epochs: unknown key, nearest: training\.epochs"),
         ("model.zzzz=3", r"model\.zzzz: unknown key; remove it"),
         ("training.epochs=0", r"training\.epochs"),

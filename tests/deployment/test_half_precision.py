@@ -7,6 +7,7 @@ import h5py
 import numpy as np
 import pytest
 import tiny_captioner
+import tiny_transformer
 
 from show_attend_tell.cli import main as cli
 from show_attend_tell.data.encoder_identity import identity_difference, is_accepted
@@ -79,6 +80,19 @@ def test_eight_bits_have_a_scale_per_output_channel(rng, tmp_path):
         expected = np.rint(w / np.where(step, step, 1)) * step
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
         assert (np.abs(found - w) <= 0.501 * step).all()
+
+
+@pytest.mark.parametrize("eight_bit", [False, True])
+def test_the_weights_of_a_transformer_are_rounded_too(rng, tmp_path, eight_bit):
+    model = tiny_transformer.build(rng, encoder_layers=1)
+    model.save(tmp_path / "model.keras")
+    save_half(tmp_path / "model.keras", tmp_path / "small.keras", eight_bit=eight_bit)
+    loaded = load_captioner(tmp_path / "small.keras")
+    assert loaded.get_config() == model.get_config()
+    for ours, theirs in zip(model.weights, loaded.weights, strict=True):
+        w, found = np.asarray(ours, float), np.asarray(theirs)
+        step = np.abs(w).max(axis=0) / 127 if w.ndim == 2 and eight_bit else 0
+        assert (np.abs(found - w) <= 0.501 * step + 1e-3 * np.abs(w)).all()
 
 
 def test_the_file_stores_one_byte_per_weight_of_a_matrix(source, tmp_path):

@@ -13,10 +13,11 @@ from show_attend_tell.models.encoder import Encoder
 
 
 @pytest.mark.slow
-def test_litert_gives_the_same_captions(tmp_path):
+@pytest.mark.parametrize("decoder", ["lstm", "transformer"])
+def test_litert_gives_the_same_captions(tmp_path, decoder):
     interpreter = pytest.importorskip("ai_edge_litert.interpreter")
     model = tmp_path / "model.keras"
-    make_captioner(Encoder(ENCODER)).save(model)
+    make_captioner(Encoder(ENCODER), decoder=decoder).save(model)
     rng = np.random.default_rng(3)
     for number in range(3):
         pixels = rng.integers(0, 256, (5, 7, 3), np.uint8)

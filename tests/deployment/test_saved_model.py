@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from PIL import Image
 from tiny_pipeline import ENCODER, make_captioner
 
@@ -79,6 +80,19 @@ def test_plain_tensorflow_in_a_new_process_gives_the_same_captions(
         np.testing.assert_allclose(alpha, expected.attention, atol=tolerance)
         texts.add(expected.text)
     assert len(texts) > 1
+
+
+@pytest.mark.slow
+def test_a_transformer_is_exported_with_the_same_captions(photos, tmp_path):
+    model, out = tmp_path / "model.keras", tmp_path / "out"
+    make_captioner(Encoder(ENCODER), decoder="transformer").save(model)
+    assert run(model, "--format", "saved_model", "--out", out) == 0
+    caption = tf.saved_model.load(str(out)).signatures["serving_default"]
+    for expected in load(model).caption_photos(photos[:2]):
+        found = caption(jpeg=tf.constant(expected.path.read_bytes()))
+        assert found["caption"].numpy().decode() == expected.text
+        alpha = found["alpha"].numpy()
+        np.testing.assert_allclose(alpha, expected.attention, atol=1e-2)
 
 
 def test_a_folder_that_is_not_empty_is_left_unchanged(model_file, tmp_path, capsys):

@@ -11,13 +11,16 @@ from keras import ops
 from tiny_captioner import MODES, TOLERANCE, B, L, T, run_in
 from tiny_transformer import F, H, d
 
-from show_attend_tell.models.transformer_attention import (
+from show_attend_tell.models.decoders.transformer_attention import (
     HeadAttention,
     causal_bias,
     grid_positions,
     sinusoids,
 )
-from show_attend_tell.models.transformer_layer import TransformerLayer, WordKeys
+from show_attend_tell.models.decoders.transformer_layer import (
+    TransformerLayer,
+    WordKeys,
+)
 
 
 def normal(rng, *shape):

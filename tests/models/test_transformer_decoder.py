@@ -10,11 +10,11 @@ from tiny_captioner import GRID, MODES, TOLERANCE, B, D, K, L, T, arrays, output
 from tiny_transformer import VARIANTS, F, H, N, d
 
 from show_attend_tell.config.settings import DecodingSettings
-from show_attend_tell.models import transformer_attention, transformer_decoder
 from show_attend_tell.models.attention import region_bias
+from show_attend_tell.models.decoders import transformer, transformer_attention
+from show_attend_tell.models.decoders.transformer import TransformerDecoder
+from show_attend_tell.models.decoders.transformer_attention import grid_positions
 from show_attend_tell.models.generation import build_generator
-from show_attend_tell.models.transformer_attention import grid_positions
-from show_attend_tell.models.transformer_decoder import TransformerDecoder
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,7 @@ def test_permuting_locations_and_their_positions_permutes_alpha(
     turned = outputs_of(model, batch[0][:, order], batch[1])
     assert np.abs(turned["logits"] - before["logits"]).max() > 1e-3
     monkeypatch.setattr(
-        transformer_decoder, "grid_positions", lambda *a: grid_positions(*a)[order]
+        transformer, "grid_positions", lambda *a: grid_positions(*a)[order]
     )
     after = outputs_of(model, batch[0][:, order], batch[1])
     np.testing.assert_allclose(after["alpha"], before["alpha"][..., order], **TOLERANCE)

@@ -9,7 +9,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from show_attend_tell.config.settings import EncoderSettings, ModelSettings
+from show_attend_tell.config.settings import (
+    EncoderSettings,
+    ModelSettings,
+    TransformerSettings,
+)
 from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
 from show_attend_tell.inference.pipeline import CaptioningPipeline, load
 from show_attend_tell.models.captioner import Captioner
@@ -21,15 +25,19 @@ DECODING = {"beam": 3, "max_words": 6, "length_normalisation": 0.5}
 _FOLDER = tempfile.TemporaryDirectory()
 
 
-def make_captioner(encoder: Encoder, identity: dict | None = None) -> Captioner:
+def make_captioner(
+    encoder: Encoder, identity: dict | None = None, decoder: str = "lstm"
+) -> Captioner:
     """Return a small captioner with weights so large that captions differ."""
+    widths = {"embedding_width": 8, "lstm_width": 8, "attention_width": 8}
     model = Captioner(
         Vocabulary((*SPECIAL, *WORDS)),
-        ModelSettings(embedding_width=8, lstm_width=8, attention_width=8),
+        ModelSettings(decoder=decoder, **widths),
         annotation_width=encoder.width,
         grid=encoder.grid,
         encoder_identity=encoder.identity() if identity is None else identity,
         decoding=DECODING,
+        transformer=TransformerSettings(2, 8, 2, 16, 0.0, tie_output=False),
     )
     model.set_annotation_scale(1 / 60)
     rng = np.random.default_rng(1)

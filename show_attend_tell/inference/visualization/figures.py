@@ -1,7 +1,7 @@
 """Write figures of captions, one for each photo, or one page for all of them."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +23,9 @@ def draw_figures(
     folder: str | Path,
     formats: Sequence[str] = ("png", "pdf"),
     dark: bool = False,
+    draw_heads: Callable[[Caption, bool], Figure | None] | None = None,
 ) -> Iterator[tuple[Caption | Failure, list[Path]]]:
-    """Write the attention figure of each caption as it is generated.
+    """Write the attention figures of each caption as it is generated.
 
     Figures are named after the photos; the second photo of a name gets ``-2``.
 
@@ -33,6 +34,8 @@ def draw_figures(
         folder: folder of the figures; it is made.
         formats: see :func:`visualization.attention_figure.save_figure`.
         dark: whether to draw light text on a dark background.
+        draw_heads: draws a second figure of a caption, ``<name>-heads``, or returns
+            None.
 
     Yields:
         Each result with the files written for it, none for a failure.
@@ -43,8 +46,11 @@ def draw_figures(
             yield result, []
             continue
         name = _free_name(result.path.stem, taken)
-        figure = caption_figure(result, dark)
-        yield result, save_figure(figure, Path(folder) / name, formats)
+        files = save_figure(caption_figure(result, dark), Path(folder) / name, formats)
+        if draw_heads and (figure := draw_heads(result, dark)):
+            name = _free_name(f"{name}-heads", taken)
+            files += save_figure(figure, Path(folder) / name, formats)
+        yield result, files
 
 
 def caption_figure(caption: Caption, dark: bool = False) -> Figure:

@@ -1,7 +1,7 @@
 """Read and write captions with the paper's decoder.
 
 The arithmetic of a step is in :mod:`models.decoder`; this module adds the methods of
-:mod:`models.decoder_interface`. ``_get_initial_lstm``, ``_project_features`` and
+:mod:`models.decoders.interface`. ``_get_initial_lstm``, ``_project_features`` and
 ``_attention_layer`` have the names of the reference implementation.
 """
 
@@ -11,7 +11,7 @@ from keras import ops
 
 from show_attend_tell.models.convolutions.trainable import captions_per_photo
 from show_attend_tell.models.decoder import Decoder
-from show_attend_tell.models.decoder_interface import (
+from show_attend_tell.models.decoders.interface import (
     NO_DROPOUT,
     WHOLE,
     CompiledParts,

@@ -15,7 +15,7 @@ LN(x_N) is x_N itself with ``norm = "post"``. alpha_t is the mean over the heads
 layer's attention to m, and beta_t = 1. In decoding the keys and values of a hypothesis'
 words are part of its state; those of the photo are shared by all hypotheses.
 
-Notation: :mod:`models.transformer_attention`.
+Notation: :mod:`models.decoders.transformer_attention`.
 """
 
 import itertools
@@ -25,20 +25,20 @@ import numpy as np
 from keras import ops
 
 from show_attend_tell.models.decoder import product
-from show_attend_tell.models.decoder_interface import (
+from show_attend_tell.models.decoders.interface import (
     NO_DROPOUT,
     WHOLE,
     CompiledParts,
     Dropouts,
     NextWord,
 )
-from show_attend_tell.models.transformer_attention import (
+from show_attend_tell.models.decoders.transformer_attention import (
     MatrixLayer,
     causal_bias,
     grid_positions,
     sinusoids,
 )
-from show_attend_tell.models.transformer_layer import (
+from show_attend_tell.models.decoders.transformer_layer import (
     PhotoKeys,
     TransformerLayer,
     WordKeys,
@@ -49,7 +49,7 @@ Memory = tuple[PhotoKeys, ...]  # one for each layer
 
 
 class TransformerDecoder(MatrixLayer):
-    """A Transformer with the methods of :class:`decoder_interface.CaptionDecoder`.
+    """A Transformer with the methods of :class:`interface.CaptionDecoder`.
 
     Args:
         settings: a :class:`config.transformer.TransformerSettings`.

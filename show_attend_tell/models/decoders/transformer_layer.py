@@ -6,7 +6,7 @@ For each sublayer F with its own layer normalisation LN::
     LN(x + dropout(F(x)))       norm = "post", arXiv:1706.03762, Sec. 3.1
     FFN(x) = max(0, x W_1 + b_1) W_2 + b_2                                     Eq. (2)
 
-Notation: :mod:`models.transformer_attention`.
+Notation: :mod:`models.decoders.transformer_attention`.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,8 @@ import keras
 from keras import ops
 
 from show_attend_tell.models.decoder import product
-from show_attend_tell.models.decoder_interface import keep
-from show_attend_tell.models.transformer_attention import (
+from show_attend_tell.models.decoders.interface import keep
+from show_attend_tell.models.decoders.transformer_attention import (
     MASKED,
     HeadAttention,
     MatrixLayer,
@@ -86,8 +86,8 @@ class TransformerLayer(MatrixLayer):
 
         Args:
             x: (B, T, d).
-            bias: of :func:`models.transformer_attention.causal_bias`; None lets every
-                row read every other.
+            bias: of :func:`transformer_attention.causal_bias`; None lets every row
+                read every other.
             dropout: function of the sublayer's output.
             precision: dtype of the large products.
         """

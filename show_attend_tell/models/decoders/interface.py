@@ -1,8 +1,8 @@
 """Define the methods that a captioner requires of its decoder, and what they exchange.
 
 The captioner, generation, ensembles and exports call these methods and read no weight
-of a decoder. :class:`models.lstm_decoder.LstmDecoder` and
-:class:`models.transformer_decoder.TransformerDecoder` have them.
+of a decoder. :class:`models.decoders.lstm.LstmDecoder` and
+:class:`models.decoders.transformer.TransformerDecoder` have them.
 """
 
 from collections.abc import Callable

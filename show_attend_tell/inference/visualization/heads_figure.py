@@ -1,0 +1,112 @@
+"""Draw the attention of each head and layer of a Transformer over the photo."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from PIL import Image
+
+from show_attend_tell.inference.visualization.attention_figure import (
+    attention_map,
+    overlay,
+)
+
+_PANEL, _GAP, _LABEL, _HEAD = 0.95, 0.06, 0.85, 0.3  # inches
+_TALLEST = 1.4  # height / width of a panel; taller photos become narrower
+_INKS = {False: ("white", "black"), True: ("0.08", "0.95")}
+
+
+def heads_figure(
+    photo: Image.Image | np.ndarray,
+    words: Sequence[str],
+    weights: np.ndarray,
+    layer: int,
+    dark: bool = False,
+) -> Figure:
+    """Draw a column for each word; a row for each head, then for each layer.
+
+    The first rows are the heads of one layer, the others the mean over the heads of
+    each layer. Every map is scaled by its own largest value.
+
+    Args:
+        photo: RGB, exactly the part that the network sees; of any size.
+        words: T words.
+        weights: (layers, heads, T, rows, columns) attention weights.
+        layer: number, from 1, of the layer whose heads are drawn.
+        dark: whether to draw light text on a dark background.
+
+    Returns:
+        A figure that belongs to no window and no global state of matplotlib.
+
+    Raises:
+        ValueError: `weights` or `layer` do not fit.
+    """
+    weights = np.asarray(weights, np.float64)
+    if weights.ndim != 5 or weights.shape[2] != len(words) or not len(words):
+        raise ValueError(
+            f"`weights` must be (layers, heads, {len(words)}, rows, columns) for "
+            f"{len(words)} words. Received: shape {weights.shape}"
+        )
+    layers = len(weights)
+    if not 1 <= layer <= layers:
+        raise ValueError(f"`layer` must be in [1, {layers}]. Received: {layer}")
+    rows = [
+        (f"layer {layer}\nhead {j + 1}", maps)
+        for j, maps in enumerate(weights[layer - 1])
+    ]
+    rows += [
+        (f"layer {k + 1}\nmean" + " (α)" * (k + 1 == layer), weights[k].mean(axis=0))
+        for k in range(layers)
+    ]
+    pixels = np.asarray(photo, np.uint8)
+    ground, ink = _INKS[dark]
+    aspect = pixels.shape[0] / pixels.shape[1]
+    figure, panels = _grid_of_panels(len(rows), len(words), aspect)
+    figure.set_facecolor(ground)
+    for (label, maps), row in zip(rows, panels, strict=True):
+        _write_left(row[0], label, ink)
+        for axes, one in zip(row, maps, strict=True):
+            shown = attention_map(one)
+            shown = overlay(pixels, shown / max(shown.max(), 1e-12))
+            axes.imshow(shown, interpolation="antialiased", aspect="auto")
+            axes.set_axis_off()
+    for axes, word in zip(panels[0], words, strict=True):
+        size = 9 * min(1, 10 / max(len(word), 1))  # a long word fits its panel
+        axes.set_title(word, color=ink, fontsize=size, weight="bold", pad=4)
+        axes.title.set_parse_math(False)
+    return figure
+
+
+def _grid_of_panels(
+    rows: int, columns: int, aspect: float
+) -> tuple[Figure, list[list[Axes]]]:
+    """Make rows of panels of equal size, height / width = `aspect`."""
+    high = _PANEL * min(aspect, _TALLEST)
+    wide = high / aspect
+    width = _LABEL + columns * (wide + _GAP) + _GAP
+    height = _HEAD + rows * (high + _GAP) + _GAP
+    figure = Figure(figsize=(width, height), dpi=100)
+    panels = []
+    for row in range(rows):
+        bottom = height - _HEAD - (row + 1) * (high + _GAP) + _GAP
+        lefts = [_LABEL + column * (wide + _GAP) for column in range(columns)]
+        size = wide / width, high / height
+        boxes = [(left / width, bottom / height, *size) for left in lefts]
+        panels.append([figure.add_axes(box) for box in boxes])
+    return figure, panels
+
+
+def _write_left(axes: Axes, text: str, color: str) -> None:
+    """Write text left of a panel."""
+    axes.annotate(
+        text,
+        (0, 0.5),
+        (-5, 0),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        ha="right",
+        va="center",
+        color=color,
+        fontsize=7.5,
+    )

@@ -1,0 +1,1 @@
+"""The decoders of a captioner, with the methods that it requires of them."""
