@@ -65,8 +65,8 @@ class Assumptions:
         latency: of a message; assumed.
         checkpoint: writing a checkpoint; assumed.
         restart: starting the workers again and reading it; assumed.
-        price: of a core and hour: an Amazon c7a.large, two cores, was listed at 0.103 for
-            an hour; assumed.
+        price: of a core and hour; assumed. An Amazon c7a.large, which has two cores,
+            was listed at 0.103 an hour.
     """
 
     photo: float = Rates.vgg16
