@@ -16,8 +16,9 @@ _H100 = 989.5e12  # operations a second in bfloat16, Nvidia's data sheet
 _SHARE = 0.4  # of them that a convolution reaches; assumed
 V100 = 60.23e-3 / 64  # seconds of a photo by VGG16 in float16, batch 64; published
 _MEASURED = "measured"
-_PADDLE = "published: github.com/PaddlePaddle/Paddle, float16_benchmark.md"
-_JOHNSON = "published: github.com/jcjohnson/cnn-benchmarks"
+# github.com/PaddlePaddle/Paddle, paddle/contrib/float16/float16_benchmark.md, batch 64;
+# github.com/jcjohnson/cnn-benchmarks, batch 16
+_PADDLE, _JOHNSON = "published: Paddle", "published: cnn-benchmarks"
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def hours_table(rates: Rates) -> str:
         (
             "VGG19, H100 in bfloat16, GPU-hours",
             h100_seconds(),
-            f"computed: {_SHARE:.0%} of 989.5 TFLOP/s",
+            f"computed: {_SHARE:.0%} of peak",
         ),
     ]
     return _table(rows, lambda value: number(1e3 * value, "ms"), _hours)
@@ -105,7 +106,7 @@ def hours_table(rates: Rates) -> str:
 def bytes_table(rates: Rates) -> str:
     """Return the bytes on disk, over the network and in the driver's memory."""
     gradients = 2 * rates.gradients / _BATCH
-    computed = "computed: 2 gradients an update of 64"
+    computed = "computed: 2 gradients / 64"
     rows = [
         ("disk: photos, JPEG", rates.jpeg, "published: cocodataset.org"),
         ("disk: features, VGG16", rates.features, _MEASURED),
@@ -122,8 +123,13 @@ def bytes_table(rates: Rates) -> str:
     return _table(rows, format_bytes, format_bytes)
 
 
+def count_text(photos: int) -> str:
+    """Return a number of photos in millions or billions."""
+    return f"{photos // 10**6:,} M" if photos < 10**9 else f"{photos // 10**9:,} B"
+
+
 def _table(rows, one, many) -> str:
-    head = ("work", "a photo", *(f"{count:,}" for count in PHOTOS), "source")
+    head = ("work", "a photo", *map(count_text, PHOTOS), "source")
     lines = [
         (name, one(value), *(many(value * count) for count in PHOTOS), source)
         for name, value, source in rows

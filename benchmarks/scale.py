@@ -290,24 +290,25 @@ def duration(seconds: float) -> str:
     return number(seconds / 60, "min")
 
 
-def _count(photos: int) -> str:
-    return f"{photos // 10**6:,} M photos"
+def _dollars(amount: float) -> str:
+    return f"{amount:,.2f}" if amount < 100 else f"{amount:,.0f}"
 
 
 def features_table(a: Assumptions) -> str:
-    """Return the table of features."""
-    head = ["workers"]
-    for photos in PHOTOS:
-        head += [_count(photos), "efficiency", "USD"]
+    """Return the table of features: time and dollars, and the efficiency."""
+    small, medium, large = map(resources.count_text, PHOTOS)
+    # Collections of whole sets have the same efficiency.
+    head = ("workers", f"{small}: time, USD", "efficiency")
+    head += (f"{medium}: time, USD", f"{large}: time, USD", "efficiency")
     lines = []
     for workers in WORKERS:
-        line = [f"{workers:,}"]
+        cells, shares = [], []
         for photos in PHOTOS:
             seconds = features(photos, workers, a).seconds
-            share = photos * a.photo / (workers * seconds)
+            shares.append(f"{photos * a.photo / (workers * seconds):.1%}")
             cost = workers * seconds / 3600 * a.price
-            line += [duration(seconds), f"{share:.1%}", f"{cost:,.2f}"]
-        lines.append(line)
+            cells.append(f"{duration(seconds)}, {_dollars(cost)}")
+        lines.append((f"{workers:,}", cells[0], shares[0], *cells[1:], shares[2]))
     return markdown(head, lines)
 
 

@@ -134,7 +134,7 @@ def test_hours_and_bytes_are_multiples_of_the_rates():
     ]
     table = resources.bytes_table(rates)
     assert "| disk: features, VGG16 " in table
-    assert "| 20.0kB  | 20.0GB    | 2.00TB      | 200TB " in table
+    assert "| 20.0kB  | 20.0GB | 2.00TB | 200TB  " in table
     published = cost.vgg19(1, 224, "bfloat16").count / 0.4 / 989.5e12
     assert resources.h100_seconds() == pytest.approx(published)
 
