@@ -58,7 +58,7 @@ def _measure(works: list[str], found: dict, quick: bool) -> tuple[list, list[str
 
 
 @click.command(help=__doc__)
-@click.argument("works", nargs=-1, type=click.Choice([*WORKS, "growth"]))
+@click.argument("works", nargs=-1, type=click.Choice([*WORKS, "growth", "scale"]))
 @click.option(
     "--quick", is_flag=True, help="Tiny sizes, to check that everything runs."
 )
@@ -70,7 +70,13 @@ def _measure(works: list[str], found: dict, quick: bool) -> tuple[list, list[str
     show_default="benchmarks/results.json",
 )
 def main(works: tuple[str, ...], quick: bool, output: Path) -> None:
-    """Measure the named works, by default all but growth."""
+    """Measure the named works, by default all but growth and scale."""
+    if "scale" in works:
+        from benchmarks import scale
+
+        scale.run(None if quick else scale.FIGURE)
+        if set(works) == {"scale"}:
+            return
     start = time.monotonic()
     found = machine.measure(quick)
     click.echo("\n".join(machine.lines(found)))

@@ -57,6 +57,16 @@ class ShardWriter(FeatureWriter):
     def _file(self, part: int) -> Path:
         return shard_file(self.path, part)
 
+    def _find_missing(self) -> None:
+        """Determine the missing parts, also those lost after the index was written."""
+        if not self._overwrite and self._result.exists():
+            present = {file.name for file in self.path.iterdir()}
+            names = {self._file(part).name for part in self._part_numbers}
+            if not names <= present:
+                self._verify_header(self.header_file, self._header())
+                self._result.unlink()  # written again by `finish`
+        super()._find_missing()
+
     def _delete_parts(self) -> None:
         """Keep the parts: they are the shards."""
 

@@ -104,6 +104,11 @@ class ShardedFeatures:
             self._open.popitem(last=False)[1].file.close()
         return features, row
 
+    def remedy(self, row: int) -> str:
+        """Return what to do if the shard of a row is damaged."""
+        file = shard_file(self._folder, row // self._rows)
+        return f"delete {file} and run `features` again"
+
     def _open_shard(self, number: int) -> h5py.Dataset:
         count, *shape = self.shape
         rows = min(self._rows, count - number * self._rows)

@@ -262,19 +262,19 @@ class FeatureReader:
         )  # (unique, ...) -> (B, ...)
 
     def _read_row(self, row: int, features: np.ndarray, position: int) -> None:
+        shards = self._shards
         try:
-            dataset, place = self._features, row
-            if self._shards is not None:
-                dataset, place = self._shards.locate(row)
+            dataset, place = shards.locate(row) if shards else (self._features, row)
             if self._checksums is not None:
                 found = chunk_checksum(*read_chunk(dataset, place))
                 if found != self._checksums[row]:
                     raise ValueError("its checksum differs")
             dataset.read_direct(features, np.s_[place], np.s_[position])
         except DAMAGED as error:
+            remedy = shards.remedy(row) if shards else "run `features --overwrite`"
             raise FeatureError(
                 f"{self.path}: the features of photo {self.image_ids[row]!r} cannot be "
-                f"read ({one_line(error)}); run `features --overwrite`"
+                f"read ({one_line(error)}); {remedy}"
             ) from None
 
     def close(self) -> None:

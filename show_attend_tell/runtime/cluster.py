@@ -84,7 +84,7 @@ class Cluster:
                 it returns an object with the method ``run(payload)``.
             arguments: arguments of `make`.
             tasks: tasks, taken from the iterable when a worker is free.
-            workers: number of workers; by default one for each processor.
+            workers: most workers; by default one for each processor.
 
         Yields:
             Each task and the value of ``run``, in the order in which they end.
@@ -94,13 +94,13 @@ class Cluster:
                 reports an error; or a task has ended several workers.
         """
         tasks = iter(tasks)
-        first = next(tasks, None)
-        if first is None:
+        # No more workers than tasks: the start of one takes seconds of a processor.
+        first = list(itertools.islice(tasks, workers or max(self.processors, 1)))
+        if not first:
             return
-        count = workers or max(self.processors, 1)
-        pool = _Pool(self._ray, functools.partial(make, *arguments), count)
+        pool = _Pool(self._ray, functools.partial(make, *arguments), len(first))
         try:
-            yield from pool.run(itertools.chain([first], tasks))
+            yield from pool.run(itertools.chain(first, tasks))
         finally:
             pool.close()
 
@@ -277,6 +277,16 @@ class Worker:
             return None, f"worker on {self._host}: {one_line(error, 1000)}"
 
 
+def _build(make: Callable[[], Any], version: str) -> Any:
+    """Return the object of ``make``; verify the version, as nodes may join later."""
+    if version != __version__:
+        raise ClusterError(
+            f"must have version {version} of this package. Received: {__version__}; "
+            "install the same version on every node"
+        )
+    return make()
+
+
 def _require_visible(path: str, size: int | None) -> None:
     remedy = "use a folder that every node mounts at the same path"
     try:
@@ -296,7 +306,8 @@ class _Pool:
     """Workers that are started, given tasks, and replaced when they die."""
 
     def __init__(self, ray: Any, make: Callable[[], Any], count: int):
-        self._ray, self._count, self._make = ray, count, make
+        self._ray, self._count = ray, count
+        self._make = functools.partial(_build, make, __version__)
         self._actor = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(Worker)
         self._starting: dict[Any, Any] = {}  # reference -> worker
         self._idle: list[Any] = []  # workers
@@ -350,7 +361,9 @@ class _Pool:
         except exceptions.RayTaskError:
             raise  # a mistake in this package
         except exceptions.RayError as error:
-            self._record_death(task, one_line(error))
+            self._kill(worker)  # it may be alive, out of reach for a while
+            cause = str(error).strip().rpartition("\n")[2]  # after the actor's ids
+            self._record_death(task, one_line(cause or error))
             return
         if fault is not None:
             raise ClusterError(fault)
@@ -378,5 +391,8 @@ class _Pool:
         """End all workers."""
         running = (worker for worker, _ in self._running.values())
         for worker in (*self._starting.values(), *self._idle, *running):
-            with contextlib.suppress(Exception):  # the connection may be lost
-                self._ray.kill(worker)
+            self._kill(worker)
+
+    def _kill(self, worker: Any) -> None:
+        with contextlib.suppress(Exception):  # the connection may be lost
+            self._ray.kill(worker)

@@ -104,7 +104,18 @@ def test_an_absent_shard_is_named(path, name):
         FeatureReader(path)
 
 
-def test_a_damaged_chunk_and_exchanged_shards_are_found(path):
+def test_a_lost_shard_is_written_again_and_no_other(path, values):
+    folder = shards_folder(path)
+    before = content(folder)
+    (folder / "000001.h5").unlink()
+    with pytest.raises(FeatureError, match="begun with other settings"):
+        write(path, values, identity={**IDENTITY, "network": "other"})
+    assert (folder / "index.h5").exists()
+    assert write(path, values) == [1]
+    assert content(folder) == before
+
+
+def test_a_damaged_chunk_and_exchanged_shards_are_found(path, values):
     folder = shards_folder(path)
     first, second = folder / "000000.h5", folder / "000001.h5"
     whole = first.read_bytes()
@@ -118,9 +129,13 @@ def test_a_damaged_chunk_and_exchanged_shards_are_found(path):
     damaged[chunk.byte_offset + 20] ^= 1
     first.write_bytes(damaged)
     with FeatureReader(path) as reader:
-        with pytest.raises(FeatureError, match=r"photo '5\.jpg' cannot be read"):
+        damage = r"photo '5\.jpg' cannot be read .*; delete .*000000\.h5 and run"
+        with pytest.raises(FeatureError, match=damage):
             reader.read([5])
         assert reader.read([4, 6]).shape == (2, 4, 3)
+    first.unlink()
+    assert write(path, values) == [0]
+    assert first.read_bytes() == whole
 
 
 def test_a_damaged_shard_is_refused_by_name_when_the_index_is_written(tmp_path, values):

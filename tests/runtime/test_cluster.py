@@ -1,5 +1,6 @@
 """Connections that fail in one line, and what a worker verifies before a task."""
 
+import functools
 import sys
 import time
 from types import SimpleNamespace
@@ -71,7 +72,7 @@ class FakeActor:
             if self.alive and self.ray.dies(task):
                 self.alive = False
             if not self.alive:
-                raise RayError("the worker died")
+                raise RayError("class_name: Worker\n\tpid: 7\nthe worker died")
             if task is None:
                 return None, None
             if task.payload == "fault":
@@ -94,6 +95,19 @@ def test_each_task_is_run_once_by_the_workers():
     assert (ray.started, ray.killed) == (2, 2)
 
 
+def test_no_more_workers_than_tasks_are_started():
+    ray = FakeRay(lambda task: False)
+    assert run_pool(ray, [4, 5], workers=8) == {"task 0": 8, "task 1": 10}
+    assert ray.started == 2
+
+
+def test_a_worker_out_of_reach_is_killed_as_it_may_be_alive():
+    deaths = iter([False, False, True])
+    ray = FakeRay(lambda task: next(deaths, False))
+    assert len(run_pool(ray, range(3))) == 3
+    assert (ray.started, ray.killed) == (3, 3)
+
+
 def test_no_worker_is_started_without_tasks():
     ray = FakeRay(lambda task: False)
     assert run_pool(ray, []) == {}
@@ -112,11 +126,11 @@ def test_a_task_that_ends_every_worker_is_named():
     ray = FakeRay(lambda task: task is not None and task.payload == 3)
     with pytest.raises(ClusterError, match="task 3: 4 workers ended while it ran"):
         run_pool(ray, range(7))
-    assert ray.killed == ray.started - 4
+    assert ray.killed == ray.started
 
 
 def test_workers_that_cannot_start_end_the_run():
-    with pytest.raises(ClusterError, match="end before they finish a task .*died"):
+    with pytest.raises(ClusterError, match=r"finish a task \(the worker died\)$"):
         run_pool(FakeRay(lambda task: task is None), range(3))
 
 
@@ -145,6 +159,14 @@ def test_errors_of_a_worker_are_one_line_with_its_host(worker):
     assert fault.startswith("worker on ")
     assert fault.endswith(": the disk is full; free space")
     assert Worker(unbuildable, 1).prepare()[1].endswith(": another encoder")
+
+
+def test_a_node_that_joined_later_with_another_version_is_refused():
+    build = functools.partial(cluster._build, Doubling, "0.0.1")
+    _, fault = Worker(build, 1).prepare()
+    assert fault.startswith("worker on ")
+    assert "must have version 0.0.1 of this package. Received: " in fault
+    assert type(cluster._build(Doubling, cluster.__version__)) is Doubling
 
 
 def test_a_path_that_a_worker_cannot_see_is_refused_before_the_task(worker, tmp_path):
