@@ -49,7 +49,7 @@ def test_words_lists_and_switches_are_values_with_names_of_their_own():
     ]
     names = [
         one.name
-        for one in variants("training.init_from=a/b.keras,a_b.keras,'c, d.keras'")
+        for one in variants("training.init_from='a/b.keras','a_b.keras','c, d.keras'")
     ]
     assert names[0].startswith("tiny-init_from-a_b_keras-")
     assert len(set(names)) == 3

@@ -69,7 +69,7 @@ def quick(monkeypatch):
     skip_graphs(monkeypatch)
 
 
-CHOSEN = experiment(training={"epochs": 2})
+CHOSEN = experiment(training={"epochs": 1})
 
 
 @pytest.mark.usefixtures("quick")
@@ -79,13 +79,13 @@ def test_every_run_equals_a_training_here_and_finished_ones_are_kept(
     sweep = Sweep(work, tmp_path / "cluster", evaluates=False, progress=False)
     here.lost = ("tiny-seed-2",)
     first, lost = train_on_cluster(sweep, jobs_of(sweep, CHOSEN), "auto")
-    assert (first.fault, first.summary.steps) == (None, 2 * STEPS)
+    assert (first.fault, first.summary.steps) == (None, STEPS)
     assert (lost.experiment.name, lost.fault) == ("tiny-seed-2", "lost")
     here.lost = ()
     again = jobs_of(sweep, CHOSEN, resume=True)
     kept, second = train_on_cluster(sweep, again, "auto")
     assert (kept.fault, kept.summary) == (None, None)
-    assert second.summary.steps == 2 * STEPS
+    assert second.summary.steps == STEPS
     assert here.started == [2, 1]  # no more workers than runs
     alone = Sweep(work, tmp_path / "here", evaluates=False, progress=False)
     list(train_in_turn(alone, jobs_of(alone, CHOSEN)))
@@ -140,7 +140,7 @@ def test_a_worker_has_the_working_directory_of_the_driver(tmp_path, monkeypatch)
 
 # Updates take milliseconds; the checkpoint of each is kept.
 LONG = experiment(
-    training={"epochs": 30, "checkpoint_every": 1, "validate_every": 30 * STEPS},
+    training={"epochs": 20, "checkpoint_every": 1, "validate_every": 20 * STEPS},
     decoding={"validation_beam": 1, "beam": 1, "max_words": 3},
 )
 RATE = "training.learning_rate=0.02,0.01"
@@ -174,7 +174,7 @@ def test_a_killed_worker_continues_its_run_and_the_runs_are_compared(
     # A run that had begun again would have replaced the first log.
     logs = [len(list((folder / name).glob("events.*"))) for name in names]
     assert sorted(zip(logs, names, strict=True))[1] == (2, killed[0])
-    assert read_checkpoint(folder, killed[0])[1]["step"] == 30 * STEPS
+    assert read_checkpoint(folder, killed[0])[1]["step"] == 20 * STEPS
     alone = jobs[names.index(killed[0])].experiment
     train(alone, work, tmp_path / "alone", progress=False)
     assert_same_run(folder, tmp_path / "alone", killed[0])
