@@ -47,6 +47,17 @@ def no_java(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(empty))
 
 
+@pytest.fixture(scope="session")
+def nodes():
+    """Two nodes of a Ray cluster; tests may kill the second."""
+    pytest.importorskip("ray", reason="needs the packages of '.[cluster]'")
+    from local_cluster import LocalCluster
+
+    nodes = LocalCluster()
+    yield nodes
+    nodes.shutdown()
+
+
 def pytest_runtest_setup(item):
     """Skip tests marked ``gpu`` where TensorFlow sees no graphics processor."""
     if item.get_closest_marker("gpu"):

@@ -2,6 +2,7 @@
 
 import click
 
+from show_attend_tell.cli.cluster import cluster_options, require_cluster
 from show_attend_tell.cli.experiment_help import ExperimentCommand
 from show_attend_tell.cli.options import (
     experiment_option,
@@ -15,16 +16,20 @@ from show_attend_tell.cli.options import (
     start_tensorflow,
     work_option,
 )
+from show_attend_tell.cli.sweep import grid_option, train_several
 
 
 def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
-    """Parse ``1,2,3``; each seed once."""
+    """Parse ``1,2,3``."""
     if value is None:
         return None
     parts = value.split(",")
     if not all(part.strip().isdecimal() for part in parts):
         raise click.BadParameter(f"must be seeds such as 1,2,3. Received: {value!r}")
-    return list(dict.fromkeys(map(int, parts)))
+    seeds = list(map(int, parts))
+    if len(set(seeds)) < len(seeds):
+        raise click.BadParameter(f"must have each seed once. Received: {value!r}")
+    return seeds
 
 
 @click.command(cls=ExperimentCommand)
@@ -42,9 +47,11 @@ def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
     "--seeds",
     callback=_parse_seeds,
     metavar="N,N,...",
-    help="Train with each seed, one after the other, in the runs NAME-seed-N; with "
-    "--resume, finished ones are skipped.",
+    help="Train with each seed, one after the other, in the runs NAME-seed-N, and "
+    "compare them; with --resume, finished ones are skipped.",
 )
+@grid_option
+@cluster_options
 @click.option(
     "--init-from",
     metavar="MODEL|NAME",
@@ -70,6 +77,9 @@ def train(
     name,
     seed,
     seeds,
+    grid,
+    cluster,
+    workers,
     init_from,
     texts,
     resume,
@@ -81,36 +91,32 @@ def train(
         raise click.UsageError("--resume and --overwrite exclude each other.")
     if seed is not None and seeds is not None:
         raise click.UsageError("--seed and --seeds exclude each other.")
+    require_cluster(cluster, workers)
+    several = seeds is not None or bool(grid)
+    if cluster is not None and not several:
+        raise click.UsageError("--cluster needs --seeds or --grid.")
     own = {"seed": seed, "init_from": init_from}
     own = [f"training.{key}={v}" for key, v in own.items() if v is not None]
     settings = load_settings(experiment, (*changes, *own), name, limit)
     if texts:
         require_captions(settings)
     start_tensorflow()
-    other = {}
     if is_of_digits(settings):
         if settings.task == "generate":
             from show_attend_tell.siblings.draw.training import train
         else:
             from show_attend_tell.siblings.ram.training import train
-
-        other = {"train_one": train}
     else:
         from show_attend_tell.training.text_likelihood import text_experiment
         from show_attend_tell.training.train import train
 
         settings = text_experiment(settings, texts) if texts else settings
-    places = (work, runs, resume, overwrite)
-    if seeds is not None:
-        from show_attend_tell.training.seeds import train_seeds
-
-        for run, done in train_seeds(settings, seeds, *places, **other):
-            if done is None:
-                click.echo(f"{run.name}: already finished")
-            else:
-                click.echo(f"{run.name}:")
-                _print_training(done)
+    if several:
+        places = {"work": work, "runs": runs, "resume": resume, "overwrite": overwrite}
+        where = {"cluster": cluster, "workers": workers}
+        train_several(settings, seeds, grid, train, _print_training, **places, **where)
         return
+    places = (work, runs, resume, overwrite)
     _print_training(train(settings, *places))
 
 

@@ -37,7 +37,9 @@ def write_json(path: Path, value: object) -> None:
         atomic_write(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def lock_run(experiment: Experiment, runs: str | Path) -> AbstractContextManager[None]:
+def lock_run(
+    experiment: Experiment, runs: str | Path, seconds: float = 0
+) -> AbstractContextManager[None]:
     """Return a context in which no other process trains the run.
 
     The lock file is beside the run folder, which may be replaced.
@@ -45,6 +47,7 @@ def lock_run(experiment: Experiment, runs: str | Path) -> AbstractContextManager
     Args:
         experiment: the settings; its name is the folder's name.
         runs: the folder of all runs.
+        seconds: how long to wait for that process.
 
     Raises:
         RunError: another process is training the run.
@@ -54,7 +57,12 @@ def lock_run(experiment: Experiment, runs: str | Path) -> AbstractContextManager
         f"{folder}: another process is training this run; wait, or choose another "
         "folder with --runs"
     )
-    return locked(folder.with_name(f".{folder.name}.lock"), taken)
+    return locked(lock_file(experiment, runs), taken, seconds)
+
+
+def lock_file(experiment: Experiment, runs: str | Path) -> Path:
+    """Return the path of the lock of a run, beside its folder."""
+    return Path(runs) / f".{experiment.name}.lock"
 
 
 def open_run(

@@ -1,4 +1,4 @@
-"""Run tasks in worker processes of a Ray cluster; the only module that imports Ray.
+"""Run tasks in worker processes of a Ray cluster, connected by this module only.
 
 Every worker is a Ray actor that builds its networks once and then runs one task after
 the other. A worker or a node that is killed loses at most the task that it runs; the
@@ -17,19 +17,17 @@ import socket
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from show_attend_tell import __version__
+from show_attend_tell.runtime.cluster_address import resolve_address
+from show_attend_tell.runtime.cluster_nodes import run_on_each_node
 from show_attend_tell.runtime.errors import ClusterError, ShowAttendTellError, one_line
 
 _ATTEMPTS = 4  # workers that one task may end
-_CONNECT_SECONDS = 5.0
-# The health check of gRPC, which Ray's server answers, and the answer.
-_HEALTH, _SERVING = "/grpc.health.v1.Health/Check", b"\x08\x01"
-_START_SECONDS = 120.0  # for the first process on each node
 _POLL_SECONDS = 5.0
 _WAITING_SECONDS = 30.0  # between log lines while no worker has started
 _OBJECT_STORE = 200_000_000  # bytes of a Ray started here: tasks return counts only
@@ -70,14 +68,39 @@ class Cluster:
         """The processors of all nodes."""
         return int(self._ray.cluster_resources().get("CPU", 0))
 
+    def processors_each(self, workers: int) -> int:
+        """Return how many processors each of some workers, on any nodes, can have.
+
+        Args:
+            workers: number of workers; if there are more than processors, some wait.
+        """
+        nodes = (node for node in self._ray.nodes() if node["Alive"])
+        counts = [int(node["Resources"].get("CPU", 0)) for node in nodes]
+        for each in range(max(counts, default=1), 1, -1):
+            if sum(count // each for count in counts) >= workers:
+                return each
+        return 1
+
+    def require_visible(self, seen: Sequence[tuple[str, int | None]]) -> None:
+        """Raise a ClusterError unless every node sees the same paths as this process.
+
+        Args:
+            seen: paths and sizes, see :func:`visible`.
+        """
+        for host, fault in run_on_each_node(self._ray, _invisible, tuple(seen)):
+            if fault is not None:
+                raise ClusterError(f"node {host}: {fault}")
+
     def run(
         self,
         make: Callable[..., Any],
         arguments: tuple,
         tasks: Iterable[Task],
         workers: int | None = None,
+        processors: int = 1,
+        keep_going: bool = False,
     ) -> Iterator[tuple[Task, Any]]:
-        """Run tasks in workers, each with one processor.
+        """Run tasks in workers.
 
         Args:
             make: a class or function of a module; called once in each worker process,
@@ -85,6 +108,9 @@ class Cluster:
             arguments: arguments of `make`.
             tasks: tasks, taken from the iterable when a worker is free.
             workers: most workers; by default one for each processor.
+            processors: processors of each worker.
+            keep_going: whether a task that has ended several workers is yielded with a
+                ClusterError as its value, and the others are run.
 
         Yields:
             Each task and the value of ``run``, in the order in which they end.
@@ -98,7 +124,8 @@ class Cluster:
         first = list(itertools.islice(tasks, workers or max(self.processors, 1)))
         if not first:
             return
-        pool = _Pool(self._ray, functools.partial(make, *arguments), len(first))
+        make = functools.partial(make, *arguments)
+        pool = _Pool(self._ray, make, len(first), processors, keep_going)
         try:
             yield from pool.run(itertools.chain(first, tasks))
         finally:
@@ -128,7 +155,7 @@ def connected(address: str) -> Iterator[Cluster]:
             f"`cluster` needs Ray, which cannot be imported ({one_line(error)}); "
             "run `pip install 'show-attend-tell[cluster]'`"
         ) from None
-    address = _resolve(address, grpc)
+    address = resolve_address(address, grpc)
     with _signal_handler_kept():
         _connect(ray, address)
     try:
@@ -137,50 +164,6 @@ def connected(address: str) -> Iterator[Cluster]:
         yield Cluster(ray)
     finally:
         ray.shutdown()
-
-
-def _resolve(address: str, grpc: Any) -> str:
-    """Return the address of a server that answers, or ``local``.
-
-    Ray itself tries for minutes if nothing answers.
-
-    Args:
-        address: see :func:`connected`.
-        grpc: the module, by whose protocol a Ray server answers.
-
-    Raises:
-        ClusterError: nothing answers at an address that was given.
-    """
-    if address == "auto":
-        address = os.environ.get("RAY_ADDRESS", "auto")
-    if address == "auto":
-        folder = Path(os.environ.get("RAY_TMPDIR", "/tmp"))
-        try:
-            # Ray's name for the file; that of a cluster that was killed is kept.
-            running = (folder / "ray" / "ray_current_cluster").read_text().strip()
-        except OSError:
-            return "local"
-        return running if _silence(running, grpc) is None else "local"
-    if silence := _silence(address, grpc):
-        raise ClusterError(
-            f"{address}: no Ray answers ({silence}); start it there with "
-            "`ray start --head --port PORT`, or pass --cluster auto"
-        )
-    return address
-
-
-def _silence(address: str, grpc: Any) -> str | None:
-    """Return the reason why no server answers at an address, or None."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        return "the address must be auto or HOST:PORT"
-    try:
-        with grpc.insecure_channel(address) as channel:
-            check = channel.unary_unary(_HEALTH)  # of bytes to bytes
-            serving = check(b"", timeout=_CONNECT_SECONDS) == _SERVING
-    except grpc.RpcError as error:
-        return one_line(error.details())
-    return None if serving else "the server is not ready"
 
 
 def _connect(ray: Any, address: str) -> None:
@@ -212,7 +195,6 @@ def _signal_handler_kept() -> Iterator[None]:
 
 def _require_same_version(ray: Any) -> None:
     """Raise a ClusterError if a node has another version of this package."""
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     def version() -> str:  # sent by value: the other node may lack this module
         try:
@@ -221,18 +203,7 @@ def _require_same_version(ray: Any) -> None:
             return f"none ({error})"
         return show_attend_tell.__version__
 
-    remote = ray.remote(num_cpus=0, max_retries=0)(version)
-    found = {}
-    for node in ray.nodes():
-        if node["Alive"]:
-            strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            reference = remote.options(scheduling_strategy=strategy).remote()
-            found[reference] = node["NodeManagerHostname"]
-    for reference, host in found.items():
-        try:
-            theirs = ray.get(reference, timeout=_START_SECONDS)
-        except ray.exceptions.RayError as error:
-            theirs = f"none ({one_line(error)})"
+    for host, theirs in run_on_each_node(ray, version):
         if theirs != __version__:
             raise ClusterError(
                 f"{host}: must have version {__version__} of this package. "
@@ -287,6 +258,16 @@ def _build(make: Callable[[], Any], version: str) -> Any:
     return make()
 
 
+def _invisible(seen: Iterable[tuple[str, int | None]]) -> str | None:
+    """Return the reason why a path is not visible in this process, or None."""
+    try:
+        for path, size in seen:
+            _require_visible(path, size)
+    except ClusterError as error:
+        return str(error)
+    return None
+
+
 def _require_visible(path: str, size: int | None) -> None:
     remedy = "use a folder that every node mounts at the same path"
     try:
@@ -305,10 +286,19 @@ def _require_visible(path: str, size: int | None) -> None:
 class _Pool:
     """Workers that are started, given tasks, and replaced when they die."""
 
-    def __init__(self, ray: Any, make: Callable[[], Any], count: int):
+    def __init__(
+        self,
+        ray: Any,
+        make: Callable[[], Any],
+        count: int,
+        processors: int = 1,
+        keep_going: bool = False,
+    ):
         self._ray, self._count = ray, count
         self._make = functools.partial(_build, make, __version__)
-        self._actor = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(Worker)
+        self._processors, self._keep_going = processors, keep_going
+        options = {"num_cpus": processors, "max_restarts": 0, "max_task_retries": 0}
+        self._actor = ray.remote(**options)(Worker)
         self._starting: dict[Any, Any] = {}  # reference -> worker
         self._idle: list[Any] = []  # workers
         self._running: dict[Any, tuple[Any, Task]] = {}  # reference -> worker, task
@@ -337,7 +327,7 @@ class _Pool:
         """Start workers in place of absent ones, and give tasks to idle ones."""
         present = len(self._starting) + len(self._idle) + len(self._running)
         for _ in range(self._count - present):
-            worker = self._actor.remote(self._make, 1)
+            worker = self._actor.remote(self._make, self._processors)
             self._starting[worker.prepare.remote()] = worker
         while self._idle:
             task = self._again.popleft() if self._again else next(tasks, None)
@@ -363,7 +353,7 @@ class _Pool:
         except exceptions.RayError as error:
             self._kill(worker)  # it may be alive, out of reach for a while
             cause = str(error).strip().rpartition("\n")[2]  # after the actor's ids
-            self._record_death(task, one_line(cause or error))
+            yield from self._record_death(task, one_line(cause or error))
             return
         if fault is not None:
             raise ClusterError(fault)
@@ -372,17 +362,25 @@ class _Pool:
             self._deaths = 0
             yield task, value
 
-    def _record_death(self, task: Task | None, reason: str) -> None:
+    def _record_death(
+        self, task: Task | None, reason: str
+    ) -> Iterator[tuple[Task, ClusterError]]:
         """Keep the task of a dead worker for another, unless too many have died."""
         self._deaths += 1
         if task is not None:
-            self._again.append(task)
             self._attempts[task.name] += 1
-            if self._attempts[task.name] == _ATTEMPTS:
-                raise ClusterError(
+            if self._attempts[task.name] < _ATTEMPTS:
+                self._again.append(task)
+            else:
+                fault = ClusterError(
                     f"{task.name}: {_ATTEMPTS} workers ended while it ran ({reason}); "
-                    "give the workers more memory, or remove the photo that ends them"
+                    "give the workers more memory, or remove the photo or the setting "
+                    "that ends them"
                 )
+                if not self._keep_going:
+                    raise fault
+                self._deaths = 0
+                yield task, fault
         if self._deaths > _ATTEMPTS * self._count:
             raise ClusterError(f"workers end before they finish a task ({reason})")
         _logger.warning("a worker has ended (%s); another takes its place", reason)

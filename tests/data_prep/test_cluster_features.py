@@ -55,17 +55,6 @@ def test_a_worker_with_another_encoder_refuses_to_work():
 
 
 @pytest.fixture(scope="module")
-def nodes():
-    pytest.importorskip("ray", reason="needs the packages of '.[cluster]'")
-    from local_cluster import LocalCluster
-
-    nodes = LocalCluster()
-    nodes.ensure(2)
-    yield nodes
-    nodes.shutdown()
-
-
-@pytest.fixture(scope="module")
 def photos(tmp_path_factory) -> Path:
     """Write photos that take milliseconds to decode, and their manifest."""
     folder = tmp_path_factory.mktemp("work") / "tiny"
@@ -121,7 +110,7 @@ def test_a_killed_worker_and_a_killed_node_change_no_byte(
     nodes.ensure(2)
     actions = [(2, kill_a_busy_worker), (4, nodes.kill_node)]
     kills = Interruptions(folder_of(work), "0*.h5", actions)
-    with caplog.at_level(logging.WARNING):
+    with kills, caplog.at_level(logging.WARNING):
         report = extract_on_cluster(
             experiment(), work, nodes.address, 2, progress=False
         )
@@ -155,10 +144,8 @@ def test_a_killed_driver_is_resumed_and_one_file_has_the_same_values(
     paths = [str(tests.parent), str(tests / "support"), str(Path(__file__).parent)]
     command = [sys.executable, "-c", CHILD.format(paths=paths), work, nodes.address]
     driver = subprocess.Popen(command, stderr=subprocess.PIPE)
-    end = time.monotonic() + 120
     while len(list(folder_of(work).glob("0*.h5"))) < 2:
         assert driver.poll() is None, driver.stderr.read()
-        assert time.monotonic() < end
         time.sleep(0.005)
     os.kill(driver.pid, signal.SIGKILL)
     driver.communicate()

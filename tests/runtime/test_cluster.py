@@ -9,6 +9,7 @@ import pytest
 
 from show_attend_tell.runtime import cluster
 from show_attend_tell.runtime.cluster import Task, Worker, connected, visible
+from show_attend_tell.runtime.cluster_address import resolve_address
 from show_attend_tell.runtime.errors import ClusterError, FeatureError
 
 
@@ -82,9 +83,9 @@ class FakeActor:
         return result
 
 
-def run_pool(ray, payloads, workers=2):
+def run_pool(ray, payloads, workers=2, **options):
     tasks = [Task(f"task {number}", value) for number, value in enumerate(payloads)]
-    done = cluster.Cluster(ray).run(Doubling, (), tasks, workers)
+    done = cluster.Cluster(ray).run(Doubling, (), tasks, workers, **options)
     return {task.name: value for task, value in done}
 
 
@@ -127,6 +128,35 @@ def test_a_task_that_ends_every_worker_is_named():
     with pytest.raises(ClusterError, match="task 3: 4 workers ended while it ran"):
         run_pool(ray, range(7))
     assert ray.killed == ray.started
+
+
+def test_a_task_that_ends_every_worker_need_not_end_the_others():
+    ray = FakeRay(lambda task: task is not None and task.payload == 3)
+    found = run_pool(ray, range(7), keep_going=True)
+    fault = found.pop("task 3")
+    assert isinstance(fault, ClusterError)
+    assert "task 3: 4 workers ended while it ran" in str(fault)
+    assert found == {f"task {n}": 2 * n for n in range(7) if n != 3}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "workers", "each"),
+    [
+        ([8], 1, 8),
+        ([8], 3, 2),
+        ([8, 8], 3, 4),
+        ([0, 1, 1], 2, 1),
+        ([2, 6], 3, 2),
+        ([4], 9, 1),
+        ([], 2, 1),
+    ],
+)
+def test_the_processors_of_the_nodes_are_shared_among_the_workers(nodes, workers, each):
+    dead = {"Alive": False, "Resources": {"CPU": 64.0}}
+    alive = [{"Alive": True, "Resources": {"CPU": float(n)}} for n in nodes]
+    alive += [{"Alive": True, "Resources": {}}]
+    ray = SimpleNamespace(nodes=lambda: [dead, *alive])
+    assert cluster.Cluster(ray).processors_each(workers) == each
 
 
 def test_workers_that_cannot_start_end_the_run():
@@ -201,7 +231,7 @@ def test_an_address_that_nothing_answers_is_refused_within_seconds(
     for name, given in ((address, "auto"), ("auto", address)):
         monkeypatch.setenv("RAY_ADDRESS", name)
         with pytest.raises(ClusterError, match="no Ray answers") as caught:
-            cluster._resolve(given, grpc)
+            resolve_address(given, grpc)
         assert "\n" not in str(caught.value)
     assert time.monotonic() - start < 20
 
@@ -210,7 +240,7 @@ def test_auto_starts_a_cluster_if_that_of_the_machine_was_killed(tmp_path, monke
     grpc = pytest.importorskip("grpc")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
-    assert cluster._resolve("auto", grpc) == "local"
+    assert resolve_address("auto", grpc) == "local"
     (tmp_path / "ray").mkdir()
     (tmp_path / "ray" / "ray_current_cluster").write_text("127.0.0.1:9")
-    assert cluster._resolve("auto", grpc) == "local"
+    assert resolve_address("auto", grpc) == "local"

@@ -1,5 +1,6 @@
 """A Ray cluster of two nodes on this machine, whose workers and nodes are killed."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -11,41 +12,37 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ.setdefault("RAY_TMPDIR", "/tmp/ray-tests")  # a socket's path must be short
 
 _STORE = 80_000_000  # bytes
-# A dead node is noticed after two seconds in place of half a minute.
-_SYSTEM = {"health_check_period_ms": 500, "health_check_failure_threshold": 4}
+_NODE = {"num_cpus": 1, "object_store_memory": _STORE}
+_SYSTEM = {
+    # A dead node is noticed after two seconds in place of half a minute.
+    "health_check_period_ms": 500,
+    "health_check_failure_threshold": 4,
+    # On a loaded machine a process may need a minute to import Ray.
+    "worker_register_timeout_seconds": 300,
+}
 
 
 class LocalCluster:
-    """A head without processors, and nodes of one processor each."""
+    """Nodes of one processor each; the first is the head, which is never killed."""
 
     def __init__(self):
         from ray.cluster_utils import Cluster
 
-        head = {**_node(0), "include_dashboard": False, "_system_config": _SYSTEM}
+        head = {**_NODE, "include_dashboard": False, "_system_config": _SYSTEM}
         self._cluster = Cluster(initialize_head=True, head_node_args=head)
         self.address = self._cluster.address
-        self.nodes = []
-
-    def add_node(self, **arguments):
-        node = self._cluster.add_node(**{**_node(1), **arguments})
-        self.nodes.append(node)
-        return node
+        self._others = []
 
     def ensure(self, count: int) -> None:
-        while len(self.nodes) < count:
-            self.add_node()
+        """Start nodes until there are so many."""
+        while 1 + len(self._others) < count:
+            self._others.append(self._cluster.add_node(**_NODE))
 
-    def kill_node(self, node=None) -> None:
-        node = node or self.nodes[-1]
-        self.nodes.remove(node)
-        self._cluster.remove_node(node, allow_graceful=False)
+    def kill_node(self) -> None:
+        self._cluster.remove_node(self._others.pop(), allow_graceful=False)
 
     def shutdown(self) -> None:
         self._cluster.shutdown()
-
-
-def _node(processors: int) -> dict:
-    return {"num_cpus": processors, "object_store_memory": _STORE}
 
 
 def busy_workers() -> list[int]:
@@ -73,31 +70,50 @@ def is_descendant(process: str) -> bool:
     return False
 
 
+def kill_worker_with(file: Path) -> None:
+    """Kill this process's worker that has a file open."""
+    for process in busy_workers():
+        for link in Path(f"/proc/{process}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                if link.readlink() == file:
+                    os.kill(process, signal.SIGKILL)
+                    return
+    raise AssertionError(f"no worker has opened {file}")
+
+
 def kill_a_busy_worker() -> None:
-    end = time.monotonic() + 60
     while not (found := busy_workers()):
-        assert time.monotonic() < end, "no worker runs a task"
         time.sleep(0.005)
     os.kill(found[0], signal.SIGKILL)
 
 
 class Interruptions(threading.Thread):
-    """Call functions when a folder has given numbers of matching files."""
+    """Call functions when a folder has given numbers of matching files.
+
+    A context manager, which ends the thread. There is no other time limit than that of
+    the test, since a loaded machine may need minutes to start a worker.
+    """
 
     def __init__(
         self, folder: Path, pattern: str, actions: list[tuple[int, Callable[[], None]]]
     ):
         super().__init__(daemon=True)
         self._folder, self._pattern, self._actions = folder, pattern, actions
+        self._ended = threading.Event()
         self.done = 0
+
+    def __enter__(self):
         self.start()
+        return self
+
+    def __exit__(self, *error):
+        self._ended.set()
+        self.join()
 
     def run(self):
-        end = time.monotonic() + 240
         for count, action in self._actions:
             while len(list(self._folder.glob(self._pattern))) < count:
-                if time.monotonic() > end:
+                if self._ended.wait(0.005):
                     return
-                time.sleep(0.005)
             action()
             self.done += 1

@@ -238,17 +238,6 @@ def test_workers_without_a_cluster_are_wrong_usage(photos, capsys):
 
 
 @pytest.fixture(scope="module")
-def nodes():
-    pytest.importorskip("ray", reason="needs the packages of '.[cluster]'")
-    from local_cluster import LocalCluster
-
-    nodes = LocalCluster()
-    nodes.ensure(2)
-    yield nodes
-    nodes.shutdown()
-
-
-@pytest.fixture(scope="module")
 def large_photos(tmp_path_factory) -> Path:
     """Write photos that take milliseconds to decode."""
     folder = tmp_path_factory.mktemp("large") / "photos"
@@ -267,7 +256,7 @@ def test_a_killed_worker_and_a_killed_node_change_no_byte(
     actions = [(2, kill_a_busy_worker), (4, nodes.kill_node)]
     kills = Interruptions(out, "captions-*", actions)
     loading = Loading((str(tiny_pipeline().file),))
-    with caplog.at_level(logging.WARNING):
+    with kills, caplog.at_level(logging.WARNING):
         report = caption_on_cluster(
             nodes.address, loading, [large_photos], out, workers=2, shown=False
         )
@@ -301,10 +290,8 @@ def test_a_killed_driver_is_resumed_to_the_same_bytes(
     script = CHILD.format(paths=[str(Path(__file__).parents[3])], chunk=CHUNK)
     command = [sys.executable, "-c", script, model, large_photos, out, nodes.address]
     driver = subprocess.Popen(command, stderr=subprocess.PIPE)
-    end = time.monotonic() + 120
     while len(list(out.glob("captions-*"))) < 2:
         assert driver.poll() is None, driver.stderr.read()
-        assert time.monotonic() < end
         time.sleep(0.005)
     os.kill(driver.pid, signal.SIGKILL)
     driver.communicate()
