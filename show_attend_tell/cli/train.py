@@ -92,7 +92,7 @@ def train(
         if settings.task == "generate":
             from show_attend_tell.siblings.draw.training import train
         else:
-            from show_attend_tell.siblings.ram.training import train
+            from show_attend_tell.siblings.classification.training import train
 
         other = {"train_one": train}
     else:
