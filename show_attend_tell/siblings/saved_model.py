@@ -1,15 +1,17 @@
 """Load the trained model of an experiment on digits."""
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import keras
 
+from show_attend_tell.deployment.half_precision import write_expanded
 from show_attend_tell.runtime.errors import ModelFileError, one_line
 
 
 def read_model(path: Path) -> keras.Model:
-    """Load a model file.
+    """Load a model file, also one whose weights have 8 bits.
 
     Raises:
         ModelFileError: the file is absent or damaged.
@@ -17,7 +19,10 @@ def read_model(path: Path) -> keras.Model:
     if not path.is_file():
         raise ModelFileError(f"{path}: no such model; train the experiment first")
     try:
-        return keras.saving.load_model(path, compile=False)
+        with tempfile.TemporaryDirectory() as folder:
+            plain = Path(folder) / "model.keras"
+            write_expanded(path, plain)
+            return keras.saving.load_model(plain, compile=False)
     except Exception as error:  # of any type: Keras builds whatever the file contains
         raise ModelFileError(
             f"{path}: cannot be read as a model ({one_line(error)}); train the "

@@ -55,6 +55,21 @@ def retina_views(
     return views.reshape(N, T, side, side)
 
 
+def retina_boxes(places: np.ndarray, model: RecurrentAttention) -> np.ndarray:
+    """Return left, top, right and bottom of the smallest patch of each glimpse; (t, 4).
+
+    Coordinates are pixels from the top left corner of the picture.
+
+    Args:
+        places: (t, 2).
+        model: the model that looked there.
+    """
+    width = model.settings.patch
+    centres = model.canvas / 2 + places * model.reach
+    corners = np.floor(centres - width / 2 + 0.5)  # (t, 2)
+    return np.concatenate([corners, corners + width], axis=1)
+
+
 def glimpse_figure(
     images: np.ndarray,
     locations: np.ndarray,
@@ -106,9 +121,10 @@ def _draw_path(
     H, width = len(image), model.settings.patch
     axes.imshow(image, cmap="gray", vmin=0, vmax=255, extent=(0, H, H, 0))
     centres = H / 2 + places * model.reach  # (t, 2), pixels from the top left corner
-    for centre in centres:
-        corner = np.floor(centre - width / 2 + 0.5)
-        box = Rectangle(corner, width, width, fill=False, edgecolor=_BOX, linewidth=0.7)
+    for left, top, *_ in retina_boxes(places, model):
+        box = Rectangle(
+            (left, top), width, width, fill=False, edgecolor=_BOX, linewidth=0.7
+        )
         axes.add_patch(box)
     axes.plot(*centres.T, color=_PATH, linewidth=1.2)
     axes.plot(*centres[0], "o", color=_PATH, markersize=4)

@@ -140,13 +140,14 @@ class RecurrentAttention(DigitClassifier):
             at_random: whether ``noise`` is the places, instead of the policy's noise.
 
         Returns:
-            ``logits`` (R, classes); ``locations`` (R, T, 2), the clipped places; and
-            for the D sampled places ``means`` (R, D, 2), ``log_probs`` and
-            ``baselines`` (R, D).
+            ``logits`` (R, classes), those after the last glimpse; ``step_logits``
+            (R, T, classes), those after each, of which the loss has the last alone;
+            ``locations`` (R, T, 2), the clipped places; and for the D sampled places
+            ``means`` (R, D, 2), ``log_probs`` and ``baselines`` (R, D).
         """
         s = self.settings
         state = self._start(images)
-        places, means, log_probs, baselines = [], [], [], []
+        places, means, log_probs, baselines, states = [], [], [], [], []
         for t in range(s.glimpses):
             place = noise.steps[:, t] if at_random and t else noise.first
             if t == 0 and s.first == "centre":
@@ -159,7 +160,12 @@ class RecurrentAttention(DigitClassifier):
             place = ops.clip(place, -1.0, 1.0)
             places.append(place)
             state = self._step(state, self._glimpse(images, place))
-        outputs = {"logits": self.act(state[0]), "locations": ops.stack(places, axis=1)}
+            states.append(state[0])
+        outputs = {
+            "logits": self.act(state[0]),
+            "step_logits": self.act(ops.stack(states, axis=1)),
+            "locations": ops.stack(places, axis=1),
+        }
         named = {"means": means, "log_probs": log_probs, "baselines": baselines}
         sampled = {k: ops.stack(v, axis=1) for k, v in named.items() if v}
         return {**outputs, **sampled}
