@@ -9,7 +9,7 @@ from show_attend_tell.config.siblings import DIGIT
 from show_attend_tell.data.digit_image import digit_of_image
 from show_attend_tell.siblings.classification.prediction import Predictor
 from show_attend_tell.siblings.draw.bound import Sampler
-from show_attend_tell.siblings.draw.figures import probabilities, window_boxes
+from show_attend_tell.siblings.draw.figures import probabilities, written_boxes
 from show_attend_tell.siblings.draw.model import Draw
 from show_attend_tell.siblings.pretrained import load_shipped
 from show_attend_tell.siblings.ram.figures import retina_boxes, retina_views
@@ -80,10 +80,9 @@ class PageModels:
         canvases = probabilities(outputs["canvas"][0], self._draw)  # (T + 1, H, W)
         windows = []
         if "write" in outputs:
-            N = self._draw.settings.write
             windows = [
                 {"box": np.round(box, 3).tolist(), "deviation": round(float(sigma), 3)}
-                for box, sigma in window_boxes(outputs["write"][0], N, self._draw)
+                for box, sigma in written_boxes(outputs["write"][0], self._draw)
             ]
         return {"seed": seed, "canvases": _pixels(canvases), "windows": windows}
 

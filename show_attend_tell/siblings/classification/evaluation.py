@@ -9,10 +9,14 @@ import numpy as np
 from show_attend_tell.config import runs
 from show_attend_tell.config.siblings import DigitExperiment
 from show_attend_tell.data.digits import held_out_pictures, read_digits
+from show_attend_tell.siblings.classification.figures import (
+    number_of_glimpses,
+    save_seen,
+)
 from show_attend_tell.siblings.classification.prediction import Predictor
+from show_attend_tell.siblings.classifier import DigitClassifier
 from show_attend_tell.siblings.draw.classifier import WindowClassifier
 from show_attend_tell.siblings.ram.classifier import PictureClassifier
-from show_attend_tell.siblings.ram.figures import save_glimpses
 from show_attend_tell.siblings.ram.model import RecurrentAttention
 from show_attend_tell.siblings.saved_model import read_model_of
 from show_attend_tell.siblings.scores import chosen_split, write_scores
@@ -88,18 +92,18 @@ def evaluate(
     pictures = held_out_pictures(digits, experiment.data, split)
     model = load_model(run / runs.MODEL, experiment)
     report = measure(experiment, model, pictures, split)
-    if isinstance(model, RecurrentAttention):
-        seen = Predictor(model)(pictures.images[:DRAWN], _look(model))
-        chosen = seen.probabilities.argmax(-1)
-        drawn = (pictures.images[:DRAWN], seen.locations, model, chosen)
-        files = save_glimpses(run / "figures", *drawn)
+    if number_of_glimpses(model):
+        images = pictures.images[:DRAWN]
+        seen = Predictor(model)(images, _look(model))
+        files = save_seen(run / "figures", model, images, seen)
         report = dataclasses.replace(report, figures=files)
     write_scores(run, experiment, report)
     return report
 
 
-def _look(model: RecurrentAttention) -> str:
-    return "random" if model.settings.locations == "random" else "mean"
+def _look(model: DigitClassifier) -> str:
+    """Return how places are chosen; ignored by models without places."""
+    return "random" if getattr(model.settings, "locations", "") == "random" else "mean"
 
 
 def measure(experiment: DigitExperiment, model, pictures, split: str) -> DigitReport:

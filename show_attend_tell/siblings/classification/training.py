@@ -9,10 +9,13 @@ import tensorflow as tf
 from show_attend_tell.config.siblings import DigitExperiment
 from show_attend_tell.data.digits import CLASSES, Digits, held_out_pictures
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
+from show_attend_tell.siblings.classification.figures import (
+    draw_seen,
+    number_of_glimpses,
+)
 from show_attend_tell.siblings.classification.prediction import Prediction, Predictor
 from show_attend_tell.siblings.draw.classifier import WindowClassifier
 from show_attend_tell.siblings.ram.classifier import PictureClassifier
-from show_attend_tell.siblings.ram.figures import glimpse_figure
 from show_attend_tell.siblings.ram.model import FAR, RecurrentAttention
 from show_attend_tell.siblings.training import DigitTask, train_task
 from show_attend_tell.siblings.updates import PictureUpdates
@@ -95,14 +98,10 @@ class ClassificationTask(DigitTask):
 
     def show(self, log: CurveLog, model, step: int) -> None:
         """Log the glimpses at the first validation pictures."""
-        if self._shown.locations is None:
+        if not number_of_glimpses(model):
             return
-        figure = glimpse_figure(
-            self.pictures.images[:SHOWN],
-            self._shown.locations[:SHOWN],
-            model,
-            self._shown.probabilities[:SHOWN].argmax(-1),
-        )
+        first = Prediction(*(f if f is None else f[:SHOWN] for f in self._shown))
+        figure = draw_seen(model, self.pictures.images[:SHOWN], first)
         with log.writer.as_default(step=step):
             tf.summary.image("glimpses", figure_to_array(figure, DPI)[None])
 
