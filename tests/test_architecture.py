@@ -106,6 +106,25 @@ def test_imports_point_to_lower_rooms(name):
         assert lower or (own, other) in BESIDE_ALLOWED, f"{own} must not import {other}"
 
 
+# What the models beside the captioner share; a folder of one model imports no other.
+SHARED = set("classifier glimpse_figure saved_model scores training updates".split())
+SIBLING_MAY_IMPORT = {
+    **dict.fromkeys(("ram", "draw"), SHARED),
+    **dict.fromkeys(SHARED, SHARED),
+    "classification": {*SHARED, "ram", "draw"},
+}
+
+
+@pytest.mark.parametrize("own", SIBLING_MAY_IMPORT)
+def test_models_beside_the_captioner_share_code_but_do_not_import_each_other(own):
+    base = f"{PACKAGE}.siblings."
+    modules = [n for n in MODULES if n == base + own or n.startswith(f"{base}{own}.")]
+    assert modules
+    for name in modules:
+        found = {t.split(".")[2] for t in imports(name) if t.startswith(base)}
+        assert found - {own} <= SIBLING_MAY_IMPORT[own], name
+
+
 def entries(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if path.name != "__pycache__"]
 
@@ -182,6 +201,7 @@ MODEL_CODE += [
     f"{PACKAGE}.siblings.draw.{part}"
     for part in ("filter_bank", "layers", "model", "classifier", "bound")
 ]
+MODEL_CODE.append(f"{PACKAGE}.siblings.classifier")
 
 
 @pytest.mark.parametrize("name", MODEL_CODE)

@@ -314,6 +314,10 @@ def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
 
 def _export_smaller(model, out, accept_imagenet, eight_bit) -> None:
     from show_attend_tell.deployment.half_precision import save_half
+    from show_attend_tell.siblings.export import export_smaller, is_of_digits
 
-    size = save_half(model, out, accept_imagenet, eight_bit)
+    if is_of_digits(model) and not accept_imagenet:
+        size = export_smaller(model, out, eight_bit)
+    else:
+        size = save_half(model, out, accept_imagenet, eight_bit)
     click.echo(f"{out}: {size / 1e6:.1f} MB")

@@ -58,6 +58,8 @@ def _load(models, encoder_weights, queue, hosts):
     from data_prep.scenes.example_pictures import example_pictures
     from show_attend_tell.deployment.server.app import Example, create_app
     from show_attend_tell.inference.pipeline import load
+    from show_attend_tell.siblings import pretrained
+    from show_attend_tell.siblings.page_models import PageModels
 
     pipelines = {
         name: load(model, encoder_weights)
@@ -68,7 +70,9 @@ def _load(models, encoder_weights, queue, hosts):
         pipeline.caption_image(Image.new("RGB", (side, side)))  # traces all graphs
     first = next(iter(pipelines.values()))
     pictures = example_pictures(first.encoder.settings.network == "SceneNet")
-    return create_app(pipelines, [Example(*p) for p in pictures], queue, hosts=hosts)
+    examples = [Example(*p) for p in pictures]
+    digits = PageModels.shipped() if pretrained.are_shipped() else None
+    return create_app(pipelines, examples, queue, hosts=hosts, digits=digits)
 
 
 def _hosts(host: str) -> list[str]:

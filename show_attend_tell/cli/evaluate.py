@@ -89,7 +89,9 @@ def evaluate(
         if settings.task == "generate":
             from show_attend_tell.siblings.draw.evaluation import evaluate as measure
         else:
-            from show_attend_tell.siblings.ram.evaluation import evaluate as measure
+            from show_attend_tell.siblings.classification.evaluation import (
+                evaluate as measure,
+            )
 
         click.echo("\n".join(measure(settings, work, runs, split).lines()))
         return

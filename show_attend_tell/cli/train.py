@@ -105,7 +105,7 @@ def train(
         if settings.task == "generate":
             from show_attend_tell.siblings.draw.training import train
         else:
-            from show_attend_tell.siblings.ram.training import train
+            from show_attend_tell.siblings.classification.training import train
     else:
         from show_attend_tell.training.text_likelihood import text_experiment
         from show_attend_tell.training.train import train

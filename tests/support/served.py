@@ -12,10 +12,11 @@ from show_attend_tell.deployment.server.uploads import Limits
 
 
 @contextlib.contextmanager
-def serving(pipelines, queue_limit=32):
-    """Serve models, a dict by name, and yield the address."""
+def serving(pipelines, queue_limit=32, digits=None):
+    """Serve models, a dict by name, and models of digits if any; yield the address."""
     examples = [Example("noise", photo_bytes(7, "JPEG"))]
-    app = create_app(pipelines, examples, queue_limit, Limits(1, 1))
+    limits = Limits(1, 1)
+    app = create_app(pipelines, examples, queue_limit, limits, digits=digits)
     taken = take_port("127.0.0.1", 0)
     server = server_of(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]})

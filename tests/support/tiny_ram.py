@@ -94,7 +94,8 @@ def run(model, image, first, steps, at_random=False):
         return x @ W[name][0] + W[name][1]
 
     h = c = np.zeros(s.width)
-    out = {key: [] for key in ("locations", "means", "log_probs", "baselines")}
+    names = ("locations", "means", "log_probs", "baselines", "step_logits")
+    out = {key: [] for key in names}
     for t in range(s.glimpses):
         place = steps[t] if at_random and t else first
         if t == 0 and s.first == "centre":
@@ -115,4 +116,5 @@ def run(model, image, first, steps, at_random=False):
         g = relu(dense("join_what", what) + dense("join_where", where))
         gates = dense("from_state", h) + dense("from_glimpse", g)
         h, c = lstm(gates, c) if s.core == "lstm" else (relu(gates), c)
+        out["step_logits"].append(dense("act", h))
     return {"logits": dense("act", h), **{k: np.array(v) for k, v in out.items() if v}}

@@ -10,6 +10,7 @@ from tiny_run import experiment
 from show_attend_tell.config.runs import CHECKPOINT, MODEL
 from show_attend_tell.training import maximum_likelihood
 from show_attend_tell.training import train as training
+from show_attend_tell.training.loop import Trainer
 from show_attend_tell.training.tensorboard_log import TrainingLog
 from show_attend_tell.training.train import train
 
@@ -83,3 +84,16 @@ def assert_same_run(one, other, name="tiny"):
     models = [keras.saving.load_model(f / name / MODEL) for f in (one, other)]
     for ours, theirs in zip(models[0].weights, models[1].weights, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def interrupt(patch, when):
+    """Raise KeyboardInterrupt after an update, before what follows it."""
+    after_update, seen = Trainer._after_update, []
+
+    def stop(self, *arguments):
+        seen.append(1)
+        if len(seen) == when:
+            raise KeyboardInterrupt
+        after_update(self, *arguments)
+
+    patch.setattr(Trainer, "_after_update", stop)

@@ -19,6 +19,7 @@ from show_attend_tell import __version__
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.preprocessing import Box, seen_region
 from show_attend_tell.data.region import parse_region
+from show_attend_tell.deployment.server.digits import DigitModels, add_digits
 from show_attend_tell.deployment.server.middleware import Guard
 from show_attend_tell.deployment.server.request_queue import RequestQueue
 from show_attend_tell.deployment.server.uploads import (
@@ -119,6 +120,7 @@ def create_app(
     queue_limit: int = 32,
     limits: Limits | None = None,
     hosts: Sequence[str] = ("127.0.0.1", "localhost", "[::1]"),
+    digits: DigitModels | None = None,
 ) -> FastAPI:
     """Build the application.
 
@@ -129,6 +131,7 @@ def create_app(
         limits: limits of uploads.
         hosts: accepted values of the header Host. Others are refused, so that a page
             of another site cannot reach the server through a name of its own.
+        digits: models of the tab of digits; without them the page has no such tab.
     """
     limits, queue = limits or Limits(), RequestQueue(queue_limit)
     app = FastAPI(
@@ -144,9 +147,19 @@ def create_app(
         Guard, max_bytes=limits.bytes + _FORM_BYTES, message=size_message(limits)
     )
     _add_refusals(app)
-    _add_page(app, pipelines, examples, limits)
+    _add_page(app, pipelines, examples, limits, digits is not None)
     _add_service(app, pipelines, queue, limits)
+    if digits is not None:
+        add_digits(app, digits, queue, limits, _responses())
     return app
+
+
+def _responses() -> dict:
+    """Return OpenAPI's descriptions of responses that are errors."""
+    return {
+        code: {"model": Refusal, "description": text}
+        for code, text in _REFUSALS.items()
+    }
 
 
 def _max_beam(pipelines: Mapping[str, CaptioningPipeline]) -> int:
@@ -170,10 +183,7 @@ def _add_service(
     @app.post(
         "/caption",
         response_model=Answer,
-        responses={
-            code: {"model": Refusal, "description": text}
-            for code, text in _REFUSALS.items()
-        },
+        responses=_responses(),
     )
     async def caption(
         photo: Annotated[UploadFile, File(description="JPEG, PNG, WebP, GIF, ...")],
@@ -284,6 +294,7 @@ def _add_page(
     pipelines: Mapping[str, CaptioningPipeline],
     examples: Sequence[Example],
     limits: Limits,
+    digits: bool,
 ) -> None:
     @app.head("/", include_in_schema=False)
     @app.get("/", include_in_schema=False)
@@ -300,6 +311,7 @@ def _add_page(
             "examples": [example.name for example in examples],
             "megabytes": limits.megabytes,
             "megapixels": limits.megapixels,
+            "digits": digits,
         }
 
     @app.head("/examples/{number}", include_in_schema=False)

@@ -84,19 +84,33 @@ class Measurer:
         return np.concatenate(found)
 
 
-def sample(model: Draw, count: int, seed: int) -> dict[str, np.ndarray]:
-    """Return the outputs of :meth:`Draw.generate` for new pictures.
+class Sampler:
+    """A model with its compiled function; draw new pictures by calling it.
 
     Args:
         model: a trained model.
-        count: number of pictures.
-        seed: seed of z.
     """
-    s, rng = model.settings, np.random.default_rng(seed)
-    generate, parts = compiled(model.generate, model, xla=False), []
-    for first in range(0, count, BATCH):
-        rows = min(BATCH, count - first)
-        noise = rng.standard_normal((rows, s.steps, s.latent), np.float32)
-        outputs = generate(ops.convert_to_tensor(noise))
-        parts.append({k: ops.convert_to_numpy(x) for k, x in outputs.items()})
-    return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+
+    def __init__(self, model: Draw):
+        self.model = model
+        self._generate = compiled(model.generate, model, xla=False)
+
+    def __call__(self, count: int, seed: int) -> dict[str, np.ndarray]:
+        """Return the outputs of :meth:`Draw.generate` for new pictures.
+
+        Args:
+            count: number of pictures.
+            seed: seed of z.
+        """
+        s, rng, parts = self.model.settings, np.random.default_rng(seed), []
+        for first in range(0, count, BATCH):
+            rows = min(BATCH, count - first)
+            noise = rng.standard_normal((rows, s.steps, s.latent), np.float32)
+            outputs = self._generate(ops.convert_to_tensor(noise))
+            parts.append({k: ops.convert_to_numpy(x) for k, x in outputs.items()})
+        return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+
+
+def sample(model: Draw, count: int, seed: int) -> dict[str, np.ndarray]:
+    """Return pictures of a model that is used once; see :class:`Sampler`."""
+    return Sampler(model)(count, seed)

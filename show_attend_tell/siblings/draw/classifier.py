@@ -9,14 +9,13 @@ with h_0 learned. It is trained by the cross entropy alone: the window, unlike t
 places of :mod:`siblings.ram`, has a gradient.
 """
 
-import dataclasses
-
 import keras
 import numpy as np
 from keras import ops
 
 from show_attend_tell.config.draw import DrawReaderSettings
 from show_attend_tell.runtime.recurrence import scan
+from show_attend_tell.siblings.classifier import DigitClassifier
 from show_attend_tell.siblings.draw.filter_bank import (
     PARAMETERS,
     make_window,
@@ -26,7 +25,7 @@ from show_attend_tell.siblings.draw.layers import Affine, Lstm
 
 
 @keras.saving.register_keras_serializable("show_attend_tell")
-class WindowClassifier(keras.Model):
+class WindowClassifier(DigitClassifier):
     """A classifier that reads with DRAW's window.
 
     Args:
@@ -36,13 +35,11 @@ class WindowClassifier(keras.Model):
         seed: seed of the initial weights.
     """
 
+    settings_class = DrawReaderSettings
+
     def __init__(self, settings, canvas, classes=10, seed=0, **kwargs):
-        super().__init__(**kwargs)
-        if isinstance(settings, dict):
-            settings = DrawReaderSettings(**settings)
-        self.settings, self.canvas = settings, canvas
-        self.classes, self.seed = classes, seed
-        s = settings
+        super().__init__(settings, canvas, classes, seed, **kwargs)
+        s = self.settings
         seeds = [int(k) for k in np.random.SeedSequence(seed).generate_state(2) // 2]
         self.core = Lstm(s.read**2, s.width, seeds[0], name="core")
         self.act = Affine(s.width, classes, seeds[1], name="act")
@@ -72,37 +69,3 @@ class WindowClassifier(keras.Model):
         nothing = ops.zeros((rows, s.steps, 0))
         state, values = scan(step, self.core.start(rows), nothing, s.steps)
         return {"logits": self.act(state[0]), **values}
-
-    def losses_of(self, labels, outputs, training=True) -> dict:
-        """Return the mean loss and the error in percent, as scalars.
-
-        Args:
-            labels: class of each picture, (B,).
-            outputs: of :meth:`call`.
-            training: ignored.
-        """
-        labels, logits = ops.cast(labels, "int32"), outputs["logits"]
-        loss = ops.mean(
-            keras.losses.sparse_categorical_crossentropy(
-                labels, logits, from_logits=True
-            )
-        )
-        wrong = ops.not_equal(ops.cast(ops.argmax(logits, axis=-1), "int32"), labels)
-        error = 100 * ops.mean(ops.cast(wrong, "float32"))
-        return {"loss": loss, "cross_entropy": loss, "error": error}
-
-    def compute_loss(
-        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
-    ):
-        """Return the mean of -log p of the right classes."""
-        return self.losses_of(y, y_pred, training)["loss"]
-
-    def get_config(self):
-        """Return the arguments of the constructor."""
-        return {
-            **super().get_config(),
-            "settings": dataclasses.asdict(self.settings),
-            "canvas": self.canvas,
-            "classes": self.classes,
-            "seed": self.seed,
-        }

@@ -6,16 +6,12 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-import keras
 import numpy as np
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.generation import GenerationExperiment
-from show_attend_tell.config.settings import experiment_to_dict
-from show_attend_tell.data.digits import holds_test_digits, read_digits
-from show_attend_tell.runtime.errors import ModelFileError, one_line
+from show_attend_tell.data.digits import read_digits
 from show_attend_tell.runtime.files import atomic_write
-from show_attend_tell.runtime.provenance import collect_provenance
 from show_attend_tell.siblings.draw.bound import Measurer, sample
 from show_attend_tell.siblings.draw.data import held_out_binary
 from show_attend_tell.siblings.draw.figures import (
@@ -25,11 +21,12 @@ from show_attend_tell.siblings.draw.figures import (
     save_samples,
 )
 from show_attend_tell.siblings.draw.model import Draw
+from show_attend_tell.siblings.saved_model import read_model_of
+from show_attend_tell.siblings.scores import chosen_split, write_scores
 
 WEIGHTED, SAMPLES = 1000, 50  # pictures and samples of the importance-weighted bound
 GENERATED, COMPARED = 100, 10  # pictures drawn, and those compared with digits
 _SCALE = 3  # side of a pixel in a figure
-_SCORES = "scores.json"
 
 
 @dataclass(frozen=True)
@@ -105,7 +102,7 @@ def evaluate(
     """
     prepared = Path(work) / experiment.data.name
     run = Path(runs_folder) / experiment.name
-    split = split or ("test" if holds_test_digits(prepared) else "val")
+    split = chosen_split(prepared, split)
     digits, training = (
         read_digits(prepared, name, experiment.data.validation)
         for name in (split, "train")
@@ -115,11 +112,7 @@ def evaluate(
     report = measure(experiment, model, images, split)
     figures = save_figures(run / "figures", model, training.images)
     report = dataclasses.replace(report, figures=figures)
-    values = dataclasses.asdict(report)
-    del values["figures"]
-    settings = experiment_to_dict(experiment)
-    scores = {**values, "settings": settings, **collect_provenance()}
-    runs.write_json(run / _SCORES, scores)
+    write_scores(run, experiment, report)
     return report
 
 
@@ -187,24 +180,12 @@ def load_model(path: Path, experiment: GenerationExperiment) -> Draw:
     Raises:
         ModelFileError: the file is absent, damaged, or of other settings.
     """
-    if not path.is_file():
-        raise ModelFileError(f"{path}: no such model; train the experiment first")
-    try:
-        model = keras.saving.load_model(path, compile=False)
-    except Exception as error:  # of any type: Keras builds whatever the file contains
-        raise ModelFileError(
-            f"{path}: cannot be read as a model ({one_line(error)}); train the "
-            "experiment again"
-        ) from None
     side = experiment.data.canvas
     expected = (experiment.draw, side, side)
-    if not isinstance(model, Draw) or expected != (
-        model.settings,
-        model.height,
-        model.width,
-    ):
-        raise ModelFileError(
-            f"{path}: was trained with other settings of the model; restore them, or "
-            "train again with --overwrite"
-        )
-    return model
+
+    def matches(model):
+        if not isinstance(model, Draw):
+            return False
+        return (model.settings, model.height, model.width) == expected
+
+    return read_model_of(path, matches)

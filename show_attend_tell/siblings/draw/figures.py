@@ -49,7 +49,7 @@ def _draw_box(image: Image.Image, box: np.ndarray, sigma: float, scale: int) -> 
     ImageDraw.Draw(image).rectangle(corners, outline=WINDOW, width=width)
 
 
-def window_boxes(parameters: np.ndarray, N: int, model: Draw) -> list[tuple]:
+def window_boxes(parameters: np.ndarray, N: int, size, settings) -> list[tuple]:
     """Return what to draw of windows: left, top, right and bottom, and sigma.
 
     The rectangle is through the centres of the outer filters. Coordinates are pixels
@@ -58,17 +58,23 @@ def window_boxes(parameters: np.ndarray, N: int, model: Draw) -> list[tuple]:
     Args:
         parameters: (n, 5), from the model.
         N: number of filters on each axis.
-        model: the model.
+        size: height and width of the picture.
+        settings: the model's settings, for the limits of windows.
     """
-    size = (model.height, model.width)
     given = ops.convert_to_tensor(parameters)
-    window = make_window(given, N, *size, model.settings)
+    window = make_window(given, N, *size, settings)
     x, y, stride, variance, _ = (ops.convert_to_numpy(field) for field in window)
     reach = (N - 1) / 2 * stride
     # Pixel 1 is from 0 to 1, and its centre is at 1/2.
     sides = np.stack([x - reach, y - reach, x + reach, y + reach], axis=1) - 0.5
     limit = 4 * max(size)  # Pillow's coordinates are integers of 32 bits
     return list(zip(sides.clip(-limit, limit), np.sqrt(variance), strict=True))
+
+
+def written_boxes(parameters: np.ndarray, model: Draw) -> list[tuple]:
+    """Return what to draw of the windows that write; see :func:`window_boxes`."""
+    size = (model.height, model.width)
+    return window_boxes(parameters, model.settings.write, size, model.settings)
 
 
 def probabilities(canvas: np.ndarray, model: Draw) -> np.ndarray:
@@ -98,8 +104,7 @@ def sample_frames(
     for t in range(1, pictures.shape[1]):
         boxes = None
         if "write" in outputs:
-            N = model.settings.write
-            boxes = window_boxes(outputs["write"][:, t - 1], N, model)
+            boxes = written_boxes(outputs["write"][:, t - 1], model)
         frames.append(tile(pictures[:, t], columns, scale, boxes))
     return [*frames, tile(pictures[:, -1], columns, scale)]
 
@@ -146,9 +151,7 @@ def canvas_strip(images: np.ndarray, outputs: dict, model: Draw, scale=2):
     panels = np.concatenate([images[:, None], pictures], axis=1)
     boxes = [None] * (N * (T + 2))
     if "write" in outputs:
-        found = window_boxes(
-            outputs["write"].reshape(N * T, -1), model.settings.write, model
-        )
+        found = written_boxes(outputs["write"].reshape(N * T, -1), model)
         for k, box in enumerate(found):
             row, t = divmod(k, T)
             boxes[row * (T + 2) + t + 2] = box

@@ -1,15 +1,14 @@
 """Train a model that generates digits."""
 
+import functools
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from show_attend_tell.config import runs
 from show_attend_tell.config.generation import GenerationExperiment
-from show_attend_tell.data.digits import Digits, read_digits
+from show_attend_tell.data.digits import Digits
 from show_attend_tell.siblings.draw.bound import Measurer, sample
 from show_attend_tell.siblings.draw.data import (
     binarise,
@@ -18,40 +17,14 @@ from show_attend_tell.siblings.draw.data import (
 )
 from show_attend_tell.siblings.draw.figures import canvas_strip, sample_grid
 from show_attend_tell.siblings.draw.model import Draw
-from show_attend_tell.siblings.ram.training import PictureUpdates
+from show_attend_tell.siblings.training import DigitTask, train_task
+from show_attend_tell.siblings.updates import PictureUpdates
 from show_attend_tell.training.divergence import LossMonitor
-from show_attend_tell.training.loop import Trainer
-from show_attend_tell.training.optimizer import make_plain_optimizer
-from show_attend_tell.training.position import Summary
 from show_attend_tell.training.tensorboard_log import CurveLog
 
 SHOWN = 4  # validation pictures whose canvases are shown in TensorBoard
 SAMPLES = 25  # generated pictures that are shown there
 _SAMPLE_SEED = 0
-
-
-def train(
-    experiment: GenerationExperiment,
-    work: str | Path = "prepared",
-    runs_folder: str | Path = "experiments/runs",
-    resume: bool = False,
-    overwrite: bool = False,
-    progress: bool = True,
-) -> Summary:
-    """Train an experiment that generates digits and write its run folder.
-
-    The arguments and errors are those of :func:`siblings.ram.training.train`.
-    """
-    folder = Path(work) / experiment.data.name
-    digits, held_out = (
-        read_digits(folder, split, experiment.data.validation)
-        for split in ("train", "val")
-    )
-    trainer = Trainer(GenerationTask(experiment, digits, held_out))
-    # Last, as it may replace a run.
-    with runs.lock_run(experiment, runs_folder):
-        run = runs.open_run(experiment, runs_folder, resume, overwrite)
-        return trainer.run(run, resume, progress)
 
 
 def build_model(experiment: GenerationExperiment) -> Draw:
@@ -60,7 +33,7 @@ def build_model(experiment: GenerationExperiment) -> Draw:
     return Draw(experiment.draw, side, side, experiment.training.seed)
 
 
-class GenerationTask:
+class GenerationTask(DigitTask):
     """The training of a model that generates, see :class:`training.loop.Task`.
 
     Args:
@@ -69,37 +42,18 @@ class GenerationTask:
         validation: the validation digits.
     """
 
-    other = "other digits"
-    starts_trained = start_counts = False
-
     def __init__(
         self, experiment: GenerationExperiment, digits: Digits, validation: Digits
     ):
-        self.experiment, self.settings = experiment, experiment.training
-        self.metric, self.digest = self.settings.metric, digits.digest()
+        super().__init__(experiment, digits, build_model)
         self.pictures = held_out_binary(validation, experiment.data, "val")
-        self.model = build_model(experiment)
         self.objective = BinaryUpdates(experiment, self.model, digits)
         self._measurer = None
-
-    def compile(self, total_steps: int) -> None:
-        """Compile the model with the optimiser of the settings."""
-        optimizer = make_plain_optimizer(self.settings, total_steps)
-        self.model.compile(optimizer=optimizer, jit_compile=self.settings.jit_compile)
-        optimizer.build(self.model.trainable_variables)
-
-    def copy_model(self) -> Draw:
-        """Return another model of the same settings."""
-        return build_model(self.experiment)
 
     def monitor_loss(self, first: float | None) -> LossMonitor:
         """Return the check of the bound."""
         named = {"key": "loss", "noun": "bound in nats", "inputs": "digits"}
         return LossMonitor(2, self.settings.warmup_steps, first, **named)
-
-    def open_log(self, folder: Path) -> CurveLog:
-        """Return the log of curves and scores."""
-        return CurveLog(folder, self.experiment)
 
     def validate(self, model: Draw, step: int) -> dict[str, float]:
         """Return minus the bound on the validation pictures, and its terms in nats.
@@ -133,9 +87,6 @@ class GenerationTask:
             for name, image in drawn.items():
                 tf.summary.image(name, np.asarray(image)[None])
 
-    def show_best(self, log: CurveLog, model: Draw) -> None:
-        """Log nothing more of the best model."""
-
 
 class BinaryUpdates(PictureUpdates):
     """Train on every training digit once an epoch, in binary pictures.
@@ -149,16 +100,12 @@ class BinaryUpdates(PictureUpdates):
     def __init__(self, experiment: GenerationExperiment, model: Draw, digits: Digits):
         fixed = experiment.data.binarise == "fixed"
         digits = binarise_fixed(digits, "train") if fixed else digits
-        super().__init__(experiment, model, digits)
+        super().__init__(experiment, model, digits, compiled_step)
 
     def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
         """Apply the updates of an epoch from number `start` on; yield values to log."""
         for images in self.binary_batches(epoch, start):
-            batch = tf.constant(images)
-            if self._step is None:
-                step = compiled_step(self.model, self.settings.jit_compile)
-                self._step = step.get_concrete_function(batch)
-            yield self._step(batch)
+            yield self.apply(tf.constant(images))
 
     def binary_batches(self, epoch: int, start: int = 0) -> Iterator[np.ndarray]:
         """Yield batches (B, H, H), 0 or 255; each depends on seed, epoch and number."""
@@ -188,3 +135,6 @@ def compiled_step(model: Draw, jit_compile: bool):
         return values
 
     return tf.function(step, autograph=False, jit_compile=jit_compile)
+
+
+train = functools.partial(train_task, GenerationTask)

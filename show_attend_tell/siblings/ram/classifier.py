@@ -1,19 +1,18 @@
 """Classify whole pictures, to compare with glimpses: the baselines of Sec. 4.1."""
 
-import dataclasses
-
 import keras
 import numpy as np
 from keras import ops
 
 from show_attend_tell.config.siblings import ClassifierSettings
+from show_attend_tell.siblings.classifier import DigitClassifier
 from show_attend_tell.siblings.ram.model import make_dense
 
 FILTERS, FILTER, STRIDE = 8, 10, 5  # of the paper's convolution
 
 
 @keras.saving.register_keras_serializable("show_attend_tell")
-class PictureClassifier(keras.Model):
+class PictureClassifier(DigitClassifier):
     """Dense layers on all pixels, or on a layer of convolutions.
 
     Args:
@@ -23,12 +22,11 @@ class PictureClassifier(keras.Model):
         seed: seed of the initial weights.
     """
 
+    settings_class = ClassifierSettings
+
     def __init__(self, settings, canvas, classes=10, seed=0, **kwargs):
-        super().__init__(**kwargs)
-        if isinstance(settings, dict):
-            settings = ClassifierSettings(**settings)
-        self.settings, self.canvas = settings, canvas
-        self.classes, self.seed = classes, seed
+        super().__init__(settings, canvas, classes, seed, **kwargs)
+        settings = self.settings
         states = np.random.SeedSequence(seed).generate_state(len(settings.widths) + 2)
         seeds = (int(k) for k in states)
         self.convolution, width = None, canvas**2
@@ -61,37 +59,3 @@ class PictureClassifier(keras.Model):
         for layer in self.hidden:
             hidden = layer(hidden)
         return {"logits": self.act(hidden)}
-
-    def losses_of(self, labels, outputs, training=True) -> dict:
-        """Return the mean loss and the error in percent, as scalars.
-
-        Args:
-            labels: class of each picture, (B,).
-            outputs: of :meth:`call`.
-            training: ignored.
-        """
-        labels, logits = ops.cast(labels, "int32"), outputs["logits"]
-        loss = ops.mean(
-            keras.losses.sparse_categorical_crossentropy(
-                labels, logits, from_logits=True
-            )
-        )
-        wrong = ops.not_equal(ops.cast(ops.argmax(logits, axis=-1), "int32"), labels)
-        error = 100 * ops.mean(ops.cast(wrong, "float32"))
-        return {"loss": loss, "cross_entropy": loss, "error": error}
-
-    def compute_loss(
-        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
-    ):
-        """Return the mean of -log p of the right classes."""
-        return self.losses_of(y, y_pred, training)["loss"]
-
-    def get_config(self):
-        """Return the arguments of the constructor."""
-        return {
-            **super().get_config(),
-            "settings": dataclasses.asdict(self.settings),
-            "canvas": self.canvas,
-            "classes": self.classes,
-            "seed": self.seed,
-        }

@@ -1,24 +1,12 @@
-"""Draw the path of glimpses over a picture, and what the retina saw at each."""
-
-import io
-from pathlib import Path
+"""Draw the path of RAM's glimpses over a picture, and what the retina saw at each."""
 
 import numpy as np
 from keras import ops
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
-from PIL import Image
 
-from show_attend_tell.inference.visualization.attention_figure import figure_to_array
-from show_attend_tell.runtime.files import atomic_path, atomic_write
+from show_attend_tell.siblings.glimpse_figure import Glimpses, draw_glimpses
 from show_attend_tell.siblings.ram.model import RecurrentAttention
 from show_attend_tell.siblings.ram.retina import see
-
-_PATH, _BOX = "#ff9e1b", "#35c4e8"  # visible on black and on white
-_INCH = 1.1  # side of a panel
-_DPI = 100
-_FRAME = 700  # milliseconds of a glimpse in an animation
 
 
 def retina_views(
@@ -55,6 +43,21 @@ def retina_views(
     return views.reshape(N, T, side, side)
 
 
+def retina_boxes(places: np.ndarray, model: RecurrentAttention) -> np.ndarray:
+    """Return left, top, right and bottom of the smallest patch of glimpses; (..., 4).
+
+    Coordinates are pixels from the top left corner of the picture.
+
+    Args:
+        places: (..., 2).
+        model: the model that looked there.
+    """
+    width = model.settings.patch
+    centres = model.canvas / 2 + places * model.reach
+    corners = np.floor(centres - width / 2 + 0.5)  # (..., 2)
+    return np.concatenate([corners, corners + width], axis=-1)
+
+
 def glimpse_figure(
     images: np.ndarray,
     locations: np.ndarray,
@@ -64,7 +67,7 @@ def glimpse_figure(
 ) -> Figure:
     """Draw a row for each picture: the path of glimpses, then each retina's view.
 
-    The path begins at a filled dot and ends at an open one.
+    A box is the smallest patch of the retina.
 
     Args:
         images: (N, H, H) uint8.
@@ -73,81 +76,9 @@ def glimpse_figure(
         classes: the class that the model chose, (N,).
         shown: how many glimpses are drawn; all by default.
     """
-    N, T, _ = locations.shape
-    shown = T if shown is None else shown
-    views = retina_views(images, locations, model)
-    figure = Figure((_INCH * (T + 1), _INCH * N), layout="constrained")
-    grid = figure.subplots(N, T + 1, squeeze=False)
-    for row, axes in enumerate(grid):
-        _draw_path(axes[0], images[row], locations[row, :shown], model)
-        axes[0].set_ylabel(f"{classes[row]}" if shown == T else "", rotation=0)
-        for t, panel in enumerate(axes[1:]):
-            _clear(panel)
-            if t < shown:
-                panel.imshow(views[row, t], cmap="gray", vmin=0, vmax=1)
-                if row == 0:
-                    panel.set_title(f"{t + 1}", fontsize=8)
-    return figure
-
-
-def _clear(axes: Axes) -> None:
-    """Remove the ticks and the border of a panel."""
-    axes.set_xticks([])
-    axes.set_yticks([])
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-
-
-def _draw_path(
-    axes: Axes, image: np.ndarray, places: np.ndarray, model: RecurrentAttention
-) -> None:
-    """Draw a picture, the boxes of the smallest patch, and the path between them."""
-    _clear(axes)
-    H, width = len(image), model.settings.patch
-    axes.imshow(image, cmap="gray", vmin=0, vmax=255, extent=(0, H, H, 0))
-    centres = H / 2 + places * model.reach  # (t, 2), pixels from the top left corner
-    for centre in centres:
-        corner = np.floor(centre - width / 2 + 0.5)
-        box = Rectangle(corner, width, width, fill=False, edgecolor=_BOX, linewidth=0.7)
-        axes.add_patch(box)
-    axes.plot(*centres.T, color=_PATH, linewidth=1.2)
-    axes.plot(*centres[0], "o", color=_PATH, markersize=4)
-    last = {"markerfacecolor": "none", "markersize": 5, "markeredgewidth": 1.2}
-    axes.plot(*centres[-1], "o", color=_PATH, **last)
-    axes.set_xlim(0, H)
-    axes.set_ylim(H, 0)
-
-
-def save_glimpses(
-    folder: Path,
-    images: np.ndarray,
-    locations: np.ndarray,
-    model: RecurrentAttention,
-    classes: np.ndarray,
-) -> list[Path]:
-    """Write ``glimpses.png`` and the animation ``glimpses.gif``; return their paths.
-
-    The arguments are those of :func:`glimpse_figure`.
-    """
-    T = locations.shape[1]
-    frames = [
-        Image.fromarray(
-            figure_to_array(
-                glimpse_figure(images, locations, model, classes, shown), _DPI
-            )
-        )
-        for shown in range(1, T + 1)
-    ]
-    still = io.BytesIO()
-    frames[-1].save(still, "PNG")
-    atomic_write(folder / "glimpses.png", still.getvalue())
-    durations = [_FRAME] * (T - 1) + [3 * _FRAME]
-    with atomic_path(folder / "glimpses.gif") as temporary:
-        frames[0].save(
-            temporary,
-            save_all=True,
-            append_images=frames[1:],
-            duration=durations,
-            loop=0,
-        )
-    return [folder / "glimpses.png", folder / "glimpses.gif"]
+    glimpses = Glimpses(
+        centres=model.canvas / 2 + locations * model.reach,
+        boxes=retina_boxes(locations, model),
+        views=retina_views(images, locations, model),
+    )
+    return draw_glimpses(images, glimpses, classes, shown)

@@ -29,7 +29,6 @@ T glimpses have T - 1 sampled places, or T with ``first = "learned"``, where the
 one is sampled by f_l(h_0).
 """
 
-import dataclasses
 import functools
 import math
 from typing import NamedTuple
@@ -41,6 +40,7 @@ from keras import ops
 from show_attend_tell.config.siblings import GlimpseSettings
 from show_attend_tell.models.decoder import lstm_update
 from show_attend_tell.models.reinforce import mean_of_others, moved_average
+from show_attend_tell.siblings.classifier import DigitClassifier
 from show_attend_tell.siblings.ram.retina import see
 
 FAR = 0.95  # coordinate of a mean beyond which the policy is at the border
@@ -58,7 +58,7 @@ class PlaceNoise(NamedTuple):
 
 
 @keras.saving.register_keras_serializable("show_attend_tell")
-class RecurrentAttention(keras.Model):
+class RecurrentAttention(DigitClassifier):
     """A classifier that sees a picture by glimpses.
 
     Args:
@@ -68,15 +68,14 @@ class RecurrentAttention(keras.Model):
         seed: seed of the initial weights and of the places.
     """
 
+    settings_class = GlimpseSettings
+
     def __init__(self, settings, canvas, classes=10, seed=0, **kwargs):
-        super().__init__(**kwargs)
-        if isinstance(settings, dict):
-            settings = GlimpseSettings(**settings)
-        self.settings, self.canvas = settings, canvas
-        self.classes, self.seed = classes, seed
-        self.reach = settings.reach or canvas / 2
+        super().__init__(settings, canvas, classes, seed, **kwargs)
+        self.reach = self.settings.reach or canvas / 2
         self.generator = keras.random.SeedGenerator(seed)
-        s, inputs = settings, settings.scales * settings.patch**2
+        s = self.settings
+        inputs = s.scales * s.patch**2
         seeds = (int(k) for k in np.random.SeedSequence(seed).generate_state(11))
         dense = functools.partial(make_dense, seeds)
         self.see_what = dense(inputs, s.glimpse_width, "see_what", "relu")
@@ -141,13 +140,14 @@ class RecurrentAttention(keras.Model):
             at_random: whether ``noise`` is the places, instead of the policy's noise.
 
         Returns:
-            ``logits`` (R, classes); ``locations`` (R, T, 2), the clipped places; and
-            for the D sampled places ``means`` (R, D, 2), ``log_probs`` and
-            ``baselines`` (R, D).
+            ``logits`` (R, classes), those after the last glimpse; ``step_logits``
+            (R, T, classes), those after each, of which the loss has the last alone;
+            ``locations`` (R, T, 2), the clipped places; and for the D sampled places
+            ``means`` (R, D, 2), ``log_probs`` and ``baselines`` (R, D).
         """
         s = self.settings
         state = self._start(images)
-        places, means, log_probs, baselines = [], [], [], []
+        places, means, log_probs, baselines, states = [], [], [], [], []
         for t in range(s.glimpses):
             place = noise.steps[:, t] if at_random and t else noise.first
             if t == 0 and s.first == "centre":
@@ -160,7 +160,12 @@ class RecurrentAttention(keras.Model):
             place = ops.clip(place, -1.0, 1.0)
             places.append(place)
             state = self._step(state, self._glimpse(images, place))
-        outputs = {"logits": self.act(state[0]), "locations": ops.stack(places, axis=1)}
+            states.append(state[0])
+        outputs = {
+            "logits": self.act(state[0]),
+            "step_logits": self.act(ops.stack(states, axis=1)),
+            "locations": ops.stack(places, axis=1),
+        }
         named = {"means": means, "log_probs": log_probs, "baselines": baselines}
         sampled = {k: ops.stack(v, axis=1) for k, v in named.items() if v}
         return {**outputs, **sampled}
@@ -233,20 +238,6 @@ class RecurrentAttention(keras.Model):
             return ops.expand_dims(mean_of_others(reward, self.settings.samples), 1)
         return ops.broadcast_to(self.moving, (ops.shape(reward)[0], 1))
 
-    def compute_loss(
-        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
-    ):
-        """Return the mean loss of a batch; move the average reward in training.
-
-        Args:
-            x: ignored.
-            y: class of each picture, (B,).
-            y_pred: outputs of :meth:`call`, of one or more runs of each picture.
-            sample_weight: ignored.
-            training: whether the average moves.
-        """
-        return self.losses_of(y, y_pred, training)["loss"]
-
     def losses_of(self, labels, outputs, training=True) -> dict:
         """Return the mean loss, and what is logged of it, as scalars.
 
@@ -280,16 +271,6 @@ class RecurrentAttention(keras.Model):
         size = ops.abs(outputs["means"])
         far = ops.cast(size > FAR, "float32")
         return {**values, "mean_size": ops.mean(size), "mean_far": ops.mean(far)}
-
-    def get_config(self):
-        """Return the arguments of the constructor."""
-        return {
-            **super().get_config(),
-            "settings": dataclasses.asdict(self.settings),
-            "canvas": self.canvas,
-            "classes": self.classes,
-            "seed": self.seed,
-        }
 
 
 def make_dense(seeds, inputs, units, name, activation=None):

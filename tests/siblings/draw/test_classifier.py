@@ -13,9 +13,9 @@ from tiny_captioner import gradient_function
 from show_attend_tell.config.draw import DrawReaderSettings
 from show_attend_tell.config.settings import experiment_from_dict
 from show_attend_tell.runtime.errors import ModelFileError
+from show_attend_tell.siblings.classification.evaluation import evaluate
+from show_attend_tell.siblings.classification.training import train
 from show_attend_tell.siblings.draw.classifier import WindowClassifier
-from show_attend_tell.siblings.ram.evaluation import evaluate
-from show_attend_tell.siblings.ram.training import train
 
 T, N, SIDE, CLASSES = 3, 3, 8, 4
 
@@ -93,6 +93,8 @@ def test_it_is_trained_and_measured_as_other_classifiers_of_digits(tmp_path):
     found = evaluate(chosen, work, tmp_path)
     assert found.error == pytest.approx(100 - done.best)
     assert found.measured.startswith("differentiable glimpses")
+    assert [path.name for path in found.figures] == ["glimpses.png", "glimpses.gif"]
+    assert all(path.is_file() for path in found.figures)
     other = dataclasses.replace(chosen, draw=DrawReaderSettings(steps=2, read=7))
     with pytest.raises(ModelFileError, match="other settings"):
         evaluate(other, work, tmp_path)

@@ -11,7 +11,7 @@ from made_up_digits import digits, prepare
 from made_up_drawing import experiment
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tiny_training import assert_same_run, read_checkpoint
+from tiny_training import assert_same_run, interrupt, read_checkpoint
 
 from show_attend_tell.config.runs import CHECKPOINT, MODEL, SETTINGS
 from show_attend_tell.data.digits import read_digits
@@ -23,7 +23,6 @@ from show_attend_tell.siblings.draw.evaluation import evaluate
 from show_attend_tell.siblings.draw.model import Draw
 from show_attend_tell.siblings.draw.training import BinaryUpdates, build_model, train
 from show_attend_tell.training import tensorboard_log
-from show_attend_tell.training.loop import Trainer
 
 DATA = experiment().data
 STEPS = 6  # updates per epoch: 48 training digits in batches of 8
@@ -73,19 +72,6 @@ def test_tensorboard_shows_terms_canvases_and_samples(real):
     width, height = tags["canvas"][0].tensor_proto.string_val[:2]
     # Four rows of a picture and the canvases c_0 to c_2.
     assert (int(width), int(height)) == (4 * 57 + 1, 4 * 57 + 1)
-
-
-def interrupt(patch, when):
-    """Raise KeyboardInterrupt after an update, before what follows it."""
-    after_update, seen = Trainer._after_update, []
-
-    def stop(self, *arguments):
-        seen.append(1)
-        if len(seen) == when:
-            raise KeyboardInterrupt
-        after_update(self, *arguments)
-
-    patch.setattr(Trainer, "_after_update", stop)
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_outputs_equal_the_equations(rng, changes):
 def test_random_places_equal_the_equations(rng):
     model, batch = tiny.build(rng), tiny.batch(rng)
     ours, theirs = look(model, batch, True), expected(model, batch, True)
-    assert ours.keys() == theirs.keys() == {"logits", "locations"}
+    assert ours.keys() == theirs.keys() == {"logits", "step_logits", "locations"}
     for name, values in theirs.items():
         np.testing.assert_allclose(ours[name], values, **tiny.TOLERANCE)
 
@@ -150,7 +150,7 @@ def test_samples_are_not_clipped_before_their_density(rng):
 def test_one_glimpse_is_a_plain_classifier_of_a_patch(rng):
     model, batch = tiny.build(rng, glimpses=1), tiny.batch(rng, glimpses=1)
     outputs = model.look(batch[0], batch[2])
-    assert set(outputs) == {"logits", "locations"}
+    assert set(outputs) == {"logits", "step_logits", "locations"}
     loss = float(model.compute_loss(y=batch[1], y_pred=outputs))
     logits = expected(model, batch)["logits"]
     logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
@@ -185,7 +185,7 @@ def test_training_samples_places_and_inference_takes_their_means(rng):
 def test_random_locations_have_no_policy_and_a_loss_of_classes_alone(rng):
     model, (images, labels, _) = tiny.build(rng, locations="random"), tiny.batch(rng)
     outputs = model(images, training=True)
-    assert set(outputs) == {"logits", "locations"}
+    assert set(outputs) == {"logits", "step_logits", "locations"}
     values = model.losses_of(labels, outputs)
     assert float(values["loss"]) == float(values["cross_entropy"])
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from made_up_digits import digits, experiment, prepare
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tiny_training import assert_same_run, read_checkpoint
+from tiny_training import assert_same_run, interrupt, read_checkpoint
 
 from show_attend_tell.config.runs import CHECKPOINT, MODEL, SETTINGS
 from show_attend_tell.config.settings import read_experiment_file
@@ -20,13 +20,14 @@ from show_attend_tell.runtime.errors import (
     RunError,
     TrainingError,
 )
-from show_attend_tell.siblings.ram import prediction, training
-from show_attend_tell.siblings.ram.evaluation import evaluate
+from show_attend_tell.siblings.classification import prediction, training
+from show_attend_tell.siblings.classification.evaluation import evaluate
+from show_attend_tell.siblings.classification.prediction import Prediction, Predictor
+from show_attend_tell.siblings.classification.training import build_model, train
 from show_attend_tell.siblings.ram.model import PlaceNoise, RecurrentAttention
-from show_attend_tell.siblings.ram.prediction import Prediction, Predictor
-from show_attend_tell.siblings.ram.training import PictureUpdates, build_model, train
+from show_attend_tell.siblings.updates import PictureUpdates
 from show_attend_tell.training import tensorboard_log
-from show_attend_tell.training.loop import Trainer
+from show_attend_tell.training.optimizer import make_plain_optimizer
 
 STEPS = 6  # updates per epoch: 48 training digits in batches of 8
 
@@ -102,19 +103,6 @@ def test_the_norms_of_the_parts_give_that_of_the_whole(tags):
     np.testing.assert_allclose(parts, whole, rtol=1e-4)
 
 
-def interrupt(patch, when):
-    """Raise KeyboardInterrupt after an update, before what follows it."""
-    after_update, seen = Trainer._after_update, []
-
-    def stop(self, *arguments):
-        seen.append(1)
-        if len(seen) == when:
-            raise KeyboardInterrupt
-        after_update(self, *arguments)
-
-    patch.setattr(Trainer, "_after_update", stop)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
@@ -160,7 +148,7 @@ def test_a_loss_that_is_not_finite_stops_training(work, tmp_path, monkeypatch):
 
 def test_pictures_are_new_in_every_epoch_and_the_same_in_every_run():
     chosen = experiment(data={"canvas": 40, "clutter": 1})
-    updates = [PictureUpdates(chosen, None, digits(50)) for _ in range(2)]
+    updates = [PictureUpdates(chosen, None, digits(50), None) for _ in range(2)]
     one, again = ([b.images for b in each.batches(3)] for each in updates)
     np.testing.assert_array_equal(one, again)
     np.testing.assert_array_equal(list(updates[0].batches(3, 4))[0].images, one[4])
@@ -180,7 +168,7 @@ def test_the_step_compiled_by_xla_equals_the_other_one(monkeypatch, rng):
     values = []
     for jit_compile in (False, True):
         model = build_model(chosen)
-        optimizer = training.make_plain_optimizer(chosen.training, 10)
+        optimizer = make_plain_optimizer(chosen.training, 10)
         model.compile(optimizer=optimizer)
         optimizer.build(model.trainable_variables)
         step = training.compiled_step(model, jit_compile)

@@ -4,29 +4,26 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
-import keras
 import numpy as np
 
 from show_attend_tell.config import runs
-from show_attend_tell.config.settings import experiment_to_dict
 from show_attend_tell.config.siblings import DigitExperiment
-from show_attend_tell.data.digits import (
-    held_out_pictures,
-    holds_test_digits,
-    read_digits,
+from show_attend_tell.data.digits import held_out_pictures, read_digits
+from show_attend_tell.siblings.classification.figures import (
+    number_of_glimpses,
+    save_seen,
 )
-from show_attend_tell.runtime.errors import ModelFileError, one_line
-from show_attend_tell.runtime.provenance import collect_provenance
+from show_attend_tell.siblings.classification.prediction import Predictor
+from show_attend_tell.siblings.classifier import DigitClassifier
 from show_attend_tell.siblings.draw.classifier import WindowClassifier
 from show_attend_tell.siblings.ram.classifier import PictureClassifier
-from show_attend_tell.siblings.ram.figures import save_glimpses
 from show_attend_tell.siblings.ram.model import RecurrentAttention
-from show_attend_tell.siblings.ram.prediction import Predictor
+from show_attend_tell.siblings.saved_model import read_model_of
+from show_attend_tell.siblings.scores import chosen_split, write_scores
 
 SEEDS = range(5)  # of the first places, whose errors are averaged
 SAMPLED_RUNS = 10  # whose probabilities are averaged
 DRAWN = 6  # pictures in the figure
-_SCORES = "scores.json"
 
 _MEASURED = {
     "mean": "the policy's mean places; the first places of seeds 0 to 4, mean of five",
@@ -90,27 +87,23 @@ def evaluate(
     """
     prepared, run = Path(work) / experiment.data.name, Path(runs_folder)
     run /= experiment.name
-    split = split or ("test" if holds_test_digits(prepared) else "val")
+    split = chosen_split(prepared, split)
     digits = read_digits(prepared, split, experiment.data.validation)
     pictures = held_out_pictures(digits, experiment.data, split)
     model = load_model(run / runs.MODEL, experiment)
     report = measure(experiment, model, pictures, split)
-    if isinstance(model, RecurrentAttention):
-        seen = Predictor(model)(pictures.images[:DRAWN], _look(model))
-        chosen = seen.probabilities.argmax(-1)
-        drawn = (pictures.images[:DRAWN], seen.locations, model, chosen)
-        files = save_glimpses(run / "figures", *drawn)
+    if number_of_glimpses(model):
+        images = pictures.images[:DRAWN]
+        seen = Predictor(model)(images, _look(model))
+        files = save_seen(run / "figures", model, images, seen)
         report = dataclasses.replace(report, figures=files)
-    values = dataclasses.asdict(report)
-    del values["figures"]
-    settings = experiment_to_dict(experiment)
-    scores = {**values, "settings": settings, **collect_provenance()}
-    runs.write_json(run / _SCORES, scores)
+    write_scores(run, experiment, report)
     return report
 
 
-def _look(model: RecurrentAttention) -> str:
-    return "random" if model.settings.locations == "random" else "mean"
+def _look(model: DigitClassifier) -> str:
+    """Return how places are chosen; ignored by models without places."""
+    return "random" if getattr(model.settings, "locations", "") == "random" else "mean"
 
 
 def measure(experiment: DigitExperiment, model, pictures, split: str) -> DigitReport:
@@ -161,23 +154,11 @@ def load_model(
     Raises:
         ModelFileError: the file is absent, damaged, or of other settings.
     """
-    if not path.is_file():
-        raise ModelFileError(f"{path}: no such model; train the experiment first")
-    try:
-        model = keras.saving.load_model(path, compile=False)
-    except Exception as error:  # of any type: Keras builds whatever the file contains
-        raise ModelFileError(
-            f"{path}: cannot be read as a model ({one_line(error)}); train the "
-            "experiment again"
-        ) from None
-    expected = experiment.glimpse or experiment.classifier or experiment.draw
+    settings = experiment.glimpse or experiment.classifier or experiment.draw
     kinds = (RecurrentAttention, PictureClassifier, WindowClassifier)
-    if not isinstance(model, kinds) or (model.settings, model.canvas) != (
-        expected,
-        experiment.data.canvas,
-    ):
-        raise ModelFileError(
-            f"{path}: was trained with other settings of the model; restore them, or "
-            "train again with --overwrite"
-        )
-    return model
+    expected = (settings, experiment.data.canvas)
+
+    def matches(model):
+        return isinstance(model, kinds) and (model.settings, model.canvas) == expected
+
+    return read_model_of(path, matches)

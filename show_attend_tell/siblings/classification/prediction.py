@@ -6,7 +6,7 @@ import numpy as np
 from keras import ops
 
 from show_attend_tell.runtime.compilation import compiled
-from show_attend_tell.siblings.ram.classifier import PictureClassifier
+from show_attend_tell.siblings.classifier import DigitClassifier
 from show_attend_tell.siblings.ram.model import PlaceNoise, RecurrentAttention
 
 BATCH = 500  # pictures classified together
@@ -19,6 +19,7 @@ class Prediction(NamedTuple):
     probabilities: np.ndarray  # (N, classes)
     locations: np.ndarray | None  # (N, T, 2), None for a classifier of whole pictures
     means: np.ndarray | None  # (N, D, 2), None where no policy chose the places
+    steps: np.ndarray | None = None  # (N, T, classes), probabilities after each glimpse
 
     def errors(self, labels: np.ndarray) -> float:
         """Return the error in percent for labels (N,)."""
@@ -29,10 +30,10 @@ class Predictor:
     """A model with its compiled function; classify pictures by calling it.
 
     Args:
-        model: a model of :mod:`siblings.ram`; its weights may change between calls.
+        model: a classifier of digits; its weights may change between calls.
     """
 
-    def __init__(self, model: RecurrentAttention | PictureClassifier):
+    def __init__(self, model: DigitClassifier):
         self.model = model
         self.looks = isinstance(model, RecurrentAttention)
         self._policy = compiled(self._by_policy, model)
@@ -75,9 +76,11 @@ class Predictor:
             noise = (first, steps)
         outputs = function(*map(ops.convert_to_tensor, (images, *noise)))
         probabilities = ops.convert_to_numpy(ops.softmax(outputs["logits"]))
+        if "step_logits" in outputs:
+            outputs["steps"] = ops.softmax(outputs.pop("step_logits"))
         return probabilities, *(
             ops.convert_to_numpy(outputs[name]) if name in outputs else None
-            for name in ("locations", "means")
+            for name in ("locations", "means", "steps")
         )
 
     def _by_policy(self, images, *noise):

@@ -1,0 +1,302 @@
+"use strict";
+// The tab of digits: RAM classifies what a visitor draws, DRAW draws. It is shown if the
+// server has the two models.
+
+const GLIMPSE_DURATION = 500; // milliseconds
+const STEP_DURATION = 250;
+const PEN = 22; // pixels of the pad, about two of a digit of 28
+const digits = {
+  photo: null, // what is classified
+  seed: 0, // of the first place
+  seen: null, // answer of the server for it
+  glimpse: -1, // number of the glimpse shown
+  drawing: null, // answer of the server
+  pen: null, // the last point of a stroke, while drawing
+  latest: 0, // number of the latest request; answers to earlier ones are dropped
+  timers: {}, // of the animations that run, by name
+};
+
+// ---- requests
+
+// Return the JSON of an answer; wait while the queue is full.
+async function askServer(url, options) {
+  for (let tries = 1; ; tries++) {
+    let response, found;
+    try {
+      response = await fetch(url, options);
+      found = await response.json();
+    } catch (error) {
+      throw new Error("The server does not respond; is it running?");
+    }
+    if (response.ok) return found;
+    if (response.status !== 503 || tries === MAX_TRIES) throw new Error(found.error);
+    const wait = Number(response.headers.get("Retry-After")) || 2;
+    await new Promise((done) => setTimeout(done, 1000 * wait));
+  }
+}
+
+function showError(id, text) {
+  $(id).textContent = text;
+  $(id).hidden = !text;
+}
+
+async function classifyDigit() {
+  const own = ++digits.latest;
+  const form = new FormData();
+  form.set("photo", digits.photo, "digit.png");
+  form.set("seed", String(digits.seed));
+  $("digit-result").textContent = "Looking …";
+  showError("digit-error", "");
+  try {
+    const found = await askServer("digits/classify", { method: "POST", body: form });
+    if (own !== digits.latest) return;
+    digits.seen = found;
+    showGlimpses();
+  } catch (error) {
+    if (own !== digits.latest) return;
+    $("digit-result").textContent = "";
+    showError("digit-error", error.message);
+  }
+}
+
+async function requestDrawing() {
+  $("another").disabled = true;
+  showError("drawing-error", "");
+  try {
+    const seed = Math.floor(Math.random() * 2 ** 31);
+    digits.drawing = await askServer(`digits/draw?seed=${seed}`);
+    $("step").max = digits.drawing.canvases.length - 1;
+    $("play-drawing").disabled = $("classify-drawing").disabled = false;
+    playDrawing();
+  } catch (error) {
+    showError("drawing-error", error.message);
+  }
+  $("another").disabled = false;
+}
+
+// ---- animation
+
+// Show numbers from 0 to `last`, one after another; the last one alone without motion.
+function animate(name, last, milliseconds, show) {
+  stopAnimation(name);
+  let k = reducedMotion.matches ? last : 0;
+  show(k);
+  if (k === last) return;
+  digits.timers[name] = setInterval(() => {
+    k += 1;
+    show(k);
+    if (k === last) stopAnimation(name);
+  }, milliseconds);
+}
+
+function stopAnimation(name) {
+  clearInterval(digits.timers[name]);
+}
+
+function playGlimpses() {
+  animate("glimpses", digits.seen.glimpses.length - 1, GLIMPSE_DURATION, showGlimpse);
+}
+
+function playDrawing() {
+  animate("drawing", digits.drawing.canvases.length - 1, STEP_DURATION, showStep);
+}
+
+// ---- RAM
+
+function bestOf(probabilities) {
+  const best = probabilities.indexOf(Math.max(...probabilities));
+  return [best, Math.round(100 * probabilities[best])];
+}
+
+function showGlimpses() {
+  $("glimpses").replaceChildren(...digits.seen.glimpses.map((glimpse, k) => {
+    const button = document.createElement("button");
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [glimpse.seen[0].length, glimpse.seen.length];
+    drawPixels(canvas, glimpse.seen);
+    const text = document.createElement("span");
+    const [label, percent] = bestOf(glimpse.probabilities);
+    text.textContent = `${label}: ${percent} %`;
+    button.type = "button";
+    button.setAttribute("aria-label", `Glimpse ${k + 1}: ${label}, ${percent} percent`);
+    button.append(canvas, text);
+    for (const kind of ["click", "focus"]) {
+      button.addEventListener(kind, () => { stopAnimation("glimpses"); showGlimpse(k); });
+    }
+    return button;
+  }));
+  $("play-glimpses").disabled = $("elsewhere").disabled = false;
+  $("classes").hidden = $("glimpses-note").hidden = false;
+  playGlimpses();
+}
+
+function showGlimpse(k) {
+  const { digit, glimpses } = digits.seen;
+  const { probabilities } = glimpses[k];
+  const [label, percent] = bestOf(probabilities);
+  digits.glimpse = k;
+  drawPath($("path"), digit, glimpses, k);
+  const text = `After glimpse ${k + 1} of ${glimpses.length}: ${label}, ${percent} %`;
+  $("path").setAttribute("aria-label", `The digit and the path of glimpses. ${text}`);
+  $("digit-result").textContent = text;
+  $("classes").replaceChildren(...probabilities.map((p, i) => barOf(i, p, i === label)));
+  $("classes").setAttribute("aria-label", "Probabilities: " + probabilities.map(
+    (p, i) => `${i}, ${Math.round(100 * p)} percent`).join("; "));
+  [...$("glimpses").children].forEach((button, i) => {
+    button.setAttribute("aria-pressed", String(i === k));
+    button.tabIndex = i === k ? 0 : -1;
+  });
+}
+
+function clearPad() {
+  digits.latest += 1; // an answer on its way is for what was cleared
+  stopAnimation("glimpses");
+  digits.photo = digits.seen = null;
+  for (const id of ["pad", "path"]) {
+    const canvas = $(id);
+    canvas.getContext("2d").fillRect(0, 0, canvas.width, canvas.height);
+  }
+  $("path").setAttribute("aria-label", "No digit yet");
+  $("glimpses").replaceChildren();
+  $("digit-result").textContent = "";
+  showError("digit-error", "");
+  $("play-glimpses").disabled = $("elsewhere").disabled = true;
+  $("classes").hidden = $("glimpses-note").hidden = true;
+}
+
+// ---- pen
+
+function penPoint(event) {
+  const { left, top, width, height } = $("pad").getBoundingClientRect();
+  return [
+    ((event.clientX - left) / width) * $("pad").width,
+    ((event.clientY - top) / height) * $("pad").height,
+  ];
+}
+
+function drawStroke(event) {
+  if (!digits.pen) return;
+  const context = $("pad").getContext("2d");
+  const point = penPoint(event);
+  context.strokeStyle = "#fff";
+  context.lineWidth = PEN;
+  context.lineCap = "round";
+  context.beginPath();
+  context.moveTo(...digits.pen);
+  context.lineTo(...point);
+  context.stroke();
+  digits.pen = point;
+}
+
+function startStroke(event) {
+  if (event.button) return;
+  event.preventDefault();
+  $("pad").setPointerCapture(event.pointerId);
+  digits.pen = penPoint(event);
+  drawStroke(event);
+}
+
+function endStroke(event) {
+  if (!digits.pen) return;
+  if (event.type === "pointerup") drawStroke(event);
+  digits.pen = null;
+  classifyCanvas($("pad"));
+}
+
+function classifyCanvas(canvas) {
+  canvas.toBlob((blob) => {
+    digits.photo = blob;
+    classifyDigit();
+  });
+}
+
+// ---- DRAW
+
+function showStep(step) {
+  const { canvases, windows } = digits.drawing;
+  $("step").value = step;
+  $("step-value").textContent = `${step} of ${canvases.length - 1}`;
+  drawStep($("drawing"), digits.drawing, step);
+  $("drawing-note").textContent = step === 0
+    ? "The first canvas is learned, the same for every digit."
+    : windows.length ? "The frame is the window that wrote last." : "The whole canvas is written.";
+  $("drawing").setAttribute("aria-label", `The drawing after step ${step}`);
+}
+
+// Classify the last canvas, without its window.
+function classifyDrawing() {
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [$("pad").width, $("pad").height];
+  clearPad();
+  drawPixels(canvas, digits.drawing.canvases.at(-1));
+  $("pad").getContext("2d").drawImage(canvas, 0, 0);
+  classifyCanvas(canvas);
+}
+
+// ---- tabs
+
+function selectTab(name) {
+  for (const one of ["photos", "digits"]) {
+    $(one).hidden = $(`${one}-intro`).hidden = one !== name;
+    $(`tab-${one}`).setAttribute("aria-selected", String(one === name));
+    $(`tab-${one}`).tabIndex = one === name ? 0 : -1;
+  }
+  if (name === "digits" && !digits.drawing) requestDrawing();
+}
+
+function wireDigits() {
+  for (const name of ["photos", "digits"]) {
+    $(`tab-${name}`).addEventListener("click", () => selectTab(name));
+  }
+  $("tabs").addEventListener("keydown", (event) => {
+    if (!["ArrowLeft", "ArrowRight"].includes(event.key)) return;
+    const other = $("photos").hidden ? "photos" : "digits";
+    selectTab(other);
+    $(`tab-${other}`).focus();
+  });
+  // A dropped or pasted photo is captioned.
+  document.addEventListener("drop", () => selectTab("photos"));
+  document.addEventListener("paste", (event) => {
+    if (event.clipboardData.files.length) selectTab("photos");
+  });
+  $("pad").addEventListener("pointerdown", startStroke);
+  $("pad").addEventListener("pointermove", drawStroke);
+  for (const kind of ["pointerup", "pointercancel"]) $("pad").addEventListener(kind, endStroke);
+  $("clear").addEventListener("click", clearPad);
+  $("play-glimpses").addEventListener("click", playGlimpses);
+  $("elsewhere").addEventListener("click", () => { digits.seed += 1; classifyDigit(); });
+  $("digit-file").addEventListener("change", (event) => {
+    const [file] = event.target.files;
+    event.target.value = "";
+    if (!file) return;
+    clearPad();
+    digits.photo = file;
+    classifyDigit();
+  });
+  $("glimpses").addEventListener("keydown", (event) => {
+    const last = digits.seen.glimpses.length - 1;
+    const moves = {
+      ArrowRight: digits.glimpse + 1, ArrowLeft: digits.glimpse - 1, Home: 0, End: last,
+    };
+    if (!(event.key in moves)) return;
+    event.preventDefault();
+    $("glimpses").children[Math.min(Math.max(moves[event.key], 0), last)].focus();
+  });
+  $("step").addEventListener("input", () => {
+    stopAnimation("drawing");
+    showStep(Number($("step").value));
+  });
+  $("another").addEventListener("click", requestDrawing);
+  $("play-drawing").addEventListener("click", playDrawing);
+  $("classify-drawing").addEventListener("click", classifyDrawing);
+}
+
+async function startDigits() {
+  const about = await (await fetch("about")).json();
+  if (!about.digits) return;
+  wireDigits();
+  clearPad();
+  $("tabs").hidden = false;
+}
+
+startDigits();

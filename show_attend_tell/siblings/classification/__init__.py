@@ -1,0 +1,1 @@
+"""Train, measure and run classifiers of digits: by glimpses, windows, or whole."""

@@ -1,0 +1,145 @@
+"""Train a classifier of digits, by glimpses or of whole pictures."""
+
+import functools
+import logging
+
+import numpy as np
+import tensorflow as tf
+
+from show_attend_tell.config.siblings import DigitExperiment
+from show_attend_tell.data.digits import CLASSES, Digits, held_out_pictures
+from show_attend_tell.inference.visualization.attention_figure import figure_to_array
+from show_attend_tell.siblings.classification.figures import (
+    draw_seen,
+    number_of_glimpses,
+)
+from show_attend_tell.siblings.classification.prediction import Prediction, Predictor
+from show_attend_tell.siblings.draw.classifier import WindowClassifier
+from show_attend_tell.siblings.ram.classifier import PictureClassifier
+from show_attend_tell.siblings.ram.model import FAR, RecurrentAttention
+from show_attend_tell.siblings.training import DigitTask, train_task
+from show_attend_tell.siblings.updates import PictureUpdates
+from show_attend_tell.training.divergence import LossMonitor
+from show_attend_tell.training.tensorboard_log import CurveLog
+
+logger = logging.getLogger(__name__)
+
+SHOWN = 4  # validation pictures whose glimpses are shown in TensorBoard
+DPI = 60  # resolution of that figure, so that a run stays small
+MOST_FAR = 0.9  # share of the policy's means at the border that is reported
+
+
+def build_model(
+    experiment: DigitExperiment,
+) -> RecurrentAttention | PictureClassifier | WindowClassifier:
+    """Return the untrained model of an experiment."""
+    canvas, seed = experiment.data.canvas, experiment.training.seed
+    if experiment.glimpse:
+        return RecurrentAttention(experiment.glimpse, canvas, CLASSES, seed)
+    if experiment.draw:
+        return WindowClassifier(experiment.draw, canvas, CLASSES, seed)
+    return PictureClassifier(experiment.classifier, canvas, CLASSES, seed)
+
+
+class ClassificationTask(DigitTask):
+    """The training of a classifier of digits, see :class:`training.loop.Task`.
+
+    Args:
+        experiment: the settings.
+        digits: the training digits.
+        validation: the validation digits.
+    """
+
+    def __init__(self, experiment: DigitExperiment, digits: Digits, validation: Digits):
+        super().__init__(experiment, digits, build_model)
+        self.pictures = held_out_pictures(validation, experiment.data, "val")
+        given = (experiment, self.model, digits, compiled_step)
+        self.objective = PictureUpdates(*given)
+        self._predictor, self._shown, self._warned = None, None, False
+
+    def monitor_loss(self, first: float | None) -> LossMonitor:
+        """Return the check of the cross entropy."""
+        key = "cross_entropy"
+        named = {"key": key, "noun": "cross entropy", "inputs": "digits"}
+        return LossMonitor(CLASSES, self.settings.warmup_steps, first, **named)
+
+    def validate(self, model, step: int) -> dict[str, float]:
+        """Return accuracy and error in percent on the validation pictures.
+
+        Args:
+            model: the model, the same one in every call.
+            step: the number of updates before.
+        """
+        self._predictor = self._predictor or Predictor(model)
+        images, labels = self.pictures
+        glimpse = self.experiment.glimpse
+        look = glimpse.locations if glimpse else None
+        shown = self._predictor(images, "random" if look == "random" else "mean")
+        self._shown, error = shown, shown.errors(labels)
+        scores = {"accuracy": 100 - error, "error": error}
+        if look == "learned":
+            scores["error_sampled"] = self._predictor(images, "sampled").errors(labels)
+            self._warn_of_border(shown, step)
+        return scores
+
+    def _warn_of_border(self, shown: Prediction, step: int) -> None:
+        """Log a warning the first time that the policy only looks at the border."""
+        if self._warned or shown.means is None:
+            return
+        far = np.mean(np.abs(shown.means) > FAR)
+        if far > MOST_FAR:
+            self._warned = True
+            logger.warning(
+                "%.0f %% of the policy's coordinates at update %d are at the border of "
+                "the picture; if later ones are, lower glimpse.reinforce_weight",
+                100 * far,
+                step,
+            )
+
+    def show(self, log: CurveLog, model, step: int) -> None:
+        """Log the glimpses at the first validation pictures."""
+        if not number_of_glimpses(model):
+            return
+        first = Prediction(*(f if f is None else f[:SHOWN] for f in self._shown))
+        figure = draw_seen(model, self.pictures.images[:SHOWN], first)
+        with log.writer.as_default(step=step):
+            tf.summary.image("glimpses", figure_to_array(figure, DPI)[None])
+
+
+def compiled_step(model, jit_compile: bool):
+    """Return the compiled training step of images (B, H, H) uint8 and labels (B,).
+
+    It returns the values of ``losses_of`` and the gradient's norm in each part of a
+    model of glimpses: each part is reached by one term of the loss, unless the policy
+    reaches the core.
+    """
+    weights = model.trainable_weights
+    parts = {}
+    if isinstance(model, RecurrentAttention):
+        policy = {weight.path for weight in model.policy}
+        baseline = {weight.path for weight in model.expect.weights}
+        for name, paths in (("location", policy), ("baseline", baseline)):
+            parts[name] = [k for k, w in enumerate(weights) if w.path in paths]
+        rest = set(range(len(weights))) - set(parts["location"] + parts["baseline"])
+        parts["classifier"] = sorted(rest)
+
+    def step(images, labels):
+        with tf.GradientTape() as tape:
+            pictures = tf.cast(images, "float32") / 255
+            values = model.losses_of(labels, model(pictures, training=True))
+        gradients = tape.gradient(
+            values["loss"],
+            [weight.value for weight in weights],
+            unconnected_gradients=tf.UnconnectedGradients.ZERO,
+        )
+        model.optimizer.apply(gradients)
+        norms = {
+            f"gradient_norm_{name}": tf.linalg.global_norm([gradients[k] for k in part])
+            for name, part in parts.items()
+        }
+        return {**values, **norms}
+
+    return tf.function(step, autograph=False, jit_compile=jit_compile)
+
+
+train = functools.partial(train_task, ClassificationTask)

@@ -1,0 +1,46 @@
+"""Load the trained models of digits in the package.
+
+They are files of 8 bits per weight, written by ``export`` from the runs of the
+experiments of the same names.
+"""
+
+from importlib.resources import files
+from pathlib import Path
+
+import keras
+
+from show_attend_tell.runtime.errors import PretrainedModelError
+from show_attend_tell.siblings.draw.model import Draw
+from show_attend_tell.siblings.ram.model import RecurrentAttention
+from show_attend_tell.siblings.saved_model import read_model_of
+
+FOLDER = Path(str(files("show_attend_tell.siblings"))) / "weights"
+_CLASSES = {"ram_mnist": RecurrentAttention, "draw_mnist": Draw}
+
+
+def are_shipped() -> bool:
+    """Return whether the package has all of its models of digits."""
+    return all(_file(name).is_file() for name in _CLASSES)
+
+
+def load_shipped(name: str) -> keras.Model:
+    """Load a trained model of the package.
+
+    Args:
+        name: ``ram_mnist`` or ``draw_mnist``.
+
+    Raises:
+        PretrainedModelError: the installation has no such model.
+        ModelFileError: the file is damaged.
+    """
+    path = _file(name)
+    if not path.is_file():
+        raise PretrainedModelError(
+            f"{path}: this installation has no trained {name}; train the experiment, "
+            "and load the model of its run"
+        )
+    return read_model_of(path, lambda model: isinstance(model, _CLASSES[name]))
+
+
+def _file(name: str) -> Path:
+    return FOLDER / f"{name}.keras"

@@ -1,0 +1,50 @@
+"""Small models of the page's digits, not trained, and a drawing of a digit."""
+
+import functools
+import io
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from show_attend_tell.config.draw import DrawSettings
+from show_attend_tell.config.siblings import GlimpseSettings
+from show_attend_tell.siblings.draw.model import Draw
+from show_attend_tell.siblings.page_models import PageModels
+from show_attend_tell.siblings.ram.model import RecurrentAttention
+
+GLIMPSES, STEPS = 3, 4
+
+
+def tiny_ram():
+    """Return a classifier of three glimpses whose answers differ."""
+    widths = {"width": 16, "glimpse_width": 8, "location_width": 8}
+    settings = GlimpseSettings(patch=8, scales=2, glimpses=GLIMPSES, **widths)
+    return _random(RecurrentAttention(settings, 28))
+
+
+def tiny_draw():
+    """Return a model that draws in four steps."""
+    return _random(Draw(DrawSettings(steps=STEPS, latent=6, width=12), 28, 28))
+
+
+def _random(model):
+    rng = np.random.default_rng(1)
+    for weight in model.trainable_weights:
+        weight.assign(0.3 * rng.standard_normal(weight.shape))
+    return model
+
+
+@functools.cache
+def tiny_models():
+    """Return both, the same in the whole test session."""
+    return PageModels(tiny_ram(), tiny_draw())
+
+
+def drawing_bytes(ink=255, ground=0, side=280):
+    """Return the PNG of a drawn one."""
+    image = Image.new("L", (side, side), ground)
+    line = [(0.5 * side, 0.15 * side), (0.45 * side, 0.85 * side)]
+    ImageDraw.Draw(image).line(line, fill=ink, width=side // 12)
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return buffer.getvalue()
