@@ -17,7 +17,7 @@ import socket
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,13 +81,14 @@ class Cluster:
                 return each
         return 1
 
-    def require_visible(self, seen: Sequence[tuple[str, int | None]]) -> None:
+    def _require_visible(self, seen: tuple[tuple[str, int | None], ...]) -> None:
         """Raise a ClusterError unless every node sees the same paths as this process.
 
-        Args:
-            seen: paths and sizes, see :func:`visible`.
+        A worker verifies them too, but only after minutes if it has networks to build.
         """
-        for host, fault in run_on_each_node(self._ray, _invisible, tuple(seen)):
+        if not seen:
+            return
+        for host, fault in run_on_each_node(self._ray, _invisible, seen):
             if fault is not None:
                 raise ClusterError(f"node {host}: {fault}")
 
@@ -116,13 +117,16 @@ class Cluster:
             Each task and the value of ``run``, in the order in which they end.
 
         Raises:
-            ClusterError: a worker differs from this process, does not see a path, or
-                reports an error; or a task has ended several workers.
+            ClusterError: a node does not see a path of the first task, which is found
+                before a worker is started; a worker differs from this process, does not
+                see a path of its task, or reports an error; or a task has ended several
+                workers.
         """
         tasks = iter(tasks)
         first = next(tasks, None)
         if first is None:
             return
+        self._require_visible(first.visible)
         count = workers or max(self.processors, 1)
         make = functools.partial(make, *arguments)
         pool = _Pool(self._ray, make, count, processors, keep_going)

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import local_s3
+
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ.setdefault("RAY_TMPDIR", "/tmp/ray-tests")  # a socket's path must be short
 
@@ -28,6 +30,7 @@ class LocalCluster:
     def __init__(self):
         from ray.cluster_utils import Cluster
 
+        local_s3.announce()  # workers have the environment of their node
         head = {**_NODE, "include_dashboard": False, "_system_config": _SYSTEM}
         self._cluster = Cluster(initialize_head=True, head_node_args=head)
         self.address = self._cluster.address
