@@ -176,7 +176,7 @@ def _connect(ray: Any, address: str) -> None:
         started = {"include_dashboard": False, "object_store_memory": _OBJECT_STORE}
     try:
         ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **started)
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+    except Exception as error:  # Ray raises one of the base class if a node is slow
         raise ClusterError(
             f"{address}: no connection to Ray ({one_line(error)}); check that the "
             "versions of Ray and Python are those of the cluster, and that this "

@@ -3,10 +3,12 @@
 import contextlib
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import local_s3
 
@@ -14,14 +16,23 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ.setdefault("RAY_TMPDIR", "/tmp/ray-tests")  # a socket's path must be short
 
 _STORE = 80_000_000  # bytes
-_NODE = {"num_cpus": 1, "object_store_memory": _STORE}
 _SYSTEM = {
     # A dead node is noticed after two seconds in place of half a minute.
     "health_check_period_ms": 500,
     "health_check_failure_threshold": 4,
     # On a loaded machine a process may need a minute to import Ray.
     "worker_register_timeout_seconds": 300,
+    "agent_register_timeout_ms": 300_000,
 }
+# A node waits 15 seconds for the agents to write the ports that it is not given, and
+# then ends. That of the dashboard's agent cannot be given: on a loaded machine this
+# agent is late, and the node is started again.
+_STARTS = 5
+_AGENT_PORTS = (
+    "metrics_agent_port",
+    "metrics_export_port",
+    "runtime_env_agent_port",
+)
 
 
 class LocalCluster:
@@ -31,21 +42,48 @@ class LocalCluster:
         from ray.cluster_utils import Cluster
 
         local_s3.announce()  # workers have the environment of their node
-        head = {**_NODE, "include_dashboard": False, "_system_config": _SYSTEM}
-        self._cluster = Cluster(initialize_head=True, head_node_args=head)
+
+        def start():
+            head = {**_node(), "include_dashboard": False, "_system_config": _SYSTEM}
+            return Cluster(initialize_head=True, head_node_args=head)
+
+        self._cluster = _started(start)
         self.address = self._cluster.address
         self._others = []
 
     def ensure(self, count: int) -> None:
         """Start nodes until there are so many."""
         while 1 + len(self._others) < count:
-            self._others.append(self._cluster.add_node(**_NODE))
+            self._others.append(_started(self._add_node))
+
+    def _add_node(self) -> Any:
+        return self._cluster.add_node(**_node())
 
     def kill_node(self) -> None:
         self._cluster.remove_node(self._others.pop(), allow_graceful=False)
 
     def shutdown(self) -> None:
         self._cluster.shutdown()
+
+
+def _started(start: Callable[[], Any]) -> Any:
+    """Return the value of a function that starts a node; repeat it if that is late."""
+    for _ in range(_STARTS - 1):
+        # Ray raises an error of the base class.
+        with contextlib.suppress(Exception):
+            return start()
+    return start()
+
+
+def _node() -> dict:
+    """Return the arguments of a node, with ports that are free."""
+    with contextlib.ExitStack() as stack:
+        free = [stack.enter_context(socket.socket()) for _ in _AGENT_PORTS]
+        for one in free:
+            one.bind(("", 0))
+        numbers = [one.getsockname()[1] for one in free]
+    ports = dict(zip(_AGENT_PORTS, numbers, strict=True))
+    return {"num_cpus": 1, "object_store_memory": _STORE, **ports}
 
 
 def busy_workers() -> list[int]:
