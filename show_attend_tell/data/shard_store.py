@@ -65,7 +65,9 @@ class ObjectStore:
         try:
             import fsspec
 
-            self._system, self._root = fsspec.core.url_to_fs(url)
+            # Other processes write objects, which a stored listing would lack.
+            found = fsspec.core.url_to_fs(url, use_listings_cache=False)
+            self._system, self._root = found
         except ImportError as error:
             raise FeatureError(
                 f"{url}: needs a library that cannot be imported ({one_line(error)}); "
@@ -79,8 +81,6 @@ class ObjectStore:
             FeatureError: the store does not answer or refuses, as below.
         """
         with self._reported("listed"):
-            # Other processes write into the store.
-            self._system.invalidate_cache()
             try:
                 found = self._system.ls(self._root, detail=True)
             except FileNotFoundError:

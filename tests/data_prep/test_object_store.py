@@ -153,6 +153,18 @@ def test_an_absent_shard_of_a_store_is_named(path, url):
         FeatureReader(path)
 
 
+def test_an_object_that_another_process_writes_is_seen(url, tmp_path):
+    store = ObjectStore(url, tmp_path / "cache")
+    store.write("header.json", b"{}")
+    assert store.sizes() == {"header.json": 2}
+    system = type(store._system)(skip_instance_cache=True)
+    system.pipe_file(f"{store._root}/000000.h5", b"content")
+    with store.open("000000.h5") as file:
+        assert file.read() == b"content"
+    assert store.local("000000.h5").read_bytes() == b"content"
+    assert store.sizes() == {"000000.h5": 7, "header.json": 2}
+
+
 def test_no_object_of_hdf5_can_be_freed_while_hdf5_reads_a_store(
     path, url, monkeypatch
 ):
@@ -215,7 +227,7 @@ def test_a_malformed_store_file_is_one_line(tmp_path):
 def test_a_library_that_is_not_installed_is_named(monkeypatch):
     fsspec = pytest.importorskip("fsspec", reason="needs the packages of '.[cluster]'")
 
-    def absent(url):
+    def absent(url, **options):
         raise ImportError("Install s3fs to access S3")
 
     monkeypatch.setattr(fsspec.core, "url_to_fs", absent)
