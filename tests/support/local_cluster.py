@@ -45,7 +45,11 @@ class LocalCluster:
 
         def start():
             head = {**_node(), "include_dashboard": False, "_system_config": _SYSTEM}
-            return Cluster(initialize_head=True, head_node_args=head)
+            try:
+                return Cluster(initialize_head=True, head_node_args=head)
+            except Exception:
+                _end_processes_of_ray()  # the head's other processes
+                raise
 
         self._cluster = _started(start)
         self.address = self._cluster.address
@@ -73,6 +77,15 @@ def _started(start: Callable[[], Any]) -> Any:
         with contextlib.suppress(Exception):
             return start()
     return start()
+
+
+def _end_processes_of_ray() -> None:
+    """Kill the processes of Ray that this process has started."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            command = (folder / "cmdline").read_bytes()
+            if b"/ray/session_" in command and is_descendant(folder.name):
+                os.kill(int(folder.name), signal.SIGKILL)
 
 
 def _node() -> dict:
