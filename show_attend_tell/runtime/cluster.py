@@ -177,10 +177,14 @@ def _connect(ray: Any, address: str) -> None:
     try:
         ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **started)
     except Exception as error:  # Ray raises one of the base class if a node is slow
+        remedy = (
+            "check that the versions of Ray and Python are those of the cluster, and "
+            "that this machine belongs to it"
+        )
+        if address == "local":
+            remedy = "run the command again when this machine is less busy"
         raise ClusterError(
-            f"{address}: no connection to Ray ({one_line(error)}); check that the "
-            "versions of Ray and Python are those of the cluster, and that this "
-            "machine belongs to it"
+            f"{address}: no connection to Ray ({one_line(error)}); {remedy}"
         ) from None
 
 
