@@ -17,8 +17,10 @@ from data_prep.feature_writer import FeatureWriter
 from data_prep.shard_writer import open_writer
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data import manifest
+from show_attend_tell.data.feature_shards import shards_folder
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.manifest import Photo
+from show_attend_tell.data.shard_store import require_url
 from show_attend_tell.models.encoder import Encoder
 from show_attend_tell.runtime.errors import FeatureError, PhotoError
 from show_attend_tell.runtime.progress import ProgressBar, progress_bar
@@ -91,6 +93,7 @@ def extract(
     mirror_splits: Sequence[str] = (),
     shards: bool = False,
     write_parts: Callable | None = None,
+    store: str | None = None,
 ) -> ExtractReport:
     """Extract the features of all photos of an experiment's data.
 
@@ -112,6 +115,8 @@ def extract(
             :mod:`data.feature_shards`.
         write_parts: writes the missing parts of a :class:`FeatureWriter`, with the
             arguments of :func:`write_parts_here`, the default.
+        store: URL below which new shards become objects, such as
+            ``s3://bucket/folder``; see :mod:`data.shard_store`.
 
     Raises:
         EncoderError: the encoder cannot be built.
@@ -119,6 +124,7 @@ def extract(
             another extraction is running, or the disk is too small.
         ManifestError: the manifest is absent or malformed.
     """
+    store = None if store is None else require_url(store)
     folder = Path(work) / experiment.data.name
     photos = _select(manifest.read_manifest(folder / "manifest.jsonl"), splits)
     settings = experiment.encoder
@@ -137,6 +143,7 @@ def extract(
         _extract_file(
             *(encoder, *job, overwrite, progress, shards),
             write_parts or write_parts_here,
+            store,
         )
         for job in jobs
     ]
@@ -166,12 +173,15 @@ def _extract_file(
     progress: bool,
     shards: bool,
     write_parts: Callable,
+    store: str | None,
 ) -> FileReport:
     ids = [photo.id for photo in photos]
     dense_size = len(ids) * encoder.grid[0] * encoder.grid[1] * encoder.width * _FLOAT16
     start, extracted = time.perf_counter(), 0
-    identity = encoder.identity()
-    with open_writer(path, identity, ids, mirror, overwrite, shards) as writer:
+    identity, url = encoder.identity(), None
+    if store is not None:
+        url = f"{store}/{path.parent.name}/{shards_folder(path).name}"
+    with open_writer(path, identity, ids, mirror, overwrite, shards, url) as writer:
         if not writer.complete:
             extracted = sum(len(writer.rows(part)) for part in writer.missing)
             _logger.info(

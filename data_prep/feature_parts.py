@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import h5py
 import numpy as np
@@ -21,8 +22,10 @@ from show_attend_tell.data.feature_checksums import (
     read_chunk,
 )
 from show_attend_tell.data.features import COMPRESSION, DAMAGED, all_finite
+from show_attend_tell.data.shard_store import ObjectStore
 from show_attend_tell.runtime.errors import FeatureError, one_line
 from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.gc_pause import uncollected
 
 # Fixes the format for all versions of HDF5; later formats store the time in the root.
 LIBVER = ("earliest", "v110")
@@ -37,12 +40,14 @@ class Part:
         identity: the encoder's identity, from ``Encoder.identity``.
         mirrored: whether the features are those of mirrored photos.
         image_ids: ids of the n photos.
+        url: the object store that receives it under the file's name; none by default.
     """
 
     file: Path
     identity: dict
     mirrored: bool
     image_ids: tuple[str, ...]
+    url: str | None = None
 
 
 def write_part(part: Part, features: np.ndarray, problems: Sequence[str]) -> None:
@@ -54,7 +59,8 @@ def write_part(part: Part, features: np.ndarray, problems: Sequence[str]) -> Non
         problems: for each row the reason why the photo is unreadable, or "".
 
     Raises:
-        FeatureError: a value is NaN or infinite, or the disk cannot be written.
+        FeatureError: a value is NaN or infinite, or the disk or the store cannot be
+            written.
     """
     features = np.ascontiguousarray(features, np.float16)
     finite = all_finite(features)
@@ -84,6 +90,9 @@ def write_part(part: Part, features: np.ndarray, problems: Sequence[str]) -> Non
         write_column(file, "checksums", np.array(checksums, np.uint32))
         file.flush()
         content = file.id.get_file_image()
+    if part.url is not None:
+        ObjectStore(part.url).write(part.file.name, content)
+        return
     with durable_path(part.file, unique=True) as temporary:
         temporary.write_bytes(content)
 
@@ -97,15 +106,27 @@ def digest_of(
 
 
 @contextlib.contextmanager
-def open_part(path: Path) -> Iterator[h5py.File]:
+def open_part(path: Path, url: str | None = None) -> Iterator[h5py.File]:
     """Open a part for reading.
+
+    Args:
+        path: its file.
+        url: the object store that holds it under the file's name.
 
     Raises:
         FeatureError: the part is absent, or the body raises an error of a damaged file.
     """
     try:
-        with h5py.File(path, "r") as source:
-            yield source
+        with contextlib.ExitStack() as stack:
+            file: Path | BinaryIO = path
+            if url is not None:
+                # HDF5's lock is held while the store is read in another thread, whose
+                # collector must not free objects of HDF5, which would need the lock.
+                stack.enter_context(uncollected())
+                file = stack.enter_context(ObjectStore(url).open(path.name))
+            yield stack.enter_context(h5py.File(file, "r"))
+    except FeatureError:  # of a store that does not answer
+        raise
     except DAMAGED as error:
         raise FeatureError(
             f"{path}: damaged ({one_line(error)}); delete the file and run the "
@@ -119,7 +140,7 @@ def read_columns(part: Part) -> tuple[list[str], list[int]]:
     Raises:
         FeatureError: the part is damaged, or of other photos or another encoder.
     """
-    with open_part(part.file) as source:
+    with open_part(part.file, part.url) as source:
         problems = source["problems"].asstr()[:].tolist()
         checksums = source["checksums"][:].tolist()
         rows = {len(problems), len(checksums), len(source["features"])}

@@ -40,6 +40,7 @@ from show_attend_tell.data.features import (
     FeatureReader,
     parts_folder,
 )
+from show_attend_tell.data.shard_store import ObjectStore, stored_url
 from show_attend_tell.runtime.errors import FeatureError
 from show_attend_tell.runtime.files import locked
 from show_attend_tell.runtime.json_text import parse_json
@@ -137,18 +138,32 @@ class FeatureWriter:
         if file.exists():
             self._verify_header(file, header)
         else:
-            shutil.rmtree(self._parts, ignore_errors=True)
-            self._parts.mkdir()
+            self._begin(header)
             with durable_path(file) as temporary:
                 temporary.write_text(json.dumps(header, indent=1), encoding="utf-8")
-        self.missing = [
-            part for part in self._part_numbers if not self._file(part).exists()
-        ]
+        present = self._part_sizes()
+        self.missing = [part for part in self._part_numbers if part not in present]
+
+    def _begin(self, header: dict) -> None:
+        """Make the folder of the parts.
+
+        Args:
+            header: content of the header, which is written afterwards.
+        """
+        shutil.rmtree(self._parts, ignore_errors=True)
+        self._parts.mkdir()
+
+    def _part_sizes(self) -> dict[int, int]:
+        """Return the bytes of each part that is present."""
+        files = {part: self._file(part) for part in self._part_numbers}
+        return {part: f.stat().st_size for part, f in files.items() if f.exists()}
 
     def _delete(self) -> None:
         """Delete the features in any form."""
         for form in self._forms:
             if form.is_dir():
+                if url := stored_url(form):
+                    ObjectStore(url).delete()
                 shutil.rmtree(form, ignore_errors=True)
             else:
                 form.unlink(missing_ok=True)
@@ -232,9 +247,9 @@ class FeatureWriter:
         The missing parts and the feature file count: :meth:`finish` deletes the parts
         only after it has copied them.
         """
-        written = [part for part in self._part_numbers if self._file(part).exists()]
+        written = self._part_sizes()
         photos = sum(len(self.rows(part)) for part in written)
-        size = sum(self._file(part).stat().st_size for part in written)
+        size = sum(written.values())
         return self._copies * size * len(self.image_ids) // max(photos, 1) - size
 
     def write(self, part: int, features: np.ndarray, problems: Sequence[str]) -> None:

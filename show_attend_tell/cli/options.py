@@ -1,11 +1,30 @@
 """Define the options that several verbs of the command line share."""
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
 
-PATH = click.Path(path_type=Path)
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+class LocalPath(click.Path):
+    """A path; a URL, which would become the name of a folder here, is wrong usage."""
+
+    def convert(self, value, parameter, context):
+        """Return the path."""
+        if isinstance(value, str) and _URL.match(value):
+            self.fail(
+                f"must be a path. Received: {value!r}; mount the store, or copy its "
+                "files. Only `features --store` takes a URL.",
+                parameter,
+                context,
+            )
+        return super().convert(value, parameter, context)
+
+
+PATH = LocalPath(path_type=Path)
 
 
 def start_tensorflow() -> None:

@@ -93,6 +93,13 @@ def prepare(experiment, changes, work, data, on_problem, limit) -> None:
     is_flag=True,
     help="Write a folder of shards in place of one file, as --cluster does.",
 )
+@click.option(
+    "--store",
+    metavar="URL",
+    help="Write the shards into an object store, such as s3://bucket/folder; header "
+    "and index remain in the prepared folder. Each machine that reads them downloads "
+    "each shard once.",
+)
 @cluster_options
 @limit_option
 def features(
@@ -103,6 +110,7 @@ def features(
     overwrite,
     mirror_splits,
     shards,
+    store,
     cluster,
     workers,
     limit,
@@ -121,6 +129,7 @@ def features(
         "encoder_weights": encoder_weights,
         "overwrite": overwrite,
         "mirror_splits": mirror_splits,
+        "store": store,
     }
     if cluster is None:
         from data_prep.extract import extract

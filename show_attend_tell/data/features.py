@@ -149,6 +149,8 @@ class FeatureReader:
                     fault = "`written` and `problems` contradict each other"
                 else:
                     self._checksums, fault = self._read_checksums(reasons)
+        except FeatureError:  # of a store that does not answer
+            raise
         except DAMAGED as error:
             fault = str(error)
         if fault is not None:
@@ -209,8 +211,7 @@ class FeatureReader:
             )
         if identity is None:
             return
-        difference = identity_difference(identity, self.attributes["identity"])
-        if difference:
+        if difference := identity_difference(identity, self.attributes["identity"]):
             raise FeatureError(
                 f"{self.path}: made by another encoder: {difference}; extract the "
                 "features again or choose the encoder that made them"
@@ -257,9 +258,8 @@ class FeatureReader:
                 "Received: NaN or infinity; run `features --overwrite`"
             )
         in_order = len(unique) == len(order) and (positions[1:] > positions[:-1]).all()
-        return (
-            features if in_order else features[positions]
-        )  # (unique, ...) -> (B, ...)
+        # (unique, ...) -> (B, ...)
+        return features if in_order else features[positions]
 
     def _read_row(self, row: int, features: np.ndarray, position: int) -> None:
         shards = self._shards
@@ -270,6 +270,8 @@ class FeatureReader:
                 if found != self._checksums[row]:
                     raise ValueError("its checksum differs")
             dataset.read_direct(features, np.s_[place], np.s_[position])
+        except FeatureError:  # of a store that does not answer
+            raise
         except DAMAGED as error:
             remedy = shards.remedy(row) if shards else "run `features --overwrite`"
             raise FeatureError(
@@ -295,8 +297,7 @@ class FeatureReader:
 
 def parts_folder(path: str | Path) -> Path:
     """Return the folder of a feature file's parts during extraction."""
-    path = Path(path)
-    return path.with_name(path.name + ".parts")
+    return Path(f"{Path(path)}.parts")
 
 
 def all_finite(features: np.ndarray) -> np.ndarray:
@@ -347,8 +348,7 @@ def _layout_fault(
         return "`features` must have the encoder's width"
     for name in ("written", "image_ids", "problems"):
         dataset = _column(file, name, count)
-        is_text = h5py.check_string_dtype(dataset.dtype) is not None
-        if name != "written" and not is_text:
+        if name != "written" and h5py.check_string_dtype(dataset.dtype) is None:
             return f"`{name}` must be text"
     return None if file["written"].dtype == bool else "`written` must be bool"
 

@@ -17,7 +17,7 @@ import socket
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,13 +81,14 @@ class Cluster:
                 return each
         return 1
 
-    def require_visible(self, seen: Sequence[tuple[str, int | None]]) -> None:
+    def _require_visible(self, seen: tuple[tuple[str, int | None], ...]) -> None:
         """Raise a ClusterError unless every node sees the same paths as this process.
 
-        Args:
-            seen: paths and sizes, see :func:`visible`.
+        A worker verifies them too, but only after minutes if it has networks to build.
         """
-        for host, fault in run_on_each_node(self._ray, _invisible, tuple(seen)):
+        if not seen:
+            return
+        for host, fault in run_on_each_node(self._ray, _invisible, seen):
             if fault is not None:
                 raise ClusterError(f"node {host}: {fault}")
 
@@ -116,14 +117,17 @@ class Cluster:
             Each task and the value of ``run``, in the order in which they end.
 
         Raises:
-            ClusterError: a worker differs from this process, does not see a path, or
-                reports an error; or a task has ended several workers.
+            ClusterError: a node does not see a path of the first task, which is found
+                before a worker is started; a worker differs from this process, does not
+                see a path of its task, or reports an error; or a task has ended several
+                workers.
         """
         tasks = iter(tasks)
         # No more workers than tasks: the start of one takes seconds of a processor.
         first = list(itertools.islice(tasks, workers or max(self.processors, 1)))
         if not first:
             return
+        self._require_visible(first[0].visible)
         make = functools.partial(make, *arguments)
         pool = _Pool(self._ray, make, len(first), processors, keep_going)
         try:
@@ -172,11 +176,15 @@ def _connect(ray: Any, address: str) -> None:
         started = {"include_dashboard": False, "object_store_memory": _OBJECT_STORE}
     try:
         ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **started)
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+    except Exception as error:  # Ray raises one of the base class if a node is slow
+        remedy = (
+            "check that the versions of Ray and Python are those of the cluster, and "
+            "that this machine belongs to it"
+        )
+        if address == "local":
+            remedy = "run the command again when this machine is less busy"
         raise ClusterError(
-            f"{address}: no connection to Ray ({one_line(error)}); check that the "
-            "versions of Ray and Python are those of the cluster, and that this "
-            "machine belongs to it"
+            f"{address}: no connection to Ray ({one_line(error)}); {remedy}"
         ) from None
 
 

@@ -89,6 +89,25 @@ def test_wrong_usage_exits_with_2(run, arguments):
     assert out == ""
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["caption", "s3://bucket/photos", "--cluster", "auto", "--out", "captions"],
+        ["caption", "photos", "--cluster", "auto", "--out", "gs://bucket/captions"],
+        ["features", "--work", "s3://bucket/prepared"],
+        ["train", "--runs", "s3://bucket/runs"],
+    ],
+)
+def test_a_url_in_place_of_a_path_is_refused_and_no_folder_is_made(
+    run, arguments, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert "must be a path. Received: " in err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_unknown_experiment_is_one_line(run):
     code, out, err = run("prepare", "--experiment", "absent")
     assert (code, out) == (1, "")

@@ -1,5 +1,6 @@
 """Features by the workers of a cluster, some of which are killed."""
 
+import json
 import logging
 import os
 import shutil
@@ -20,6 +21,7 @@ from data_prep.shard_writer import ShardWriter
 from show_attend_tell.config.settings import EncoderSettings, experiment_from_dict
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo, write_manifest
+from show_attend_tell.data.shard_store import CACHE, ObjectStore
 from show_attend_tell.models.encoder import Encoder
 from show_attend_tell.runtime import cluster
 from show_attend_tell.runtime.errors import ClusterError, EncoderError
@@ -101,29 +103,6 @@ def work(photos, expected, monkeypatch) -> Path:
     return photos
 
 
-@pytest.mark.cluster
-def test_a_killed_worker_and_a_killed_node_change_no_byte(
-    work, expected, nodes, caplog
-):
-    from local_cluster import Interruptions, kill_a_busy_worker
-
-    nodes.ensure(2)
-    actions = [(2, kill_a_busy_worker), (4, nodes.kill_node)]
-    kills = Interruptions(folder_of(work), "0*.h5", actions)
-    with kills, caplog.at_level(logging.WARNING):
-        report = extract_on_cluster(
-            experiment(), work, nodes.address, 2, progress=False
-        )
-    assert kills.done == 2
-    assert caplog.text.count("a worker has ended") >= 1
-    assert content(work) == expected
-    file = report.files[0]
-    assert (file.photos, file.extracted) == (PHOTOS, PHOTOS)
-    assert list(file.unreadable) == [f"{BROKEN}.jpg", f"{ABSENT}.jpg"]
-    again = extract_on_cluster(experiment(), work, nodes.address, progress=False)
-    assert again.files[0].extracted == 0
-
-
 CHILD = """
 import sys
 sys.path[:0] = {paths}
@@ -136,9 +115,9 @@ extract_on_cluster(experiment(), sys.argv[1], sys.argv[2], 1, progress=False)
 
 
 @pytest.mark.cluster
-def test_a_killed_driver_is_resumed_and_one_file_has_the_same_values(
-    work, expected, nodes
-):
+def test_a_killed_driver_worker_and_node_change_no_byte(work, expected, nodes, caplog):
+    from local_cluster import Interruptions, kill_a_busy_worker
+
     nodes.ensure(2)
     tests = Path(__file__).parents[1]
     paths = [str(tests.parent), str(tests / "support"), str(Path(__file__).parent)]
@@ -149,17 +128,48 @@ def test_a_killed_driver_is_resumed_and_one_file_has_the_same_values(
         time.sleep(0.005)
     os.kill(driver.pid, signal.SIGKILL)
     driver.communicate()
-    assert len(list(folder_of(work).glob("0*.h5"))) < 12
+    present = len(list(folder_of(work).glob("0*.h5")))
+    assert present < 8
     with pytest.raises(ValueError, match="run the extraction again"):
         FeatureReader(folder_of(work))
-    extract_on_cluster(experiment(), work, nodes.address, 1, progress=False)
+    actions = [(present + 1, kill_a_busy_worker), (present + 3, nodes.kill_node)]
+    kills = Interruptions(folder_of(work), "0*.h5", actions)
+    with kills, caplog.at_level(logging.WARNING):
+        report = extract_on_cluster(
+            experiment(), work, nodes.address, 2, progress=False
+        )
+    assert kills.done == 2
+    assert caplog.text.count("a worker has ended") >= 1
     assert content(work) == expected
-    with FeatureReader(folder_of(work)) as shards:
-        rows = sorted(shards.rows.values())
-        values = shards.read(rows)
+    file = report.files[0]
+    assert file.photos == PHOTOS > file.extracted
+    assert list(file.unreadable) == [f"{BROKEN}.jpg", f"{ABSENT}.jpg"]
+    again = extract_on_cluster(experiment(), work, nodes.address, progress=False)
+    assert again.files[0].extracted == 0
+
+
+@pytest.mark.cluster
+def test_workers_write_shards_into_an_object_store(
+    work, expected, nodes, s3, tmp_path, monkeypatch
+):
+    nodes.ensure(2)
+    monkeypatch.setenv(CACHE, str(tmp_path))
+    store = f"{s3}/features"
+    options = {"progress": False, "store": store}
+    report = extract_on_cluster(experiment(), work, nodes.address, 2, **options)
+    assert report.files[0].extracted == PHOTOS
+    found, url = content(work), f"{store}/tiny/{NAME}.shards"
+    assert json.loads(found.pop("store.json")) == {"url": url}
+    shards = ObjectStore(url, tmp_path)
+    found |= {name: shards.local(name).read_bytes() for name in shards.sizes()}
+    assert found == expected
+    with FeatureReader(folder_of(work)) as reader:
+        rows = sorted(reader.rows.values())
+        values = reader.read(rows)
     extract(experiment(), work, overwrite=True, progress=False)
     with FeatureReader(work / "tiny" / f"{NAME}.h5") as file:
         np.testing.assert_array_equal(file.read(rows), values)
+    assert shards.sizes() == {}  # overwritten, too
     (work / "tiny" / f"{NAME}.h5").unlink()
 
 
@@ -169,7 +179,7 @@ def test_a_folder_that_workers_cannot_see_is_one_line_and_writes_no_shard(
 ):
     nodes.ensure(1)
     monkeypatch.setattr(cluster_features, "visible", lambda path: (str(path), 1))
-    with pytest.raises(ClusterError, match=r"worker on .*header\.json: not the file"):
+    with pytest.raises(ClusterError, match=r"node .*header\.json: not the file"):
         extract_on_cluster(experiment(), work, nodes.address, progress=False)
     assert [file.name for file in folder_of(work).iterdir()] == ["header.json"]
 

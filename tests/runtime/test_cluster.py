@@ -222,6 +222,19 @@ def test_ray_that_is_not_installed_is_one_line_with_the_extra(monkeypatch):
         pass
 
 
+@pytest.mark.parametrize(
+    ("address", "remedy"),
+    [("local", "when this machine is less busy"), ("head:6379", "check that the ver")],
+)
+def test_a_ray_that_does_not_start_is_one_line(address, remedy):
+    def init(*arguments, **options):
+        raise Exception("The current node timed out\nduring startup.")
+
+    with pytest.raises(ClusterError, match=f"{address}: no connection .*{remedy}") as e:
+        cluster._connect(SimpleNamespace(init=init), address)
+    assert "\n" not in str(e.value)
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1:9", "somewhere", "127.0.0.1:port"])
 def test_an_address_that_nothing_answers_is_refused_within_seconds(
     address, monkeypatch

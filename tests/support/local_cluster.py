@@ -3,23 +3,36 @@
 import contextlib
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import local_s3
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ.setdefault("RAY_TMPDIR", "/tmp/ray-tests")  # a socket's path must be short
 
 _STORE = 80_000_000  # bytes
-_NODE = {"num_cpus": 1, "object_store_memory": _STORE}
 _SYSTEM = {
     # A dead node is noticed after two seconds in place of half a minute.
     "health_check_period_ms": 500,
     "health_check_failure_threshold": 4,
     # On a loaded machine a process may need a minute to import Ray.
     "worker_register_timeout_seconds": 300,
+    "agent_register_timeout_ms": 300_000,
 }
+# A node waits 15 seconds for the agents to write the ports that it is not given, and
+# then ends. That of the dashboard's agent cannot be given: on a loaded machine this
+# agent is late, and the node is started again.
+_STARTS = 5
+_AGENT_PORTS = (
+    "metrics_agent_port",
+    "metrics_export_port",
+    "runtime_env_agent_port",
+)
 
 
 class LocalCluster:
@@ -28,21 +41,62 @@ class LocalCluster:
     def __init__(self):
         from ray.cluster_utils import Cluster
 
-        head = {**_NODE, "include_dashboard": False, "_system_config": _SYSTEM}
-        self._cluster = Cluster(initialize_head=True, head_node_args=head)
+        local_s3.announce()  # workers have the environment of their node
+
+        def start():
+            head = {**_node(), "include_dashboard": False, "_system_config": _SYSTEM}
+            try:
+                return Cluster(initialize_head=True, head_node_args=head)
+            except Exception:
+                _end_processes_of_ray()  # the head's other processes
+                raise
+
+        self._cluster = _started(start)
         self.address = self._cluster.address
         self._others = []
 
     def ensure(self, count: int) -> None:
         """Start nodes until there are so many."""
         while 1 + len(self._others) < count:
-            self._others.append(self._cluster.add_node(**_NODE))
+            self._others.append(_started(self._add_node))
+
+    def _add_node(self) -> Any:
+        return self._cluster.add_node(**_node())
 
     def kill_node(self) -> None:
         self._cluster.remove_node(self._others.pop(), allow_graceful=False)
 
     def shutdown(self) -> None:
         self._cluster.shutdown()
+
+
+def _started(start: Callable[[], Any]) -> Any:
+    """Return the value of a function that starts a node; repeat it if that is late."""
+    for _ in range(_STARTS - 1):
+        # Ray raises an error of the base class.
+        with contextlib.suppress(Exception):
+            return start()
+    return start()
+
+
+def _end_processes_of_ray() -> None:
+    """Kill the processes of Ray that this process has started."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            command = (folder / "cmdline").read_bytes()
+            if b"/ray/session_" in command and is_descendant(folder.name):
+                os.kill(int(folder.name), signal.SIGKILL)
+
+
+def _node() -> dict:
+    """Return the arguments of a node, with ports that are free."""
+    with contextlib.ExitStack() as stack:
+        free = [stack.enter_context(socket.socket()) for _ in _AGENT_PORTS]
+        for one in free:
+            one.bind(("", 0))
+        numbers = [one.getsockname()[1] for one in free]
+    ports = dict(zip(_AGENT_PORTS, numbers, strict=True))
+    return {"num_cpus": 1, "object_store_memory": _STORE, **ports}
 
 
 def busy_workers() -> list[int]:

@@ -82,14 +82,12 @@ def train_on_cluster(
     left = [job for job in jobs if not job.complete]
     if not left:
         return
-    seen = [_visible_inputs(sweep, job.experiment) for job in left]
+    # The inputs of all runs are verified before the first is trained.
+    inputs = [one for job in left for one in _visible_inputs(sweep, job.experiment)]
+    seen = tuple(dict.fromkeys(inputs))
     with connected(address) as cluster:
-        cluster.require_visible(sorted({one for of_run in seen for one in of_run}))
         count = min(workers or cluster.processors, len(left))
-        tasks = (
-            Task(f"run {job.experiment.name}", job, tuple(of_run))
-            for job, of_run in zip(left, seen, strict=True)
-        )
+        tasks = [Task(f"run {job.experiment.name}", job, seen) for job in left]
         done = cluster.run(
             make_worker,
             (sweep, os.getcwd()),

@@ -1,0 +1,235 @@
+"""Shards in an object store: the bytes of a folder, each shard downloaded once."""
+
+import contextlib
+import gc
+import io
+import json
+
+import numpy as np
+import pytest
+
+from data_prep.shard_writer import ShardWriter, open_writer
+from show_attend_tell.data import shard_store
+from show_attend_tell.data.feature_shards import shards_folder
+from show_attend_tell.data.features import FeatureReader
+from show_attend_tell.data.shard_store import ObjectStore, open_store, require_url
+from show_attend_tell.runtime.errors import FeatureError
+
+COUNT, ROWS = 11, 4  # three shards
+IDENTITY = {"network": "net", "grid": [2, 2], "width": 3, "precision": "float32"}
+IDS = [f"{row}.jpg" for row in range(COUNT)]
+VALUES = np.random.default_rng(3).normal(size=(COUNT, 4, 3)).astype(np.float16)
+VALUES[5] = 0
+PROBLEMS = ["broken" if row == 5 else "" for row in range(COUNT)]
+SHARDS = ["000000.h5", "000001.h5", "000002.h5"]
+OBJECTS = [*SHARDS, "header.json"]
+
+
+@pytest.fixture(params=["memory", "s3"])
+def url(request, tmp_path, monkeypatch):
+    """Return the URL of an empty store."""
+    pytest.importorskip("fsspec", reason="needs the packages of '.[cluster]'")
+    monkeypatch.setattr(ShardWriter, "part_rows", ROWS)
+    monkeypatch.setenv(shard_store.CACHE, str(tmp_path / "cache"))
+    if request.param == "memory":
+        from fsspec.implementations.memory import MemoryFileSystem
+
+        MemoryFileSystem.store.clear()
+        return "memory://bucket/features"
+    return request.getfixturevalue("s3") + "/" + tmp_path.name
+
+
+@pytest.fixture
+def path(tmp_path):
+    (tmp_path / "prepared").mkdir()
+    return tmp_path / "prepared" / "features.h5"
+
+
+def write(path, url=None, parts=None, values=VALUES, **options):
+    with open_writer(path, IDENTITY, IDS, url=url, **options) as writer:
+        missing = [] if writer.complete else writer.missing
+        for part in missing if parts is None else parts:
+            rows = slice(writer.rows(part).start, writer.rows(part).stop)
+            writer.write(part, values[rows], PROBLEMS[rows])
+        if parts is None and not writer.complete:
+            writer.finish()
+        assert writer.remaining_bytes() == 0 or url is None
+    return missing
+
+
+def objects(url):
+    store = ObjectStore(url)
+    found = {}
+    for name in store.sizes():
+        with store.open(name) as file:
+            found[name] = file.read()
+    return found
+
+
+def content(folder):
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def test_the_shards_of_a_store_are_those_of_a_folder(path, url, tmp_path):
+    assert write(path, url) == [0, 1, 2]
+    write(tmp_path / "other.h5", shards=True)
+    expected, found = (
+        content(shards_folder(one)) for one in (tmp_path / "other.h5", path)
+    )
+    assert json.loads(found.pop("store.json")) == {"url": url}
+    assert {**found, **objects(url)} == expected
+    assert sorted(found) == ["header.json", "index.h5"]
+    with open_writer(path, IDENTITY, IDS) as writer:
+        assert writer.complete
+        assert writer.size() > sum(map(len, expected.values()))
+    rows = [10, 3, 8, 0, 3]
+    with FeatureReader(path) as reader:
+        np.testing.assert_array_equal(reader.read(rows), VALUES[rows])
+        assert reader.problems == {"5.jpg": "broken"}
+
+
+def test_an_interrupted_extraction_continues_in_its_store(path, url):
+    write(path, url, parts=[1])
+    with pytest.raises(FeatureError, match="run the extraction again to continue"):
+        FeatureReader(path)
+    assert write(path) == [0, 2]  # its store is remembered
+    assert sorted(objects(url)) == OBJECTS
+    assert write(path, url) == []
+
+
+def test_each_shard_is_downloaded_once_and_again_if_it_was_replaced(
+    path, url, tmp_path, monkeypatch
+):
+    write(path, url)
+    real, loaded = shard_store.atomic_path, []
+
+    def atomic_path(target, unique):
+        loaded.append(target.name)
+        return real(target, unique)
+
+    monkeypatch.setattr(shard_store, "atomic_path", atomic_path)
+    for _ in range(2):
+        with FeatureReader(path) as reader:
+            assert loaded in ([SHARDS[0]], SHARDS)  # the first is verified
+            reader.read([0, 9, 4, 1])
+        assert sorted(loaded) == SHARDS
+    (cache,) = (tmp_path / "cache").iterdir()
+    (cache / SHARDS[1]).write_bytes(b"of a full disk")
+    with FeatureReader(path) as reader:
+        np.testing.assert_array_equal(reader.read([4])[0], VALUES[4])
+    assert loaded[3:] == [SHARDS[1]]
+    write(path, url, values=VALUES[::-1].copy(), overwrite=True)
+    with FeatureReader(path) as reader:
+        np.testing.assert_array_equal(reader.read([0])[0], VALUES[-1])
+
+
+def test_a_store_with_other_objects_is_refused_and_nothing_is_written(path, url):
+    ObjectStore(url).write("notes.txt", b"precious")
+    with pytest.raises(FeatureError, match=r"must be empty\. Received: objects"):
+        write(path, url)
+    assert not shards_folder(path).exists()
+    assert list(objects(url)) == ["notes.txt"]
+
+
+def test_features_elsewhere_are_kept_unless_they_are_overwritten(path, url, tmp_path):
+    write(path, shards=True)
+    with pytest.raises(FeatureError, match="its shards are in this folder; pass --ove"):
+        write(path, url)
+    write(path, url, overwrite=True)
+    assert sorted(objects(url)) == OBJECTS
+    with pytest.raises(FeatureError, match=f"its shards are in {url}; pass --overwr"):
+        write(path, f"{url}/other")
+    write(path, overwrite=True)  # one file
+    assert objects(url) == {}
+    with pytest.raises(FeatureError, match="already present as a file"):
+        write(path, url)
+
+
+def test_an_absent_shard_of_a_store_is_named(path, url):
+    write(path, url)
+    store = ObjectStore(url)
+    store._system.rm(f"{store._root}/{SHARDS[2]}")
+    with pytest.raises(FeatureError, match=r"the shard 000002\.h5 is absent"):
+        FeatureReader(path)
+
+
+def test_an_object_that_another_process_writes_is_seen(url, tmp_path):
+    store = ObjectStore(url, tmp_path / "cache")
+    store.write("header.json", b"{}")
+    assert store.sizes() == {"header.json": 2}
+    system = type(store._system)(skip_instance_cache=True)
+    system.pipe_file(f"{store._root}/000000.h5", b"content")
+    with store.open("000000.h5") as file:
+        assert file.read() == b"content"
+    assert store.local("000000.h5").read_bytes() == b"content"
+    assert store.sizes() == {"000000.h5": 7, "header.json": 2}
+
+
+def test_no_object_of_hdf5_can_be_freed_while_hdf5_reads_a_store(
+    path, url, monkeypatch
+):
+    real, enabled = ObjectStore.open, []
+
+    class Recording(io.BytesIO):
+        def readinto(self, buffer):
+            enabled.append(gc.isenabled())
+            return super().readinto(buffer)
+
+    @contextlib.contextmanager
+    def recorded(self, name):
+        with real(self, name) as file:
+            yield Recording(file.read())
+
+    monkeypatch.setattr(ObjectStore, "open", recorded)
+    write(path, url)
+    assert enabled
+    assert not any(enabled)
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize(
+    "text", ["/data/features", "http://host/x", "s3:/bucket", "s3://", "s3://a b"]
+)
+def test_other_addresses_are_one_line(text):
+    with pytest.raises(FeatureError, match="must be the URL of an object store") as one:
+        require_url(text)
+    assert "\n" not in str(one.value)
+
+
+def test_a_store_that_does_not_answer_is_one_line_and_writes_nothing(path, monkeypatch):
+    pytest.importorskip("s3fs", reason="needs the packages of '.[test]'")
+    from s3fs import S3FileSystem
+
+    S3FileSystem.clear_instance_cache()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    with pytest.raises(FeatureError, match="s3://silent/x: cannot be listed") as caught:
+        write(path, "s3://silent/x")
+    S3FileSystem.clear_instance_cache()
+    assert "\n" not in str(caught.value)
+    assert not shards_folder(path).exists()
+
+
+def test_a_bucket_that_cannot_be_written_is_one_line_and_writes_nothing(path, s3):
+    with pytest.raises(FeatureError, match="s3://absent/x: cannot be written"):
+        write(path, "s3://absent/x")
+    assert not shards_folder(path).exists()
+
+
+def test_a_malformed_store_file_is_one_line(tmp_path):
+    (tmp_path / "store.json").write_text('{"url": "http://host"}')
+    with pytest.raises(FeatureError, match=r"store\.json: must hold the URL of the sh"):
+        open_store(tmp_path, tmp_path / "index.h5")
+
+
+def test_a_library_that_is_not_installed_is_named(monkeypatch):
+    fsspec = pytest.importorskip("fsspec", reason="needs the packages of '.[cluster]'")
+
+    def absent(url, **options):
+        raise ImportError("Install s3fs to access S3")
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", absent)
+    with pytest.raises(FeatureError, match=r"Install s3fs .*install fsspec, and s3fs"):
+        ObjectStore("s3://bucket/x")
