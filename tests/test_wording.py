@@ -49,6 +49,7 @@ REPLACEMENTS = {
     r"comes? on top": "is added",
     r"given up": "stopped or killed",
     r"(a|the) house": "package or project",
+    r"(known|other|unknown) worlds?": "in distribution, or out-of-distribution set",
 }
 _FORBIDDEN = {
     re.compile(rf"\b(?:{pattern})(?!\w)"): advice

@@ -57,10 +57,10 @@ def calibrate(
     from show_attend_tell.training.confidence.calibration import calibrate
 
     file = find_model(str(model or settings.name), runs)
-    worlds = {str(folder): _pictures(folder, limit) for folder in others}
+    ood_sets = {str(folder): _pictures(folder, limit) for folder in others}
     if settings.data.source != "scenes":
-        worlds["drawn scenes"] = _drawn_scenes(limit)
-    report = calibrate(settings, work, file, worlds, encoder_weights, limit)
+        ood_sets["drawn scenes"] = _drawn_scenes(limit)
+    report = calibrate(settings, work, file, ood_sets, encoder_weights, limit)
     click.echo("\n".join(report.lines()))
 
 

@@ -1,9 +1,9 @@
 """Calibrate the confidence of a trained model's captions.
 
-The known world is the validation split. The other worlds are pictures that are unlike
-the training photos: photos turned upside down, close-ups, and pictures that the caller
-gives. Each photo and each world has the same total weight as others of its side, and
-both sides weigh the same.
+The validation split is in distribution. The out-of-distribution sets are unlike the
+training photos: photos turned upside down, close-ups, and pictures that the caller
+gives. Each photo and each set has the same total weight as others of its side, and both
+sides weigh the same.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ from show_attend_tell.training.confidence.photo_space import (
 )
 
 RIDGE = 0.03  # penalty of both regressions
-LEAST = 8  # validation photos, and pictures of a world
+LEAST = 8  # validation photos, and pictures of a set
 _CLOSE_UP = (0.12, 0.25)  # side as a share of the photo's shorter side
 _BATCH = 16
 
@@ -58,12 +58,12 @@ class CalibrationReport:
 
     Attributes:
         path: the file.
-        measured: ``photos``; by world, ``auc`` of the confidence and
-            ``auc_of_familiarity``, of models fitted without that world;
+        measured: ``photos``; by set, ``auc`` of the confidence and
+            ``auc_of_familiarity``, of models fitted without that set;
             ``auc_quality`` of the confidence between captions above and below the
             median CIDEr; ``reliability``, (mean confidence, share of better captions
             of photos like those of the training, count) by tenths, where half of the
-            weight is in the other worlds.
+            weight is in the out-of-distribution sets.
     """
 
     path: Path
@@ -99,7 +99,7 @@ def calibrate(
         experiment: the experiment of the prepared data.
         work: folder of prepared data, with photos and features.
         model: path of the model.
-        others: pictures of other worlds by their names, at least 8 of each.
+        others: pictures of out-of-distribution sets by their names, at least 8 of each.
         encoder_weights: as in
             :func:`~show_attend_tell.inference.encoder_matching.matching_encoder`.
         count: validation photos that are turned, and of which close-ups are made.
@@ -133,8 +133,8 @@ def calibrate(
         g = describe_split(reader, train, captioner.grid, shown)
         space = fit_photo_space(g, train.captions, captioner.vocabulary, captioner.grid)
         known, scores = _known(captioner, reader, val, space, shown)
-    worlds = {
-        name: _world(captioner, encoder, space, name, one, shown)
+    ood_sets = {
+        name: _statistics(captioner, encoder, space, name, one, shown)
         for name, one in squares.items()
     }
     sources = dict.fromkeys(("upside down", "close-ups"), rows)
@@ -145,8 +145,8 @@ def calibrate(
             f"{int(good.sum())} of {len(good)} above the median; train the model longer"
         )
     half = _halves(good, rows, rng)
-    measured = measure(space, known, good, worlds, sources, half)
-    calibration = fit_calibration(space, known, good, list(worlds.values()))
+    measured = measure(space, known, good, ood_sets, sources, half)
+    calibration = fit_calibration(space, known, good, list(ood_sets.values()))
     path = save_calibration(calibration, captioner, model, measured)
     return CalibrationReport(path, measured)
 
@@ -164,7 +164,7 @@ def _halves(good: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> np.
 
 
 def fit_calibration(
-    space: PhotoSpace, known: np.ndarray, good: np.ndarray, worlds: list[np.ndarray]
+    space: PhotoSpace, known: np.ndarray, good: np.ndarray, ood_sets: list[np.ndarray]
 ) -> Calibration:
     """Fit both logistic regressions.
 
@@ -172,14 +172,14 @@ def fit_calibration(
         space: the distribution of the training photos.
         known: statistics of validation photos, (N, 6).
         good: (N,), 1 where the caption is better than half of them.
-        worlds: statistics of the pictures of each other world, (M, 6) each.
+        ood_sets: statistics of the pictures of each out-of-distribution set, (M, 6).
     """
     centre, scale = known.mean(axis=0), np.maximum(known.std(axis=0), 1e-6)
     plain = Calibration(space, centre, scale, np.zeros(0), np.zeros(0))
-    x = plain.standardise(np.concatenate([known, *worlds]))
+    x = plain.standardise(np.concatenate([known, *ood_sets]))
     labels = (np.arange(len(x)) < len(known)).astype(np.float64)
     weights = [np.full(len(known), 1 / len(known))]
-    weights += [np.full(len(one), 1 / len(one) / len(worlds)) for one in worlds]
+    weights += [np.full(len(one), 1 / len(one) / len(ood_sets)) for one in ood_sets]
     own = plain.standardise(known)
     return Calibration(
         space,
@@ -210,17 +210,17 @@ def _known(captioner, reader, val: Split, space: PhotoSpace, shown: bool):
 
 
 def _squares(encoder: Encoder, name: str, images: Iterable[Image.Image]) -> np.ndarray:
-    """Return the pictures of a world as the encoder sees them, (M, S, S, 3) uint8."""
+    """Return the pictures of a set as the encoder sees them, (M, S, S, 3) uint8."""
     squares = [encoder.preprocess(image) for image in images]
     if len(squares) < LEAST:
         raise CalibrationError(
-            f"the other world {name!r} must have at least {LEAST} pictures. Received: "
-            f"{len(squares)}; name a folder with more"
+            f"the out-of-distribution set {name!r} must have at least {LEAST} "
+            f"pictures. Received: {len(squares)}; name a folder with more"
         )
     return np.stack(squares)
 
 
-def _world(
+def _statistics(
     captioner: Captioner,
     encoder: Encoder,
     space: PhotoSpace,
@@ -228,7 +228,7 @@ def _world(
     squares: np.ndarray,
     shown: bool,
 ) -> np.ndarray:
-    """Return the statistics of the pictures of a world, (M, 6)."""
+    """Return the statistics of the pictures of a set, (M, 6)."""
     parts, decoding = [], _decoding(captioner)
     with progress_bar(len(squares), "photo", name, shown=shown) as bar:
         for start in range(0, len(squares), _BATCH):
@@ -278,42 +278,42 @@ def measure(
     space: PhotoSpace,
     known: np.ndarray,
     good: np.ndarray,
-    worlds: Mapping[str, np.ndarray],
+    ood_sets: Mapping[str, np.ndarray],
     sources: Mapping[str, np.ndarray],
     half: np.ndarray,
 ) -> dict:
-    """Measure with models that saw neither the photos nor the world they judge.
+    """Measure with models that saw neither the photos nor the set they judge.
 
     Each half of the validation photos is judged by models fitted on the other half,
-    and each world by models fitted without it.
+    and each set by models fitted without it.
 
     Args:
         space: the distribution of the training photos.
         known: statistics of validation photos, (N, 6).
         good: (N,), 1 where the caption is better than half of them.
-        worlds: statistics of at least two other worlds, (M, 6) each.
-        sources: for worlds made of validation photos, the row of each photo, (M,).
+        ood_sets: statistics of at least two out-of-distribution sets, (M, 6) each.
+        sources: for sets made of validation photos, the row of each photo, (M,).
         half: (N,) bool, the first half.
 
     Returns:
         The attribute ``measured`` of :class:`CalibrationReport`.
     """
-    auc, alone = ({name: [] for name in worlds} for _ in range(2))
+    auc, alone = ({name: [] for name in ood_sets} for _ in range(2))
     quality, judged = [], []
     for fitted in (half, ~half):
         tested = ~fitted
-        for name, one in worlds.items():
-            rest = [other for key, other in worlds.items() if key != name]
+        for name, one in ood_sets.items():
+            rest = [other for key, other in ood_sets.items() if key != name]
             model = fit_calibration(space, known[fitted], good[fitted], rest)
             if name in sources:
                 one = one[tested[sources[name]]]
             inside, outside = (_judge(model, x) for x in (known[tested], one))
             auc[name].append(rank_auc(inside.confidence, outside.confidence))
             alone[name].append(rank_auc(inside.familiarity, outside.familiarity))
-            share = 1 / len(one) / len(worlds)
+            share = 1 / len(one) / len(ood_sets)
             judged.append((outside.confidence, np.zeros(len(one)), share))
         model = fit_calibration(
-            space, known[fitted], good[fitted], list(worlds.values())
+            space, known[fitted], good[fitted], list(ood_sets.values())
         )
         confidence, g = _judge(model, known[tested]).confidence, good[tested]
         quality.append(rank_auc(confidence[g == 1], confidence[g == 0]))

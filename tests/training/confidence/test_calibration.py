@@ -261,7 +261,7 @@ def test_calibrations_of_another_layout_are_refused(
         find_calibration(captioner, tmp_path / "model.keras")
 
 
-def test_few_pictures_of_a_world_are_refused(prepared):
+def test_few_pictures_of_a_set_are_refused(prepared):
     with pytest.raises(CalibrationError, match="'noise' must have at least 8"):
         calibrate(
             *(experiment(), prepared, prepared / "model.keras", {"noise": noise(3)}),
@@ -291,24 +291,24 @@ def test_the_ridge_regression_of_words_equals_the_normal_equations():
     )
 
 
-def test_worlds_that_differ_are_measured_as_separable():
+def test_sets_that_differ_are_measured_as_separable():
     rng = np.random.default_rng(0)
     known = rng.normal(size=(200, 6))
     good = (known[:, 4] + 0.5 * rng.normal(size=200) > 0).astype(float)
-    worlds = {name: rng.normal(-4, 1, (50, 6)) for name in ("one", "two")}
+    ood_sets = {name: rng.normal(-4, 1, (50, 6)) for name in ("one", "two")}
     half = np.arange(200) % 2 == 0
-    measured = measure(None, known, good, worlds, {}, half)
+    measured = measure(None, known, good, ood_sets, {}, half)
     assert min(measured["auc"].values()) > 0.95
     assert measured["auc_quality"] > 0.8
     for mean, share, _ in measured["reliability"]:
         assert share == pytest.approx(mean, abs=0.35)
 
 
-def test_worlds_that_do_not_differ_are_measured_as_equal():
+def test_sets_that_do_not_differ_are_measured_as_equal():
     rng = np.random.default_rng(0)
     known = rng.normal(size=(600, 6))
-    worlds = {name: rng.normal(size=(300, 6)) for name in ("one", "two")}
+    ood_sets = {name: rng.normal(size=(300, 6)) for name in ("one", "two")}
     good = rng.integers(0, 2, 600).astype(float)
-    measured = measure(None, known, good, worlds, {}, np.arange(600) % 2 == 0)
+    measured = measure(None, known, good, ood_sets, {}, np.arange(600) % 2 == 0)
     assert all(abs(auc - 0.5) < 0.08 for auc in measured["auc"].values())
     assert abs(measured["auc_quality"] - 0.5) < 0.08

@@ -47,13 +47,13 @@ function drawPath(canvas, digit, glimpses, k) {
   }
 }
 
-// Draw a canvas of DRAW and the window that wrote it; its line is as wide as the filters.
+// Draw a canvas of DRAW and the window that wrote it; the wider the filters, the wider its line.
 function drawStep(canvas, drawing, step) {
   const scale = drawPixels(canvas, drawing.canvases[step]);
   const frame = drawing.windows[step - 1];
   if (!frame) return;
   const context = canvas.getContext("2d");
-  const line = Math.min(Math.max(frame.deviation * scale, 2), 2 * scale);
+  const line = Math.min(Math.max((frame.deviation * scale) / 2, 2), 0.8 * scale);
   // A window may be larger than the canvas: its frame is then on the border.
   const inside = (x) => Math.min(Math.max(x * scale, line / 2), canvas.width - line / 2);
   const [x0, y0, x1, y1] = frame.box.map(inside);

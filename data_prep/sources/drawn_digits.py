@@ -1,0 +1,60 @@
+"""Draw digits in the fonts of Matplotlib, for examples that download nothing.
+
+They are no handwriting: a model trained on them is for notebooks and tests.
+"""
+
+import math
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from show_attend_tell.data.digit_image import digit_of_image
+from show_attend_tell.data.digits import CLASSES, Digits
+
+_FONTS = (
+    "DejaVuSans",
+    "DejaVuSans-Bold",
+    "DejaVuSans-Oblique",
+    "DejaVuSansMono",
+    "DejaVuSerif",
+    "DejaVuSerif-Italic",
+    "STIXGeneral",
+    "STIXGeneralItalic",
+    "cmr10",
+    "cmss10",
+    "cmtt10",
+)
+_SIDE, _SIZE = 80, 56  # of the drawing and of a digit in it, in pixels
+_TURN, _SLANT = math.radians(18), 0.3  # at most, to either side
+_STRETCH = 0.25  # at most, of the width
+
+
+def drawn_digits(count: int, seed: int = 0) -> Digits:
+    """Return digits in random fonts, turned, slanted and stretched at random.
+
+    Args:
+        count: number of digits; every class is drawn equally often, but for a rest.
+        seed: seed of fonts, shapes and order.
+    """
+    rng = np.random.default_rng(seed)
+    folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+    fonts = [ImageFont.truetype(str(folder / f"{name}.ttf"), _SIZE) for name in _FONTS]
+    labels = rng.permutation(np.arange(count) % CLASSES).astype(np.uint8)
+    images = [_draw(f"{k}", fonts[rng.integers(len(fonts))], rng) for k in labels]
+    return Digits(np.stack(images), labels)
+
+
+def _draw(text: str, font, rng: np.random.Generator) -> np.ndarray:
+    """Return one digit, (28, 28) uint8."""
+    image, middle = Image.new("L", (_SIDE, _SIDE)), _SIDE / 2
+    ImageDraw.Draw(image).text((middle, middle), text, 255, font, anchor="mm")
+    turn, slant, stretch = rng.uniform(-1, 1, 3) * (_TURN, _SLANT, _STRETCH)
+    cos, sin = math.cos(turn), math.sin(turn)
+    # Pillow's matrix maps points of the result to points of the source.
+    matrix = np.array([[cos, -sin], [sin, cos]]) @ [[1 + stretch, slant], [0, 1]]
+    shift = middle - matrix @ (middle, middle)
+    values = [*matrix[0], shift[0], *matrix[1], shift[1]]
+    kind, filtering = Image.Transform.AFFINE, Image.Resampling.BILINEAR
+    return digit_of_image(image.transform(image.size, kind, values, filtering))

@@ -1,0 +1,79 @@
+"""Draw the figures of siblings.md from trained runs.
+
+    python docs/sibling_figures.py --work prepared --runs experiments/runs
+
+The runs are those of ram_mnist, draw_cluttered and draw_mnist; a run that is absent is
+named, and its figure is left as it is.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+from keras import ops
+from PIL import Image
+
+from show_attend_tell.config.experiments import load_experiment
+from show_attend_tell.config.runs import MODEL
+from show_attend_tell.data.digits import held_out_pictures, read_digits
+from show_attend_tell.inference.visualization.attention_figure import figure_to_array
+from show_attend_tell.runtime.files import atomic_write
+from show_attend_tell.siblings.classification import evaluation as classification
+from show_attend_tell.siblings.classification.figures import draw_seen
+from show_attend_tell.siblings.classification.prediction import Predictor
+from show_attend_tell.siblings.draw import evaluation as generation
+from show_attend_tell.siblings.draw.data import held_out_binary
+from show_attend_tell.siblings.draw.figures import canvas_strip, encode_png
+
+_IMAGES = Path(__file__).resolve().parent / "images"
+_ROWS = 4
+_DPI = 110
+
+
+def draw_glimpses(experiment, digits, path: Path) -> Image.Image:
+    """Return the glimpses at the first validation pictures."""
+    model = classification.load_model(path, experiment)
+    images = held_out_pictures(digits, experiment.data, "val").images[:_ROWS]
+    figure = draw_seen(model, images, Predictor(model)(images))
+    return Image.fromarray(figure_to_array(figure, _DPI))
+
+
+def draw_canvases(experiment, digits, path: Path) -> Image.Image:
+    """Return the canvases of the first validation pictures."""
+    model = generation.load_model(path, experiment)
+    binary = held_out_binary(digits, experiment.data, "val")[:_ROWS]
+    images, s = binary.astype(np.float32) / 255, model.settings
+    noise = np.random.default_rng(0).standard_normal((_ROWS, s.steps, s.latent))
+    given = (images, noise.astype(np.float32))
+    outputs = model.draw(*map(ops.convert_to_tensor, given))
+    arrays = {name: ops.convert_to_numpy(x) for name, x in outputs.items()}
+    return canvas_strip(images, arrays, model, scale=3)
+
+
+FIGURES = {
+    "ram_mnist": ("ram-glimpses.png", draw_glimpses),
+    "draw_cluttered": ("read-windows.png", draw_glimpses),
+    "draw_mnist": ("draw-canvas.png", draw_canvases),
+}
+
+
+def main() -> None:
+    """Draw the figures of all runs that are present."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--work", type=Path, default=Path("prepared"))
+    parser.add_argument("--runs", type=Path, default=Path("experiments/runs"))
+    arguments = parser.parse_args()
+    for name, (file, draw) in FIGURES.items():
+        model = arguments.runs / name / MODEL
+        if not model.is_file():
+            print(f"{model}: no such model; {file} is left as it is")
+            continue
+        experiment = load_experiment(name, [])
+        folder = arguments.work / experiment.data.name
+        digits = read_digits(folder, "val", experiment.data.validation)
+        atomic_write(_IMAGES / file, encode_png(draw(experiment, digits, model)))
+        print(_IMAGES / file)
+
+
+if __name__ == "__main__":
+    main()
