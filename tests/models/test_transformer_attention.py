@@ -94,7 +94,8 @@ def test_attention_in_heads_is_that_of_keras_with_the_same_weights(rng):
     values = []
     for part, shape in {**split, "o": (H, d // H, d)}.items():
         values.append(p[f"any/w_{part}"].reshape(shape))
-        values.append(p[f"any/b_{part}"].reshape(shape[1:] if part != "o" else (d,)))
+        bias = p.get(f"any/b_{part}", np.zeros(d))
+        values.append(bias.reshape(shape[1:] if part != "o" else (d,)))
     order = dict(zip("qkvo", zip(values[::2], values[1::2], strict=True), strict=True))
     names = {"query": "q", "key": "k", "value": "v", "attention_output": "o"}
     for weight in theirs.weights:
@@ -111,12 +112,34 @@ def test_one_head_without_projections_is_plain_softmax_attention(rng):
     layer, _ = heads_of(rng, heads=1)
     for part in "qkvo":
         getattr(layer, f"w_{part}").assign(np.eye(d))
-        getattr(layer, f"b_{part}").assign(np.zeros(d))
+    for bias in (layer.b_q, layer.b_v, layer.b_o):
+        bias.assign(np.zeros(d))
     x, y = normal(rng, 1, T, d), normal(rng, 1, L, d)
     found, _ = attend(layer, x, y)
     for t in range(T):
         expected, _ = oracle.attention(x[0, t], y[0], y[0])
         np.testing.assert_allclose(found[0, t], expected, **TOLERANCE)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_attention_to_unprojected_locations_is_the_same(rng, mode):
+    layer, _ = heads_of(rng)
+    x, m, bias = normal(rng, B, T, d), normal(rng, B, L, d), normal(rng, B, 1, T, L)
+
+    def both(x, m, bias):
+        q = layer.queries(x)
+        keys, values = (
+            layer.head_keys(layer.keys(m)),
+            layer.head_values(layer.values(m)),
+        )
+        return [
+            *layer.attend(q, keys, values, bias),
+            *layer.attend_unprojected(q, m, bias),
+        ]
+
+    joined, weights, *others = run_in(mode, both, x, m, bias)
+    np.testing.assert_allclose(others[0], joined, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(others[1], weights, **TOLERANCE)
 
 
 def test_heads_are_single_heads_side_by_side(rng):
