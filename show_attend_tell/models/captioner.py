@@ -277,7 +277,7 @@ class Captioner(keras.Model):
         parts = (training and self.compiled_parts) or WHOLE
         a = self._prepare(inputs["annotations"], training)  # (P, L, D)
         dropouts = self.dropouts(training)
-        memory = self.decoder.memory(a, parts.precision, dropouts)
+        memory = self.decoder.memory(a, parts, dropouts)
         return self.decoder.read(
             tokens, memory, dropouts, parts, select_weights, samples
         )

@@ -71,8 +71,9 @@ def test_locations_have_the_sines_of_their_row_and_column():
         np.testing.assert_allclose(row, np.concatenate(parts), atol=1e-6)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("heads", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("heads", "mode"), [(1, "eager"), (4, "eager"), *((2, mode) for mode in MODES)]
+)
 def test_attention_in_heads_is_the_oracles(rng, heads, mode):
     layer, p = heads_of(rng, heads)
     x, y, bias = normal(rng, B, T, d), normal(rng, B, L, d), normal(rng, B, 1, T, L)
@@ -94,7 +95,8 @@ def test_attention_in_heads_is_that_of_keras_with_the_same_weights(rng):
     values = []
     for part, shape in {**split, "o": (H, d // H, d)}.items():
         values.append(p[f"any/w_{part}"].reshape(shape))
-        values.append(p[f"any/b_{part}"].reshape(shape[1:] if part != "o" else (d,)))
+        bias = p.get(f"any/b_{part}", np.zeros(d))
+        values.append(bias.reshape(shape[1:] if part != "o" else (d,)))
     order = dict(zip("qkvo", zip(values[::2], values[1::2], strict=True), strict=True))
     names = {"query": "q", "key": "k", "value": "v", "attention_output": "o"}
     for weight in theirs.weights:
@@ -111,12 +113,34 @@ def test_one_head_without_projections_is_plain_softmax_attention(rng):
     layer, _ = heads_of(rng, heads=1)
     for part in "qkvo":
         getattr(layer, f"w_{part}").assign(np.eye(d))
-        getattr(layer, f"b_{part}").assign(np.zeros(d))
+    for bias in (layer.b_q, layer.b_v, layer.b_o):
+        bias.assign(np.zeros(d))
     x, y = normal(rng, 1, T, d), normal(rng, 1, L, d)
     found, _ = attend(layer, x, y)
     for t in range(T):
         expected, _ = oracle.attention(x[0, t], y[0], y[0])
         np.testing.assert_allclose(found[0, t], expected, **TOLERANCE)
+
+
+@pytest.mark.parametrize("mode", ["eager", pytest.param("jit", marks=pytest.mark.slow)])
+def test_attention_to_unprojected_locations_is_the_same(rng, mode):
+    layer, _ = heads_of(rng)
+    x, m, bias = normal(rng, B, T, d), normal(rng, B, L, d), normal(rng, B, 1, T, L)
+
+    def both(x, m, bias):
+        q = layer.queries(x)
+        keys, values = (
+            layer.head_keys(layer.keys(m)),
+            layer.head_values(layer.values(m)),
+        )
+        return [
+            *layer.attend(q, keys, values, bias),
+            *layer.attend_unprojected(q, m, bias),
+        ]
+
+    joined, weights, *others = run_in(mode, both, x, m, bias)
+    np.testing.assert_allclose(others[0], joined, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(others[1], weights, **TOLERANCE)
 
 
 def test_heads_are_single_heads_side_by_side(rng):
@@ -149,7 +173,7 @@ def test_the_causal_bias_masks_later_words_exactly():
     np.testing.assert_array_equal(weights[0], [1, 0, 0])
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["eager", pytest.param("jit", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_one_layer_is_the_oracles(rng, norm, mode):
     settings = tiny.settings(norm=norm)

@@ -63,11 +63,13 @@ def test_every_hypothesis_of_a_beam_has_the_numbers_of_the_oracle(model, photos)
     assert len({tuple(row) for row in found.tokens[:, 0]}) > 1
 
 
+@pytest.mark.slow
 def test_sampled_captions_have_the_numbers_of_the_oracle(model, photos):
     found = write(model, photos, method="sample", seed=3)
     assert_read_by_the_oracle(model, photos, found)
 
 
+@pytest.mark.slow
 def test_a_caption_of_a_region_has_the_numbers_of_the_oracle(model, photos):
     shares = np.random.default_rng(3).choice([0, 0.25, 1], (PHOTOS, L)).astype("f4")
     found = write(model, photos, shares, beam=2, region_strength=0.7, region_words=2)

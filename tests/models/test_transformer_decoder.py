@@ -185,7 +185,7 @@ def test_the_keys_and_values_of_a_photo_are_computed_once(model, beam, monkeypat
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_the_number_of_parameters_is_the_formulas(rng, tied, norm):
     model = tiny.build(rng, tie_output=tied, norm=norm, encoder_layers=1)
-    attention, norms, hidden = 4 * d * d + 4 * d, 2 * d, 2 * d * F + F + d
+    attention, norms, hidden = 4 * d * d + 3 * d, 2 * d, 2 * d * F + F + d
     layer = 2 * attention + hidden + 3 * norms
     encoder = attention + hidden + 2 * norms
     ends = K * d + D * d + d + norms + K + 2 * norms * (norm == "pre")
@@ -207,6 +207,25 @@ def test_initial_weights_are_glorots_and_unit_embedded_words():
             if "embedding" not in a.path:
                 limit = np.sqrt(6 / sum(values.shape))
                 assert 0.9 * limit < np.abs(values).max() <= limit
+
+
+@pytest.mark.parametrize("words", [T, 30])
+def test_every_weight_has_a_gradient(rng, words):
+    """Few words read locations that are not projected, and many read their keys."""
+    model = tiny.build(rng, encoder_layers=1, tie_output=False)
+    a, inputs = tiny_captioner.photos(rng), rng.integers(1, K, (B, words))
+    projects = not model.decoder._is_read_unprojected(inputs, np.zeros((B, L, d)))
+    assert projects == (words == 30)
+
+    def loss():
+        logits = model({"annotations": a, "tokens": inputs}, training=True)["logits"]
+        return ops.mean(ops.square(logits[..., 0])) + ops.mean(logits[..., 1])
+
+    found = tiny_captioner.gradient_function(
+        lambda: (loss(), 0.0), model, key="path"
+    )()[0]
+    without = {path for path, gradient in found.items() if not np.any(gradient)}
+    assert not without
 
 
 def test_bfloat16_changes_little(rng, batch):

@@ -37,7 +37,7 @@ def multi_head(p, name, x, rows, heads, bias=0.0):
     """Return MultiHead(x, rows) of one x (d,), and the weights (H, rows)."""
 
     def affine(y, part):
-        return y @ p[f"{name}/w_{part}"] + p[f"{name}/b_{part}"]
+        return y @ p[f"{name}/w_{part}"] + p.get(f"{name}/b_{part}", 0)
 
     q, keys, values = affine(x, "q"), affine(rows, "k"), affine(rows, "v")
     size, joined, weights = len(q) // heads, [], []

@@ -58,7 +58,7 @@ class CaptionDecoder(Protocol):
     selects_locations: bool
     embedding: Any
 
-    def memory(self, annotations, precision="float32", dropouts=NO_DROPOUT) -> Any:
+    def memory(self, annotations, parts=WHOLE, dropouts=NO_DROPOUT) -> Any:
         """Return the tensors that are computed once per photo, from (P, L, D)."""
 
     def read(

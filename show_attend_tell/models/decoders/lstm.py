@@ -36,10 +36,13 @@ class LstmDecoder(Decoder):
     selects_locations = True
 
     def memory(
-        self, annotations, precision="float32", dropouts: Dropouts = NO_DROPOUT
+        self,
+        annotations,
+        parts: CompiledParts = WHOLE,
+        dropouts: Dropouts = NO_DROPOUT,
     ) -> LstmMemory:
         """Project photos, (P, L, D), once; no dropout is applied."""
-        projected = self._project_features(annotations, precision)
+        projected = self._project_features(annotations, parts.precision)
         return LstmMemory(annotations, projected, self.state_kernel())
 
     def read(

@@ -19,11 +19,13 @@ Notation: :mod:`models.decoders.transformer_attention`.
 """
 
 import itertools
+from typing import NamedTuple
 
 import keras
 import numpy as np
 from keras import ops
 
+from show_attend_tell.models.convolutions.trainable import captions_per_photo
 from show_attend_tell.models.decoder import product
 from show_attend_tell.models.decoders.interface import (
     NO_DROPOUT,
@@ -45,7 +47,12 @@ from show_attend_tell.models.decoders.transformer_layer import (
     normalisation,
 )
 
-Memory = tuple[PhotoKeys, ...]  # one for each layer
+
+class Memory(NamedTuple):
+    """The tensors that are computed once per photo."""
+
+    locations: object  # m, (P, L, d)
+    layers: tuple[PhotoKeys, ...]  # keys and values of m in each layer
 
 
 class TransformerDecoder(MatrixLayer):
@@ -92,22 +99,44 @@ class TransformerDecoder(MatrixLayer):
         if not s.tie_output:
             self.l_o = self.matrix("l_o", d, vocabulary_size, seeds)
         self.l_o_b = self.bias("l_o_b", vocabulary_size)
+        self._compiled = None  # a compiler, and the function that it has compiled
         self.built = True
 
     def memory(
-        self, annotations, precision="float32", dropouts: Dropouts = NO_DROPOUT
+        self,
+        annotations,
+        parts: CompiledParts = WHOLE,
+        dropouts: Dropouts = NO_DROPOUT,
     ) -> Memory:
-        """Compute m of photos, (P, L, D), and its keys and values in each layer."""
-        m = ops.relu(product(annotations, self.w_m, precision) + self.b_m)  # (P, L, d)
-        m = self.memory_norm(m)
-        if self.settings.positions == "grid":
-            m = m + grid_positions(self.grid, self.settings.width)  # (L, d)
+        """Compute m of photos, (P, L, D), and its keys and values in each layer.
+
+        Training reads m itself if that is faster; a graph then omits the latter.
+        """
+        precision = parts.precision
+        m = product(annotations, self.w_m, precision)  # (P, L, D) -> (P, L, d)
+        m = self._locations_function(parts.compile_fn)(m)
         for layer in self.encoder_layers:
             m = layer.read_words(m, None, dropouts.hidden, precision)
             m = layer.feed_forward(m, dropouts.hidden, precision)
         if self.encoder_layers and self.settings.norm == "pre":
             m = self.encoder_norm(m)
-        return tuple(one.photo_keys(m, precision) for one in self.decoder_layers)
+        layers = (one.photo_keys(m, precision) for one in self.decoder_layers)
+        return Memory(m, tuple(layers))
+
+    def _locations_function(self, compile_fn):
+        """Return :meth:`_normalise_locations`, compiled once for all lengths."""
+        if compile_fn is None:
+            return self._normalise_locations
+        if self._compiled is None or self._compiled[0] is not compile_fn:
+            self._compiled = compile_fn, compile_fn(self._normalise_locations)
+        return self._compiled[1]
+
+    def _normalise_locations(self, m):
+        """Return LN(max(0, m + b_m)) + P, (P, L, d)."""
+        m = self.memory_norm(ops.relu(m + self.b_m))
+        if self.settings.positions == "none":
+            return m
+        return m + grid_positions(self.grid, self.settings.width)  # (L, d)
 
     def read(
         self,
@@ -159,12 +188,21 @@ class TransformerDecoder(MatrixLayer):
         if bias is not None:
             bias = ops.expand_dims(bias, 1)  # (B, T, L) -> (B, 1, T, L)
         weights = []
-        for layer, photo in zip(self.decoder_layers, memory, strict=True):
+        photos = memory.layers
+        if self._is_read_unprojected(tokens, memory.locations):
+            photos = [memory.locations] * len(photos)
+        for layer, photo in zip(self.decoder_layers, photos, strict=True):
             x = layer.read_words(x, causal_bias(T), dropouts.hidden, precision)
             x, w = layer.read_photo(x, photo, bias, dropouts.hidden, precision)
             x = layer.feed_forward(x, dropouts.hidden, precision)
             weights.append(w)
         return x, weights
+
+    def _is_read_unprojected(self, tokens, m):
+        """Return whether reading m itself takes fewer operations than its keys."""
+        d, T = self.settings.width, tokens.shape[1]
+        rows = T * captions_per_photo(tokens, m)
+        return rows * self.settings.heads < d + rows
 
     def start(self, memory: Memory, max_words: int) -> dict:
         """Return the state before the first word, leaves (B, ...).
@@ -172,7 +210,7 @@ class TransformerDecoder(MatrixLayer):
         ``t`` (B,) is the number of words so far, ``words`` the keys and values of each
         layer, (B, max_words, d).
         """
-        B = ops.shape(memory[0].values)[0]
+        B = ops.shape(memory.locations)[0]
         empty = ops.zeros((B, max_words, self.settings.width), "float32")
         layers = tuple(WordKeys(empty, empty) for _ in self.decoder_layers)
         return {"t": ops.zeros((B,), "int32"), "words": layers}
@@ -197,7 +235,7 @@ class TransformerDecoder(MatrixLayer):
         if bias is not None:  # (B, W or 1, L) -> (B, 1, W or 1, L)
             bias = ops.expand_dims(bias if len(bias.shape) == 3 else bias[:, None], 1)
         alphas = []
-        given = zip(self.decoder_layers, state["words"], memory, strict=True)
+        given = zip(self.decoder_layers, state["words"], memory.layers, strict=True)
         for layer, cache, photo in given:
             x, cache = layer.write_word(x, cache, t)
             x, weights = layer.read_photo(x, photo, bias)  # weights (B, H, W, L)

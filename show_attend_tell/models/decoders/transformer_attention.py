@@ -67,6 +67,8 @@ class MatrixLayer(keras.layers.Layer):
 class HeadAttention(MatrixLayer):
     """MultiHead(x, y) of the module docstring, with biases.
 
+    Keys have none: q . b is equal for all rows, and the softmax ignores it.
+
     Keys and values are separate methods, so that those of a photo are computed once.
 
     Args:
@@ -81,9 +83,7 @@ class HeadAttention(MatrixLayer):
         self.w_q, self.w_k, self.w_v, self.w_o = (
             self.matrix(f"w_{part}", width, width, seeds) for part in "qkvo"
         )
-        self.b_q, self.b_k, self.b_v, self.b_o = (
-            self.bias(f"b_{part}", width) for part in "qkvo"
-        )
+        self.b_q, self.b_v, self.b_o = (self.bias(f"b_{part}", width) for part in "qvo")
         self.built = True
 
     def queries(self, x, precision="float32"):
@@ -93,7 +93,7 @@ class HeadAttention(MatrixLayer):
 
     def keys(self, y, precision="float32"):
         """Return y W^K, (..., d)."""
-        return product(y, self.w_k, precision) + self.b_k
+        return product(y, self.w_k, precision)
 
     def values(self, y, precision="float32"):
         """Return y W^V, (..., d)."""
@@ -129,6 +129,43 @@ class HeadAttention(MatrixLayer):
     def head_values(self, values):
         """Return values (B, L, d) as (B, H, L, d_h)."""
         return self._split(values)
+
+    def attend_unprojected(self, q, m, bias=None, precision="float32"):
+        """Attend as :meth:`attend` does, without the keys and values of m.
+
+        With q_j (m W_j^K)^T = (q_j (W_j^K)^T) m^T the queries are projected in place of
+        the L locations, and so are the means of m in place of its values::
+
+            weights_j = softmax(q_j (W_j^K)^T m^T)
+            head_j = (weights_j m) W_j^V + b_j
+
+        For R H < d this has fewer operations than projecting m.
+
+        Args:
+            q: from :meth:`queries`, (P, R, d).
+            m: (P, L, d).
+            bias: see :meth:`attend`.
+            precision: dtype of the large products.
+        """
+        H, size, d = self.heads, self.width // self.heads, self.width
+        P, R, L = ops.shape(q)[0], ops.shape(q)[1], m.shape[1]
+        m = ops.cast(m, precision)
+        # (d, d) -> (H, d_h, d), and (P, R, d) -> (H, P R, d_h)
+        w_k = ops.reshape(ops.transpose(self.w_k), (H, size, d))
+        q = ops.transpose(ops.reshape(q, (-1, H, size)), (1, 0, 2))
+        q = ops.reshape(ops.matmul(q, w_k), (H, P, -1, d))  # (H, P, R, d)
+        q = ops.reshape(ops.transpose(q, (1, 0, 2, 3)), (P, -1, d))  # (P, H R, d)
+        # (P, H R, d) @ (P, d, L) -> (P, H R, L)
+        scores = ops.matmul(ops.cast(q, precision), ops.transpose(m, (0, 2, 1)))
+        weights = _softmax(ops.reshape(scores, (P, H, R, L)), bias, axis=-1)
+        flat = ops.cast(ops.reshape(weights, (P, -1, L)), precision)  # (P, H R, L)
+        means = ops.cast(ops.matmul(flat, m), self.w_v.dtype)  # (P, H R, d)
+        means = ops.transpose(ops.reshape(means, (P, H, R, d)), (1, 0, 2, 3))
+        # (H, P R, d) @ (H, d, d_h) -> (H, P R, d_h)
+        w_v = ops.transpose(ops.reshape(self.w_v, (d, H, size)), (1, 0, 2))
+        heads = ops.matmul(ops.reshape(means, (H, -1, d)), w_v)
+        joined = ops.reshape(ops.transpose(heads, (1, 0, 2)), (P, R, d))
+        return joined + self.b_v, weights
 
     def attend_cached(self, q, keys, values, bias):
         """Attend to rows of which every hypothesis has its own.

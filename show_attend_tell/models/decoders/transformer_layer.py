@@ -132,14 +132,13 @@ class TransformerLayer(MatrixLayer):
 
         return self._add(x, self.words_norm, sublayer)
 
-    def read_photo(
-        self, x, photo: PhotoKeys, bias=None, dropout=keep, precision="float32"
-    ):
+    def read_photo(self, x, photo, bias=None, dropout=keep, precision="float32"):
         """Attend from every row to the locations of its photo.
 
         Args:
             x: (B, R, d), of B = P C captions, C of each photo side by side.
-            photo: of P photos.
+            photo: :class:`PhotoKeys` of P photos, or m (P, L, d) itself: saves the
+                projection of its locations where rows are few.
             bias: added to the scores, a shape that (P, H, C R, L) broadcasts.
             dropout: function of the sublayer's output.
             precision: dtype of the large products.
@@ -148,12 +147,19 @@ class TransformerLayer(MatrixLayer):
             (B, R, d) and the weights of each head, (P, H, C R, L).
         """
         shape = ops.shape(x)
-        # All captions of a photo read one copy of its keys: (B, R, d) -> (P, C R, d).
-        per_photo = (ops.shape(photo.values)[0], -1, shape[-1])
+        is_projected = isinstance(photo, PhotoKeys)
+        P = ops.shape(photo.values if is_projected else photo)[0]
+        # All captions of a photo read one copy of it: (B, R, d) -> (P, C R, d).
+        per_photo = (P, -1, shape[-1])
 
         def sublayer(y):
             q = ops.reshape(self.photo.queries(y, precision), per_photo)
-            joined, weights = self.photo.attend(q, *photo, bias)
+            if is_projected:
+                joined, weights = self.photo.attend(q, *photo, bias)
+            else:
+                joined, weights = self.photo.attend_unprojected(
+                    q, photo, bias, precision
+                )
             joined = ops.reshape(joined, shape)  # (P, C R, d) -> (B, R, d)
             return self.photo.output(joined, precision), weights
 
