@@ -2,6 +2,7 @@
 
 import click
 
+from show_attend_tell.cli.cluster import cluster_options, require_cluster
 from show_attend_tell.cli.experiment_help import ExperimentCommand
 from show_attend_tell.cli.options import (
     experiment_option,
@@ -14,6 +15,10 @@ from show_attend_tell.cli.options import (
     set_option,
     start_tensorflow,
     work_option,
+)
+from show_attend_tell.cli.training_workers import (
+    captioner_training,
+    require_one_training,
 )
 
 
@@ -61,6 +66,7 @@ def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
 )
 @click.option("--resume", is_flag=True, help="Continue from the run's last checkpoint.")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
+@cluster_options
 @limit_option
 def train(
     experiment,
@@ -74,6 +80,8 @@ def train(
     texts,
     resume,
     overwrite,
+    cluster,
+    workers,
     limit,
 ) -> None:
     """Train a captioner on prepared features, or a model of digits."""
@@ -81,11 +89,13 @@ def train(
         raise click.UsageError("--resume and --overwrite exclude each other.")
     if seed is not None and seeds is not None:
         raise click.UsageError("--seed and --seeds exclude each other.")
+    require_cluster(cluster, workers)
     own = {"seed": seed, "init_from": init_from}
     own = [f"training.{key}={v}" for key, v in own.items() if v is not None]
     settings = load_settings(experiment, (*changes, *own), name, limit)
     if texts:
         require_captions(settings)
+    require_one_training(cluster, seeds, is_of_digits(settings))
     start_tensorflow()
     other = {}
     if is_of_digits(settings):
@@ -96,8 +106,8 @@ def train(
 
         other = {"train_one": train}
     else:
+        train = captioner_training(cluster, workers)
         from show_attend_tell.training.text_likelihood import text_experiment
-        from show_attend_tell.training.train import train
 
         settings = text_experiment(settings, texts) if texts else settings
     places = (work, runs, resume, overwrite)

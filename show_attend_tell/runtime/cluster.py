@@ -1,4 +1,6 @@
-"""Run tasks in worker processes of a Ray cluster; the only module that imports Ray.
+"""Run tasks in worker processes of a Ray cluster.
+
+Only this module and :mod:`runtime.cluster_training` import Ray.
 
 Every worker is a Ray actor that builds its networks once and then runs one task after
 the other. A worker or a node that is killed loses at most the task that it runs; the
@@ -265,7 +267,7 @@ class Worker:
 
         def run() -> Any:
             for path, size in task.visible:
-                _require_visible(path, size)
+                require_visible(path, size)
             return self._object.run(task.payload)
 
         return self._guarded(run)
@@ -277,7 +279,8 @@ class Worker:
             return None, f"worker on {self._host}: {one_line(error, 1000)}"
 
 
-def _require_visible(path: str, size: int | None) -> None:
+def require_visible(path: str, size: int | None) -> None:
+    """Raise a ClusterError unless a path of :attr:`Task.visible` is visible here."""
     remedy = "use a folder that every node mounts at the same path"
     try:
         found = visible(path)[1]
