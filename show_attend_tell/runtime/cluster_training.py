@@ -35,13 +35,13 @@ class Job:
     folder: Path
 
 
-def run_together(address: str, job: Job, count: int) -> Any:
-    """Run a job in `count` workers of one processor each; return the first one's value.
+def run_together(address: str, job: Job, count: int | None = None) -> Any:
+    """Run a job in workers of one processor each; return the first one's value.
 
     Args:
         address: see :func:`runtime.cluster.connected`.
         job: the job.
-        count: number of workers.
+        count: number of workers; by default one for each processor.
 
     Raises:
         ClusterError: the cluster cannot be used or is too small, or workers have failed
@@ -50,6 +50,7 @@ def run_together(address: str, job: Job, count: int) -> Any:
     for name in ("RAY_TRAIN_METRICS_ENABLED", "RAY_CHDIR_TO_TRIAL_DIR"):
         os.environ.setdefault(name, "0")
     with connected(address) as cluster:
+        count = count or max(cluster.processors, 1)
         if cluster.processors < count:
             raise ClusterError(
                 f"`workers` must be at most the {cluster.processors} processors of the "

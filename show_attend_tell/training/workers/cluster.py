@@ -18,7 +18,6 @@ from show_attend_tell.runtime.tensorflow_startup import start_keras
 from show_attend_tell.training.position import Summary
 
 _RAY = ".ray"  # begins the name of the folder of Ray's own files
-_DEFAULT = 2  # workers
 
 
 def train_on_cluster(
@@ -42,7 +41,7 @@ def train_on_cluster(
         resume: continue from the run's checkpoint.
         overwrite: replace an earlier run of the same name.
         cluster: see :func:`runtime.cluster.connected`.
-        count: number of workers, by default 2.
+        count: number of workers; by default one for each processor.
 
     Raises:
         ClusterError: the cluster cannot be used, or a worker differs or has failed.
@@ -63,7 +62,7 @@ def train_on_cluster(
             arguments,
             folder.absolute().with_name(f"{_RAY}-{folder.name}"),
         )
-        summary, fault = run_together(cluster, job, count or _DEFAULT)
+        summary, fault = run_together(cluster, job, count)
     if fault is not None:
         raise ClusterError(fault)
     return summary

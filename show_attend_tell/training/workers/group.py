@@ -85,7 +85,7 @@ class Workers:
 
         There is no limit of time, as a worker may compile a graph much later than
         another, and TensorFlow keeps a thread for each sum that has one. The death of a
-        worker raises an error at once.
+        worker raises an error immediately.
 
         Args:
             values: tensors of one type.
