@@ -78,7 +78,7 @@ def train(
                 # Last, as it may replace a run, even the one that training starts from.
                 stack.enter_context(runs.lock_run(experiment, runs_folder))
                 runs.open_run(experiment, runs_folder, resume, overwrite)
-        workers.require_same(trainer.task.identity())
+        workers.require_same({**trainer.task.identity(), "--resume": str(resume)})
         with workers.together():
             prepare_folder(folder, added, workers)
         return trainer.run(folder, resume, progress)

@@ -5,15 +5,16 @@ import os
 from pathlib import Path
 
 from show_attend_tell.config import runs
-from show_attend_tell.config.settings import (
-    Experiment,
-    experiment_from_dict,
-    experiment_to_dict,
-)
+from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.splits import load_splits, open_features
 from show_attend_tell.runtime.cluster import require_visible, visible
 from show_attend_tell.runtime.cluster_training import Job, run_together
-from show_attend_tell.runtime.errors import ClusterError, ShowAttendTellError, one_line
+from show_attend_tell.runtime.errors import (
+    ClusterError,
+    ShowAttendTellError,
+    TrainingError,
+    one_line,
+)
 from show_attend_tell.runtime.tensorflow_startup import start_keras
 from show_attend_tell.training.position import Summary
 
@@ -52,7 +53,7 @@ def train_on_cluster(
     with runs.lock_run(experiment, runs_folder):
         folder = runs.open_run(experiment, runs_folder, resume, overwrite)
         arguments = {
-            "experiment": experiment_to_dict(experiment),
+            "experiment": experiment,
             "work": os.path.abspath(work),
             "runs_folder": os.path.abspath(runs_folder),
             "settings": visible(folder / runs.SETTINGS),
@@ -69,12 +70,12 @@ def train_on_cluster(
 
 
 def train_as_worker(
-    experiment: dict, work: str, runs_folder: str, settings: tuple[str, int]
+    experiment: Experiment, work: str, runs_folder: str, settings: tuple[str, int]
 ) -> tuple[Summary | None, str | None]:
     """Train in one of the workers, from the run's checkpoint if there is one.
 
     Args:
-        experiment: the settings as a dict.
+        experiment: the settings.
         work: folder of prepared data.
         runs_folder: folder of the run folder.
         settings: path and size of the run's settings, which the driver has written.
@@ -89,17 +90,16 @@ def train_as_worker(
     from show_attend_tell.training.workers.joining import join
 
     workers = join()
-    from show_attend_tell.runtime.errors import TrainingError
     from show_attend_tell.training.train import make_trainer, prepare_folder
 
-    chosen = experiment_from_dict(experiment)
+    folder = Path(settings[0]).parent
+    begun = workers.is_chief and (folder / runs.CHECKPOINT).exists()
+    resume = bool(workers.total([begun])[0])
     with contextlib.ExitStack() as stack:
         try:
             with workers.together():
                 require_visible(*settings)
-                folder = Path(settings[0]).parent
-                resume = (folder / runs.CHECKPOINT).exists()
-                given = (chosen, work, runs_folder, resume, workers)
+                given = (experiment, work, runs_folder, resume, workers)
                 trainer, added = make_trainer(stack, *given)
                 prepare_folder(folder, added, workers)
             workers.require_same(trainer.task.identity())
