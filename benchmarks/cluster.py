@@ -11,9 +11,11 @@ from benchmarks.extraction import write_photos
 from benchmarks.row import Bar, Row
 
 BAR = Bar("ratio", least=1.7)
+TRAINING_BAR = Bar("ratio", least=1.5)
 _TASK = 32  # photos of a task: a batch of the encoder, two of the pipeline
 _TASKS = 10  # of each measurement, without those during which workers start
 _ROUNDS = 3
+_UPDATES = 20  # of each measurement of training
 
 
 def _seconds(cluster, make, arguments, tasks, workers: int) -> float:
@@ -28,7 +30,7 @@ def _seconds(cluster, make, arguments, tasks, workers: int) -> float:
 def _feature_tasks(folder: Path, files: list[Path], identity: dict) -> Iterator:
     from data_prep.cluster_features import PartJob
     from data_prep.feature_parts import Part
-    from show_attend_tell.runtime.cluster import Task
+    from show_attend_tell.runtime.cluster_worker import Task
 
     for number in range(_TASKS + 2):
         part = Part(folder / f"{number}.h5", identity, False, tuple(map(str, files)))
@@ -37,7 +39,7 @@ def _feature_tasks(folder: Path, files: list[Path], identity: dict) -> Iterator:
 
 def _caption_tasks(folder: Path, files: list[Path]) -> Iterator:
     from show_attend_tell.deployment.cluster.captions import ChunkJob
-    from show_attend_tell.runtime.cluster import Task
+    from show_attend_tell.runtime.cluster_worker import Task
 
     for number in range(_TASKS + 2):
         job = ChunkJob(folder / f"{number}.jsonl", tuple(files), frozenset())
@@ -94,12 +96,49 @@ def measure(work: str, photos: int, rounds: int) -> dict:
     return found
 
 
+def measure_training(quick: bool, rounds: int) -> dict:
+    """Train on a shared batch by one worker and by two.
+
+    Returns:
+        Seconds per update of each round, by number of workers.
+    """
+    from show_attend_tell.runtime.cluster_training import Job, run_together
+
+    found: dict[int, list[float]] = {1: [], 2: []}
+    arguments = {"quick": quick, "updates": 2 if quick else _UPDATES}
+    for number in range(rounds):
+        for workers in (1, 2) if number % 2 else (2, 1):
+            with tempfile.TemporaryDirectory() as folder:
+                name = "benchmarks.training_workers:seconds_per_update"
+                job = Job(name, arguments, Path(folder) / "ray")
+                found[workers].append(run_together("auto", job, workers))
+    return found
+
+
+def _training_row(machine: dict, quick: bool, rounds: int) -> Row:
+    found = turns.run_in_process(measure_training, quick=quick, rounds=rounds)
+    pairs = zip(found[1], found[2], strict=True)
+    return Row(
+        work="the same",
+        what="training by two workers of one core, `flickr8k_soft`, against one worker",
+        unit="s",
+        ours=statistics.median(found[2]),
+        machine=machine,
+        baseline=statistics.median(found[1]),
+        ratio=statistics.median(one / two for one, two in pairs),
+        ratio_is="baseline / ours",
+        bar=TRAINING_BAR,
+        note="updates of a batch of 64 captions, 32 for each of two workers; without "
+        "the start of the workers and the compilation",
+    )
+
+
 def rows(machine: dict, quick: bool) -> list[Row]:
-    """Measure; return one row for features and one for captions."""
+    """Measure; return one row each for features, captions and training."""
     photos, rounds = (2, 1) if quick else (_TASK, _ROUNDS)
     with tempfile.TemporaryDirectory() as work:
         found = turns.run_in_process(measure, work=work, photos=photos, rounds=rounds)
-    return [
+    of_tasks = [
         Row(
             work="cluster" if name == "features" else "the same",
             what=f"{name} by two workers of one core, VGG16, against one worker",
@@ -118,3 +157,4 @@ def rows(machine: dict, quick: bool) -> list[Row]:
         )
         for name in ("features", "captions")
     ]
+    return [*of_tasks, _training_row(machine, quick, rounds)]

@@ -182,7 +182,8 @@ def driver() -> dict:
     import ray
 
     from benchmarks.rates import NoWork  # not of __main__, which workers lack
-    from show_attend_tell.runtime.cluster import Task, connected
+    from show_attend_tell.runtime.cluster import connected
+    from show_attend_tell.runtime.cluster_worker import Task
 
     paths = tuple(Path(f"/data/photos/{k:010d}_0123456789.jpg") for k in range(256))
     found = {"bytes of a task": float(len(pickle.dumps(Task("part 0", paths))))}

@@ -29,7 +29,8 @@ from show_attend_tell.config.settings import EncoderSettings, Experiment
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.models.encoder import Encoder
-from show_attend_tell.runtime.cluster import Cluster, Task, connected, visible
+from show_attend_tell.runtime.cluster import Cluster, connected
+from show_attend_tell.runtime.cluster_worker import Task, visible
 from show_attend_tell.runtime.errors import EncoderError
 
 _DECODERS = 2  # threads of a worker

@@ -189,6 +189,14 @@ def test_metrics_never_import_tensorflow_or_keras(name):
     assert not {target.split(".")[0] for target in imports(name)} & HEAVY
 
 
+RAY_CODE = {f"{PACKAGE}.runtime.{part}" for part in ("cluster", "cluster_training")}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_ray_is_imported_in_the_runtime_only(name):
+    assert "ray" not in {t.split(".")[0] for t in imports(name)} or name in RAY_CODE
+
+
 MODEL_CODE = [
     name
     for name in PACKAGE_MODULES

@@ -17,6 +17,10 @@ from show_attend_tell.cli.options import (
     work_option,
 )
 from show_attend_tell.cli.sweep import grid_option, train_several
+from show_attend_tell.cli.training_workers import (
+    captioner_training,
+    require_joint_training,
+)
 
 
 def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
@@ -93,13 +97,12 @@ def train(
         raise click.UsageError("--seed and --seeds exclude each other.")
     require_cluster(cluster, workers)
     several = seeds is not None or bool(grid)
-    if cluster is not None and not several:
-        raise click.UsageError("--cluster needs --seeds or --grid.")
     own = {"seed": seed, "init_from": init_from}
     own = [f"training.{key}={v}" for key, v in own.items() if v is not None]
     settings = load_settings(experiment, (*changes, *own), name, limit)
     if texts:
         require_captions(settings)
+    require_joint_training(cluster, several, is_of_digits(settings))
     start_tensorflow()
     if is_of_digits(settings):
         if settings.task == "generate":
@@ -107,8 +110,8 @@ def train(
         else:
             from show_attend_tell.siblings.classification.training import train
     else:
+        train = captioner_training(None if several else cluster, workers)
         from show_attend_tell.training.text_likelihood import text_experiment
-        from show_attend_tell.training.train import train
 
         settings = text_experiment(settings, texts) if texts else settings
     if several:

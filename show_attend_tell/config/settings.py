@@ -129,8 +129,9 @@ class TrainingSettings:
         epochs: maximum passes over every training caption (``cider``: photo).
         rollouts: generation of captions with ``cider``: ``beam`` or ``sample``.
         hypotheses: captions generated per photo, with ``cider``.
-        batch_size: captions per step; a batch holds captions of similar length, or
-            with ``cider`` all hypotheses of ``batch_size / hypotheses`` photos.
+        batch_size: captions per step, of all workers together; a batch holds captions
+            of similar length, or with ``cider`` all hypotheses of ``batch_size /
+            hypotheses`` photos.
         optimizer: rmsprop (Flickr8k in the paper), adam (Flickr30k, COCO), adamw.
         learning_rate: step size, the peak of the schedule.
         encoder_learning_rate: that of the convolutions from ``encoder.trainable_from``

@@ -122,6 +122,7 @@ def read_views(
     rows: np.ndarray,
     rng: np.random.Generator,
     batch_size: int,
+    own: slice = slice(None),
 ) -> np.ndarray:
     """Read each photo from a randomly chosen reader.
 
@@ -129,19 +130,29 @@ def read_views(
         readers: one reader, or two where photos are mirrored with probability 1/2.
         rows: rows of the photos, (N,), N at most `batch_size`.
         rng: generator that chooses the readers.
-        batch_size: rows of the result; rows beyond N are zero.
+        batch_size: rows of the batch; rows beyond N are zero.
+        own: rows of the batch that are read and returned, by default all. The readers
+            chosen do not depend on them.
 
     Returns:
         (batch_size, L, D) float16.
     """
     _, locations, width = readers[0].shape
-    features = np.zeros((batch_size, locations, width), np.float16)
-    choice = rng.integers(len(readers), size=len(rows))
+    choice = rng.integers(len(readers), size=len(rows))[own]
+    rows = np.asarray(rows)[own]
+    count = len(range(batch_size)[own])
+    features = np.zeros((count, locations, width), np.float16)
     for number, reader in enumerate(readers):
         (own,) = np.nonzero(choice == number)
         if len(own):
             features[own] = reader.read(rows[own])
     return features
+
+
+def part_of(rows: int, number: int, count: int) -> slice:
+    """Return the rows of one of `count` equal parts; `rows` must be a multiple."""
+    size = rows // count
+    return slice(number * size, (number + 1) * size)
 
 
 def pad_captions(
@@ -182,6 +193,8 @@ class CaptionBatches:
         batch_size: captions per batch, one row of features each.
         seed: seed of the order and of the mirroring.
         few_lengths: see :func:`padded_length`.
+        part: (k, n): the batches have part k of n equal parts of their rows. All
+            parts are padded to the length of the whole batch.
     """
 
     def __init__(
@@ -192,6 +205,7 @@ class CaptionBatches:
         batch_size: int,
         seed: int,
         few_lengths: bool = False,
+        part: tuple[int, int] = (0, 1),
     ):
         self.captions = captions
         self.few_lengths = few_lengths
@@ -201,6 +215,7 @@ class CaptionBatches:
         self.seed = seed
         self.lengths = captions.lengths  # of what a batch has `batch_size` of
         self.captions_per_row = 1
+        self.own = part_of(batch_size, *part)
         self._error: ShowAttendTellError | None = None  # raised inside of tf.data
 
     @property
@@ -221,7 +236,7 @@ class CaptionBatches:
 
         Yields:
             Annotations (B, L, D) float16; inputs, which begin with <start>, and
-            targets, which end with <end>, (B, T) int32 each.
+            targets, which end with <end>, (B, T) int32 each; B rows of this part.
         """
         order = epoch_order(self.lengths, self.batch_size, self.seed, epoch)
         for number in range(start, len(order)):
@@ -233,14 +248,15 @@ class CaptionBatches:
             self.captions, chosen, self.batch_size, self.few_lengths
         )
         rows = self.rows[self.captions.photos[chosen]]
-        return read_views(self.readers, rows, rng, self.batch_size), inputs, targets
+        features = read_views(self.readers, rows, rng, self.batch_size, self.own)
+        return features, inputs[self.own], targets[self.own]
 
     def dataset(self, epoch: int, start: int = 0) -> tf.data.Dataset:
         """Return the epoch as tf.data; a thread prefetches batches."""
         _, locations, width = self.readers[0].shape
-        rows = self.batch_size * self.captions_per_row
-        tokens = tf.TensorSpec((rows, None), tf.int32)
-        spec = tf.TensorSpec((self.batch_size, locations, width), tf.float16)
+        photos = len(range(self.batch_size)[self.own])
+        tokens = tf.TensorSpec((photos * self.captions_per_row, None), tf.int32)
+        spec = tf.TensorSpec((photos, locations, width), tf.float16)
         x_spec = {"annotations": spec, "tokens": tokens}
         dataset = tf.data.Dataset.from_generator(
             lambda: self._pairs(epoch, start), output_signature=(x_spec, tokens)

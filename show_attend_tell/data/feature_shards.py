@@ -111,8 +111,8 @@ class ShardedFeatures:
 
     def remedy(self, row: int) -> str:
         """Return what to do if the shard of a row is damaged."""
-        file = shard_file(self._folder, row // self._rows)
-        return f"delete {file} and run `features` again"
+        place = self._store.place(shard_name(row // self._rows))
+        return f"delete {place}; then run `features` again"
 
     def _open_shard(self, number: int) -> h5py.Dataset:
         count, *shape = self.shape

@@ -31,6 +31,7 @@ class PhotoBatches(CaptionBatches):
         batch_size: captions per batch, at most: P is ``batch_size // C``.
         seed: seed of the order and of the mirroring.
         few_lengths: see :func:`padded_length`.
+        part: see :class:`CaptionBatches`; P is a multiple of n.
     """
 
     def __init__(
@@ -41,10 +42,12 @@ class PhotoBatches(CaptionBatches):
         batch_size: int,
         seed: int,
         few_lengths: bool = False,
+        part: tuple[int, int] = (0, 1),
     ):
         self.groups = group_captions(captions.photos, batch_size)  # (G, C)
         C = self.groups.shape[1]
-        super().__init__(captions, rows, readers, batch_size // C, seed, few_lengths)
+        given = (captions, rows, readers, batch_size // C, seed, few_lengths, part)
+        super().__init__(*given)
         self.captions_per_row = C
         lengths = np.where(self.groups == _NONE, 0, captions.lengths[self.groups])
         self.lengths = lengths.max(axis=1)  # (G, C) -> (G,)
@@ -58,9 +61,12 @@ class PhotoBatches(CaptionBatches):
         for words in pad_captions(self.captions, found, len(found), few):
             rows = np.zeros((size, words.shape[1]), words.dtype)  # of padding
             rows[places] = words
-            tokens.append(rows)
+            tokens.append(rows.reshape(-1, size // self.batch_size, rows.shape[1]))
         photos = self.captions.photos[groups[:, 0]]
-        features = read_views(self.readers, self.rows[photos], rng, self.batch_size)
+        rows = self.rows[photos]
+        features = read_views(self.readers, rows, rng, self.batch_size, self.own)
+        # (P, C, T) -> (own P, C, T) -> (own P C, T)
+        tokens = [words[self.own].reshape(-1, words.shape[2]) for words in tokens]
         return features, *tokens
 
 

@@ -47,6 +47,10 @@ class FolderStore:
         """Return the path of a shard."""
         return self._folder / name
 
+    def place(self, name: str) -> str:
+        """Return where a shard is, for messages."""
+        return str(self._folder / name)
+
 
 class ObjectStore:
     """The shards below a URL.
@@ -111,6 +115,10 @@ class ObjectStore:
         with self._reported("read"), atomic_path(target, unique=True) as temporary:
             self._system.get_file(f"{self._root}/{name}", str(temporary))
         return target
+
+    def place(self, name: str) -> str:
+        """Return where a shard and its downloaded copy are, for messages."""
+        return f"{self._cache / name} and, if it is damaged too, {self.url}/{name}"
 
     def delete(self) -> None:
         """Delete all shards."""

@@ -131,17 +131,32 @@ class HardAttention(keras.layers.Layer):
             aggregation="mean",
             name="baseline",
         )
-        names = ("baseline", "reward", "reward_variance", "entropy", "sampled")
+        names = ("baseline", "reward", "entropy", "sampled", "sampled_reward")
         self.means = {name: keras.metrics.Mean(name=name) for name in names}
+        self.variance = Variance(name="reward_variance")
+        self.part = 0, 1
         self.built = True
+
+    def share_batch(self, number, count):
+        """Train on part `number` of `count` equal parts of each batch from now on.
+
+        The locations are those that a training on the whole batch samples. Only after
+        :meth:`move_baseline` does the baseline move.
+        """
+        self.part = number, count
 
     def sample_noise(self, rows, steps) -> LocationNoise:
         """Return the random numbers of a batch of R rows and T steps."""
         probability = self.settings.sampling_probability
-        count = 1 if self.settings.drawn_per == "minibatch" else rows
+        number, parts = self.part
+        whole = rows * parts  # rows of all workers, whose noise is the same everywhere
+        count = 1 if self.settings.drawn_per == "minibatch" else whole
         sampled = keras.random.uniform((count,), seed=self.generator) < probability
-        sampled = ops.broadcast_to(ops.cast(sampled, "float32"), (rows,))
-        u = keras.random.uniform((rows, steps), seed=self.generator)
+        sampled = ops.broadcast_to(ops.cast(sampled, "float32"), (whole,))
+        u = keras.random.uniform((whole, steps), seed=self.generator)
+        if parts > 1:
+            own = slice(number * rows, (number + 1) * rows)
+            u, sampled = u[own], sampled[own]
         return LocationNoise(u, sampled)
 
     def surrogate(self, outputs, targets, mask):
@@ -216,13 +231,10 @@ class HardAttention(keras.layers.Layer):
         """
         length = ops.sum(mask, axis=-1)  # (R, T) -> (R,)
         present = ops.cast(length > 0, "float32")
-        rows = ops.maximum(ops.sum(present), 1)
-        reward = ops.sum(log_likelihood * present) / rows
-        deviation = ops.square(log_likelihood - reward) * present
         entropy = location_entropies(alpha, mask) / ops.maximum(length, 1)  # (R,)
         self.means["baseline"].update_state(ops.convert_to_tensor(self.baseline))
-        self.means["reward"].update_state(reward)
-        self.means["reward_variance"].update_state(ops.sum(deviation) / rows)
+        self.means["reward"].update_state(log_likelihood, sample_weight=present)
+        self.variance.update_state(log_likelihood, sample_weight=present)
         self.means["entropy"].update_state(entropy, sample_weight=length)
         self.means["sampled"].update_state(sampled, sample_weight=length)
 
@@ -235,12 +247,47 @@ class HardAttention(keras.layers.Layer):
         """
         counted = mask * ops.expand_dims(sampled, 1)  # (R, T), words of sampled rows
         if self.settings.reward_per == "caption":
-            total = ops.sum(ops.max(counted, axis=-1))  # captions
-        else:
-            total = ops.sum(counted)  # words
-        mean = ops.sum(log_p * counted) / ops.maximum(total, 1)
+            log_p = ops.sum(log_p * counted, axis=-1)  # (R, T) -> (R,)
+            counted = ops.max(counted, axis=-1)  # (R, T) -> (R,)
+        self.means["sampled_reward"].update_state(log_p, sample_weight=counted)
+        if self.part[1] == 1:
+            self._move_baseline(ops.sum(log_p * counted), ops.sum(counted))
+
+    def move_baseline(self):
+        """Move b by the metric of the whole batch, of which this worker has a part."""
+        mean = self.means["sampled_reward"]
+        self._move_baseline(*map(ops.convert_to_tensor, (mean.total, mean.count)))
+
+    def _move_baseline(self, reward, count):
+        mean = reward / ops.maximum(count, 1)
         decay, old = self.settings.baseline_decay, ops.convert_to_tensor(self.baseline)
-        self.baseline.assign(moved_average(old, mean, decay, total > 0))
+        self.baseline.assign(moved_average(old, mean, decay, count > 0))
+
+
+class Variance(keras.metrics.Metric):
+    """The variance of weighted values: mean of squares minus square of the mean.
+
+    Its variables are sums, so that those of several workers can be added.
+    """
+
+    def __init__(self, name):
+        super().__init__(name=name)
+        self.count, self.total, self.squares = (
+            self.add_variable((), "zeros", name=part)
+            for part in ("count", "total", "squares")
+        )
+
+    def update_state(self, values, sample_weight):
+        """Add values (R,) with weights (R,)."""
+        self.count.assign_add(ops.sum(sample_weight))
+        self.total.assign_add(ops.sum(sample_weight * values))
+        self.squares.assign_add(ops.sum(sample_weight * ops.square(values)))
+
+    def result(self):
+        """Return the variance; 0 without values."""
+        count = ops.maximum(self.count, 1)
+        mean = self.total / count
+        return ops.maximum(self.squares / count - ops.square(mean), 0)
 
 
 def location_log_probs(alpha, context_weights, mask):

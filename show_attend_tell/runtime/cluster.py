@@ -1,4 +1,6 @@
-"""Run tasks in worker processes of a Ray cluster, connected by this module only.
+"""Run tasks in worker processes of a Ray cluster.
+
+Only this module and :mod:`runtime.cluster_training` connect to Ray.
 
 Every worker is a Ray actor that builds its networks once and then runs one task after
 the other. A worker or a node that is killed loses at most the task that it runs; the
@@ -13,19 +15,22 @@ import itertools
 import logging
 import os
 import signal
-import socket
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from show_attend_tell import __version__
 from show_attend_tell.runtime.cluster_address import resolve_address
 from show_attend_tell.runtime.cluster_nodes import run_on_each_node
-from show_attend_tell.runtime.errors import ClusterError, ShowAttendTellError, one_line
+from show_attend_tell.runtime.cluster_worker import (
+    Task,
+    Worker,
+    build_verified,
+    invisible,
+)
+from show_attend_tell.runtime.errors import ClusterError, one_line
 
 _ATTEMPTS = 4  # workers that one task may end
 _POLL_SECONDS = 5.0
@@ -33,28 +38,6 @@ _WAITING_SECONDS = 30.0  # between log lines while no worker has started
 _OBJECT_STORE = 200_000_000  # bytes of a Ray started here: tasks return counts only
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Task:
-    """A task of a worker.
-
-    Attributes:
-        name: name of the task in messages.
-        payload: argument of the worker's ``run``.
-        visible: paths that the worker must see as the driver does, to their size; None
-            for a folder.
-    """
-
-    name: str
-    payload: Any
-    visible: tuple[tuple[str, int | None], ...] = ()
-
-
-def visible(path: str | Path) -> tuple[str, int | None]:
-    """Return an element of :attr:`Task.visible` for an existing path."""
-    path = os.path.abspath(path)
-    return path, None if os.path.isdir(path) else os.path.getsize(path)
 
 
 class Cluster:
@@ -88,7 +71,7 @@ class Cluster:
         """
         if not seen:
             return
-        for host, fault in run_on_each_node(self._ray, _invisible, seen):
+        for host, fault in run_on_each_node(self._ray, invisible, seen):
             if fault is not None:
                 raise ClusterError(f"node {host}: {fault}")
 
@@ -219,78 +202,6 @@ def _require_same_version(ray: Any) -> None:
             )
 
 
-class Worker:
-    """The actor: builds the object of ``make`` once and runs its tasks.
-
-    Its methods return a value and None, or None and the line of an error.
-    """
-
-    def __init__(self, make: Callable[[], Any], processors: int):
-        for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"):
-            os.environ[name] = str(processors)
-        self._make = make
-        self._host = socket.gethostname()
-
-    def prepare(self) -> tuple[None, str | None]:
-        """Build the object of ``make``."""
-
-        def build() -> None:
-            self._object = self._make()
-
-        return self._guarded(build)
-
-    def run(self, task: Task) -> tuple[Any, str | None]:
-        """Run a task after verifying that its paths are visible."""
-
-        def run() -> Any:
-            for path, size in task.visible:
-                _require_visible(path, size)
-            return self._object.run(task.payload)
-
-        return self._guarded(run)
-
-    def _guarded(self, call: Callable[[], Any]) -> tuple[Any, str | None]:
-        try:
-            return call(), None
-        except (ShowAttendTellError, OSError) as error:
-            return None, f"worker on {self._host}: {one_line(error, 1000)}"
-
-
-def _build(make: Callable[[], Any], version: str) -> Any:
-    """Return the object of ``make``; verify the version, as nodes may join later."""
-    if version != __version__:
-        raise ClusterError(
-            f"must have version {version} of this package. Received: {__version__}; "
-            "install the same version on every node"
-        )
-    return make()
-
-
-def _invisible(seen: Iterable[tuple[str, int | None]]) -> str | None:
-    """Return the reason why a path is not visible in this process, or None."""
-    try:
-        for path, size in seen:
-            _require_visible(path, size)
-    except ClusterError as error:
-        return str(error)
-    return None
-
-
-def _require_visible(path: str, size: int | None) -> None:
-    remedy = "use a folder that every node mounts at the same path"
-    try:
-        found = visible(path)[1]
-    except OSError as error:
-        raise ClusterError(
-            f"{path}: not visible here ({error.strerror}); {remedy}"
-        ) from None
-    if found != size:
-        raise ClusterError(
-            f"{path}: not the file that the driver sees ({found} bytes instead of "
-            f"{size}); {remedy}"
-        )
-
-
 class _Pool:
     """Workers that are started, given tasks, and replaced when they die."""
 
@@ -303,7 +214,7 @@ class _Pool:
         keep_going: bool = False,
     ):
         self._ray, self._count = ray, count
-        self._make = functools.partial(_build, make, __version__)
+        self._make = functools.partial(build_verified, make, __version__)
         self._processors, self._keep_going = processors, keep_going
         options = {"num_cpus": processors, "max_restarts": 0, "max_task_retries": 0}
         self._actor = ray.remote(**options)(Worker)

@@ -10,10 +10,12 @@ training changes.
 import numpy as np
 import tensorflow as tf
 
+from show_attend_tell.data.dataset import part_of
 from show_attend_tell.data.vocabulary import PAD
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.hard_attention import LocationNoise
 from show_attend_tell.models.losses import token_losses
+from show_attend_tell.training.workers.group import ALONE, Workers
 
 EVERY = 100  # updates between two measurements
 
@@ -25,10 +27,13 @@ class TermNorms:
         model: a Captioner with hard attention.
         batch: annotations (B, L, D), inputs and targets (B, T).
         seed: seed of the sampled locations.
+        workers: the workers, whose batches are parts of one; all call it together.
     """
 
-    def __init__(self, model: Captioner, batch: tuple, seed: int):
-        self.model, self.seed = model, seed
+    def __init__(
+        self, model: Captioner, batch: tuple, seed: int, workers: Workers = ALONE
+    ):
+        self.model, self.seed, self.workers = model, seed, workers
         self.annotations, self.inputs, self.targets = map(tf.constant, batch)
         self._compute = tf.function(self._norms, autograph=False)
 
@@ -42,7 +47,9 @@ class TermNorms:
         rng = np.random.default_rng([self.seed, step])
         captions, steps = self.targets.shape
         rows = captions * self.model.hard.samples
-        u = tf.constant(rng.random((rows, steps), np.float32))  # (B S, T)
+        whole = rows * self.workers.count
+        own = part_of(whole, *self.workers.part)
+        u = tf.constant(rng.random((whole, steps), np.float32)[own])  # (B S, T)
         names = ("words", "reinforce", "entropy")
         return {
             f"gradient_norm_{name}": float(norm)
@@ -57,14 +64,19 @@ class TermNorms:
             # A forward pass and a tape for each: a persistent or a second tape would
             # record inside the recurrence, whose loop has only a hand-written gradient.
             with tf.GradientTape() as tape:
-                term = self._terms(hard, LocationNoise(u, tf.ones(u.shape[0])))[number]
+                *terms, captions = self._terms(
+                    hard, LocationNoise(u, tf.ones(u.shape[0]))
+                )
+                term = terms[number]
             found = [g for g in tape.gradient(term, weights) if g is not None]
             # Converted to tensors: the embedding's slices repeat a word's row.
-            norms.append(tf.linalg.global_norm(list(map(tf.convert_to_tensor, found))))
+            found = list(map(tf.convert_to_tensor, found))
+            *found, captions = self.workers.sum([*found, captions])
+            norms.append(tf.linalg.global_norm(found) / captions)
         return norms
 
     def _terms(self, hard, noise: LocationNoise):
-        """Return the mean over samples of each of the three terms."""
+        """Return the sum over samples of each of the three terms, and their number."""
         samples = self.model.hard.samples
         targets = tf.repeat(self.targets, samples, axis=0)  # (B, T) -> (B S, T)
         mask = tf.cast(targets != PAD, "float32")
@@ -77,4 +89,4 @@ class TermNorms:
         words = -token_losses(outputs["logits"], targets) * mask
         rest = hard.terms(tf.stop_gradient(words), outputs, mask)
         present = tf.reduce_sum(tf.reduce_max(mask, axis=-1))  # captions with words
-        return [tf.reduce_sum(term) / present for term in (words, *rest)]
+        return *(tf.reduce_sum(term) for term in (words, *rest)), present

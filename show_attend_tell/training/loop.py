@@ -5,8 +5,10 @@ updates of an epoch and the scores of a validation; :mod:`training.train` has th
 the captioner.
 """
 
+import contextlib
 import dataclasses
 import functools
+import json
 import math
 import time
 from collections.abc import Iterator
@@ -24,6 +26,7 @@ from show_attend_tell.runtime.progress import ProgressBar, progress_bar
 from show_attend_tell.training.checkpoint import restore_checkpoint, save_checkpoint
 from show_attend_tell.training.divergence import LossMonitor
 from show_attend_tell.training.position import Position, Summary
+from show_attend_tell.training.workers.group import ALONE, Workers
 
 
 class Settings(Protocol):
@@ -113,10 +116,11 @@ class Trainer:
 
     Args:
         task: the task; its model is compiled.
+        workers: the workers that train together.
     """
 
-    def __init__(self, task: Task):
-        self.task, self.settings = task, task.settings
+    def __init__(self, task: Task, workers: Workers = ALONE):
+        self.task, self.settings, self.workers = task, task.settings, workers
         self.model, self.objective = task.model, task.objective
         self.position = Position(vocabulary=task.digest, start_counts=task.start_counts)
         self._latest = None
@@ -143,18 +147,21 @@ class Trainer:
             RunError: the checkpoint is damaged or another training's.
             TrainingError: training has diverged; the last good checkpoint and model are
                 kept.
+            ClusterError: another worker has ended.
             KeyboardInterrupt: after the checkpoint was written, or in the first update.
         """
         started, self.folder = time.monotonic(), folder
-        if resume:
-            self._restore()
+        self._start_from_chief(resume)
         position = self.position
         self.losses = self.task.monitor_loss(position.first_loss)
         self._written = position.step if resume else None
-        bar = progress_bar(self.total_steps, "step", done=position.step, shown=progress)
-        with bar, self.task.open_log(folder) as log:
+        chief, done = self.workers.is_chief, position.step
+        bar = progress_bar(self.total_steps, "step", done, shown=progress and chief)
+        log = self.task.open_log(folder) if chief else contextlib.nullcontext()
+        with bar, log as log:
             try:
-                self._train(log, bar, validate=resume or self.task.starts_trained)
+                with self.workers.training():
+                    self._train(log, bar, validate=resume or self.task.starts_trained)
             except TrainingError as error:
                 raise TrainingError(
                     f"{folder}: training has diverged: {error}; {self._kept()}; train "
@@ -171,6 +178,25 @@ class Trainer:
             stopped=position.stopped or "all epochs done",
             metric=self.task.metric,
         )
+
+    def _start_from_chief(self, resume: bool) -> None:
+        """Restore the checkpoint, which the chief reads for all workers."""
+        workers = self.workers
+        with workers.together():
+            if resume and workers.is_chief:
+                self._restore()
+        if workers.count == 1:
+            return
+        variables = *self.model.variables, *self.model.optimizer.variables
+        workers.copy_from_chief(variables)
+        workers.separate_dropout(self.model)
+        self._take_chiefs_position()
+
+    def _take_chiefs_position(self) -> None:
+        own = json.dumps(dataclasses.asdict(self.position))
+        state, *_ = self.workers.gather(own)
+        for name, value in json.loads(state).items():
+            setattr(self.position, name, value)
 
     def _restore(self) -> None:
         """Set the model, its optimiser and the position to the run's checkpoint."""
@@ -244,13 +270,15 @@ class Trainer:
             position.step_in_epoch += 1
             bar.update(compiling=self.objective.graphs > graphs)
             graphs = self.objective.graphs
-            log.log_update(position.step, values, self.model.optimizer, bar)
+            if log is not None:
+                log.log_update(position.step, values, self.model.optimizer, bar)
             self._latest = position.step, values
             if self.losses.is_due(position.step):
                 self._check_loss()
             self._after_update(log, bar)
             if position.stopped:
                 return
+            self.workers.raise_if_ended()
 
     def _check_loss(self) -> None:
         if self._latest is not None:
@@ -265,13 +293,15 @@ class Trainer:
         saves = position.step > 0 and position.step % settings.checkpoint_every == 0
         if ends or validates or saves:
             # Before validating, so that an error there loses no update.
-            self._checkpoint()
+            with self.workers.together():
+                self._checkpoint()
         if validates:
             self._validate(log, bar)
         if ends:
             position.epoch, position.step_in_epoch = position.epoch + 1, 0
         if ends or validates:
-            self._checkpoint()
+            with self.workers.together():
+                self._checkpoint()
         if ends or validates or saves:
             bar.exclude_pause()
 
@@ -288,11 +318,22 @@ class Trainer:
     def _checkpoint(self) -> None:
         """Write a checkpoint, unless training has diverged."""
         self._check_loss()
-        state = dataclasses.asdict(self.position)
-        save_checkpoint(self.folder / runs.CHECKPOINT, self.model, state)
+        if self.workers.is_chief:
+            state = dataclasses.asdict(self.position)
+            save_checkpoint(self.folder / runs.CHECKPOINT, self.model, state)
         self._written = self.position.step
 
     def _validate(self, log: Log, bar: ProgressBar) -> None:
+        """Have the chief score the model; the other workers take its position."""
+        position = self.position
+        with self.workers.together(), self.workers.chiefs_work():
+            if self.workers.is_chief:
+                self._score(log, bar)
+        position.validated = position.step
+        if self.workers.count > 1:
+            self._take_chiefs_position()
+
+    def _score(self, log: Log, bar: ProgressBar) -> None:
         """Score the model; keep it if it is the best so far."""
         position = self.position
         self._copy_weights()
@@ -306,7 +347,6 @@ class Trainer:
         )
         if position.step or position.start_counts:
             self._keep_if_best(scores[self.task.metric], log)
-        position.validated = position.step
 
     def _keep_if_best(self, score: float, log: Log) -> None:
         position, patience = self.position, self.settings.patience

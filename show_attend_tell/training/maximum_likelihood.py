@@ -1,7 +1,7 @@
 """Train by the likelihood of given captions: the paper's L_d, Eq. (14), or L_s."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
@@ -11,6 +11,8 @@ from show_attend_tell.data.photo_batches import PhotoBatches
 from show_attend_tell.data.splits import Split
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.training.gradient_norms import EVERY, TermNorms
+from show_attend_tell.training.workers.group import ALONE, Workers
+from show_attend_tell.training.workers.step import make_worker_step
 
 FEW = 1000  # updates of a whole training below which captions have few lengths
 
@@ -24,6 +26,7 @@ class Likelihood:
         data: the training photos.
         readers: readers of their features, see :func:`data.dataset.read_views`.
         train_step: see :func:`compiled_step`.
+        workers: the workers, each of which reads and computes its part of a batch.
     """
 
     def __init__(
@@ -33,17 +36,23 @@ class Likelihood:
         data: Split,
         readers,
         train_step=None,
+        workers: Workers = ALONE,
     ):
         settings = experiment.training
         captions = encode_captions(
             data.captions, model.vocabulary, experiment.data.max_words
         )
-        self.model, self.settings = model, settings
+        self.model, self.settings, self.workers = model, settings, workers
         few = len(captions.photos) * settings.epochs < FEW * settings.batch_size
         batches = CaptionBatches if model.convolutions is None else PhotoBatches
         self.batches = batches(
-            captions, data.rows, readers, settings.batch_size, settings.seed, few
+            *(captions, data.rows, readers, settings.batch_size, settings.seed, few),
+            part=workers.part,
         )
+        photos = self.batches.batch_size * self.batches.captions_per_row
+        whole = photos == settings.batch_size and model.convolutions is None
+        name = "training.batch_size" if whole else "photos of a batch"
+        workers.require_divisible(self.batches.batch_size, name)
         self._train_step, self._step_functions = train_step, {}
         self._term_norms = None
 
@@ -70,7 +79,8 @@ class Likelihood:
         """Return the gradient norm of each term, on the first batch of training."""
         if self._term_norms is None:
             batch = next(self.batches.batches(epoch=0))
-            self._term_norms = TermNorms(self.model, batch, self.batches.seed)
+            given = (self.model, batch, self.batches.seed, self.workers)
+            self._term_norms = TermNorms(*given)
         return self._term_norms(step)
 
     def _step_function(self, x: dict, y):
@@ -81,7 +91,9 @@ class Likelihood:
         """
         length = y.shape[1]
         if length not in self._step_functions:
-            function = compiled_step(self.model, self.settings, self._train_step)
+            function = compiled_step(
+                self.model, self.settings, self._train_step, self.workers
+            )
             self._step_functions[length] = function.get_concrete_function(x, y)
         return self._step_functions[length]
 
@@ -92,7 +104,13 @@ def compile_function(jit_compile: bool):
     return functools.partial(tf.function, autograph=False, jit_compile=jit_compile)
 
 
-def compiled_step(model: Captioner, settings: TrainingSettings, train_step=None):
+def compiled_step(
+    model: Captioner,
+    settings: TrainingSettings,
+    train_step=None,
+    workers: Workers = ALONE,
+    compute_loss: Callable | None = None,
+):
     """Return the model's compiled training step, which returns a batch's metrics.
 
     On a CPU, and with bfloat16, XLA compiles parts of the step, otherwise all of it;
@@ -103,16 +121,22 @@ def compiled_step(model: Captioner, settings: TrainingSettings, train_step=None)
         settings: the settings of training.
         train_step: function of a batch that updates the model and returns metrics;
             by default the model's own.
+        workers: the workers; several ignore `train_step`.
+        compute_loss: the loss of several workers' step, see :func:`make_worker_step`.
     """
     compile_fn = compile_function(settings.jit_compile)
+    whole = settings.precision == "float32" and tf.config.list_physical_devices("GPU")
+    if not whole:
+        model.compile_parts(compile_fn, settings.precision)
+        model.optimizer.compile_apply(compile_fn)
+    if workers.count > 1:
+        wrap = compile_fn if whole else None
+        step = make_worker_step(model, workers, compute_loss, wrap)
+        return tf.function(step, autograph=False)
     train_step = train_step or model.train_step
 
     def step(*data):
         model.reset_metrics()
         return train_step(data)
 
-    if settings.precision == "float32" and tf.config.list_physical_devices("GPU"):
-        return compile_fn(step)
-    model.compile_parts(compile_fn, settings.precision)
-    model.optimizer.compile_apply(compile_fn)
-    return tf.function(step, autograph=False)
+    return compile_fn(step) if whole else tf.function(step, autograph=False)

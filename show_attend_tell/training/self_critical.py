@@ -29,7 +29,7 @@ import numpy as np
 from keras import ops
 
 from show_attend_tell.config.settings import DecodingSettings, Experiment
-from show_attend_tell.data.dataset import read_views
+from show_attend_tell.data.dataset import part_of, read_views
 from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import END, PAD, START, UNKNOWN, Vocabulary
 from show_attend_tell.decoding import sample
@@ -39,6 +39,7 @@ from show_attend_tell.models.generation import make_step
 from show_attend_tell.runtime.compilation import compiled
 from show_attend_tell.training.loss_step import make_train_step
 from show_attend_tell.training.maximum_likelihood import compiled_step
+from show_attend_tell.training.workers.group import ALONE, Workers
 
 FORBIDDEN = (PAD, START, UNKNOWN)  # never sampled
 
@@ -59,13 +60,23 @@ class SelfCritical:
         model: a built model, which is compiled before the first update.
         data: the training photos.
         readers: readers of their features, see :func:`data.dataset.read_views`.
+        workers: the workers, each of which has its part of an update's photos.
     """
 
-    def __init__(self, experiment: Experiment, model: Captioner, data: Split, readers):
+    def __init__(
+        self,
+        experiment: Experiment,
+        model: Captioner,
+        data: Split,
+        readers,
+        workers: Workers = ALONE,
+    ):
         settings = experiment.training
         self.model, self.data, self.readers = model, data, readers
         self.hypotheses, self.seed = settings.hypotheses, settings.seed
         self.photos = settings.batch_size // settings.hypotheses
+        workers.require_divisible(self.photos, "batch_size / hypotheses")
+        self.workers, self.own = workers, part_of(self.photos, *workers.part)
         self.max_words = experiment.decoding.max_words
         self.reward = CiderReward(data.captions)
         self.settings, self._step = settings, None
@@ -93,7 +104,9 @@ class SelfCritical:
 
     def _update(self, chosen: np.ndarray, rng: np.random.Generator) -> dict:
         """Generate captions of photos, reward them, and apply the gradient."""
-        features = read_views(self.readers, self.data.rows[chosen], rng, self.photos)
+        rows = self.data.rows[chosen]
+        features = read_views(self.readers, rows, rng, self.photos, self.own)
+        chosen = chosen[self.own]
         written = self._generate(features, rng)
         present = written.lengths > 0  # (P, K)
         present[len(chosen) :] = False  # padding of the last batch
@@ -111,32 +124,35 @@ class SelfCritical:
         if self._step is None:
             self._step = self._compile_step()
         values = self._step(x, targets, weight)
-        mean = rewards[present].mean() if present.any() else 0.0
-        return {**values, "reward": mean}
+        total, count = self.workers.total([rewards[present].sum(), present.sum()])
+        return {**values, "reward": total / max(count, 1)}
 
     def _generate(self, features: np.ndarray, rng: np.random.Generator) -> Rollouts:
         """Return K captions of each photo of features (P, L, D)."""
         if self.settings.rollouts == "beam":
             search = DecodingSettings(
-                beam=self.hypotheses, max_words=self.max_words, batch_size=self.photos
+                beam=self.hypotheses,
+                max_words=self.max_words,
+                batch_size=len(features),
             )
             # XLA: one search serves all updates.
             found = self.model.generate(features, search, xla=True)
             return Rollouts(found.tokens, found.lengths, found.finished)
         shape = self.photos, self.hypotheses, self.max_words
-        noise = rng.random(shape, np.float32)  # (P, K, T)
+        noise = rng.random(shape, np.float32)[self.own]  # (P, K, T)
         found = self._sampler(*map(ops.convert_to_tensor, (features, noise)))
         return Rollouts(*(np.array(ops.convert_to_numpy(x)) for x in found))
 
     def _compile_step(self) -> Callable:
-        train_step = None  # the model's own
+        train_step = loss = None  # the model's own
         if self.settings.rollouts == "sample":
 
             def loss(x, targets, weight):
                 return sampled_loss(self.model, x, targets, weight)
 
             train_step = make_train_step(self.model, loss)
-        return compiled_step(self.model, self.settings, train_step)
+        given = (self.model, self.settings, train_step, self.workers, loss)
+        return compiled_step(*given)
 
 
 def compile_sampler(model: Captioner) -> Callable:

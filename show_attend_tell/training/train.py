@@ -1,5 +1,6 @@
 """Train a captioner from prepared data, with checkpoints, validation and logs."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -8,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from show_attend_tell.config import runs
-from show_attend_tell.config.settings import Experiment
+from show_attend_tell.config.settings import Experiment, experiment_to_toml
 from show_attend_tell.data.dataset import measure_deviation
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.splits import (
@@ -22,6 +23,7 @@ from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.evaluation.validation import validate
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.convolutions.initial import assign_convolutions
+from show_attend_tell.runtime.errors import RunError
 from show_attend_tell.training.distillation import make_distillation
 from show_attend_tell.training.divergence import CaptionMonitor, LossMonitor
 from show_attend_tell.training.initial_model import InitialModel, vocabulary_of_run
@@ -32,6 +34,8 @@ from show_attend_tell.training.position import Summary
 from show_attend_tell.training.self_critical import SelfCritical
 from show_attend_tell.training.tensorboard_log import TrainingLog
 from show_attend_tell.training.text_likelihood import TextLikelihood
+from show_attend_tell.training.workers.group import ALONE, Workers
+from show_attend_tell.training.workers.step import require_objective
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +47,7 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     progress: bool = True,
+    workers: Workers = ALONE,
 ) -> Summary:
     """Train an experiment and write its run folder.
 
@@ -53,8 +58,10 @@ def train(
         resume: continue from the run's checkpoint.
         overwrite: replace an earlier run of the same name.
         progress: whether to show a bar with the time left.
+        workers: the workers that train together, see :mod:`training.workers.joining`.
 
     Raises:
+        ClusterError: another worker differs, has failed or has ended.
         RunError, FeatureError, ManifestError, VocabularyError, ModelFileError:
             a required file is absent or does not match the experiment; the
             message is one line.
@@ -62,36 +69,81 @@ def train(
             kept.
         KeyboardInterrupt: after the checkpoint was written, or in the first update.
     """
-    with open_features(experiment, work) as reader:
-        data, validation = load_splits(experiment, work, ("train", "val"), reader)
-        vocabulary = Vocabulary.load(vocabulary_path(experiment, work))
-        readers = [reader]
-        text = experiment.training.objective == "text"
-        if experiment.encoder.mirror and not text:
-            readers.append(open_mirror(experiment, work, reader, data))
-        try:
-            source, start, prepared = experiment.training.init_from, None, vocabulary
-            if resume:
-                vocabulary = vocabulary_of_run(experiment, runs_folder, prepared)
-            elif source:
-                start = InitialModel.load(source, runs_folder)
-                vocabulary = start.extend(prepared)
-            teachers = [
-                runs.find_model(one, runs_folder)
-                for one in experiment.distillation.teachers
-            ]
-            given = (experiment, vocabulary, data, validation, readers, start)
-            trainer = Trainer(CaptionTask(*given, teachers))
-            # Last, as it may replace a run, even the one that training starts from.
-            with runs.lock_run(experiment, runs_folder):
-                folder = runs.open_run(experiment, runs_folder, resume, overwrite)
-                if vocabulary != prepared:
-                    vocabulary.save(folder / runs.VOCABULARY)
-                del data  # the training captions are encoded by now
-                return trainer.run(folder, resume, progress)
-        finally:
-            for extra in readers[1:]:
-                extra.close()
+    with contextlib.ExitStack() as stack:
+        with workers.together():
+            given = (experiment, work, runs_folder, resume, workers)
+            trainer, added = make_trainer(stack, *given)
+            folder = Path(runs_folder) / experiment.name
+            if workers.is_chief:
+                # Last, as it may replace a run, even the one that training starts from.
+                stack.enter_context(runs.lock_run(experiment, runs_folder))
+                runs.open_run(experiment, runs_folder, resume, overwrite)
+        workers.require_same({**trainer.task.identity(), "--resume": str(resume)})
+        with workers.together():
+            prepare_folder(folder, added, workers)
+        return trainer.run(folder, resume, progress)
+
+
+def make_trainer(
+    stack: contextlib.ExitStack,
+    experiment: Experiment,
+    work: str | Path,
+    runs_folder: str | Path,
+    resume: bool,
+    workers: Workers,
+) -> tuple[Trainer, Vocabulary | None]:
+    """Return the trainer of a captioner, and its vocabulary if words were added.
+
+    Args:
+        stack: closes the readers of the features.
+        experiment: the settings.
+        work: folder of prepared data.
+        runs_folder: folder of the run folder.
+        resume: whether the run is continued.
+        workers: the workers.
+    """
+    require_objective(experiment.training, workers)
+    reader = stack.enter_context(open_features(experiment, work))
+    data, validation = load_splits(experiment, work, ("train", "val"), reader)
+    vocabulary = Vocabulary.load(vocabulary_path(experiment, work))
+    readers = [reader]
+    text = experiment.training.objective == "text"
+    if experiment.encoder.mirror and not text:
+        mirror = open_mirror(experiment, work, reader, data)
+        stack.callback(mirror.close)
+        readers.append(mirror)
+    source, start, prepared = experiment.training.init_from, None, vocabulary
+    if resume:
+        vocabulary = vocabulary_of_run(experiment, runs_folder, prepared)
+    elif source:
+        start = InitialModel.load(source, runs_folder)
+        vocabulary = start.extend(prepared)
+    teachers = [
+        runs.find_model(one, runs_folder) for one in experiment.distillation.teachers
+    ]
+    given = (experiment, vocabulary, data, validation, readers, start)
+    trainer = Trainer(CaptionTask(*given, teachers, workers), workers)
+    return trainer, None if vocabulary == prepared else vocabulary
+
+
+def prepare_folder(folder: Path, added: Vocabulary | None, workers: Workers) -> None:
+    """Write the run's vocabulary; verify that this worker sees the run folder.
+
+    Args:
+        folder: the run folder.
+        added: the run's vocabulary, if it is not that of the prepared data.
+        workers: the workers.
+
+    Raises:
+        RunError: this worker does not see the folder.
+    """
+    if workers.is_chief and added is not None:
+        added.save(folder / runs.VOCABULARY)
+    if not (folder / runs.SETTINGS).is_file():
+        raise RunError(
+            f"{folder}: the run folder is not visible here; pass a folder to --runs "
+            "that every worker mounts at the same path"
+        )
 
 
 class CaptionTask:
@@ -105,6 +157,7 @@ class CaptionTask:
         readers: readers of the features, see :func:`data.dataset.read_views`.
         start: the model to start from, or None.
         teachers: files of the models to distil.
+        workers: the workers that train together.
     """
 
     other = "another vocabulary"
@@ -118,6 +171,7 @@ class CaptionTask:
         readers: list[FeatureReader],
         start: InitialModel | None,
         teachers: Sequence[Path] = (),
+        workers: Workers = ALONE,
     ):
         self.experiment = experiment
         self.validation, self.reader = validation, readers[0]
@@ -147,7 +201,21 @@ class CaptionTask:
             self.objective = make_distillation(*given, readers, teachers)
         else:
             objective = SelfCritical if settings.objective == "cider" else Likelihood
-            self.objective = objective(*given, readers)
+            self.objective = objective(*given, readers, workers=workers)
+        if self.model.hard_attention is not None:
+            self.model.hard_attention.share_batch(*workers.part)
+        self._photos = len(data.rows)
+
+    def identity(self) -> dict[str, str]:
+        """Return what must be the same on all workers, by name."""
+        identity = json.dumps(self.reader.attributes["identity"], sort_keys=True)
+        settings = experiment_to_toml(self.experiment)
+        return {
+            "settings": _short_digest(settings),
+            "vocabulary": self.digest[:16],
+            "encoder of the features": _short_digest(identity),
+            "training data": f"{self._photos} photos",
+        }
 
     def _build(self, vocabulary: Vocabulary) -> Captioner:
         experiment, identity = self.experiment, self.reader.attributes["identity"]
@@ -205,6 +273,10 @@ class CaptionTask:
     def show_best(self, log: TrainingLog, model: Captioner) -> None:
         """Write the word vectors for the projector."""
         log.log_embedding(model)
+
+
+def _short_digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _digest(vocabulary: Vocabulary) -> str:

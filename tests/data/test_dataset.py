@@ -30,13 +30,14 @@ class Reader:
         return np.broadcast_to(values, (len(rows), L, D)).astype(np.float16)
 
 
-def make(lengths, batch_size=4, seed=1, readers=None):
+def make(lengths, batch_size=4, seed=1, readers=None, part=(0, 1)):
     """Return batches of captions; each word of a caption is 10 + its number."""
     photos = np.arange(len(lengths)) % PHOTOS
     tokens = [np.full(length, 10 + k, np.int32) for k, length in enumerate(lengths)]
     rows = np.arange(PHOTOS)[::-1]
     captions = Captions.join(photos, tokens)
-    return CaptionBatches(captions, rows, readers or [Reader()], batch_size, seed)
+    readers = readers or [Reader()]
+    return CaptionBatches(captions, rows, readers, batch_size, seed, part=part)
 
 
 def seen(batches):
@@ -65,6 +66,33 @@ def test_a_resumed_epoch_equals_an_uninterrupted_one(lengths, batch_size, epoch,
     for ours, theirs in zip(whole[start:], rest, strict=True):
         for a, b in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+@given(lengths_lists, st.integers(1, 3), st.integers(1, 3), st.integers(0, 3))
+def test_the_parts_of_a_batch_are_its_rows(lengths, size, count, epoch):
+    both = [Reader(), Reader(offset=100)]
+    batch_size = size * count
+    whole = make(lengths, batch_size, readers=both).batches(epoch)
+    parts = [
+        make(lengths, batch_size, readers=both, part=(number, count)).batches(epoch)
+        for number in range(count)
+    ]
+    for batch, *own in zip(whole, *parts, strict=True):
+        for arrays in zip(batch, *own, strict=True):
+            np.testing.assert_array_equal(arrays[0], np.concatenate(arrays[1:]))
+            assert {len(array) for array in arrays[1:]} == {size}
+
+
+def test_a_part_reads_its_own_photos_only():
+    rows = []
+
+    class Recorded(Reader):
+        def read(self, chosen):
+            rows.append(len(chosen))
+            return super().read(chosen)
+
+    list(make([3] * 8, 8, readers=[Recorded()], part=(1, 4)).batches(0))
+    assert rows == [2]
 
 
 def test_the_order_is_a_function_of_seed_and_epoch():

@@ -26,7 +26,7 @@ class Reader:
 counts_lists = st.lists(st.integers(1, 4), min_size=1, max_size=7)
 
 
-def make(counts, batch_size=6, seed=1, readers=None, lengths=None):
+def make(counts, batch_size=6, seed=1, readers=None, lengths=None, part=(0, 1)):
     """Return batches of photos with `counts` captions; words are 10 + the number."""
     photos = np.repeat(np.arange(len(counts)), counts)
     if lengths is None:
@@ -34,7 +34,8 @@ def make(counts, batch_size=6, seed=1, readers=None, lengths=None):
     tokens = [np.full(n, 10 + k, np.int32) for k, n in enumerate(lengths)]
     captions = Captions.join(photos, tokens)
     rows = np.arange(len(counts))[::-1]  # of 7 photos
-    return PhotoBatches(captions, rows, readers or [Reader()], batch_size, seed)
+    readers = readers or [Reader()]
+    return PhotoBatches(captions, rows, readers, batch_size, seed, part=part)
 
 
 @given(counts_lists, st.integers(1, 9), st.integers(0, 3), st.integers(0, 3))
@@ -64,6 +65,18 @@ def test_every_caption_is_seen_once_an_epoch_beside_its_photo(
                 assert not inputs[row].any()
                 assert not words.any()
     assert sorted(seen) == list(range(len(photos)))
+
+
+@given(counts_lists, st.integers(0, 3))
+def test_the_parts_of_a_batch_are_its_rows(counts, epoch):
+    size = 4 * make(counts).captions_per_row
+    whole = make(counts, size)
+    if whole.batch_size % 2:  # more captions share a photo in a larger batch
+        return
+    parts = [make(counts, size, part=(k, 2)).batches(epoch) for k in (0, 1)]
+    for batch, *own in zip(whole.batches(epoch), *parts, strict=True):
+        for arrays in zip(batch, *own, strict=True):
+            np.testing.assert_array_equal(arrays[0], np.concatenate(arrays[1:]))
 
 
 def test_a_photo_is_in_one_row_with_all_of_its_captions():

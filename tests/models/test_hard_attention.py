@@ -9,12 +9,14 @@ from hard_model import outputs_of
 from keras import ops
 from tiny_captioner import LENGTHS, MODES, TOLERANCE, B, D, L, T, arrays, run_in
 
+from show_attend_tell.config.settings import HardAttentionSettings
 from show_attend_tell.models.attention import (
     argmax_location,
     context,
     sampled_location,
 )
 from show_attend_tell.models.hard_attention import (
+    HardAttention,
     LocationNoise,
     location_entropies,
     location_log_probs,
@@ -278,3 +280,32 @@ def test_the_baseline_is_the_moving_average_of_sampled_rewards(rng, reward_per):
     unsampled = {**outputs, "sampled": ops.zeros(2 * B)}
     model.compute_loss(y=targets, y_pred=unsampled, training=True)
     assert float(model.hard_attention.baseline) == now
+
+
+@pytest.mark.parametrize("drawn_per", ["caption", "minibatch"])
+def test_the_noise_of_parts_is_that_of_the_whole_batch(drawn_per):
+    settings = HardAttentionSettings(drawn_per=drawn_per, sampling_probability=0.5)
+
+    def noise(rows, *part):
+        layer = HardAttention(settings, seed=7)
+        if part:
+            layer.share_batch(*part)
+        return layer.sample_noise(rows, 4)
+
+    whole, parts = noise(6), [noise(2, number, 3) for number in range(3)]
+    for name in ("u", "sampled"):
+        joined = np.concatenate([np.asarray(getattr(one, name)) for one in parts])
+        np.testing.assert_array_equal(getattr(whole, name), joined)
+
+
+def test_the_baseline_of_a_part_moves_by_the_sums_of_all_parts():
+    layer = HardAttention(HardAttentionSettings(reward_per="word"))
+    layer.share_batch(0, 2)
+    log_p, mask = -np.ones((2, 3), "float32"), np.ones((2, 3), "float32")
+    layer._update_baseline(log_p, np.ones(2, "float32"), mask)
+    assert float(layer.baseline) == 0
+    mean = layer.means["sampled_reward"]
+    mean.total.assign(mean.total - 18)  # 6 words of -3 in the other part
+    mean.count.assign(mean.count + 6)
+    layer.move_baseline()
+    assert float(layer.baseline) == pytest.approx(0.1 * -2)

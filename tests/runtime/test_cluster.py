@@ -7,9 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from show_attend_tell.runtime import cluster
-from show_attend_tell.runtime.cluster import Task, Worker, connected, visible
+from show_attend_tell.runtime import cluster, cluster_worker
+from show_attend_tell.runtime.cluster import connected
 from show_attend_tell.runtime.cluster_address import resolve_address
+from show_attend_tell.runtime.cluster_worker import Task, Worker, visible
 from show_attend_tell.runtime.errors import ClusterError, FeatureError
 
 
@@ -192,11 +193,14 @@ def test_errors_of_a_worker_are_one_line_with_its_host(worker):
 
 
 def test_a_node_that_joined_later_with_another_version_is_refused():
-    build = functools.partial(cluster._build, Doubling, "0.0.1")
+    build = functools.partial(cluster_worker.build_verified, Doubling, "0.0.1")
     _, fault = Worker(build, 1).prepare()
     assert fault.startswith("worker on ")
     assert "must have version 0.0.1 of this package. Received: " in fault
-    assert type(cluster._build(Doubling, cluster.__version__)) is Doubling
+    assert (
+        type(cluster_worker.build_verified(Doubling, cluster_worker.__version__))
+        is Doubling
+    )
 
 
 def test_a_path_that_a_worker_cannot_see_is_refused_before_the_task(worker, tmp_path):

@@ -101,13 +101,19 @@ def _node() -> dict:
 
 def busy_workers() -> list[int]:
     """Return the process ids of this process's workers that run a task."""
+    return processes(b"ray::Worker.run")
+
+
+def processes(name: bytes) -> list[int]:
+    """Return the process ids of this process's actors whose command has a name."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             command = (folder / "cmdline").read_bytes()
         except OSError:
             continue
-        if command.startswith(b"ray::Worker.run") and is_descendant(folder.name):
+        of_ray = command.startswith(b"ray::") and name in command
+        if of_ray and is_descendant(folder.name):
             found.append(int(folder.name))
     return sorted(found)
 

@@ -24,7 +24,7 @@ class QuickStep:
     optimiser, so that a wrong order or a lost state changes the weights.
     """
 
-    def __init__(self, model, settings=None, train_step=None):
+    def __init__(self, model, settings=None, train_step=None, workers=None, loss=None):
         self.model = model
 
     def get_concrete_function(self, *batch):

@@ -40,7 +40,7 @@ def go(work, runs, name="hard", resume=False, **changes):
 class FirstBatchNorms:
     """Stand in for TermNorms, whose graphs take seconds; check what it is given."""
 
-    def __init__(self, model, batch, seed):
+    def __init__(self, model, batch, seed, workers):
         assert model.hard.samples == 2
         assert [array.shape for array in batch] == [(8, 6, 5), (8, 12), (8, 12)]
 
@@ -55,7 +55,7 @@ def test_updates_log_rewards_and_at_intervals_the_norms_of_the_terms(
     monkeypatch.setattr(maximum_likelihood, "TermNorms", FirstBatchNorms)
     go(work, tmp_path, epochs=2)
     ordinary = {"loss", "word_loss", "attention_loss", "baseline", "reward"}
-    ordinary |= {"reward_variance", "entropy", "sampled"}
+    ordinary |= {"reward_variance", "entropy", "sampled", "sampled_reward"}
     assert [set(values) - ordinary for values in logged] == [
         NORMS if step % 4 == 0 else set() for step in range(1, 7)
     ]

@@ -25,7 +25,8 @@ from show_attend_tell.inference.journal import caption_row
 from show_attend_tell.inference.photo_files import find_photos
 from show_attend_tell.inference.pipeline import CaptioningPipeline, load
 from show_attend_tell.inference.result import Caption, Failure, LowConfidence
-from show_attend_tell.runtime.cluster import Cluster, Task, connected, visible
+from show_attend_tell.runtime.cluster import Cluster, connected
+from show_attend_tell.runtime.cluster_worker import Task, visible
 from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.runtime.progress import progress_bar
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.splits import folder_of, open_features
-from show_attend_tell.runtime.cluster import Task, connected, visible
+from show_attend_tell.runtime.cluster import connected
+from show_attend_tell.runtime.cluster_worker import Task, visible
 from show_attend_tell.training.initial_model import SHIPPED
 from show_attend_tell.training.sweeps.runs import Job, Outcome, Sweep, train_job
 

@@ -10,7 +10,7 @@ from tiny_training import STEPS, assert_same_run, read_checkpoint, skip_graphs
 
 from show_attend_tell.config.grid import grid_variants, parse_grid
 from show_attend_tell.evaluation.comparison import compare_runs
-from show_attend_tell.runtime.cluster import visible
+from show_attend_tell.runtime.cluster_worker import visible
 from show_attend_tell.runtime.errors import ClusterError, FeatureError, RunError
 from show_attend_tell.training.sweeps import on_cluster
 from show_attend_tell.training.sweeps.on_cluster import make_worker, train_on_cluster

@@ -1,0 +1,1 @@
+"""Train a captioner on several workers, synchronously and data-parallel."""
