@@ -249,6 +249,8 @@ class HardAttention(keras.layers.Layer):
         if self.settings.reward_per == "caption":
             log_p = ops.sum(log_p * counted, axis=-1)  # (R, T) -> (R,)
             counted = ops.max(counted, axis=-1)  # (R, T) -> (R,)
+        # Flat, as the metric would take the mean over the words of a row first.
+        log_p, counted = (ops.reshape(value, (-1,)) for value in (log_p, counted))
         self.means["sampled_reward"].update_state(log_p, sample_weight=counted)
         if self.part[1] == 1:
             self._move_baseline(ops.sum(log_p * counted), ops.sum(counted))

@@ -18,7 +18,10 @@ SETTINGS = tiny_run.experiment(
     model={"dropout": 0.0},
     training={"epochs": 7, "clip_norm": 0.5, "average_decay": 0.9},
 )
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # Ray's own
+]
 
 
 @pytest.fixture(scope="module")
