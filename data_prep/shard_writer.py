@@ -77,6 +77,7 @@ class ShardWriter(FeatureWriter):
         return dataclasses.replace(super().part(number), url=self._url)
 
     def _find_missing(self) -> None:
+        """Determine the store and the missing parts, those lost later included."""
         begun = self.header_file.exists() and not self._overwrite
         if begun:
             found = stored_url(self.path)
@@ -91,6 +92,10 @@ class ShardWriter(FeatureWriter):
                     f"{self._url}: must be empty. Received: objects, of features that "
                     f"{self.path} does not name; delete them, or choose another store"
                 )
+        if not self._overwrite and self._result.exists():
+            if self._part_sizes().keys() != set(self._part_numbers):  # lost since then
+                self._verify_header(self.header_file, self._header())
+                self._result.unlink()  # written again by `finish`
         super()._find_missing()
 
     def _begin(self, header: dict) -> None:
@@ -108,16 +113,6 @@ class ShardWriter(FeatureWriter):
         sizes = ObjectStore(self._url).sizes()
         names = {shard_name(part): part for part in self._part_numbers}
         return {names[name]: size for name, size in sizes.items() if name in names}
-
-    def _find_missing(self) -> None:
-        """Determine the missing parts, also those lost after the index was written."""
-        if not self._overwrite and self._result.exists():
-            present = {file.name for file in self.path.iterdir()}
-            names = {self._file(part).name for part in self._part_numbers}
-            if not names <= present:
-                self._verify_header(self.header_file, self._header())
-                self._result.unlink()  # written again by `finish`
-        super()._find_missing()
 
     def _delete_parts(self) -> None:
         """Keep the parts: they are the shards."""

@@ -189,7 +189,8 @@ def test_metrics_never_import_tensorflow_or_keras(name):
     assert not {target.split(".")[0] for target in imports(name)} & HEAVY
 
 
-RAY_CODE = {f"{PACKAGE}.runtime.{part}" for part in ("cluster", "cluster_training")}
+RAY_PARTS = ("cluster", "cluster_nodes", "cluster_training")
+RAY_CODE = {f"{PACKAGE}.runtime.{part}" for part in RAY_PARTS}
 
 
 @pytest.mark.parametrize("name", MODULES)

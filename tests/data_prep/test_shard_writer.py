@@ -129,7 +129,7 @@ def test_a_damaged_chunk_and_exchanged_shards_are_found(path, values):
     damaged[chunk.byte_offset + 20] ^= 1
     first.write_bytes(damaged)
     with FeatureReader(path) as reader:
-        damage = r"photo '5\.jpg' cannot be read .*; delete .*000000\.h5 and run"
+        damage = r"photo '5\.jpg' cannot be read .*; delete .*000000\.h5; then run"
         with pytest.raises(FeatureError, match=damage):
             reader.read([5])
         assert reader.read([4, 6]).shape == (2, 4, 3)
