@@ -107,10 +107,10 @@ def test_imports_point_to_lower_rooms(name):
 
 
 # What the models beside the captioner share; a folder of one model imports no other.
-SHARED = set("classifier glimpse_figure saved_model scores training updates".split())
+SHARED = "classifier glimpse_figure saved_model scores training updates".split()
 SIBLING_MAY_IMPORT = {
-    **dict.fromkeys(("ram", "draw"), SHARED),
-    **dict.fromkeys(SHARED, SHARED),
+    **dict.fromkeys(("ram", "draw"), set(SHARED)),
+    **dict.fromkeys(SHARED, set(SHARED)),
     "classification": {*SHARED, "ram", "draw"},
 }
 
