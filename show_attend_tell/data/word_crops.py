@@ -21,7 +21,7 @@ _LEAST_DEVIATION = 1.0
 def read_crop(file: str | os.PathLike | IO[bytes]) -> np.ndarray:
     """Read the crop of a word, (32, 100) uint8.
 
-    The crop is turned as its EXIF orientation says, made grey, and resized, bicubic,
+    The EXIF orientation is applied, and the crop made grey and resized, bicubic,
     without regard to its proportions.
 
     Args:

@@ -35,7 +35,7 @@ def test_a_colour_crop_becomes_grey_and_bicubic(rng):
     assert crop.dtype == np.uint8
 
 
-def test_a_crop_is_turned_as_its_exif_data_say(rng):
+def test_the_exif_orientation_of_a_crop_is_applied(rng):
     upright = rng.integers(0, 256, (32, 100), dtype=np.uint8)
     exif = Image.Exif()
     exif[0x0112] = 6  # the camera was held on its side
