@@ -13,6 +13,7 @@ _COARSE = (3, 8)  # rows and columns of a field, before it is enlarged
 _MOST_TEXTURE, _MOST_FIELD = 0.25, 0.35
 _LEAST_OUTLINE = 60.0  # grey levels between text and outline
 _BLEND = (0.2, 0.6)  # share of a photo
+_FROM_PHOTOS = 0.6  # share of textures, where there are photos
 _CONTRASTS = (1.8, 1.3)  # of the beta distribution of contrast: signs are easy to see
 
 
@@ -109,7 +110,7 @@ def _texture(
 
     Their standard deviation is at most `amplitude`.
     """
-    if photos:
+    if photos and rng.random() < _FROM_PHOTOS:
         photo = photos[rng.integers(len(photos))]
         texture = _photo_part(photo, shape, rng) * rng.uniform(*_BLEND)
         most = amplitude

@@ -160,17 +160,14 @@ def test_text_is_visible_on_uneven_grounds():
 def test_grounds_are_cut_from_photos():
     photo = np.tile(np.array([0, 255], np.uint8), (50, 100))  # stripes of one pixel
     effects = dataclasses.replace(PLAIN, texture=1.0)
-    source = dataclasses.replace(renderer(effects=effects), photos=[photo])
-    rng = np.random.default_rng(3)
-    layers = place(
-        draw_layers("I", SANS, 60, rng, PLAIN, str),
-        rng,
-        dataclasses.replace(PLAIN, margin_x=(1.0, 1.0)),
-    )
-    picture = paint(layers, rng, effects, source.photos)
-    row = picture[10, :12]
-    assert (abs(np.diff(row)) > 5).all()
-    assert (np.diff(row)[1:] * np.diff(row)[:-1] < 0).all()
+    wide = dataclasses.replace(PLAIN, margin_x=(1.0, 1.0))
+    striped = 0
+    for number in range(20):
+        rng = np.random.default_rng(number)
+        layers = place(draw_layers("I", SANS, 60, rng, PLAIN, str), rng, wide)
+        change = np.diff(paint(layers, rng, effects, [photo])[10, :12])
+        striped += (abs(change) > 3).all() and (change[1:] * change[:-1] < 0).all()
+    assert 8 <= striped <= 16
 
 
 @pytest.mark.slow
