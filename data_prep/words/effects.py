@@ -13,6 +13,7 @@ class Effects:
     Lengths are shares of the font's size unless stated otherwise.
 
     Attributes:
+        slanted: probability of an italic font, where a family has one.
         spaced: probability that letters are apart or overlap.
         spacing: the space between them.
         small_caps: probability that capitals after the first are smaller.
@@ -45,16 +46,17 @@ class Effects:
         inverted: probability of a negative.
     """
 
+    slanted: float = 0.20
     spaced: float = 0.45
     spacing: Range = (-0.05, 0.30)
     small_caps: float = 0.03
-    strokes: tuple[float, float, float] = (0.65, 0.25, 0.10)
+    strokes: tuple[float, float, float] = (0.60, 0.28, 0.12)
     shadow: float = 0.20
     outline: float = 0.15
     hollow: float = 0.15
     ruled: float = 0.15
     board: float = 0.10
-    neighbours: float = 0.20
+    neighbours: float = 0.30
     rotation: float = 3.0
     shear: float = 0.08
     perspective: tuple[float, float] = (0.08, 0.15)

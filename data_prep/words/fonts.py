@@ -23,7 +23,7 @@ from show_attend_tell.runtime.regular_files import require_regular
 
 FEW_FAMILIES = 10
 INSTALL = "run pip install 'show-attend-tell[words]'"
-PUNCTUATION = ".,!?'-:&/\""
+PUNCTUATION = ".,!?'-:&/$\""
 _SUFFIXES = (".ttf", ".otf", ".ttc")
 _LOWER = "abcdefghijklmnopqrstuvwxyz"
 _DIGITS = "0123456789"
@@ -42,6 +42,7 @@ _STYLE = re.compile(
     r"|black|regular|book)$",
     re.IGNORECASE,
 )
+_SLANTED = re.compile(r"italic|oblique|slanted", re.IGNORECASE)
 _WEIGHTS = (0.2, 0.45, 0.7, 1.0)  # of the range of a variable font
 _SIDE = 16  # pixels of the glyphs that are compared with DejaVu's
 _LEAST_LIKE = 0.21  # mean correlation with DejaVu; italics have 0.24, symbols 0.19
@@ -57,11 +58,13 @@ class Font:
         path: path of the file.
         axes: value of each axis; none for other fonts.
         punctuation: whether it has a glyph for each of :data:`PUNCTUATION`.
+        slanted: whether it is italic or oblique.
     """
 
     path: str
     axes: tuple[float, ...] = ()
     punctuation: bool = True
+    slanted: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,16 @@ class Family:
 
     name: str
     fonts: tuple[Font, ...]
+
+    def choose(self, slanted: bool, position: float) -> Font:
+        """Return one of the slanted or upright fonts, or of all if there are none.
+
+        Args:
+            slanted: whether it is to be slanted.
+            position: its position among them, in [0, 1).
+        """
+        fonts = [font for font in self.fonts if font.slanted == slanted] or self.fonts
+        return fonts[int(position * len(fonts))]
 
 
 @functools.lru_cache(maxsize=256)
@@ -148,11 +161,12 @@ def _usable(path: Path) -> Iterator[tuple[str, Font]]:
         if name is None or not _has_letters(face):
             return
         punctuation = _has_glyphs(face, PUNCTUATION)
+        slanted = bool(_SLANTED.search(f"{face.getname()[1]} {path.stem}"))
         points = list(_points(face))
     except (OSError, ValueError):  # damaged, or a size is absent
         return
     for axes in points:
-        yield name, Font(str(path), axes, punctuation)
+        yield name, Font(str(path), axes, punctuation, slanted)
 
 
 def _family_name(face: ImageFont.FreeTypeFont) -> str | None:

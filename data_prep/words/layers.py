@@ -18,6 +18,7 @@ Mask = Image.Image
 Box = tuple[int, int, int, int]
 Pieces = list[tuple[str, float, int]]  # text, x of its start, size of its font
 
+_SIDES = (0.2, 0.2, 0.3, 0.3)  # neighbours above, below, before and after the word
 _SMALL = 0.8  # size of small capitals
 
 
@@ -133,10 +134,10 @@ def _spread(
 
 def _neighbours(pen: _Pen, neighbour: Callable, rng: np.random.Generator) -> Mask:
     """Return a mask of words above, below or beside the word."""
-    side = rng.integers(4)
+    side = rng.choice(4, p=_SIDES)
     text = neighbour(rng)
     length = open_face(pen.font, pen.size).getlength(text)
-    space = pen.size * rng.uniform(0.2, 0.5)
+    space = pen.size * rng.uniform(0.12, 0.4)
     lines = pen.size * rng.uniform(0.85, 1.25)
     along = rng.uniform(-0.5, 0.5) * pen.width
     x, y = [

@@ -74,7 +74,7 @@ class Renderer:
         for _ in range(_TRIES):
             shown = self.words.sample(rng)
             family = self.families[sample_index(self._shares, rng)]
-            font = family.fonts[rng.integers(len(family.fonts))]
+            font = family.choose(rng.random() < self.effects.slanted, rng.random())
             text = shown.text if font.punctuation else shown.plain()
             size = _SIZES[rng.integers(len(_SIZES))]
             layers = draw_layers(

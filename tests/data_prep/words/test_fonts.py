@@ -27,6 +27,14 @@ def test_files_of_a_family_are_found_in_subfolders(tmp_path):
     assert open_face(found[1].fonts[0], 30).getname()[0] == "DejaVu Serif"
 
 
+def test_slanted_fonts_are_chosen_where_a_family_has_them(tmp_path):
+    copy(tmp_path, "DejaVuSans.ttf", "DejaVuSans-Oblique.ttf", "DejaVuSerif.ttf")
+    sans, serif = find_families(tmp_path)
+    assert sans.choose(True, 0.9).path.endswith("Oblique.ttf")
+    assert sans.choose(False, 0.9).path.endswith("DejaVuSans.ttf")
+    assert serif.choose(True, 0.0).path.endswith("DejaVuSerif.ttf")
+
+
 def test_fewer_than_ten_families_are_a_warning(tmp_path, caplog):
     find_families(copy(tmp_path, "DejaVuSans.ttf"))
     assert "only 1 font families (DejaVu Sans)" in caplog.text
