@@ -245,7 +245,7 @@ def test_mirrored_photos_are_read_by_the_rows_of_the_others(
 ):
     caught = []
 
-    def catch(captions, rows, readers, *rest):
+    def catch(captions, rows, readers, *rest, **options):
         caught.append([reader.read(rows[:4]) for reader in readers])
         raise _Stop
 
