@@ -1,7 +1,7 @@
 """Render many words on several processor cores, in parts that outlive an interruption.
 
-A part is a file of 250 words in a folder beside the result, whose name has the digest of
-the renderer. Run again, the words of finished parts are not rendered again. As each
+A part is a file of 250 words in a folder beside the result, whose name has the digest
+of the renderer. Run again, the words of finished parts are not rendered again. As each
 word has its own generator, the number of processes does not change a byte.
 """
 
