@@ -61,10 +61,15 @@ def _progress() -> Iterator[Callable[[str, int, int], None] | None]:
 )
 @limit_option
 def prepare(experiment, changes, work, data, on_problem, limit) -> None:
-    """Make the manifest and the vocabulary of a data set, or prepare digits."""
+    """Make the manifest and the vocabulary of a data set, or digits or words."""
     from data_prep.prepare import prepare
 
     settings = load_settings(experiment, changes, limit=limit)
+    if settings.task == "read":
+        from data_prep.words.prepare import prepare_words
+
+        click.echo("\n".join(prepare_words(settings.data, data, work).lines()))
+        return
     if is_of_digits(settings):
         from data_prep.sources.mnist import prepare_digits
 

@@ -76,6 +76,10 @@ class DigitsError(ShowAttendTellError):
     """Prepared digits are absent, damaged, or too few."""
 
 
+class WordsError(ShowAttendTellError):
+    """Prepared words are absent or damaged, or a word has unknown characters."""
+
+
 class VocabularyError(ShowAttendTellError):
     """A vocabulary file is absent or malformed."""
 

@@ -1,0 +1,112 @@
+"""Define how often, and how much, rendered words differ from plain text."""
+
+import dataclasses
+from dataclasses import dataclass
+
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Probabilities and ranges of what happens to a word.
+
+    Lengths are shares of the font's size unless stated otherwise.
+
+    Attributes:
+        slanted: probability of an italic font, where a family has one.
+        spaced: probability that letters are apart or overlap.
+        spacing: the space between them.
+        small_caps: probability that capitals after the first are smaller.
+        strokes: probability of a stroke of 0, 1 and 2 pixels around letters.
+        shadow: probability of a shadow.
+        outline: probability of an outline in another colour.
+        hollow: probability that an outlined word has the ground's colour.
+        ruled: probability of a frame, or a line under the word.
+        board: probability that the ground ends near the word.
+        neighbours: probability of parts of words above, below or beside.
+        rotation: deviation, in degrees.
+        shear: deviation, as a tangent.
+        perspective: change of width and height from end to end, as shares.
+        arc: probability that the word is on an arc.
+        bend: angle of the arc, in degrees.
+        margin_x, margin_y: air beside and above the word, shares of its height;
+            negative where the crop cuts letters.
+        contrast: least difference of grey levels between text and ground.
+        field: grey levels by which light varies, at most.
+        texture: probability of a texture, or of a photo, on the ground.
+        reduced: probability of a lower resolution.
+        heights: height of the crop at that resolution, in pixels.
+        blur: radius of the largest Gaussian blur, in pixels of the crop.
+        motion: probability of motion blur.
+        sharpened: probability of the halos that cameras add.
+        noise: deviation of the strongest noise, in grey levels.
+        compressed: probability of JPEG compression.
+        quality: quality of JPEG.
+        gamma: exponent of grey levels.
+        inverted: probability of a negative.
+    """
+
+    slanted: float = 0.20
+    spaced: float = 0.45
+    spacing: Range = (-0.05, 0.30)
+    small_caps: float = 0.03
+    strokes: tuple[float, float, float] = (0.60, 0.28, 0.12)
+    shadow: float = 0.20
+    outline: float = 0.15
+    hollow: float = 0.15
+    ruled: float = 0.15
+    board: float = 0.10
+    neighbours: float = 0.30
+    rotation: float = 3.0
+    shear: float = 0.08
+    perspective: tuple[float, float] = (0.08, 0.15)
+    arc: float = 0.10
+    bend: Range = (15.0, 60.0)
+    margin_x: Range = (-0.03, 0.35)
+    margin_y: Range = (-0.03, 0.30)
+    contrast: float = 30.0
+    field: float = 25.0
+    texture: float = 0.30
+    reduced: float = 0.55
+    heights: tuple[int, int] = (13, 40)
+    blur: float = 1.5
+    motion: float = 0.10
+    sharpened: float = 0.15
+    noise: float = 12.0
+    compressed: float = 0.70
+    quality: tuple[int, int] = (35, 95)
+    gamma: Range = (0.7, 1.4)
+    inverted: float = 0.10
+
+
+NATURAL = Effects()
+UNDAMAGED = dataclasses.replace(
+    NATURAL,
+    reduced=0.0,
+    blur=0.0,
+    motion=0.0,
+    sharpened=0.0,
+    noise=0.0,
+    compressed=0.0,
+    gamma=(1.0, 1.0),
+    inverted=0.0,
+)
+PLAIN = dataclasses.replace(
+    UNDAMAGED,
+    spaced=0.0,
+    small_caps=0.0,
+    strokes=(1.0, 0.0, 0.0),
+    shadow=0.0,
+    outline=0.0,
+    ruled=0.0,
+    board=0.0,
+    neighbours=0.0,
+    rotation=0.0,
+    shear=0.0,
+    perspective=(0.0, 0.0),
+    arc=0.0,
+    margin_x=(0.0, 0.0),
+    margin_y=(0.0, 0.0),
+    field=0.0,
+    texture=0.0,
+)

@@ -1,0 +1,139 @@
+"""Paint the layers of a word: grey levels, uneven light, textures and photos."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from PIL import Image
+
+from data_prep.words.effects import Effects
+from data_prep.words.layers import Layers, Mask
+
+_COARSE = (3, 8)  # rows and columns of a field, before it is enlarged
+# A texture and uneven light may take so much of the contrast, so that text is visible.
+_MOST_TEXTURE, _MOST_FIELD = 0.25, 0.35
+_LEAST_OUTLINE = 60.0  # grey levels between text and outline
+_BLEND = (0.2, 0.6)  # share of a photo
+_FROM_PHOTOS = 0.6  # share of textures, where there are photos
+_CONTRASTS = (1.8, 1.3)  # of the beta distribution of contrast: signs are easy to see
+
+
+def sample_levels(rng: np.random.Generator, contrast: float) -> tuple[float, float]:
+    """Return the grey levels of ground and text, at least `contrast` apart."""
+    apart = contrast + (255.0 - contrast) * rng.beta(*_CONTRASTS)
+    dark = rng.uniform(0.0, 255.0 - apart)
+    return (dark, dark + apart) if rng.random() < 0.5 else (dark + apart, dark)
+
+
+def paint(
+    layers: Layers,
+    rng: np.random.Generator,
+    effects: Effects,
+    photos: Sequence[np.ndarray] = (),
+) -> np.ndarray:
+    """Return the picture of placed layers, (H, W) float32 from 0 to 255.
+
+    Args:
+        layers: the layers, as large as the picture.
+        rng: the word's generator.
+        effects: contrast, light and texture.
+        photos: (H, W) uint8, from which grounds are cut.
+    """
+    width, height = layers.text.size
+    shape = height, width
+    ground, ink = sample_levels(rng, effects.contrast)
+    apart = abs(ground - ink)
+    strongest = min(effects.field, _MOST_FIELD * apart / 2)
+    field = _field(shape, rng.uniform(0.0, strongest), rng)
+    picture = ground + field
+    if rng.random() < effects.texture:
+        picture += _texture(shape, _MOST_TEXTURE * apart, rng, photos)
+    if layers.board is not None:
+        beyond = np.full(shape, rng.uniform(0.0, 255.0), np.float32)
+        picture = _blend(beyond, layers.board, picture)
+    if layers.shadow is not None:
+        level = max(0.0, ground - rng.uniform(30.0, 150.0))
+        if abs(level - ink) < effects.contrast:
+            level = ground  # it would make letters thicker
+        strength = rng.uniform(0.4, 1.0)
+        picture = _blend(picture, layers.shadow, level, strength)
+    if layers.outline is not None:
+        level = _away(ink, rng, _LEAST_OUTLINE)
+        if layers.hollow:
+            level, ink = ink, ground
+        picture = _blend(picture, layers.outline, level)
+    if layers.ruled is not None:
+        level = ink if rng.random() < 0.5 else rng.uniform(0.0, 255.0)
+        picture = _blend(picture, layers.ruled, level)
+    light = _field(shape, rng.uniform(0.0, strongest), rng)
+    return np.clip(_blend(picture, layers.text, ink + light), 0.0, 255.0)
+
+
+def _away(level: float, rng: np.random.Generator, contrast: float) -> float:
+    """Return a level that differs from another one as text does from its ground."""
+    room = max(level, 255.0 - level)
+    apart = min(room, contrast + (255.0 - contrast) * rng.beta(*_CONTRASTS))
+    darker = level - apart >= 0.0 and (rng.random() < 0.5 or level + apart > 255.0)
+    return level - apart if darker else level + apart
+
+
+def _blend(
+    picture: np.ndarray,
+    mask: Mask,
+    level: float | np.ndarray,
+    strength: float = 1.0,
+) -> np.ndarray:
+    """Paint a level where the mask has ink."""
+    ink = np.asarray(mask, np.float32) * (strength / 255.0)
+    return picture + ink * (level - picture)
+
+
+def _field(
+    shape: tuple[int, int], amplitude: float, rng: np.random.Generator
+) -> np.ndarray:
+    """Return a smooth field of normal deviates, (H, W) float32."""
+    coarse = rng.standard_normal(_COARSE, np.float32) * np.float32(amplitude / 2)
+    return _enlarged(np.clip(coarse, -amplitude, amplitude), shape)
+
+
+def _enlarged(coarse: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    enlarged = Image.fromarray(coarse).resize(shape[::-1], Image.Resampling.BICUBIC)
+    return np.asarray(enlarged)
+
+
+def _texture(
+    shape: tuple[int, int],
+    amplitude: float,
+    rng: np.random.Generator,
+    photos: Sequence[np.ndarray],
+) -> np.ndarray:
+    """Return the deviations of a ground: a part of a photo, or noise of some scale.
+
+    Their standard deviation is at most `amplitude`.
+    """
+    if photos and rng.random() < _FROM_PHOTOS:
+        photo = photos[rng.integers(len(photos))]
+        texture = _photo_part(photo, shape, rng) * rng.uniform(*_BLEND)
+        wanted = min(amplitude, float(texture.std()))
+    else:
+        # Grain, wood and brick: cells that are as wide as high, or longer.
+        cell = 2.0 * np.exp(rng.uniform(0.0, np.log(8.0), 2))
+        rows, columns = (
+            max(2, int(side / one)) for side, one in zip(shape, cell, strict=True)
+        )
+        texture = _enlarged(rng.standard_normal((rows, columns), np.float32), shape)
+        wanted = amplitude * rng.random() ** 2
+    deviation = float(texture.std())
+    return texture * (wanted / deviation) if deviation else texture
+
+
+def _photo_part(
+    photo: np.ndarray, shape: tuple[int, int], rng: np.random.Generator
+) -> np.ndarray:
+    """Return a random part of a photo, of the shape, with mean 0."""
+    sides = [min(side, limit) for side, limit in zip(shape, photo.shape, strict=True)]
+    y, x = (
+        int(rng.integers(limit - side + 1))
+        for side, limit in zip(sides, photo.shape, strict=True)
+    )
+    part = photo[y : y + sides[0], x : x + sides[1]].astype(np.float32)
+    return _enlarged(part - part.mean(), shape)

@@ -1,0 +1,165 @@
+"""Words rendered in parts: any number of processes, any interruption, same bytes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_up_words import renderer
+
+from data_prep.words import parts
+from data_prep.words.parts import RECORD, SHEET, render_words
+from show_attend_tell.data.words import WordData
+from show_attend_tell.runtime.errors import DataError
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(autouse=True)
+def short_parts(monkeypatch):
+    monkeypatch.setattr(parts, "PART", 20)
+
+
+def render(folder, workers=1, **options):
+    return render_words(renderer(**options), 50, 15, folder, workers, shown=False)
+
+
+def content(folder):
+    return {
+        path.name: path.read_bytes()
+        for path in folder.iterdir()
+        if path.name != ".prepare.lock"
+    }
+
+
+def test_a_folder_has_crops_words_a_record_and_a_contact_sheet(tmp_path):
+    assert render(tmp_path)
+    assert set(content(tmp_path)) == {"words.npy", "words.jsonl", RECORD, SHEET}
+    source = renderer()
+    for split, count in (("train", 50), ("val", 15)):
+        data = WordData.open(tmp_path, split)
+        assert len(data) == count
+        for number in (0, count - 1):
+            crop, word = source.render(split, number)
+            assert data.words[number] == word
+            np.testing.assert_array_equal(data.images[number], crop)
+    record = json.loads((tmp_path / RECORD).read_text())
+    assert record["families"] == ["DejaVu Sans", "DejaVu Serif"]
+
+
+def test_two_processes_write_the_same_bytes_as_one(tmp_path):
+    assert render(tmp_path / "one")
+    assert render(tmp_path / "two", workers=2)
+    assert content(tmp_path / "one") == content(tmp_path / "two")
+
+
+def test_an_interrupted_rendering_resumes_with_the_same_bytes(tmp_path, monkeypatch):
+    render(tmp_path / "whole")
+    rendered, original = [], parts._render_part
+
+    def interrupted(job, folder):
+        if len(rendered) == 2:
+            raise KeyboardInterrupt
+        rendered.append(job[0])
+        return original(job, folder)
+
+    monkeypatch.setattr(parts, "_render_part", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        render(tmp_path / "cut")
+    assert rendered == [0, 20]
+    assert not (tmp_path / "cut/words.npy").exists()
+
+    def counted(job, folder):
+        rendered.append(job[0])
+        return original(job, folder)
+
+    monkeypatch.setattr(parts, "_render_part", counted)
+    render(tmp_path / "cut")
+    assert rendered == [0, 20, 40, 60]
+    assert content(tmp_path / "cut") == content(tmp_path / "whole")
+
+
+def test_rendered_words_are_not_rendered_again_unless_settings_change(tmp_path):
+    assert render(tmp_path)
+    before = content(tmp_path)
+    assert not render(tmp_path)
+    assert render(tmp_path, seed=1)
+    changed = content(tmp_path)
+    assert changed["words.npy"] != before["words.npy"]
+    (tmp_path / SHEET).unlink()
+    assert render(tmp_path, seed=1)
+    assert content(tmp_path) == changed
+
+
+def test_a_damaged_part_is_removed_and_named(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(parts, "_assemble", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            render(tmp_path)
+    part = next(tmp_path.glob(".parts-*/000000020.npz"))
+    part.write_bytes(part.read_bytes()[:500])
+    with pytest.raises(DataError, match="a part is damaged and was removed"):
+        render(tmp_path)
+    assert not part.exists()
+    assert render(tmp_path)
+
+
+def test_two_processes_do_not_render_into_one_folder(tmp_path, monkeypatch):
+    def second(*_):
+        with pytest.raises(DataError, match="another process is preparing it"):
+            render(tmp_path)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(parts, "_render_parts", second)
+    with pytest.raises(KeyboardInterrupt):
+        render(tmp_path)
+
+
+def test_a_full_disk_is_named_before_rendering(tmp_path, monkeypatch):
+    monkeypatch.setattr("data_prep.disk.free_bytes", lambda folder: 1000)
+    with pytest.raises(DataError, match="rendered words need 416kB of disk space"):
+        render(tmp_path)
+
+
+CODE = """
+import sys
+from made_up_words import renderer
+from data_prep.words.parts import render_words
+if __name__ == "__main__":
+    render_words(renderer(), 100_000, 10, sys.argv[1], 2)
+"""
+
+
+@pytest.mark.slow
+def test_workers_end_when_their_parent_is_killed(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(CODE)
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests/support")])
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path / "words")],
+        env={**os.environ, "PYTHONPATH": path},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.glob("words/.parts-*/*.npz")):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        workers = [int(pid) for pid in children.read_text().split()]
+        assert len(workers) >= 2
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}").exists() for pid in workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)

@@ -1,0 +1,88 @@
+"""The words to render: their alphabet, lengths, kinds and files."""
+
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+from made_up_words import LISTED
+
+from data_prep.words import word_list
+from data_prep.words.word_list import WordList, load_words
+from show_attend_tell.data.characters import MAX_LENGTH, fold
+from show_attend_tell.runtime.errors import DataError
+
+
+def samples(count=4000, listed=LISTED):
+    rng, words = np.random.default_rng(1), WordList(listed)
+    return [words.sample(rng) for _ in range(count)]
+
+
+def test_words_have_characters_of_the_alphabet_and_at_most_23():
+    for shown in samples():
+        assert fold(shown.word) == shown.word
+        assert len(shown.word) <= MAX_LENGTH
+        assert shown.plain().lower() == shown.word
+
+
+def test_all_kinds_and_cases_of_words_occur():
+    found = samples()
+    listed = sum(shown.word in LISTED for shown in found) / len(found)
+    digits = sum(shown.word.isdigit() for shown in found) / len(found)
+    upper = sum(shown.plain().isupper() for shown in found) / len(found)
+    punctuated = sum(shown.text != shown.plain() for shown in found) / len(found)
+    assert 0.72 < listed < 0.80
+    assert 0.05 < digits < 0.11
+    assert 0.38 < upper < 0.58
+    assert 0.12 < punctuated < 0.18
+
+
+def test_lengths_are_those_of_words_in_photos():
+    listed = {length * "x": 1.0 for length in range(1, MAX_LENGTH + 1)}
+    lengths = np.array([len(shown.word) for shown in samples(6000, listed)])
+    assert 4.2 < lengths.mean() < 5.0
+    assert lengths.max() > 12
+
+
+def test_frequent_words_occur_more_often_and_rare_ones_too():
+    listed = {"rare": 1e-8, "seal": 1e-8, "with": 1e-2}
+    rng, words = np.random.default_rng(2), WordList(listed)
+    counts = Counter(words.neighbour(rng).lower() for _ in range(3000))
+    assert counts["with"] > 1.5 * counts["rare"]
+    assert counts["rare"] > 300
+
+
+def test_the_digest_depends_on_words_and_frequencies():
+    others = (LISTED, {**LISTED, "stop": 5.0}, {**LISTED, "more": 1.0})
+    assert len({WordList(one).digest for one in others}) == 3
+    assert WordList(LISTED).digest == WordList(dict(reversed(LISTED.items()))).digest
+
+
+def test_lines_of_a_file_that_are_no_words_are_skipped_with_a_warning(tmp_path, caplog):
+    path = tmp_path / "words.txt"
+    path.write_text("Stop\ndon't\n\n" + "a" * 24 + "\ncaf\u00e9\nB12\nstop\n")
+    assert len(load_words(path)) == 2
+    assert "3 lines skipped" in caplog.text
+    assert 'line 2, "don\'t"' in caplog.text
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"don't\n", b"\xff\xfe\xff"])
+def test_a_file_without_words_is_refused_in_one_line(tmp_path, content):
+    path = tmp_path / "words.txt"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"words\.txt") as error:
+        load_words(path)
+    assert "\n" not in str(error.value)
+
+
+def test_an_absent_list_is_named(tmp_path, monkeypatch):
+    with pytest.raises(DataError, match="no such word list"):
+        load_words(tmp_path / "absent.txt")
+    monkeypatch.setitem(sys.modules, "wordfreq", None)  # not installed
+    monkeypatch.setattr(word_list, "_SYSTEM_LISTS", (str(tmp_path / "absent"),))
+    with pytest.raises(DataError, match="name a file with --words"):
+        load_words()
+    system = tmp_path / "system"
+    system.write_text("hotel\nopen\n")
+    monkeypatch.setattr(word_list, "_SYSTEM_LISTS", (str(system),))
+    assert len(load_words()) == 2

@@ -1,0 +1,75 @@
+"""Fonts, words and archives of crops for tests that need no installed fonts."""
+
+import io
+import zipfile
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from PIL import Image
+
+from data_prep.words.effects import NATURAL
+from data_prep.words.fonts import Family, Font
+from data_prep.words.render import Renderer
+from data_prep.words.word_list import Shown, WordList
+
+FONTS = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+SANS = Font(str(FONTS / "DejaVuSans.ttf"))
+SERIF = Font(str(FONTS / "DejaVuSerif-Bold.ttf"))
+FAMILIES = [Family("DejaVu Sans", (SANS,)), Family("DejaVu Serif", (SERIF,))]
+LISTED = {"stop": 4.0, "open": 1.0, "a": 1.0, "hotel": 2.0, "restaurant": 0.5}
+
+
+class OneWord:
+    """A word list that always returns the same text."""
+
+    digest = "one"
+
+    def __init__(self, text="Word"):
+        self._text = text
+
+    def __len__(self):
+        return 1
+
+    def sample(self, rng):
+        """Return the word."""
+        return Shown(self._text.lower(), self._text)
+
+    def neighbour(self, rng):
+        """Return its text."""
+        return self._text
+
+
+def renderer(seed=0, effects=NATURAL, families=FAMILIES, words=None):
+    """Return a renderer of some words in two fonts."""
+    return Renderer(families, words or WordList(LISTED), seed, (), effects)
+
+
+def crop_bytes(number, size=(60, 24)):
+    """Return a JPEG file whose grey level depends on the number."""
+    file = io.BytesIO()
+    Image.new("RGB", size, (number % 256,) * 3).save(file, "JPEG")
+    return file.getvalue()
+
+
+def crop_files(split="train", count=10, per_photo=2):
+    """Return the tags and crops of a split: the tags name .png files."""
+    lines, files = [], {}
+    for number in range(count):
+        stem = f"{split}/{number // per_photo}_{number % per_photo + 1}"
+        lines.append(f"{stem}.png Word{number}")
+        files[f"{stem}.jpg"] = crop_bytes(10 * number)
+    return {f"{split}.tags": "\n".join(lines).encode(), **files}
+
+
+def write_archive(path, files):
+    """Write a zip archive."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return path
+
+
+def correlation(one, other):
+    """Return the correlation of two arrays."""
+    return np.corrcoef(np.ravel(one).astype(float), np.ravel(other))[0, 1]
