@@ -14,7 +14,7 @@ def seconds_per_update(quick: bool, updates: int) -> float:
     """
     rank = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
     cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, cores[rank : rank + 1])
+    os.sched_setaffinity(0, [cores[rank % len(cores)]])
     from show_attend_tell.runtime.tensorflow_startup import start_keras
 
     start_keras()

@@ -57,14 +57,14 @@ def make_worker_step(
 
     def measure(*batch):
         """Return B_r g_r of each weight, B_r times the loss, and B_r."""
+        present = tf.reduce_any(tf.not_equal(batch[1], PAD), axis=1)  # (B_r,)
+        captions = tf.reduce_sum(tf.cast(present, tf.float32))
         with tf.GradientTape() as tape:
-            loss = (compute_loss or own_loss)(*batch)
+            # Of the loss, as B_r times the gradients would be another 30 MB to write.
+            loss = captions * (compute_loss or own_loss)(*batch)
         gradients = tape.gradient(loss, [weight.value for weight in weights])
-        present = tf.reduce_any(tf.not_equal(batch[1], PAD), axis=1)  # (B,)
-        captions = tf.reduce_sum(tf.cast(present, loss.dtype))
         # Reshaped to tensors: TensorFlow returns the embedding's gradient as slices.
-        dense = [tf.reshape(g, g.shape) for g in gradients]
-        return *(captions * g for g in dense), captions * loss, captions
+        return *(tf.reshape(g, g.shape) for g in gradients), loss, captions
 
     measure = compile_fn(measure) if compile_fn else measure
 
