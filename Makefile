@@ -126,7 +126,7 @@ bench: $(INSTALLED)
 	  || $(BIN) -m pip install --quiet --disable-pip-version-check --retries 0 \
 	    --index-url '$(TORCH_INDEX)' torch \
 	  || echo 'No PyTorch at $(TORCH_INDEX): installing the larger build from PyPI.'
-	$(BIN) -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	$(BIN) -m pip install --quiet --disable-pip-version-check -e '.[bench,cluster]'
 	$(BIN) -m benchmarks $(ARGS)
 
 # Build the documentation site in site/, without a network once packages are installed.

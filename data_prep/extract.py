@@ -242,7 +242,9 @@ def extraction_bar(writer: FeatureWriter, shown: bool) -> ProgressBar:
     """Return a progress bar of the photos of a writer."""
     total = len(writer.image_ids)
     left = sum(len(writer.rows(part)) for part in writer.missing)
-    return progress_bar(total, "photo", writer.path.name, total - left, shown)
+    return progress_bar(
+        total, "photo", writer.path.name, done=total - left, shown=shown
+    )
 
 
 def encode_batches(

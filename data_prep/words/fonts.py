@@ -140,7 +140,8 @@ def _installed() -> list[Path]:
     import matplotlib
     from matplotlib.font_manager import findSystemFonts
 
-    paths = _files_below(Path(matplotlib.get_data_path()) / "fonts")
+    # Its other fonts are those of formulas.
+    paths = list(Path(matplotlib.get_data_path(), "fonts/ttf").glob("DejaVu*.ttf"))
     for package in entry_points(group="fontpkg.family"):
         spec = importlib.util.find_spec(package.value)
         for place in spec.submodule_search_locations or () if spec else ():

@@ -16,6 +16,7 @@ from data_prep.words.fonts import Font, open_face
 
 Mask = Image.Image
 Box = tuple[int, int, int, int]
+Shape = tuple[int, int]  # width and height
 Pieces = list[tuple[str, float, int]]  # text, x of its start, size of its font
 
 _SIDES = (0.2, 0.2, 0.3, 0.3)  # neighbours above, below, before and after the word
@@ -157,7 +158,7 @@ def _shadow(mask: Mask, size: int, rng: np.random.Generator) -> Mask:
     return moved.filter(ImageFilter.GaussianBlur(rng.uniform(0.0, size / 20)))
 
 
-def _ruled(shape: Box, box: Box, size: int, rng: np.random.Generator) -> Mask:
+def _ruled(shape: Shape, box: Box, size: int, rng: np.random.Generator) -> Mask:
     """Return a mask of a frame around the word, or of a line under it."""
     mask = Image.new("L", shape)
     draw = ImageDraw.Draw(mask)
@@ -172,7 +173,7 @@ def _ruled(shape: Box, box: Box, size: int, rng: np.random.Generator) -> Mask:
     return mask
 
 
-def _board(shape: Box, box: Box, size: int, rng: np.random.Generator) -> Mask:
+def _board(shape: Shape, box: Box, size: int, rng: np.random.Generator) -> Mask:
     """Return a mask of a rectangle around the word, of which two sides are near it."""
     air = size * rng.uniform(0.03, 0.2, 4)
     air[rng.permutation(4)[:2]] = 2 * max(shape)

@@ -113,7 +113,7 @@ def _texture(
     if photos and rng.random() < _FROM_PHOTOS:
         photo = photos[rng.integers(len(photos))]
         texture = _photo_part(photo, shape, rng) * rng.uniform(*_BLEND)
-        most = amplitude
+        wanted = min(amplitude, float(texture.std()))
     else:
         # Grain, wood and brick: cells that are as wide as high, or longer.
         cell = 2.0 * np.exp(rng.uniform(0.0, np.log(8.0), 2))
@@ -121,10 +121,9 @@ def _texture(
             max(2, int(side / one)) for side, one in zip(shape, cell, strict=True)
         )
         texture = _enlarged(rng.standard_normal((rows, columns), np.float32), shape)
-        most = amplitude * rng.random() ** 2
-        texture = texture * 1000.0  # the deviation is always the limit's
+        wanted = amplitude * rng.random() ** 2
     deviation = float(texture.std())
-    return texture * (min(1.0, most / deviation) if deviation else 0.0)
+    return texture * (wanted / deviation) if deviation else texture
 
 
 def _photo_part(

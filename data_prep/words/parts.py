@@ -1,6 +1,6 @@
 """Render many words on several processor cores, in parts that outlive an interruption.
 
-A part is a file of 1,000 words in a folder beside the result, whose name has the digest
+A part is a file of 250 words in a folder beside the result, whose name has the digest
 of the renderer. Run again, the words of finished parts are not rendered again. As each
 word has its own generator, the number of processes does not change a byte.
 """
@@ -30,7 +30,7 @@ from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.runtime.files import atomic_path, atomic_write, locked
 from show_attend_tell.runtime.progress import progress_bar
 
-PART = 1000  # words
+PART = 250  # words, rendered in a second
 SHEET = "contact_sheet.png"
 RECORD = "rendering.json"  # how the words were rendered
 _SHOWN = 96  # words on the contact sheet
@@ -71,7 +71,7 @@ def render_words(
         record = _record(renderer, train, validation)
         if _is_rendered(folder, record):
             return False
-        parts = folder / f".parts-{record['digest'][:16]}"
+        parts = folder / f".parts-{PART}-{record['digest'][:16]}"
         places = [("train", k) for k in range(train)]
         places += [("val", k) for k in range(validation)]
         size = 2 * len(places) * HEIGHT * WIDTH  # the parts, and the words
@@ -128,6 +128,7 @@ def _render_parts(
         progress_bar(len(places), "word", "rendering", done, shown) as bar,
         _runner(renderer, min(workers, len(jobs))) as run,
     ):
+        bar.update(0)  # the time of the first part is that of rendering
         for count in run(render, jobs):
             bar.update(count)
 

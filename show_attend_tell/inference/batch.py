@@ -126,7 +126,9 @@ def caption_into_file(
             return not isinstance(one, Failure) and one in journal
 
         results = pipeline.caption_found(found, decoding, min_confidence, has_caption)
-        with progress_bar(len(found), "photo", "caption", present, shown) as bar:
+        with progress_bar(
+            len(found), "photo", "caption", done=present, shown=shown
+        ) as bar:
             while batch := list(itertools.islice(results, BATCH)):
                 captions = [one for one in batch if isinstance(one, Caption)]
                 journal.append(captions)

@@ -61,6 +61,7 @@ def progress_bar(
     total: int,
     unit: str,
     title: str | None = None,
+    *,
     done: int = 0,
     shown: bool = True,
     clock: Callable[[], float] = time.monotonic,

@@ -156,7 +156,9 @@ class Trainer:
         self.losses = self.task.monitor_loss(position.first_loss)
         self._written = position.step if resume else None
         chief, done = self.workers.is_chief, position.step
-        bar = progress_bar(self.total_steps, "step", done, shown=progress and chief)
+        bar = progress_bar(
+            self.total_steps, "step", done=done, shown=progress and chief
+        )
         log = self.task.open_log(folder) if chief else contextlib.nullcontext()
         with bar, log as log:
             try:

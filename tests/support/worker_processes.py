@@ -72,6 +72,7 @@ class Training:
         finally:
             for one in self.processes:
                 one.kill()
+                one.wait()
         return [
             (code, *(self._file(kind, rank).read_text() for kind in ("out", "err")))
             for rank, code in enumerate(codes)

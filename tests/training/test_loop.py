@@ -114,6 +114,22 @@ def test_a_checkpoint_without_a_best_score_is_resumed(tmp_path, best):
     assert (summary.best, summary.best_step) == (0.0, 2 * STEPS)
 
 
+def test_the_bar_of_a_resumed_training_begins_where_it_was(tmp_path, capsys):
+    class Interrupted(Counting):
+        def updates(self, epoch, start=0):
+            if epoch == 1:
+                raise KeyboardInterrupt
+            return super().updates(epoch, start)
+
+    folder = tmp_path / "x"
+    folder.mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        Trainer(Interrupted([-2.0, -1.0])).run(folder, False, progress=False)
+    Trainer(Counting([-1.0, -1.0])).run(folder, True, progress=True)
+    first, *_ = capsys.readouterr().err.strip().split("\r")
+    assert f" {STEPS}/{2 * STEPS} [" in first
+
+
 def test_training_ends_when_patience_ends(tmp_path):
     summary = run(tmp_path / "x", [-2.0, -3.0, -4.0, -1.0], patience=2)
     assert summary.stopped == "no improvement in 2 validations"

@@ -262,7 +262,7 @@ def _caption_all(
     failures: list[tuple[str, list[Failure]]] = []
     written = 0
     present = sum(_is_present(one, folder) for one in found)
-    with progress_bar(len(found), "photo", "caption", present, shown) as bar:
+    with progress_bar(len(found), "photo", "caption", done=present, shown=shown) as bar:
         for task, (rows, failed) in cluster.run(
             make_worker, arguments, _tasks(found, folder), workers
         ):

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 from made_up_words import FONTS
+from matplotlib import font_manager
 from PIL import ImageFont
 
 from data_prep.words import fonts
@@ -38,6 +39,14 @@ def test_slanted_fonts_are_chosen_where_a_family_has_them(tmp_path):
 def test_fewer_than_ten_families_are_a_warning(tmp_path, caplog):
     find_families(copy(tmp_path, "DejaVuSans.ttf"))
     assert "only 1 font families (DejaVu Sans)" in caplog.text
+
+
+def test_without_other_fonts_words_are_rendered_in_dejavu(monkeypatch, caplog):
+    monkeypatch.setattr(fonts, "entry_points", lambda **_: [])
+    monkeypatch.setattr(font_manager, "findSystemFonts", list)
+    names = [family.name for family in find_families()]
+    assert names == ["DejaVu Sans", "DejaVu Sans Mono", "DejaVu Serif"]
+    assert "only 3 font families" in caplog.text
 
 
 def test_symbol_fonts_and_damaged_files_are_left_out(tmp_path):

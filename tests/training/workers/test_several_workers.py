@@ -86,8 +86,10 @@ def test_two_workers_have_the_losses_and_weights_of_one(tmp_path, work, changes)
     assert len(losses) == len(others) == 21
     for ours, theirs in zip(losses, others, strict=True):
         assert ours.keys() == theirs.keys()
-        for name, value in ours.items():  # losses, norms, rewards, baseline
-            assert theirs[name] == pytest.approx(value, rel=1e-4, abs=1e-4), name
+        for name, value in ours.items():
+            # The variance of the rewards, a difference of squares, differs by more.
+            near = 1e-5 if "variance" not in name else 1e-4
+            assert theirs[name] == pytest.approx(value, rel=near, abs=near), name
     assert max(values["norm"] for values in losses) > 0.5  # clipped
     assert_close(one, two)
     assert not (two / "updates-1.jsonl").exists()
@@ -101,13 +103,13 @@ def test_a_checkpoint_of_one_worker_is_continued_by_two_and_the_reverse(tmp_path
     (ended,) = Training(mixed, work, 1, stop, **PLAIN).end()
     assert ended[0] == 143
     stop = RECORD + STOP.format(step=6, rank=1, number="signal.SIGTERM")
-    both = Training(mixed, work, 2, stop, ["--resume"], **PLAIN).end()
+    both = Training(mixed, work, 2, stop, ("--resume",), **PLAIN).end()
     # The worker that was asked to end, and the other one after the same update.
     assert [code for code, _, _ in both] == [130, 143]
     assert read_checkpoint(mixed / "runs")[1]["step"] == 12
     for (_, _, errors), word in zip(both, ("interrupted", "terminated"), strict=True):
         assert errors.splitlines()[-1].startswith(f"{word}; continue with --resume")
-    train(mixed, work, 1, ["--resume"], **PLAIN)
+    train(mixed, work, 1, ("--resume",), **PLAIN)
     assert_close(whole, mixed)
 
 
