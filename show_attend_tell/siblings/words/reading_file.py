@@ -76,7 +76,7 @@ def read_into_file(
         left = [one for one in found if isinstance(one, Failure) or one not in journal]
         present, failures = len(found) - len(left), []
         results = read_files(search, left, lexicon)
-        with progress_bar(len(found), "crop", "read", present, shown) as bar:
+        with progress_bar(len(found), "crop", "read", done=present, shown=shown) as bar:
             while batch := list(itertools.islice(results, search.batch)):
                 journal.append(one for one in batch if isinstance(one, Reading))
                 failures += [one for one in batch if isinstance(one, Failure)]
