@@ -25,7 +25,7 @@ JAX := test_benchmarks decoding/test_beam decoding/test_hypotheses decoding/test
 	$(addprefix models/test_,attention captioner captioner_saving captioner_fit captioner_loss \
 	decoder estimator generation golden hard_attention losses nwgm region_bias reinforce \
 	trainable_convolutions transformer_attention transformer_captioner transformer_decoder) \
-	runtime/test_recurrence \
+	runtime/test_batch_normalisation runtime/test_recurrence \
 	$(addprefix siblings/ram/test_,model policy_gradient retina) \
 	$(addprefix siblings/draw/test_,bound filter_bank model) \
 	$(addprefix siblings/words/test_,augmentation convolutions decoder generation model)

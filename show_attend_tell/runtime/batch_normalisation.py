@@ -30,9 +30,14 @@ def normalise_batch(x, scale, offset):
         return tf.compat.v1.nn.fused_batch_norm(
             x, scale, offset, epsilon=EPSILON, is_training=True
         )
+    return normalise_by_moments(x, scale, offset)
+
+
+def normalise_by_moments(x, scale, offset):
+    """Compute :func:`normalise_batch` by the operations that every backend has."""
     wide = ops.cast(x, "float32")
     mean, variance = ops.moments(wide, axes=[0, 1, 2])  # (B, H, W, C) -> (C,)
-    count = ops.size(wide) / x.shape[-1]
+    count = ops.cast(ops.size(wide), "float32") / x.shape[-1]
     y = normalise_by(wide, scale, offset, mean, variance)
     return ops.cast(y, x.dtype), mean, variance * count / (count - 1)
 
