@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
-from tiny_reader import TINY, VARIANTS, drawn_words, name_of, settings_of
+from tiny_reader import TINY, VARIANTS, drawn_words, settings_of
 
 from show_attend_tell.data.characters import END, START, encode_words
 from show_attend_tell.decoding import beam_search
@@ -24,7 +24,11 @@ def reader(variant=None, seed=0):
     return model
 
 
-@pytest.mark.parametrize("variant", [{}, *VARIANTS[:4:3]], ids=name_of)
+@pytest.mark.parametrize(
+    "variant",
+    [{}, *(pytest.param(one, marks=pytest.mark.slow) for one in VARIANTS[:4:3])],
+    ids=["attention", "independent", "rnn1"],
+)
 def test_a_found_word_has_the_probability_that_the_model_gives_it(variant):
     search = Searcher(reader(variant), beam=3, batch=4)
     found = search(CROPS)
@@ -64,7 +68,7 @@ def test_no_word_has_the_start_token():
     assert len(words_of(found)) == len(CROPS)
 
 
-@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("beam", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_the_longest_word_ends_although_the_model_prefers_to_continue(beam):
     model = reader()
     bias = np.zeros(39, np.float32)

@@ -104,6 +104,7 @@ def test_words_of_another_search_are_not_mixed_in(model_file, search, folder, tm
         read_into_file(search, model_file, [folder], tmp_path / "a.csv")
 
 
+@pytest.mark.slow
 def test_the_verb_writes_a_file_and_reports_failures(
     model_file, folder, tmp_path, capsys
 ):
@@ -163,6 +164,7 @@ def test_without_a_model_one_line_names_the_remedy(folder, monkeypatch, tmp_path
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_model_file_in_the_package_is_the_default(
     model_file, folder, monkeypatch, tmp_path, capsys
 ):
