@@ -1,7 +1,7 @@
 """Apply the updates of an epoch on crops of words."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -140,31 +140,59 @@ def parts_of(targets: np.ndarray) -> tuple[tuple[int, int], ...]:
     )
 
 
+def compiled_gradients(model: Reader, settings) -> Callable:
+    """Return a function of targets, annotations and parts of a batch.
+
+    It returns the mean loss, the mean entropy, the loss's gradient in the annotations,
+    and those in the weights of the decoder. XLA compiles it together with its gradient:
+    a loop of many steps saves lists for it, which cannot leave a compiled function.
+    """
+    decoder = [weight.value for weight in model.decoder.trainable_weights]
+
+    def read_part(targets, annotations):
+        """Return sums of losses and of entropies, and the gradients of the former."""
+        with tf.GradientTape() as tape:
+            tape.watch(annotations)
+            logits = model.teacher_force(shifted(targets), annotations)["logits"]
+            losses = word_losses(logits, targets, settings.label_smoothing)
+            total = tf.reduce_sum(losses)
+        entropy = tf.reduce_sum(word_losses(logits, targets))
+        return total, entropy, tape.gradient(total, [annotations, *decoder])
+
+    read_part = tf.function(
+        read_part, autograph=False, jit_compile=settings.jit_compile
+    )
+
+    def read_parts(targets, annotations, parts):
+        """Return mean loss, mean entropy and gradients of a batch."""
+        found, first = [], 0
+        for rows, T in parts:
+            last = first + rows
+            found.append(read_part(targets[first:last, :T], annotations[first:last]))
+            first = last
+        losses, entropies, gradients = zip(*found, strict=True)
+        of_annotations, *of_weights = zip(*gradients, strict=True)
+        return (
+            tf.add_n(losses) / first,
+            tf.add_n(entropies) / first,
+            tf.concat(of_annotations, axis=0) / first,
+            [tf.add_n(each) / first for each in of_weights],
+        )
+
+    return read_parts
+
+
 def compiled_step(model: Reader, settings):
     """Return the training step, a function of a :class:`Batch` of tensors and parts.
 
     It returns the loss, and the cross entropy per word and per character, in nats.
     XLA compiles the decoder alone: its convolutions are slower on a processor.
     """
-    weights = model.trainable_weights
-
-    def losses_of(targets, annotations):
-        logits = model.teacher_force(shifted(targets), annotations)["logits"]
-        smooth = word_losses(logits, targets, settings.label_smoothing)
-        return smooth, word_losses(logits, targets)
-
-    losses_of = tf.function(
-        losses_of, autograph=False, jit_compile=settings.jit_compile
-    )
-
-    def all_losses(targets, annotations, parts):
-        """Return the mean loss of a batch, and its mean cross entropy."""
-        found, first = [], 0
-        for rows, T in parts:
-            last = first + rows
-            found.append(losses_of(targets[first:last, :T], annotations[first:last]))
-            first = last
-        return [tf.reduce_mean(tf.concat(each, 0)) for each in zip(*found, strict=True)]
+    encoder = [weight.value for weight in model.encoder.trainable_weights]
+    weights = model.encoder.trainable_weights + model.decoder.trainable_weights
+    place = {weight.path: k for k, weight in enumerate(weights)}
+    order = [place[weight.path] for weight in model.trainable_weights]
+    read_parts = compiled_gradients(model, settings)
 
     def step(batch: Batch, parts):
         crops = batch.crops
@@ -175,11 +203,10 @@ def compiled_step(model: Reader, settings):
             annotations = model.encoder(
                 images, training=True, precision=settings.precision
             )
-            loss, entropy = all_losses(batch.targets, annotations, parts)
-        gradients = tape.gradient(loss, [weight.value for weight in weights])
-        pairs = zip(gradients, weights, strict=True)
-        # A compiled function forgets the shapes of its gradients.
-        model.optimizer.apply([tf.reshape(g, weight.shape) for g, weight in pairs])
+        read = read_parts(batch.targets, annotations, parts)
+        loss, entropy, of_annotations, of_decoder = read
+        gradients = tape.gradient(annotations, encoder, of_annotations) + of_decoder
+        model.optimizer.apply([gradients[k] for k in order])
         characters = tf.reduce_mean(tf.reduce_sum(mask_of(batch.targets), axis=1))
         entropies = {"word_loss": entropy, "character_loss": entropy / characters}
         return {"loss": loss, **entropies}

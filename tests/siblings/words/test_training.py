@@ -193,7 +193,7 @@ def test_parts_of_a_batch_are_as_long_as_their_words():
 
 @pytest.mark.slow
 def test_parts_do_not_change_the_update(work):
-    """A batch read in parts gives the loss of the same batch in one part."""
+    """A batch read in parts gives the weights of the same batch in one part."""
     data = WordData.open(work / "made-up", "train")
     found = []
     for parts in (((6, 8), (2, 8)), ((8, 24),)):
@@ -206,6 +206,16 @@ def test_parts_do_not_change_the_update(work):
         found.append([np.asarray(w) for w in task.model.trainable_weights])
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_words_of_every_length_are_trained_when_compiled(work):
+    data = WordData.open(work / "made-up", "train")
+    long = WordData(data.images[:8], ["a" * 23, "b" * 12, *data.words[:6]], [""] * 8)
+    task = training.ReadTask(experiment(training={"jit_compile": True}), long, long)
+    task.compile(10)
+    (values,) = task.objective.updates(0)
+    assert np.isfinite(float(values["loss"]))
 
 
 @pytest.mark.slow
