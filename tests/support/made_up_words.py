@@ -1,41 +1,75 @@
-"""A small experiment that reads, and a prepared folder of drawn words."""
+"""Fonts, words and archives of crops for tests that need no installed fonts."""
 
+import io
+import zipfile
+from pathlib import Path
+
+import matplotlib
 import numpy as np
-from tiny_reader import drawn_words
+from PIL import Image
 
-from show_attend_tell.config.settings import experiment_from_dict
-from show_attend_tell.data.words import IMAGES, Word, write_manifest
+from data_prep.words.effects import NATURAL
+from data_prep.words.fonts import Family, Font
+from data_prep.words.render import Renderer
+from data_prep.words.word_list import Shown, WordList
 
-_TABLES = {
-    "data": {"name": "made-up", "source": "words"},
-    "training": {"epochs": 2, "batch_size": 8, "warmup_steps": 2, "jit_compile": False},
-    "reader": {
-        "iterations": 1,
-        "channels": [4, 4, 8, 8],
-        "width": 16,
-        "embedding_width": 8,
-        "attention_width": 8,
-        "feature_width": 16,
-    },
-}
+FONTS = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+SANS = Font(str(FONTS / "DejaVuSans.ttf"))
+SERIF = Font(str(FONTS / "DejaVuSerif-Bold.ttf"))
+FAMILIES = [Family("DejaVu Sans", (SANS,)), Family("DejaVu Serif", (SERIF,))]
+LISTED = {"stop": 4.0, "open": 1.0, "a": 1.0, "hotel": 2.0, "restaurant": 0.5}
 
 
-def prepare_words(work, train=40, val=12, test=0, name="made-up", longest=6):
-    """Write a prepared folder; return the work folder."""
-    counts = {"train": train, "val": val, "test": test}
-    folder, images, rows = work / name, [], []
-    folder.mkdir(parents=True)
-    for seed, (split, count) in enumerate(counts.items()):
-        if count:
-            crops, words = drawn_words(count, longest, seed)
-            images.append(crops)
-            rows += [Word(split, word) for word in words]
-    np.save(folder / IMAGES, np.concatenate(images))
-    write_manifest(folder, rows)
-    return work
+class OneWord:
+    """A word list that always returns the same text."""
+
+    digest = "one"
+
+    def __init__(self, text="Word"):
+        self._text = text
+
+    def __len__(self):
+        return 1
+
+    def sample(self, rng):
+        """Return the word."""
+        return Shown(self._text.lower(), self._text)
+
+    def neighbour(self, rng):
+        """Return its text."""
+        return self._text
 
 
-def experiment(name="tiny", **changes):
-    """Return a small experiment; keywords are tables of changed settings."""
-    tables = {key: {**table, **changes.get(key, {})} for key, table in _TABLES.items()}
-    return experiment_from_dict({"name": name, "task": "read", **tables})
+def renderer(seed=0, effects=NATURAL, families=FAMILIES, words=None):
+    """Return a renderer of some words in two fonts."""
+    return Renderer(families, words or WordList(LISTED), seed, (), effects)
+
+
+def crop_bytes(number, size=(60, 24)):
+    """Return a JPEG file whose grey level depends on the number."""
+    file = io.BytesIO()
+    Image.new("RGB", size, (number % 256,) * 3).save(file, "JPEG")
+    return file.getvalue()
+
+
+def crop_files(split="train", count=10, per_photo=2):
+    """Return the tags and crops of a split: the tags name .png files."""
+    lines, files = [], {}
+    for number in range(count):
+        stem = f"{split}/{number // per_photo}_{number % per_photo + 1}"
+        lines.append(f"{stem}.png Word{number}")
+        files[f"{stem}.jpg"] = crop_bytes(10 * number)
+    return {f"{split}.tags": "\n".join(lines).encode(), **files}
+
+
+def write_archive(path, files):
+    """Write a zip archive."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return path
+
+
+def correlation(one, other):
+    """Return the correlation of two arrays."""
+    return np.corrcoef(np.ravel(one).astype(float), np.ravel(other))[0, 1]

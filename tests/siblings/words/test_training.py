@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
-from made_up_words import experiment, prepare_words
+from made_up_reading import experiment, prepare_words
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tiny_reader import drawn_words
 from tiny_training import assert_same_run, interrupt, read_checkpoint
