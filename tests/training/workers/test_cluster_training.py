@@ -42,7 +42,8 @@ def test_a_killed_worker_changes_no_weight(tmp_path, work, nodes):
 
     kills = Interruptions(tmp_path / "two" / "tiny", CHECKPOINT, [(1, kill)])
     given = (SETTINGS, work, tmp_path / "two")
-    done = train_on_cluster(*given, cluster=nodes.address, count=2)
+    with kills:
+        done = train_on_cluster(*given, cluster=nodes.address, count=2)
     assert kills.done == len(killed) == 1
     assert (done.steps, done.stopped) == (21, "all epochs done")
     train(SETTINGS, work, tmp_path / "one", progress=False)
