@@ -25,9 +25,10 @@ JAX := test_benchmarks decoding/test_beam decoding/test_hypotheses decoding/test
 	$(addprefix models/test_,attention captioner captioner_saving captioner_fit captioner_loss \
 	decoder estimator generation golden hard_attention losses nwgm region_bias reinforce \
 	trainable_convolutions transformer_attention transformer_captioner transformer_decoder) \
-	runtime/test_recurrence \
+	runtime/test_batch_normalisation runtime/test_recurrence \
 	$(addprefix siblings/ram/test_,model policy_gradient retina) \
-	$(addprefix siblings/draw/test_,bound filter_bank model)
+	$(addprefix siblings/draw/test_,bound filter_bank model) \
+	$(addprefix siblings/words/test_,augmentation convolutions decoder generation model)
 # Run one test file per core: most of the time is single-threaded compilation.
 PARALLEL := -n logical --maxprocesses 4 --dist loadfile
 FIGURES := experiments/runs/scenes/figures

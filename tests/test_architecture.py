@@ -109,7 +109,7 @@ def test_imports_point_to_lower_rooms(name):
 # What the models beside the captioner share; a folder of one model imports no other.
 SHARED = "classifier glimpse_figure saved_model scores training updates".split()
 SIBLING_MAY_IMPORT = {
-    **dict.fromkeys(("ram", "draw"), set(SHARED)),
+    **dict.fromkeys(("ram", "draw", "words"), set(SHARED)),
     **dict.fromkeys(SHARED, set(SHARED)),
     "classification": {*SHARED, "ram", "draw"},
 }
@@ -210,7 +210,11 @@ MODEL_CODE += [
     f"{PACKAGE}.siblings.draw.{part}"
     for part in ("filter_bank", "layers", "model", "classifier", "bound")
 ]
-MODEL_CODE.append(f"{PACKAGE}.siblings.classifier")
+MODEL_CODE += [
+    f"{PACKAGE}.siblings.words.{part}"
+    for part in "augmentation cells convolutions decoder encoder generation".split()
+]
+MODEL_CODE += [f"{PACKAGE}.siblings.{one}" for one in ("classifier", "words.model")]
 
 
 @pytest.mark.parametrize("name", MODEL_CODE)

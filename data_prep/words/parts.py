@@ -125,7 +125,7 @@ def _render_parts(
     jobs = [(start, places[start : start + PART]) for start in absent]
     done = len(places) - left
     with (
-        progress_bar(len(places), "word", "rendering", done, shown) as bar,
+        progress_bar(len(places), "word", "rendering", done=done, shown=shown) as bar,
         _runner(renderer, min(workers, len(jobs))) as run,
     ):
         bar.update(0)  # the time of the first part is that of rendering

@@ -27,8 +27,9 @@ from show_attend_tell.cli.options import (
 @name_option
 @click.option(
     "--split",
-    type=click.Choice(["val", "test"]),
-    help="Split to evaluate; by default test if it has captions or digits, else val.",
+    type=click.Choice(["val", "test", "train", "all"]),
+    help="Split to evaluate; by default test if it has captions, digits or words, else "
+    "val. train and all are for words.",
 )
 @click.option(
     *("--beam", "beams"),
@@ -41,6 +42,13 @@ from show_attend_tell.cli.options import (
     type=PATH,
     metavar="FILE.json",
     help="Score the captions of this file in place of the run's model.",
+)
+@click.option(
+    "--lexicon",
+    type=PATH,
+    metavar="FILE",
+    help="Text file of words, one a line, with an experiment that reads: the nearest "
+    "of these is measured.",
 )
 @models_option
 @mirror_option
@@ -64,6 +72,7 @@ def evaluate(
     split,
     beams,
     captions,
+    lexicon,
     models,
     mirror,
     tokenizer,
@@ -72,13 +81,27 @@ def evaluate(
 ) -> None:
     """Generate the captions of a split, and save and score them.
 
-    With an experiment on digits, measure the error or the bound of its model.
+    With an experiment on digits or words, measure the error, the bound or the word
+    accuracy of its model.
     """
     if captions is not None and (models or mirror):
         raise click.UsageError("--captions excludes --model and --mirror.")
     if captions is not None and beams:
         raise click.UsageError("--captions and --beam exclude each other.")
     settings = load_settings(experiment, changes, name, limit)
+    if settings.task == "read":
+        if captions or models or mirror or spice or tokenizer != "auto":
+            raise click.UsageError(
+                "--captions, --model, --mirror, --tokenizer and --spice need an "
+                "experiment with captions."
+            )
+        _measure_reader(settings, work, runs, split, beams or (1,), lexicon)
+        return
+    if split in ("train", "all") or lexicon is not None:
+        raise click.UsageError(
+            "--lexicon, --split train and --split all need an experiment that reads "
+            "words."
+        )
     if is_of_digits(settings):
         if beams or captions or models or mirror or spice or tokenizer != "auto":
             raise click.UsageError(
@@ -110,3 +133,14 @@ def evaluate(
         else:
             reports = [evaluation.evaluate(*where, *beams, **scoring)]
     click.echo("\n".join(table(reports)))
+
+
+def _measure_reader(settings, work, runs, split, beams, lexicon) -> None:
+    start_tensorflow()
+    from show_attend_tell.siblings.words.edit_distance import Lexicon
+    from show_attend_tell.siblings.words.evaluation import evaluate as measure
+
+    words = None if lexicon is None else Lexicon.load(lexicon)
+    for beam in beams:
+        report = measure(settings, work, runs, split, beam, words)
+        click.echo("\n".join(report.lines()))

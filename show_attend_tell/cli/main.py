@@ -23,6 +23,7 @@ from show_attend_tell.cli.demo import demo
 from show_attend_tell.cli.draw import draw
 from show_attend_tell.cli.evaluate import evaluate
 from show_attend_tell.cli.preparation import download, features, prepare
+from show_attend_tell.cli.read import read
 from show_attend_tell.cli.render_words import render_words
 from show_attend_tell.cli.train import train
 from show_attend_tell.runtime.errors import ShowAttendTellError
@@ -37,6 +38,7 @@ _REMEDIES = {
     "download": _CONTINUES,
     "features": _CONTINUES,
     "prepare": _CONTINUES,
+    "read": "run the same command again; with --out it continues",
     "render-words": _CONTINUES,
     "train": "continue with --resume, or without it if there is no checkpoint yet",
 }
@@ -59,7 +61,7 @@ def cli() -> None:
 
 for verb in (prepare, features, train, evaluate, average, calibrate):
     cli.add_command(verb)
-for verb in (caption, compare, demo, draw, export, download, render_words):
+for verb in (caption, compare, demo, draw, export, download, read, render_words):
     cli.add_command(verb)
 
 

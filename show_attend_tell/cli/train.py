@@ -90,7 +90,7 @@ def train(
     overwrite,
     limit,
 ) -> None:
-    """Train a captioner on prepared features, or a model of digits."""
+    """Train a captioner on prepared features, or a model of digits or words."""
     if resume and overwrite:
         raise click.UsageError("--resume and --overwrite exclude each other.")
     if seed is not None and seeds is not None:
@@ -107,6 +107,8 @@ def train(
     if is_of_digits(settings):
         if settings.task == "generate":
             from show_attend_tell.siblings.draw.training import train
+        elif settings.task == "read":
+            from show_attend_tell.siblings.words.training import train
         else:
             from show_attend_tell.siblings.classification.training import train
     else:

@@ -28,6 +28,7 @@ from show_attend_tell.config.fields import (
 )
 from show_attend_tell.config.generation import GenerationExperiment
 from show_attend_tell.config.hard_attention import HardAttentionSettings
+from show_attend_tell.config.reader import ReadExperiment
 from show_attend_tell.config.siblings import DigitExperiment
 from show_attend_tell.config.transformer import TransformerSettings
 from show_attend_tell.runtime.errors import ConfigError, one_line, quote
@@ -294,12 +295,12 @@ _TASKS = {
     "caption": Experiment,
     "classify": DigitExperiment,
     "generate": GenerationExperiment,
+    "read": ReadExperiment,
 }
+AnyExperiment = Experiment | DigitExperiment | GenerationExperiment | ReadExperiment
 
 
-def experiment_from_dict(
-    values: dict, origin: str = "settings"
-) -> Experiment | DigitExperiment | GenerationExperiment:
+def experiment_from_dict(values: dict, origin: str = "settings") -> AnyExperiment:
     """Validate nested tables and return their experiment.
 
     Args:
@@ -329,17 +330,13 @@ def experiment_from_dict(
         raise ConfigError(f"{origin}: {'; '.join(faults)}") from None
 
 
-def experiment_to_dict(
-    experiment: Experiment | DigitExperiment | GenerationExperiment,
-) -> dict:
+def experiment_to_dict(experiment: AnyExperiment) -> dict:
     """Return the nested tables that :func:`experiment_from_dict` validates."""
     tables = dataclasses.asdict(experiment)
     return {name: value for name, value in tables.items() if value is not None}
 
 
-def read_experiment_file(
-    path: str | Path,
-) -> Experiment | DigitExperiment | GenerationExperiment:
+def read_experiment_file(path: str | Path) -> AnyExperiment:
     """Read an experiment from a TOML file.
 
     The experiment's name is the file's name unless the file sets ``name``.
@@ -361,8 +358,6 @@ def read_experiment_file(
     return experiment_from_dict({"name": path.stem, **values}, str(path))
 
 
-def experiment_to_toml(
-    experiment: Experiment | DigitExperiment | GenerationExperiment,
-) -> str:
+def experiment_to_toml(experiment: AnyExperiment) -> str:
     """Return the resolved experiment as TOML, as :func:`read_experiment_file` reads."""
     return tomli_w.dumps(experiment_to_dict(experiment))

@@ -15,7 +15,7 @@ from show_attend_tell.data.preprocessing import load_photo
 HEIGHT, WIDTH = 32, 100  # pixels
 # Grey levels by which a crop is divided at least, so that noise of one level in an
 # empty crop does not become a picture.
-_LEAST_DEVIATION = 1.0
+LEAST_DEVIATION = 1.0
 
 
 def read_crop(file: str | os.PathLike | IO[bytes]) -> np.ndarray:
@@ -51,4 +51,4 @@ def normalise(crops: np.ndarray) -> np.ndarray:
     x = np.asarray(crops, np.float32)
     mean = x.mean(axis=(-2, -1), keepdims=True)
     deviation = x.std(axis=(-2, -1), keepdims=True)
-    return (x - mean) / np.maximum(deviation, _LEAST_DEVIATION)
+    return (x - mean) / np.maximum(deviation, LEAST_DEVIATION)

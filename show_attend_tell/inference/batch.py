@@ -39,23 +39,26 @@ class BatchReport:
         written: captions written by this run.
         present: photos whose caption was already present.
         failures: photos without a caption, those left out included.
+        nouns: what is written, and what it is made from, in the plural.
     """
 
     out: Path
     written: int
     present: int
     failures: tuple[Failure, ...]
+    nouns: tuple[str, str] = ("captions", "photos")
 
     def summary(self) -> str:
         """Return the counts in one line."""
-        parts = [f"{readable(str(self.out))}: {self.written} captions written"]
+        results, inputs = self.nouns
+        parts = [f"{readable(str(self.out))}: {self.written} {results} written"]
         if self.present:
             parts.append(f"{self.present} already present")
         low = sum(isinstance(one, LowConfidence) for one in self.failures)
         if low:
             parts.append(f"{low} left out for low confidence")
         if len(self.failures) > low:
-            parts.append(f"{len(self.failures) - low} photos skipped")
+            parts.append(f"{len(self.failures) - low} {inputs} skipped")
         return ", ".join(parts)
 
 
@@ -169,7 +172,7 @@ def made_by(
 ) -> str:
     """Return the models and the settings that must not be mixed in one file."""
     files = pipeline.file if isinstance(pipeline.file, tuple) else (pipeline.file,)
-    models = " + ".join(map(_digest, files))
+    models = " + ".join(map(file_identity, files))
     mirror = getattr(pipeline.captioner, "mirror", False)  # of an ensemble
     how = f"beam {decoding.beam}"
     if decoding.method == "sample":
@@ -185,7 +188,7 @@ def made_by(
     return f"{models}, {how}"
 
 
-def _digest(model: Path) -> str:
+def file_identity(model: Path) -> str:
     """Return the name of a model file and the first digits of its SHA-256."""
     with model.open("rb") as file:
         return f"{model.name} {hashlib.file_digest(file, 'sha256').hexdigest()[:12]}"

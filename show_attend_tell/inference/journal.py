@@ -1,4 +1,4 @@
-"""Append captions to a JSON Lines file that survives a killed process.
+"""Append captions or words to a JSON Lines file that survives a killed process.
 
 The rows of a batch are appended in one write; a row that a killed process left
 incomplete is removed when the file is opened again.
@@ -11,24 +11,28 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from show_attend_tell.inference.result import Caption
 from show_attend_tell.runtime.errors import OutputFileError
 from show_attend_tell.runtime.files import locked
 
-_TEXTS = ("path", "caption", "made_by")
 FIELDS = ("path", "caption", "log_prob", "score", "made_by", "confidence")
-_REQUIRED = FIELDS[:-1]  # earlier versions wrote no confidence
 # A path may contain bytes that are not UTF-8; this encoding restores them.
 ENCODING = {"encoding": "utf-8", "errors": "surrogateescape"}
 
 _FIRST_KEY = b'{"path": '
 
 
-class CaptionJournal:
-    """An open JSON Lines file of captions, locked; a context manager.
+class Journal:
+    """An open JSON Lines file of results, locked; a context manager.
+
+    A subclass names the values of its rows, and makes them.
 
     Attributes:
+        texts: keys of texts in a row, ``path`` and ``made_by`` among them.
+        numbers: keys of finite numbers.
+        noun: what the rows have, in an error.
         path: path of the file.
         made_by: the model and the settings of all rows.
         rows: all rows, those already present first.
@@ -38,6 +42,10 @@ class CaptionJournal:
             else, or captions made with another model or other settings.
         OSError: the file cannot be read or written.
     """
+
+    texts: tuple[str, ...]
+    numbers: tuple[str, ...]
+    noun: str
 
     def __init__(self, path: str | Path, made_by: str):
         self.path, self.made_by = Path(path), made_by
@@ -50,7 +58,7 @@ class CaptionJournal:
             self._lock = stack.pop_all()
         self._present = {os.path.abspath(row["path"]) for row in self.rows}
 
-    def __enter__(self) -> "CaptionJournal":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -68,13 +76,17 @@ class CaptionJournal:
         """Return whether a photo has a row, by whatever path it is named."""
         return os.path.abspath(str(photo)) in self._present
 
-    def append(self, captions: Iterable[Caption]) -> None:
-        """Append the rows of captions, of photos without a row; all of them or none.
+    def row_of(self, result: object) -> dict:
+        """Return the row of a result, ``path`` first."""
+        raise NotImplementedError
+
+    def append(self, results: Iterable) -> None:
+        """Append the rows of results, of photos without a row; all of them or none.
 
         Raises:
             OutputFileError: the disk is full; the file ends with the row before these.
         """
-        rows = [caption_row(caption, self.made_by) for caption in captions]
+        rows = list(map(self.row_of, results))
         left = memoryview("".join(map(row_line, rows)).encode(**ENCODING))
         size = self._file.tell()
         try:
@@ -102,8 +114,8 @@ class CaptionJournal:
         others = sorted({row["made_by"] for row in rows} - {self.made_by})
         if others:
             raise OutputFileError(
-                f"{self.path}: its captions were made by {_shown(others[0])}, and not "
-                f"by {self.made_by}; name another file, or remove this one"
+                f"{self.path}: its {self.noun} were made by {_shown(others[0])}, and "
+                f"not by {self.made_by}; name another file, or remove this one"
             )
         self._file = open(self.path, "ab", buffering=0)
         self._file.truncate(complete)
@@ -113,21 +125,44 @@ class CaptionJournal:
     def _parse(self, line: str) -> dict:
         """Return the row of a line."""
         try:
-            row = json.loads(line)
-            kept = {key: _text(row[key]) for key in _TEXTS}
-            numbers = {key: _finite(row[key]) for key in ("log_prob", "score")}
-            confidence = row.get("confidence")  # None: unknown
-            if confidence is not None:
-                confidence = _finite(confidence)
+            return self._checked(json.loads(line))
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
             raise self._malformed(f"the line {line[:60]!r}") from None
-        return {**row, **kept, **numbers, "confidence": confidence}
+
+    def _checked(self, row: dict) -> dict:
+        """Return a row whose values have their types, or raise an error."""
+        kept = {key: _text(row[key]) for key in self.texts}
+        return {**row, **kept, **{key: _finite(row[key]) for key in self.numbers}}
 
     def _malformed(self, received: str) -> OutputFileError:
         return OutputFileError(
             f"{self.path}: must be absent, or JSON Lines of this program with "
-            f"{', '.join(_REQUIRED)}. Received: {received}; name another file"
+            f"{', '.join(self.required)}. Received: {received}; name another file"
         )
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The keys of every row."""
+        return *self.texts[:-1], *self.numbers, self.texts[-1]
+
+
+class CaptionJournal(Journal):
+    """An open JSON Lines file of captions, see :class:`Journal`."""
+
+    texts = ("path", "caption", "made_by")
+    numbers = ("log_prob", "score")
+    noun = "captions"
+
+    def row_of(self, result: Caption) -> dict:
+        """Return the row of a caption."""
+        return caption_row(result, self.made_by)
+
+    def _checked(self, row: dict) -> dict:
+        row = super()._checked(row)
+        confidence = row.get("confidence")  # None: unknown, as in earlier versions
+        if confidence is not None:
+            confidence = _finite(confidence)
+        return {**row, "confidence": confidence}
 
 
 def _text(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Export a model of digits with smaller weights: float16, or 8 bits per weight."""
+"""Export a model of digits or words with smaller weights: 16 or 8 bits per weight."""
 
 import json
 import tempfile
@@ -12,13 +12,14 @@ from show_attend_tell.siblings.draw.model import Draw
 from show_attend_tell.siblings.ram.classifier import PictureClassifier
 from show_attend_tell.siblings.ram.model import RecurrentAttention
 from show_attend_tell.siblings.saved_model import read_model
+from show_attend_tell.siblings.words.model import Reader
 
-_CLASSES = (Draw, PictureClassifier, RecurrentAttention, WindowClassifier)
+_CLASSES = (Draw, PictureClassifier, Reader, RecurrentAttention, WindowClassifier)
 _NAMES = {one.__name__ for one in _CLASSES}
 
 
 def is_of_digits(path: Path) -> bool:
-    """Return whether a file is a saved model of digits, judged by its class."""
+    """Return whether a file is a saved model of digits or words, by its class."""
     try:
         with zipfile.ZipFile(path) as archive:
             saved = json.loads(archive.read("config.json"))
@@ -31,7 +32,7 @@ def export_smaller(source: Path, target: Path, eight_bit: bool) -> int:
     """Write a copy of a model file with smaller weights, atomically.
 
     Args:
-        source: a ``.keras`` file of a model of digits.
+        source: a ``.keras`` file of a model of digits or words.
         target: path of the new file.
         eight_bit: whether matrices have 8 bits per weight, in place of 16.
 

@@ -1,4 +1,4 @@
-"""Load the trained models of digits in the package.
+"""Load the trained models of digits and words in the package.
 
 They are files of 8 bits per weight, written by ``export`` from the runs of the
 experiments of the same names.
@@ -13,21 +13,40 @@ from show_attend_tell.runtime.errors import PretrainedModelError
 from show_attend_tell.siblings.draw.model import Draw
 from show_attend_tell.siblings.ram.model import RecurrentAttention
 from show_attend_tell.siblings.saved_model import read_model_of
+from show_attend_tell.siblings.words.model import Reader
 
 FOLDER = Path(str(files("show_attend_tell.siblings"))) / "weights"
-_CLASSES = {"ram_mnist": RecurrentAttention, "draw_mnist": Draw}
+READER = "read_words"
+_DIGITS = ("ram_mnist", "draw_mnist")
+_CLASSES = {"ram_mnist": RecurrentAttention, "draw_mnist": Draw, READER: Reader}
 
 
 def are_shipped() -> bool:
     """Return whether the package has all of its models of digits."""
-    return all(_file(name).is_file() for name in _CLASSES)
+    return all(_file(name).is_file() for name in _DIGITS)
+
+
+def shipped_reader() -> Path:
+    """Return the file of the reader of words in the package.
+
+    Raises:
+        PretrainedModelError: the installation has none.
+    """
+    path = _file(READER)
+    if not path.is_file():
+        raise PretrainedModelError(
+            f"{path}: this installation has no trained reader of words; train one with "
+            f"`make prepare train EXPERIMENT={READER}`, and name the model of its run "
+            "with --model"
+        )
+    return path
 
 
 def load_shipped(name: str) -> keras.Model:
     """Load a trained model of the package.
 
     Args:
-        name: ``ram_mnist`` or ``draw_mnist``.
+        name: ``ram_mnist``, ``draw_mnist`` or ``read_words``.
 
     Raises:
         PretrainedModelError: the installation has no such model.

@@ -8,8 +8,6 @@ from show_attend_tell.config.settings import experiment_to_dict
 from show_attend_tell.data.digits import holds_test_digits
 from show_attend_tell.runtime.provenance import collect_provenance
 
-_FILE = "scores.json"
-
 
 def chosen_split(prepared: Path, split: str | None) -> str:
     """Return the split to measure: by default test if there are such digits, else val.
@@ -24,16 +22,17 @@ def chosen_split(prepared: Path, split: str | None) -> str:
     return split or ("test" if holds_test_digits(prepared) else "val")
 
 
-def write_scores(run: Path, experiment, report) -> None:
+def write_scores(run: Path, experiment, report, suffix: str = "") -> None:
     """Write ``scores.json``: a report without its figures, settings and provenance.
 
     Args:
         run: the run folder.
         experiment: the settings.
         report: a dataclass with a field ``figures``.
+        suffix: end of the file's name before ``.json``.
     """
     values = dataclasses.asdict(report)
     del values["figures"]
     settings = experiment_to_dict(experiment)
     scores = {**values, "settings": settings, **collect_provenance()}
-    runs.write_json(run / _FILE, scores)
+    runs.write_json(run / f"scores{suffix}.json", scores)

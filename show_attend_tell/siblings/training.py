@@ -1,4 +1,4 @@
-"""Train a model of digits: the parts that every task on digits shares."""
+"""Train a model of digits or words: the parts that their tasks share."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +7,7 @@ import keras
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.generation import GenerationExperiment
+from show_attend_tell.config.reader import ReadExperiment
 from show_attend_tell.config.siblings import DigitExperiment
 from show_attend_tell.data.digits import Digits, read_digits
 from show_attend_tell.training.loop import Trainer
@@ -15,36 +16,40 @@ from show_attend_tell.training.position import Summary
 from show_attend_tell.training.tensorboard_log import CurveLog
 
 
-class DigitTask:
-    """The shared half of a :class:`training.loop.Task` on digits.
+class SiblingTask:
+    """The shared half of a :class:`training.loop.Task` beside the captioner's.
 
-    A task adds its ``objective``, the check of its loss, and its scores.
+    A task adds its ``objective``, the check of its loss, and its scores, and names
+    what its data are, ``other``.
 
     Args:
         experiment: the settings.
-        digits: the training digits.
+        digest: digest of the training data.
         build_model: returns the untrained model of an experiment.
     """
 
-    other = "other digits"
     starts_trained = start_counts = False
 
     def __init__(
         self,
-        experiment: DigitExperiment | GenerationExperiment,
-        digits: Digits,
+        experiment: DigitExperiment | GenerationExperiment | ReadExperiment,
+        digest: str,
         build_model: Callable[..., keras.Model],
     ):
         self.experiment, self.settings = experiment, experiment.training
-        self.metric, self.digest = self.settings.metric, digits.digest()
+        self.metric, self.digest = self.settings.metric, digest
         self._build_model = build_model
         self.model = build_model(experiment)
 
     def compile(self, total_steps: int) -> None:
         """Compile the model with the optimiser of the settings."""
-        optimizer = make_plain_optimizer(self.settings, total_steps)
+        optimizer = self.make_optimizer(total_steps)
         self.model.compile(optimizer=optimizer, jit_compile=self.settings.jit_compile)
         optimizer.build(self.model.trainable_variables)
+
+    def make_optimizer(self, total_steps: int) -> keras.optimizers.Optimizer:
+        """Return the optimiser of the settings, which is not built."""
+        return make_plain_optimizer(self.settings, total_steps)
 
     def copy_model(self) -> keras.Model:
         """Return another model of the same settings."""
@@ -56,6 +61,26 @@ class DigitTask:
 
     def show_best(self, log: CurveLog, model: keras.Model) -> None:
         """Log nothing more of the best model."""
+
+
+class DigitTask(SiblingTask):
+    """The shared half of a task on digits.
+
+    Args:
+        experiment: the settings.
+        digits: the training digits.
+        build_model: returns the untrained model of an experiment.
+    """
+
+    other = "other digits"
+
+    def __init__(
+        self,
+        experiment: DigitExperiment | GenerationExperiment,
+        digits: Digits,
+        build_model: Callable[..., keras.Model],
+    ):
+        super().__init__(experiment, digits.digest(), build_model)
 
 
 def train_task(
@@ -91,7 +116,19 @@ def train_task(
         read_digits(folder, split, experiment.data.validation)
         for split in ("train", "val")
     )
-    trainer = Trainer(make_task(experiment, digits, held_out))
+    task = make_task(experiment, digits, held_out)
+    return run_task(task, runs_folder, resume, overwrite, progress)
+
+
+def run_task(
+    task: SiblingTask,
+    runs_folder: str | Path,
+    resume: bool,
+    overwrite: bool,
+    progress: bool,
+) -> Summary:
+    """Train a task and write its run folder; see :func:`train_task`."""
+    trainer, experiment = Trainer(task), task.experiment
     # Last, as it may replace a run.
     with runs.lock_run(experiment, runs_folder):
         run = runs.open_run(experiment, runs_folder, resume, overwrite)

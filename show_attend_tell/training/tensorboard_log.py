@@ -165,7 +165,7 @@ def hyperparameters(
     """Return the settings by which runs are compared, ``table.key`` -> value."""
     tables = experiment_to_dict(experiment)
     compared = {"data": ("name",), "encoder": ("network", "layer")}
-    whole = ("model", "glimpse", "classifier", "draw", "training")
+    whole = ("model", "glimpse", "classifier", "draw", "reader", "training")
     compared |= {table: tables[table] for table in whole if table in tables}
     return {
         f"{table}.{key}": tables[table][key]

@@ -24,6 +24,7 @@ def draw_figures(
     formats: Sequence[str] = ("png", "pdf"),
     dark: bool = False,
     draw_heads: Callable[[Caption, bool], Figure | None] | None = None,
+    draw: Callable[..., Figure] | None = None,
 ) -> Iterator[tuple[Caption | Failure, list[Path]]]:
     """Write the attention figures of each caption as it is generated.
 
@@ -36,6 +37,8 @@ def draw_figures(
         dark: whether to draw light text on a dark background.
         draw_heads: draws a second figure of a caption, ``<name>-heads``, or returns
             None.
+        draw: draws a result that is no caption, in place of :func:`caption_figure`;
+            the result has a ``path``.
 
     Yields:
         Each result with the files written for it, none for a failure.
@@ -46,7 +49,8 @@ def draw_figures(
             yield result, []
             continue
         name = _free_name(result.path.stem, taken)
-        files = save_figure(caption_figure(result, dark), Path(folder) / name, formats)
+        figure = (draw or caption_figure)(result, dark)
+        files = save_figure(figure, Path(folder) / name, formats)
         if draw_heads and (figure := draw_heads(result, dark)):
             name = _free_name(f"{name}-heads", taken)
             files += save_figure(figure, Path(folder) / name, formats)

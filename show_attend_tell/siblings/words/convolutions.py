@@ -1,0 +1,151 @@
+"""Compute plain, recursive and recurrent convolutions, Sec. 3.1 of arXiv:1603.03101.
+
+For an input x of C_in channels, with 3 x 3 kernels, stride 1, padding by zeros and
+sigma = relu::
+
+    plain               h = sigma(w x + b)
+    recursive_tied      h(0) = sigma(w [x, 0] + b),  h(t) = sigma(w h(t-1) + b)
+    recursive_untied    h(0) = sigma(v x + b'),      h(t) = sigma(w h(t-1) + b)
+    recurrent           h(0) = sigma(v x + b),       h(t) = sigma(w h(t-1) + v x + b)
+
+for t = 1 .. n; the result is h(n). The kernel w is the same in every iteration, so that
+n adds depth and 2 pixels of receptive field per iteration, but no kernel. Zeros are
+added to x where a tied layer has more channels than its input; the paper uses it with
+equal numbers only. ``share_feedforward = false`` gives a recurrent layer one v for
+each t.
+
+With batch normalisation N_t, which the paper lacks, sigma(.) is sigma(N_t(.)): every t
+has statistics, a scale and an offset of its own, as the sums of another iteration have
+another distribution. The offset takes the place of the bias.
+"""
+
+import functools
+
+import keras
+from keras import ops
+
+from show_attend_tell.runtime.batch_normalisation import normalise_batch, normalise_by
+
+SIDE = 3  # of a kernel
+MOMENTUM = 0.9  # of the moving statistics, which are estimated again before they serve
+
+
+class RecursiveConvolution(keras.layers.Layer):
+    """A layer of one of the kinds above.
+
+    Args:
+        kind: ``plain``, ``recursive_tied``, ``recursive_untied`` or ``recurrent``.
+        inputs: C_in.
+        outputs: C.
+        iterations: n; a plain layer has none.
+        batch_norm: whether sums are normalised.
+        share_feedforward: whether all iterations of a recurrent layer have one v.
+        seed: seed of the initial kernels.
+    """
+
+    def __init__(
+        self,
+        kind,
+        inputs,
+        outputs,
+        iterations=0,
+        batch_norm=True,
+        share_feedforward=True,
+        seed=0,
+        **kwargs,
+    ):
+        super().__init__(autocast=False, **kwargs)  # x keeps its type
+        self.kind, self.inputs, self.outputs = kind, inputs, outputs
+        self.iterations = 0 if kind == "plain" else iterations
+        self.batch_norm, self.share_feedforward = batch_norm, share_feedforward
+        self.seed = seed
+        if kind == "recursive_tied" and inputs > outputs:
+            raise ValueError(
+                "`outputs` of a tied layer must be at least its `inputs`. Received: "
+                f"inputs={inputs}, outputs={outputs}; use an untied one"
+            )
+        self._create_kernels()
+        self._create_offsets()
+        self.built = True
+
+    def _create_kernels(self):
+        C, n, shared = self.outputs, self.iterations, None
+        recurs = self.kind == "recursive_tied" or (self.kind != "plain" and n > 0)
+        if recurs:
+            shared = self._kernel("kernel", C, 0)
+        feeds = n + 1 if self.kind == "recurrent" and not self.share_feedforward else 1
+        if self.kind == "recursive_tied":
+            feeds = 0
+        self.kernel = shared  # w
+        self.feedforward = [  # v
+            self._kernel(f"feedforward_{t}", self.inputs, t + 1) for t in range(feeds)
+        ]
+
+    def _kernel(self, name, inputs, number):
+        initializer = keras.initializers.HeNormal(seed=self.seed + number)
+        shape = (SIDE, SIDE, inputs, self.outputs)
+        return self.add_weight(shape=shape, initializer=initializer, name=name)
+
+    def _create_offsets(self):
+        vector = functools.partial(self.add_weight, shape=(self.outputs,))
+        if self.batch_norm:
+            self.scales, self.offsets, self.means, self.variances = [], [], [], []
+            for t in range(self.iterations + 1):
+                self.scales.append(vector(initializer="ones", name=f"scale_{t}"))
+                self.offsets.append(vector(initializer="zeros", name=f"offset_{t}"))
+                moving = functools.partial(vector, trainable=False)
+                self.means.append(moving(initializer="zeros", name=f"mean_{t}"))
+                self.variances.append(moving(initializer="ones", name=f"variance_{t}"))
+            return
+        first = vector(initializer="zeros", name="bias_0")
+        later = first
+        if self.kind == "recursive_untied" and self.iterations:
+            later = vector(initializer="zeros", name="bias")
+        self.biases = [first] + [later] * self.iterations
+
+    def call(self, x, training=False):
+        """Return h(n), (B, H, W, C_in) -> (B, H, W, C), in the type of x.
+
+        Args:
+            x: float32 or bfloat16; products are of its type.
+            training: whether the statistics are those of the batch, which then also
+                move the stored ones.
+        """
+        return self.states(x, training)[-1]
+
+    def states(self, x, training=False):
+        """Return h(0) .. h(n)."""
+        if self.kind == "recursive_tied":
+            # Zeros appended to the channels of x select the first rows of w.
+            fed = convolve(x, self.kernel[:, :, : self.inputs])
+        else:
+            fed = convolve(x, self.feedforward[0])
+        found = [self._activate(fed, 0, training)]
+        for t in range(1, self.iterations + 1):
+            total = convolve(found[-1], self.kernel)
+            if self.kind == "recurrent":
+                if not self.share_feedforward:
+                    fed = convolve(x, self.feedforward[t])
+                total = total + fed
+            found.append(self._activate(total, t, training))
+        return found
+
+    def _activate(self, total, t, training):
+        """Return sigma of the sums of iteration t."""
+        if not self.batch_norm:
+            return ops.relu(total + ops.cast(self.biases[t], total.dtype))
+        given = total, self.scales[t], self.offsets[t]
+        if not training:
+            return ops.relu(normalise_by(*given, self.means[t], self.variances[t]))
+        y, mean, variance = normalise_batch(
+            total, *map(ops.convert_to_tensor, given[1:])
+        )
+        pairs = (self.means[t], mean), (self.variances[t], variance)
+        for moving, value in pairs:
+            moving.assign(MOMENTUM * moving + (1 - MOMENTUM) * value)
+        return ops.relu(y)
+
+
+def convolve(x, kernel):
+    """Return the convolution of x (B, H, W, C_in) with zeros around it, in its type."""
+    return ops.conv(x, ops.cast(kernel, x.dtype), padding="same")

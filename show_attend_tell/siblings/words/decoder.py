@@ -1,0 +1,215 @@
+r"""Write the characters of a word, by the variants of Table 2 of arXiv:1603.03101.
+
+With the previous character y_{t-1}, its embedding E y, recurrent layers f, features I
+of the whole crop, and annotations a_i of its places::
+
+    independent      p(y_t) = softmax(W_t I)                      no recurrent layer
+    rnn1_start       s1_t = f(E y, [I if t = 1], s1_{t-1})
+    rnn1             s1_t = f(E y, I, s1_{t-1})
+    rnn2             s1_t = f(E y, I, s1_{t-1}),  s2_t = f(s1_t, s2_{t-1})
+    rnn2_factored    s1_t = f(E y, s1_{t-1}),     s2_t = f(s1_t, I, s2_{t-1})
+    attention        s1_t = f(E y, s1_{t-1}),     s2_t = f(s1_t, z_t, s2_{t-1})
+
+and p(y_t) = softmax(W s_t + b) of the last layer. Attention is between the layers, so
+that s1, the model of language, directs it::
+
+    places           e_ti = w . tanh(W_a a_i + W_s s1_t + b)
+                     z_t = sum_i alpha_ti a_i
+    features         e_ti = w_i tanh(u_i I_i + (W_s s1_t)_i + b_i)
+                     z_ti = F alpha_ti I_i
+
+with alpha_t = softmax(e_t), over L places or F features. Places are the captioner's
+attention, :func:`models.attention.attend`; features are the paper's, whose exact form
+is not certain.
+
+In training s1 does not depend on what was attended to, so all T steps of attention are
+computed together between the two recurrences.
+"""
+
+from typing import NamedTuple
+
+import keras
+from keras import ops
+
+from show_attend_tell.data.characters import STEPS, TOKENS
+from show_attend_tell.models.attention import attend
+from show_attend_tell.siblings.words.cells import Cell
+
+# The layer that I is given to.
+_FED = {"rnn1_start": 1, "rnn1": 1, "rnn2": 1, "rnn2_factored": 2}
+
+
+class Memory(NamedTuple):
+    """The tensors of a batch of crops that are computed once, before any character."""
+
+    annotations: object  # a (B, L, C), or I (B, F)
+    # W_a a + b (B, L, A); u I + b (B, F); what I adds to the gates (B, gates); or the
+    # logits of all steps (B, T, K)
+    projected: object
+
+
+class WordDecoder(keras.layers.Layer):
+    """Read and write characters.
+
+    Args:
+        settings: a :class:`config.reader.ReaderSettings`.
+        inputs: C, width of an annotation, or F.
+        seed: seed of the initial weights.
+    """
+
+    def __init__(self, settings, inputs, seed=0, **kwargs):
+        super().__init__(**kwargs)
+        self.settings, self.inputs, self.seed = settings, inputs, seed
+        s, self._seed, K = settings, seed * 1000, len(TOKENS)
+        self.first = self.second = None
+        if s.decoder == "independent":
+            self.output_kernel = self._matrix("output_kernel", inputs, STEPS * K)
+            self.output_bias = self._vector("output_bias", STEPS * K)
+            self.built = True
+            return
+        m, n = s.embedding_width, s.width
+        self.embedding = self._matrix("embedding", K, m)
+        self.first = Cell(s.cell, m, n, self._next_seed(), name="first")
+        if s.decoder in ("rnn2", "rnn2_factored", "attention"):
+            self.second = Cell(s.cell, n, n, self._next_seed(), name="second")
+        self.feed = self._matrix("feed", inputs, self.first.gates)
+        if s.decoder == "attention":
+            self._create_attention()
+        self.output_kernel = self._matrix("output_kernel", n, K)
+        self.output_bias = self._vector("output_bias", K)
+        self.built = True
+
+    def _create_attention(self):
+        s = self.settings
+        A = s.attention_width if s.reads_places else self.inputs
+        self.w_s = self._matrix("w_s", s.width, A)
+        self.b = self._vector("b", A)
+        if s.reads_places:
+            self.w_a = self._matrix("w_a", self.inputs, A)
+            self.w = self._matrix("w", A, 1)
+            return
+        near = keras.initializers.RandomNormal(stddev=0.1, seed=self._next_seed())
+        self.u = self.add_weight(shape=(A,), initializer="ones", name="u")
+        self.w = self.add_weight(shape=(A,), initializer=near, name="w")
+
+    def _next_seed(self):
+        self._seed += 20
+        return self._seed
+
+    def _matrix(self, name, rows, columns):
+        initializer = keras.initializers.GlorotUniform(seed=self._next_seed())
+        shape = rows, columns
+        return self.add_weight(shape=shape, initializer=initializer, name=name)
+
+    def _vector(self, name, width):
+        return self.add_weight(shape=(width,), initializer="zeros", name=name)
+
+    def memory(self, annotations):
+        """Compute what depends on the crops alone.
+
+        Args:
+            annotations: of :class:`encoder.CropEncoder`.
+        """
+        if self.settings.decoder == "independent":
+            logits = ops.matmul(annotations, self.output_kernel) + self.output_bias
+            projected = ops.reshape(logits, (-1, STEPS, len(TOKENS)))
+        elif self.settings.decoder != "attention":
+            projected = ops.matmul(annotations, self.feed)  # (B, F) -> (B, gates)
+        elif self.settings.reads_places:
+            projected = ops.matmul(annotations, self.w_a) + self.b  # (B, L, A)
+        else:
+            projected = annotations * self.u + self.b  # (B, F)
+        return Memory(annotations, projected)
+
+    def teacher_force(self, tokens, memory):
+        """Return logits (B, T, K) and alpha (B, T, L) of given characters.
+
+        Args:
+            tokens: y_0 .. y_{T-1}, the start token first, (B, T).
+            memory: from :meth:`memory`.
+        """
+        T = tokens.shape[1]
+        if self.first is None:
+            alpha = ops.ones_like(memory.projected[:, :T, :1])
+            return memory.projected[:, :T], alpha
+        gates = self.first.project(self._embed(tokens))  # (B, T) -> (B, T, gates)
+        if self._fed == 1:
+            fed = ops.expand_dims(memory.projected, 1)  # (B, 1, gates)
+            if self.settings.decoder == "rnn1_start":
+                first = ops.equal(ops.arange(T), 0)  # (T,)
+                fed = fed * ops.cast(ops.reshape(first, (1, T, 1)), fed.dtype)
+            gates = gates + fed
+        s = self.first.unroll(gates)  # (B, T, n)
+        alpha = ops.ones_like(s[..., :1])
+        if self.second is not None:
+            gates, alpha = self._gates_of_second(s, memory)
+            s = self.second.unroll(gates)
+        return self._logits(s), alpha
+
+    def start(self, memory):
+        """Return the state before the first character, leaves (B, ...)."""
+        B = ops.shape(memory.annotations)[0]
+        state = {"t": ops.zeros((B,), "int32")}
+        cells = {"first": self.first, "second": self.second}
+        return state | {k: one.start(B) for k, one in cells.items() if one is not None}
+
+    def step(self, tokens, state, memory):
+        """Advance W hypotheses of each crop by one character.
+
+        Args:
+            tokens: y_{t-1}, (B, W).
+            state: of :meth:`start`, with leaves (B, W, ...).
+            memory: from :meth:`memory`.
+
+        Returns:
+            The logits (B, W, K), the next state, and alpha (B, W, L).
+        """
+        t = state["t"]  # (B, W)
+        state = {**state, "t": t + 1}
+        if self.first is None:
+            chosen = ops.one_hot(t, STEPS, dtype="float32")  # (B, W, T)
+            return ops.matmul(chosen, memory.projected), state, chosen[..., :1] * 0 + 1
+        gates = self.first.project(self._embed(tokens))  # (B, W) -> (B, W, gates)
+        if self._fed == 1:
+            fed = ops.expand_dims(memory.projected, 1)  # (B, 1, gates)
+            if self.settings.decoder == "rnn1_start":
+                fed = fed * ops.expand_dims(ops.cast(ops.equal(t, 0), fed.dtype), -1)
+            gates = gates + fed
+        state["first"] = self.first.step(gates, state["first"])
+        s = state["first"][0]  # (B, W, n)
+        alpha = ops.ones_like(s[..., :1])
+        if self.second is not None:
+            gates, alpha = self._gates_of_second(s, memory)
+            state["second"] = self.second.step(gates, state["second"])
+            s = state["second"][0]
+        return self._logits(s), state, alpha
+
+    @property
+    def _fed(self):
+        """The layer that I is given to; 0 with attention."""
+        return _FED.get(self.settings.decoder, 0)
+
+    def _embed(self, tokens):
+        # A product, as the gradient of `ops.take` is slow under XLA.
+        chosen = ops.one_hot(tokens, len(TOKENS), dtype="float32")
+        return ops.matmul(chosen, self.embedding)
+
+    def _logits(self, s):
+        return ops.matmul(s, self.output_kernel) + self.output_bias
+
+    def _gates_of_second(self, s, memory):
+        """Return the inputs of the second layer, and alpha, for s1 (B, T or W, n)."""
+        gates = self.second.project(s)
+        if self.settings.decoder != "attention":
+            if self._fed == 2:
+                gates = gates + ops.expand_dims(memory.projected, 1)
+            return gates, ops.ones_like(s[..., :1])
+        query = ops.matmul(s, self.w_s)  # (B, T, A) or (B, T, F)
+        if self.settings.reads_places:
+            found = attend(*memory, query, ops.reshape(self.w, (-1,)), ops.tanh)
+            z, alpha = found.z_hat, found.alpha  # (B, T, C), (B, T, L)
+        else:
+            hidden = ops.tanh(ops.expand_dims(memory.projected, 1) + query)
+            alpha = ops.softmax(hidden * self.w, axis=-1)  # (B, T, F)
+            z = self.inputs * alpha * ops.expand_dims(memory.annotations, 1)
+        return gates + ops.matmul(z, self.feed), alpha

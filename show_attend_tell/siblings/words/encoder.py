@@ -1,0 +1,114 @@
+"""Turn crops into annotations: convolutions and pooling, and layers on all places.
+
+Four stages of convolutions, the first three followed by the maximum of 2 x 2 pixels,
+turn 32 x 100 pixels into a grid of 4 x 12 places. ``plain`` has two layers per stage;
+the other kinds put their iterations in place of the second (Sec. 3.1 and Table 1 of
+arXiv:1603.03101, where the paper has 64, 128, 256 and 512 channels).
+"""
+
+import itertools
+
+import keras
+import numpy as np
+from keras import ops
+
+from show_attend_tell.data.word_crops import HEIGHT, WIDTH
+from show_attend_tell.siblings.words.convolutions import RecursiveConvolution
+
+POOL = 2  # pixels, and the stride of pooling
+
+
+class CropEncoder(keras.layers.Layer):
+    """Compute the annotations of crops.
+
+    Args:
+        settings: a :class:`config.reader.ReaderSettings`.
+        seed: seed of the initial weights and of dropout.
+    """
+
+    def __init__(self, settings, seed=0, **kwargs):
+        super().__init__(**kwargs)
+        self.settings, self.seed = settings, seed
+        s, seeds = settings, itertools.count(seed * 1000, 50)
+        pairs = zip((1, *s.channels), s.channels, strict=False)
+        self.layers_per_stage = 2 if s.convolution == "plain" else 1
+        self.convolutions = [  # in one list, as Keras saves no nested ones
+            layer
+            for number, pair in enumerate(pairs)
+            for layer in self._stage(number, *pair, seeds)
+        ]
+        halvings = len(s.channels) - 1
+        self.grid = HEIGHT // POOL**halvings, WIDTH // POOL**halvings
+        places, width = int(np.prod(self.grid)), s.channels[-1]
+        self.shape_of_places = places, width
+        if s.reads_places:
+            rows, columns = self.grid
+            self.row_embedding = self._embedding("row", rows, width, next(seeds))
+            self.column_embedding = self._embedding("column", columns, width, 0)
+        else:
+            widths = [places * width, s.feature_width, s.feature_width]
+            self.dense = [
+                self._dense(f"dense_{k}", *pair, next(seeds))
+                for k, pair in enumerate(itertools.pairwise(widths))
+            ]
+            self.dropout = keras.layers.Dropout(s.feature_dropout, seed=next(seeds))
+        self.built = True
+
+    def _stage(self, number, inputs, outputs, seeds):
+        """Return the layers of a stage."""
+        s = self.settings
+        return [
+            RecursiveConvolution(
+                s.convolution,
+                inputs if position == 0 else outputs,
+                outputs,
+                s.iterations,
+                s.batch_norm,
+                s.share_feedforward,
+                next(seeds),
+                name=f"convolution_{number}_{position}",
+            )
+            for position in range(self.layers_per_stage)
+        ]
+
+    def _embedding(self, name, count, width, seed):
+        initializer = keras.initializers.RandomNormal(stddev=0.01, seed=seed)
+        return self.add_weight(
+            shape=(count, width), initializer=initializer, name=f"{name}_embedding"
+        )
+
+    def _dense(self, name, inputs, units, seed):
+        initializer = keras.initializers.HeNormal(seed=seed)
+        layer = keras.layers.Dense(
+            units, "relu", kernel_initializer=initializer, name=name
+        )
+        layer.build((None, inputs))
+        return layer
+
+    def call(self, images, training=False, precision="float32"):
+        """Return the annotations of crops.
+
+        Args:
+            images: normalised crops, (B, 32, 100, 1).
+            training: whether batches are normalised by their own statistics, and
+                features are dropped.
+            precision: type of the convolutions.
+
+        Returns:
+            a, (B, L, C), with an embedding of its row and of its column added to each
+            place; or features, (B, F), as the settings require.
+        """
+        h = ops.cast(images, precision)
+        for number, layer in enumerate(self.convolutions):
+            if number and number % self.layers_per_stage == 0:
+                h = ops.max_pool(h, POOL, POOL, padding="valid")
+            h = layer(h, training=training)
+        h = ops.cast(h, "float32")  # (B, rows, columns, C)
+        L, C = self.shape_of_places
+        if not self.settings.reads_places:
+            h = ops.reshape(h, (-1, L * C))
+            for layer in self.dense:
+                h = self.dropout(layer(h), training=training)
+            return h  # (B, F)
+        h = h + ops.expand_dims(self.row_embedding, 1) + self.column_embedding
+        return ops.reshape(h, (-1, L, C))

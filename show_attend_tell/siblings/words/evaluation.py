@@ -1,0 +1,153 @@
+"""Measure a trained reader on a split of words."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from show_attend_tell.config import runs
+from show_attend_tell.config.reader import ReadExperiment
+from show_attend_tell.config.settings import read_experiment_file
+from show_attend_tell.data.words import WordData
+from show_attend_tell.inference.visualization.attention_figure import save_figure
+from show_attend_tell.runtime.errors import ModelFileError, WordsError
+from show_attend_tell.siblings.scores import write_scores
+from show_attend_tell.siblings.words.edit_distance import Lexicon
+from show_attend_tell.siblings.words.figures import draw_reading
+from show_attend_tell.siblings.words.generation import Searcher
+from show_attend_tell.siblings.words.reading import best_readings
+from show_attend_tell.siblings.words.scoring import score_words
+from show_attend_tell.siblings.words.training import load_reader
+
+DRAWN = 6  # crops whose attention is drawn
+_LEXICON = ", then the nearest word of a lexicon"
+
+
+@dataclass(frozen=True)
+class ReadReport:
+    """The scores of a reader, in percent; see :class:`scoring.WordScores`.
+
+    Attributes:
+        experiment: the experiment's name.
+        data: name of the prepared folder.
+        split: the split of the words.
+        words: number of words.
+        word_accuracy: the main figure.
+        interval: its 95 % interval.
+        similarity: see the class above.
+        character_accuracy: see the class above.
+        by_length: see the class above.
+        measured: how it was measured.
+        figures: files of the drawn attention.
+    """
+
+    experiment: str
+    data: str
+    split: str
+    words: int
+    word_accuracy: float
+    interval: tuple[float, float]
+    similarity: float
+    character_accuracy: float
+    by_length: dict[int, tuple[float, int]]
+    measured: str
+    figures: list[Path] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        """Return the report as lines to print."""
+        low, high = self.interval
+        lengths = (
+            f"{n}: {share:.1f} % of {count}"
+            for n, (share, count) in self.by_length.items()
+        )
+        return [
+            f"{self.experiment}, {self.data}, {self.split}, {self.words:,} words",
+            f"word accuracy {self.word_accuracy:.2f} % (95 % interval {low:.2f} to "
+            f"{high:.2f}): {self.measured}",
+            f"1 - normalised edit distance {self.similarity:.2f} %",
+            f"character accuracy {self.character_accuracy:.2f} %",
+            f"by length {', '.join(lengths)}",
+            *map(str, self.figures),
+        ]
+
+
+def evaluate(
+    experiment: ReadExperiment,
+    work: str | Path = "prepared",
+    runs_folder: str | Path = "experiments/runs",
+    split: str | None = None,
+    beam: int = 1,
+    lexicon: Lexicon | None = None,
+) -> ReadReport:
+    """Measure the word accuracy of a run's model; write ``scores.json`` and figures.
+
+    Another way to measure has a file of its own: ``scores-<data>-<split>.json`` for
+    words of another folder than those of the training, with ``-beam-<n>`` and
+    ``-lexicon`` for another search.
+
+    Args:
+        experiment: the settings.
+        work: folder of prepared data.
+        runs_folder: folder of the run folder.
+        split: ``train``, ``val``, ``test`` or ``all``; by default test if there are
+            such words, else val.
+        beam: hypotheses per crop.
+        lexicon: words of which each crop has one; none by default.
+
+    Raises:
+        WordsError: the prepared words are absent, damaged, or not of the split.
+        ModelFileError: the model is absent, damaged or of other settings.
+    """
+    prepared, run = Path(work) / experiment.data.name, Path(runs_folder)
+    run /= experiment.name
+    split, data = _open_split(prepared, split)
+    path = run / runs.MODEL
+    model = load_reader(path)
+    if model.settings != experiment.reader:
+        raise ModelFileError(
+            f"{path}: was trained with other settings of [reader]; restore them, or "
+            "train again with --overwrite"
+        )
+    search = Searcher(model, beam)
+    found = best_readings(search, data.images, lexicon)
+    scores = score_words([one.word for one in found], data.words)
+    how = "greedy" if beam == 1 else f"beam {beam}"
+    report = ReadReport(
+        experiment=experiment.name,
+        data=experiment.data.name,
+        split=split,
+        words=len(data),
+        word_accuracy=scores.word_accuracy,
+        interval=scores.interval,
+        similarity=scores.similarity,
+        character_accuracy=scores.character_accuracy,
+        by_length=scores.by_length,
+        measured=f"{how}, capitals as small letters"
+        + (_LEXICON if lexicon else ", without a lexicon"),
+    )
+    report.figures.extend(_draw(run / "figures", data, found))
+    trained_on = read_experiment_file(run / runs.SETTINGS).data.name
+    usual = beam == 1 and lexicon is None and split in ("val", "test")
+    suffix = "" if usual else f"-beam-{beam}" + "-lexicon" * (lexicon is not None)
+    if not usual or experiment.data.name != trained_on:
+        suffix = f"-{experiment.data.name}-{split}{suffix}"
+    write_scores(run, experiment, report, suffix)
+    return report
+
+
+def _open_split(prepared: Path, split: str | None) -> tuple[str, WordData]:
+    """Open a split; by default that of test words where there are some."""
+    if split is not None:
+        return split, WordData.open(prepared, split)
+    try:
+        return "test", WordData.open(prepared, "test")
+    except WordsError:  # of a folder without them, or of a damaged one
+        return "val", WordData.open(prepared, "val")
+
+
+def _draw(folder: Path, data: WordData, found: list) -> list[Path]:
+    """Write figures of the first words; none if the reader attends to no places."""
+    files = []
+    for row, one in enumerate(found[:DRAWN]):
+        if one.attention is not None and one.characters:
+            figure = draw_reading(one)
+            files += save_figure(figure, folder / f"word-{row}", ("png",))
+    return files

@@ -1,0 +1,66 @@
+"""Draw the attention of each character over the crop of its word."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from show_attend_tell.data.word_crops import HEIGHT
+from show_attend_tell.inference.visualization.attention_figure import attention_figure
+from show_attend_tell.runtime.errors import CaptionError
+from show_attend_tell.siblings.words.model import Reader
+from show_attend_tell.siblings.words.reading import Reading
+
+
+def reading_figure(
+    crop: np.ndarray,
+    word: str,
+    attention: np.ndarray,
+    probabilities: Sequence[float],
+    dark: bool = False,
+) -> Figure:
+    """Draw the crop, then the crop under the attention of each character.
+
+    Args:
+        crop: (32, 100) uint8, what the reader sees.
+        word: T characters.
+        attention: (T, rows, columns) weights alpha.
+        probabilities: T numbers in [0, 1].
+        dark: whether to draw light text on a dark background.
+    """
+    seen = crop[:, : seen_width(attention.shape[1:])]
+    pixels = np.repeat(seen[:, :, None], 3, axis=2)  # (H, W) -> (H, W, 3)
+    return attention_figure(
+        pixels, list(word), attention, probabilities=probabilities, dark=dark
+    )
+
+
+def draw_reading(reading: Reading, dark: bool = False) -> Figure:
+    """Draw the attention of a crop's characters, as they were before a lexicon."""
+    return reading_figure(
+        reading.crop,
+        reading.characters,
+        reading.attention,
+        reading.probabilities,
+        dark,
+    )
+
+
+def require_places(model: Reader) -> None:
+    """Raise a CaptionError unless a reader attends to places of the crop."""
+    if model.grid is None:
+        raise CaptionError(
+            "`attention` needs a model that attends to places. Received: decoder = "
+            f"{model.settings.decoder!r}, attend = {model.settings.attend!r}; leave "
+            "the option out"
+        )
+
+
+def seen_width(grid: tuple[int, int]) -> int:
+    """Return how many columns of pixels the places of a grid cover.
+
+    A column that pooling leaves over is part of no place: 100 pixels become 12 places
+    of 8.
+    """
+    rows, columns = grid
+    return columns * (HEIGHT // rows)

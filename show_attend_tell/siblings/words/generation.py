@@ -1,0 +1,110 @@
+"""Find the most probable words of crops by the searches of :mod:`decoding`."""
+
+import numpy as np
+from keras import ops
+
+from show_attend_tell.data.characters import (
+    END,
+    MAX_LENGTH,
+    PAD,
+    START,
+    STEPS,
+    TOKENS,
+    decode,
+)
+from show_attend_tell.data.word_crops import normalise
+from show_attend_tell.decoding import Hypotheses, beam_search, greedy
+from show_attend_tell.runtime.compilation import compiled
+from show_attend_tell.siblings.words.model import (
+    Reader,
+    shifted,
+    word_losses,
+)
+
+BATCH = 64  # crops that are read together
+_RULES = {"start_id": START, "end_id": END, "pad_id": PAD, "forbidden": (PAD, START)}
+_RULES |= {"max_words": STEPS}
+_NO_END = np.arange(len(TOKENS)) != END  # (K,)
+
+
+class Searcher:
+    """A reader with its compiled search; read crops by calling it.
+
+    Args:
+        model: the reader; its weights may change between calls.
+        beam: hypotheses per crop, 1 for the most probable character at every step.
+        batch: crops that are read together.
+    """
+
+    def __init__(self, model: Reader, beam: int = 1, batch: int = BATCH):
+        self.model, self.beam, self.batch = model, beam, batch
+        # Not by XLA, which computes convolutions more slowly on a processor.
+        self._search = compiled(self._hypotheses, model, xla=False)
+        self._score = compiled(self._log_probs, model, xla=False)
+
+    def __call__(self, crops: np.ndarray) -> Hypotheses:
+        """Read crops; return hypotheses of NumPy arrays, best first.
+
+        Args:
+            crops: (N, 32, 100) uint8.
+        """
+        parts = []
+        for first in range(0, len(crops), self.batch):
+            rows = crops[first : first + self.batch]
+            found = self._search(images_of(rows, self.batch))
+            parts.append([ops.convert_to_numpy(one)[: len(rows)] for one in found])
+        return Hypotheses(*map(np.concatenate, zip(*parts, strict=True)))
+
+    def log_probs(self, crop: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """Return log p(word | crop) of several words, (N,), in nats.
+
+        Args:
+            crop: (32, 100) uint8.
+            words: their tokens, (N, 24), see :func:`data.characters.encode_words`.
+        """
+        image, parts = images_of(crop[None], 1), []
+        for first in range(0, len(words), self.batch):
+            rows = words[first : first + self.batch]
+            missing = self.batch - len(rows)
+            tokens = np.concatenate([rows, np.repeat(words[:1], missing, axis=0)])
+            found = self._score(image, ops.convert_to_tensor(tokens))
+            parts.append(ops.convert_to_numpy(found)[: len(rows)])
+        return np.concatenate(parts)
+
+    def _hypotheses(self, images):
+        model, B = self.model, ops.shape(images)[0]
+        memory = model.decoder.memory(model.encoder(images))
+
+        def step(tokens, state):
+            last = ops.expand_dims(ops.equal(state["t"], MAX_LENGTH), -1)  # (B, W, 1)
+            logits, state, alpha = model.decoder.step(tokens, state, memory)
+            log_probs = ops.log_softmax(logits)
+            # After the longest word comes its end; the log p of this stays the model's.
+            log_probs = ops.where(ops.logical_and(last, _NO_END), -np.inf, log_probs)
+            one = ops.ones_like(alpha[..., 0])  # (B, W)
+            extras = {"alpha": alpha, "beta": one}
+            extras["locations"] = -ops.ones_like(tokens)
+            return log_probs, state, extras
+
+        state = model.decoder.start(memory)
+        if self.beam == 1:
+            return greedy(step, state, B, **_RULES)
+        return beam_search(step, state, B, **_RULES, beam=self.beam)
+
+    def _log_probs(self, image, targets):
+        annotations = self.model.encoder(image)  # (1, ...)
+        annotations = ops.repeat(annotations, targets.shape[0], axis=0)
+        outputs = self.model.teacher_force(shifted(targets), annotations)
+        return -word_losses(outputs["logits"], targets)
+
+
+def images_of(crops: np.ndarray, batch: int):
+    """Return normalised crops as a tensor (batch, 32, 100, 1), missing ones zero."""
+    images = np.zeros((batch, *crops.shape[1:], 1), np.float32)
+    images[: len(crops), ..., 0] = normalise(crops)
+    return ops.convert_to_tensor(images)
+
+
+def words_of(hypotheses: Hypotheses) -> list[str]:
+    """Return the best word of each crop."""
+    return [decode(tokens) for tokens in hypotheses.tokens[:, 0]]

@@ -1,0 +1,92 @@
+"""Read words: p(word | crop), the model of arXiv:1603.03101.
+
+The loss of a word is -sum_t log p(y_t | y_<t, crop) over its characters and ``<end>``,
+and that of a batch the mean over words. :mod:`encoder` and :mod:`decoder` have the
+equations.
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from show_attend_tell.config.reader import ReaderSettings
+from show_attend_tell.data.characters import PAD, START
+from show_attend_tell.models.losses import token_losses
+from show_attend_tell.siblings.words.decoder import WordDecoder
+from show_attend_tell.siblings.words.encoder import CropEncoder
+
+
+@keras.saving.register_keras_serializable("show_attend_tell")
+class Reader(keras.Model):
+    """A reader of word crops.
+
+    Args:
+        settings: a :class:`config.reader.ReaderSettings`, or its values.
+        seed: seed of the initial weights.
+    """
+
+    def __init__(self, settings, seed=0, **kwargs):
+        super().__init__(**kwargs)
+        if isinstance(settings, dict):
+            settings = ReaderSettings(**settings)
+        self.settings, self.seed = settings, seed
+        self.encoder = CropEncoder(settings, seed, name="encoder")
+        width = settings.feature_width
+        if settings.reads_places:
+            width = self.encoder.shape_of_places[1]
+        self.decoder = WordDecoder(settings, width, seed, name="decoder")
+        self.built = True
+
+    @property
+    def grid(self):
+        """Rows and columns of the places that alpha weighs; None if it weighs none."""
+        return self.encoder.grid if self.settings.reads_places else None
+
+    def call(self, inputs, training=False):
+        """Compute the logits of given words.
+
+        Args:
+            inputs: ``image``, normalised crops (B, 32, 100, 1), and ``tokens``,
+                y_0 .. y_{T-1} (B, T), of which y_0 is the start token.
+            training: see :class:`encoder.CropEncoder`.
+
+        Returns:
+            ``logits`` (B, T, K), and ``alpha`` (B, T, L), 1 where nothing is weighed.
+        """
+        annotations = self.encoder(inputs["image"], training=training)
+        return self.teacher_force(inputs["tokens"], annotations)
+
+    def teacher_force(self, tokens, annotations):
+        """Return the outputs of :meth:`call` for annotations of the encoder."""
+        memory = self.decoder.memory(annotations)
+        logits, alpha = self.decoder.teacher_force(tokens, memory)
+        return {"logits": logits, "alpha": alpha}
+
+    def get_config(self):
+        """Return the arguments of the constructor."""
+        settings = dataclasses.asdict(self.settings)
+        return {**super().get_config(), "settings": settings, "seed": self.seed}
+
+
+def shifted(targets):
+    """Return the inputs y_0 .. y_{T-1} of targets y_1 .. y_T, (B, T)."""
+    start = ops.full_like(targets[:, :1], START)
+    return ops.concatenate([start, targets[:, :-1]], axis=1)
+
+
+def word_losses(logits, targets, label_smoothing=0.0):
+    """Return -sum_t log p(y_t) of each word, (B,), in nats, without its padding.
+
+    Args:
+        logits: (B, T, K).
+        targets: characters, ``<end>`` and padding, (B, T).
+        label_smoothing: see :func:`models.losses.token_losses`.
+    """
+    losses = token_losses(logits, targets, label_smoothing)
+    return ops.sum(losses * mask_of(targets, losses.dtype), axis=1)
+
+
+def mask_of(targets, dtype="float32"):
+    """Return 1 for a character and ``<end>``, 0 for padding, (B, T)."""
+    return ops.cast(ops.not_equal(targets, PAD), dtype)

@@ -1,0 +1,224 @@
+"""Convolutions against NumPy loops, parameters, receptive fields and gradients."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from show_attend_tell.siblings.words.convolutions import RecursiveConvolution
+
+KINDS = ("plain", "recursive_tied", "recursive_untied", "recurrent")
+MANY = [(kind, n) for kind in KINDS for n in range(4)]
+EPSILON = 1e-3  # added to a variance
+
+
+def convolve(x, kernel):
+    """The sum over a window of 3 x 3 pixels, with zeros around the picture."""
+    B, H, W, _ = x.shape
+    padded = np.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)])
+    total = np.zeros((B, H, W, kernel.shape[-1]))
+    for i in range(H):
+        for j in range(W):
+            window = padded[:, i : i + 3, j : j + 3]  # (B, 3, 3, C_in)
+            total[:, i, j] = np.einsum("bijc,ijco->bo", window, kernel)
+    return total
+
+
+def expected_states(x, weights, kind, n, normalise=None):
+    """h(0) .. h(n) of Sec. 3.1, from the weights by name."""
+    w, feeds = (
+        weights.get("kernel"),
+        [weights.get(f"feedforward_{t}") for t in range(9)],
+    )
+    first = weights.get("bias_0", 0.0)
+    later = weights.get("bias", first)
+    normalise = normalise or (lambda total, t: total)
+
+    def activate(total, t):
+        return np.maximum(normalise(total + (first if t == 0 else later), t), 0)
+
+    if kind == "recursive_tied":
+        zeros = np.zeros((*x.shape[:3], w.shape[2] - x.shape[3]))
+        states = [activate(convolve(np.concatenate([x, zeros], -1), w), 0)]
+    else:
+        states = [activate(convolve(x, feeds[0]), 0)]
+    for t in range(1, n + 1):
+        total = convolve(states[-1], w)
+        if kind == "recurrent":
+            v = feeds[0] if feeds[1] is None else feeds[t]
+            total = total + convolve(x, v)
+        states.append(activate(total, t))
+    return states
+
+
+def layer_of(kind, n, seed=0, inputs=2, outputs=3, **options):
+    options = {"batch_norm": False, **options}
+    layer = RecursiveConvolution(kind, inputs, outputs, n, seed=seed, **options)
+    rng = np.random.default_rng(seed)
+    for weight in layer.weights:
+        weight.assign(0.4 * rng.standard_normal(weight.shape))
+    return layer
+
+
+def values_of(layer):
+    return {w.name: np.asarray(w, np.float64) for w in layer.weights}
+
+
+def picture(channels=2, seed=1, shape=(2, 5, 6)):
+    return np.random.default_rng(seed).standard_normal((*shape, channels)).astype("f")
+
+
+@pytest.mark.parametrize(("kind", "n"), MANY)
+def test_every_kind_equals_a_loop_over_pixels(kind, n):
+    layer, x = layer_of(kind, n), picture()
+    expected = expected_states(x, values_of(layer), kind, layer.iterations)
+    np.testing.assert_allclose(np.asarray(layer(x)), expected[-1], rtol=1e-4, atol=1e-5)
+
+
+def test_a_recurrent_layer_may_have_a_kernel_of_its_input_for_each_iteration():
+    layer, x = layer_of("recurrent", 2, share_feedforward=False), picture()
+    assert len(layer.feedforward) == 3
+    expected = expected_states(x, values_of(layer), "recurrent", 2)
+    np.testing.assert_allclose(np.asarray(layer(x)), expected[-1], rtol=1e-4, atol=1e-5)
+
+
+def test_an_untied_layer_without_iterations_is_plain():
+    untied, plain = layer_of("recursive_untied", 0), layer_of("plain", 3)
+    for one, other in zip(plain.weights, untied.weights, strict=True):
+        one.assign(other)
+    np.testing.assert_array_equal(untied(picture()), plain(picture()))
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_recurrent_layer_whose_kernel_is_zero_is_plain(n):
+    recurrent, plain = layer_of("recurrent", n), layer_of("plain", 0)
+    recurrent.kernel.assign(ops.zeros_like(recurrent.kernel))
+    plain.feedforward[0].assign(recurrent.feedforward[0])
+    plain.biases[0].assign(recurrent.biases[0])
+    np.testing.assert_allclose(recurrent(picture()), plain(picture()), atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 4])
+def test_the_number_of_parameters_does_not_depend_on_the_iterations(n):
+    c, C = 2, 3
+    expected = {
+        "recursive_tied": 9 * C * C + C,
+        "recursive_untied": 9 * c * C + C + 9 * C * C + C,
+        "recurrent": 9 * c * C + 9 * C * C + C,
+    }
+    for kind, count in expected.items():
+        assert layer_of(kind, n).count_params() == count, kind
+    unshared = layer_of("recurrent", n, share_feedforward=False)
+    assert unshared.count_params() == 9 * (n + 1) * c * C + 9 * C * C + C
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_support_of_an_impulse_grows_by_two_pixels_per_iteration(kind):
+    layer = layer_of(kind, 3, inputs=1, outputs=2)
+    for weight in layer.weights:
+        positive = np.abs(np.asarray(weight)) + 0.1
+        weight.assign(np.zeros(weight.shape) if "bias" in weight.name else positive)
+    x = np.zeros((1, 15, 15, 1), "f")
+    x[0, 7, 7] = 1
+    for t, state in enumerate(layer.states(x)):
+        reached = np.argwhere(np.asarray(state)[0, :, :, 0] > 0)
+        assert (np.ptp(reached, axis=0) + 1 == 3 + 2 * t).all()
+        assert len(reached) == (3 + 2 * t) ** 2
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_the_gradient_of_a_shared_kernel_is_the_sum_over_unrolled_copies(kind):
+    """By differences of the loss, with a copy of the kernel for each product."""
+    n, x = 3, picture(shape=(1, 3, 4)).astype(np.float64)
+    layer = layer_of(kind, n, inputs=3 if kind == "recursive_tied" else 2)
+    x = x if kind != "recursive_tied" else np.concatenate([x, x[..., :1]], -1)
+    weights = values_of(layer)
+    direction = np.random.default_rng(3).standard_normal(layer.kernel.shape)
+    uses = range(0 if kind == "recursive_tied" else 1, n + 1)
+
+    def loss(changed, size):
+        """The sum of h(n), with the kernel of one use changed."""
+        state = None
+        for t in range(n + 1):
+            w = weights["kernel"] + (size * direction if t == changed else 0)
+            first, later = weights["bias_0"], weights.get("bias", weights["bias_0"])
+            v = weights.get("feedforward_0")
+            if t == 0:
+                total = convolve(x, w if kind == "recursive_tied" else v) + first
+            else:
+                total = convolve(state, w) + later
+                total = total + (convolve(x, v) if kind == "recurrent" else 0)
+            state = np.maximum(total, 0)
+        return state.sum()
+
+    h = 1e-6
+    copies = [(loss(t, h) - loss(t, -h)) / (2 * h) for t in uses]
+    moved = values_of(layer)["kernel"]
+    sums = []
+    for size in (1e-3, -1e-3):
+        layer.kernel.assign(moved + size * direction)
+        sums.append(float(ops.sum(ops.cast(layer(x.astype("f")), "float32"))))
+    assert len(copies) == n + (kind == "recursive_tied")
+    assert sum(copies) == pytest.approx((sums[0] - sums[1]) / 2e-3, rel=2e-2)
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        layer.kernel.assign(moved)
+        with tf.GradientTape() as tape:
+            total = tf.reduce_sum(layer(tf.constant(x, tf.float32)))
+        gradient = tape.gradient(total, layer.kernel.value)
+        found = float(np.sum(np.asarray(gradient) * direction))
+        assert found == pytest.approx(sum(copies), rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_iteration_is_normalised_by_its_own_stored_statistics(kind):
+    n = 0 if kind == "plain" else 2
+    layer, x = layer_of(kind, n, batch_norm=True), picture()
+    for variance in layer.variances:
+        variance.assign(np.abs(np.asarray(variance)) + 0.5)
+    weights = values_of(layer)
+
+    def normalise(total, t):
+        deviation = np.sqrt(weights[f"variance_{t}"] + EPSILON)
+        total = (total - weights[f"mean_{t}"]) / deviation
+        return weights[f"scale_{t}"] * total + weights[f"offset_{t}"]
+
+    expected = expected_states(x, weights, kind, n, normalise)
+    np.testing.assert_allclose(np.asarray(layer(x)), expected[-1], rtol=1e-4, atol=1e-4)
+
+
+def test_training_normalises_by_the_batch_and_moves_the_statistics():
+    layer, x = layer_of("recursive_untied", 2, batch_norm=True), picture()
+    before, sums = values_of(layer), []
+
+    def normalise(total, t):
+        sums.append(total)
+        mean, variance = total.mean((0, 1, 2)), total.var((0, 1, 2))
+        total = (total - mean) / np.sqrt(variance + EPSILON)
+        return before[f"scale_{t}"] * total + before[f"offset_{t}"]
+
+    expected = expected_states(x, before, "recursive_untied", 2, normalise)
+    found = np.asarray(layer(x, training=True))
+    np.testing.assert_allclose(found, expected[-1], rtol=1e-3, atol=1e-4)
+    after = values_of(layer)
+    for t, total in enumerate(sums):
+        mean = 0.9 * before[f"mean_{t}"] + 0.1 * total.mean((0, 1, 2))
+        variance = total.var((0, 1, 2), ddof=1)
+        variance = 0.9 * before[f"variance_{t}"] + 0.1 * variance
+        np.testing.assert_allclose(after[f"mean_{t}"], mean, rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(after[f"variance_{t}"], variance, rtol=1e-3)
+    means = np.stack([after[f"mean_{t}"] for t in range(3)])
+    assert np.ptp(means, axis=0).min() > 1e-3
+
+
+def test_a_tied_layer_cannot_have_fewer_channels_than_its_input():
+    with pytest.raises(ValueError, match="`outputs` of a tied layer"):
+        RecursiveConvolution("recursive_tied", 4, 3, 1)
+
+
+def test_bfloat16_changes_the_products_and_not_the_statistics():
+    layer, x = layer_of("recurrent", 1, batch_norm=True), picture()
+    found = layer(ops.cast(x, "bfloat16"), training=True)
+    assert keras.backend.standardize_dtype(found.dtype) == "bfloat16"
+    assert layer.means[0].dtype == "float32"

@@ -1,0 +1,194 @@
+"""The verb ``read``: files, folders, bad crops, lexicons, figures, and resuming."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from tiny_reader import TINY, drawn_words, settings_of
+
+from show_attend_tell.cli import main as cli
+from show_attend_tell.inference.result import Failure
+from show_attend_tell.runtime.errors import OutputFileError, PretrainedModelError
+from show_attend_tell.siblings import pretrained
+from show_attend_tell.siblings.export import export_smaller
+from show_attend_tell.siblings.words.edit_distance import Lexicon
+from show_attend_tell.siblings.words.generation import Searcher
+from show_attend_tell.siblings.words.model import Reader
+from show_attend_tell.siblings.words.reading import best_readings, read_files
+from show_attend_tell.siblings.words.reading_file import read_into_file
+
+CROPS, WORDS = drawn_words(4)
+
+
+@pytest.fixture(scope="module")
+def model_file(tmp_path_factory):
+    """A reader with random weights that writes characters."""
+    model, rng = Reader(TINY), np.random.default_rng(3)
+    for weight in model.decoder.trainable_weights:
+        weight.assign(weight + 0.4 * rng.standard_normal(weight.shape))
+    path = tmp_path_factory.mktemp("model") / "reader.keras"
+    model.save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def search(model_file):
+    from show_attend_tell.siblings.words.training import load_reader
+
+    return Searcher(load_reader(model_file), batch=3)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    inside = tmp_path / "crops" / "more"
+    inside.mkdir(parents=True)
+    for number, crop in enumerate(CROPS):
+        where = inside if number == 3 else inside.parent
+        Image.fromarray(crop).save(where / f"{number}.png")
+    return inside.parent
+
+
+def exit_code(arguments):
+    try:
+        cli.main(list(map(str, arguments)))
+    except SystemExit as ended:
+        return ended.code
+    return 0
+
+
+def test_words_are_printed_with_their_probability(model_file, search, folder, capsys):
+    assert exit_code(["read", folder, "--model", model_file]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    wanted = best_readings(search, CROPS)
+    assert len(lines) == 4
+    for line, one in zip(lines, wanted, strict=True):
+        assert line.endswith(f": {one.word} (p {one.probability:.3f})")
+
+
+def test_bad_crops_are_one_line_each_and_the_others_are_read(
+    model_file, folder, capsys
+):
+    Image.new("L", (50, 20), 128).save(folder / "empty.png")
+    (folder / "text.png").write_text("no picture")
+    assert exit_code(["read", folder, folder / "absent", "--model", model_file]) == 1
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 4
+    errors = printed.err.splitlines()
+    assert sum("empty.png: an empty crop" in line for line in errors) == 1
+    assert sum("text.png: " in line for line in errors) == 1
+    assert errors[-1] == "3 crops not read"
+
+
+def test_a_file_of_words_is_resumed(model_file, search, folder, tmp_path):
+    out = tmp_path / "words.jsonl"
+    whole = read_into_file(search, model_file, [folder], out, shown=False)
+    assert whole.summary() == f"{out}: 4 words written"
+    complete = out.read_bytes()
+    rows = [json.loads(line) for line in complete.splitlines()]
+    assert [set(row) for row in rows] == [{"path", "word", "log_prob", "made_by"}] * 4
+    out.write_bytes(complete[: complete.index(b"\n") + 20])
+    again = read_into_file(search, model_file, [folder], out, shown=False)
+    assert (again.written, again.present) == (3, 1)
+    resumed = [json.loads(line) for line in out.read_bytes().splitlines()]
+    assert [row["word"] for row in resumed] == [row["word"] for row in rows]
+    assert again.summary() == f"{out}: 3 words written, 1 already present"
+
+
+def test_words_of_another_search_are_not_mixed_in(model_file, search, folder, tmp_path):
+    out = tmp_path / "words.jsonl"
+    read_into_file(search, model_file, [folder], out, shown=False)
+    with pytest.raises(OutputFileError, match="its words were made by"):
+        read_into_file(search, model_file, [folder], out, Lexicon(["a"]), shown=False)
+    with pytest.raises(OutputFileError, match="must end in .jsonl"):
+        read_into_file(search, model_file, [folder], tmp_path / "a.csv")
+
+
+@pytest.mark.slow
+def test_the_verb_writes_a_file_and_reports_failures(
+    model_file, folder, tmp_path, capsys
+):
+    Image.new("L", (50, 20), 128).save(folder / "empty.png")
+    out = tmp_path / "words.jsonl"
+    assert exit_code(["read", folder, "--model", model_file, "--out", out]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == f"{out}: 4 words written, 1 crops skipped\n"
+    assert "an empty crop" in printed.err
+
+
+def test_a_lexicon_gives_its_nearest_word_and_breaks_ties_by_probability(search):
+    plain = best_readings(search, CROPS)
+    listed = best_readings(search, CROPS, Lexicon([one.word for one in plain]))
+    for one, other in zip(plain, listed, strict=True):
+        assert other.word == one.word
+        assert other.log_prob == pytest.approx(one.log_prob, abs=1e-3)
+    word = plain[0].word
+    ties = [word[:-1] + character for character in "abcd12" if character != word[-1]]
+    found = best_readings(search, CROPS[:1], Lexicon(ties))[0]
+    tokens = Lexicon(ties).nearest(word)[1]
+    log_probs = search.log_probs(CROPS[0], tokens)
+    assert found.word == ties[int(log_probs.argmax())]
+    assert found.log_prob == pytest.approx(float(log_probs.max()), abs=1e-4)
+    assert np.ptp(log_probs) > 1e-3
+
+
+def test_attention_is_drawn_a_panel_a_character(model_file, folder, tmp_path, capsys):
+    figures = tmp_path / "figures"
+    arguments = ["read", folder / "0.png", "--model", model_file]
+    assert exit_code([*arguments, "--attention", figures]) == 0
+    assert [path.name for path in figures.iterdir()] == ["0.png"]
+    assert "figure: " in capsys.readouterr().err
+
+
+def test_attention_of_a_model_without_places_is_an_error(folder, tmp_path, capsys):
+    path = tmp_path / "features.keras"
+    Reader(settings_of({"decoder": "rnn1"})).save(path)
+    arguments = ["read", folder, "--model", path, "--attention", tmp_path / "f"]
+    assert exit_code(arguments) == 1
+    assert "attends to places" in capsys.readouterr().err
+
+
+def test_results_keep_the_order_of_the_files(search, folder):
+    failure = Failure(folder, "reason")
+    found = [folder / "1.png", failure, folder / "0.png", folder / "2.png"]
+    results = list(read_files(search, found))
+    assert [one.path for one in results] == [found[0], folder, *found[2:]]
+    skipped = read_files(search, found, present=lambda one: one == found[0])
+    assert [one.path for one in skipped] == [folder, *found[2:]]
+
+
+def test_without_a_model_one_line_names_the_remedy(folder, monkeypatch, tmp_path):
+    monkeypatch.setattr(pretrained, "FOLDER", tmp_path)
+    with pytest.raises(PretrainedModelError, match="EXPERIMENT=read_words") as caught:
+        pretrained.shipped_reader()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+def test_a_model_file_in_the_package_is_the_default(
+    model_file, folder, monkeypatch, tmp_path, capsys
+):
+    monkeypatch.setattr(pretrained, "FOLDER", tmp_path)
+    arguments = ["export", model_file, "--format", "8bit", "--out"]
+    assert exit_code([*arguments, tmp_path / "read_words.keras"]) == 0
+    capsys.readouterr()
+    assert exit_code(["read", folder]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 4
+
+
+def test_a_file_of_8_bits_per_weight_computes_nearly_the_same(model_file, tmp_path):
+    from show_attend_tell.siblings.words.training import load_reader
+
+    path = tmp_path / "small.keras"
+    export_smaller(model_file, path, eight_bit=True)
+    found, wanted = (
+        Searcher(load_reader(file)).log_probs(CROPS[0], np.array([[9] * 8 + [2] * 16]))
+        for file in (path, model_file)
+    )
+    np.testing.assert_allclose(found, wanted, rtol=0.05)
+
+
+def test_an_export_of_the_usual_size_has_at_most_5_mb(tmp_path):
+    source, target = tmp_path / "reader.keras", tmp_path / "small.keras"
+    Reader({}).save(source)
+    assert export_smaller(source, target, eight_bit=True) < 5_000_000
