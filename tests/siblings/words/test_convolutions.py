@@ -92,9 +92,9 @@ def test_an_untied_layer_without_iterations_is_plain():
 @pytest.mark.parametrize("n", [1, 3])
 def test_a_recurrent_layer_whose_kernel_is_zero_is_plain(n):
     recurrent, plain = layer_of("recurrent", n), layer_of("plain", 0)
-    recurrent.kernel.assign(ops.zeros_like(recurrent.kernel))
-    plain.feedforward[0].assign(recurrent.feedforward[0])
-    plain.biases[0].assign(recurrent.biases[0])
+    recurrent.kernel.assign(ops.zeros_like(recurrent.kernel.value))
+    plain.feedforward[0].assign(recurrent.feedforward[0].value)
+    plain.biases[0].assign(recurrent.biases[0].value)
     np.testing.assert_allclose(recurrent(picture()), plain(picture()), atol=1e-6)
 
 

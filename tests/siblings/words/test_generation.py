@@ -24,9 +24,10 @@ def reader(variant=None, seed=0):
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "variant",
-    [{}, *(pytest.param(one, marks=pytest.mark.slow) for one in VARIANTS[:4:3])],
+    [{}, *VARIANTS[:4:3]],
     ids=["attention", "independent", "rnn1"],
 )
 def test_a_found_word_has_the_probability_that_the_model_gives_it(variant):
@@ -41,6 +42,7 @@ def test_a_found_word_has_the_probability_that_the_model_gives_it(variant):
                 assert found.log_probs[row, w] == pytest.approx(log_p, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_a_beam_of_one_is_greedy(monkeypatch):
     model = reader()
     greedy = Searcher(model)(CROPS)
