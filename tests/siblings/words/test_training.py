@@ -91,9 +91,10 @@ def skip_words(patch):
     patch.setattr(training.ReadTask, "show", lambda *arguments: None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "reader",
-    [{"decoder": "independent"}, pytest.param({}, marks=pytest.mark.slow)],
+    [{"decoder": "independent"}, {}],
     ids=["features with dropout", "places"],
 )
 def test_a_resumed_training_equals_an_uninterrupted_one(

@@ -71,6 +71,7 @@ CHOSEN = experiment(training={"epochs": 1})
 
 
 @pytest.mark.usefixtures("quick")
+@pytest.mark.slow
 def test_every_run_equals_a_training_here_and_finished_ones_are_kept(
     work, tmp_path, here
 ):

@@ -129,6 +129,7 @@ def test_a_run_that_fails_is_named_and_the_others_are_trained(
 
 
 @pytest.mark.usefixtures("quick")
+@pytest.mark.slow
 def test_an_interrupted_replacement_is_continued_and_not_begun_again(
     work, tmp_path, monkeypatch
 ):
