@@ -60,6 +60,7 @@ def _load(models, encoder_weights, queue, hosts):
     from show_attend_tell.inference.pipeline import load
     from show_attend_tell.siblings import pretrained
     from show_attend_tell.siblings.page_models import PageModels
+    from show_attend_tell.siblings.page_reader import PageReader
 
     pipelines = {
         name: load(model, encoder_weights)
@@ -72,7 +73,10 @@ def _load(models, encoder_weights, queue, hosts):
     pictures = example_pictures(first.encoder.settings.network == "SceneNet")
     examples = [Example(*p) for p in pictures]
     digits = PageModels.shipped() if pretrained.are_shipped() else None
-    return create_app(pipelines, examples, queue, hosts=hosts, digits=digits)
+    reader = PageReader.shipped() if pretrained.is_reader_shipped() else None
+    return create_app(
+        *(pipelines, examples, queue), hosts=hosts, digits=digits, reader=reader
+    )
 
 
 def _hosts(host: str) -> list[str]:

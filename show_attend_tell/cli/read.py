@@ -35,19 +35,25 @@ from show_attend_tell.cli.options import PATH, start_tensorflow
     help="Write a figure of the attention per character into this folder.",
 )
 @click.option(
+    *("--html", "page"),
+    type=PATH,
+    metavar="FILE",
+    help="Write one HTML page that shows the attention of each character.",
+)
+@click.option(
     "--out",
     type=PATH,
     metavar="FILE",
     help="Write words to FILE, a .jsonl. An interrupted run is resumed.",
 )
-def read(crops, model, beam, lexicon, attention, out) -> None:
+def read(crops, model, beam, lexicon, attention, page, out) -> None:
     """Read the words of crops, or of all crops in folders.
 
     A crop is a picture of one word, of digits and letters; capitals are read as small
     letters.
     """
-    if out is not None and attention is not None:
-        raise click.UsageError("--out cannot be combined with --attention.")
+    if out is not None and (attention is not None or page is not None):
+        raise click.UsageError("--out cannot be combined with --attention or --html.")
     start_tensorflow()
     from show_attend_tell.siblings.pretrained import shipped_reader
     from show_attend_tell.siblings.words.edit_distance import Lexicon
@@ -64,7 +70,7 @@ def read(crops, model, beam, lexicon, attention, out) -> None:
     file = model or shipped_reader()
     search = Searcher(load_reader(file), beam)
     if out is None:
-        failed = _print_words(search, crops, words, attention)
+        failed = _print_words(search, crops, words, attention, page)
     else:
         report = read_into_file(search, file, crops, out, words)
         failed = report.failures
@@ -75,17 +81,27 @@ def read(crops, model, beam, lexicon, attention, out) -> None:
         sys.exit(1)
 
 
-def _print_words(search, crops, lexicon, attention) -> int:
+def _print_words(search, crops, lexicon, attention, page) -> int:
     """Print words as they are read; return the number of crops that cannot be."""
     from show_attend_tell.inference.photo_files import find_photos
     from show_attend_tell.inference.result import Failure
-    from show_attend_tell.inference.visualization.figures import draw_figures
-    from show_attend_tell.siblings.words.figures import draw_reading, require_places
+    from show_attend_tell.inference.visualization.figures import (
+        draw_figures,
+        write_attention_page,
+    )
+    from show_attend_tell.siblings.words.figures import (
+        describe_reading,
+        draw_reading,
+        require_places,
+    )
     from show_attend_tell.siblings.words.reading import read_files
 
-    if attention is not None:
-        require_places(search.model)
+    for name, given in (("attention", attention), ("html", page)):
+        if given is not None:
+            require_places(search.model, name)
     results = read_files(search, list(find_photos(crops)), lexicon)
+    if page is not None:
+        results = write_attention_page(results, page, describe_reading, "character")
     drawn = ((result, []) for result in results)
     if attention is not None:
         drawn = draw_figures(results, attention, ("png",), draw=draw_reading)
@@ -99,6 +115,8 @@ def _print_words(search, crops, lexicon, attention) -> int:
         click.echo(f"{name}: {result.word} (p {result.probability:.3f})")
         for figure in figures:
             click.echo(f"figure: {click.format_filename(figure)}", err=True)
+    if page is not None:
+        click.echo(f"page: {click.format_filename(page)}", err=True)
     if failures > 1:
         click.echo(f"{failures} crops not read", err=True)
     return failures

@@ -26,6 +26,11 @@ def are_shipped() -> bool:
     return all(_file(name).is_file() for name in _DIGITS)
 
 
+def is_reader_shipped() -> bool:
+    """Return whether the package has a reader of words."""
+    return _file(READER).is_file()
+
+
 def shipped_reader() -> Path:
     """Return the file of the reader of words in the package.
 

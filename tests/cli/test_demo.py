@@ -5,12 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
+from tiny_page_reader import random_reader
 from tiny_pipeline import ENCODER, make_captioner
 
 from show_attend_tell.cli import main as cli
 from show_attend_tell.cli.demo import _names
 from show_attend_tell.models import pretrained
 from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.siblings import pretrained as siblings_pretrained
 
 
 @pytest.fixture
@@ -26,11 +28,13 @@ def served(monkeypatch):
     return apps
 
 
-def test_the_shipped_model_is_served_on_this_machine(
+def test_the_shipped_models_are_served_on_this_machine(
     served, tmp_path, monkeypatch, capsys
 ):
     make_captioner(Encoder(ENCODER)).save(tmp_path / "flickr8k.keras")
     monkeypatch.setattr(pretrained, "SHIPPED", tmp_path / "flickr8k.keras")
+    random_reader().save(tmp_path / "read_words.keras")
+    monkeypatch.setattr(siblings_pretrained, "FOLDER", tmp_path)
     tf.config.run_functions_eagerly(True)  # compiling takes longer than running
     try:
         cli.main(["demo", "--port", "0"])
@@ -39,6 +43,8 @@ def test_the_shipped_model_is_served_on_this_machine(
     printed = capsys.readouterr().out
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+ - stop with Ctrl-C\n", printed)
     assert len(served) == 1
+    paths = set(served[0].openapi()["paths"])
+    assert paths == {"/caption", "/about", "/read"}  # no models of digits in the folder
 
 
 def test_a_missing_model_is_one_line(served, tmp_path, capsys):

@@ -12,11 +12,12 @@ from show_attend_tell.deployment.server.uploads import Limits
 
 
 @contextlib.contextmanager
-def serving(pipelines, queue_limit=32, digits=None):
-    """Serve models, a dict by name, and models of digits if any; yield the address."""
+def serving(pipelines, queue_limit=32, digits=None, reader=None):
+    """Serve models, a dict by name, and those of other tabs; yield the address."""
     examples = [Example("noise", photo_bytes(7, "JPEG"))]
     limits = Limits(1, 1)
-    app = create_app(pipelines, examples, queue_limit, limits, digits=digits)
+    others = {"digits": digits, "reader": reader}
+    app = create_app(pipelines, examples, queue_limit, limits, **others)
     taken = take_port("127.0.0.1", 0)
     server = server_of(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]})

@@ -28,6 +28,7 @@ from show_attend_tell.deployment.server.uploads import (
     size_message,
 )
 from show_attend_tell.deployment.server.variants import Variants
+from show_attend_tell.deployment.server.words import WordReader, add_words
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.sampled_captions import is_sampled
 from show_attend_tell.runtime.errors import BusyError, CaptionError, UploadError
@@ -121,6 +122,7 @@ def create_app(
     limits: Limits | None = None,
     hosts: Sequence[str] = ("127.0.0.1", "localhost", "[::1]"),
     digits: DigitModels | None = None,
+    reader: WordReader | None = None,
 ) -> FastAPI:
     """Build the application.
 
@@ -132,6 +134,7 @@ def create_app(
         hosts: accepted values of the header Host. Others are refused, so that a page
             of another site cannot reach the server through a name of its own.
         digits: models of the tab of digits; without them the page has no such tab.
+        reader: model of the tab of words; likewise.
     """
     limits, queue = limits or Limits(), RequestQueue(queue_limit)
     app = FastAPI(
@@ -147,10 +150,13 @@ def create_app(
         Guard, max_bytes=limits.bytes + _FORM_BYTES, message=size_message(limits)
     )
     _add_refusals(app)
-    _add_page(app, pipelines, examples, limits, digits is not None)
+    tabs = {"digits": digits is not None, "words": reader is not None}
+    _add_page(app, pipelines, examples, limits, tabs)
     _add_service(app, pipelines, queue, limits)
     if digits is not None:
         add_digits(app, digits, queue, limits, _responses())
+    if reader is not None:
+        add_words(app, reader, queue, limits, _responses())
     return app
 
 
@@ -294,7 +300,7 @@ def _add_page(
     pipelines: Mapping[str, CaptioningPipeline],
     examples: Sequence[Example],
     limits: Limits,
-    digits: bool,
+    tabs: Mapping[str, bool],
 ) -> None:
     @app.head("/", include_in_schema=False)
     @app.get("/", include_in_schema=False)
@@ -311,7 +317,7 @@ def _add_page(
             "examples": [example.name for example in examples],
             "megabytes": limits.megabytes,
             "megapixels": limits.megapixels,
-            "digits": digits,
+            **tabs,
         }
 
     @app.head("/examples/{number}", include_in_schema=False)

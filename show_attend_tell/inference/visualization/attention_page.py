@@ -1,5 +1,6 @@
 """Build one self-contained page of captions that shows the attention of each word.
 
+Words that are read from crops have the same page, with characters in place of words.
 The page loads nothing from a network: it contains photos, attention, style and script.
 Its script repeats the drawing of :mod:`inference.visualization.attention_figure` with
 the same constants.
@@ -7,7 +8,8 @@ the same constants.
 
 import base64
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal
 
 import numpy as np
 from PIL import Image
@@ -28,15 +30,23 @@ FRAME_HEIGHT = 620  # pixels, the frame's height in Jupyter until its script set
 _TEMPLATE = "attention_page.html"
 _CONSTANTS = {"sigma": SIGMA, "veil": VEIL, "glow": GLOW}
 
+Unit = Literal["word", "character"]  # each has attention of its own
 
-def stream_page(captions: Iterable) -> Iterator[str]:
+
+def stream_page(
+    results: Iterable, describe: Callable | None = None, unit: Unit = "word"
+) -> Iterator[str]:
     """Yield the page of captions piece by piece; captions are read one at a time.
 
     Args:
-        captions: objects of type :class:`~show_attend_tell.inference.result.Caption`.
+        results: objects of type :class:`~show_attend_tell.inference.result.Caption`,
+            or others with `describe`.
+        describe: returns the :func:`photo_values` of a result that is no caption.
+        unit: a part of a text, as the page names it.
     """
-    photos = map(_photo_data, captions)
-    return templating.stream(_TEMPLATE, constants=_CONSTANTS, photos=photos)
+    photos = map(describe or _photo_data, results)
+    constants = {**_CONSTANTS, "unit": unit}
+    return templating.stream(_TEMPLATE, constants=constants, photos=photos)
 
 
 def render_page(captions: Iterable) -> str:
@@ -59,39 +69,87 @@ def render_frame(caption) -> str:
 
 def _photo_data(caption) -> dict:
     """Return the values for JSON of one photo with all its captions."""
-    _, rows, columns = caption.attention.shape
-    height, width = caption.view.shape[:2]
-    return {
-        "name": caption.path.name,
-        "photo": _data_uri(caption.view),
-        "size": [width, height],
-        "grid": [rows, columns],
+    beams = [_beam_data(one) for one in (caption, *caption.alternatives)]
+    values = photo_values(
+        caption.path.name, caption.view, caption.attention.shape[1:], beams
+    )
+    return values | {
         "confidence": caption.confidence,
         "doubtful": caption.is_doubtful,
         "region": None if caption.region is None else list(caption.region),
-        "beams": [_beam_data(one) for one in (caption, *caption.alternatives)],
     }
 
 
 def _beam_data(caption) -> dict:
-    """Return the values for JSON of a caption or alternative; alpha in 256 shades.
+    """Return the values for JSON of a caption or alternative."""
+    locations = caption.locations
+    words = [*map(capitalized, caption.words[:1]), *caption.words[1:]]
+    p = np.exp(caption.word_log_probs.astype(np.float64))
+    values = text_values(
+        caption.sentence, words, caption.log_prob, p, caption.attention
+    )
+    return values | {
+        "score": round(caption.score, 2),
+        "beta": caption.beta.astype(np.float64).round(3).tolist(),
+        "locations": None if locations is None else locations.tolist(),
+    }
 
-    The attention of each word is scaled by its largest weight, as it is drawn.
+
+def photo_values(
+    name: str, pixels: np.ndarray, grid: Sequence[int], texts: Sequence[dict]
+) -> dict:
+    """Return the values for JSON of one photo.
+
+    Args:
+        name: name of the file.
+        pixels: (H, W, 3) uint8, the part of the photo that attention covers.
+        grid: rows and columns of the attention.
+        texts: :func:`text_values` of the best text and of its alternatives.
     """
-    attention = caption.attention.astype(np.float64)  # (T, rows, columns)
+    height, width = pixels.shape[:2]
+    return {
+        "name": name,
+        "photo": _data_uri(pixels),
+        "size": [width, height],
+        "grid": list(grid),
+        "confidence": None,
+        "doubtful": False,
+        "region": None,
+        "beams": list(texts),
+    }
+
+
+def text_values(
+    text: str,
+    parts: Sequence[str],
+    log_prob: float,
+    probabilities: np.ndarray,
+    attention: np.ndarray,
+) -> dict:
+    """Return the values for JSON of a text; alpha in 256 shades.
+
+    The attention of each part is scaled by its largest weight, as it is drawn.
+
+    Args:
+        text: the whole text.
+        parts: T words or characters.
+        log_prob: log p(text) in nats.
+        probabilities: (T,) p of each part.
+        attention: (T, rows, columns) weights alpha.
+    """
+    attention = attention.astype(np.float64)  # (T, rows, columns)
     peak = np.maximum(attention.max(axis=(1, 2), keepdims=True), 1e-12)
     shades = np.rint(attention / peak * 255).astype(np.uint8)
-    locations = caption.locations
     return {
-        "text": caption.sentence,
-        "logProb": round(caption.log_prob, 2),
-        "score": round(caption.score, 2),
-        "words": [*map(capitalized, caption.words[:1]), *caption.words[1:]],
-        "p": np.exp(caption.word_log_probs.astype(np.float64)).round(3).tolist(),
-        "beta": caption.beta.astype(np.float64).round(3).tolist(),
+        "text": text,
+        "logProb": round(log_prob, 2),
+        "score": None,
+        "words": list(parts),
+        "p": np.asarray(probabilities, np.float64).round(3).tolist(),
+        "beta": None,
         "peaks": [_peak_location(weights) for weights in attention],
         "alpha": base64.b64encode(shades.tobytes()).decode("ascii"),
-        "locations": None if locations is None else locations.tolist(),
+        "locations": None,
     }
 
 

@@ -12,7 +12,10 @@ from show_attend_tell.inference.visualization.attention_figure import (
     attention_figure,
     save_figure,
 )
-from show_attend_tell.inference.visualization.attention_page import stream_page
+from show_attend_tell.inference.visualization.attention_page import (
+    Unit,
+    stream_page,
+)
 from show_attend_tell.runtime.files import LONGEST_NAME, atomic_path
 
 _SUFFIX = 10  # bytes reserved in a file name for the format
@@ -93,13 +96,19 @@ def _cut(name: str, limit: int) -> str:
 
 
 def write_attention_page(
-    results: Iterable[Caption | Failure], path: str | Path
+    results: Iterable[Caption | Failure],
+    path: str | Path,
+    describe: Callable[..., dict] | None = None,
+    unit: Unit = "word",
 ) -> Iterator[Caption | Failure]:
     """Write captions into one page as they are generated; the file is atomic.
 
     Args:
         results: results of ``CaptioningPipeline.caption_photos``.
         path: path of the page; its folder is made.
+        describe: for results that are no captions, see
+            :func:`visualization.attention_page.stream_page`, as for `unit`.
+        unit: a part of a text, as the page names it.
 
     Yields:
         Each result; the file exists once all have been taken.
@@ -112,11 +121,11 @@ def write_attention_page(
     def captions() -> Iterator[Caption]:
         for result in results:
             taken.append(result)
-            if isinstance(result, Caption):
+            if not isinstance(result, Failure):
                 yield result
 
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        for piece in stream_page(captions()):
+        for piece in stream_page(captions(), describe, unit):
             file.write(piece)
             yield from taken
             taken.clear()

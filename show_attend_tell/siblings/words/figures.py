@@ -1,4 +1,4 @@
-"""Draw the attention of each character over the crop of its word."""
+"""Show the attention of each character over the crop of its word."""
 
 from collections.abc import Sequence
 
@@ -7,6 +7,10 @@ from matplotlib.figure import Figure
 
 from show_attend_tell.data.word_crops import HEIGHT
 from show_attend_tell.inference.visualization.attention_figure import attention_figure
+from show_attend_tell.inference.visualization.attention_page import (
+    photo_values,
+    text_values,
+)
 from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.siblings.words.model import Reader
 from show_attend_tell.siblings.words.reading import Reading
@@ -28,8 +32,7 @@ def reading_figure(
         probabilities: T numbers in [0, 1].
         dark: whether to draw light text on a dark background.
     """
-    seen = crop[:, : seen_width(attention.shape[1:])]
-    pixels = np.repeat(seen[:, :, None], 3, axis=2)  # (H, W) -> (H, W, 3)
+    pixels = _seen_pixels(crop, attention.shape[1:])
     return attention_figure(
         pixels, list(word), attention, probabilities=probabilities, dark=dark
     )
@@ -46,11 +49,38 @@ def draw_reading(reading: Reading, dark: bool = False) -> Figure:
     )
 
 
-def require_places(model: Reader) -> None:
-    """Raise a CaptionError unless a reader attends to places of the crop."""
+def describe_reading(reading: Reading) -> dict:
+    """Return a word's values for JSON, see :func:`attention_page.photo_values`.
+
+    As in figures, characters are those before a lexicon; the text is the word.
+    """
+    grid = reading.attention.shape[1:]
+    text = text_values(
+        reading.word,
+        list(reading.characters),
+        reading.log_prob,
+        reading.probabilities,
+        reading.attention,
+    )
+    pixels = _seen_pixels(reading.crop, grid)
+    return photo_values(reading.path.name, pixels, grid, [text])
+
+
+def _seen_pixels(crop: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
+    """Return the columns of a crop that places cover, (H, W) -> (H, W', 3)."""
+    return np.repeat(crop[:, : seen_width(grid), None], 3, axis=2)
+
+
+def require_places(model: Reader, option: str = "attention") -> None:
+    """Raise a CaptionError unless a reader attends to places of the crop.
+
+    Args:
+        model: the reader.
+        option: the option of the verb that needs it.
+    """
     if model.grid is None:
         raise CaptionError(
-            "`attention` needs a model that attends to places. Received: decoder = "
+            f"`{option}` needs a model that attends to places. Received: decoder = "
             f"{model.settings.decoder!r}, attend = {model.settings.attend!r}; leave "
             "the option out"
         )

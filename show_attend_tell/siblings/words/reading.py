@@ -127,8 +127,13 @@ def _read(path: Path) -> tuple[Path, np.ndarray] | Failure:
         crop = read_crop(path)
     except PhotoError as error:
         return Failure(path, str(error))
-    if int(np.ptp(crop)) < _FLATTEST:
+    if is_empty(crop):
         return Failure(
             path, f"{path}: an empty crop, of one grey level; cut out a word"
         )
     return path, crop
+
+
+def is_empty(crop: np.ndarray) -> bool:
+    """Return whether a crop has one grey level, or nearly so."""
+    return int(np.ptp(crop)) < _FLATTEST

@@ -140,12 +140,38 @@ def test_attention_is_drawn_a_panel_a_character(model_file, folder, tmp_path, ca
     assert "figure: " in capsys.readouterr().err
 
 
-def test_attention_of_a_model_without_places_is_an_error(folder, tmp_path, capsys):
+def test_a_page_has_every_word_that_was_read(
+    model_file, search, folder, tmp_path, capsys
+):
+    Image.new("L", (50, 20), 128).save(folder / "empty.png")
+    page = tmp_path / "page.html"
+    assert exit_code(["read", folder, "--model", model_file, "--html", page]) == 1
+    printed = capsys.readouterr()
+    assert f"page: {page}" in printed.err.splitlines()
+    assert len(printed.out.splitlines()) == 4
+    text = page.read_text(encoding="utf-8")
+    for one in best_readings(search, CROPS):
+        assert f'"text": "{one.word}"' in text
+    assert "empty.png" not in text
+
+
+def test_a_page_and_a_file_of_words_exclude_each_other(folder, tmp_path, capsys):
+    files = ["--out", tmp_path / "a.jsonl", "--html", tmp_path / "a.html"]
+    assert exit_code(["read", folder, *files]) == 2
+    assert "cannot be combined" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["attention", "html"])
+def test_attention_of_a_model_without_places_is_an_error(
+    folder, tmp_path, capsys, option
+):
     path = tmp_path / "features.keras"
     Reader(settings_of({"decoder": "rnn1"})).save(path)
-    arguments = ["read", folder, "--model", path, "--attention", tmp_path / "f"]
+    arguments = ["read", folder, "--model", path, f"--{option}", tmp_path / "f"]
     assert exit_code(arguments) == 1
-    assert "attends to places" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "attends to places" in error
+    assert f"`{option}`" in error
 
 
 def test_results_keep_the_order_of_the_files(search, folder):

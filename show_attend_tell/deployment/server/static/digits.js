@@ -4,14 +4,13 @@
 
 const GLIMPSE_DURATION = 500; // milliseconds
 const STEP_DURATION = 250;
-const PEN = 22; // pixels of the pad, about two of a digit of 28
+const DIGIT_INK = { colour: "#fff", width: 22 }; // about two pixels of a digit of 28
 const digits = {
   photo: null, // what is classified
   seed: 0, // of the first place
   seen: null, // answer of the server for it
   glimpse: -1, // number of the glimpse shown
   drawing: null, // answer of the server
-  pen: null, // the last point of a stroke, while drawing
   latest: 0, // number of the latest request; answers to earlier ones are dropped
   timers: {}, // of the animations that run, by name
 };
@@ -164,45 +163,6 @@ function clearPad() {
   $("classes").hidden = $("glimpses-note").hidden = true;
 }
 
-// ---- pen
-
-function penPoint(event) {
-  const { left, top, width, height } = $("pad").getBoundingClientRect();
-  return [
-    ((event.clientX - left) / width) * $("pad").width,
-    ((event.clientY - top) / height) * $("pad").height,
-  ];
-}
-
-function drawStroke(event) {
-  if (!digits.pen) return;
-  const context = $("pad").getContext("2d");
-  const point = penPoint(event);
-  context.strokeStyle = "#fff";
-  context.lineWidth = PEN;
-  context.lineCap = "round";
-  context.beginPath();
-  context.moveTo(...digits.pen);
-  context.lineTo(...point);
-  context.stroke();
-  digits.pen = point;
-}
-
-function startStroke(event) {
-  if (event.button) return;
-  event.preventDefault();
-  $("pad").setPointerCapture(event.pointerId);
-  digits.pen = penPoint(event);
-  drawStroke(event);
-}
-
-function endStroke(event) {
-  if (!digits.pen) return;
-  if (event.type === "pointerup") drawStroke(event);
-  digits.pen = null;
-  classifyCanvas($("pad"));
-}
-
 function classifyCanvas(canvas) {
   canvas.toBlob((blob) => {
     digits.photo = blob;
@@ -233,35 +193,10 @@ function classifyDrawing() {
   classifyCanvas(canvas);
 }
 
-// ---- tabs
-
-function selectTab(name) {
-  for (const one of ["photos", "digits"]) {
-    $(one).hidden = $(`${one}-intro`).hidden = one !== name;
-    $(`tab-${one}`).setAttribute("aria-selected", String(one === name));
-    $(`tab-${one}`).tabIndex = one === name ? 0 : -1;
-  }
-  if (name === "digits" && !digits.drawing) requestDrawing();
-}
+// ---- controls
 
 function wireDigits() {
-  for (const name of ["photos", "digits"]) {
-    $(`tab-${name}`).addEventListener("click", () => selectTab(name));
-  }
-  $("tabs").addEventListener("keydown", (event) => {
-    if (!["ArrowLeft", "ArrowRight"].includes(event.key)) return;
-    const other = $("photos").hidden ? "photos" : "digits";
-    selectTab(other);
-    $(`tab-${other}`).focus();
-  });
-  // A dropped or pasted photo is captioned.
-  document.addEventListener("drop", () => selectTab("photos"));
-  document.addEventListener("paste", (event) => {
-    if (event.clipboardData.files.length) selectTab("photos");
-  });
-  $("pad").addEventListener("pointerdown", startStroke);
-  $("pad").addEventListener("pointermove", drawStroke);
-  for (const kind of ["pointerup", "pointercancel"]) $("pad").addEventListener(kind, endStroke);
+  attachPen($("pad"), DIGIT_INK, () => classifyCanvas($("pad")));
   $("clear").addEventListener("click", clearPad);
   $("play-glimpses").addEventListener("click", playGlimpses);
   $("elsewhere").addEventListener("click", () => { digits.seed += 1; classifyDigit(); });
@@ -291,12 +226,8 @@ function wireDigits() {
   $("classify-drawing").addEventListener("click", classifyDrawing);
 }
 
-async function startDigits() {
-  const about = await (await fetch("about")).json();
-  if (!about.digits) return;
+function startDigits() {
   wireDigits();
   clearPad();
-  $("tabs").hidden = false;
+  addTab("digits", () => { if (!digits.drawing) requestDrawing(); });
 }
-
-startDigits();

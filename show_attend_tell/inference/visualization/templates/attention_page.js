@@ -51,7 +51,8 @@ class Beam {
     const cells = photo.grid[0] * photo.grid[1];
     this.shades = data.words.map((_, t) => bytes.subarray(t * cells, (t + 1) * cells));
     const box = make("section", rank ? "beam" : "beam best", parent);
-    box.setAttribute("aria-label", rank ? `Alternative ${rank}` : "Best caption");
+    box.setAttribute("aria-label", rank ? `Alternative ${rank}`
+      : constants.unit === "word" ? "Best caption" : "Text");
     this.draw(make("div", "seen", box));
     const side = rank ? box : make("div", "side", box);
     this.write(make("ol", "words", side));
@@ -59,6 +60,7 @@ class Beam {
     if (!rank) {
       this.button = make("button", "play", side, "Play");
       this.button.type = "button";
+      this.button.disabled = !data.words.length;
       this.button.onclick = () => photo.play();
     }
     this.report();
@@ -107,16 +109,18 @@ class Beam {
     const { p, beta, peaks, locations } = this.data;
     const selected = locations?.[t] ?? -1;
     const where = place(selected < 0 ? peaks[t] : selected, this.photo.grid);
-    return `p ${p[t].toFixed(2)}, β ${beta[t].toFixed(2)}, attention ${where}`;
+    const gate = beta ? `, β ${beta[t].toFixed(2)}` : "";
+    return `p ${p[t].toFixed(2)}${gate}, attention ${where}`;
   }
 
   report() {
-    const { words, logProb, score } = this.data;
+    const { text, words, logProb, score } = this.data;
     if (this.word !== null) {
       this.about.textContent = `${words[this.word]}: ${this.numbers(this.word)}`;
     } else {
-      this.about.textContent = `log p ${logProb.toFixed(2)}, score ${score.toFixed(2)}`
-        + (this.rank ? "" : this.photo.doubt());
+      const numbers = `log p ${logProb.toFixed(2)}`;
+      this.about.textContent = score === null ? `${text}: ${numbers}`
+        : `${numbers}, score ${score.toFixed(2)}` + (this.rank ? "" : this.photo.doubt());
     }
   }
 

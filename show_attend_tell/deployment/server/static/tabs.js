@@ -1,0 +1,47 @@
+"use strict";
+// The tabs of the page: photos, and those whose models the server has.
+
+const tabs = [{ name: "photos" }]; // in the order of the page
+
+function selectTab(name) {
+  for (const tab of tabs) {
+    const chosen = tab.name === name;
+    $(tab.name).hidden = $(`${tab.name}-intro`).hidden = !chosen;
+    $(`tab-${tab.name}`).setAttribute("aria-selected", String(chosen));
+    $(`tab-${tab.name}`).tabIndex = chosen ? 0 : -1;
+    if (chosen && tab.onSelect) tab.onSelect();
+  }
+}
+
+// Show a further tab; `onSelect` is called when it is opened.
+function addTab(name, onSelect) {
+  tabs.push({ name, onSelect });
+  $(`tab-${name}`).hidden = false;
+}
+
+function wireTabs() {
+  for (const { name } of tabs) $(`tab-${name}`).addEventListener("click", () => selectTab(name));
+  $("tabs").addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!step) return;
+    const now = tabs.findIndex(({ name }) => !$(name).hidden);
+    const { name } = tabs[(now + step + tabs.length) % tabs.length];
+    selectTab(name);
+    $(`tab-${name}`).focus();
+  });
+  // A photo that another tab has not taken is captioned.
+  document.addEventListener("drop", () => selectTab("photos"));
+  document.addEventListener("paste", (event) => {
+    if (event.clipboardData.files.length) selectTab("photos");
+  });
+  $("tabs").hidden = false;
+}
+
+async function startTabs() {
+  const about = await (await fetch("about")).json();
+  if (about.digits) startDigits();
+  if (about.words) startReading();
+  if (tabs.length > 1) wireTabs();
+}
+
+startTabs();
