@@ -4,6 +4,7 @@ The rows of a batch are appended in one write; a row that a killed process left
 incomplete is removed when the file is opened again.
 """
 
+import abc
 import contextlib
 import json
 import math
@@ -24,7 +25,7 @@ ENCODING = {"encoding": "utf-8", "errors": "surrogateescape"}
 _FIRST_KEY = b'{"path": '
 
 
-class Journal:
+class Journal(abc.ABC):
     """An open JSON Lines file of results, locked; a context manager.
 
     A subclass names the values of its rows, and makes them.
@@ -76,9 +77,9 @@ class Journal:
         """Return whether a photo has a row, by whatever path it is named."""
         return os.path.abspath(str(photo)) in self._present
 
+    @abc.abstractmethod
     def row_of(self, result: object) -> dict:
         """Return the row of a result, ``path`` first."""
-        raise NotImplementedError
 
     def append(self, results: Iterable) -> None:
         """Append the rows of results, of photos without a row; all of them or none.
