@@ -35,10 +35,10 @@ def lstm_update(gates, c):
     Returns:
         h' and c', (..., n).
     """
-    n = c.shape[-1]
-    # (..., 4n) -> four of (..., n)
-    i, f, o = (ops.sigmoid(gates[..., k * n : (k + 1) * n]) for k in range(3))
-    g = ops.tanh(gates[..., 3 * n :])
+    # (..., 4n) -> four of (..., n). Split, not sliced: the gradient of a slice is a sum
+    # of padded tensors, which XLA computes by going through the gates again.
+    i, f, o, g = ops.split(gates, 4, axis=-1)
+    i, f, o, g = ops.sigmoid(i), ops.sigmoid(f), ops.sigmoid(o), ops.tanh(g)
     c = f * c + i * g
     return o * ops.tanh(c), c
 
