@@ -76,12 +76,17 @@ class Server:
             connection.close()
 
     def post(
-        self, photo: bytes, name: bytes = b"a.jpg", headers=None, **options
+        self,
+        photo: bytes,
+        name: bytes = b"a.jpg",
+        headers=None,
+        path="/caption",
+        **options,
     ) -> Reply:
         """Post a photo as a form."""
         body = form(photo, name, options)
         kind = {"Content-Type": f"multipart/form-data; boundary={_BOUNDARY}"}
-        return self.request("POST", "/caption", body, kind | (headers or {}))
+        return self.request("POST", path, body, kind | (headers or {}))
 
 
 def form(photo: bytes, name: bytes, options: dict[str, object]) -> bytes:

@@ -78,6 +78,23 @@ def test_photos_posted(server, world):
     tally.finish()
 
 
+@pytest.mark.parametrize("path", ["/digits/classify"])
+def test_photos_posted_to_other_models(server, path):
+    """A photo without what the model sees is refused; a bomb by its size."""
+    tally = Tally(f"hostile photos, POST {path}", scaled(150), 30)
+    photos = {name.encode(): c for name, c in hostile_photos.whole_but_unusual()}
+    photos |= dict(hostile_photos.named())
+    photos |= {n.encode(): c for n, c in hostile_photos.damaged(scaled(60))}
+    for name, content in tally.within_time(photos.items()):
+        reply = server.post(content, name, path=path)
+        outcome, signature = _judge(reply, server)
+        if reply.status not in (200, 413, 422):
+            outcome, signature = "failed", f"status {reply.status}: {reply.error}"
+        case = f"POST {path}, {os.fsdecode(name)!r}, {reply.status}"
+        tally.count(case, outcome, signature)
+    tally.finish()
+
+
 def _odd_requests():
     """Yield description, arguments of a request and the statuses that are right."""
     photo = server_process.form(photo_bytes(1), b"a.jpg", {})
@@ -119,13 +136,16 @@ def _odd_requests():
     odd += ("temperature", "nan"), ("temperature", "inf"), ("temperature", "0")
     odd += ("seed", "-1"), ("seed", str(2**31)), ("model", "../../outside")
     odd += ("method", "x"), ("locations", "x" * 5000), ("beam", "1e1"), ("seed", "1.5")
+    for value in ("-1", str(2**31), "nan", "9" * 5000, "1.5", ""):
+        yield f"seed={value[:20]}", ("GET", f"/digits/draw?seed={value}"), {422}
+    yield "POST of no drawing", ("POST", "/digits/classify", b"", kind), {400, 422}
     for key, value in odd:
         body = server_process.form(photo_bytes(1), b"a.jpg", {key: value})
         yield f"{key}={value[:20]}", ("POST", "/caption", body, kind), {422}
 
 
 def test_malformed_requests_are_refused_with_their_status(server):
-    tally = Tally("odd requests", 52, 10)
+    tally = Tally("odd requests", 59, 10)
     for what, request, right in tally.within_time(_odd_requests()):
         reply = server.request(*request)
         if reply.status in right:
