@@ -27,10 +27,9 @@ def _check_suffix(context, parameter, value: Path) -> Path:
 @click.command(cls=ExperimentCommand)
 @click.option(
     *("--experiment", "-e"),
-    default="draw_mnist",
-    show_default=True,
     metavar="NAME|FILE",
-    help="Name of a shipped experiment that generates, or a .toml file.",
+    help="Name of a shipped experiment that generates, or a .toml file, whose run has "
+    "the model; by default the model in the package.",
 )
 @set_option
 @runs_option
@@ -72,20 +71,34 @@ def _check_suffix(context, parameter, value: Path) -> Path:
     "windows that write.",
 )
 def draw(experiment, changes, runs, name, count, columns, scale, seed, out) -> None:
-    """Draw new pictures by a trained model, such as digits."""
-    settings = load_settings(experiment, changes, name)
-    if settings.task != "generate":
-        raise click.UsageError(
-            f"needs an experiment that generates pictures. Received: {settings.name}, "
-            f"whose task is {settings.task!r}."
-        )
+    """Draw new pictures by a trained model, such as digits.
+
+    Without --experiment, --name and --set the model is the one in the package, trained
+    as draw_mnist.
+    """
+    settings = None
+    if experiment or changes or name:
+        settings = load_settings(experiment or "draw_mnist", changes, name)
+        if settings.task != "generate":
+            raise click.UsageError(
+                "needs an experiment that generates pictures. Received: "
+                f"{settings.name}, whose task is {settings.task!r}."
+            )
     start_tensorflow()
     from show_attend_tell.config.runs import MODEL
+    from show_attend_tell.siblings import pretrained
     from show_attend_tell.siblings.draw.bound import sample
     from show_attend_tell.siblings.draw.evaluation import load_model
     from show_attend_tell.siblings.draw.figures import save_samples
 
-    model = load_model(runs / settings.name / MODEL, settings)
+    if settings is None:
+        model, source = (
+            pretrained.load_shipped("draw_mnist"),
+            "the model in the package",
+        )
+    else:
+        path = runs / settings.name / MODEL
+        model, source = load_model(path, settings), str(path)
     columns = columns or round(count**0.5)
     save_samples(out, sample(model, count, seed), model, columns, scale)
-    click.echo(f"{count} pictures: {out}")
+    click.echo(f"{count} pictures of {source}: {out}")

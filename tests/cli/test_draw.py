@@ -41,7 +41,7 @@ def test_a_png_has_the_pictures_in_a_grid(folder, tmp_path, capsys):
     path = tmp_path / "digits.png"
     assert run(capsys, folder, "--count", 9, "--out", path) == (
         0,
-        f"9 pictures: {path}",
+        f"9 pictures of {folder / 'tiny' / MODEL}: {path}",
     )
     with Image.open(path) as image:
         assert image.size == (3 * 85 + 1, 3 * 85 + 1)
@@ -108,3 +108,17 @@ def test_a_refused_request_is_one_line(
     assert found[0] == status
     assert words in found[1]
     assert not list(tmp_path.iterdir())
+
+
+def test_the_model_in_the_package_draws_where_no_experiment_is_named(tmp_path, capsys):
+    path = tmp_path / "digits.png"
+    main(["draw", "--count", "4", "--scale", "1", "--out", str(path)])
+    assert (
+        capsys.readouterr().out == f"4 pictures of the model in the package: {path}\n"
+    )
+    with Image.open(path) as image:
+        assert image.size == (2 * 29 + 1, 2 * 29 + 1)
+        # Digits: mostly background, and some ink in each of the four.
+        grey = np.asarray(image.convert("L"), np.float32)
+    parts = [grey[y : y + 28, x : x + 28] for y in (1, 30) for x in (1, 30)]
+    assert all(0.03 < np.mean(part > 127) < 0.35 for part in parts)
