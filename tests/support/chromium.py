@@ -70,3 +70,24 @@ def wait_for(condition, seconds=20):
     while not (value := condition()) and time.monotonic() < end:
         time.sleep(0.05)
     return value
+
+
+def places_on(driver, name, *points):
+    """Return points of an element, given as fractions, in pixels of the window."""
+    left, top, width, height = driver.execute_script(
+        "const element = document.getElementById(arguments[0]);"
+        "element.scrollIntoView({block: 'center'});"
+        "const r = element.getBoundingClientRect();"
+        "return [r.left, r.top, r.width, r.height]",
+        name,
+    )
+    return [(left + x * width, top + y * height) for x, y in points]
+
+
+def draw_by_mouse(driver, name, *points):
+    """Draw a line through points of an element, given as fractions."""
+    kinds = ["Pressed"] + ["Moved"] * (len(points) - 2) + ["Released"]
+    for kind, (x, y) in zip(kinds, places_on(driver, name, *points), strict=True):
+        event = {"type": f"mouse{kind}", "x": x, "y": y, "button": "left"}
+        event |= {"buttons": int(kind != "Released"), "clickCount": 1}
+        driver.execute_cdp_cmd("Input.dispatchMouseEvent", event)

@@ -2,7 +2,7 @@
 
 import pytest
 from chromium import browser as start_browser
-from chromium import shown_as, wait_for
+from chromium import draw_by_mouse, places_on, shown_as, wait_for
 from served import serving
 from tiny_digits import GLIMPSES, STEPS, tiny_models
 from tiny_pipeline import tiny_pipeline
@@ -48,28 +48,9 @@ def result(browser):
     return browser.find_element(By.ID, "digit-result").text
 
 
-def corners(browser, *points):
-    """Return points of the pad, given as fractions, in pixels of the window."""
-    browser.execute_script("document.all.pad.scrollIntoView({block: 'center'})")
-    left, top, width, height = browser.execute_script(
-        "const r = document.all.pad.getBoundingClientRect();"
-        "return [r.left, r.top, r.width, r.height]"
-    )
-    return [(left + x * width, top + y * height) for x, y in points]
-
-
-def draw_by_mouse(browser, *points):
-    places = corners(browser, *points)
-    kinds = ["Pressed"] + ["Moved"] * (len(points) - 2) + ["Released"]
-    for kind, (x, y) in zip(kinds, places, strict=True):
-        event = {"type": f"mouse{kind}", "x": x, "y": y, "button": "left"}
-        event |= {"buttons": int(kind != "Released"), "clickCount": 1}
-        browser.execute_cdp_cmd("Input.dispatchMouseEvent", event)
-
-
 @pytest.fixture
 def classified(page):
-    draw_by_mouse(page, (0.5, 0.2), (0.5, 0.5), (0.45, 0.8))
+    draw_by_mouse(page, "pad", (0.5, 0.2), (0.5, 0.5), (0.45, 0.8))
     assert wait_for(lambda: result(page).startswith("After glimpse"))
     return page
 
@@ -157,7 +138,7 @@ def test_a_finger_draws_and_controls_are_44_pixels_high(page):
     shown_as(page, 390, 844)
     page.execute_cdp_cmd(touch, {"enabled": True})
     try:
-        points = corners(page, (0.5, 0.2), (0.5, 0.5), (0.45, 0.8))
+        points = places_on(page, "pad", (0.5, 0.2), (0.5, 0.5), (0.45, 0.8))
         kinds = ("touchStart", "touchMove", "touchMove")
         for kind, (x, y) in zip(kinds, points, strict=True):
             event = {"type": kind, "touchPoints": [{"x": x, "y": y}]}

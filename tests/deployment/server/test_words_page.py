@@ -2,7 +2,7 @@
 
 import pytest
 from chromium import browser as start_browser
-from chromium import shown_as, wait_for
+from chromium import draw_by_mouse, shown_as, wait_for
 from served import serving
 from tiny_digits import tiny_models
 from tiny_page_reader import crop_bytes, tiny_page_reader
@@ -65,20 +65,6 @@ def read(page, tmp_path):
     return page
 
 
-def draw_by_mouse(browser, *points):
-    browser.execute_script("document.all.paper.scrollIntoView({block: 'center'})")
-    left, top, width, height = browser.execute_script(
-        "const r = document.all.paper.getBoundingClientRect();"
-        "return [r.left, r.top, r.width, r.height]"
-    )
-    kinds = ["Pressed"] + ["Moved"] * (len(points) - 2) + ["Released"]
-    for kind, (x, y) in zip(kinds, points, strict=True):
-        event = {"type": f"mouse{kind}", "button": "left", "clickCount": 1}
-        event |= {"x": left + x * width, "y": top + y * height}
-        event["buttons"] = int(kind != "Released")
-        browser.execute_cdp_cmd("Input.dispatchMouseEvent", event)
-
-
 def test_the_tab_is_hidden_without_a_reader(browser):
     with serving({"tiny": tiny_pipeline()}) as other:
         browser.get(other)
@@ -109,8 +95,8 @@ def test_the_letters_of_an_uploaded_crop_show_where_the_model_looked(read):
 
 
 def test_a_drawn_word_is_cut_out_and_read(page):
-    draw_by_mouse(page, (0.4, 0.4), (0.4, 0.5), (0.4, 0.6))
-    draw_by_mouse(page, (0.5, 0.4), (0.5, 0.5), (0.5, 0.6))
+    draw_by_mouse(page, "paper", (0.4, 0.4), (0.4, 0.5), (0.4, 0.6))
+    draw_by_mouse(page, "paper", (0.5, 0.4), (0.5, 0.5), (0.5, 0.6))
     assert wait_for(lambda: answer(page))
     width, height = page.execute_script(
         "return [reading.crop.image.naturalWidth, reading.crop.image.naturalHeight]"
