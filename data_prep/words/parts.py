@@ -1,8 +1,9 @@
 """Render many words on several processor cores, in parts that outlive an interruption.
 
-A part is a file of 250 words in a folder beside the result, whose name has the digest
-of the renderer. Run again, the words of finished parts are not rendered again. As each
-word has its own generator, the number of processes does not change a byte.
+A part is a file of at most 250 words of a split in a folder beside the result, whose
+name has the digest of the renderer. Run again, the words of finished parts are not
+rendered again, whatever the number of words. As each word has its own generator, the
+number of processes does not change a byte.
 """
 
 import contextlib
@@ -19,6 +20,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,14 +32,30 @@ from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.runtime.files import atomic_path, atomic_write, locked
 from show_attend_tell.runtime.progress import progress_bar
 
-PART = 250  # words, rendered in a second
+PART = 250  # most words of a part, rendered in a second
 SHEET = "contact_sheet.png"
 RECORD = "rendering.json"  # how the words were rendered
 _SHOWN = 96  # words on the contact sheet
 _DAMAGE = (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error)
 
-Place = tuple[str, int]  # split and number of a word
 _renderer: Renderer  # of a worker process
+
+
+class Part(NamedTuple):
+    """Words of a split, from one number up to another."""
+
+    split: str
+    start: int
+    stop: int
+
+    @property
+    def words(self) -> int:
+        """Return how many they are."""
+        return self.stop - self.start
+
+    def path(self, folder: Path) -> Path:
+        """Return the part's file."""
+        return folder / f"{self.split}-{self.start:09d}-{self.stop:09d}.npz"
 
 
 def render_words(
@@ -72,12 +90,15 @@ def render_words(
         if _is_rendered(folder, record):
             return False
         parts = folder / f".parts-{PART}-{record['digest'][:16]}"
-        places = [("train", k) for k in range(train)]
-        places += [("val", k) for k in range(validation)]
-        size = 2 * len(places) * HEIGHT * WIDTH  # the parts, and the words
+        jobs = [
+            Part(split, start, min(start + PART, count))
+            for split, count in (("train", train), ("val", validation))
+            for start in range(0, count, PART)
+        ]
+        size = 2 * (train + validation) * HEIGHT * WIDTH  # the parts, and the words
         require_space(size, folder, "rendered words", DataError)
-        _render_parts(renderer, places, parts, workers or _cores(), shown)
-        _assemble(parts, places, folder)
+        _render_parts(renderer, jobs, parts, workers or _cores(), shown)
+        _assemble(parts, jobs, folder)
         atomic_write(folder / RECORD, json.dumps(record, indent=2) + "\n")
         for unfinished in folder.glob(".parts-*"):
             shutil.rmtree(unfinished)
@@ -115,21 +136,19 @@ def _is_rendered(folder: Path, record: dict) -> bool:
 
 
 def _render_parts(
-    renderer: Renderer, places: list[Place], folder: Path, workers: int, shown: bool
+    renderer: Renderer, parts: list[Part], folder: Path, workers: int, shown: bool
 ) -> None:
     """Render the parts whose files are absent."""
-    starts = range(0, len(places), PART)
-    absent = [start for start in starts if not _part_path(folder, start).is_file()]
-    left = sum(len(places[start : start + PART]) for start in absent)
+    absent = [part for part in parts if not part.path(folder).is_file()]
     render = functools.partial(_render_part, folder=folder)
-    jobs = [(start, places[start : start + PART]) for start in absent]
-    done = len(places) - left
+    total = sum(part.words for part in parts)
+    done = total - sum(part.words for part in absent)
     with (
-        progress_bar(len(places), "word", "rendering", done=done, shown=shown) as bar,
-        _runner(renderer, min(workers, len(jobs))) as run,
+        progress_bar(total, "word", "rendering", done=done, shown=shown) as bar,
+        _runner(renderer, min(workers, len(absent))) as run,
     ):
         bar.update(0)  # the time of the first part is that of rendering
-        for count in run(render, jobs):
+        for count in run(render, absent):
             bar.update(count)
 
 
@@ -180,41 +199,35 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _render_part(job: tuple[int, list[Place]], folder: Path) -> int:
+def _render_part(part: Part, folder: Path) -> int:
     """Render one part into its file; return the number of words."""
-    start, places = job
-    crops, words = zip(*(_renderer.render(*place) for place in places), strict=True)
-    with atomic_path(_part_path(folder, start)) as temporary:
+    numbers = range(part.start, part.stop)
+    rendered = (_renderer.render(part.split, number) for number in numbers)
+    crops, words = zip(*rendered, strict=True)
+    with atomic_path(part.path(folder)) as temporary:
         np.savez(temporary, crops=np.stack(crops), words=np.array(words))
-    return len(places)
+    return part.words
 
 
-def _part_path(folder: Path, start: int) -> Path:
-    return folder / f"{start:09d}.npz"
-
-
-def _assemble(parts: Path, places: list[Place], folder: Path) -> None:
+def _assemble(stored: Path, parts: list[Part], folder: Path) -> None:
     """Write the words of all parts as the files of a prepared folder."""
     for name in (RECORD, MANIFEST):  # they describe the words of before
         (folder / name).unlink(missing_ok=True)
     rows, first = [], None
-    shape = len(places), HEIGHT, WIDTH
+    shape = sum(part.words for part in parts), HEIGHT, WIDTH
     with atomic_path(folder / IMAGES) as temporary:
         array = np.lib.format.open_memmap(temporary, "w+", np.uint8, shape)
-        for start in range(0, len(places), PART):
-            crops, words = _read_part(_part_path(parts, start))
-            array[start : start + PART] = crops
-            rows += words
+        for part in parts:
+            crops, words = _read_part(part.path(stored))
+            array[len(rows) : len(rows) + part.words] = crops
+            rows += (Word(part.split, word) for word in words)
             if first is None:
                 first = contact_sheet(crops[:_SHOWN], words[:_SHOWN])
         array.flush()
         del array
     with atomic_path(folder / SHEET) as temporary:
         first.save(temporary)
-    write_manifest(
-        folder,
-        (Word(split, word) for (split, _), word in zip(places, rows, strict=True)),
-    )
+    write_manifest(folder, rows)
 
 
 def _read_part(path: Path) -> tuple[np.ndarray, list[str]]:

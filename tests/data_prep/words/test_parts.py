@@ -65,22 +65,43 @@ def test_an_interrupted_rendering_resumes_with_the_same_bytes(tmp_path, monkeypa
     def interrupted(job, folder):
         if len(rendered) == 2:
             raise KeyboardInterrupt
-        rendered.append(job[0])
+        rendered.append((job.split, job.start))
         return original(job, folder)
 
     monkeypatch.setattr(parts, "_render_part", interrupted)
     with pytest.raises(KeyboardInterrupt):
         render(tmp_path / "cut")
-    assert rendered == [0, 20]
+    assert rendered == [("train", 0), ("train", 20)]
     assert not (tmp_path / "cut/words.npy").exists()
 
     def counted(job, folder):
-        rendered.append(job[0])
+        rendered.append((job.split, job.start))
         return original(job, folder)
 
     monkeypatch.setattr(parts, "_render_part", counted)
     render(tmp_path / "cut")
-    assert rendered == [0, 20, 40, 60]
+    assert rendered[2:] == [("train", 40), ("val", 0)]
+    assert content(tmp_path / "cut") == content(tmp_path / "whole")
+
+
+def test_finished_parts_serve_another_number_of_words(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(parts, "_assemble", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            render(tmp_path / "cut")
+    rendered, original = [], parts._render_part
+
+    def counted(job, folder):
+        rendered.append((job.split, job.start))
+        return original(job, folder)
+
+    monkeypatch.setattr(parts, "_render_part", counted)
+    render_words(renderer(), 70, 15, tmp_path / "cut", 1, shown=False)
+    assert rendered == [("train", 40), ("train", 60)]
+    render_words(renderer(), 70, 15, tmp_path / "whole", 1, shown=False)
     assert content(tmp_path / "cut") == content(tmp_path / "whole")
 
 
@@ -104,7 +125,7 @@ def test_a_damaged_part_is_removed_and_named(tmp_path, monkeypatch):
         patch.setattr(parts, "_assemble", interrupted)
         with pytest.raises(KeyboardInterrupt):
             render(tmp_path)
-    part = next(tmp_path.glob(".parts-*/000000020.npz"))
+    part = next(tmp_path.glob(".parts-*/train-000000020-*.npz"))
     part.write_bytes(part.read_bytes()[:500])
     with pytest.raises(DataError, match="a part is damaged and was removed"):
         render(tmp_path)
