@@ -5,18 +5,16 @@ of the picture and not of the word.
 """
 
 import hashlib
-import itertools
-import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from data_prep.words.fonts import INSTALL
-from show_attend_tell.data.characters import MAX_LENGTH, fold
-from show_attend_tell.runtime.errors import DataError, WordsError, one_line, quote
-from show_attend_tell.runtime.regular_files import read_text_bytes
+from show_attend_tell.data.characters import MAX_LENGTH
+from show_attend_tell.data.word_file import read_word_file
+from show_attend_tell.runtime.errors import DataError
 
 # Words of 1, 2, ... characters among the 2,000 of IIIT5K train.
 _COUNTS = (65, 257, 343, 358, 310, 228, 181, 91, 78, 34, 27, 12, 5, 6, 0, 0, 2, 1, 1)
@@ -32,8 +30,6 @@ _LETTERS = tuple("abcdefghijklmnopqrstuvwxyz")
 _DIGITS = tuple("0123456789")
 _SYSTEM_LISTS = ("/usr/share/dict/words", "/usr/share/dict/american-english")
 _MOST_FREQUENT = 100_000
-_MOST_BYTES = 100_000_000  # of a word list
-_LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -158,17 +154,16 @@ def load_words(path: str | Path | None = None) -> WordList:
     """Return the words of a file, or those of an installed list.
 
     The installed list is that of the package ``wordfreq``, else that of the system.
-    Lines with other characters than letters and digits, or too many of them, are
-    skipped; a line is logged with their number.
 
     Args:
-        path: text in UTF-8, one word a line.
+        path: see :func:`show_attend_tell.data.word_file.read_word_file`.
 
     Raises:
-        DataError: the file cannot be read, no list is installed, or it has no word.
+        WordsError: the file cannot be read, or has no word.
+        DataError: no list is installed.
     """
     if path is not None:
-        return WordList(dict.fromkeys(_read_words(Path(path)), 1.0))
+        return WordList(dict.fromkeys(read_word_file(path), 1.0))
     try:
         import wordfreq
     except ImportError:
@@ -185,46 +180,8 @@ def load_words(path: str | Path | None = None) -> WordList:
         )
     for system in map(Path, _SYSTEM_LISTS):
         if system.is_file():
-            return WordList(dict.fromkeys(_read_words(system), 1.0))
+            return WordList(dict.fromkeys(read_word_file(system), 1.0))
     raise DataError(
         "`words` must be a file of words where no list is installed. Received: None; "
         f"name a file with --words, or {INSTALL}"
     )
-
-
-def _read_words(path: Path) -> list[str]:
-    try:
-        text = read_text_bytes(path, _MOST_BYTES).decode("utf-8-sig")
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such word list; correct the path") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"{path}: cannot be read as words ({one_line(error)}); pass a text file in "
-            "UTF-8, one word a line"
-        ) from None
-    return sorted(set(_folded(text.splitlines(), path)))
-
-
-def _folded(lines: Iterable[str], path: Path) -> list[str]:
-    """Return the words of lines; log how many lines are skipped."""
-    words, first, skipped = [], "", 0
-    for number, line in zip(itertools.count(1), lines):  # noqa: B905
-        if not line.strip():
-            continue
-        try:
-            words.append(fold(line.strip()))
-        except WordsError:
-            skipped += 1
-            first = first or f"line {number}, {quote(line.strip(), 40)}"
-    if not words:
-        raise DataError(
-            f"{path}: must have words of 1 to {MAX_LENGTH} letters and digits, one a "
-            f"line. Received: {first or 'an empty file'}; correct the file"
-        )
-    if skipped:
-        _LOGGER.warning(
-            "%s: %d lines skipped, words are 1 to %d of 0-9, a-z and A-Z; the first is "
-            "%s",
-            *(path, skipped, MAX_LENGTH, first),
-        )
-    return words

@@ -137,8 +137,8 @@ def evaluate(
 
 def _measure_reader(settings, work, runs, split, beams, lexicon) -> None:
     start_tensorflow()
-    from show_attend_tell.siblings.words.edit_distance import Lexicon
     from show_attend_tell.siblings.words.evaluation import evaluate as measure
+    from show_attend_tell.siblings.words.lexicon import Lexicon
 
     words = None if lexicon is None else Lexicon.load(lexicon)
     for beam in beams:

@@ -56,8 +56,8 @@ def read(crops, model, beam, lexicon, attention, page, out) -> None:
         raise click.UsageError("--out cannot be combined with --attention or --html.")
     start_tensorflow()
     from show_attend_tell.siblings.pretrained import shipped_reader
-    from show_attend_tell.siblings.words.edit_distance import Lexicon
     from show_attend_tell.siblings.words.generation import Searcher
+    from show_attend_tell.siblings.words.lexicon import Lexicon
     from show_attend_tell.siblings.words.reading_file import (
         read_into_file,
         require_jsonl,

@@ -27,7 +27,7 @@ from keras import ops
 from show_attend_tell.runtime.batch_normalisation import normalise_batch, normalise_by
 
 SIDE = 3  # of a kernel
-MOMENTUM = 0.9  # of the moving statistics, which are estimated again before they serve
+MOMENTUM = 0.9  # of the stored statistics, which are measured again before they serve
 
 
 class RecursiveConvolution(keras.layers.Layer):
@@ -103,34 +103,40 @@ class RecursiveConvolution(keras.layers.Layer):
             later = vector(initializer="zeros", name="bias")
         self.biases = [first] + [later] * self.iterations
 
-    def call(self, x, training=False):
+    @property
+    def statistics(self):
+        """The stored means and variances of all iterations."""
+        return [*self.means, *self.variances] if self.batch_norm else []
+
+    def call(self, x, training=False, momentum=MOMENTUM):
         """Return h(n), (B, H, W, C_in) -> (B, H, W, C), in the type of x.
 
         Args:
             x: float32 or bfloat16; products are of its type.
             training: whether the statistics are those of the batch, which then also
                 move the stored ones.
+            momentum: share of the stored statistics that remains; 0 stores the batch's.
         """
-        return self.states(x, training)[-1]
+        return self.states(x, training, momentum)[-1]
 
-    def states(self, x, training=False):
+    def states(self, x, training=False, momentum=MOMENTUM):
         """Return h(0) .. h(n)."""
         if self.kind == "recursive_tied":
             # Zeros appended to the channels of x select the first rows of w.
             fed = convolve(x, self.kernel[:, :, : self.inputs])
         else:
             fed = convolve(x, self.feedforward[0])
-        found = [self._activate(fed, 0, training)]
+        found = [self._activate(fed, 0, training, momentum)]
         for t in range(1, self.iterations + 1):
             total = convolve(found[-1], self.kernel)
             if self.kind == "recurrent":
                 if not self.share_feedforward:
                     fed = convolve(x, self.feedforward[t])
                 total = total + fed
-            found.append(self._activate(total, t, training))
+            found.append(self._activate(total, t, training, momentum))
         return found
 
-    def _activate(self, total, t, training):
+    def _activate(self, total, t, training, momentum):
         """Return sigma of the sums of iteration t."""
         if not self.batch_norm:
             return ops.relu(total + ops.cast(self.biases[t], total.dtype))
@@ -142,7 +148,7 @@ class RecursiveConvolution(keras.layers.Layer):
         )
         pairs = (self.means[t], mean), (self.variances[t], variance)
         for moving, value in pairs:
-            moving.assign(MOMENTUM * moving + (1 - MOMENTUM) * value)
+            moving.assign(momentum * moving + (1 - momentum) * value)
         return ops.relu(y)
 
 

@@ -13,7 +13,10 @@ import numpy as np
 from keras import ops
 
 from show_attend_tell.data.word_crops import HEIGHT, WIDTH
-from show_attend_tell.siblings.words.convolutions import RecursiveConvolution
+from show_attend_tell.siblings.words.convolutions import (
+    MOMENTUM,
+    RecursiveConvolution,
+)
 
 POOL = 2  # pixels, and the stride of pooling
 
@@ -85,7 +88,12 @@ class CropEncoder(keras.layers.Layer):
         layer.build((None, inputs))
         return layer
 
-    def call(self, images, training=False, precision="float32"):
+    @property
+    def statistics(self):
+        """The stored statistics of batch normalisation, of all convolutions."""
+        return [one for layer in self.convolutions for one in layer.statistics]
+
+    def call(self, images, training=False, precision="float32", momentum=MOMENTUM):
         """Return the annotations of crops.
 
         Args:
@@ -93,6 +101,7 @@ class CropEncoder(keras.layers.Layer):
             training: whether batches are normalised by their own statistics, and
                 features are dropped.
             precision: type of the convolutions.
+            momentum: see :meth:`RecursiveConvolution.call`.
 
         Returns:
             a, (B, L, C), with an embedding of its row and of its column added to each
@@ -102,7 +111,7 @@ class CropEncoder(keras.layers.Layer):
         for number, layer in enumerate(self.convolutions):
             if number and number % self.layers_per_stage == 0:
                 h = ops.max_pool(h, POOL, POOL, padding="valid")
-            h = layer(h, training=training)
+            h = layer(h, training=training, momentum=momentum)
         h = ops.cast(h, "float32")  # (B, rows, columns, C)
         L, C = self.shape_of_places
         if not self.settings.reads_places:

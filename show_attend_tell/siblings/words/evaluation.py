@@ -10,9 +10,9 @@ from show_attend_tell.data.words import WordData
 from show_attend_tell.inference.visualization.attention_figure import save_figure
 from show_attend_tell.runtime.errors import ModelFileError, WordsError
 from show_attend_tell.siblings.scores import write_scores
-from show_attend_tell.siblings.words.edit_distance import Lexicon
 from show_attend_tell.siblings.words.figures import draw_reading
 from show_attend_tell.siblings.words.generation import Searcher
+from show_attend_tell.siblings.words.lexicon import Lexicon
 from show_attend_tell.siblings.words.reading import best_readings
 from show_attend_tell.siblings.words.scoring import score_words
 from show_attend_tell.siblings.words.training import load_reader

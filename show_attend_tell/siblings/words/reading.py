@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from show_attend_tell.data.characters import decode
+from show_attend_tell.data.characters import decode, encode_words
 from show_attend_tell.data.word_crops import read_crop
 from show_attend_tell.inference.read_ahead import read_ahead
 from show_attend_tell.inference.result import Failure
 from show_attend_tell.runtime.errors import PhotoError
-from show_attend_tell.siblings.words.edit_distance import Lexicon
 from show_attend_tell.siblings.words.generation import Searcher
+from show_attend_tell.siblings.words.lexicon import Lexicon
 
 _FLATTEST = 8  # grey levels between the darkest and the brightest pixel of a crop
 
@@ -67,7 +67,7 @@ def best_readings(
         T, log_prob = len(characters), float(found.log_probs[row, 0])
         word, attention = characters, None
         if lexicon is not None:
-            word, log_prob = _nearest(search, crop, characters, lexicon)
+            word, log_prob = _nearest(search, crop, (word, log_prob), lexicon)
         if grid is not None:
             attention = found.alpha[row, 0, :T].reshape(T, *grid)
         path = paths[row] if paths else Path()
@@ -79,11 +79,20 @@ def best_readings(
 
 
 def _nearest(
-    search: Searcher, crop: np.ndarray, characters: str, lexicon: Lexicon
+    search: Searcher, crop: np.ndarray, read: tuple[str, float], lexicon: Lexicon
 ) -> tuple[str, float]:
-    """Return the nearest word of a lexicon and its log p."""
-    words, tokens = lexicon.nearest(characters)
-    log_probs = search.log_probs(crop, tokens)
+    """Return the nearest word of a lexicon and its log p.
+
+    Args:
+        search: the compiled reader.
+        crop: (32, 100) uint8.
+        read: the characters that were read, and their log p.
+        lexicon: the lexicon.
+    """
+    words = lexicon.nearest(read[0])
+    if words == [read[0]]:
+        return read
+    log_probs = search.log_probs(crop, encode_words(words))
     best = int(log_probs.argmax())
     return words[best], float(log_probs[best])
 

@@ -15,8 +15,8 @@ from show_attend_tell.inference.photo_files import find_photos
 from show_attend_tell.inference.result import Failure
 from show_attend_tell.runtime.errors import OutputFileError
 from show_attend_tell.runtime.progress import progress_bar
-from show_attend_tell.siblings.words.edit_distance import Lexicon
 from show_attend_tell.siblings.words.generation import Searcher
+from show_attend_tell.siblings.words.lexicon import Lexicon
 from show_attend_tell.siblings.words.reading import Reading, read_files
 
 

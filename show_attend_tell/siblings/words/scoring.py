@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
-from show_attend_tell.siblings.words.edit_distance import edit_distance
+from rapidfuzz.distance import Levenshtein
 
 _NORMAL = 1.959964  # quantile of 97.5 % of the normal distribution
 
@@ -40,7 +39,7 @@ def score_words(found: Sequence[str], right: Sequence[str]) -> WordScores:
     """
     pairs = list(zip(found, right, strict=True))
     exact = np.array([one == other for one, other in pairs])
-    distances = np.array([0 if a == b else edit_distance(a, b) for a, b in pairs])
+    distances = np.array([Levenshtein.distance(*pair) for pair in pairs])
     longest = np.array([max(map(len, pair)) for pair in pairs])
     lengths = np.array([len(word) for word in right])
     wrong = min(1.0, distances.sum() / lengths.sum())

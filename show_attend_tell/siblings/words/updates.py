@@ -104,25 +104,29 @@ class WordUpdates:
         """Set the statistics of batch normalisation to those of a model's own weights.
 
         The averaged weights that are validated and saved have other sums than the
-        last weights, whose statistics a training step stores. The crops are those of
-        the first updates, so that the result depends on the weights alone.
+        last weights, whose statistics a training step stores. The result is the mean
+        over batches of the first epochs, unchanged, and depends on the weights alone.
 
         Args:
-            model: the model; its moving means and variances are changed.
+            model: the model; its stored means and variances are changed.
         """
         if not model.settings.batch_norm:
             return
-        precision = self.settings.precision
+        encoder = model.encoder
 
         @tf.function(autograph=False)
-        def see(crops):
-            images = normalised(crops)[..., None]
-            model.encoder(images, training=True, precision=precision)
+        def statistics_of(crops):
+            encoder(normalised(crops)[..., None], training=True, momentum=0.0)
+            return [tf.identity(one) for one in encoder.statistics]
 
-        for number, batch in enumerate(self.batches(0)):
-            if number == _ESTIMATING:
-                return
-            see(tf.constant(batch.crops))
+        epochs = (self.batches(epoch) for epoch in itertools.count())
+        batches = itertools.chain.from_iterable(epochs)
+        seen = [
+            statistics_of(tf.constant(batch.crops))
+            for batch in itertools.islice(batches, _ESTIMATING)
+        ]
+        for one, *values in zip(encoder.statistics, *seen, strict=True):
+            one.assign(np.mean(values, axis=0))
 
 
 def parts_of(targets: np.ndarray) -> tuple[tuple[int, int], ...]:

@@ -10,7 +10,7 @@ from made_up_words import LISTED
 from data_prep.words import word_list
 from data_prep.words.word_list import WordList, load_words
 from show_attend_tell.data.characters import MAX_LENGTH, fold
-from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.errors import DataError, WordsError
 
 
 def samples(count=4000, listed=LISTED):
@@ -58,25 +58,8 @@ def test_the_digest_depends_on_words_and_frequencies():
     assert WordList(LISTED).digest == WordList(dict(reversed(LISTED.items()))).digest
 
 
-def test_lines_of_a_file_that_are_no_words_are_skipped_with_a_warning(tmp_path, caplog):
-    path = tmp_path / "words.txt"
-    path.write_text("Stop\ndon't\n\n" + "a" * 24 + "\ncaf\u00e9\nB12\nstop\n")
-    assert len(load_words(path)) == 2
-    assert "3 lines skipped" in caplog.text
-    assert 'line 2, "don\'t"' in caplog.text
-
-
-@pytest.mark.parametrize("content", [b"", b"\n\n", b"don't\n", b"\xff\xfe\xff"])
-def test_a_file_without_words_is_refused_in_one_line(tmp_path, content):
-    path = tmp_path / "words.txt"
-    path.write_bytes(content)
-    with pytest.raises(DataError, match=r"words\.txt") as error:
-        load_words(path)
-    assert "\n" not in str(error.value)
-
-
 def test_an_absent_list_is_named(tmp_path, monkeypatch):
-    with pytest.raises(DataError, match="no such word list"):
+    with pytest.raises(WordsError, match="no such file of words"):
         load_words(tmp_path / "absent.txt")
     monkeypatch.setitem(sys.modules, "wordfreq", None)  # not installed
     monkeypatch.setattr(word_list, "_SYSTEM_LISTS", (str(tmp_path / "absent"),))

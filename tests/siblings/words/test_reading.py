@@ -8,12 +8,13 @@ from PIL import Image
 from tiny_reader import TINY, drawn_words, settings_of
 
 from show_attend_tell.cli import main as cli
+from show_attend_tell.data.characters import encode_words
 from show_attend_tell.inference.result import Failure
 from show_attend_tell.runtime.errors import OutputFileError, PretrainedModelError
 from show_attend_tell.siblings import pretrained
 from show_attend_tell.siblings.export import export_smaller
-from show_attend_tell.siblings.words.edit_distance import Lexicon
 from show_attend_tell.siblings.words.generation import Searcher
+from show_attend_tell.siblings.words.lexicon import Lexicon
 from show_attend_tell.siblings.words.model import Reader
 from show_attend_tell.siblings.words.reading import best_readings, read_files
 from show_attend_tell.siblings.words.reading_file import read_into_file
@@ -125,8 +126,7 @@ def test_a_lexicon_gives_its_nearest_word_and_breaks_ties_by_probability(search)
     word = plain[0].word
     ties = [word[:-1] + character for character in "abcd12" if character != word[-1]]
     found = best_readings(search, CROPS[:1], Lexicon(ties))[0]
-    tokens = Lexicon(ties).nearest(word)[1]
-    log_probs = search.log_probs(CROPS[0], tokens)
+    log_probs = search.log_probs(CROPS[0], encode_words(ties))
     assert found.word == ties[int(log_probs.argmax())]
     assert found.log_prob == pytest.approx(float(log_probs.max()), abs=1e-4)
     assert np.ptp(log_probs) > 1e-3
