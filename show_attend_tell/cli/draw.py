@@ -101,4 +101,5 @@ def draw(experiment, changes, runs, name, count, columns, scale, seed, out) -> N
         model, source = load_model(path, settings), str(path)
     columns = columns or round(count**0.5)
     save_samples(out, sample(model, count, seed), model, columns, scale)
-    click.echo(f"{count} pictures of {source}: {out}")
+    pictures = "picture" if count == 1 else "pictures"
+    click.echo(f"{count} {pictures} of {source}: {out}")

@@ -97,6 +97,12 @@ def train(
         raise click.UsageError("--seed and --seeds exclude each other.")
     require_cluster(cluster, workers)
     several = seeds is not None or bool(grid)
+    if init_from is not None:
+        training = load_settings(experiment, changes, name, limit).training
+        if not hasattr(training, "init_from"):
+            raise click.UsageError(
+                "--init-from needs an experiment of captions or words."
+            )
     own = {"seed": seed, "init_from": init_from}
     own = [f"training.{key}={v}" for key, v in own.items() if v is not None]
     settings = load_settings(experiment, (*changes, *own), name, limit)

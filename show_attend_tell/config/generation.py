@@ -2,12 +2,16 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from show_attend_tell.config.draw import DrawSettings
 from show_attend_tell.config.fields import STRICT, Count, Name, NonNegative, Positive
-from show_attend_tell.config.siblings import DigitSettings, DigitTrainingSettings
+from show_attend_tell.config.siblings import (
+    DigitSettings,
+    DigitTrainingSettings,
+    require_inside,
+)
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -56,3 +60,10 @@ class GenerationExperiment:
     data: GeneratedDigitSettings
     training: GenerationTrainingSettings
     draw: DrawSettings
+
+    @model_validator(mode="after")
+    def _check_windows(self):
+        if self.draw.attention:
+            require_inside("draw.read", self.draw.read, self.data)
+            require_inside("draw.write", self.draw.write, self.data)
+        return self

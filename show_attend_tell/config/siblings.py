@@ -181,4 +181,17 @@ class DigitExperiment:
                 "task = 'classify' needs one of the tables [glimpse], [draw] and "
                 f"[classifier]. Received: {', '.join(given) or 'none'}"
             )
+        if self.glimpse:
+            require_inside("glimpse.patch", self.glimpse.patch, self.data)
+        if self.draw:
+            require_inside("draw.read", self.draw.read, self.data)
         return self
+
+
+def require_inside(key: str, side: int, data: DigitSettings) -> None:
+    """Raise ValueError if the side of what sees a picture is longer than its own."""
+    if side > data.canvas:
+        raise ValueError(
+            f"`{key}` must be at most the {data.canvas} pixels of data.canvas. "
+            f"Received: {side}"
+        )

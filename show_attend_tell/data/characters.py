@@ -4,11 +4,14 @@ The characters are the digits and the small letters. Capitals count as small let
 rendered words, in the labels of crops and in scores alike.
 """
 
+import logging
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import numpy as np
 
-from show_attend_tell.runtime.errors import WordsError, quote
+from show_attend_tell.runtime.errors import WordsError, one_line, quote
+from show_attend_tell.runtime.regular_files import read_text_bytes
 
 CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 PAD, START, END = 0, 1, 2
@@ -16,6 +19,8 @@ TOKENS = ("<pad>", "<start>", "<end>", *CHARACTERS)  # their ids are their posit
 MAX_LENGTH = 23  # characters of a word, before <end>
 STEPS = MAX_LENGTH + 1  # T, with <end>
 
+_MOST_BYTES = 100_000_000  # of a file of words
+_LOGGER = logging.getLogger(__name__)
 _ID_OF = {token: position for position, token in enumerate(TOKENS)}
 
 
@@ -83,3 +88,47 @@ def decode(tokens: Sequence[int]) -> str:
         if token > END:
             word.append(TOKENS[token])
     return "".join(word)
+
+
+def read_word_file(path: str | Path) -> list[str]:
+    """Return the words of a file in small letters, each once, in its order.
+
+    Lines with other characters than letters and digits, or too many of them, are
+    skipped; a warning has their number and the first of them.
+
+    Args:
+        path: text in UTF-8, one word a line; empty lines are ignored.
+
+    Raises:
+        WordsError: the file cannot be read, or has no word.
+    """
+    try:
+        text = read_text_bytes(path, _MOST_BYTES).decode("utf-8-sig")
+    except FileNotFoundError:
+        raise WordsError(f"{path}: no such file of words; correct the path") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise WordsError(
+            f"{path}: cannot be read as words ({one_line(error)}); pass a text file in "
+            "UTF-8, one word a line"
+        ) from None
+    words, first, skipped = [], "", 0
+    for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
+        if not line:
+            continue
+        try:
+            words.append(fold(line))
+        except WordsError:
+            skipped += 1
+            first = first or f"line {number}, {quote(line, 40)}"
+    if not words:
+        raise WordsError(
+            f"{path}: must have words of 1 to {MAX_LENGTH} letters and digits, one a "
+            f"line. Received: {first or 'an empty file'}; correct the file"
+        )
+    if skipped:
+        _LOGGER.warning(
+            "%s: %d lines skipped, words are 1 to %d of 0-9, a-z and A-Z; the first is "
+            "%s",
+            *(path, skipped, MAX_LENGTH, first),
+        )
+    return list(dict.fromkeys(words))

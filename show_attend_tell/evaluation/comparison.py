@@ -168,6 +168,10 @@ def _read_run(name: str | Path, runs_folder: str | Path) -> EvaluatedRun:
         raise EvaluationError(
             f"{path}: cannot be read ({error}); evaluate the run again"
         ) from None
+    if isinstance(scores, dict) and "split" in scores and "tokenizer" not in scores:
+        raise EvaluationError(
+            f"{path}: has no scores of captions; `compare` takes runs of captioners"
+        )
     texts = ("split", "tokenizer", "experiment")
     if not isinstance(scores, dict) or not all(
         isinstance(scores.get(key), str) for key in texts

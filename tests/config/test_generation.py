@@ -45,6 +45,14 @@ def test_the_task_classify_takes_the_window_without_what_is_written():
     assert message.startswith("file.toml: draw.write: unknown key")
 
 
+@pytest.mark.parametrize("key", ["read", "write"])
+def test_a_window_has_no_more_filters_than_a_picture_has_pixels(key):
+    message = message_of(DRAWN | {"draw": {key: 29}})
+    assert f"`draw.{key}` must be at most the 28 pixels" in message
+    whole = experiment_from_dict(DRAWN | {"draw": {key: 29, "attention": False}})
+    assert getattr(whole.draw, key) == 29  # ignored
+
+
 @pytest.mark.parametrize("values", [DRAWN, READ])
 def test_resolved_settings_are_read_again(values, tmp_path):
     written, path = experiment_from_dict(values), tmp_path / "other.toml"

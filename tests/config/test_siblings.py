@@ -106,6 +106,14 @@ def test_one_of_glimpses_and_classifier_is_needed():
     assert "Received: glimpse, classifier" in message_of({**SMALL, "classifier": {}})
 
 
+@pytest.mark.parametrize("table", [{"glimpse": {"patch": 29}}, {"draw": {"read": 29}}])
+def test_what_is_seen_of_a_picture_is_no_larger_than_it(table):
+    message = message_of({**SMALL, "glimpse": None, **table})
+    assert "must be at most the 28 pixels of data.canvas. Received: 29" in message
+    wider = {**SMALL["data"], "canvas": 29}
+    assert experiment_from_dict({**SMALL, "glimpse": None, **table, "data": wider})
+
+
 def test_the_baseline_of_samples_needs_two():
     message = message_of({**SMALL, "glimpse": {"baseline": "samples"}})
     assert "needs samples = 2 or more" in message

@@ -103,6 +103,14 @@ def test_scores_without_settings_are_refused_in_one_line(four):
     assert "\n" not in str(caught.value)
 
 
+def test_runs_without_captions_are_refused_in_one_line(four):
+    path = four.folder / "bad" / "scores.json"
+    path.write_text('{"experiment": "ram_mnist", "split": "val", "error": 1.0}')
+    with pytest.raises(EvaluationError, match="takes runs of captioners") as caught:
+        four.compare("good-seed-1", "bad")
+    assert "\n" not in str(caught.value)
+
+
 def test_runs_that_differ_in_the_seed_share_a_row(four):
     table = four.compare("good-seed-1", "bad", "good-seed-2")
     assert (table.split, table.photos, table.tokenizer) == ("val", PHOTOS, "simple")

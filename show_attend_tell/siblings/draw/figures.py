@@ -43,8 +43,12 @@ def tile(pictures: np.ndarray, columns: int, scale: int, boxes=None) -> Image.Im
 
 
 def _draw_box(image: Image.Image, box: np.ndarray, sigma: float, scale: int) -> None:
-    """Draw a rectangle whose line is as wide as the filters are."""
-    corners = (box * scale).tolist()
+    """Draw a rectangle whose line is as wide as the filters are.
+
+    A window may be larger than the picture: its frame is then on the border.
+    """
+    farthest = np.array([*image.size, *image.size]) - 1
+    corners = np.clip(box * scale, 0, farthest).tolist()
     width = int(np.clip(round(sigma * scale), 1, 2 * scale))
     ImageDraw.Draw(image).rectangle(corners, outline=WINDOW, width=width)
 

@@ -9,8 +9,7 @@ import numpy as np
 from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cdist
 
-from show_attend_tell.data.characters import fold
-from show_attend_tell.data.word_file import read_word_file
+from show_attend_tell.data.characters import fold, read_word_file
 from show_attend_tell.runtime.errors import WordsError
 
 
@@ -36,7 +35,7 @@ class Lexicon:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Load a text file, see :func:`data.word_file.read_word_file`.
+        """Load a text file, see :func:`data.characters.read_word_file`.
 
         Raises:
             WordsError: the file is absent, cannot be read, or has no word.

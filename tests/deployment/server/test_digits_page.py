@@ -101,6 +101,38 @@ def test_another_first_place_and_clearing(classified):
     assert result(classified) == ""
     assert not classified.find_elements(CSS, "#glimpses button")
     assert not classified.find_element(By.ID, "elsewhere").is_enabled()
+    for name in ("pad", "path"):
+        assert colours(classified, name) == [0]
+
+
+def colours(browser, name):
+    """Return the values of red, green and blue that a canvas has."""
+    return browser.execute_script(
+        "const {width, height} = document.all[arguments[0]];"
+        "const context = document.all[arguments[0]].getContext('2d');"
+        "const {data} = context.getImageData(0, 0, width, height);"
+        "return [...new Set(data.filter((_, k) => k % 4 !== 3))].sort();",
+        name,
+    )
+
+
+def test_a_failed_request_removes_the_answer_for_an_earlier_digit(classified):
+    fails = "window.kept = fetch; window.fetch = () => Promise.reject();"
+    classified.execute_script(fails)
+    draw_by_mouse(classified, "pad", (0.2, 0.2), (0.3, 0.2))
+    error = classified.find_element(By.ID, "digit-error")
+    assert wait_for(error.is_displayed)
+    assert error.text == "The server does not respond; is it running?"
+    assert not classified.find_elements(CSS, "#glimpses button")
+    assert colours(classified, "path") == [0]
+    assert 255 in colours(classified, "pad")
+    classified.execute_script("window.fetch = window.kept;")
+
+
+def test_a_click_is_a_dot(page):
+    draw_by_mouse(page, "pad", (0.5, 0.5), (0.5, 0.5))
+    assert 255 in colours(page, "pad")
+    assert wait_for(lambda: result(page).startswith("After glimpse"))
 
 
 def test_a_drawing_grows_step_by_step_and_another_is_another(page):

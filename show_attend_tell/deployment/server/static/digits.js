@@ -44,6 +44,7 @@ async function classifyDigit() {
   const form = new FormData();
   form.set("photo", digits.photo, "digit.png");
   form.set("seed", String(digits.seed));
+  stopAnimation("glimpses"); // of an earlier digit
   $("digit-result").textContent = "Looking …";
   showError("digit-error", "");
   try {
@@ -53,7 +54,7 @@ async function classifyDigit() {
     showGlimpses();
   } catch (error) {
     if (own !== digits.latest) return;
-    $("digit-result").textContent = "";
+    clearAnswer();
     showError("digit-error", error.message);
   }
 }
@@ -147,20 +148,30 @@ function showGlimpse(k) {
   });
 }
 
-function clearPad() {
-  digits.latest += 1; // an answer on its way is for what was cleared
+function paintBlack(canvas) {
+  const context = canvas.getContext("2d");
+  context.fillStyle = "#000";
+  context.fillRect(0, 0, canvas.width, canvas.height);
+}
+
+// Remove what was found of a digit; the digit itself remains.
+function clearAnswer() {
   stopAnimation("glimpses");
-  digits.photo = digits.seen = null;
-  for (const id of ["pad", "path"]) {
-    const canvas = $(id);
-    canvas.getContext("2d").fillRect(0, 0, canvas.width, canvas.height);
-  }
+  digits.seen = null;
+  paintBlack($("path"));
   $("path").setAttribute("aria-label", "No digit yet");
   $("glimpses").replaceChildren();
   $("digit-result").textContent = "";
   showError("digit-error", "");
   $("play-glimpses").disabled = $("elsewhere").disabled = true;
   $("classes").hidden = $("glimpses-note").hidden = true;
+}
+
+function clearPad() {
+  digits.latest += 1; // an answer on its way is for what was cleared
+  digits.photo = null;
+  paintBlack($("pad"));
+  clearAnswer();
 }
 
 function classifyCanvas(canvas) {
@@ -190,6 +201,9 @@ function classifyDrawing() {
   clearPad();
   drawPixels(canvas, digits.drawing.canvases.at(-1));
   $("pad").getContext("2d").drawImage(canvas, 0, 0);
+  // On a phone the answer is above what is seen.
+  const behavior = reducedMotion.matches ? "auto" : "smooth";
+  $("ram-title").scrollIntoView({ block: "nearest", behavior });
   classifyCanvas(canvas);
 }
 

@@ -26,7 +26,7 @@ function attachPen(canvas, ink, onEnd, onPoint = () => {}) {
     context.lineCap = "round";
     context.beginPath();
     context.moveTo(...last);
-    context.lineTo(...point);
+    context.lineTo(point[0] + 0.01, point[1]); // a click is a dot: a line must have a length
     context.stroke();
     last = point;
     onPoint(point);

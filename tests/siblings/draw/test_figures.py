@@ -1,0 +1,15 @@
+"""Figures of what DRAW draws."""
+
+import numpy as np
+
+from show_attend_tell.siblings.draw.figures import WINDOW, tile
+
+
+def test_the_frame_of_a_window_larger_than_the_picture_is_on_the_border():
+    box = np.array([-30.0, -30.0, 40.0, 5.0]), 0.1
+    picture = np.asarray(tile(np.zeros((1, 8, 8)), 1, 2, [box]))[1:-1, 1:-1]
+    framed = (picture == WINDOW).all(axis=-1)  # (16, 16)
+    expected = np.zeros((16, 16), bool)
+    expected[:11] = True
+    expected[1:10, 1:-1] = False
+    np.testing.assert_array_equal(framed, expected)
