@@ -18,6 +18,7 @@ OUTSIDE = (
     "experiments/LOG.md",
     "benchmarks/README.md",
     "show_attend_tell/models/weights/MODEL_CARD.md",
+    "show_attend_tell/siblings/weights/MODEL_CARD.md",
 )
 _LINK = re.compile(r"(?<=\]\()([^)#:\s]+)")
 # The roles of docstrings, :func:`name`, after Markdown.
