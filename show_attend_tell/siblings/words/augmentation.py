@@ -1,7 +1,8 @@
-"""Change training crops a little: contrast, place and noise, on the device.
+"""Change training crops a little: place, size, slant, gamma and noise, on the device.
 
 The amounts are random numbers of NumPy, which depend on the seed, the epoch and the
-number of the batch alone, so that a resumed training sees the same crops.
+number of the batch alone, so that a resumed training sees the same crops. Contrast and
+brightness are left as they are: crops are normalised afterwards.
 """
 
 from typing import NamedTuple
@@ -11,18 +12,22 @@ from keras import ops
 
 from show_attend_tell.data.word_crops import HEIGHT, LEAST_DEVIATION, WIDTH
 
-FARTHEST = 2  # pixels that a crop is moved by, at most
-CONTRASTS = (0.6, 1.8)  # factors of the distance from middle grey
-_GREY, _WHITE = 127.5, 255
+FARTHEST = 2.0  # pixels that a crop is moved by, at most
+ZOOM = 0.08  # by which each side grows or shrinks, at most, as a share
+SLANT = 0.15  # columns per row, at most, to either side
+TURN = 0.03  # rows per column, at most: 1.7 degrees
+GAMMAS = (0.6, 1.6)  # exponents of grey levels
 MOST_NOISE = 12.0  # grey levels, deviation of the noise
+_WHITE = 255.0
 
 
 class Changes(NamedTuple):
     """The amounts by which the crops of a batch are changed."""
 
-    contrast: np.ndarray  # (B, 1, 1) float32
-    brightness: np.ndarray  # (B, 1, 1) float32, in grey levels
-    shift: np.ndarray  # (B, 2) int32, rows down and columns to the right
+    # (B, 8) float32, a .. h of ops.image.affine_transform: the pixel (x, y) of the
+    # result is that at (a x + b y + c, d x + e y + f) of the crop; g and h are 0.
+    transform: np.ndarray
+    gamma: np.ndarray  # (B, 1, 1) float32
     noise: np.ndarray  # (B, 32, 100) float32, in grey levels
 
 
@@ -33,36 +38,48 @@ def draw_changes(rng: np.random.Generator, batch: int) -> Changes:
         rng: the generator.
         batch: B.
     """
-    shape = batch, 1, 1
-    low, high = np.log(CONTRASTS)
-    deviation = rng.uniform(0, MOST_NOISE, shape).astype(np.float32)
+    wide, high = 1 + rng.uniform(-ZOOM, ZOOM, (2, batch))
+    slant = rng.uniform(-SLANT, SLANT, batch)
+    turn = rng.uniform(-TURN, TURN, batch)
+    right, down = rng.uniform(-FARTHEST, FARTHEST, (2, batch))
+    gamma = np.exp(rng.uniform(*np.log(GAMMAS), (batch, 1, 1)))
+    deviation = rng.uniform(0, MOST_NOISE, (batch, 1, 1)).astype(np.float32)
     noise = rng.standard_normal((batch, HEIGHT, WIDTH), np.float32)
     return Changes(
-        np.exp(rng.uniform(low, high, shape)).astype(np.float32),
-        rng.uniform(-40, 40, shape).astype(np.float32),
-        rng.integers(-FARTHEST, FARTHEST, (batch, 2), np.int32, endpoint=True),
+        make_transform(wide, high, slant, turn, right, down),
+        gamma.astype(np.float32),
         deviation * noise,
     )
+
+
+def make_transform(wide, high, slant, turn, right, down) -> np.ndarray:
+    """Return the transforms (B, 8) that leave the middle of a crop where it moves to.
+
+    Args:
+        wide: pixels of the crop per pixel of the result, along a row, (B,).
+        high: the same along a column.
+        slant: columns of the crop per row of the result.
+        turn: rows of the crop per column of the result.
+        right: columns to the right that the result's middle is at in the crop.
+        down: rows down.
+    """
+    x, y = (WIDTH - 1) / 2, (HEIGHT - 1) / 2
+    c = x + right - wide * x - slant * y
+    f = y + down - turn * x - high * y
+    zero = np.zeros_like(wide)
+    rows = (wide, slant, c, turn, high, f, zero, zero)
+    return np.stack(rows, axis=1).astype(np.float32)
 
 
 def change_crops(crops, changes: Changes):
     """Apply changes to crops, (B, 32, 100) in grey levels; the result is clipped.
 
-    Where a crop moves away from a border, the pixels of the border are repeated.
+    Outside of a crop the pixels of its border are repeated.
     """
-    x = ops.cast(crops, "float32")
-    rows = _selection(changes.shift[:, 0], HEIGHT)  # (B, H, H)
-    columns = _selection(changes.shift[:, 1], WIDTH)  # (B, W, W)
-    x = ops.matmul(ops.matmul(rows, x), ops.transpose(columns, (0, 2, 1)))
-    x = (x - _GREY) * changes.contrast + _GREY + changes.brightness
-    return ops.clip(ops.clip(x, 0, _WHITE) + changes.noise, 0, _WHITE)
-
-
-def _selection(shift, side):
-    """Return matrices (B, side, side) whose row i selects pixel i - shift."""
-    source = ops.expand_dims(ops.arange(side, dtype="int32"), 0)  # (1, side)
-    source = ops.clip(source - ops.expand_dims(shift, 1), 0, side - 1)
-    return ops.one_hot(source, side, dtype="float32")
+    x = ops.cast(crops, "float32")[..., None]  # (B, 32, 100) -> (B, 32, 100, 1)
+    x = ops.image.affine_transform(x, changes.transform, "bilinear", "nearest")
+    x = _WHITE * (ops.clip(x[..., 0], 0, _WHITE) / _WHITE) ** changes.gamma
+    return ops.clip(x + changes.noise, 0, _WHITE)
 
 
 def normalised(crops):
