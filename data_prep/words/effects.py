@@ -18,6 +18,7 @@ class Effects:
         spacing: the space between them.
         small_caps: probability that capitals after the first are smaller.
         strokes: probability of a stroke of 0, 1 and 2 pixels around letters.
+        heavy: probability of a stroke that makes letters much bolder, in its place.
         shadow: probability of a shadow.
         outline: probability of an outline in another colour.
         hollow: probability that an outlined word has the ground's colour.
@@ -25,7 +26,11 @@ class Effects:
         board: probability that the ground ends near the word.
         neighbours: probability of parts of words above, below or beside.
         rotation: deviation, in degrees.
+        turned: probability of any rotation up to ``most_turned`` degrees.
+        most_turned: see above.
         shear: deviation, as a tangent.
+        leaning: probability of a shear in the range ``lean``, to the right.
+        lean: see above.
         perspective: change of width and height from end to end, as shares.
         arc: probability that the word is on an arc.
         bend: angle of the arc, in degrees.
@@ -33,6 +38,8 @@ class Effects:
             negative where the crop cuts letters.
         contrast: least difference of grey levels between text and ground.
         field: grey levels by which light varies, at most.
+        shaded: probability that letters are darker at one end than at the other.
+        relief: probability that letters have a bright and a dark edge.
         texture: probability of a texture, or of a photo, on the ground.
         reduced: probability of a lower resolution.
         heights: height of the crop at that resolution, in pixels.
@@ -51,14 +58,19 @@ class Effects:
     spacing: Range = (-0.05, 0.30)
     small_caps: float = 0.03
     strokes: tuple[float, float, float] = (0.60, 0.28, 0.12)
+    heavy: float = 0.05
     shadow: float = 0.20
     outline: float = 0.15
-    hollow: float = 0.15
+    hollow: float = 0.25
     ruled: float = 0.15
     board: float = 0.10
     neighbours: float = 0.30
     rotation: float = 3.0
+    turned: float = 0.05
+    most_turned: float = 25.0
     shear: float = 0.08
+    leaning: float = 0.06
+    lean: Range = (0.15, 0.35)
     perspective: tuple[float, float] = (0.08, 0.15)
     arc: float = 0.10
     bend: Range = (15.0, 60.0)
@@ -66,6 +78,8 @@ class Effects:
     margin_y: Range = (-0.03, 0.30)
     contrast: float = 30.0
     field: float = 25.0
+    shaded: float = 0.08
+    relief: float = 0.06
     texture: float = 0.30
     reduced: float = 0.55
     heights: tuple[int, int] = (13, 40)
@@ -96,17 +110,22 @@ PLAIN = dataclasses.replace(
     spaced=0.0,
     small_caps=0.0,
     strokes=(1.0, 0.0, 0.0),
+    heavy=0.0,
     shadow=0.0,
     outline=0.0,
     ruled=0.0,
     board=0.0,
     neighbours=0.0,
     rotation=0.0,
+    turned=0.0,
     shear=0.0,
+    leaning=0.0,
     perspective=(0.0, 0.0),
     arc=0.0,
     margin_x=(0.0, 0.0),
     margin_y=(0.0, 0.0),
     field=0.0,
+    shaded=0.0,
+    relief=0.0,
     texture=0.0,
 )

@@ -23,7 +23,7 @@ from show_attend_tell.runtime.regular_files import require_regular
 
 FEW_FAMILIES = 10
 INSTALL = "run pip install 'show-attend-tell[words]'"
-PUNCTUATION = ".,!?'-:&/$\""
+PUNCTUATION = ".,!?'-:&/$\"%()+#@*"
 _SUFFIXES = (".ttf", ".otf", ".ttc")
 _LOWER = "abcdefghijklmnopqrstuvwxyz"
 _DIGITS = "0123456789"

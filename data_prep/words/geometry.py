@@ -12,7 +12,7 @@ from data_prep.words.layers import Box, Layers, Mask
 
 _MASKS = ("text", "shadow", "outline", "ruled", "board")
 _STRIPS = 10  # of an arc, each a trapezoid
-_LONGEST = 900  # pixels of a crop's side
+LONGEST = 900  # pixels of a crop's side
 _SHORTEST = 6
 
 
@@ -33,8 +33,7 @@ def place(layers: Layers, rng: np.random.Generator, effects: Effects) -> Layers:
     above, below = high * rng.uniform(*effects.margin_y, size=2)
     x0, y0, x1, y1 = x0 - left, y0 - above, x1 + right, y1 + below
     shape = tuple(
-        int(np.clip(math.ceil(side), _SHORTEST, _LONGEST))
-        for side in (x1 - x0, y1 - y0)
+        int(np.clip(math.ceil(side), _SHORTEST, LONGEST)) for side in (x1 - x0, y1 - y0)
     )
     shift = np.array([[1.0, 0.0, x0], [0.0, 1.0, y0], [0.0, 0.0, 1.0]])
     # Pillow needs the place in the source of each pixel of the crop.
@@ -70,7 +69,11 @@ def _homography(box: Box, rng: np.random.Generator, effects: Effects) -> np.ndar
     """
     x0, y0, x1, y1 = box
     angle = math.radians(rng.normal(0.0, 1.0) * effects.rotation)
+    if rng.random() < effects.turned:
+        angle = math.radians(rng.uniform(-1.0, 1.0) * effects.most_turned)
     shear = rng.normal(0.0, 1.0) * effects.shear
+    if rng.random() < effects.leaning:
+        shear = -rng.uniform(*effects.lean)  # y grows downwards
     wide, high = rng.uniform(-1.0, 1.0, 2) * effects.perspective
     cos, sin = math.cos(angle), math.sin(angle)
     turn = np.array([[cos, -sin, 0.0], [sin, cos, 0.0], [0.0, 0.0, 1.0]])

@@ -21,6 +21,7 @@ Pieces = list[tuple[str, float, int]]  # text, x of its start, size of its font
 
 _SIDES = (0.2, 0.2, 0.3, 0.3)  # neighbours above, below, before and after the word
 _SMALL = 0.8  # size of small capitals
+_HEAVY = (1 / 26, 1 / 15)  # strokes of heavy letters, as shares of the size
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ def draw_layers(
     """
     pieces, width = _spread(text, font, size, rng, effects)
     stroke = int(rng.choice(3, p=effects.strokes))
+    if rng.random() < effects.heavy:
+        stroke = max(2, round(size * rng.uniform(*_HEAVY)))
     pen = _Pen(font, size, math.ceil(width))
     mask = pen.write(pieces, stroke=stroke)
     box = mask.getbbox()

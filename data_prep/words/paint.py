@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageChops
 
 from data_prep.words.effects import Effects
 from data_prep.words.layers import Layers, Mask
@@ -65,7 +65,31 @@ def paint(
         level = ink if rng.random() < 0.5 else rng.uniform(0.0, 255.0)
         picture = _blend(picture, layers.ruled, level)
     light = _field(shape, rng.uniform(0.0, strongest), rng)
-    return np.clip(_blend(picture, layers.text, ink + light), 0.0, 255.0)
+    if rng.random() < effects.shaded:
+        light = light + _shading(shape, ground - ink, rng)
+    picture = _blend(picture, layers.text, ink + light)
+    if rng.random() < effects.relief:
+        picture = picture + _relief(layers.text, apart, rng)
+    return np.clip(picture, 0.0, 255.0)
+
+
+def _shading(
+    shape: tuple[int, int], towards: float, rng: np.random.Generator
+) -> np.ndarray:
+    """Return what is added to ink that comes nearer to the ground, upwards or down."""
+    most = towards * rng.uniform(0.2, 0.6)
+    ramp = np.linspace(0.0, most, shape[0], dtype=np.float32)
+    return (ramp if rng.random() < 0.5 else ramp[::-1])[:, None]
+
+
+def _relief(text: Mask, apart: float, rng: np.random.Generator) -> np.ndarray:
+    """Return the bright and the dark edges of letters that seem to stand out."""
+    reach = 1 + int(rng.integers(0, 1 + text.height // 40))
+    x, y = (int(reach * rng.choice((-1, 1))) for _ in range(2))
+    sides = (ImageChops.offset(text, *by) for by in ((x, y), (-x, -y)))
+    dark, bright = (np.asarray(side, np.float32) for side in sides)
+    strength = apart * rng.uniform(0.2, 0.6) / 255.0
+    return strength * (bright - dark)
 
 
 def _away(level: float, rng: np.random.Generator, contrast: float) -> float:

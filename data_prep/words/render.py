@@ -17,17 +17,18 @@ from PIL import Image
 
 from data_prep.words.damage import damage
 from data_prep.words.effects import NATURAL, Effects
-from data_prep.words.fonts import Family
-from data_prep.words.geometry import place
+from data_prep.words.fonts import Family, Font, open_face
+from data_prep.words.geometry import LONGEST, place
 from data_prep.words.layers import Layers, draw_layers
 from data_prep.words.paint import paint
 from data_prep.words.word_list import WordList, sample_index
 from show_attend_tell.data.word_crops import resize_crop
 from show_attend_tell.data.words import SPLITS
 
-VERSION = 1  # of the renderer: another one renders other bytes
+VERSION = 2  # of the renderer: another one renders other bytes
 _SIZES = (28, 32, 38, 44, 52, 60)  # of fonts, in pixels
 _TRIES = 10  # of words that have no ink in a font
+_SPACE = 0.35  # of a font's size between letters, at most, and room at both ends
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,8 @@ class Renderer:
             family = self.families[sample_index(self._shares, rng)]
             font = family.choose(rng.random() < self.effects.slanted, rng.random())
             text = shown.text if font.punctuation else shown.plain()
-            size = _SIZES[rng.integers(len(_SIZES))]
+            sizes = [size for size in _SIZES if _fits(text, font, size)] or _SIZES[:1]
+            size = sizes[rng.integers(len(sizes))]
             layers = draw_layers(
                 text, font, size, rng, self.effects, self.words.neighbour
             )
@@ -104,6 +106,12 @@ class Renderer:
             "photos": photos.hexdigest(),
         }
         return hashlib.sha256(json.dumps(values).encode()).hexdigest()
+
+
+def _fits(text: str, font: Font, size: int) -> bool:
+    """Return whether a text, its letters apart, is narrower than the widest crop."""
+    space = _SPACE * size * (len(text) + 2)
+    return open_face(font, size).getlength(text) + space < LONGEST
 
 
 def _file_digest(path: str) -> str:

@@ -1,7 +1,7 @@
-"""Choose the words to render: from a list, numbers, and random letters.
+"""Choose the words to render: from a list, numbers, addresses, and random letters.
 
-The lengths are those of the words in IIIT5K's photos. Punctuation around a word is part
-of the picture and not of the word.
+The lengths are those of the words in IIIT5K's photos, long ones more often. Punctuation
+is part of the picture and not of the word.
 """
 
 import hashlib
@@ -17,13 +17,34 @@ from show_attend_tell.runtime.errors import DataError
 
 # Words of 1, 2, ... characters among the 2,000 of IIIT5K train.
 _COUNTS = (65, 257, 343, 358, 310, 228, 181, 91, 78, 34, 27, 12, 5, 6, 0, 0, 2, 1, 1)
-_LENGTHS = np.maximum(1, [*_COUNTS, *[0] * (MAX_LENGTH - 1 - len(_COUNTS))])  # to 22
-# Shares of words of the list, random letters, numbers, and one or two characters.
-_KINDS = (0.75, 0.10, 0.10, 0.05)
+# To 22. Long words are rare in photos, and the hardest ones to read.
+_LENGTHS = np.array([*_COUNTS, *[0] * (MAX_LENGTH - 1 - len(_COUNTS))]) + [
+    *[10] * 15,
+    *[3] * (MAX_LENGTH - 16),
+]
+_FEW = 100  # listed words of a length, too few to be chosen often
+# Shares: words of the list, random letters, numbers, one or two characters, addresses.
+_KINDS = (0.69, 0.10, 0.12, 0.05, 0.04)
 _CASES = (0.48, 0.27, 0.20, 0.05)  # upper, title, lower, mixed
 _PUNCTUATED = 0.15
 _PAIRS = (("", "."), ("", ","), ("", "!"), ("", "?"), ("", ":"), ("'", "'"))
 _PAIRS += (('"', '"'), ('"', ""), ("", '"'), ("-", ""), ("", "-"), ("$", ""))
+_PAIRS += (
+    ("(", ")"),
+    ("", ")"),
+    ("#", ""),
+    ("+", ""),
+    ("", "!!"),
+    ("*", ""),
+    ("", "*"),
+)
+# A digit is written for each 0. Numbers of one to five digits are the most frequent.
+_FORMATS = ("0", "00", "000", "0000", "00000") * 6
+_FORMATS += ("000000", "0000000", "00000000", "0000000000", "000-0000", "000-000-0000")
+_FORMATS += ("0%", "00%", "00%", "$0", "$00", "$0.00", "$00.00", "$000", "0.0", "00.0")
+_FORMATS += ("0,000", "00,000", "0:00", "00:00", "0/0", "00/00", "0-0", "00-00", "+00")
+_FORMATS += ("0st", "0nd", "0rd", "0th", "00th", "00s", "0000s", "00km", "000m", "00kg")
+_ENDS = ("com", "net", "org", "co.uk", "in", "de", "edu", "info")
 _INSIDE = "'-./&."
 _LETTERS = tuple("abcdefghijklmnopqrstuvwxyz")
 _DIGITS = tuple("0123456789")
@@ -69,7 +90,9 @@ class WordList:
         for length, words in by_length.items():
             weights = np.sqrt([frequencies[word] for word in words])
             self._by_length[length] = words, np.cumsum(weights / weights.sum())
-        lengths = sorted(set(by_length) & set(range(1, len(_LENGTHS) + 1)))
+        known = set(range(1, len(_LENGTHS) + 1))
+        many = [n for n in known & set(by_length) if len(by_length[n]) >= _FEW]
+        lengths = sorted(many or known & set(by_length))
         self._lengths = lengths or sorted(by_length)
         shares = [_LENGTHS[min(n, len(_LENGTHS)) - 1] for n in self._lengths]
         self._shares = np.cumsum(shares) / np.sum(shares)
@@ -85,19 +108,33 @@ class WordList:
         """Return a word with its text."""
         kind = rng.choice(len(_KINDS), p=_KINDS)
         if kind == 0:
-            word = self._listed(rng)
+            text = self._listed(rng)
         elif kind == 1:
-            word = _random_letters(rng, 1 + sample_index(np.cumsum(_LENGTHS), rng))
+            text = _random_letters(rng, 1 + sample_index(np.cumsum(_LENGTHS), rng))
         elif kind == 2:
-            word = _number(rng)
+            text = _number(rng)
+        elif kind == 3:
+            text = _random_letters(rng, rng.integers(1, 3))
         else:
-            word = _random_letters(rng, rng.integers(1, 3))
-        text = _cased(word, rng)
-        return Shown(word, _punctuated(text, rng))
+            text = self._address(rng)
+        word = "".join(filter(str.isalnum, text))
+        text = _cased(text, rng)
+        return Shown(word, _punctuated(text, rng) if text.isalnum() else text)
 
     def neighbour(self, rng: np.random.Generator) -> str:
         """Return the text of a word beside another one."""
         return _cased(self._listed(rng), rng)
+
+    def _address(self, rng: np.random.Generator) -> str:
+        """Return an address of the network, or two words in one."""
+        while True:
+            one, other = self._listed(rng), self._listed(rng)
+            end = _ENDS[rng.integers(len(_ENDS))]
+            forms = (f"www.{one}.{end}", f"{one}.{end}", f"{one}@{other}.{end}")
+            forms += (one + other, f"{one}-{other}", f"www.{one}{other}.{end}")
+            text = forms[rng.integers(len(forms))]
+            if sum(map(str.isalnum, text)) <= MAX_LENGTH:
+                return text
 
     def _listed(self, rng: np.random.Generator) -> str:
         words, shares = self._by_length[self._lengths[sample_index(self._shares, rng)]]
@@ -117,12 +154,13 @@ def _random_letters(rng: np.random.Generator, length: int) -> str:
 
 
 def _number(rng: np.random.Generator) -> str:
-    """Return one to five digits, in a fifth of the cases with one or two letters."""
-    digits = "".join(rng.choice(_DIGITS, rng.integers(1, 6)))
-    if rng.random() >= 0.2:
-        return digits
+    """Return digits in one of the formats, in a tenth of the cases with letters."""
+    text = _FORMATS[rng.integers(len(_FORMATS))]
+    text = "".join(rng.choice(_DIGITS) if one == "0" else one for one in text)
+    if rng.random() >= 0.1 or not text.isdigit():
+        return text
     letters = _random_letters(rng, rng.integers(1, 3))
-    return digits + letters if rng.random() < 0.5 else letters + digits
+    return text + letters if rng.random() < 0.5 else letters + text
 
 
 def _cased(word: str, rng: np.random.Generator) -> str:
@@ -139,7 +177,7 @@ def _cased(word: str, rng: np.random.Generator) -> str:
 
 
 def _punctuated(text: str, rng: np.random.Generator) -> str:
-    """Add punctuation, as around some words of photos."""
+    """Add punctuation to a word, as around some words of photos."""
     if rng.random() >= _PUNCTUATED:
         return text
     if len(text) > 3 and rng.random() < 0.3:  # inside the word

@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw
 
 from data_prep.words.effects import NATURAL, PLAIN, UNDAMAGED
 from data_prep.words.fonts import Family, find_families, open_face
-from data_prep.words.geometry import place
+from data_prep.words.geometry import LONGEST, place
 from data_prep.words.layers import draw_layers
 from data_prep.words.paint import _away, paint, sample_levels
 from data_prep.words.render import _SIZES, contact_sheet
@@ -83,6 +83,11 @@ def test_a_plain_word_is_its_text(font, text):
         {"shear": 0.1},
         {"perspective": (0.1, 0.15)},
         {"arc": 1.0},
+        {"heavy": 1.0},
+        {"turned": 1.0},
+        {"leaning": 1.0},
+        {"shaded": 1.0},
+        {"relief": 1.0},
         {"margin_x": (0.1, 0.3)},
         {"margin_y": (0.1, 0.3)},
         {"field": 25.0},
@@ -108,6 +113,27 @@ def test_every_effect_changes_the_crop_and_leaves_the_word(change):
     )
     assert {word for _, word in changed} == {"massachusetts"}
     assert all(crop.std() > 3 for crop, _ in changed)
+
+
+def test_the_longest_words_are_narrower_than_the_widest_crop():
+    """A wider one would lose its last letters, which its label has."""
+    effects = dataclasses.replace(PLAIN, spaced=1.0, spacing=(0.3, 0.3))
+    source = renderer(effects=effects, words=OneWord("W" * 23))
+    for number in range(12):
+        layers, _ = source._draw(np.random.default_rng(number))
+        x0, _, x1, _ = layers.box
+        assert LONGEST / 3 < x1 - x0 <= LONGEST
+
+
+def test_letters_lean_to_the_right():
+    effects = dataclasses.replace(PLAIN, leaning=1.0)
+    for number in range(5):
+        rng = np.random.default_rng(number)
+        layers = draw_layers("IIII", SANS, 50, rng, effects, lambda rng: "")
+        ink = np.asarray(place(layers, rng, effects).text)
+        rows = np.flatnonzero(ink.any(axis=1))
+        top, bottom = (np.flatnonzero(ink[row])[0] for row in (rows[1], rows[-2]))
+        assert top > bottom + 3
 
 
 def test_small_capitals_are_lower_than_the_first_letter():
