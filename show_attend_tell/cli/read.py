@@ -55,7 +55,7 @@ def read(crops, model, beam, lexicon, attention, page, out) -> None:
     if out is not None and (attention is not None or page is not None):
         raise click.UsageError("--out cannot be combined with --attention or --html.")
     start_tensorflow()
-    from show_attend_tell.siblings.pretrained import shipped_reader
+    from show_attend_tell.siblings.pretrained import READER, shipped_file
     from show_attend_tell.siblings.words.generation import Searcher
     from show_attend_tell.siblings.words.lexicon import Lexicon
     from show_attend_tell.siblings.words.reading_file import (
@@ -67,7 +67,7 @@ def read(crops, model, beam, lexicon, attention, page, out) -> None:
     if out is not None:
         require_jsonl(out)
     words = None if lexicon is None else Lexicon.load(lexicon)
-    file = model or shipped_reader()
+    file = model or shipped_file(READER)
     search = Searcher(load_reader(file), beam)
     if out is None:
         failed = _print_words(search, crops, words, attention, page)

@@ -31,18 +31,20 @@ def is_reader_shipped() -> bool:
     return _file(READER).is_file()
 
 
-def shipped_reader() -> Path:
-    """Return the file of the reader of words in the package.
+def shipped_file(name: str) -> Path:
+    """Return the file of a trained model of the package.
+
+    Args:
+        name: ``ram_mnist``, ``draw_mnist`` or ``read_words``.
 
     Raises:
-        PretrainedModelError: the installation has none.
+        PretrainedModelError: the installation has no such model.
     """
-    path = _file(READER)
+    path = _file(name)
     if not path.is_file():
         raise PretrainedModelError(
-            f"{path}: this installation has no trained reader of words; train one with "
-            f"`make prepare train EXPERIMENT={READER}`, and name the model of its run "
-            "with --model"
+            f"{path}: this installation has no trained {name}; train one with "
+            f"`make prepare train EXPERIMENT={name}`, and name the model of its run"
         )
     return path
 
@@ -51,19 +53,15 @@ def load_shipped(name: str) -> keras.Model:
     """Load a trained model of the package.
 
     Args:
-        name: ``ram_mnist``, ``draw_mnist`` or ``read_words``.
+        name: see :func:`shipped_file`.
 
     Raises:
         PretrainedModelError: the installation has no such model.
         ModelFileError: the file is damaged.
     """
-    path = _file(name)
-    if not path.is_file():
-        raise PretrainedModelError(
-            f"{path}: this installation has no trained {name}; train the experiment, "
-            "and load the model of its run"
-        )
-    return read_model_of(path, lambda model: isinstance(model, _CLASSES[name]))
+    return read_model_of(
+        shipped_file(name), lambda model: isinstance(model, _CLASSES[name])
+    )
 
 
 def _file(name: str) -> Path:

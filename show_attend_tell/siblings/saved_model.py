@@ -1,4 +1,4 @@
-"""Load the trained model of an experiment on digits."""
+"""Load the trained model of an experiment on digits or words."""
 
 import tempfile
 from collections.abc import Callable
@@ -8,6 +8,11 @@ import keras
 
 from show_attend_tell.deployment.half_precision import write_expanded
 from show_attend_tell.runtime.errors import ModelFileError, one_line
+
+_OTHER_SETTINGS = (
+    "was trained with other settings of the model; restore them, or train again with "
+    "--overwrite"
+)
 
 
 def read_model(path: Path) -> keras.Model:
@@ -30,20 +35,20 @@ def read_model(path: Path) -> keras.Model:
         ) from None
 
 
-def read_model_of(path: Path, matches: Callable[[keras.Model], bool]) -> keras.Model:
+def read_model_of(
+    path: Path, matches: Callable[[keras.Model], bool], fault: str = _OTHER_SETTINGS
+) -> keras.Model:
     """Load a model file of an experiment.
 
     Args:
         path: path of the file.
         matches: whether a model is one of the experiment's settings.
+        fault: what another model is, and what to do.
 
     Raises:
-        ModelFileError: the file is absent, damaged, or of other settings.
+        ModelFileError: the file is absent, damaged, or another model's.
     """
     model = read_model(path)
     if not matches(model):
-        raise ModelFileError(
-            f"{path}: was trained with other settings of the model; restore them, or "
-            "train again with --overwrite"
-        )
+        raise ModelFileError(f"{path}: {fault}")
     return model

@@ -123,12 +123,12 @@ def evaluate(
         measured=f"{how}, capitals as small letters"
         + (_LEXICON if lexicon else ", without a lexicon"),
     )
-    report.figures.extend(_draw(run / "figures", data, found))
     trained_on = read_experiment_file(run / runs.SETTINGS).data.name
     usual = beam == 1 and lexicon is None and split in ("val", "test")
     suffix = "" if usual else f"-beam-{beam}" + "-lexicon" * (lexicon is not None)
     if not usual or experiment.data.name != trained_on:
         suffix = f"-{experiment.data.name}-{split}{suffix}"
+    report.figures.extend(_draw(run / f"figures{suffix}", data, found))
     write_scores(run, experiment, report, suffix)
     return report
 

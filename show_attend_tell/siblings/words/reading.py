@@ -1,6 +1,6 @@
 """Read the words of crops in files, with the inputs and errors of ``caption``."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -101,7 +101,6 @@ def read_files(
     search: Searcher,
     found: Sequence[Path | Failure],
     lexicon: Lexicon | None = None,
-    present: Callable[[object], bool] | None = None,
 ) -> Iterator[Reading | Failure]:
     """Yield the word of each crop, or the failure of one that cannot be read.
 
@@ -109,13 +108,10 @@ def read_files(
         search: the compiled reader.
         found: files of crops; failures are passed through.
         lexicon: see :func:`best_readings`.
-        present: whether a file is left out; none by default.
     """
 
-    def read(one: Path | Failure) -> tuple[Path, np.ndarray] | Failure | None:
-        if isinstance(one, Failure):
-            return one
-        return None if present and present(one) else _read(one)
+    def read(one: Path | Failure) -> tuple[Path, np.ndarray] | Failure:
+        return one if isinstance(one, Failure) else _read(one)
 
     for results in read_ahead(read, found, search.batch):
         crops = [one for one in results if isinstance(one, tuple)]
@@ -124,10 +120,7 @@ def read_files(
             paths, images = zip(*crops, strict=True)
             readings = iter(best_readings(search, np.stack(images), lexicon, paths))
         for one in results:
-            if isinstance(one, tuple):
-                yield next(readings)
-            elif one is not None:
-                yield one
+            yield one if isinstance(one, Failure) else next(readings)
 
 
 def _read(path: Path) -> tuple[Path, np.ndarray] | Failure:

@@ -141,7 +141,8 @@ def load_reader(path: Path) -> Reader:
     Raises:
         ModelFileError: the file is absent, damaged, or another model's.
     """
-    return read_model_of(path, lambda model: isinstance(model, Reader))
+    fault = "is no reader of words; name the model of a run with task = 'read'"
+    return read_model_of(path, lambda model: isinstance(model, Reader), fault)
 
 
 def train(
