@@ -78,7 +78,7 @@ def test_photos_posted(server, world):
     tally.finish()
 
 
-@pytest.mark.parametrize("path", ["/digits/classify"])
+@pytest.mark.parametrize("path", ["/digits/classify", "/read"])
 def test_photos_posted_to_other_models(server, path):
     """A photo without what the model sees is refused; a bomb by its size."""
     tally = Tally(f"hostile photos, POST {path}", scaled(150), 30)

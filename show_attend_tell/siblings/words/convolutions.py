@@ -105,8 +105,10 @@ class RecursiveConvolution(keras.layers.Layer):
 
     @property
     def statistics(self):
-        """The stored means and variances of all iterations."""
-        return [*self.means, *self.variances] if self.batch_norm else []
+        """The stored mean and variance of each iteration."""
+        if not self.batch_norm:
+            return []
+        return list(zip(self.means, self.variances, strict=True))
 
     def call(self, x, training=False, momentum=MOMENTUM):
         """Return h(n), (B, H, W, C_in) -> (B, H, W, C), in the type of x.

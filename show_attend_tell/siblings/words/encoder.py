@@ -90,7 +90,7 @@ class CropEncoder(keras.layers.Layer):
 
     @property
     def statistics(self):
-        """The stored statistics of batch normalisation, of all convolutions."""
+        """The stored mean and variance of each batch normalisation."""
         return [one for layer in self.convolutions for one in layer.statistics]
 
     def call(self, images, training=False, precision="float32", momentum=MOMENTUM):

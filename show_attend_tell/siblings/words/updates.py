@@ -104,8 +104,8 @@ class WordUpdates:
         """Set the statistics of batch normalisation to those of a model's own weights.
 
         The averaged weights that are validated and saved have other sums than the
-        last weights, whose statistics a training step stores. The result is the mean
-        over batches of the first epochs, unchanged, and depends on the weights alone.
+        last weights, whose statistics a training step stores. The result is that of
+        the crops of some batches, unchanged, and depends on the weights alone.
 
         Args:
             model: the model; its stored means and variances are changed.
@@ -117,7 +117,7 @@ class WordUpdates:
         @tf.function(autograph=False)
         def statistics_of(crops):
             encoder(normalised(crops)[..., None], training=True, momentum=0.0)
-            return [tf.identity(one) for one in encoder.statistics]
+            return [tuple(map(tf.identity, pair)) for pair in encoder.statistics]
 
         epochs = (self.batches(epoch) for epoch in itertools.count())
         batches = itertools.chain.from_iterable(epochs)
@@ -125,8 +125,11 @@ class WordUpdates:
             statistics_of(tf.constant(batch.crops))
             for batch in itertools.islice(batches, _ESTIMATING)
         ]
-        for one, *values in zip(encoder.statistics, *seen, strict=True):
-            one.assign(np.mean(values, axis=0))
+        for (mean, variance), *pairs in zip(encoder.statistics, *seen, strict=True):
+            means, variances = (np.array(values) for values in zip(*pairs, strict=True))
+            mean.assign(means.mean(axis=0))
+            # Within the batches, and between them.
+            variance.assign(variances.mean(axis=0) + means.var(axis=0))
 
 
 def parts_of(targets: np.ndarray) -> tuple[tuple[int, int], ...]:
