@@ -84,14 +84,20 @@ def test_an_interrupted_rendering_resumes_with_the_same_bytes(tmp_path, monkeypa
     assert content(tmp_path / "cut") == content(tmp_path / "whole")
 
 
-def test_finished_parts_serve_another_number_of_words(tmp_path, monkeypatch):
+def render_parts_alone(monkeypatch, folder):
+    """Render into a folder, interrupted before its parts are put together."""
+
     def interrupted(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(parts, "_assemble", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            render(tmp_path / "cut")
+            render(folder)
+
+
+def test_finished_parts_serve_another_number_of_words(tmp_path, monkeypatch):
+    render_parts_alone(monkeypatch, tmp_path / "cut")
     rendered, original = [], parts._render_part
 
     def counted(job, folder):
@@ -118,13 +124,7 @@ def test_rendered_words_are_not_rendered_again_unless_settings_change(tmp_path):
 
 
 def test_a_damaged_part_is_removed_and_named(tmp_path, monkeypatch):
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(parts, "_assemble", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            render(tmp_path)
+    render_parts_alone(monkeypatch, tmp_path)
     part = next(tmp_path.glob(".parts-*/train-000000020-*.npz"))
     part.write_bytes(part.read_bytes()[:500])
     with pytest.raises(DataError, match="a part is damaged and was removed"):
