@@ -265,6 +265,22 @@ def test_a_reader_learns_64_words_by_heart(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("decoder", "epochs"), [("independent", 150), ("rnn2_factored", 260)]
+)
+def test_decoders_of_features_learn_64_words_by_heart(tmp_path, decoder, epochs):
+    work = prepare_words(tmp_path, train=64, val=2, longest=7)
+    settings = {"epochs": epochs, "batch_size": 64, "augment": False}
+    settings |= {"average_decay": 0.0, "label_smoothing": 0.0, "learning_rate": 5e-3}
+    settings |= {"validate_every": 10_000, "warmup_steps": 20}
+    reader = {"channels": [16, 16, 32, 32], "width": 64, "decoder": decoder}
+    reader |= {"feature_width": 128, "feature_dropout": 0.0}
+    done = run(work, tmp_path / "runs", training=settings, reader=reader)
+    data = WordData.open(work / "made-up", "train")
+    assert words_of(Searcher(load_reader(done.model))(data.images)) == data.words
+
+
+@pytest.mark.slow
 def test_train_and_eval_are_verbs(work, tmp_path, capsys):
     from show_attend_tell.config.settings import experiment_to_toml
 
