@@ -17,6 +17,7 @@ from show_attend_tell.config.settings import (
 )
 from show_attend_tell.data.vocabulary import PAD, Vocabulary
 from show_attend_tell.models.convolutions.trainable import make_convolutions
+from show_attend_tell.models.decoder_custom_gradient import SOFT
 from show_attend_tell.models.decoders.interface import (
     NO_DROPOUT,
     WHOLE,
@@ -106,7 +107,7 @@ class Captioner(keras.Model):
             transformer = TransformerSettings(**transformer)
         self.transformer = transformer or TransformerSettings()
         self.seed = seed
-        self.compiled_parts = None
+        self.compiled_parts = self._compile_fn = None
         self._generators = {}
         self._create_layers(convolutions)
         for layer in (self, self.decoder):  # layers take Keras' global dtype policy
@@ -194,17 +195,17 @@ class Captioner(keras.Model):
         """Compile parts of the training step, leaving large products to TensorFlow.
 
         On a CPU TensorFlow's own matrix products are faster than XLA's, and use the
-        processor's units for bfloat16. The recurrence stays float32. A call with the
-        arguments of the last one changes nothing, so that `_scale` is compiled once.
+        processor's units for bfloat16. The recurrence stays float32. What a call with
+        this compiler has compiled remains, for batches of all lengths.
 
         Args:
             compile_fn: compiles a function; applied to the parts that XLA does better.
             precision: dtype of the large products.
         """
-        parts = self.compiled_parts
-        if parts is None or parts.compile_fn is not compile_fn:
-            parts = CompiledParts(compile_fn, compile_fn(self._scale))
-        self.compiled_parts = parts._replace(precision=precision)
+        if self.compiled_parts is None or self._compile_fn is not compile_fn:
+            self._compile_fn = compile_fn
+            self.compiled_parts = CompiledParts(functools.cache(compile_fn))
+        self.compiled_parts = self.compiled_parts._replace(precision=precision)
 
     def _prepare(self, features, training=False):
         """Convolve stored features, if the model has convolutions, and scale them."""
@@ -212,7 +213,9 @@ class Captioner(keras.Model):
         if self.convolutions is not None:
             features = ops.cast(features, self.compute_dtype)
             features = self.convolutions(features, precision=parts.precision)
-        return (parts.scale or self._scale)(features, training)
+        # Factors outside of the compiled part: XLA draws noise again for each location.
+        factors = self._factors(ops.shape(features)[0], training)
+        return parts.compiled(_scale)(features, factors)
 
     def convolve(self, features):
         """Return the unscaled annotations of stored features, as arrays (N, L, D)."""
@@ -220,11 +223,14 @@ class Captioner(keras.Model):
             features = self.convolutions(ops.convert_to_tensor(features, "float32"))
         return ops.convert_to_numpy(features)
 
-    def _scale(self, features, training=False):
-        """Cast and scale annotations, drop channels in training; (B, L, D)."""
-        annotations = ops.cast(features, self.compute_dtype)
-        annotations = annotations * ops.cast(self.annotation_scale, self.compute_dtype)
-        return self.channel_dropout(annotations, training=training)
+    def _factors(self, photos, training):
+        """Return what annotations are multiplied by, () or (photos, 1, D)."""
+        scale = ops.reshape(self.annotation_scale, ())  # a tensor, not a variable
+        scale = ops.cast(scale, self.compute_dtype)
+        if not training or not self.settings.channel_dropout:
+            return scale
+        ones = ops.ones((photos, 1, self.annotation_width), self.compute_dtype)
+        return scale * self.channel_dropout(ones, training=True)
 
     def dropouts(self, training) -> Dropouts:
         """Return the dropout of the decoder's layers, none outside of training."""
@@ -254,23 +260,22 @@ class Captioner(keras.Model):
         B, T = ops.shape(inputs["tokens"])[0], number_of_words(inputs["tokens"])
         noise = self.hard_attention.sample_noise(B * self.hard.samples, T)
         outputs = self.teacher_force(
-            inputs, training, noise.select_weights, self.hard.samples
+            inputs, training, noise.selection(), self.hard.samples
         )
         return {**outputs, "sampled": noise.sampled}
 
-    def teacher_force(self, inputs, training=False, select_weights=None, samples=1):
+    def teacher_force(self, inputs, training=False, selection=SOFT, samples=1):
         """Run the decoder over given words, with a given selection of locations.
 
         Args:
             inputs: see :meth:`call`.
             training: whether dropout is active.
-            select_weights: see :func:`models.decoder_custom_gradient.unroll`; None
-                takes alpha itself.
+            selection: see :class:`models.decoder_custom_gradient.Selection`.
             samples: rows for each caption, side by side: R = B samples rows.
 
         Returns:
             ``logits`` (R, T, K), ``alpha`` (R, T, L), ``beta`` (R, T), and with
-            `select_weights` also ``context_weights`` (R, T, L).
+            another `selection` than SOFT ``context_weights`` (R, T, L).
         """
         tokens = inputs["tokens"]
         number_of_words(tokens)
@@ -278,9 +283,7 @@ class Captioner(keras.Model):
         a = self._prepare(inputs["annotations"], training)  # (P, L, D)
         dropouts = self.dropouts(training)
         memory = self.decoder.memory(a, parts, dropouts)
-        return self.decoder.read(
-            tokens, memory, dropouts, parts, select_weights, samples
-        )
+        return self.decoder.read(tokens, memory, dropouts, parts, selection, samples)
 
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
@@ -385,3 +388,8 @@ class Captioner(keras.Model):
             "seed": self.seed,
             "convolutions": list(self.convolutions.names) if self.convolutions else [],
         }
+
+
+def _scale(features, factors):
+    """Return features (B, L, D) as scaled annotations, of the factors' dtype."""
+    return ops.cast(features, factors.dtype) * factors

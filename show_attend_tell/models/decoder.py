@@ -11,6 +11,7 @@ from keras import ops
 from show_attend_tell.models import decoder_custom_gradient
 from show_attend_tell.models.attention import Attention, attend
 from show_attend_tell.models.convolutions.quantised_weights import dequantised
+from show_attend_tell.models.decoder_custom_gradient import SOFT
 from show_attend_tell.models.initializers import OrthogonalGates
 
 
@@ -49,11 +50,6 @@ def product(x, w, precision="float32"):
     rows = ops.reshape(x, (-1, p))  # (..., p) -> (rows, p)
     rows = ops.matmul(ops.cast(rows, precision), ops.cast(w, precision))  # (rows, q)
     return ops.cast(ops.reshape(rows, (*ops.shape(x)[:-1], q)), x.dtype)
-
-
-def _select_at(select_weights, t):
-    """Return step t's selection alone, alpha -> context weights."""
-    return lambda alpha: select_weights(t, alpha)[0]
 
 
 class Decoder(keras.layers.Layer):
@@ -250,7 +246,7 @@ class Decoder(keras.layers.Layer):
         annotations,
         projected,
         compile_fn=None,
-        select_weights=None,
+        selection=SOFT,
     ):
         """Run the steps of given words (teacher forcing).
 
@@ -264,7 +260,7 @@ class Decoder(keras.layers.Layer):
             projected: (B, L, A).
             compile_fn: see :func:`models.decoder_custom_gradient.unroll`; None leaves
                 compilation to the caller.
-            select_weights: for hard attention, see the same function.
+            selection: for hard attention, see the same function.
 
         Returns:
             h (B, T, n), z_hat (B, T, D), alpha and the context weights (B, T, L), and
@@ -272,15 +268,15 @@ class Decoder(keras.layers.Layer):
         """
         tensors = word_gates, h, c, annotations, projected
         if self.settings.activation == "tanh":
-            return self._unroll_custom_gradient(*tensors, compile_fn, select_weights)
+            return self._unroll_custom_gradient(*tensors, compile_fn, selection)
 
         def loop(*tensors):
-            return self._unroll_autodiff(*tensors, select_weights)
+            return self._unroll_autodiff(*tensors, selection)
 
         return (compile_fn(loop) if compile_fn else loop)(*tensors)
 
     def _unroll_custom_gradient(
-        self, word_gates, h, c, annotations, projected, compile_fn, select_weights
+        self, word_gates, h, c, annotations, projected, compile_fn, selection
     ):
         # Reshaped to tensors: a custom gradient must not be given variables.
         w_att = ops.reshape(self.w_att, (-1,))  # (A, 1) -> (A,)
@@ -290,19 +286,14 @@ class Decoder(keras.layers.Layer):
             b_beta = ops.reshape(self.b_beta, (1,))
         kernel = self.state_kernel()  # (n, A + 4n + 1)
         weights = (annotations, projected, kernel, w_att, lstm_z, b_beta)
-        options = {"compile_fn": compile_fn, "select_weights": select_weights}
-        options = {name: value for name, value in options.items() if value}
-        return decoder_custom_gradient.unroll(word_gates, h, c, weights, **options)
+        given = weights, compile_fn, selection
+        return decoder_custom_gradient.unroll(word_gates, h, c, *given)
 
-    def _unroll_autodiff(
-        self, word_gates, h, c, annotations, projected, select_weights
-    ):
+    def _unroll_autodiff(self, word_gates, h, c, annotations, projected, selection):
         kernel, steps = self.state_kernel(), []
         for t in range(word_gates.shape[1]):  # unrolled: XLA fuses across steps
-            select = None if select_weights is None else _select_at(select_weights, t)
-            step = self.step(
-                word_gates[:, t], h, c, annotations, projected, kernel, select
-            )
+            memory = annotations, projected, kernel
+            step = self.step(word_gates[:, t], h, c, *memory, selection.at(t))
             h, c = step.h, step.c
             steps.append(step)
         fields = ("h", "z_hat", "alpha", "context_weights", "beta")

@@ -80,6 +80,7 @@ from keras import ops
 
 from show_attend_tell.config.settings import HardAttentionSettings
 from show_attend_tell.models.attention import sampled_location
+from show_attend_tell.models.decoder_custom_gradient import Selection
 from show_attend_tell.models.losses import token_losses
 from show_attend_tell.models.reinforce import (
     mean_of_others,
@@ -94,21 +95,28 @@ class LocationNoise(NamedTuple):
     u: object  # (R, T), uniform in [0, 1): which location
     sampled: object  # (R,), 1 where s~ is sampled, 0 where it is its expected value
 
-    def select_weights(self, t, alpha):
-        """Return the context weights of step t, and q of their gradient.
+    def selection(self) -> Selection:
+        """Return the choice of the context weights of all steps."""
+        # (R,) -> (R, T)
+        sampled = ops.repeat(ops.expand_dims(self.sampled, 1), self.u.shape[1], axis=1)
+        return Selection(_sampled_or_expected, (self.u, sampled))
 
-        Args:
-            t: number of the step.
-            alpha: (R, L).
 
-        Returns:
-            One-hot s~_t, or alpha, (R, L); and the share of their gradient that flows
-            on to alpha, 0 where s~_t was sampled, 1 elsewhere, (R, 1).
-        """
-        u = ops.expand_dims(ops.take(self.u, t, axis=1), 1)  # (R, T) -> (R, 1)
-        s = sampled_location(alpha, u)  # (R, L)
-        sampled = ops.cast(ops.expand_dims(self.sampled, 1), alpha.dtype)  # (R, 1)
-        return ops.where(sampled > 0, s, alpha), 1 - sampled
+def _sampled_or_expected(alpha, u, sampled):
+    """Return the context weights of a step, and q of their gradient.
+
+    Args:
+        alpha: (R, L).
+        u: (R,).
+        sampled: (R,).
+
+    Returns:
+        One-hot s~_t, or alpha, (R, L); and the share of their gradient that flows
+        on to alpha, 0 where s~_t was sampled, 1 elsewhere, (R, 1).
+    """
+    s = sampled_location(alpha, ops.expand_dims(u, 1))  # (R, L)
+    sampled = ops.cast(ops.expand_dims(sampled, 1), alpha.dtype)  # (R,) -> (R, 1)
+    return ops.where(sampled > 0, s, alpha), 1 - sampled
 
 
 class HardAttention(keras.layers.Layer):

@@ -82,7 +82,7 @@ class TermNorms:
         mask = tf.cast(targets != PAD, "float32")
         outputs = self.model.teacher_force(
             {"annotations": self.annotations, "tokens": self.inputs},
-            select_weights=noise.select_weights,
+            selection=noise.selection(),
             samples=samples,
         )
         outputs = {**outputs, "sampled": noise.sampled}

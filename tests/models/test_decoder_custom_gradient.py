@@ -9,7 +9,7 @@ import hard_model
 import keras
 import numpy as np
 import pytest
-from tiny_captioner import TOLERANCE, arrays, build, captions, photos
+from tiny_captioner import TOLERANCE, T, arrays, build, captions, photos
 
 from show_attend_tell.models.decoder import Decoder
 
@@ -21,18 +21,20 @@ KINDS = {
     "relu": {"activation": "relu"},
     "hard": {"attention": "hard"},
 }
+# compiled once, for all lengths, in this order
+PARTS = ["_scale", "_exp_twice", "step", "_step_backward", "_attention_gradients"]
 SAMPLED = np.float32([1, 0, 1])  # with hard attention two of three captions
 
 
 def _unroll_by_autodiff(
-    self, word_gates, h, c, annotations, projected, compile_fn, select_weights
+    self, word_gates, h, c, annotations, projected, compile_fn, selection
 ):
     """Decoder.unroll as a loop over Decoder.step that autodiff differentiates."""
     steps = []
     for t in range(word_gates.shape[1]):
         kernel = self.state_kernel()
-        select = select_weights and (lambda alpha, t=t: select_weights(t, alpha)[0])
-        step = self.step(word_gates[:, t], h, c, annotations, projected, kernel, select)
+        memory = annotations, projected, kernel
+        step = self.step(word_gates[:, t], h, c, *memory, selection.at(t))
         h, c = step.h, step.c
         steps.append(step)
     fields = ("h", "z_hat", "alpha", "context_weights", "beta")
@@ -72,8 +74,9 @@ def _gradient_function(model, mode):
     return tf.function(run, autograph=False, jit_compile=mode == "xla")
 
 
-def _run(model, annotations, tokens, targets, mode):
+def _run(model, annotations, tokens, targets, mode, length=T):
     run = _gradient_function(model, mode)
+    tokens, targets = tokens[:, :length], targets[:, :length]
     return arrays(run(tf.constant(annotations, tf.float32), tokens, targets))
 
 
@@ -133,7 +136,7 @@ def test_compiled_parts_multiply_in_bfloat16_and_change_little_else(rng):
 
     model.compile_parts(compile_fn, "bfloat16")
     rounded, rounded_loss, rounded_gradients = _run(model, *inputs, "graph")
-    assert parts == ["_scale", "forward", "_backward"]
+    assert parts == PARTS
     assert rounded_loss != loss
     np.testing.assert_allclose(rounded_loss, loss, rtol=1e-2)
     for name, values in outputs.items():
@@ -190,10 +193,12 @@ def test_compile_parts_follows_its_last_arguments_and_compiles_once_for_equal_on
     first, second = compile_fn("first"), compile_fn("second")
     model.compile_parts(first)
     model.compile_parts(first, "bfloat16")
-    assert calls == [("first", "_scale")]
     assert model.compiled_parts.precision == "bfloat16"
+    for length in (T, T - 1):
+        _run(model, *_batch(), "graph", length)
+    model.compile_parts(first)
+    _run(model, *_batch(), "graph")
+    assert calls == [("first", name) for name in PARTS]
     model.compile_parts(second)
-    annotations, tokens, _ = _batch()
-    model({"annotations": annotations, "tokens": tokens}, training=True)
-    names = ["_scale", "forward", "_backward"]
-    assert calls[1:] == [("second", name) for name in names]
+    _run(model, *_batch(), "graph")
+    assert calls[len(PARTS) :] == [("second", name) for name in PARTS]

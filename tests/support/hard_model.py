@@ -6,6 +6,7 @@ from keras import ops
 from tiny_captioner import T
 
 from show_attend_tell.config.settings import HardAttentionSettings
+from show_attend_tell.models.decoder_custom_gradient import Selection
 from show_attend_tell.models.hard_attention import LocationNoise
 
 
@@ -28,7 +29,7 @@ def outputs_of(model, annotations, inputs, noise, samples=1, training=False):
     outputs = model.teacher_force(
         {"annotations": annotations, "tokens": inputs},
         training,
-        select_weights=noise.select_weights,
+        selection=noise.selection(),
         samples=samples,
     )
     return {**outputs, "sampled": noise.sampled}
@@ -39,8 +40,10 @@ def forced(model, annotations, inputs, locations):
     one_hot = np.eye(annotations.shape[1], dtype=np.float32)[locations]  # (R, T, L)
     one_hot = ops.convert_to_tensor(one_hot)
 
-    def select_weights(t, alpha):
-        return ops.take(one_hot, t, axis=1), ops.zeros_like(alpha[:, :1])
-
     inputs = {"annotations": annotations, "tokens": inputs}
-    return model.teacher_force(inputs, select_weights=select_weights)
+    return model.teacher_force(inputs, selection=Selection(_given, (one_hot,)))
+
+
+def _given(alpha, one_hot):
+    """Return given context weights (R, L), of which alpha has no gradient."""
+    return one_hot, ops.zeros_like(alpha[:, :1])

@@ -8,13 +8,18 @@ of a decoder. :class:`models.decoders.lstm.LstmDecoder` and
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from show_attend_tell.models.decoder_custom_gradient import SOFT
+
 
 class CompiledParts(NamedTuple):
-    """The parts of a training step that ``Captioner.compile_parts`` compiles."""
+    """How ``Captioner.compile_parts`` lets parts of a training step be compiled."""
 
-    compile_fn: Callable | None = None  # compiles a function
-    scale: Callable | None = None  # the model's, compiled once for all lengths
+    compile_fn: Callable | None = None  # compiles a function, equal ones once
     precision: str = "float32"  # dtype of the large matrix products
+
+    def compiled(self, function: Callable) -> Callable:
+        """Return a function compiled, or itself if the whole step is compiled."""
+        return function if self.compile_fn is None else self.compile_fn(function)
 
 
 def keep(value):
@@ -61,9 +66,7 @@ class CaptionDecoder(Protocol):
     def memory(self, annotations, parts=WHOLE, dropouts=NO_DROPOUT) -> Any:
         """Return the tensors that are computed once per photo, from (P, L, D)."""
 
-    def read(
-        self, tokens, memory, dropouts, parts, select_weights=None, samples=1
-    ) -> dict:
+    def read(self, tokens, memory, dropouts, parts, selection=SOFT, samples=1) -> dict:
         """Return the outputs of ``Captioner.teacher_force`` for given words (B, T)."""
 
     def head_weights(self, tokens, memory, bias=None) -> Any:

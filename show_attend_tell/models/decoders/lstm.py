@@ -11,6 +11,7 @@ from keras import ops
 
 from show_attend_tell.models.convolutions.trainable import captions_per_photo
 from show_attend_tell.models.decoder import Decoder
+from show_attend_tell.models.decoder_custom_gradient import SOFT
 from show_attend_tell.models.decoders.interface import (
     NO_DROPOUT,
     WHOLE,
@@ -51,7 +52,7 @@ class LstmDecoder(Decoder):
         memory: LstmMemory,
         dropouts: Dropouts = NO_DROPOUT,
         parts: CompiledParts = WHOLE,
-        select_weights=None,
+        selection=SOFT,
         samples=1,
     ) -> dict:
         """Run the decoder over given words, see :meth:`Captioner.teacher_force`."""
@@ -68,13 +69,13 @@ class LstmDecoder(Decoder):
             )
         # (R, T, n), (R, T, D), twice (R, T, L), (R, T)
         h, z_hat, alpha, context_weights, beta = self.unroll(
-            gates, h, c, a, projected, parts.compile_fn, select_weights
+            gates, h, c, a, projected, parts.compile_fn, selection
         )
         logits = self.readout(
             embedded, h, z_hat, dropouts.hidden, parts.precision
         )  # (R, T, K)
         outputs = {"logits": logits, "alpha": alpha, "beta": beta}
-        if select_weights is not None:
+        if selection is not SOFT:
             outputs["context_weights"] = context_weights
         return outputs
 

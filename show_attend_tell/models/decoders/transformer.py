@@ -27,6 +27,7 @@ from keras import ops
 
 from show_attend_tell.models.convolutions.trainable import captions_per_photo
 from show_attend_tell.models.decoder import product
+from show_attend_tell.models.decoder_custom_gradient import SOFT
 from show_attend_tell.models.decoders.interface import (
     NO_DROPOUT,
     WHOLE,
@@ -99,7 +100,6 @@ class TransformerDecoder(MatrixLayer):
         if not s.tie_output:
             self.l_o = self.matrix("l_o", d, vocabulary_size, seeds)
         self.l_o_b = self.bias("l_o_b", vocabulary_size)
-        self._compiled = None  # a compiler, and the function that it has compiled
         self.built = True
 
     def memory(
@@ -114,7 +114,7 @@ class TransformerDecoder(MatrixLayer):
         """
         precision = parts.precision
         m = product(annotations, self.w_m, precision)  # (P, L, D) -> (P, L, d)
-        m = self._locations_function(parts.compile_fn)(m)
+        m = parts.compiled(self._normalise_locations)(m)
         for layer in self.encoder_layers:
             m = layer.read_words(m, None, dropouts.hidden, precision)
             m = layer.feed_forward(m, dropouts.hidden, precision)
@@ -122,14 +122,6 @@ class TransformerDecoder(MatrixLayer):
             m = self.encoder_norm(m)
         layers = (one.photo_keys(m, precision) for one in self.decoder_layers)
         return Memory(m, tuple(layers))
-
-    def _locations_function(self, compile_fn):
-        """Return :meth:`_normalise_locations`, compiled once for all lengths."""
-        if compile_fn is None:
-            return self._normalise_locations
-        if self._compiled is None or self._compiled[0] is not compile_fn:
-            self._compiled = compile_fn, compile_fn(self._normalise_locations)
-        return self._compiled[1]
 
     def _normalise_locations(self, m):
         """Return LN(max(0, m + b_m)) + P, (P, L, d)."""
@@ -144,7 +136,7 @@ class TransformerDecoder(MatrixLayer):
         memory: Memory,
         dropouts: Dropouts = NO_DROPOUT,
         parts: CompiledParts = WHOLE,
-        select_weights=None,
+        selection=SOFT,
         samples=1,
     ) -> dict:
         """Read all words in parallel, see :meth:`Captioner.teacher_force`.
@@ -154,7 +146,7 @@ class TransformerDecoder(MatrixLayer):
             memory: of P photos, with B / P captions each.
             dropouts: dropout of the words and of the layers.
             parts: ``precision`` is the dtype of the large products.
-            select_weights: None: context is always the mean by alpha.
+            selection: SOFT: the context is always the mean by alpha.
             samples: 1.
         """
         x, weights = self._read(tokens, memory, dropouts, parts.precision)
