@@ -20,6 +20,8 @@ from show_attend_tell.decoding.hypotheses import (
     require_at_least,
 )
 
+_BLOCK = 64  # values of a block, see `largest`
+
 
 class _Beams(NamedTuple):
     """V hypotheses per photo; an empty slot has log_probs -inf."""
@@ -195,7 +197,7 @@ def _grow(live: _Beams, log_probs, t) -> tuple[_Beams, Tensor, Tensor]:
     W, K = log_probs.shape[1:]
     totals = ops.expand_dims(live.log_probs, 2) + log_probs  # (B, W, 1) + (B, W, K)
     totals = ops.reshape(totals, (-1, W * K))  # (B, W, K) -> (B, W K)
-    totals, index = ops.top_k(totals, 2 * W)  # (B, W K) -> (B, 2 W)
+    totals, index = largest(totals, 2 * W)  # (B, W K) -> (B, 2 W)
     parents, words = index // K, index % K  # (B, 2 W)
     added = pick(ops.reshape(log_probs, (-1, W * K)), index)  # (B, W K) -> (B, 2 W)
     lengths, written = pick((live.lengths, live.words), parents)  # V = W -> V = 2 W
@@ -205,6 +207,35 @@ def _grow(live: _Beams, log_probs, t) -> tuple[_Beams, Tensor, Tensor]:
     )
     grown = _Beams(totals, totals, lengths + 1, record(written, word, t))
     return grown, parents, words
+
+
+def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the largest values and their indices, of equal ones the first: top_k.
+
+    They are in the `count` blocks with the largest maxima, of equal ones the first:
+    each of these has a value that comes before every value of the others. XLA looks
+    through few values far sooner than through all.
+
+    Args:
+        values: (B, N).
+        count: at most N.
+
+    Returns:
+        Twice (B, count), largest first.
+    """
+    N = values.shape[1]
+    if N < 4 * count * _BLOCK:
+        return ops.top_k(values, count)
+    rest = -N % _BLOCK
+    if rest:  # (B, N) -> (B, blocks _BLOCK)
+        values = ops.pad(values, [(0, 0), (0, rest)], constant_values=-np.inf)
+    blocks = ops.reshape(values, (-1, (N + rest) // _BLOCK, _BLOCK))
+    _, chosen = ops.top_k(ops.max(blocks, axis=2), count)  # (B, blocks) -> (B, count)
+    chosen = ops.sort(chosen, axis=1)  # keeps the order of equal values
+    found = pick(blocks, chosen)  # (B, count, _BLOCK)
+    found, index = ops.top_k(ops.reshape(found, (-1, count * _BLOCK)), count)
+    first = pick(chosen, index // _BLOCK) * _BLOCK  # (B, count)
+    return found, first + index % _BLOCK
 
 
 def _best(beams: _Beams, width: int) -> tuple[_Beams, Tensor]:

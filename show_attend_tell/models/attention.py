@@ -26,6 +26,7 @@ from keras import ops
 
 from show_attend_tell.decoding import categorical
 
+_LIMIT = 43.0  # exp(2 * 43) and its inverse are finite in float32
 _OUTSIDE = 1e-3  # added to shares of a region, for a finite logarithm
 
 
@@ -54,7 +55,7 @@ def attend(
 
     Args:
         annotations: a, (B, L, D).
-        projected: W_a a + b, (B, L, A).
+        projected: W_a a + b, (B, L, A), see :func:`attention_scores`.
         state: W_h h_{t-1}, (B, A) or (B, W, A).
         w_att: (A,).
         activation: see :func:`attention_scores`.
@@ -75,6 +76,35 @@ def attend(
     return Attention(beta * phi, alpha, weights, beta[..., 0])
 
 
+class ExponentialProjection(NamedTuple):
+    """exp(2 (W_a a + b)), from which :func:`tanh_scores` computes tanh."""
+
+    values: object  # (B, L, A), from exp_twice
+
+
+def exp_twice(value):
+    """Return exp(2 value), clipped so that neither it nor its inverse overflows."""
+    return ops.exp(2 * ops.clip(value, -_LIMIT, _LIMIT))
+
+
+def tanh_scores(exp_projected, state, w_att):
+    """Return e_ti = w_att . tanh(W_a a_i + W_h h_{t-1} + b) - w_att . 1, (..., L).
+
+    With r = 1 / (1 + exp(2P) exp(2s)) it is -2 r . w_att, as tanh(P + s) = 1 - 2r; a
+    term equal for all locations cancels in the softmax. exp(2P) is computed once per
+    photo, exp(2s) once per step, where tanh would be computed for every location.
+
+    Args:
+        exp_projected: exp(2P), (B, L, A) or (B, 1, L, A).
+        state: s, (B, A) or (B, W, A).
+        w_att: (A,).
+    """
+    exp_state = ops.expand_dims(exp_twice(state), -2)  # (..., A) -> (..., 1, A)
+    r = 1 / (1 + exp_projected * exp_state)  # (..., L, A)
+    # (..., L, A) @ (A, 1) -> (..., L)
+    return ops.squeeze(ops.matmul(r, ops.expand_dims(-2 * w_att, -1)), -1)
+
+
 def attention_scores(projected, state, w_att, activation):
     """Score every location: e_ti = w_att . act(W_a a_i + W_h h_{t-1} + b), Eq. (4).
 
@@ -82,7 +112,8 @@ def attention_scores(projected, state, w_att, activation):
     a gradient by hand; a test holds the two equal.
 
     Args:
-        projected: W_a a + b, (B, L, A), computed once per photo.
+        projected: W_a a + b, (B, L, A), computed once per photo; or the
+            ExponentialProjection of it, for tanh, and scores as of :func:`tanh_scores`.
         state: W_h h_{t-1}, (B, A), or (B, W, A) for the hypotheses of a beam.
         w_att: (A,).
         activation: tanh in the authors' code.
@@ -90,8 +121,12 @@ def attention_scores(projected, state, w_att, activation):
     Returns:
         e of shape (B, L) or (B, W, L).
     """
+    is_exponential = isinstance(projected, ExponentialProjection)
+    projected = projected.values if is_exponential else projected
     if len(state.shape) == 3:
         projected = ops.expand_dims(projected, 1)  # (B, L, A) -> (B, 1, L, A)
+    if is_exponential:
+        return tanh_scores(projected, state, w_att)
     state = ops.expand_dims(state, -2)  # (..., A) -> (..., 1, A)
     hidden = activation(projected + state)  # (..., L, A)
     # (..., L, A) @ (A, 1) -> (..., L)

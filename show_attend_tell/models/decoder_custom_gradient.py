@@ -49,9 +49,7 @@ from typing import NamedTuple
 
 from keras import ops
 
-from show_attend_tell.models.attention import context
-
-LIMIT = 43.0  # exp(2 * 43) and its inverse are finite in float32
+from show_attend_tell.models.attention import context, exp_twice, tanh_scores
 
 
 class Weights(NamedTuple):
@@ -131,7 +129,7 @@ def unroll(
     @ops.custom_gradient
     def run(word_gates, h, c, *weights):
         weights = Weights(*weights)
-        exp_projected = _compiled(_exp_twice, compile_fn)(weights.projected)  # exp(2P)
+        exp_projected = _compiled(exp_twice, compile_fn)(weights.projected)  # exp(2P)
         constants = exp_projected, weights
         outputs, steps = _forward(compile_fn, selection, (word_gates, h, c), constants)
 
@@ -227,11 +225,6 @@ def _store(steps, t, step):
     )
 
 
-def _exp_twice(value):
-    """Return exp(2 value), clipped so that neither it nor its inverse overflows."""
-    return ops.exp(2 * ops.clip(value, -LIMIT, LIMIT))
-
-
 @functools.cache  # equal functions are compiled once
 def _step_function(select):
     """Return :func:`_step` with the function of a :class:`Selection`."""
@@ -258,10 +251,7 @@ def _step(select, carry, row, constants):
     A, n = weights.w_att.shape[0], c.shape[-1]
     products = ops.matmul(h, weights.kernel)  # (B, n) -> (B, A + 4n + 1)
     s, u, v = products[:, :A], products[:, A : A + 4 * n], products[:, A + 4 * n :]
-    # (B, L, A) * (B, 1, A) -> (B, L, A)
-    r = 1 / (1 + exp_projected * ops.expand_dims(_exp_twice(s), 1))
-    e = ops.matmul(r, ops.expand_dims(-2 * weights.w_att, 1))  # (B, L, A) -> (B, L, 1)
-    alpha = ops.softmax(ops.squeeze(e, -1), axis=-1)  # (B, L)
+    alpha = ops.softmax(tanh_scores(exp_projected, s, weights.w_att), axis=-1)  # (B, L)
     context_weights, share = select(alpha, *inputs)  # (B, L), (B, 1)
     z = context(weights.annotations, context_weights)  # (B, L, D) -> (B, D)
     if weights.kernel.shape[1] > A + 4 * n:
@@ -309,7 +299,7 @@ def _step_backward(carry, row, constants):
     dl = dl + ops.squeeze(a_dz, -1)  # (B, L)
     dalpha = dalpha + saved.gradient_share * dl
     de = saved.alpha * (dalpha - ops.sum(saved.alpha * dalpha, -1, keepdims=True))
-    slopes = _slope_sum(exp_projected, _exp_twice(saved.state), de)  # (B, A)
+    slopes = _slope_sum(exp_projected, exp_twice(saved.state), de)  # (B, A)
     ds = 4 * weights.w_att * slopes
     products = ops.concatenate([ds, du, dv], -1)  # (B, A + 4n + 1)
     products = products[:, : weights.kernel.shape[1]]
@@ -385,9 +375,9 @@ def _attention_gradients(states, exp_projected, w_att, des):
     for t in range(states.shape[0]):
         de = ops.expand_dims(des[t], -1)  # (B, L) -> (B, L, 1)
         s = ops.expand_dims(states[t], 1)  # (B, A) -> (B, 1, A)
-        r = 1 / (1 + exp_projected * _exp_twice(s))  # (B, L, A)
+        r = 1 / (1 + exp_projected * exp_twice(s))  # (B, L, A)
         dprojected = dprojected + de * (r - r * r)
-        dw = dw + de * (1 / (1 + inverse * _exp_twice(-s)))  # de (1 - r)
+        dw = dw + de * (1 / (1 + inverse * exp_twice(-s)))  # de (1 - r)
     dw = ops.reshape(dw, (-1, dw.shape[-1]))  # (B, L, A) -> (B L, A)
     # A sum over rows as a product with ones, (1, B L) @ (B L, A) -> (A,)
     dw = ops.matmul(ops.ones_like(dw[None, :, 0]), dw)[0]

@@ -26,6 +26,7 @@ from show_attend_tell.models.generation import (
     generate_in_batches,
     make_region_bias,
     make_step,
+    prepare_search,
     static_settings,
     uniform_noise,
 )
@@ -92,22 +93,31 @@ class Ensemble:
         unique = {id(member): member for member in self.members}
         return [weight for member in unique.values() for weight in member.weights]
 
-    def _prepare(self, features):
-        """Return (member, annotations (B, L, D), flipped) of each member and view."""
+    def _views(self) -> list[tuple[Captioner, int]]:
+        """Return (member, whether the photo is mirrored) for each member and view."""
+        return [
+            (member, flipped)
+            for member in self.members
+            for flipped in range(1 + self.mirror)
+        ]
+
+    def prepare_search(self, features, words):
+        """Return what :meth:`make_step` reads, for each member and view.
+
+        Args:
+            features: as stored, (B, L, D), or (B, 2, L, D) with `mirror`.
+            words: number of words that a member reads.
+        """
         views = [features]
         if self.mirror:
             views = [features[:, 0], features[:, 1]]  # (B, 2, L, D) -> two (B, L, D)
-        return [
-            (member, member._prepare(view), flipped)
-            for member in self.members
-            for flipped, view in enumerate(views)
-        ]
+        return [prepare_search(m, views[k], words) for m, k in self._views()]
 
-    def make_step(self, annotations, max_words, locations, noise, region=None):
+    def make_step(self, memories, max_words, locations, noise, region=None):
         """Return a decoding step over all members and its initial state.
 
         Args:
-            annotations: from :meth:`_prepare`.
+            memories: from :meth:`prepare_search`.
             max_words: T, the maximum number of steps.
             locations: ``expected``.
             noise: not used.
@@ -123,8 +133,8 @@ class Ensemble:
             regions = [region, region._replace(scores=mirrored)]
         given = max_words, locations, noise
         parts = [
-            (*make_step(member, a, *given, regions[flipped]), flipped)
-            for member, a, flipped in annotations
+            (*make_step(member, memory, *given, regions[flipped]), flipped)
+            for (member, flipped), memory in zip(self._views(), memories, strict=True)
         ]
 
         def step(tokens, state):
@@ -177,7 +187,7 @@ class Ensemble:
         key = static_settings(decoding), photos >= MANY_PHOTOS if xla is None else xla
         if key not in self._generators:
             self._generators[key] = compile_generator(
-                self, *key, make_step=Ensemble.make_step
+                self, *key, (Ensemble.prepare_search, Ensemble.make_step)
             )
         seeds = decoding.seed if seeds is None else seeds
         noise = uniform_noise(seeds, photos, decoding.max_words)  # (N, 2, T)

@@ -121,14 +121,23 @@ class RegionBias(NamedTuple):
     words: object  # () int32, the number of words whose scores get it
 
 
-def make_step(model, annotations, max_words, locations, noise, region=None):
-    """Return a decoding step for a batch of photos and its initial state.
-
-    The photos are projected once, here.
+def prepare_search(model, features, words):
+    """Return what a search over photos reads, computed once per photo.
 
     Args:
         model: a Captioner.
-        annotations: prepared (cast and scaled), (B, L, D).
+        features: as stored, (B, L, D).
+        words: see :meth:`interface.CaptionDecoder.search_memory`.
+    """
+    return model.decoder.search_memory(model._prepare(features), words)
+
+
+def make_step(model, memory, max_words, locations, noise, region=None):
+    """Return a decoding step for a batch of photos and its initial state.
+
+    Args:
+        model: a Captioner.
+        memory: from :func:`prepare_search`.
         max_words: T, the maximum number of steps.
         locations: ``expected``, ``likeliest`` or ``sampled``.
         noise: uniform numbers in [0, 1), (B, T), one for each ``sampled`` location.
@@ -149,7 +158,6 @@ def make_step(model, annotations, max_words, locations, noise, region=None):
             "`locations` must be 'expected' with the Transformer decoder. Received: "
             f"{locations!r}; caption with a model whose decoder is 'lstm'"
         )
-    memory = decoder.memory(annotations)  # of (B, L, D)
 
     def step(tokens, state):
         select_weights = _selection(locations, state.get("noise"))
@@ -173,7 +181,7 @@ def make_step(model, annotations, max_words, locations, noise, region=None):
     if locations == "sampled":
         state["noise"] = noise
     if region is not None:
-        state["word"] = ops.zeros_like(annotations[:, 0, 0], dtype="int32")  # (B,)
+        state["word"] = ops.zeros_like(region.scores[:, 0], dtype="int32")  # (B,)
     return step, state
 
 
@@ -191,19 +199,27 @@ def _selection(locations, noise):
     return argmax_location if locations == "likeliest" else None
 
 
-def compile_generator(model, decoding, xla=True, make_step=make_step):
-    """Compile :func:`build_generator`, once without regions and once for all regions.
+PARTS = prepare_search, make_step  # of a captioner
+
+
+def compile_generator(model, decoding, xla=True, parts=PARTS):
+    """Compile the functions of :func:`search_functions`, and join them.
+
+    The search is compiled once without regions and once for all regions.
 
     Args:
         model: a Captioner.
         decoding: DecodingSettings from :func:`static_settings`.
-        xla: see :func:`runtime.compilation.compiled`.
-        make_step: function that returns the decoding step of the model.
+        xla: whether XLA compiles the search, see :func:`runtime.compilation.compiled`.
+            It does not compile the preparation, large products that TensorFlow computes
+            in half the time.
+        parts: see :func:`search_functions`.
     """
-    return compiled(build_generator(model, decoding, make_step), model, xla)
+    prepare, search = search_functions(model, decoding, parts)
+    return _joined(compiled(prepare, model, False), compiled(search, model, xla))
 
 
-def build_generator(model, decoding, make_step=make_step):
+def build_generator(model, decoding, parts=PARTS):
     """Return the function (features, noise, temperature, region) -> Hypotheses.
 
     The function takes features (B, L, D), noise (B, 2, T), for words and for
@@ -212,16 +228,43 @@ def build_generator(model, decoding, make_step=make_step):
     Args:
         model: a Captioner.
         decoding: DecodingSettings from :func:`static_settings`.
-        make_step: function that returns the decoding step of the model.
+        parts: see :func:`search_functions`.
     """
+    return _joined(*search_functions(model, decoding, parts))
+
+
+def _joined(prepare, search):
+    def generate(features, noise, temperature, region=None):
+        return search(prepare(features), noise, temperature, region)
+
+    return generate
+
+
+def search_functions(model, decoding, parts=PARTS):
+    """Return the two functions of :func:`build_generator`.
+
+    The first computes from the features what the second reads in place of them.
+
+    Args:
+        model: a Captioner.
+        decoding: DecodingSettings from :func:`static_settings`.
+        parts: functions that prepare the model's search and return its step.
+    """
+    prepare_search, make_step = parts
     unknown = () if decoding.allow_unknown else (UNKNOWN,)
     rules = {**_SPECIAL, "forbidden": (PAD, START, *unknown)}
 
-    def generate(features, noise, temperature, region=None):
-        B = ops.shape(features)[0]
-        annotations = model._prepare(features)  # (B, L, D)
+    def prepare(features):
+        photos = features.shape[0]
+        words = None  # of an unknown number of photos
+        if photos is not None:
+            words = photos * decoding.beam * decoding.max_words
+        return prepare_search(model, features, words)
+
+    def search(memory, noise, temperature, region):
+        B = ops.shape(noise)[0]
         given = decoding.max_words, decoding.locations, noise[:, 1], region
-        step, state = make_step(model, annotations, *given)
+        step, state = make_step(model, memory, *given)
         if decoding.method == "beam":
             return beam_search(
                 step,
@@ -237,7 +280,7 @@ def build_generator(model, decoding, make_step=make_step):
         # noise (B, 2, T) -> (B, T)
         return sample(step, state, noise[:, 0], **rules, temperature=temperature)
 
-    return generate
+    return prepare, search
 
 
 def generate_in_batches(

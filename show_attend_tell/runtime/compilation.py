@@ -12,8 +12,8 @@ def compiled(function: Callable, model: keras.Model, xla: bool = True) -> Callab
     for every shape of its arguments.
 
     Args:
-        function: a function of positional tensors; its assignments to variables may
-            be lost.
+        function: a function of positional tensors, or of nests of tensors and None;
+            its assignments to variables may be lost.
         model: the owner of all variables that the function reads.
         xla: whether TensorFlow compiles by XLA too, which takes several times as long
             as tracing a graph; JAX always does.
@@ -38,8 +38,11 @@ def _compiled_by_tensorflow(function: Callable, xla: bool) -> Callable:
     traced = tf.function(function, autograph=False, jit_compile=xla)
     graphs = {}
 
+    def spec(x):
+        return None if x is None else (x.shape, x.dtype)
+
     def call(*args):
-        key = tuple((x.shape, x.dtype) for x in tf.nest.flatten(args))
+        key = tuple(map(spec, tf.nest.flatten(args)))
         if key not in graphs:
             graphs[key] = traced.get_concrete_function(*args)
         return graphs[key](*args)

@@ -35,7 +35,7 @@ from show_attend_tell.data.vocabulary import END, PAD, START, UNKNOWN, Vocabular
 from show_attend_tell.decoding import sample
 from show_attend_tell.evaluation.metrics import CiderReward
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.generation import make_step
+from show_attend_tell.models.generation import make_step, prepare_search
 from show_attend_tell.runtime.compilation import compiled
 from show_attend_tell.training.loss_step import make_train_step
 from show_attend_tell.training.maximum_likelihood import compiled_step
@@ -163,9 +163,10 @@ def compile_sampler(model: Captioner) -> Callable:
     """
 
     def write(features, noise):
-        annotations = model._prepare(features)  # (P, L, D)
+        words = np.prod(noise.shape) if all(noise.shape) else None  # P K T
+        memory = prepare_search(model, features, words)
         given = noise.shape[-1], "expected", None
-        step, state = make_step(model, annotations, *given)
+        step, state = make_step(model, memory, *given)
         found = sample(
             step,
             state,

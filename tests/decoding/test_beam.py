@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from keras import ops
 
 from show_attend_tell.decoding import beam_search, greedy
+from show_attend_tell.decoding.beam import largest
 
 
 @pytest.mark.parametrize("length_normalisation", [0.0, 0.7, 1.0])
@@ -47,6 +48,17 @@ def test_beam_as_wide_as_the_tree_is_brute_force(rng, length_normalisation):
         np.testing.assert_allclose(
             found.scores[b, :15], log_probs / lengths**length_normalisation, rtol=1e-5
         )
+
+
+@pytest.mark.parametrize("N", [50, 769, 1280, 5003])
+@pytest.mark.parametrize("distinct", [3, 40, 10_000])  # few: many values are equal
+def test_the_largest_values_are_those_of_a_stable_sort(rng, N, distinct):
+    values = rng.integers(0, distinct, (4, N)).astype("f4")
+    values[1, : N - 2] = -np.inf  # fewer finite values than are looked for
+    found, index = largest(ops.convert_to_tensor(values), 3)
+    order = np.argsort(-values, axis=1, kind="stable")[:, :3]
+    np.testing.assert_array_equal(index, order)
+    np.testing.assert_array_equal(found, np.take_along_axis(values, order, axis=1))
 
 
 def log_prob_of(words, table):

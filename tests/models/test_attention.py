@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from keras import ops
 from tiny_captioner import MODES, TOLERANCE, A, B, D, L, arrays, run_in
 
-from show_attend_tell.models.attention import attention_scores, context, gate
+from show_attend_tell.models.attention import (
+    ExponentialProjection,
+    attention_scores,
+    context,
+    exp_twice,
+    gate,
+)
 
 W = 2
 
@@ -35,6 +41,22 @@ def test_scores_are_those_of_the_mlp(rng, mode):
 
     e = run_in(mode, compute, projected, state, w_att)
     expected = np.tanh(projected.astype(float) + state[:, None]) @ w_att.astype(float)
+    np.testing.assert_allclose(e, expected, **TOLERANCE)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_scores_from_exponentials_are_those_of_tanh_but_for_a_constant(rng, mode):
+    projected, w_att = normal(rng, B, L, A), normal(rng, A)
+    projected[0, 0] = np.linspace(-90, 90, A)  # exp of twice that overflows
+    states = normal(rng, B, W, A)
+
+    def compute(projected, states, w_att):
+        exponential = ExponentialProjection(exp_twice(projected))
+        return attention_scores(exponential, states, w_att, ops.tanh)
+
+    e = run_in(mode, compute, projected, states, w_att)
+    sums = projected.astype(float)[:, None] + states[:, :, None]  # (B, W, L, A)
+    expected = np.tanh(sums) @ w_att.astype(float) - w_att.sum(dtype=float)
     np.testing.assert_allclose(e, expected, **TOLERANCE)
 
 

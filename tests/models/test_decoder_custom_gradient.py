@@ -22,7 +22,7 @@ KINDS = {
     "hard": {"attention": "hard"},
 }
 # compiled once, for all lengths, in this order
-PARTS = ["_scale", "_exp_twice", "step", "_step_backward", "_attention_gradients"]
+PARTS = ["_scale", "exp_twice", "step", "_step_backward", "_attention_gradients"]
 SAMPLED = np.float32([1, 0, 1])  # with hard attention two of three captions
 
 

@@ -31,11 +31,13 @@ def write(model, photos, seeds=None, **settings):
 
 @pytest.fixture
 def compilations(monkeypatch):
-    """Record whether each search is compiled by XLA."""
+    """Record whether each search is compiled by XLA; the preparation never is."""
     calls, plain = [], generation.compiled
 
     def record(function, model, xla):
-        calls.append(xla)
+        assert function.__name__ == "search" or not xla
+        if function.__name__ == "search":
+            calls.append(xla)
         return plain(function, model, xla)
 
     monkeypatch.setattr(generation, "compiled", record)
@@ -63,6 +65,22 @@ def test_xla_compiles_the_search_of_many_photos_only(compilations, monkeypatch):
     for count in (1, 2, 3, 2, 3):
         model.generate(photos[:count], decoding)
     assert compilations == [False, True]
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_gates_of_all_words_or_of_those_read_are_the_same(rng, photos, activation):
+    decoder = tiny.build(rng, spread=1.0, activation=activation).decoder
+    a = photos.astype("f4")
+    few, many = (decoder.search_memory(a, words) for words in (K, K + 1))
+    assert few.word_gates is None
+    assert many.word_gates.shape == (K, 4 * tiny.n)
+    tokens = rng.integers(0, K, (PHOTOS, 2))
+    h, c = rng.standard_normal((2, PHOTOS, 2, tiny.n)).astype("f4")
+    state = {"h": h, "c": c}
+    one, other = (decoder.next_word(tokens, state, memory) for memory in (few, many))
+    for name in ("logits", "alpha", "beta"):
+        values = tiny.arrays([getattr(one, name), getattr(other, name)])
+        np.testing.assert_allclose(*values, **tiny.TOLERANCE, err_msg=name)
 
 
 @pytest.fixture(scope="module")

@@ -72,8 +72,18 @@ class CaptionDecoder(Protocol):
     def head_weights(self, tokens, memory, bias=None) -> Any:
         """Return attention by layer and head, (B, N, H, T, L); None without heads."""
 
+    def search_memory(self, annotations, words: int | None) -> Any:
+        """Return the tensors that a search reads, from (B, L, D).
+
+        `words` is the number of words that the hypotheses of all photos read together,
+        None if the number of photos is unknown.
+        """
+
     def start(self, memory, max_words: int) -> dict:
-        """Return the state before the first word, leaves (B, ...)."""
+        """Return the state before the first word, leaves (B, ...).
+
+        `memory` is that of :meth:`search_memory`.
+        """
 
     def next_word(
         self, tokens, state, memory, select_weights=None, bias=None

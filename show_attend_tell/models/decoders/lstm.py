@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from keras import ops
 
+from show_attend_tell.models.attention import ExponentialProjection, exp_twice
 from show_attend_tell.models.convolutions.trainable import captions_per_photo
 from show_attend_tell.models.decoder import Decoder
 from show_attend_tell.models.decoder_custom_gradient import SOFT
@@ -27,7 +28,15 @@ class LstmMemory(NamedTuple):
 
     annotations: object  # a, (P, L, D)
     projected: object  # W_a a + b, (P, L, A)
+
+
+class LstmSearchMemory(NamedTuple):
+    """The tensors that the LSTM reads at every step of a search."""
+
+    annotations: object  # a, (B, L, D)
+    projected: object  # W_a a + b, (B, L, A), of tanh its ExponentialProjection
     kernel: object  # see Decoder.state_kernel, (n, A + 4n + 1)
+    word_gates: object  # the gates of all words, (K, 4n); None to compute each
 
 
 class LstmDecoder(Decoder):
@@ -44,7 +53,7 @@ class LstmDecoder(Decoder):
     ) -> LstmMemory:
         """Project photos, (P, L, D), once; no dropout is applied."""
         projected = self._project_features(annotations, parts.precision)
-        return LstmMemory(annotations, projected, self.state_kernel())
+        return LstmMemory(annotations, projected)
 
     def read(
         self,
@@ -82,29 +91,50 @@ class LstmDecoder(Decoder):
     def head_weights(self, tokens, memory, bias=None) -> None:
         """Return None: attention has no heads."""
 
-    def start(self, memory: LstmMemory, max_words: int) -> dict:
+    def search_memory(self, annotations, words: int | None) -> LstmSearchMemory:
+        """Project photos, (B, L, D), and all words if that is less work.
+
+        Args:
+            annotations: (B, L, D).
+            words: see :meth:`interface.CaptionDecoder.search_memory`.
+        """
+        projected = self._project_features(annotations)
+        if self.settings.activation == "tanh":
+            projected = ExponentialProjection(exp_twice(projected))
+        word_gates = None
+        if words is not None and words > self.vocabulary_size:
+            word_gates = self.word_gates(ops.convert_to_tensor(self.embedding))
+        return LstmSearchMemory(annotations, projected, self.state_kernel(), word_gates)
+
+    def start(self, memory: LstmSearchMemory, max_words: int) -> dict:
         """Return ``{"h", "c"}`` of (B, n); any number of words may follow."""
         c, h = self._get_initial_lstm(memory.annotations)
         return {"h": h, "c": c}
 
     def next_word(
-        self, tokens, state, memory: LstmMemory, select_weights=None, bias=None
+        self, tokens, state, memory: LstmSearchMemory, select_weights=None, bias=None
     ) -> NextWord:
         """Advance W hypotheses of each photo by one word.
 
         Args:
             tokens: y_{t-1}, (B, W).
             state: ``{"h", "c"}`` of (B, W, n).
-            memory: from :meth:`memory`.
+            memory: from :meth:`search_memory`.
             select_weights: see :func:`models.attention.attend`.
             bias: (B, L) or (B, W, L), see the same function.
         """
         embedded = self.embed(tokens)  # (B, W) -> (B, W, m)
+        if memory.word_gates is None:
+            gates = self.word_gates(embedded)  # (B, W, m) -> (B, W, 4n)
+        else:
+            gates = ops.take(memory.word_gates, tokens, axis=0)  # (B, W, 4n)
         out = self.step(
-            self.word_gates(embedded),  # (B, W, m) -> (B, W, 4n)
+            gates,
             state["h"],
             state["c"],
-            *memory,
+            memory.annotations,
+            memory.projected,
+            memory.kernel,
             select_weights,
             bias,
         )  # h, c (B, W, n), z_hat (B, W, D), alpha (B, W, L), beta (B, W)

@@ -196,6 +196,10 @@ class TransformerDecoder(MatrixLayer):
         rows = T * captions_per_photo(tokens, m)
         return rows * self.settings.heads < d + rows
 
+    def search_memory(self, annotations, words: int | None) -> Memory:
+        """Return :meth:`memory`; the number of words does not matter."""
+        return self.memory(annotations)
+
     def start(self, memory: Memory, max_words: int) -> dict:
         """Return the state before the first word, leaves (B, ...).
 
