@@ -112,7 +112,7 @@ def keras_predict(work: str, photos: int, side: int = SIDE) -> Work:
 def rows(machine: dict, quick: bool) -> list[Row]:
     """Measure; return one row, in seconds for all photos."""
     photos, side = (4, 32) if quick else (PHOTOS, SIDE)
-    half = machine["instruction_sets"]["AVX512-BF16"]
+    half = machine["instruction_sets"]["AMX-BF16"]
     precision = "bfloat16" if half else "float32"
     with tempfile.TemporaryDirectory() as work:
         size = write_photos(work, photos)
@@ -122,15 +122,13 @@ def rows(machine: dict, quick: bool) -> list[Row]:
             "predict": Contender(keras_predict, common),
         }
         times = turns.compare(contenders, 1 if quick else _SECONDS, rounds=6)
-    reason = "" if half else "the processor lacks AVX512-BF16, or it is unknown; "
+    reason = "" if half else "the processor lacks AMX-BF16, or it is unknown; "
     row = Row(
         work="extraction",
         what=f"VGG19 to block5_conv4 in {precision}, {photos} JPEG files, {side} px",
         unit="s",
-        ours=times.median("ours") * photos,
         machine=machine,
-        baseline=times.median("predict") * photos,
-        ratio=times.ratio("predict", "ours"),
+        **times.fields("ours", "predict", photos),
         bar=HALF_BAR if half else BAR,
         precision=precision,
         note=f"{reason}224 to 500 px, {size / photos / 1e3:.0f} kB a file; ours to the "

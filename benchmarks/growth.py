@@ -143,7 +143,7 @@ def _show(title: str, rows: list[dict]) -> None:
 def run(machine: dict, quick: bool, path: Path) -> None:
     """Measure everything, print a table of each part and write them as JSON."""
     sizes = chosen(quick)
-    half = machine["instruction_sets"]["AVX512-BF16"]
+    half = machine["instruction_sets"]["AMX-BF16"]
     parts = {
         "training": lambda: turns.run_in_process(
             training, sizes=sizes, axes=QUICK_TRAINING if quick else TRAINING

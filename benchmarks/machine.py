@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import turns
+from show_attend_tell.runtime import processor
 from show_attend_tell.runtime.provenance import git_revision
 
 # Instruction sets that bars depend on, by their names in /proc/cpuinfo.
@@ -33,10 +34,10 @@ def _cpuinfo() -> dict[str, str]:
 
 def instruction_sets() -> dict[str, bool | None]:
     """Return whether the processor has each of :data:`SETS`; None if unknown."""
-    flags = _cpuinfo().get("flags")
+    flags = processor.instruction_sets()
     if flags is None:
         return dict.fromkeys(SETS.values())
-    return {name: flag in flags.split() for flag, name in SETS.items()}
+    return {name: flag in flags for flag, name in SETS.items()}
 
 
 def _memory() -> float | None:

@@ -48,17 +48,19 @@ class PartJob:
 class FeatureWorker:
     """Encode photos and write parts in a worker process."""
 
-    def __init__(self, settings: EncoderSettings, identity: dict):
+    def __init__(self, settings: EncoderSettings, identity: dict, photos: int):
         """Build the encoder.
 
         Args:
-            settings: settings of the encoder.
-            identity: identity of the driver's encoder.
+            settings: settings of the driver's encoder.
+            identity: its identity.
+            photos: the number of photos that it expects.
 
         Raises:
             EncoderError: the encoder cannot be built here, or is another one.
         """
         self._encoder = Encoder(settings)
+        self._encoder.expect(photos)
         found = self._encoder.identity()
         if found != identity:
             difference = identity_difference(identity, found, exact=True)
@@ -93,12 +95,14 @@ class FeatureWorker:
                 yield np.stack(squares), list(problems)
 
 
-def make_worker(settings: EncoderSettings, identity: dict) -> FeatureWorker:
+def make_worker(
+    settings: EncoderSettings, identity: dict, photos: int
+) -> FeatureWorker:
     """Start TensorFlow in a worker process and return its worker."""
     from show_attend_tell.runtime.tensorflow_startup import start_keras
 
     start_keras()
-    return FeatureWorker(settings, identity)
+    return FeatureWorker(settings, identity, photos)
 
 
 def extract_on_cluster(
@@ -152,7 +156,7 @@ def _write_parts(
     if os.path.isfile(settings.weights):  # workers have another working directory
         weights = os.path.abspath(settings.weights)
         settings = dataclasses.replace(settings, weights=weights)
-    arguments = settings, encoder.identity()
+    arguments = settings, encoder.identity(), encoder.expected
     tasks = _tasks(writer, photos)
     with extraction_bar(writer, progress) as bar:
         done = cluster.run(make_worker, arguments, tasks, workers)

@@ -131,6 +131,7 @@ def extract(
     if encoder_weights is not None:
         settings = dataclasses.replace(settings, weights=str(encoder_weights))
     encoder = Encoder(settings)
+    encoder.expect(len(photos))
     path = feature_path(folder, settings)
     jobs = [(path, photos, False)]
     trained = [photo for photo in photos if photo.split == "train"]

@@ -20,6 +20,7 @@ from show_attend_tell.runtime.errors import (
     EncoderError,
     PretrainedModelError,
 )
+from show_attend_tell.runtime.processor import instruction_sets
 from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 _OLDEST_PYTHON = (3, 11)
@@ -74,19 +75,15 @@ def _check_processor() -> Iterator[Finding]:
     if hasattr(os, "sched_getaffinity"):
         count = len(os.sched_getaffinity(0))
     yield Finding("OK", f"{count} processor cores ({platform.machine()})")
-    try:
-        flags = set(Path("/proc/cpuinfo").read_text(encoding="utf-8").split())
-    except OSError:
+    sets = instruction_sets()
+    if sets is None:
         yield Finding("note", "cannot determine whether bfloat16 is fast here")
-        return
-    fast = [name for name in ("avx512_bf16", "amx_bf16") if name in flags]
-    if fast:
-        yield Finding(
-            "OK",
-            f"{', '.join(fast)}: encoder.precision = 'bfloat16' is the faster choice",
-        )
+    elif "amx_bf16" in sets:
+        yield Finding("OK", "amx_bf16: photos are encoded in bfloat16")
     else:
-        yield Finding("OK", "no bfloat16 units: keep encoder.precision = 'float32'")
+        yield Finding(
+            "OK", "no matrix units for bfloat16: photos are encoded in float32"
+        )
 
 
 def _check_space() -> Iterator[Finding]:

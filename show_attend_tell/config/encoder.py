@@ -31,8 +31,9 @@ class EncoderSettings:
         image_size: side, in pixels, of the network's square input.
         resize: ``crop`` scales the shortest side to 8/7 of ``image_size`` (256 for
             224, the paper's) and crops the centre; ``squash`` scales both sides.
-        precision: ``float32``, or ``bfloat16`` where the processor multiplies it
-            faster; features are stored as float16 in either case.
+        precision: ``float32``, ``bfloat16``, or ``auto``, which is bfloat16 on a
+            graphics processor and on a processor with matrix units for it (AMX), and
+            float32 elsewhere; features are stored as float16 in either case.
         mirror: whether to extract mirrored training photos too, which training then
             samples with probability 1/2.
         seed: seed of the random weights, used with ``weights = "none"`` only.
@@ -46,7 +47,7 @@ class EncoderSettings:
     weights: str = "imagenet"
     image_size: Annotated[int, Field(gt=0, lt=2**31)] = 224
     resize: Literal["crop", "squash"] = "crop"
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Literal["auto", "float32", "bfloat16"] = "float32"
     mirror: bool = False
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     trainable_from: str = ""

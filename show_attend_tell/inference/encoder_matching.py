@@ -43,7 +43,10 @@ def matching_encoder(
             f"{sorted(wanted)}; save the model with encoder_identity=Encoder.identity()"
         )
     weights = weights or _trained_weights(file, wanted)
-    encoder = Encoder(EncoderSettings(**settings | {"weights": str(weights)}))
+    changes = {"weights": str(weights)}
+    if settings.get("precision") == "bfloat16":  # which is slow without units for it
+        changes["precision"] = "auto"
+    encoder = Encoder(EncoderSettings(**settings | changes))
     found = encoder.identity()
     if is_accepted(wanted, weights):
         found["weights_digest"] = wanted["weights_digest"]

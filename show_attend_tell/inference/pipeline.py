@@ -219,14 +219,14 @@ class CaptioningPipeline:
         """Yield the captions of photos; failures are passed through.
 
         A caption's numbers depend, by rounding, on the graph and on the photo's row in
-        its batch. A photo for which `present` is true is left out and keeps its row,
-        so that a resumed run writes the numbers of an uninterrupted one. `total` is the
-        number of photos of the run of which `found` is a part.
+        its batch. A photo for which `present` is true is left out and keeps its row, so
+        that a resumed run writes the same. `total` counts the photos of the whole run.
         """
         self.require_calibration(min_confidence)
         photos = total or sum(not isinstance(one, Failure) for one in found)
         size = 1 if photos == 1 else BATCH  # two graphs serve any number of photos
         decoding = dataclasses.replace(decoding, batch_size=size)
+        self.encoder.expect(photos)
 
         def read(one: Path | NamedPhoto | Failure) -> tuple | Failure | None:
             return None if present and present(one) else self._read(one)

@@ -223,6 +223,10 @@ class MirroringEncoder:
     def __getattr__(self, name: str):
         return getattr(self._encoder, name)
 
+    def expect(self, photos: int) -> None:
+        """Prepare for encoding a number of photos and their mirror images."""
+        self._encoder.expect(2 * photos)
+
     def encode(self, squares: np.ndarray) -> np.ndarray:
         """Compute the annotation vectors of photos and their mirror images.
 
