@@ -82,10 +82,8 @@ def rows(machine: dict, quick: bool) -> list[Row]:
         work="beam_search",
         what=f"width {BEAM}, {WORDS} words, {photos} photos, K {sizes.vocabulary}",
         unit="s",
-        ours=times.median("ours") * photos,
         machine=machine,
-        baseline=times.median("common") * photos,
-        ratio=times.ratio("common", "ours"),
+        **times.fields("ours", "common", photos),
         bar=BAR,
         note=f"<end> never written; ours in batches of {_BATCH}; the baseline wrote "
         f"{theirs} photos a round and is scaled to {photos}",

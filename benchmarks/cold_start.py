@@ -45,16 +45,16 @@ def rows(machine: dict, quick: bool) -> list[Row]:
             "import": Contender(process, {"arguments": ["-c", "import tensorflow"]}),
         }
         times = turns.compare(contenders, 1 if quick else _SECONDS, rounds=6)
-    imported = times.median("import")
+    fields = times.fields("ours", "import")
+    imported = fields["baseline"]
+    fields["ratio"] = 1 / fields["ratio"]
     return [
         Row(
             work="cold",
             what="first caption of one photo, shipped model, new process",
             unit="s",
-            ours=times.median("ours"),
             machine=machine,
-            baseline=imported,
-            ratio=times.ratio("ours", "import"),
+            **fields,
             ratio_is="ours / baseline",
             bar=Bar("ours", most=round(_IMPORTS * imported + _OWN, 1)),
             note=f"the bar is {_IMPORTS:g} times the import and {_OWN:g} s",

@@ -50,7 +50,7 @@ def compiling(sizes: Sizes, lengths: list[int], precision: str = "float32") -> d
     )
     rows = np.arange(len(captions)) % sizes.batch
     data = Split("train", [], rows, captions)
-    start = time.perf_counter()
+    start, watch = time.perf_counter(), turns.Stopwatch()
     objective = Likelihood(settings, model, data, [reader, reader])
     ends = [start]
     for epoch in range(2):
@@ -61,6 +61,7 @@ def compiling(sizes: Sizes, lengths: list[int], precision: str = "float32") -> d
     return {
         "first": ends[1] - start,
         "compiling": first - second,
+        "cores": watch.read()[1],
     }
 
 
@@ -87,6 +88,7 @@ def rows(machine: dict, quick: bool) -> list[Row]:
     first = Row(
         what=f"all {len(options['lengths'])} caption lengths, K {sizes.vocabulary}",
         ours=cold["compiling"],
+        cores=cold["cores"],
         bar=BAR,
         note=f"lengths {names}; the first update came after {cold['first']:.1f} s; "
         f"{'' if cached else 'nothing is kept between runs; '}no arithmetic bounds it",
@@ -97,6 +99,7 @@ def rows(machine: dict, quick: bool) -> list[Row]:
     second = Row(
         what="the same in the next process",
         ours=again["compiling"],
+        cores=again["cores"],
         baseline=cold["compiling"],
         ratio=cold["compiling"] / again["compiling"],
         **common,

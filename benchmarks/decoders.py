@@ -45,10 +45,8 @@ def _step_row(machine: dict, quick: bool, sizes: Sizes, precision: str) -> Row:
         what=f"training step, Transformer against LSTM, {precision}, batch "
         f"{sizes.batch}, width {sizes.lstm_width}, T {sizes.words}",
         unit="s",
-        ours=times.median(_TRANSFORMER),
         machine=machine,
-        baseline=times.median(_LSTM),
-        ratio=times.ratio(_LSTM, _TRANSFORMER),
+        **times.fields(_TRANSFORMER, _LSTM),
         bar=STEP_BAR,
         precision=precision,
         note="the baseline is the LSTM decoder of this package",
@@ -64,10 +62,8 @@ def _search_row(machine: dict, quick: bool, sizes: Sizes) -> Row:
         what=f"beam search, Transformer against LSTM, width {beam_search.BEAM}, "
         f"{words} words",
         unit="s per photo",
-        ours=times.median(_TRANSFORMER),
         machine=machine,
-        baseline=times.median(_LSTM),
-        ratio=times.ratio(_LSTM, _TRANSFORMER),
+        **times.fields(_TRANSFORMER, _LSTM),
         bar=SEARCH_BAR,
         note="the baseline is the LSTM decoder of this package",
     )

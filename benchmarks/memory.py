@@ -84,6 +84,7 @@ def train(work: str, started: float, steps: int, changed: list[str]) -> dict:
 
     Returns:
         ``first``, seconds from the process's start to the end of the first step,
+        ``cores``, processors used until then,
         ``peak``, peak resident bytes, and ``parameters``.
     """
     from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
@@ -92,13 +93,14 @@ def train(work: str, started: float, steps: int, changed: list[str]) -> dict:
     from show_attend_tell.config import experiments
     from show_attend_tell.training import train as training
 
-    result = {}
+    result, watch = {}, turns.Stopwatch()
 
     class Watched(training.Trainer):
         """The trainer, interrupted after some steps."""
 
         def _after_update(self, log, bar):
             result.setdefault("first", time.monotonic() - started)
+            result.setdefault("cores", watch.read()[1])
             result["parameters"] = self.model.count_params()
             super()._after_update(log, bar)
             if self.position.step >= steps:
@@ -159,6 +161,7 @@ def rows(machine: dict, quick: bool) -> list[Row]:
             what=f"from start to the end of the first step, {data}",
             unit="s",
             ours=found["first"],
+            cores=found["cores"],
             bar=START_BAR,
             note="manifest, tokens and compilation included",
             **common,

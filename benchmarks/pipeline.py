@@ -3,7 +3,7 @@
 import dataclasses
 import statistics
 import tempfile
-import time
+from operator import truediv
 from pathlib import Path
 
 import numpy as np
@@ -67,12 +67,13 @@ def measure(
             functions[length] = function.get_concrete_function(x, y)
         return functions[length](x, y)
 
-    def take(batches) -> float:
-        start = time.perf_counter()
+    def take(batches) -> tuple[float, float]:
+        watch = turns.Stopwatch()
         for x, y in batches:
             values = step(x, y)
         float(values["loss"])
-        return (time.perf_counter() - start) / steps
+        seconds, cores = watch.read()
+        return seconds / steps, cores
 
     def remembered(batches, seen):
         for batch in batches:
@@ -124,15 +125,19 @@ def rows(machine: dict, quick: bool) -> list[Row]:
             steps=steps,
             longest=longest,
         )
-    pairs = zip(found["pipeline"], found["memory"], strict=True)
+    (ours, cores), (memory, memory_cores) = (
+        zip(*found[name], strict=True) for name in ("pipeline", "memory")
+    )
     row = Row(
         work="pipeline",
         what=f"training step from features.h5, batch {sizes.batch}, Flickr8k's lengths",
         unit="s",
-        ours=statistics.median(found["pipeline"]),
+        ours=statistics.median(ours),
         machine=machine,
-        baseline=statistics.median(found["memory"]),
-        ratio=statistics.median(ours / memory for ours, memory in pairs),
+        baseline=statistics.median(memory),
+        ratio=statistics.median(map(truediv, ours, memory)),
+        cores=statistics.median(cores),
+        baseline_cores=statistics.median(memory_cores),
         ratio_is="ours / baseline",
         bar=BAR,
         note=f"{photos} synthetic photos in a file that the system has cached; "

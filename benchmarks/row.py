@@ -44,6 +44,9 @@ class Row:
         ours: our median.
         baseline: median of the baseline in the same run; None without a baseline.
         ratio: see `ratio_is`; the median over pairs, not the ratio of the medians.
+        cores: processors that we used, processor time over wall time; fewer than the
+            machine has where a core was taken by something else.
+        baseline_cores: those of the baseline.
         ratio_is: ``baseline / ours`` (times faster) or ``ours / baseline``.
         bar: required value, or None.
         limit: lower bound that the machine allows, see :mod:`benchmarks.cost`.
@@ -62,6 +65,8 @@ class Row:
     machine: dict
     baseline: float | None = None
     ratio: float | None = None
+    cores: float | None = None
+    baseline_cores: float | None = None
     ratio_is: str = "baseline / ours"
     bar: Bar | None = None
     limit: float | None = None

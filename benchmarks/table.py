@@ -7,7 +7,17 @@ from pathlib import Path
 from benchmarks.row import Row
 from show_attend_tell.runtime.files import atomic_write
 
-_HEAD = ("work", "ours", "baseline", "ratio", "bar", "reached", "limit", "share")
+_HEAD = (
+    "work",
+    "ours",
+    "baseline",
+    "ratio",
+    "bar",
+    "reached",
+    "limit",
+    "share",
+    "cores",
+)
 
 
 def number(value: float | None, unit: str = "") -> str:
@@ -41,7 +51,14 @@ def cells(row: Row) -> list[str]:
         verdict,
         number(row.limit, row.unit),
         "-" if share is None else f"{share:.0%}",
+        _cores(row),
     ]
+
+
+def _cores(row: Row) -> str:
+    """Return the processors that ours and the baseline used."""
+    used = (row.cores, row.baseline_cores)
+    return ", ".join(f"{one:.2f}" for one in used if one is not None) or "-"
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -82,10 +82,8 @@ def rows(machine: dict, quick: bool) -> list[Row]:
             work="train_step",
             what=f"{precision}, batch {B}, L {L}, {widths}, K {K}, T {T}",
             unit="s",
-            ours=times.median(precision),
             machine=machine,
-            baseline=times.median("common"),
-            ratio=times.ratio("common", precision),
+            **times.fields(precision, "common"),
             bar=BAR if precision == "float32" else None,
             precision=precision,
             note="the baseline is float32; "

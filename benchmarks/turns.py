@@ -59,10 +59,17 @@ class Contender:
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds per unit of every round and the final facts, by contender."""
+    """What was measured, by contender.
+
+    Attributes:
+        seconds: seconds per unit of every round.
+        facts: the final facts.
+        cores: processor time over wall time of every round.
+    """
 
     seconds: dict[str, list[float]]
     facts: dict[str, dict]
+    cores: dict[str, list[float]] = field(default_factory=dict)
 
     def median(self, name: str) -> float:
         """Return the median over the rounds."""
@@ -72,6 +79,16 @@ class Times:
         """Return the median of the rounds' ratios of two contenders' times."""
         pairs = zip(self.seconds[slower], self.seconds[faster], strict=True)
         return statistics.median(a / b for a, b in pairs)
+
+    def fields(self, ours: str, baseline: str, units: float = 1) -> dict[str, float]:
+        """Return fields of a Row: seconds for `units`, times faster, and cores."""
+        return {
+            "ours": self.median(ours) * units,
+            "baseline": self.median(baseline) * units,
+            "ratio": self.ratio(baseline, ours),
+            "cores": statistics.median(self.cores[ours]),
+            "baseline_cores": statistics.median(self.cores[baseline]),
+        }
 
 
 def cores() -> int:
@@ -95,6 +112,23 @@ def peak_memory() -> int:
     except (OSError, IndexError):
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if sys.platform == "darwin" else peak * 1024
+
+
+class Stopwatch:
+    """Measure wall time, and processor time of this process and its ended children."""
+
+    def __init__(self):
+        self._wall, self._used = time.perf_counter(), self._processor_seconds()
+
+    def read(self) -> tuple[float, float]:
+        """Return the seconds since the start, and the processors used on average."""
+        seconds = time.perf_counter() - self._wall
+        return seconds, (self._processor_seconds() - self._used) / seconds
+
+    @staticmethod
+    def _processor_seconds() -> float:
+        both = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        return sum(used.ru_utime + used.ru_stime for used in both)
 
 
 class _Process:
@@ -146,10 +180,10 @@ def _serve(pipe, contender: Contender) -> None:
             if pipe.recv() == "facts":
                 pipe.send((True, work.facts()))
                 continue
-            start = time.perf_counter()
+            watch = Stopwatch()
             own = work.run()
-            seconds = time.perf_counter() - start
-            pipe.send((True, (seconds if own is None else own) / work.units))
+            seconds, cores = watch.read()
+            pipe.send((True, ((seconds if own is None else own) / work.units, cores)))
     except (EOFError, KeyboardInterrupt, BrokenPipeError):
         return
     except Exception:
@@ -175,14 +209,17 @@ def compare(
             processes.append(_Process(name, contender))
             processes[-1].answer()  # ready, before the next one starts
         start, taken = time.monotonic(), {name: [] for name in contenders}
+        cores = {name: [] for name in contenders}
         for number in range(rounds):
             if number >= _LEAST and time.monotonic() - start > seconds:
                 break
             for process in processes if number % 2 else processes[::-1]:
                 time.sleep(_PAUSE)
-                taken[process.name].append(process.request("burst"))
+                burst, used = process.request("burst")
+                taken[process.name].append(burst)
+                cores[process.name].append(used)
         facts = {process.name: process.request("facts") for process in processes}
-        return Times(taken, facts)
+        return Times(taken, facts, cores)
     finally:
         for process in processes:
             process.close()

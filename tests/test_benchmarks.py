@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import contenders
@@ -206,11 +207,37 @@ def test_ratios_are_medians_over_rounds():
     assert times.median("b") == 2
 
 
+def test_a_row_has_the_medians_of_both():
+    times = Times(
+        {"a": [2.0, 30.0, 8.0], "b": [1.0, 10.0, 2.0]},
+        {},
+        {"a": [1.0, 2.0, 1.5], "b": [0.5, 1.9, 2.0]},
+    )
+    assert times.fields("b", "a", units=10) == {
+        "ours": 20,
+        "baseline": 80,
+        "ratio": 3,
+        "cores": 1.9,
+        "baseline_cores": 1.5,
+    }
+
+
+def test_a_stopwatch_measures_work_apart_from_waiting():
+    busy, idle = turns.Stopwatch(), turns.Stopwatch()
+    while busy.read()[0] < 0.2:
+        pass
+    used = busy.read()[1]
+    time.sleep(0.2)
+    assert 0 < used < 1.2
+    assert idle.read()[1] < used
+
+
 def test_contenders_run_in_separate_processes_in_turn():
     both = {name: Contender(contenders.prepare, {"answer": name}) for name in "ab"}
     times = turns.compare(both, seconds=0)
     assert times.seconds == {"a": [3.0] * 3, "b": [3.0] * 3}
     assert times.facts["b"] == {"answer": "b"}
+    assert all(len(used) == 3 for used in times.cores.values())
 
 
 def test_the_error_of_a_failed_contender_is_shown():
