@@ -201,7 +201,8 @@ def test_ray_is_imported_in_the_runtime_only(name):
 MODEL_CODE = [
     name
     for name in PACKAGE_MODULES
-    if room(name) in ("decoding", "models") and not name.endswith((".encoder", ".winograd"))
+    if room(name) in ("decoding", "models")
+    and not name.endswith((".encoder", ".winograd"))
 ]
 MODEL_CODE += [
     f"{PACKAGE}.siblings.ram.{part}" for part in ("retina", "model", "classifier")
