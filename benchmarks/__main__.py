@@ -24,6 +24,7 @@ WORKS = {
     "cold": "cold_start",
     "cluster": "cluster",
 }
+SPEEDRUN = "speedrun"  # longer, and of data that it is given
 # Packages that only these works need -> how to install them.
 _NEEDED = {
     "train_step": ("torch", "pip install torch"),
@@ -32,7 +33,9 @@ _NEEDED = {
 }
 
 
-def _measure(works: list[str], found: dict, quick: bool) -> tuple[list, list[str]]:
+def _measure(
+    works: list[str], found: dict, quick: bool, data: str | None
+) -> tuple[list, list[str]]:
     """Return the rows of the works, and the works that failed or were skipped."""
     rows, failed = [], []
     for work in works:
@@ -42,9 +45,10 @@ def _measure(works: list[str], found: dict, quick: bool) -> tuple[list, list[str
             failed.append(work)
             continue
         start = time.monotonic()
-        module = importlib.import_module(f"benchmarks.{WORKS[work]}")
+        module = importlib.import_module(f"benchmarks.{WORKS.get(work, work)}")
+        options = {"data": data} if work == SPEEDRUN else {}
         try:
-            new = module.rows(found, quick)
+            new = module.rows(found, quick, **options)
         except ContenderError as error:
             click.echo(f"{work}: failed: {error}", err=True)
             failed.append(work)
@@ -58,7 +62,12 @@ def _measure(works: list[str], found: dict, quick: bool) -> tuple[list, list[str
 
 
 @click.command(help=__doc__)
-@click.argument("works", nargs=-1, type=click.Choice([*WORKS, "growth", "scale"]))
+@click.argument(
+    "works", nargs=-1, type=click.Choice([*WORKS, SPEEDRUN, "growth", "scale"])
+)
+@click.option(
+    "--data", metavar="FOLDER", help="Folder of Flickr8k's archives, of speedrun."
+)
 @click.option(
     "--quick", is_flag=True, help="Tiny sizes, to check that everything runs."
 )
@@ -69,8 +78,8 @@ def _measure(works: list[str], found: dict, quick: bool) -> tuple[list, list[str
     help="The file to write.",
     show_default="benchmarks/results.json",
 )
-def main(works: tuple[str, ...], quick: bool, output: Path) -> None:
-    """Measure the named works, by default all but growth and scale."""
+def main(works: tuple[str, ...], data: str | None, quick: bool, output: Path) -> None:
+    """Measure the named works, by default all but speedrun, growth and scale."""
     if "scale" in works:
         from benchmarks import scale
 
@@ -84,10 +93,10 @@ def main(works: tuple[str, ...], quick: bool, output: Path) -> None:
         from benchmarks import growth
 
         growth.run(found, quick, output.with_name("growth.json"))
-    chosen = [w for w in WORKS if w in works] if works else list(WORKS)
+    chosen = [w for w in (*WORKS, SPEEDRUN) if w in works] if works else list(WORKS)
     if not chosen:
         return
-    rows, failed = _measure(chosen, found, quick)
+    rows, failed = _measure(chosen, found, quick, data)
     table.write_results(output, [row.to_json() for row in rows])
     click.echo(f"\n{table.table(rows)}\n")
     click.echo(f"{output}, in {time.monotonic() - start:.0f} s")

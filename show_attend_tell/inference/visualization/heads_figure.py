@@ -1,4 +1,4 @@
-"""Draw the attention of each head and layer of a Transformer over the photo."""
+"""Draw maps of attention over the photo: rows of maps, a column for each word."""
 
 from collections.abc import Sequence
 
@@ -59,6 +59,28 @@ def heads_figure(
         (f"layer {k + 1}\nmean" + " (α)" * (k + 1 == layer), weights[k].mean(axis=0))
         for k in range(layers)
     ]
+    return maps_figure(photo, words, rows, dark)
+
+
+def maps_figure(
+    photo: Image.Image | np.ndarray,
+    words: Sequence[str],
+    rows: Sequence[tuple[str, np.ndarray]],
+    dark: bool = False,
+) -> Figure:
+    """Draw labelled rows of maps over the photo, a column for each word.
+
+    Every map is scaled by its own largest value.
+
+    Args:
+        photo: RGB, exactly the part that the network sees; of any size.
+        words: T words.
+        rows: the label of each row and its maps, (T, rows, columns).
+        dark: whether to draw light text on a dark background.
+
+    Returns:
+        A figure that belongs to no window and no global state of matplotlib.
+    """
     pixels = np.asarray(photo, np.uint8)
     ground, ink = _INKS[dark]
     aspect = pixels.shape[0] / pixels.shape[1]
