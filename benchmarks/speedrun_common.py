@@ -1,9 +1,9 @@
-"""Train the common PyTorch design on prepared data, and score it as time passes."""
+"""Train the common PyTorch design on prepared data, and score it as time passes.
 
-import json
-import tempfile
+TensorFlow is not imported: one process cannot hold both.
+"""
+
 import time
-from pathlib import Path
 
 import numpy as np
 
@@ -25,9 +25,6 @@ def curve(
     Returns:
         ``curve``, pairs of the seconds of training and the scores in percent.
     """
-    from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
-
-    start_tensorflow()
     from show_attend_tell.config.experiments import load_experiment
     from show_attend_tell.config.limits import limit_experiment
     from show_attend_tell.data.splits import folder_of, load_splits, open_features
@@ -48,12 +45,10 @@ def curve(
         for photo, several in enumerate(training.captions)
         for caption in several
     ]
+    trained = _train(features["train"], captions, features[split], words, times)
     return {
         "curve": [
-            (seconds, _scores(settings, work, split, scored.photos, texts))
-            for seconds, texts in _train(
-                features["train"], captions, features[split], words, times
-            )
+            (seconds, _scores(scored.photos, texts)) for seconds, texts in trained
         ]
     }
 
@@ -110,15 +105,10 @@ def _batches(captions):
             yield [photo for photo, _ in chosen], inputs, targets, lengths
 
 
-def _scores(settings, work, split, photos, texts) -> dict[str, float]:
-    """Score captions as ``eval --captions`` does."""
-    from show_attend_tell.evaluation.evaluate import score_file
+def _scores(photos, texts) -> dict[str, float]:
+    """Score captions as ``eval`` does."""
+    from show_attend_tell.evaluation.metrics import score
 
-    rows = [
-        {"image_id": photo.id, "caption": text}
-        for photo, text in zip(photos, texts, strict=True)
-    ]
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "captions.json"
-        file.write_text(json.dumps(rows), encoding="utf-8")
-        return dict(score_file(file, settings, work, split).scores)
+    captions = {photo.id: text for photo, text in zip(photos, texts, strict=True)}
+    references = {photo.id: photo.captions for photo in photos}
+    return dict(score(captions, references).scores)
