@@ -90,14 +90,14 @@ def _batches(captions):
     """Yield batches without end: photos, inputs, targets, descending lengths."""
     from benchmarks.torch_design import END, PAD, START
 
-    rng = np.random.default_rng(1)
+    rng, size = np.random.default_rng(1), min(BATCH, len(captions))
     while True:
         order = rng.permutation(len(captions))
-        for first in range(0, len(order) - BATCH + 1, BATCH):
-            chosen = [captions[k] for k in order[first : first + BATCH]]
+        for first in range(0, len(order) - size + 1, size):
+            chosen = [captions[k] for k in order[first : first + size]]
             chosen.sort(key=lambda pair: -len(pair[1]))
             lengths = [len(ids) + 1 for _, ids in chosen]
-            inputs = np.full((BATCH, lengths[0]), PAD, np.int64)
+            inputs = np.full((size, lengths[0]), PAD, np.int64)
             targets = inputs.copy()
             for row, (_, ids) in enumerate(chosen):
                 inputs[row, : len(ids) + 1] = [START, *ids]
