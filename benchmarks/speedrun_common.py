@@ -7,6 +7,8 @@ import time
 
 import numpy as np
 
+from show_attend_tell.data.vocabulary import END, PAD, START
+
 BEAM, WORDS, BATCH = 5, 20, 64
 
 
@@ -88,8 +90,6 @@ def _train(annotations, captions, unseen, words, times):
 
 def _batches(captions):
     """Yield batches without end: photos, inputs, targets, descending lengths."""
-    from benchmarks.torch_design import END, PAD, START
-
     rng, size = np.random.default_rng(1), min(BATCH, len(captions))
     while True:
         order = rng.permutation(len(captions))
