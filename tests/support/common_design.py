@@ -1,4 +1,4 @@
-"""The common PyTorch design learns, and reads and writes as its definition says.
+"""The common PyTorch design learns, and reads and writes as it is defined.
 
 Run by tests/test_benchmarks.py in a process without TensorFlow.
 """
