@@ -2,9 +2,10 @@
 
 Ours is what a user types: ``prepare``, ``features`` and ``train``, each a process of
 its own, from start to end; ``eval`` on the dev list is not part of the time. Beside it
-the common PyTorch design is trained on the same features, for which it need not wait,
-and its captions are scored a few times; its time to the same quality is read from the
-line through its scores over the logarithm of the time.
+the common PyTorch design is trained on the same features, and its captions are scored a
+few times. Its time to the same quality is that of the same ``prepare`` and
+``features``, and the time of training at which the line through its scores over the
+logarithm of the time reaches it.
 """
 
 import json
@@ -69,7 +70,8 @@ def run(recipe: Recipe, verb: str, *options: str) -> tuple[float, float]:
     command += options
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ContenderError(f"{verb}: {done.stderr.strip().splitlines()[-1]}")
+        last = done.stderr.strip().rpartition("\n")[2]
+        raise ContenderError(f"{verb} ended with code {done.returncode}: {last}")
     return watch.read()
 
 
@@ -92,11 +94,12 @@ def minutes_to(score: float, curve: list[tuple[float, float]]) -> float | None:
             scores grow about as the logarithm of the time.
 
     Returns:
-        Minutes; None if the line does not rise.
+        Minutes; None if the line does not rise, or reaches the score after a week.
     """
     seconds, scores = np.array(curve[-3:], float).T
     slope, intercept = np.polyfit(np.log(seconds), scores, 1)
-    if slope <= 0:
+    week = np.log(7 * 24 * 3600)
+    if slope <= 0 or (score - intercept) / slope > week:
         return None
     return float(np.exp((score - intercept) / slope) / 60)
 
@@ -114,8 +117,7 @@ def _common_minutes(recipe: Recipe, started: float, quick: bool) -> tuple:
         times=(1, 2) if quick else _CURVE,
     )["curve"]
     curves = {
-        name: [(seconds + started, scores[name]) for seconds, scores in found]
-        for name in QUALITY
+        name: [(seconds, scores[name]) for seconds, scores in found] for name in QUALITY
     }
     minutes = [minutes_to(QUALITY[name], curve) for name, curve in curves.items()]
     last, scores = found[-1]
@@ -123,7 +125,10 @@ def _common_minutes(recipe: Recipe, started: float, quick: bool) -> tuple:
     remark = f"the common design had {reached} after {last / 60:.0f} min of training"
     if None in minutes:
         return None, f"{remark}, and its scores did not rise at the end"
-    return max(minutes), f"{remark}; its minutes are extrapolated from its curve"
+    remark += (
+        "; its minutes are extrapolated from its curve, and our prepare and features"
+    )
+    return max(minutes) + started / 60, remark
 
 
 def rows(machine: dict, quick: bool, data: str | None = None) -> list[Row]:

@@ -246,7 +246,7 @@ class CaptioningPipeline:
     ) -> Caption:
         """Return the caption of a decoded photo.
 
-        The caption equals that of :meth:`caption_photos` for the same pixels.
+        For the same pixels it equals that of :meth:`caption_photos`, up to rounding.
 
         Args:
             image: RGB, upright, as ``Encoder.load_photo`` returns it.

@@ -25,6 +25,8 @@ def cpuinfo(monkeypatch, tmp_path):
 
 def test_the_sets_are_those_of_the_first_processor(cpuinfo):
     assert processor.instruction_sets() is None
+    processor._CPUINFO.write_text("processor\t: 0\nFeatures\t: fp asimd\n")
+    assert processor.instruction_sets() is None
     cpuinfo("avx512_bf16")
     assert processor.instruction_sets() == {"fpu", "avx512f", "avx512_bf16"}
 

@@ -127,7 +127,7 @@ class WinogradConv2D(keras.layers.Layer):
         return outputs(products, self._bias)[:, :H, :W]
 
 
-@functools.cache  # one function for the convolutions of one shape
+@functools.cache  # one function for all convolutions, with a graph for each shape
 def _compiled(function: Callable) -> Callable:
     return tf.function(function, autograph=False, jit_compile=True)
 
