@@ -166,6 +166,10 @@ def enclose(root: Path) -> Path:
     os.environ |= {"TMPDIR": str(root / "tmp"), "TF_CPP_MIN_LOG_LEVEL": "2"}
     os.environ |= {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     tempfile.tempdir = str(root / "tmp")
+    import matplotlib  # in this home
+
+    # It makes its folders once, before commands are watched.
+    matplotlib.get_configdir(), matplotlib.get_cachedir()
     return mark
 
 
