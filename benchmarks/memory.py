@@ -12,7 +12,7 @@ from benchmarks import feature_file, synthetic, turns
 from benchmarks.row import Bar, Row
 from benchmarks.sizes import FULL, TINY, Sizes
 
-MEMORY_BAR, START_BAR = Bar("ours", most=3), Bar("ours", most=20)
+MEMORY_BAR, START_BAR = Bar("ours", most=2.5), Bar("ours", most=20)
 PHOTOS, VOCABULARY, STEPS = 123_287, 10_000, 25
 _HELD_OUT = 5000  # photos of validation and of test in Karpathy's split
 _PER_PHOTO = 5

@@ -200,11 +200,14 @@ class Captioner(keras.Model):
 
         Args:
             compile_fn: compiles a function; applied to the parts that XLA does better.
+                None where the caller compiles the whole step.
             precision: dtype of the large products.
         """
         if self.compiled_parts is None or self._compile_fn is not compile_fn:
             self._compile_fn = compile_fn
-            self.compiled_parts = CompiledParts(functools.cache(compile_fn))
+            self.compiled_parts = CompiledParts(
+                compile_fn and functools.cache(compile_fn)
+            )
         self.compiled_parts = self.compiled_parts._replace(precision=precision)
 
     def _prepare(self, features, training=False):

@@ -16,7 +16,10 @@ import numpy as np
 from keras import ops
 
 from show_attend_tell.config.settings import DecodingSettings
-from show_attend_tell.data.encoder_identity import identity_difference
+from show_attend_tell.data.encoder_identity import (
+    accepts_packaged,
+    identity_difference,
+)
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder import Encoder
@@ -66,7 +69,8 @@ class Ensemble:
         first = self.members[0]
         self.vocabulary, self.grid = first.vocabulary, first.grid
         self.annotation_width = first.annotation_width
-        self.encoder_identity, self.decoding = first.encoder_identity, first.decoding
+        self.encoder_identity = _common_identity(self.members)
+        self.decoding = first.decoding
         for name, member in zip(names, self.members, strict=True):
             if difference := self._difference(member):
                 raise ModelFileError(
@@ -80,8 +84,8 @@ class Ensemble:
         if member.vocabulary.words != self.vocabulary.words:
             return "another vocabulary"
         ours, theirs = self.encoder_identity, member.encoder_identity
-        if difference := identity_difference(ours, theirs):
-            return f"another encoder, {difference},"
+        if identity_difference(theirs, ours):  # theirs may accept ours instead
+            return f"another encoder, {identity_difference(ours, theirs)},"
         shapes = (self.grid, self.annotation_width)
         if (member.grid, member.annotation_width) != shapes:
             return "other annotations"
@@ -259,6 +263,16 @@ def flip_locations(alpha, columns: int):
     """Return attention weights (..., L) of a mirrored photo as those of the photo."""
     grid = ops.reshape(alpha, (*ops.shape(alpha)[:-1], -1, columns))  # (..., rows, c)
     return ops.reshape(ops.flip(grid, axis=-1), ops.shape(alpha))
+
+
+def _common_identity(members: Sequence[Captioner]) -> dict:
+    """Return the encoder whose features all members may accept.
+
+    Models of the weights that the packaged ones round also read features of those.
+    """
+    identities = [member.encoder_identity for member in members]
+    strict = (identity for identity in identities if not accepts_packaged(identity))
+    return next(strict, identities[0])
 
 
 def _mean(values: Sequence):

@@ -34,12 +34,28 @@ def token_losses(logits, targets, label_smoothing=0.0):
     Returns:
         (B, T).
     """
-    # (B, T, K) -> (B, T)
-    nll = ops.sparse_categorical_crossentropy(targets, logits, from_logits=True)
-    if label_smoothing:
-        uniform = ops.logsumexp(logits, axis=-1) - ops.mean(logits, axis=-1)
-        nll = (1 - label_smoothing) * nll + label_smoothing * uniform
-    return nll
+    K = logits.shape[-1]
+
+    # TensorFlow's cross entropy and its gradient take three times as long on a CPU.
+    @ops.custom_gradient
+    def run(logits):
+        p = ops.softmax(logits, axis=-1)
+        # log sum exp l = max l - log max p, where max p >= 1 / K: (B, T, K) -> (B, T)
+        total = ops.max(logits, axis=-1) - ops.log(ops.max(p, axis=-1))
+        true = ops.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
+        expected = (1 - label_smoothing) * true
+        if label_smoothing:
+            expected = expected + label_smoothing * ops.mean(logits, axis=-1)
+
+        def gradient(upstream):  # (B, T) -> (B, T, K)
+            is_true = ops.equal(ops.arange(K, dtype=targets.dtype), targets[..., None])
+            rest = label_smoothing / K
+            true_p = ops.where(is_true, 1 - label_smoothing + rest, rest)
+            return (p - ops.cast(true_p, p.dtype)) * upstream[..., None]
+
+        return total - expected, gradient
+
+    return run(logits)
 
 
 def doubly_stochastic(alpha, mask):

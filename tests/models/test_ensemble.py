@@ -8,6 +8,7 @@ from keras import ops
 from tiny_captioner import GRID, START, L
 
 from show_attend_tell.config.settings import DecodingSettings
+from show_attend_tell.data.encoder_identity import PACKAGED_DIGEST, ROUNDED_DIGEST
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.ensemble import (
     Ensemble,
@@ -154,6 +155,14 @@ def test_members_of_another_kind_are_named_in_one_line(members, arguments, messa
         Ensemble([members[0], member(3, **arguments)])
     assert str(error.value).startswith("member 2: ")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_models_of_the_weights_that_the_packaged_ones_round_join_those(order):
+    digests = [ROUNDED_DIGEST, PACKAGED_DIGEST]
+    identities = [IDENTITY | {"weights_digest": digest} for digest in digests]
+    found = Ensemble([member(3, encoder_identity=identities[k]) for k in order])
+    assert found.encoder_identity == identities[1]
 
 
 def test_no_member_wrong_shapes_and_selected_locations_are_refused(members, photos):

@@ -75,6 +75,15 @@ def test_the_words_part_is_minus_the_log_likelihood(rng):
             )
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_the_loss_of_huge_logits_neither_overflows_nor_vanishes(mode):
+    logits = np.zeros((1, 2, K), np.float32)
+    logits[0, 0, :2], logits[0, 1] = (3e4, -1e9), -1e9
+    logits[0, 1, 3] = 0.0  # a forbidden word has -1e9
+    targets = np.array([[4, 3]])
+    np.testing.assert_allclose(run_in(mode, token_losses, logits, targets), [[3e4, 0]])
+
+
 def test_smoothed_loss_of_uniform_logits_is_log_k():
     logits = np.zeros((1, 1, K), np.float32)
     for smoothing in (0.0, 0.3, 0.9):
