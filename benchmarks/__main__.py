@@ -87,7 +87,7 @@ def main(works: tuple[str, ...], data: str | None, quick: bool, output: Path) ->
         if set(works) == {"scale"}:
             return
     start = time.monotonic()
-    found = machine.measure(quick)
+    found, ticks = machine.measure(quick), machine.processor_ticks()
     click.echo("\n".join(machine.lines(found)))
     if "growth" in works:
         from benchmarks import growth
@@ -99,6 +99,8 @@ def main(works: tuple[str, ...], data: str | None, quick: bool, output: Path) ->
     rows, failed = _measure(chosen, found, quick, data)
     table.write_results(output, [row.to_json() for row in rows])
     click.echo(f"\n{table.table(rows)}\n")
+    ticks = ticks, machine.processor_ticks()
+    click.echo(machine.changes(found["rates"], machine.rates(quick), ticks))
     click.echo(f"{output}, in {time.monotonic() - start:.0f} s")
     if failed:
         click.echo(f"not measured: {', '.join(failed)}", err=True)

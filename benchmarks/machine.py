@@ -2,7 +2,7 @@
 
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from importlib import metadata
@@ -68,7 +68,12 @@ def describe() -> dict:
 
 
 def measure(quick: bool = False) -> dict:
-    """Return a description of the machine and its ``rates``.
+    """Return a description of the machine and its ``rates``, see :func:`rates`."""
+    return {**describe(), "rates": rates(quick)}
+
+
+def rates(quick: bool = False) -> dict[str, float]:
+    """Measure the rates that limit any program.
 
     ``float32`` and ``bfloat16`` are operations a second in matrix products, the better
     of PyTorch and TensorFlow; ``bandwidth`` is bytes a second of a large copy by all
@@ -78,9 +83,37 @@ def measure(quick: bool = False) -> dict:
     measured = [turns.run_in_process(tensorflow_rates, shapes=shapes)]
     if find_spec("torch"):
         measured.append(turns.run_in_process(torch_rates, shapes=shapes))
-    rates = {kind: max(m[kind] for m in measured) for kind in measured[0]}
-    rates["bandwidth"] = bandwidth(2**20 if quick else _COPY)
-    return {**describe(), "rates": rates}
+    found = {kind: max(m[kind] for m in measured) for kind in measured[0]}
+    return {**found, "bandwidth": bandwidth(2**20 if quick else _COPY)}
+
+
+def processor_ticks() -> tuple[int, int] | None:
+    """Return the ticks that the host gave to others, and all; None if unknown."""
+    try:
+        line = Path("/proc/stat").read_text(encoding="utf-8").partition("\n")[0]
+        ticks = [int(word) for word in line.split()[1:9]]
+        return ticks[7], sum(ticks)
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def changes(
+    before: dict[str, float], after: dict[str, float], ticks: Sequence = (None, None)
+) -> str:
+    """Return a sentence on how far the machine changed during the measurements.
+
+    Args:
+        before: :func:`rates` before the first row.
+        after: those after the last.
+        ticks: :func:`processor_ticks` at both times.
+    """
+    parts = [f"{name} {after[name] / before[name]:.2f}" for name in before]
+    text = f"rates after the last row over those before the first: {', '.join(parts)}"
+    if None not in ticks:
+        (taken, total), (taken_at_end, total_at_end) = ticks
+        share = (taken_at_end - taken) / max(total_at_end - total, 1)
+        text += f"; {share:.1%} of the processors' time was taken by the host"
+    return text
 
 
 def lines(machine: dict) -> list[str]:

@@ -15,8 +15,8 @@ class DistillationSettings:
     The equation is in :mod:`show_attend_tell.training.distillation`.
 
     Attributes:
-        teachers: models whose mean word probabilities are learnt: ``.keras`` files, or
-            names of experiments whose runs are in the same folder.
+        teachers: models whose mean word probabilities are learnt: ``.keras`` files,
+            names of experiments whose runs are in the same folder, or ``shipped``.
         temperature: divisor of the logits of teachers and student.
         truth_weight: weight, 0 to 1, of the likelihood of the given captions; the rest
             is that of the teachers.

@@ -15,7 +15,22 @@ from show_attend_tell.models.saving import copy_weights, load_captioner
 
 logger = logging.getLogger(__name__)
 
-SHIPPED = "shipped"  # the value of training.init_from for the package's model
+SHIPPED = "shipped"  # in training.init_from and distillation.teachers: the package's
+
+
+def model_path(source: str, runs_folder: str | Path) -> Path:
+    """Return the file of a model that a training reads.
+
+    Args:
+        source: ``shipped``, a ``.keras`` file or a run's name.
+        runs_folder: the folder of all runs.
+
+    Raises:
+        PretrainedModelError: the installation has no model.
+    """
+    if source == SHIPPED:
+        return shipped_model()
+    return runs.find_model(source, runs_folder)
 
 
 @dataclass(frozen=True)
@@ -41,8 +56,7 @@ class InitialModel:
         Raises:
             ModelFileError, PretrainedModelError: the model cannot be loaded.
         """
-        path = shipped_model() if source == SHIPPED else None
-        path = path or runs.find_model(source, runs_folder)
+        path = model_path(source, runs_folder)
         return cls(path, load_captioner(path))
 
     def extend(self, prepared: Vocabulary) -> Vocabulary:

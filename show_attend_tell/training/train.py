@@ -26,7 +26,11 @@ from show_attend_tell.models.convolutions.initial import assign_convolutions
 from show_attend_tell.runtime.errors import RunError
 from show_attend_tell.training.distillation import make_distillation
 from show_attend_tell.training.divergence import CaptionMonitor, LossMonitor
-from show_attend_tell.training.initial_model import InitialModel, vocabulary_of_run
+from show_attend_tell.training.initial_model import (
+    InitialModel,
+    model_path,
+    vocabulary_of_run,
+)
 from show_attend_tell.training.loop import Trainer
 from show_attend_tell.training.maximum_likelihood import Likelihood
 from show_attend_tell.training.optimizer import make_optimizer
@@ -119,7 +123,7 @@ def make_trainer(
         start = InitialModel.load(source, runs_folder)
         vocabulary = start.extend(prepared)
     teachers = [
-        runs.find_model(one, runs_folder) for one in experiment.distillation.teachers
+        model_path(one, runs_folder) for one in experiment.distillation.teachers
     ]
     given = (experiment, vocabulary, data, validation, readers, start)
     trainer = Trainer(CaptionTask(*given, teachers, workers), workers)
