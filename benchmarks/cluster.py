@@ -83,7 +83,8 @@ def measure(work: str, photos: int, rounds: int) -> dict:
             for workers in (1, 2) if number % 2 else (2, 1):
                 works = {
                     "features": (
-                        *(cluster_features.make_worker, (encoder, identity)),
+                        cluster_features.make_worker,
+                        (encoder, identity, photos * _TASKS),
                         _feature_tasks(folder, files, identity),
                     ),
                     "captions": (

@@ -61,7 +61,7 @@ def features(network: str, layer: str, weights: str, photos: str | None) -> dict
             return path.stat().st_size
 
         before = time.process_time()
-        worker = FeatureWorker(settings, identity)
+        worker = FeatureWorker(settings, identity, 10**6)
         run(worker, 32)
         warm = time.process_time() - before
         start = time.process_time()

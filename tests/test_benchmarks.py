@@ -15,8 +15,10 @@ import numpy as np
 import pytest
 
 from benchmarks import (
+    cluster,
     cost,
     feature_file,
+    machine,
     speedrun,
     speedrun_common,
     synthetic,
@@ -259,3 +261,18 @@ def test_batches_of_the_common_design_have_every_caption_once():
 def test_the_speedrun_needs_the_archives(tmp_path):
     with pytest.raises(ContenderError, match="--data must be the folder"):
         speedrun.rows({}, quick=False, data=str(tmp_path / "absent"))
+
+
+@pytest.mark.cluster
+def test_two_workers_of_a_cluster_are_measured_against_one():
+    pytest.importorskip("ray", reason="needs the packages of '.[cluster]'")
+    found = cluster.rows({}, quick=True)
+    assert [row.ours > 0 and row.baseline > 0 for row in found] == [True] * 3
+
+
+def test_how_the_machine_changed_is_stated():
+    before = {"float32": 200.0, "bandwidth": 10.0}
+    text = machine.changes(before, {"float32": 100.0, "bandwidth": 11.0})
+    assert text.endswith("first: float32 0.50, bandwidth 1.10")
+    text = machine.changes(before, before, ((10, 100), (60, 200)))
+    assert text.endswith("50.0% of the processors' time was taken by the host")

@@ -311,6 +311,7 @@ class Captioner(keras.Model):
                 sample_weight = ops.repeat(sample_weight, self.hard.samples, axis=0)
         mask = ops.cast(ops.not_equal(y, PAD), "float32")
         y_pred = {k: ops.cast(value, "float32") for k, value in y_pred.items()}
+        parts = (training and self.compiled_parts) or WHOLE
         words, attention = caption_losses(
             y_pred["logits"],
             y_pred["alpha"],
@@ -318,6 +319,7 @@ class Captioner(keras.Model):
             mask,
             self.label_smoothing if training else 0.0,
             self.doubly_stochastic,
+            parts.compiled,
         )  # (B,) or (R,) each
         length = ops.sum(mask, axis=-1)  # (B, T) -> (B,)
         present = ops.cast(length > 0, "float32")

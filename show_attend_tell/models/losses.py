@@ -4,6 +4,9 @@ Every term is summed over the caption's own words, so that the loss of a batch i
 mean of its captions' losses whatever the batch and its padding are.
 """
 
+import functools
+from collections.abc import Callable
+
 import keras
 from keras import ops
 
@@ -20,7 +23,11 @@ class CaptionMean(keras.losses.Loss):
         return y_pred
 
 
-def token_losses(logits, targets, label_smoothing=0.0):
+def _itself(function):
+    return function
+
+
+def token_losses(logits, targets, label_smoothing=0.0, compiled: Callable = _itself):
     """Return the negative log-likelihood -log p(y_t | a, y_<t) of every word, in nats.
 
     With smoothing epsilon the true distribution becomes (1 - epsilon) on the true
@@ -30,32 +37,45 @@ def token_losses(logits, targets, label_smoothing=0.0):
         logits: (B, T, K).
         targets: word ids, (B, T).
         label_smoothing: epsilon in [0, 1).
+        compiled: see :meth:`CompiledParts.compiled`. TensorFlow's own cross entropy and
+            its gradient take four times as long on a CPU, and more memory.
 
     Returns:
         (B, T).
     """
-    K = logits.shape[-1]
+    forward, backward = map(compiled, _cross_entropy(label_smoothing))
 
-    # TensorFlow's cross entropy and its gradient take three times as long on a CPU.
     @ops.custom_gradient
     def run(logits):
-        p = ops.softmax(logits, axis=-1)
-        # log sum exp l = max l - log max p, where max p >= 1 / K: (B, T, K) -> (B, T)
-        total = ops.max(logits, axis=-1) - ops.log(ops.max(p, axis=-1))
+        losses, total = forward(logits, targets)
+        return losses, lambda upstream: backward(logits, total, targets, upstream)
+
+    return run(logits)
+
+
+@functools.cache  # equal functions are compiled once
+def _cross_entropy(label_smoothing):
+    """Return the function of :func:`token_losses` and that of its gradient."""
+
+    def cross_entropy(logits, targets):
+        """Return the losses and log sum_k exp l_k, (B, T) each."""
+        total = ops.logsumexp(logits, axis=-1)  # (B, T, K) -> (B, T)
         true = ops.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
         expected = (1 - label_smoothing) * true
         if label_smoothing:
             expected = expected + label_smoothing * ops.mean(logits, axis=-1)
+        return total - expected, total
 
-        def gradient(upstream):  # (B, T) -> (B, T, K)
-            is_true = ops.equal(ops.arange(K, dtype=targets.dtype), targets[..., None])
-            rest = label_smoothing / K
-            true_p = ops.where(is_true, 1 - label_smoothing + rest, rest)
-            return (p - ops.cast(true_p, p.dtype)) * upstream[..., None]
+    def cross_entropy_gradient(logits, total, targets, upstream):
+        """Return the gradient, (p - the smoothed true distribution), (B, T, K)."""
+        K = logits.shape[-1]
+        p = ops.exp(logits - total[..., None])  # (B, T, K)
+        is_true = ops.equal(ops.arange(K, dtype=targets.dtype), targets[..., None])
+        rest = label_smoothing / K
+        true_p = ops.where(is_true, 1 - label_smoothing + rest, rest)
+        return (p - ops.cast(true_p, p.dtype)) * upstream[..., None]
 
-        return total - expected, gradient
-
-    return run(logits)
+    return cross_entropy, cross_entropy_gradient
 
 
 def doubly_stochastic(alpha, mask):
@@ -73,7 +93,9 @@ def doubly_stochastic(alpha, mask):
     return ops.sum(ops.square(1 - received), axis=-1)  # (B, L) -> (B,)
 
 
-def caption_losses(logits, alpha, targets, mask, label_smoothing, strength):
+def caption_losses(
+    logits, alpha, targets, mask, label_smoothing, strength, compiled=_itself
+):
     """Return -log p(y|a) and lambda sum_i (1 - sum_t alpha_ti)^2, the terms of L_d.
 
     Args:
@@ -83,10 +105,12 @@ def caption_losses(logits, alpha, targets, mask, label_smoothing, strength):
         mask: 1 for a word of the caption, 0 for padding, (B, T).
         label_smoothing: epsilon of :func:`token_losses`.
         strength: lambda.
+        compiled: see :func:`token_losses`.
 
     Returns:
         Two tensors (B,): the term of the words and lambda times that of attention.
     """
     mask = ops.cast(mask, logits.dtype)
-    words = ops.sum(token_losses(logits, targets, label_smoothing) * mask, axis=-1)
+    losses = token_losses(logits, targets, label_smoothing, compiled)  # (B, T)
+    words = ops.sum(losses * mask, axis=-1)
     return words, strength * doubly_stochastic(alpha, mask)

@@ -22,7 +22,15 @@ KINDS = {
     "hard": {"attention": "hard"},
 }
 # compiled once, for all lengths, in this order
-PARTS = ["_scale", "exp_twice", "step", "_step_backward", "_attention_gradients"]
+PARTS = [
+    "_scale",
+    "exp_twice",
+    "step",
+    "cross_entropy",
+    "cross_entropy_gradient",
+    "_step_backward",
+    "_attention_gradients",
+]
 SAMPLED = np.float32([1, 0, 1])  # with hard attention two of three captions
 
 
