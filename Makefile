@@ -30,6 +30,7 @@ JAX := test_benchmarks decoding/test_beam decoding/test_hypotheses decoding/test
 	$(addprefix siblings/draw/test_,bound filter_bank model) \
 	$(addprefix siblings/words/test_,augmentation convolutions decoder generation model)
 # Run one test file per core: most of the time is single-threaded compilation.
+COMMA := ,
 PARALLEL := -n logical --maxprocesses 4 --dist loadfile
 FIGURES := experiments/runs/scenes/figures
 PHOTOS_OF_DEMO := prepared/example_photos
@@ -126,7 +127,8 @@ bench: $(INSTALLED)
 	  || $(BIN) -m pip install --quiet --disable-pip-version-check --retries 0 \
 	    --index-url '$(TORCH_INDEX)' torch \
 	  || echo 'No PyTorch at $(TORCH_INDEX): installing the larger build from PyPI.'
-	$(BIN) -m pip install --quiet --disable-pip-version-check -e '.[bench,cluster]'
+	$(BIN) -m pip install --quiet --disable-pip-version-check \
+	  -e '.[bench$(if $(findstring cluster,$(ARGS)),$(COMMA)cluster)]'
 	$(BIN) -m benchmarks $(ARGS)
 
 # Build the documentation site in site/, without a network once packages are installed.

@@ -21,7 +21,9 @@ PACKAGED_DIGEST = "487f50294cd385735859797ce5a2567c4a40fd193209d8d4fb73fb9ae2424
 ROUNDED_DIGEST = "9371966e1f1ab8aa3ea26ef386db298c8fd51ae48be9762745774babdb206a4f"
 
 
-def identity_difference(expected: dict, found: dict, exact: bool = False) -> str | None:
+def identity_difference(
+    expected: dict, found: dict, exact: bool = False, either: bool = False
+) -> str | None:
     """Describe the difference of two encoders; None if their features agree.
 
     Precision, library versions and the source of the weights are ignored: they change
@@ -33,13 +35,14 @@ def identity_difference(expected: dict, found: dict, exact: bool = False) -> str
         found: identity of the other encoder.
         exact: whether to refuse the packaged weights in place of others, as within one
             feature file.
+        either: whether to accept the rounded weights in place of the packaged ones too,
+            as both models read features of the packaged ones.
 
     Returns:
         For instance ``layer block5_conv3 instead of block5_conv4``.
     """
-    if not exact and accepts_packaged(expected):
-        if found.get("weights_digest") == PACKAGED_DIGEST:
-            found = {**found, "weights_digest": ROUNDED_DIGEST}
+    if not exact and (either or accepts_packaged(expected)):
+        expected, found = map(_as_rounded, (expected, found))
     keys = [key for key in {**expected, **found} if key not in _INFORMATIVE]
     differences = [
         f"{key} {_shorten(found.get(key))} instead of {_shorten(expected.get(key))}"
@@ -47,6 +50,13 @@ def identity_difference(expected: dict, found: dict, exact: bool = False) -> str
         if _plain(found.get(key)) != _plain(expected.get(key))
     ]
     return ", ".join(differences) or None
+
+
+def _as_rounded(identity: dict) -> dict:
+    """Return an identity with the rounded weights in place of the packaged ones."""
+    if identity.get("weights_digest") != PACKAGED_DIGEST:
+        return identity
+    return {**identity, "weights_digest": ROUNDED_DIGEST}
 
 
 def accepts_packaged(identity: dict) -> bool:

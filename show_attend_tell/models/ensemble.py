@@ -83,9 +83,9 @@ class Ensemble:
     def _difference(self, member: Captioner) -> str | None:
         if member.vocabulary.words != self.vocabulary.words:
             return "another vocabulary"
-        ours, theirs = self.encoder_identity, member.encoder_identity
-        if identity_difference(theirs, ours):  # theirs may accept ours instead
-            return f"another encoder, {identity_difference(ours, theirs)},"
+        given = self.members[0].encoder_identity, member.encoder_identity
+        if difference := identity_difference(*given, either=True):
+            return f"another encoder, {difference},"
         shapes = (self.grid, self.annotation_width)
         if (member.grid, member.annotation_width) != shapes:
             return "other annotations"

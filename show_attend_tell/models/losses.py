@@ -27,7 +27,7 @@ def _itself(function):
     return function
 
 
-def token_losses(logits, targets, label_smoothing=0.0, compiled: Callable = _itself):
+def token_losses(logits, targets, label_smoothing=0.0, compile_fn: Callable = _itself):
     """Return the negative log-likelihood -log p(y_t | a, y_<t) of every word, in nats.
 
     With smoothing epsilon the true distribution becomes (1 - epsilon) on the true
@@ -37,13 +37,13 @@ def token_losses(logits, targets, label_smoothing=0.0, compiled: Callable = _its
         logits: (B, T, K).
         targets: word ids, (B, T).
         label_smoothing: epsilon in [0, 1).
-        compiled: see :meth:`CompiledParts.compiled`. TensorFlow's own cross entropy and
-            its gradient take four times as long on a CPU, and more memory.
+        compile_fn: see :meth:`CompiledParts.compiled`. TensorFlow's own cross entropy
+            and its gradient take four times as long on a CPU, and more memory.
 
     Returns:
         (B, T).
     """
-    forward, backward = map(compiled, _cross_entropy(label_smoothing))
+    forward, backward = map(compile_fn, _cross_entropy(label_smoothing))
 
     @ops.custom_gradient
     def run(logits):
@@ -70,7 +70,8 @@ def _cross_entropy(label_smoothing):
         """Return the gradient, (p - the smoothed true distribution), (B, T, K)."""
         K = logits.shape[-1]
         p = ops.exp(logits - total[..., None])  # (B, T, K)
-        is_true = ops.equal(ops.arange(K, dtype=targets.dtype), targets[..., None])
+        words = ops.cast(targets, "int32")[..., None]  # (B, T, 1)
+        is_true = ops.equal(ops.arange(K, dtype="int32"), words)  # (B, T, K)
         rest = label_smoothing / K
         true_p = ops.where(is_true, 1 - label_smoothing + rest, rest)
         return (p - ops.cast(true_p, p.dtype)) * upstream[..., None]
@@ -94,7 +95,7 @@ def doubly_stochastic(alpha, mask):
 
 
 def caption_losses(
-    logits, alpha, targets, mask, label_smoothing, strength, compiled=_itself
+    logits, alpha, targets, mask, label_smoothing, strength, compile_fn=_itself
 ):
     """Return -log p(y|a) and lambda sum_i (1 - sum_t alpha_ti)^2, the terms of L_d.
 
@@ -105,12 +106,12 @@ def caption_losses(
         mask: 1 for a word of the caption, 0 for padding, (B, T).
         label_smoothing: epsilon of :func:`token_losses`.
         strength: lambda.
-        compiled: see :func:`token_losses`.
+        compile_fn: see :func:`token_losses`.
 
     Returns:
         Two tensors (B,): the term of the words and lambda times that of attention.
     """
     mask = ops.cast(mask, logits.dtype)
-    losses = token_losses(logits, targets, label_smoothing, compiled)  # (B, T)
+    losses = token_losses(logits, targets, label_smoothing, compile_fn)  # (B, T)
     words = ops.sum(losses * mask, axis=-1)
     return words, strength * doubly_stochastic(alpha, mask)

@@ -18,11 +18,13 @@ from keras import ops
 
 from show_attend_tell.config.distillation import DistillationSettings
 from show_attend_tell.config.settings import Experiment
+from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import PAD
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.ensemble import Ensemble
 from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.training.loss_step import make_train_step
 from show_attend_tell.training.maximum_likelihood import Likelihood, compile_function
 
@@ -49,7 +51,13 @@ def make_distillation(
         ModelFileError: a file is no captioner, or has another vocabulary or encoder.
     """
     teachers = [load_captioner(file) for file in files]
-    Ensemble([model, *teachers], names=["the experiment", *files])  # validates them
+    together = Ensemble([model, *teachers], names=["the experiment", *files])
+    given = together.encoder_identity, model.encoder_identity
+    if difference := identity_difference(*given):
+        raise ModelFileError(
+            "the features must be those of the teachers' encoder. Received: "
+            f"{difference}; extract them with encoder.weights = 'imagenet_8bit'"
+        )
     teachers = [_without_dropout(teacher) for teacher in teachers]
     settings = experiment.training
     compile_fn = compile_function(settings.jit_compile)

@@ -163,6 +163,11 @@ def test_models_of_the_weights_that_the_packaged_ones_round_join_those(order):
     identities = [IDENTITY | {"weights_digest": digest} for digest in digests]
     found = Ensemble([member(3, encoder_identity=identities[k]) for k in order])
     assert found.encoder_identity == identities[1]
+    identities[1]["layer"] = "block5_pool"
+    one, other = (identities[k]["layer"] for k in order)
+    message = f"member 2: .* another encoder, layer {other} instead of {one}, than"
+    with pytest.raises(ModelFileError, match=message):
+        Ensemble([member(3, encoder_identity=identities[k]) for k in order])
 
 
 def test_no_member_wrong_shapes_and_selected_locations_are_refused(members, photos):

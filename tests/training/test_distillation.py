@@ -9,10 +9,11 @@ from tiny_run import experiment, prepare
 from tiny_training import assert_same_run, skip_captions
 
 from show_attend_tell.config.distillation import DistillationSettings
+from show_attend_tell.data.encoder_identity import PACKAGED_DIGEST, ROUNDED_DIGEST
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ConfigError, ModelFileError
-from show_attend_tell.training import maximum_likelihood
+from show_attend_tell.training import distillation, maximum_likelihood
 from show_attend_tell.training.distillation import (
     distillation_loss,
     distillation_step,
@@ -159,6 +160,16 @@ def test_an_interrupted_distillation_resumes_to_the_byte(
             student(work, tmp_path / "parts", "tiny", teachers=teacher, epochs=2)
     student(work, tmp_path / "parts", "tiny", True, teacher, epochs=2)
     assert_same_run(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_features_that_a_teacher_does_not_read_are_refused(rng, monkeypatch):
+    models = [
+        tiny.build(rng, {"encoder_identity": {"weights_digest": digest}})
+        for digest in (ROUNDED_DIGEST, PACKAGED_DIGEST)
+    ]
+    monkeypatch.setattr(distillation, "load_captioner", lambda file: models[1])
+    with pytest.raises(ModelFileError, match="features must be those of the teachers'"):
+        distillation.make_distillation(None, models[0], None, (), ["teacher.keras"])
 
 
 def test_unfit_teachers_are_named_in_one_line(work, runs, tmp_path):

@@ -115,9 +115,10 @@ def _visible_inputs(
     prepared = folder_of(experiment, sweep.work)
     paths += [path for name in _PREPARED for path in sorted(prepared.glob(name))]
     source = getattr(experiment.training, "init_from", "")
-    models = [source] if source not in ("", SHIPPED) else []
-    models += getattr(getattr(experiment, "distillation", None), "teachers", ())
-    for model in models:
+    teachers = getattr(getattr(experiment, "distillation", None), "teachers", ())
+    for model in dict.fromkeys((source, *teachers)):
+        if model in ("", SHIPPED):
+            continue
         path = runs.find_model(model, sweep.runs)
         paths += [path] if path.is_file() else []
     return [visible(path) for path in paths]
