@@ -29,8 +29,8 @@ JAX := test_benchmarks decoding/test_beam decoding/test_hypotheses decoding/test
 	$(addprefix siblings/ram/test_,model policy_gradient retina) \
 	$(addprefix siblings/draw/test_,bound filter_bank model) \
 	$(addprefix siblings/words/test_,augmentation convolutions decoder generation model)
-# Run one test file per core: most of the time is single-threaded compilation.
 COMMA := ,
+# Run one test file per core: most of the time is single-threaded compilation.
 PARALLEL := -n logical --maxprocesses 4 --dist loadfile
 FIGURES := experiments/runs/scenes/figures
 PHOTOS_OF_DEMO := prepared/example_photos
