@@ -118,7 +118,10 @@ def measure_training(quick: bool, rounds: int) -> dict:
 
 
 def _training_row(machine: dict, quick: bool, rounds: int) -> Row:
-    found = turns.run_in_process(measure_training, quick=quick, rounds=rounds)
+    with turns.own_ray() as environment:
+        found = turns.run_in_process(
+            measure_training, environment, quick=quick, rounds=rounds
+        )
     pairs = zip(found[1], found[2], strict=True)
     return Row(
         work="the same",
@@ -138,8 +141,10 @@ def _training_row(machine: dict, quick: bool, rounds: int) -> Row:
 def rows(machine: dict, quick: bool) -> list[Row]:
     """Measure; return one row each for features, captions and training."""
     photos, rounds = (2, 1) if quick else (_TASK, _ROUNDS)
-    with tempfile.TemporaryDirectory() as work:
-        found = turns.run_in_process(measure, work=work, photos=photos, rounds=rounds)
+    with tempfile.TemporaryDirectory() as work, turns.own_ray() as environment:
+        found = turns.run_in_process(
+            measure, environment, work=work, photos=photos, rounds=rounds
+        )
     of_tasks = [
         Row(
             work="cluster" if name == "features" else "the same",

@@ -241,10 +241,8 @@ def main(names: tuple[str, ...], photos: str | None) -> None:
         function, options = _RATES[name]
         if function in (features, captions):
             options = {**options, "photos": photos}
-        with tempfile.TemporaryDirectory() as folder:
-            # Another cluster of this machine is not joined.
-            environment = {**_THREAD, "RAY_TMPDIR": folder, "RAY_ADDRESS": "auto"}
-            found = turns.run_in_process(function, environment, **options)
+        with turns.own_ray() as environment:
+            found = turns.run_in_process(function, _THREAD | environment, **options)
         for what, value in found.items():
             click.echo(f"{name}: {value:.4g} {what}")
 

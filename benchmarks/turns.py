@@ -6,14 +6,16 @@ one burst of work. Other load on the machine slows both contenders of a round al
 that it hardly affects the median of the rounds' ratios.
 """
 
+import contextlib
 import multiprocessing
 import os
 import resource
 import statistics
 import sys
+import tempfile
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -242,6 +244,13 @@ def run_in_process(
         return process.request("facts")
     finally:
         process.close()
+
+
+@contextlib.contextmanager
+def own_ray() -> Iterator[dict[str, str]]:
+    """Yield the environment of a process whose cluster ``auto`` is one of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield {"RAY_TMPDIR": folder, "RAY_ADDRESS": "auto"}
 
 
 def _once(function: Callable[..., dict], options: dict) -> Work:

@@ -86,9 +86,7 @@ class Captioner(keras.Model):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if isinstance(settings, dict):
-            settings = ModelSettings(**settings)
-        self.settings = settings or ModelSettings()
+        self.settings = _made(ModelSettings, settings)
         self.vocabulary = (
             vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary(vocabulary)
         )
@@ -97,15 +95,9 @@ class Captioner(keras.Model):
         self.label_smoothing = label_smoothing
         self.doubly_stochastic = doubly_stochastic
         self.encoder_identity = encoder_identity or {}
-        if isinstance(decoding, dict):
-            decoding = DecodingSettings(**decoding)
-        self.decoding = decoding or DecodingSettings()
-        if isinstance(hard, dict):
-            hard = HardAttentionSettings(**hard)
-        self.hard = hard or HardAttentionSettings()
-        if isinstance(transformer, dict):
-            transformer = TransformerSettings(**transformer)
-        self.transformer = transformer or TransformerSettings()
+        self.decoding = _made(DecodingSettings, decoding)
+        self.hard = _made(HardAttentionSettings, hard)
+        self.transformer = _made(TransformerSettings, transformer)
         self.seed = seed
         self.compiled_parts = self._compile_fn = None
         self._generators = {}
@@ -210,9 +202,12 @@ class Captioner(keras.Model):
             )
         self.compiled_parts = self.compiled_parts._replace(precision=precision)
 
+    def _parts(self, training):
+        return (training and self.compiled_parts) or WHOLE
+
     def _prepare(self, features, training=False):
         """Convolve stored features, if the model has convolutions, and scale them."""
-        parts = (training and self.compiled_parts) or WHOLE
+        parts = self._parts(training)
         if self.convolutions is not None:
             features = ops.cast(features, self.compute_dtype)
             features = self.convolutions(features, precision=parts.precision)
@@ -282,7 +277,7 @@ class Captioner(keras.Model):
         """
         tokens = inputs["tokens"]
         number_of_words(tokens)
-        parts = (training and self.compiled_parts) or WHOLE
+        parts = self._parts(training)
         a = self._prepare(inputs["annotations"], training)  # (P, L, D)
         dropouts = self.dropouts(training)
         memory = self.decoder.memory(a, parts, dropouts)
@@ -311,7 +306,7 @@ class Captioner(keras.Model):
                 sample_weight = ops.repeat(sample_weight, self.hard.samples, axis=0)
         mask = ops.cast(ops.not_equal(y, PAD), "float32")
         y_pred = {k: ops.cast(value, "float32") for k, value in y_pred.items()}
-        parts = (training and self.compiled_parts) or WHOLE
+        parts = self._parts(training)
         words, attention = caption_losses(
             y_pred["logits"],
             y_pred["alpha"],
@@ -398,3 +393,8 @@ class Captioner(keras.Model):
 def _scale(features, factors):
     """Return features (B, L, D) as scaled annotations, of the factors' dtype."""
     return ops.cast(features, factors.dtype) * factors
+
+
+def _made(settings, given):
+    """Return settings of a class, given as such, as a dictionary or as None."""
+    return settings(**given) if isinstance(given, dict) else given or settings()
