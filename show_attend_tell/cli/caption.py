@@ -17,6 +17,7 @@ from show_attend_tell.cli.options import (
     mirror_option,
     models_option,
     require_captions,
+    reranker_option,
     runs_option,
     set_option,
     start_tensorflow,
@@ -32,6 +33,7 @@ _OUT = (
 @click.argument("photos", nargs=-1, required=True, type=PATH, metavar="PHOTO...")
 @models_option
 @mirror_option
+@reranker_option
 @encoder_weights_option
 @click.option(
     "--beam", type=click.IntRange(min=1), help="Beam width; overrides the model's."
@@ -75,6 +77,7 @@ def caption(
     photos,
     models,
     mirror,
+    reranker,
     encoder_weights,
     beam,
     locations,
@@ -99,7 +102,7 @@ def caption(
     """Generate captions of photos, or of all photos in folders."""
     metadata.require_consistent(write_metadata, target, overwrite_metadata)
     on_cluster.require_cluster(cluster, workers)
-    loaded = _models_or_pretrained(models), encoder_weights, mirror
+    loaded = _models_or_pretrained(models), encoder_weights, mirror, reranker
     if cluster is not None:
         on_cluster.caption_photos(
             *(cluster, loaded, photos, out),
@@ -196,11 +199,11 @@ def _models_or_pretrained(given):
     return given or (shipped_model(),)
 
 
-def _load(models, encoder_weights, mirror):
+def _load(models, encoder_weights, mirror, reranker):
     from show_attend_tell.inference.pipeline import load
 
     model = models[0] if len(models) == 1 else models
-    return load(model, encoder_weights, mirror=mirror)
+    return load(model, encoder_weights, mirror=mirror, reranker=reranker)
 
 
 def _caption_into(

@@ -58,7 +58,7 @@ def caption_photos(cluster, loaded, photos, out, decoding, others, **options) ->
 
     Args:
         cluster: address.
-        loaded: model files, encoder weights, and whether photos are mirrored.
+        loaded: model files, encoder weights, whether photos are mirrored, reranker.
         photos: files, folders and manifests.
         out: the folder.
         decoding: options of decoding by name.
@@ -74,9 +74,10 @@ def caption_photos(cluster, loaded, photos, out, decoding, others, **options) ->
     from show_attend_tell.deployment.cluster.captions import Loading, caption_on_cluster
     from show_attend_tell.inference.result import LowConfidence
 
-    models, encoder_weights, mirror = loaded
+    models, encoder_weights, mirror, reranker = loaded
     weights = None if encoder_weights is None else str(encoder_weights)
-    loading = Loading(tuple(map(str, models)), weights, mirror)
+    reranker = None if reranker is None else str(reranker)
+    loading = Loading(tuple(map(str, models)), weights, mirror, reranker)
     report = caption_on_cluster(cluster, loading, photos, out, decoding, **options)
     for failure in report.failures:
         click.echo(click.format_filename(failure.reason), err=True)

@@ -12,6 +12,7 @@ from show_attend_tell.cli.options import (
     mirror_option,
     models_option,
     name_option,
+    reranker_option,
     runs_option,
     set_option,
     start_tensorflow,
@@ -52,6 +53,7 @@ from show_attend_tell.cli.options import (
 )
 @models_option
 @mirror_option
+@reranker_option
 @click.option(
     "--tokenizer",
     type=click.Choice(["auto", "ptb", "simple"]),
@@ -75,6 +77,7 @@ def evaluate(
     lexicon,
     models,
     mirror,
+    reranker,
     tokenizer,
     spice,
     limit,
@@ -84,16 +87,17 @@ def evaluate(
     With an experiment on digits or words, measure the error, the bound or the word
     accuracy of its model.
     """
-    if captions is not None and (models or mirror):
-        raise click.UsageError("--captions excludes --model and --mirror.")
+    if captions is not None and (models or mirror or reranker):
+        raise click.UsageError("--captions excludes --model, --mirror and --reranker.")
     if captions is not None and beams:
         raise click.UsageError("--captions and --beam exclude each other.")
     settings = load_settings(experiment, changes, name, limit)
+    others = models or mirror or reranker
     if settings.task == "read":
-        if captions or models or mirror or spice or tokenizer != "auto":
+        if others or captions or spice or tokenizer != "auto":
             raise click.UsageError(
-                "--captions, --model, --mirror, --tokenizer and --spice need an "
-                "experiment with captions."
+                "--captions, --model, --mirror, --reranker, --tokenizer and --spice "
+                "need an experiment with captions."
             )
         _measure_reader(settings, work, runs, split, beams or (1,), lexicon)
         return
@@ -103,10 +107,10 @@ def evaluate(
             "words."
         )
     if is_of_digits(settings):
-        if beams or captions or models or mirror or spice or tokenizer != "auto":
+        if others or beams or captions or spice or tokenizer != "auto":
             raise click.UsageError(
-                "--beam, --captions, --model, --mirror, --tokenizer and --spice need "
-                "an experiment with captions."
+                "--beam, --captions, --model, --mirror, --reranker, --tokenizer and "
+                "--spice need an experiment with captions."
             )
         start_tensorflow()
         if settings.task == "generate":
@@ -127,7 +131,7 @@ def evaluate(
         reports = [evaluation.score_file(captions, settings, work, split, **scoring)]
     else:
         where = (settings, work, runs, split)
-        scoring |= {"model": models or None, "mirror": mirror}
+        scoring |= {"model": models or None, "mirror": mirror, "reranker": reranker}
         if len(beams) > 1:
             reports = evaluation.compare_beams(*where, beams, **scoring)
         else:

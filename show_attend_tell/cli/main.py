@@ -22,6 +22,7 @@ from show_attend_tell.cli.compare import compare
 from show_attend_tell.cli.demo import demo
 from show_attend_tell.cli.draw import draw
 from show_attend_tell.cli.evaluate import evaluate
+from show_attend_tell.cli.fit_reranker import fit_reranker
 from show_attend_tell.cli.preparation import download, features, prepare
 from show_attend_tell.cli.read import read
 from show_attend_tell.cli.render_words import render_words
@@ -59,7 +60,7 @@ def cli() -> None:
     """
 
 
-for verb in (prepare, features, train, evaluate, average, calibrate):
+for verb in (prepare, features, train, evaluate, average, calibrate, fit_reranker):
     cli.add_command(verb)
 for verb in (caption, compare, demo, draw, export, download, read, render_words):
     cli.add_command(verb)

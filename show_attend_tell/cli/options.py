@@ -93,6 +93,13 @@ mirror_option = click.option(
     is_flag=True,
     help="Average the word probabilities over the photo and its mirror image.",
 )
+reranker_option = click.option(
+    "--reranker",
+    type=PATH,
+    metavar="FILE",
+    help="A file of fit-reranker: rank the hypotheses of the beam by their predicted "
+    "CIDEr too.",
+)
 
 
 def figure_options(command: Callable) -> Callable:

@@ -228,6 +228,7 @@ class DecodingSettings:
         seed: seed of sampled words and sampled locations.
         region_strength: s of :func:`models.attention.region_bias`; 0 ignores regions.
         region_words: words written from a region, 0 for all; then from the whole photo.
+        rerank_weight: w of :mod:`models.reranking.reranker`, with a reranker only.
         validation_beam: beam at validations during training, smaller for speed.
         batch_size: photos decoded together.
     """
@@ -242,6 +243,7 @@ class DecodingSettings:
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
     region_strength: NonNegative = 2.0
     region_words: Count = 4
+    rerank_weight: NonNegative = 25.0
     validation_beam: Positive = 3
     batch_size: Positive = 64
 

@@ -41,6 +41,7 @@ from show_attend_tell.evaluation.report import (
 from show_attend_tell.evaluation.validation import best_words, generate_captions
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.ensemble import load_ensemble
+from show_attend_tell.models.reranking.file import with_reranker
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import EvaluationError, ManifestError
 from show_attend_tell.runtime.progress import progress_bar
@@ -75,6 +76,7 @@ def evaluate(
     model: str | Path | Sequence[str | Path] | None = None,
     progress: bool = True,
     mirror: bool = False,
+    reranker: str | Path | None = None,
 ) -> EvaluationReport:
     """Generate the captions of a split, save them, score them, save the scores.
 
@@ -82,8 +84,8 @@ def evaluate(
     ``image_id``, ``caption`` and ``log_prob`` (nats), and then ``scores.json``. These
     names are for the run's own model with the experiment's decoding. Otherwise both
     contain what differs, in this order: ``-beam-<n>``, ``-model-<file>`` or
-    ``-ensemble-<n>``, ``-mirror``, and ``decoding.locations`` if it is not
-    ``expected``: ``scores-likeliest.json``, ``scores-sampled-seed-3.json``.
+    ``-ensemble-<n>``, ``-mirror``, ``-reranked``, and ``decoding.locations`` if it is
+    not ``expected``: ``scores-likeliest.json``, ``scores-sampled-seed-3.json``.
 
     Args:
         experiment: the experiment; its decoding settings are used.
@@ -97,6 +99,7 @@ def evaluate(
             averaged; by default the model of the experiment's run.
         progress: whether to show a progress bar.
         mirror: whether to average over the photos and their mirror images.
+        reranker: file of a reranker, by which the hypotheses are ranked too.
 
     Raises:
         EvaluationError: `beam` is below 1.
@@ -114,6 +117,7 @@ def evaluate(
     chosen = _photos_of_split(experiment, work, split)
     several = mirror or len(files) > 1
     captioner = load_ensemble(files, mirror) if several else load_captioner(files[0])
+    captioner = with_reranker(captioner, reranker)
     identity = captioner.encoder_identity
     with contextlib.ExitStack() as stack:
         reader = open_features(experiment, work, identity=identity)
@@ -130,11 +134,14 @@ def evaluate(
     elif files[0].resolve() != (folder / runs.MODEL).resolve():
         suffix += f"-model-{files[0].stem}"
     suffix += "-mirror" if mirror else ""
+    suffix += "" if reranker is None else "-reranked"
     suffix += "".join(f"-{part}" for part in location_parts(decoding))
     folder.mkdir(parents=True, exist_ok=True)
     _save_captions(folder / f"captions-{chosen.split}{suffix}.json", generated)
     made = {"experiment": experiment.name, "model": ", ".join(map(str, files))}
     made |= {"mirror": True} if mirror else {}
+    if reranker is not None:
+        made |= {"reranker": str(reranker), "rerank_weight": decoding.rerank_weight}
     made |= decoding_record(decoding) | {"seconds": round(generated.seconds, 1)}
     report = make_report(
         decoding_label(decoding),
@@ -161,6 +168,7 @@ def compare_beams(
     progress: bool = True,
     model: str | Path | Sequence[str | Path] | None = None,
     mirror: bool = False,
+    reranker: str | Path | None = None,
 ) -> list[EvaluationReport]:
     """Evaluate an experiment with several beam widths; return a report for each.
 
@@ -179,6 +187,7 @@ def compare_beams(
             model=model,
             progress=progress,
             mirror=mirror,
+            reranker=reranker,
         )
         for beam in dict.fromkeys(beams)
     ]

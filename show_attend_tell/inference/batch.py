@@ -183,6 +183,10 @@ def made_by(
         how += f" with seed {decoding.seed}"
     if mirror:
         how += ", mirrored photos too"
+    reranker = getattr(pipeline.captioner, "reranker_file", None)  # of a Reranked
+    if reranker is not None:
+        name = file_identity(reranker)
+        how += f", ranked by {name} with weight {decoding.rerank_weight:g}"
     if min_confidence is not None:
         how += f", confidence at least {min_confidence:g}"
     return f"{models}, {how}"

@@ -49,6 +49,7 @@ from show_attend_tell.models.encoder import Encoder
 from show_attend_tell.models.ensemble import Ensemble, MirroringEncoder, load_ensemble
 from show_attend_tell.models.generation import MANY_PHOTOS
 from show_attend_tell.models.pretrained import shipped_model
+from show_attend_tell.models.reranking.file import with_reranker
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import CaptionError, PhotoError
 
@@ -59,7 +60,7 @@ class CaptioningPipeline:
     """Generate captions of photos.
 
     Attributes:
-        captioner: the Keras model, annotation vectors -> captions, or an Ensemble.
+        captioner: the Keras model, annotations -> captions, an Ensemble, or Reranked.
         encoder: the network, photo -> annotation vectors.
         file: the model file, or the tuple of an ensemble's files; None for a captioner
             that was not loaded from one.
@@ -363,6 +364,7 @@ def load(
     encoder_weights: str | os.PathLike | None = None,
     runs: str | os.PathLike = "experiments/runs",
     mirror: bool = False,
+    reranker: str | os.PathLike | None = None,
 ) -> CaptioningPipeline:
     """Load a trained captioner, or an ensemble of several, and build its encoder.
 
@@ -376,6 +378,7 @@ def load(
             accepted in place of those that they are rounded from.
         runs: folder in which names of runs are looked up.
         mirror: whether to average over photos and their mirror images.
+        reranker: file by which hypotheses are ranked too, without confidence.
 
     Raises:
         CaptionError: the encoder's weights are absent, or are not those the model was
@@ -385,16 +388,13 @@ def load(
         PretrainedModelError: `model` is omitted, and the package has no model.
         CalibrationError: the calibration beside the model is damaged or another's.
     """
-    model = shipped_model() if model is None else model
-    if mirror or isinstance(model, list | tuple):
-        models = model if isinstance(model, list | tuple) else [model]
-        files = [find_model(os.fspath(one), runs) for one in models]
-        ensemble = load_ensemble(files, mirror)
-        encoder = matching_encoder(ensemble, files[0], encoder_weights)
-        encoder = MirroringEncoder(encoder) if mirror else encoder
-        return CaptioningPipeline(ensemble, encoder, tuple(files))
-    file = find_model(os.fspath(model), runs)
-    captioner = load_captioner(file)
-    encoder = matching_encoder(captioner, file, encoder_weights)
-    calibration = find_calibration(captioner, file)
+    several = mirror or isinstance(model, list | tuple)
+    models = model if isinstance(model, list | tuple) else [model or shipped_model()]
+    files = [find_model(os.fspath(one), runs) for one in models]
+    captioner = load_ensemble(files, mirror) if several else load_captioner(files[0])
+    encoder = matching_encoder(captioner, files[0], encoder_weights)
+    encoder = MirroringEncoder(encoder) if mirror else encoder
+    calibration = None if several or reranker else find_calibration(captioner, files[0])
+    captioner = with_reranker(captioner, reranker)
+    file = tuple(files) if several else files[0]
     return CaptioningPipeline(captioner, encoder, file, calibration)

@@ -63,6 +63,7 @@ def static_settings(decoding):
         decoding = dataclasses.replace(decoding, beam=1, length_normalisation=0.0)
     # Inputs of the compiled function get one value, so that settings compare equal.
     inputs = {"temperature": 1.0, "seed": 0, "region_strength": 0.0, "region_words": 0}
+    inputs |= {"rerank_weight": 0.0}
     return dataclasses.replace(decoding, validation_beam=1, batch_size=1, **inputs)
 
 

@@ -38,11 +38,14 @@ class Loading:
     models: tuple[str, ...]
     encoder_weights: str | None = None
     mirror: bool = False
+    reranker: str | None = None
 
     def load(self) -> CaptioningPipeline:
         """Load the pipeline."""
         model = self.models[0] if len(self.models) == 1 else self.models
-        return load(model, self.encoder_weights, mirror=self.mirror)
+        return load(
+            model, self.encoder_weights, mirror=self.mirror, reranker=self.reranker
+        )
 
 
 @dataclass(frozen=True)
@@ -281,7 +284,9 @@ def _absolute(loading: Loading, pipeline: CaptioningPipeline) -> Loading:
     weights = loading.encoder_weights
     if weights is not None and os.path.isfile(weights):
         weights = os.path.abspath(weights)
-    return Loading(tuple(map(os.path.abspath, files)), weights, loading.mirror)
+    reranker = loading.reranker and os.path.abspath(loading.reranker)
+    files = tuple(map(os.path.abspath, files))
+    return Loading(files, weights, loading.mirror, reranker)
 
 
 def _is_present(one: Path | Failure, folder: CaptionFolder) -> bool:

@@ -1,0 +1,44 @@
+"""Define the verb ``fit-reranker``."""
+
+import click
+
+from show_attend_tell.cli.options import (
+    PATH,
+    experiment_option,
+    require_captions,
+    set_option,
+    start_tensorflow,
+    work_option,
+)
+
+
+@click.command("fit-reranker")
+@experiment_option
+@set_option
+@work_option
+@click.option(
+    "--out",
+    type=PATH,
+    metavar="FILE.npz",
+    help="File to write; by default reranker.npz beside the features.",
+)
+def fit_reranker(experiment, changes, work, out) -> None:
+    """Learn to rank the hypotheses of a beam, for --reranker of eval and caption.
+
+    Predicts from the features of a photo which n-grams its captions have. The
+    hypothesis of highest expected CIDEr then moves up. Needs prepare and features.
+    """
+    from show_attend_tell.config.experiments import load_experiment
+
+    settings = load_experiment(experiment, changes)
+    require_captions(settings)
+    start_tensorflow()
+    from show_attend_tell.data.splits import folder_of
+    from show_attend_tell.models.reranking.file import save_reranker
+    from show_attend_tell.training.reranking import fit_reranker as fit
+
+    out = out or folder_of(settings, work) / "reranker.npz"
+    reranker = fit(settings, work)
+    save_reranker(reranker, out)
+    sizes = f"{len(reranker.landmarks)} photos, {len(reranker.basis)} n-grams"
+    click.echo(f"{click.format_filename(out)}: {sizes}")

@@ -1,0 +1,1 @@
+"""Rank the hypotheses of a beam by their predicted CIDEr too."""

@@ -1,0 +1,160 @@
+"""Save a reranker, and read it again: NumPy arrays without pickle, and JSON."""
+
+import json
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from show_attend_tell.data.encoder_identity import identity_difference
+from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.ensemble import Ensemble
+from show_attend_tell.models.reranking.ngrams import ORDERS, NgramVectors
+from show_attend_tell.models.reranking.reranker import Reranked, Reranker
+from show_attend_tell.runtime.errors import ModelFileError, one_line
+from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.json_text import parse_json
+from show_attend_tell.runtime.regular_files import require_regular
+
+FORMAT = 1
+_MOST_BYTES = 1_000_000_000  # unpacked
+_REMEDY = "write it again by `show-attend-tell fit-reranker`"
+# Errors of NumPy and zipfile for files that are damaged or of another layout.
+_DAMAGED = (
+    *(OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError),
+    *(EOFError, MemoryError, SyntaxError, struct.error, zlib.error, zipfile.BadZipFile),
+)
+# Name -> stored type, with that of the large matrices half of what is computed with.
+_ARRAYS = {
+    "ngrams": np.int32,
+    "idf": np.float32,
+    "basis": np.float16,
+    "mean": np.float32,
+    "deviation": np.float32,
+    "landmarks": np.float16,
+    "coefficients": np.float32,
+}
+
+
+def save_reranker(reranker: Reranker, path: str | Path) -> None:
+    """Write a reranker atomically, as a ``.npz`` file."""
+    ngrams = np.zeros((len(reranker.vectors.ngrams), ORDERS), np.int32)  # 0: padding
+    for row, ngram in zip(ngrams, reranker.vectors.ngrams, strict=True):
+        row[: len(ngram)] = ngram
+    values = {"ngrams": ngrams, "idf": reranker.vectors.idf}
+    arrays = {
+        name: np.asarray(values.get(name, getattr(reranker, name, None)), kind)
+        for name, kind in _ARRAYS.items()
+    }
+    about = {
+        "format": FORMAT,
+        "gamma": reranker.gamma,
+        "vocabulary": reranker.vocabulary,
+        "encoder": reranker.encoder_identity,
+    }
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, about=json.dumps(about), **arrays)
+
+
+def load_reranker(path: str | Path) -> Reranker:
+    """Read a reranker.
+
+    Raises:
+        ModelFileError: the file is absent, damaged, or no reranker.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise ModelFileError(f"{path}: no such reranker; {_REMEDY}")
+    try:
+        arrays, about = _read(path)
+        fault = _layout_fault(arrays)
+        if fault is None:
+            return _reranker(arrays, about)
+    except _DAMAGED as error:
+        fault = one_line(error)
+    raise ModelFileError(
+        f"{path}: not a reranker of this package ({fault}); {_REMEDY}"
+    ) from None
+
+
+def with_reranker(
+    captioner: Captioner | Ensemble, path: str | Path | None
+) -> Captioner | Ensemble | Reranked:
+    """Return a captioner that ranks by the reranker of a file; None changes nothing.
+
+    Raises:
+        ModelFileError: see :func:`load_reranker`, or the reranker belongs to another
+            vocabulary or encoder.
+    """
+    if path is None:
+        return captioner
+    reranker = load_reranker(path)
+    given = reranker.encoder_identity, captioner.encoder_identity
+    difference = identity_difference(*given, either=True)
+    if reranker.vocabulary != tuple(captioner.vocabulary.words):
+        difference = "another vocabulary"
+    if difference or reranker.mean.shape != (captioner.annotation_width,):
+        raise ModelFileError(
+            f"{path}: must be fitted to the photos that the model was trained on. "
+            f"Received: {difference or 'other annotations'}; run `show-attend-tell "
+            "fit-reranker` with the model's experiment"
+        )
+    return Reranked(captioner, reranker, Path(path))
+
+
+def _read(path: Path) -> tuple[dict[str, np.ndarray], dict]:
+    require_regular(path)
+    with zipfile.ZipFile(path) as archive:
+        size = sum(entry.file_size for entry in archive.infolist())
+    if size > _MOST_BYTES:
+        raise ValueError(f"{size} bytes unpacked, more than {_MOST_BYTES}")
+    with np.load(path, allow_pickle=False) as file:
+        about = parse_json(str(file["about"]))
+        arrays = {name: file[name] for name in _ARRAYS}
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise ValueError(f"`format` must be {FORMAT}")
+    for name, kind in _ARRAYS.items():
+        if arrays[name].dtype != kind:
+            raise ValueError(f"`{name}` has the type {arrays[name].dtype}")
+    return arrays, about
+
+
+def _layout_fault(arrays: dict[str, np.ndarray]) -> str | None:
+    """Return a difference to the documented layout, or None."""
+    (G,), (D,) = arrays["idf"].shape, arrays["mean"].shape
+    M, r = arrays["coefficients"].shape
+    shapes = {
+        "ngrams": (G, ORDERS),
+        "basis": (G, r),
+        "deviation": (D,),
+        "landmarks": (M, D),
+    }
+    for name, shape in shapes.items():
+        if arrays[name].shape != shape:
+            return f"`{name}` must be {shape}, and is {arrays[name].shape}"
+    if any(not np.isfinite(value).all() for value in arrays.values()):
+        return "its numbers must be finite"
+    if not (arrays["deviation"] > 0).all():
+        return "deviations must be positive"
+    return None
+
+
+def _reranker(arrays: dict[str, np.ndarray], about: dict) -> Reranker:
+    ngrams = [tuple(w for w in row if w) for row in arrays["ngrams"].tolist()]
+    vocabulary, identity = about["vocabulary"], about["encoder"]
+    if not all(isinstance(word, str) for word in vocabulary):
+        raise TypeError("`vocabulary` must be words")
+    if not isinstance(identity, dict):
+        raise TypeError("`encoder` must be an object")
+    matrices = ("basis", "mean", "deviation", "landmarks", "coefficients")
+    return Reranker(
+        NgramVectors(ngrams, arrays["idf"]),
+        *(arrays[name].astype(np.float32) for name in matrices),
+        float(about["gamma"]),
+        tuple(vocabulary),
+        identity,
+    )

@@ -1,0 +1,132 @@
+"""Fit a reranker to the training photos: kernel ridge regression in closed form.
+
+Of the training photos, the vectors Y (N, G) of their captions, each the mean of
+:mod:`models.reranking.ngrams`, have the truncated singular value decomposition
+U S Q^T. With M landmarks among the N descriptors x_n, K = k(x, x_j) (N, M) and K_M
+the M rows of the landmarks, the coefficients minimise ::
+
+    |K C - Y Q|^2 + lambda tr(C^T K_M C)
+
+(with all photos as landmarks, kernel ridge regression; with some, its Nystrom
+approximation, Williams and Seeger 2001).
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse
+import scipy.sparse.linalg
+
+from show_attend_tell.config.settings import Experiment
+from show_attend_tell.data.splits import load_split, open_features, vocabulary_path
+from show_attend_tell.data.vocabulary import Vocabulary
+from show_attend_tell.models.reranking.ngrams import NgramVectors
+from show_attend_tell.models.reranking.reranker import (
+    Reranker,
+    descriptors,
+    kernel,
+    normalised,
+)
+from show_attend_tell.runtime.errors import ManifestError
+from show_attend_tell.runtime.progress import progress_bar
+
+GAMMA = 0.5  # of the kernel
+LAMBDA = 0.05
+RANK = 128  # of the basis
+LEAST_PHOTOS = 5  # with an n-gram
+MOST_LANDMARKS = 8192
+_JITTER = 1e-6  # on the diagonal, for photos that are in a data set twice
+_BATCH = 64  # photos read together
+
+
+def fit_reranker(
+    experiment: Experiment, work: str | Path = "prepared", progress: bool = True
+) -> Reranker:
+    """Fit a reranker to the training photos of an experiment.
+
+    Args:
+        experiment: settings of the data and the encoder.
+        work: folder of prepared data.
+        progress: whether to show a progress bar.
+
+    Raises:
+        FeatureError, ManifestError, VocabularyError: prepared data are absent or
+            damaged, or too few.
+    """
+    vocabulary = Vocabulary.load(vocabulary_path(experiment, work))
+    with open_features(experiment, work) as reader:
+        data = load_split(experiment, work, "train", reader)
+        found = []
+        with progress_bar(len(data.rows), "photo", "train", shown=progress) as bar:
+            for start in range(0, len(data.rows), _BATCH):
+                rows = data.rows[start : start + _BATCH]
+                found.append(descriptors(reader.read(rows)))
+                bar.update(len(rows))
+        identity = reader.attributes["identity"]
+    captions = [[vocabulary.encode(one) for one in photo] for photo in data.captions]
+    return fit(np.concatenate(found), captions, vocabulary.words, identity)
+
+
+def fit(
+    photos: np.ndarray,
+    captions: Sequence[Sequence[Sequence[int]]],
+    words: Sequence[str],
+    identity: dict,
+    most_landmarks: int = MOST_LANDMARKS,
+) -> Reranker:
+    """Fit a reranker to descriptors (N, D) and the ids of each photo's captions.
+
+    Args:
+        photos: from :func:`models.reranking.reranker.descriptors`.
+        captions: ids of the words of each photo's captions, at least one.
+        words: the vocabulary.
+        identity: of the encoder.
+        most_landmarks: larger data sets are represented by so many photos.
+
+    Raises:
+        ManifestError: the captions have too few n-grams in common.
+    """
+    vectors = NgramVectors.of_photos(captions, min(LEAST_PHOTOS, len(photos)))
+    Y = _mean_vectors(vectors, captions)  # (N, G)
+    rank = min(RANK, min(Y.shape) - 1)
+    if rank < 1:
+        raise ManifestError(
+            f"the training captions must have several n-grams in {LEAST_PHOTOS} photos "
+            f"each. Received: {Y.shape[1]} n-grams, {len(photos)} photos; prepare more "
+            "photos"
+        )
+    start = np.ones(min(Y.shape))  # of the iteration, which is random otherwise
+    basis = scipy.sparse.linalg.svds(Y, k=rank, v0=start)[2].T  # (G, r)
+    mean, deviation = photos.mean(axis=0), photos.std(axis=0)
+    deviation = np.where(deviation > 0, deviation, 1.0)
+    x = normalised((photos - mean) / deviation).astype(np.float64)
+    rng = np.random.default_rng(0)
+    chosen = np.sort(rng.permutation(len(x))[:most_landmarks])
+    K = kernel(x, x[chosen], GAMMA)  # (N, M)
+    A = K.T @ K + LAMBDA * K[chosen]
+    A[np.diag_indices_from(A)] += _JITTER * len(x)
+    coefficients = scipy.linalg.solve(A, K.T @ (Y @ basis), assume_a="pos")
+    return Reranker(
+        vectors,
+        *(basis, mean, deviation, x[chosen], coefficients),
+        GAMMA,
+        tuple(words),
+        identity,
+    )
+
+
+def _mean_vectors(vectors: NgramVectors, captions: Iterable[Iterable[Sequence[int]]]):
+    """Return the mean vector of each photo's captions, a sparse matrix (N, G)."""
+    rows, columns, values = [], [], []
+    for row, of_photo in enumerate(captions):
+        found = list(map(vectors.vector, of_photo))
+        for of_caption, numbers in found:
+            rows.append(np.full(len(of_caption), row))
+            columns.append(of_caption)
+            values.append(numbers / len(found))
+    shape = row + 1, len(vectors.ngrams)
+    given = map(np.concatenate, (values, rows, columns))
+    data, rows, columns = given
+    return scipy.sparse.csr_matrix((data, (rows, columns)), shape, np.float64)

@@ -1,0 +1,95 @@
+"""Photos captioned with a reranker: the order, the files, the command line."""
+
+import numpy as np
+import pytest
+from tiny_pipeline import photo_bytes
+
+from show_attend_tell.cli import main as cli
+from show_attend_tell.inference.batch import caption_into_file, made_by
+from show_attend_tell.inference.pipeline import load
+from show_attend_tell.models.reranking.file import save_reranker
+from show_attend_tell.models.reranking.reranker import descriptors
+from show_attend_tell.runtime.errors import CaptionError, OutputFileError
+from show_attend_tell.training import reranking
+
+IMAGES = 8
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory, pipeline):
+    """A reranker fitted to captions that the model generates for other photos."""
+    rng = np.random.default_rng(4)
+    side = pipeline.encoder.settings.image_size
+    features = pipeline.encoder.encode(
+        rng.integers(0, 256, (IMAGES, side, side, 3), np.uint8)
+    )
+    words = len(pipeline.captioner.vocabulary.words)
+    captions = [[rng.integers(4, words, 5).tolist()] * 2 for _ in range(IMAGES)]
+    path = tmp_path_factory.mktemp("reranker") / "reranker.npz"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reranking, "LEAST_PHOTOS", 1)
+        found = reranking.fit(
+            descriptors(features),
+            captions,
+            pipeline.captioner.vocabulary.words,
+            pipeline.encoder.identity(),
+        )
+    save_reranker(found, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def reranked(pipeline, file):
+    return load(pipeline.file, reranker=file)
+
+
+@pytest.fixture
+def photos(tmp_path):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for seed in range(6):
+        (folder / f"{seed}.png").write_bytes(photo_bytes(seed))
+    return folder
+
+
+def test_the_same_captions_are_found_in_another_order(pipeline, reranked, photos):
+    plain = list(pipeline.caption_photos([photos]))
+    found = list(reranked.caption_photos([photos]))
+    assert [one.text for one in found] != [one.text for one in plain]
+    for ours, theirs in zip(found, plain, strict=True):
+        texts = [
+            {one.text, *(a.text for a in one.alternatives)} for one in (ours, theirs)
+        ]
+        assert texts[0] == texts[1]
+        assert ours.confidence is None
+        (alone,) = reranked.caption_photos([ours.path])
+        assert alone.text == ours.text
+
+
+def test_captions_of_both_orders_are_not_mixed_in_a_file(
+    pipeline, reranked, file, photos, tmp_path
+):
+    out = tmp_path / "captions.jsonl"
+    caption_into_file(reranked, [photos], out, reranked.decoding())
+    assert "reranker.npz" in made_by(reranked, reranked.decoding())
+    with pytest.raises(OutputFileError):
+        caption_into_file(pipeline, [photos], out, pipeline.decoding())
+    with pytest.raises(CaptionError, match="needs a calibration"):
+        list(reranked.caption_photos([photos], min_confidence=0.5))
+
+
+def test_the_command_line_captions_with_a_reranker(
+    pipeline, reranked, file, photos, tmp_path, capsys
+):
+    cli.main(
+        ["caption", "--model", str(pipeline.file), "--reranker", str(file), str(photos)]
+    )
+    lines = capsys.readouterr().out.splitlines()
+    texts = [one.sentence for one in reranked.caption_photos([photos])]
+    assert [line.split(": ", 1)[1] for line in lines] == texts
+
+
+def test_a_region_is_captioned_with_a_reranker(reranked, photos):
+    caption = reranked.caption(photos / "1.png", region=(0, 0, 40, 30))
+    assert caption.words
+    assert caption.region is not None

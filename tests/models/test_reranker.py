@@ -1,0 +1,310 @@
+"""Reranking: vectors of captions, the prediction of CIDEr, order, and the file."""
+
+import dataclasses
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+import tiny_captioner as tiny
+
+from show_attend_tell.config.settings import DecodingSettings
+from show_attend_tell.data.vocabulary import END, UNKNOWN
+from show_attend_tell.models.reranking.file import (
+    load_reranker,
+    save_reranker,
+    with_reranker,
+)
+from show_attend_tell.models.reranking.ngrams import NgramVectors
+from show_attend_tell.models.reranking.reranker import Reranked, descriptors
+from show_attend_tell.runtime.errors import ManifestError, ModelFileError
+from show_attend_tell.training import reranking
+from show_attend_tell.training.reranking import GAMMA, LAMBDA, fit
+
+IDENTITY = {"network": "VGG16", "layer": "block5_conv3"}
+DECODING = DecodingSettings(beam=4, max_words=5, length_normalisation=0.7)
+PHOTOS = 12
+
+
+@pytest.fixture
+def captions(rng):
+    """Ids of two or three captions of each training photo."""
+    return [
+        [rng.integers(UNKNOWN, tiny.K, rng.integers(1, 7)).tolist() for _ in range(n)]
+        for n in rng.integers(2, 4, PHOTOS)
+    ]
+
+
+@pytest.fixture
+def photos(rng):
+    return descriptors(rng.uniform(0, 4, (PHOTOS, tiny.L, tiny.D)))
+
+
+@pytest.fixture
+def reranker(photos, captions, monkeypatch):
+    monkeypatch.setattr(reranking, "LEAST_PHOTOS", 2)
+    return fit(photos, captions, tiny.WORDS, IDENTITY)
+
+
+@pytest.fixture
+def captioner(rng):
+    model = tiny.build(rng)
+    model.decoder.l_o_b.assign(-3.0 * (np.arange(tiny.K) == END))  # longer captions
+    model.encoder_identity = IDENTITY
+    return model
+
+
+def oracle_vectors(captions, words, least):
+    """TF-IDF vectors of one caption by its n, as dictionaries, from the definition."""
+    everything = [
+        {
+            tuple(w[k : k + n])
+            for w in photo
+            for n in (1, 2, 3, 4)
+            for k in range(len(w))
+        }
+        for photo in captions
+    ]
+    found = []
+    for n in (1, 2, 3, 4):
+        counts = Counter(tuple(words[k : k + n]) for k in range(len(words) - n + 1))
+        vector = {}
+        for ngram, times in counts.items():
+            df = sum(ngram in photo for photo in everything)
+            if df >= least and UNKNOWN not in ngram:
+                vector[ngram] = times * math.log(len(captions) / df)
+        found.append(vector)
+    return found
+
+
+def cosine(a, b):
+    lengths = [math.sqrt(sum(x * x for x in v.values())) for v in (a, b)]
+    product = sum(x * b.get(ngram, 0.0) for ngram, x in a.items())
+    return product / math.prod(lengths) if all(lengths) else 0.0
+
+
+@pytest.mark.parametrize("least", [1, 3])
+def test_the_product_of_two_vectors_is_the_mean_cosine_of_cider(captions, least):
+    vectors = NgramVectors.of_photos(captions, least)
+    dense = np.zeros((4, len(vectors.ngrams)))
+    chosen = [captions[0][0], captions[1][1], captions[2][0], captions[0][0][:2]]
+    for row, words in zip(dense, chosen, strict=True):
+        columns, values = vectors.vector(words)
+        row[columns] = values
+    for a in range(4):
+        for b in range(4):
+            pairs = zip(
+                oracle_vectors(captions, chosen[a], least),
+                oracle_vectors(captions, chosen[b], least),
+                strict=True,
+            )
+            expected = np.mean([cosine(*pair) for pair in pairs])
+            assert dense[a] @ dense[b] == pytest.approx(expected, abs=1e-6)
+
+
+def dense_vectors(vectors, captions):
+    """The mean vector of each photo's captions, (N, G)."""
+    found = np.zeros((len(captions), len(vectors.ngrams)))
+    for row, of_photo in zip(found, captions, strict=True):
+        for words in of_photo:
+            columns, values = vectors.vector(words)
+            row[columns] += values / len(of_photo)
+    return found
+
+
+def kernel_of(x, landmarks):
+    return np.exp(-GAMMA * ((x[:, None] - landmarks[None]) ** 2).sum(-1))
+
+
+def test_expected_cider_is_kernel_ridge_regression(rng, photos, captions, reranker):
+    Y = dense_vectors(reranker.vectors, captions)
+    Q = np.linalg.svd(Y)[2][: PHOTOS - 1].T  # the full rank, less one
+    np.testing.assert_allclose(reranker.basis @ reranker.basis.T, Q @ Q.T, atol=1e-5)
+    new = descriptors(rng.uniform(0, 4, (3, tiny.L, tiny.D)))
+    x, other = (
+        z / np.linalg.norm(z, axis=1, keepdims=True)
+        for z in ((part - photos.mean(0)) / photos.std(0) for part in (photos, new))
+    )
+    K = kernel_of(x, x)
+    weights = kernel_of(other, x) @ np.linalg.inv(K + LAMBDA * np.eye(PHOTOS))
+    expected = weights @ Y @ Q @ Q.T  # (3, G)
+    predicted = reranker.predict(new)
+    for words in (captions[0][0], captions[5][1], [UNKNOWN]):
+        vector = np.zeros(len(reranker.vectors.ngrams))
+        columns, values = reranker.vectors.vector(words)
+        vector[columns] = values
+        for row, one in zip(expected, predicted, strict=True):
+            found = reranker.expected_cider(one, [words])
+            assert found[0] == pytest.approx(row @ vector, abs=2e-4)
+
+
+def test_fewer_landmarks_minimise_the_stated_objective(rng, photos, captions):
+    found = fit(photos, captions, tiny.WORDS, IDENTITY, most_landmarks=5)
+    assert found.landmarks.shape == (5, tiny.D)
+    target = dense_vectors(found.vectors, captions) @ found.basis
+    x = (photos - found.mean) / found.deviation
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    K, own = kernel_of(x, found.landmarks), kernel_of(found.landmarks, found.landmarks)
+
+    def objective(C):
+        return ((K @ C - target) ** 2).sum() + LAMBDA * np.trace(C.T @ own @ C)
+
+    least = objective(found.coefficients)
+    for _ in range(5):
+        change = rng.normal(0, 0.1, found.coefficients.shape)
+        assert objective(found.coefficients + change) > least
+
+
+def test_equal_photos_can_be_fitted(photos, captions):
+    photos[:] = photos[0]
+    found = fit(photos, captions, tiny.WORDS, IDENTITY)
+    assert np.isfinite(found.predict(photos)).all()
+
+
+def test_captions_without_common_words_are_refused_in_one_line(photos):
+    with pytest.raises(ManifestError, match="n-grams") as error:
+        fit(photos, [[[4]]] * PHOTOS, tiny.WORDS, IDENTITY)
+    assert "\n" not in str(error.value)
+
+
+def test_hypotheses_are_ranked_by_the_stated_score(rng, captioner, reranker):
+    annotations = tiny.photos(rng, 3)
+    plain = captioner.generate(annotations, DECODING)
+    found = Reranked(captioner, reranker).generate(annotations, DECODING)
+    for b in range(3):
+        hypotheses = [row[row > END].tolist() for row in plain.tokens[b]]
+        predicted = reranker.predict(descriptors(annotations[b : b + 1]))[0]
+        cider = reranker.expected_cider(predicted, hypotheses)
+        scores = plain.scores[b] + DECODING.rerank_weight * cider
+        order = np.argsort(-scores, kind="stable")
+        np.testing.assert_allclose(found.scores[b], scores[order], rtol=1e-5)
+        for name in plain._fields[:-1]:
+            if name != "scores":
+                expected = getattr(plain, name)[b][order]
+                np.testing.assert_array_equal(getattr(found, name)[b], expected)
+    assert (found.tokens != plain.tokens).any()
+
+
+def test_without_weight_the_order_is_the_captioner_s(rng, captioner, reranker):
+    annotations = tiny.photos(rng, 3)
+    same = dataclasses.replace(DECODING, rerank_weight=0.0)
+    for ours, theirs in zip(
+        Reranked(captioner, reranker).generate(annotations, same),
+        captioner.generate(annotations, DECODING),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_places_without_a_hypothesis_stay_last(rng, captioner, reranker):
+    annotations = tiny.photos(rng, 2)
+    many = dataclasses.replace(DECODING, beam=30, max_words=1)
+    found = Reranked(captioner, reranker).generate(annotations, many)
+    absent = found.lengths == 0
+    assert absent.any()
+    assert not absent[:, 0].any()
+    assert (np.diff(absent.astype(int), axis=1) >= 0).all()
+    assert np.isneginf(found.scores[absent]).all()
+
+
+def test_a_region_gives_its_own_prediction(rng, captioner, reranker):
+    annotations = tiny.photos(rng, 1)
+    shares = np.zeros((1, tiny.L), np.float32)
+    shares[0, 2:4] = 1.0, 0.5
+    mean = (annotations[0, 2] * 1.0 + annotations[0, 3] * 0.5) / 1.5
+    np.testing.assert_allclose(
+        descriptors(annotations, shares)[0], np.sqrt(np.maximum(mean, 0)), rtol=1e-3
+    )
+    ranked = Reranked(captioner, reranker)
+    region = ranked.generate(annotations, DECODING, regions=shares)
+    plain = captioner.generate(annotations, DECODING, regions=shares)
+    words = [row[row > END].tolist() for row in plain.tokens[0]]
+    predicted = reranker.predict(descriptors(annotations, shares))[0]
+    cider = reranker.expected_cider(predicted, words)
+    best = np.max(plain.scores[0] + DECODING.rerank_weight * cider)
+    assert region.scores[0, 0] == pytest.approx(best, rel=1e-5)
+
+
+def test_the_file_gives_the_reranker_back(tmp_path, rng, reranker, captioner):
+    path = tmp_path / "new" / "reranker.npz"
+    save_reranker(reranker, path)
+    found = load_reranker(path)
+    assert found.vectors.ngrams == reranker.vectors.ngrams
+    assert (found.vocabulary, found.gamma) == (tiny.WORDS, GAMMA)
+    new = descriptors(tiny.photos(rng))
+    np.testing.assert_allclose(found.predict(new), reranker.predict(new), atol=0.02)
+    assert with_reranker(captioner, None) is captioner
+    ranked = with_reranker(captioner, path)
+    assert (ranked.reranker_file, ranked.grid) == (path, captioner.grid)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocabulary": (*tiny.WORDS[:-1], "z")}, "another vocabulary"),
+        ({"encoder_identity": {**IDENTITY, "layer": "block4_conv3"}}, "layer"),
+        ({"mean": np.zeros(3), "deviation": np.ones(3)}, "`landmarks` must be"),
+    ],
+)
+def test_another_model_s_reranker_is_one_line(
+    tmp_path, reranker, captioner, changes, message
+):
+    save_reranker(dataclasses.replace(reranker, **changes), tmp_path / "other.npz")
+    with pytest.raises(ModelFileError, match=message) as error:
+        with_reranker(captioner, tmp_path / "other.npz")
+    assert "\n" not in str(error.value)
+
+
+def test_damaged_files_are_one_line(tmp_path, reranker):
+    path = tmp_path / "reranker.npz"
+    save_reranker(reranker, path)
+    whole = path.read_bytes()
+    cut = [whole[: len(whole) * k // 7] for k in range(7)]
+    for content in (*cut, b"not a zip", whole.replace(b'"format": 1', b'"format": 9')):
+        if content == whole:
+            continue
+        path.write_bytes(content)
+        with pytest.raises(ModelFileError, match="not a reranker") as error:
+            load_reranker(path)
+        assert "\n" not in str(error.value)
+    with pytest.raises(ModelFileError, match="no such reranker"):
+        load_reranker(tmp_path / "absent.npz")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("idf", np.zeros(3, np.float32)),
+        ("deviation", np.zeros(tiny.D, np.float32)),
+        ("landmarks", np.full((PHOTOS, tiny.D), np.nan, np.float16)),
+        ("coefficients", np.zeros(4, np.float32)),
+        ("mean", np.zeros(tiny.D, np.float64)),
+        ("about", np.array("[]")),
+        ("about", np.array('{"format": 1}')),
+    ],
+)
+def test_other_layouts_are_one_line(tmp_path, reranker, name, value):
+    path = tmp_path / "reranker.npz"
+    save_reranker(reranker, path)
+    with np.load(path) as file:
+        arrays = dict(file)
+    np.savez_compressed(path, **{**arrays, name: value})
+    with pytest.raises(ModelFileError, match="not a reranker") as error:
+        load_reranker(path)
+    assert "\n" not in str(error.value)
+
+
+def test_ngrams_of_few_photos_are_left_out(photos, captions, monkeypatch):
+    monkeypatch.setattr(reranking, "LEAST_PHOTOS", 4)
+    found = fit(photos, captions, tiny.WORDS, IDENTITY)
+    for ngram in found.vectors.ngrams:
+        assert UNKNOWN not in ngram
+        with_it = sum(
+            any(
+                tuple(words[k : k + len(ngram)]) == ngram
+                for words in of_photo
+                for k in range(len(words))
+            )
+            for of_photo in captions
+        )
+        assert with_it >= 4

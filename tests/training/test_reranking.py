@@ -1,0 +1,63 @@
+"""A reranker of prepared data, and the evaluation of a run with it."""
+
+import json
+
+import pytest
+from tiny_run import experiment, prepare
+from tiny_training import go, skip_graphs
+
+from show_attend_tell.cli import main as cli
+from show_attend_tell.data.vocabulary import Vocabulary
+from show_attend_tell.evaluation.evaluate import compare_beams, evaluate
+from show_attend_tell.runtime.errors import ModelFileError
+
+QUIET = {"tokenizer": "simple", "progress": False}
+
+
+@pytest.fixture
+def work(tmp_path, monkeypatch):
+    skip_graphs(monkeypatch)
+    monkeypatch.setenv("PATH", "")  # METEOR takes seconds to start
+    return prepare(tmp_path / "work")
+
+
+def test_a_run_is_evaluated_with_a_reranker(work, tmp_path, capsys):
+    runs = tmp_path / "runs"
+    done = go(work, runs, training={"epochs": 2})
+    settings = str(done.folder / "experiment.toml")
+    cli.main(["fit-reranker", "-e", settings, "--work", str(work)])
+    file = work / "made-up" / "reranker.npz"
+    assert f"{file}: 12 photos, " in capsys.readouterr().out
+    evaluate(experiment(), work, runs, **QUIET)
+    own = (done.folder / "scores.json").read_bytes()
+    report = evaluate(experiment(), work, runs, reranker=file, **QUIET)
+    saved = json.loads((done.folder / "scores-reranked.json").read_text())
+    assert saved["reranker"] == str(file)
+    assert saved["rerank_weight"] == experiment().decoding.rerank_weight
+    assert saved["CIDEr"] == pytest.approx(report.scores["CIDEr"])
+    assert (done.folder / "scores.json").read_bytes() == own
+    assert (done.folder / "captions-val-reranked.json").exists()
+    compare_beams(experiment(), work, runs, None, (2, 3), reranker=file, **QUIET)
+    assert (done.folder / "scores-beam-3-reranked.json").exists()
+
+
+def test_a_reranker_of_other_words_is_refused(work, tmp_path):
+    runs = tmp_path / "runs"
+    done = go(work, runs, training={"epochs": 1})
+    (work / "made-up" / "vocabulary.json").unlink()
+    Vocabulary.build([["circle", "star", "red", "a"]]).save(
+        work / "made-up" / "vocabulary.json"
+    )
+    settings = str(done.folder / "experiment.toml")
+    out = tmp_path / "other" / "reranker.npz"
+    cli.main(["fit-reranker", "-e", settings, "--work", str(work), "--out", str(out)])
+    with pytest.raises(ModelFileError, match="another vocabulary"):
+        evaluate(experiment(), work, runs, reranker=out, **QUIET)
+
+
+def test_absent_features_are_one_line(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["fit-reranker", "-e", "scenes", "--work", str(tmp_path)])
+    error = capsys.readouterr().err
+    assert "vocabulary" in error
+    assert "Traceback" not in error
