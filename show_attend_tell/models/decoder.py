@@ -12,7 +12,7 @@ from show_attend_tell.models import decoder_custom_gradient
 from show_attend_tell.models.attention import Attention, attend
 from show_attend_tell.models.convolutions.quantised_weights import dequantised
 from show_attend_tell.models.decoder_custom_gradient import SOFT
-from show_attend_tell.models.initializers import OrthogonalGates
+from show_attend_tell.models.decoders.initializers import OrthogonalGates
 
 
 class StepOutput(NamedTuple):

@@ -22,7 +22,7 @@ from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.training.train import Summary
 
 VERBS = ["average", "prepare", "features", "train", "eval", "caption", "export", "demo"]
-VERBS += ["calibrate", "compare", "download", "doctor", "draw", "read"]
+VERBS += ["calibrate", "fit-reranker", "compare", "download", "doctor", "draw", "read"]
 VERBS += ["render-words"]
 
 

@@ -81,7 +81,7 @@ def test_the_command_line_averages_models_into_a_file(
     models = ("--model", pipeline.file, "--model", other)
     code, lines, _ = command(capsys, photo, *models, "--mirror")
     assert (code, lines) == (0, [f"{photo}: {ensemble.caption(photo).text}"])
-    assert loaded == [((pipeline.file, other), {"mirror": True})]
+    assert loaded == [((pipeline.file, other), {"mirror": True, "reranker": None})]
     out = tmp_path / "captions.jsonl"
     assert command(capsys, photo, *models, "--mirror", "--out", out)[0] == 0
     (row,) = map(json.loads, out.read_text().splitlines())

@@ -9,7 +9,7 @@ from keras import ops
 from tiny_captioner import MODES, TOLERANCE, A, B, D, K, L, T, arrays, m, n, run_in
 
 from show_attend_tell.models.decoder import Decoder, lstm_update
-from show_attend_tell.models.initializers import OrthogonalGates
+from show_attend_tell.models.decoders.initializers import OrthogonalGates
 
 
 def keep(value):
