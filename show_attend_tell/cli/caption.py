@@ -102,6 +102,11 @@ def caption(
     """Generate captions of photos, or of all photos in folders."""
     metadata.require_consistent(write_metadata, target, overwrite_metadata)
     on_cluster.require_cluster(cluster, workers)
+    if reranker is not None and min_confidence is not None:
+        raise click.UsageError(
+            "--min-confidence cannot be combined with --reranker, whose captions have "
+            "no confidence."
+        )
     loaded = _models_or_pretrained(models), encoder_weights, mirror, reranker
     if cluster is not None:
         on_cluster.caption_photos(

@@ -20,7 +20,7 @@ from show_attend_tell.cli.options import (
     "--out",
     type=PATH,
     metavar="FILE.npz",
-    help="File to write; by default reranker.npz beside the features.",
+    help="File to write; by default beside the features: reranker-<encoder>.npz.",
 )
 def fit_reranker(experiment, changes, work, out) -> None:
     """Learn to rank the hypotheses of a beam, for --reranker of eval and caption.
@@ -33,11 +33,13 @@ def fit_reranker(experiment, changes, work, out) -> None:
     settings = load_experiment(experiment, changes)
     require_captions(settings)
     start_tensorflow()
-    from show_attend_tell.data.splits import folder_of
     from show_attend_tell.models.reranking.file import save_reranker
     from show_attend_tell.training.reranking import fit_reranker as fit
+    from show_attend_tell.training.reranking import reranker_path
 
-    out = out or folder_of(settings, work) / "reranker.npz"
+    out = out or reranker_path(settings, work)
+    if out.exists() and not out.is_file():
+        raise click.UsageError(f"--out must be a file. Received: {out}")
     reranker = fit(settings, work)
     save_reranker(reranker, out)
     sizes = f"{len(reranker.landmarks)} photos, {len(reranker.basis)} n-grams"

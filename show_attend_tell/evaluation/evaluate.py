@@ -293,6 +293,7 @@ def _generate(
         control = measure_region_control(
             model, reader, data, captions, regions, decoding
         )
+        model = getattr(model, "captioner", model)  # of a Reranked
         if isinstance(model, Captioner):
             given = model, reader, data, captions, regions
             notes += layer_note(pointing_by_layer(*given))

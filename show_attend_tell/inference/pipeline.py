@@ -62,8 +62,7 @@ class CaptioningPipeline:
     Attributes:
         captioner: the Keras model, annotations -> captions, an Ensemble, or Reranked.
         encoder: the network, photo -> annotation vectors.
-        file: the model file, or the tuple of an ensemble's files; None for a captioner
-            that was not loaded from one.
+        file: the model file, or the tuple of an ensemble's files; None without one.
         calibration: gives captions their confidence; None leaves it unknown.
     """
 
@@ -383,13 +382,14 @@ def load(
     Raises:
         CaptionError: the encoder's weights are absent, or are not those the model was
             trained with.
-        ModelFileError: the model file is absent, damaged or not a captioner.
+        ModelFileError: a file is absent, damaged, or of another model or kind.
         EncoderError: the encoder's weights cannot be loaded.
         PretrainedModelError: `model` is omitted, and the package has no model.
         CalibrationError: the calibration beside the model is damaged or another's.
     """
     several = mirror or isinstance(model, list | tuple)
-    models = model if isinstance(model, list | tuple) else [model or shipped_model()]
+    model = shipped_model() if model is None else model
+    models = model if isinstance(model, list | tuple) else [model]
     files = [find_model(os.fspath(one), runs) for one in models]
     captioner = load_ensemble(files, mirror) if several else load_captioner(files[0])
     encoder = matching_encoder(captioner, files[0], encoder_weights)

@@ -54,7 +54,8 @@ class Caption:
         words: T words.
         log_prob: log p(caption), its end included, in nats; the sum of
             ``word_log_probs`` and ``end_log_prob``.
-        score: ``log_prob`` normalised by length, by which alternatives are ranked.
+        score: ``log_prob`` normalised by length, by which alternatives are ranked;
+            with a reranker its prediction is added.
         word_log_probs: (T,) log p of each word, in nats.
         end_log_prob: log p of the end word, None if the caption was cut at the
             longest length.

@@ -20,7 +20,13 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 from show_attend_tell.config.settings import Experiment
-from show_attend_tell.data.splits import load_split, open_features, vocabulary_path
+from show_attend_tell.data.features import feature_path
+from show_attend_tell.data.splits import (
+    folder_of,
+    load_split,
+    open_features,
+    vocabulary_path,
+)
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.models.reranking.ngrams import NgramVectors
 from show_attend_tell.models.reranking.reranker import (
@@ -39,6 +45,15 @@ LEAST_PHOTOS = 5  # with an n-gram
 MOST_LANDMARKS = 8192
 _JITTER = 1e-6  # on the diagonal, for photos that are in a data set twice
 _BATCH = 64  # photos read together
+_BLOCK = 4096  # rows of K in memory
+
+
+def reranker_path(experiment: Experiment, work: str | Path) -> Path:
+    """Return the path of an experiment's reranker: beside its features, named alike."""
+    folder = folder_of(experiment, work)
+    name = feature_path(folder, experiment.encoder).stem.replace("features", "reranker")
+    keeps = experiment.data.punctuation == "keep"
+    return folder / f"{name}{'-keep' if keeps else ''}.npz"
 
 
 def fit_reranker(
@@ -91,11 +106,11 @@ def fit(
     vectors = NgramVectors.of_photos(captions, min(LEAST_PHOTOS, len(photos)))
     Y = _mean_vectors(vectors, captions)  # (N, G)
     rank = min(RANK, min(Y.shape) - 1)
-    if rank < 1:
+    if rank < 1 or not Y.count_nonzero():
         raise ManifestError(
             f"the training captions must have several n-grams in {LEAST_PHOTOS} photos "
-            f"each. Received: {Y.shape[1]} n-grams, {len(photos)} photos; prepare more "
-            "photos"
+            f"each, and not in all. Received: {Y.shape[1]} n-grams, {len(photos)} "
+            "photos; prepare more photos"
         )
     start = np.ones(min(Y.shape))  # of the iteration, which is random otherwise
     basis = scipy.sparse.linalg.svds(Y, k=rank, v0=start)[2].T  # (G, r)
@@ -104,10 +119,15 @@ def fit(
     x = normalised((photos - mean) / deviation).astype(np.float64)
     rng = np.random.default_rng(0)
     chosen = np.sort(rng.permutation(len(x))[:most_landmarks])
-    K = kernel(x, x[chosen], GAMMA)  # (N, M)
-    A = K.T @ K + LAMBDA * K[chosen]
+    A = LAMBDA * kernel(x[chosen], x[chosen], GAMMA)  # (M, M)
     A[np.diag_indices_from(A)] += _JITTER * len(x)
-    coefficients = scipy.linalg.solve(A, K.T @ (Y @ basis), assume_a="pos")
+    B = np.zeros((len(chosen), rank))
+    for start in range(0, len(x), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        K = kernel(x[part], x[chosen], GAMMA)  # (block, M)
+        A += K.T @ K
+        B += K.T @ (Y[part] @ basis)
+    coefficients = scipy.linalg.solve(A, B, assume_a="pos")
     return Reranker(
         vectors,
         *(basis, mean, deviation, x[chosen], coefficients),

@@ -1,5 +1,6 @@
 """Reranking: vectors of captions, the prediction of CIDEr, order, and the file."""
 
+import copy
 import dataclasses
 import math
 from collections import Counter
@@ -161,10 +162,22 @@ def test_equal_photos_can_be_fitted(photos, captions):
     assert np.isfinite(found.predict(photos)).all()
 
 
-def test_captions_without_common_words_are_refused_in_one_line(photos):
+@pytest.mark.parametrize("count", [1, 2, 4, PHOTOS])
+@pytest.mark.parametrize("caption", [[4], [4, 5, 6, 7, 8], [UNKNOWN]])
+def test_captions_that_are_all_equal_are_refused_in_one_line(photos, caption, count):
     with pytest.raises(ManifestError, match="n-grams") as error:
-        fit(photos, [[[4]]] * PHOTOS, tiny.WORDS, IDENTITY)
+        fit(photos[:count], [[caption]] * count, tiny.WORDS, IDENTITY)
     assert "\n" not in str(error.value)
+
+
+def test_blocks_of_photos_give_the_same(photos, captions, reranker, monkeypatch):
+    monkeypatch.setattr(reranking, "_BLOCK", 5)
+    found = fit(photos, captions, tiny.WORDS, IDENTITY)
+    np.testing.assert_allclose(found.coefficients, reranker.coefficients, rtol=1e-6)
+
+
+def test_a_reranked_captioner_can_be_copied(captioner, reranker):
+    assert copy.copy(Reranked(captioner, reranker)).grid == captioner.grid
 
 
 def test_hypotheses_are_ranked_by_the_stated_score(rng, captioner, reranker):
@@ -267,7 +280,7 @@ def test_damaged_files_are_one_line(tmp_path, reranker):
         with pytest.raises(ModelFileError, match="not a reranker") as error:
             load_reranker(path)
         assert "\n" not in str(error.value)
-    with pytest.raises(ModelFileError, match="no such reranker"):
+    with pytest.raises(ModelFileError, match="not a reranker.*[Nn]o such file"):
         load_reranker(tmp_path / "absent.npz")
 
 
@@ -279,7 +292,11 @@ def test_damaged_files_are_one_line(tmp_path, reranker):
         ("landmarks", np.full((PHOTOS, tiny.D), np.nan, np.float16)),
         ("coefficients", np.zeros(4, np.float32)),
         ("mean", np.zeros(tiny.D, np.float64)),
+        ("ngrams", np.full((1, 4), -1, np.int32)),
         ("about", np.array("[]")),
+        ("about", np.array('{"format": 1, "gamma": 1' + 400 * "0" + "}")),
+        ("about", np.array('{"format": 1, "gamma": -5.0}')),
+        ("about", np.array('{"format": 1, "gamma": 0.5, "vocabulary": "ab"}')),
         ("about", np.array('{"format": 1}')),
     ],
 )

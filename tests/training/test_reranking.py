@@ -9,7 +9,8 @@ from tiny_training import go, skip_graphs
 from show_attend_tell.cli import main as cli
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.evaluation.evaluate import compare_beams, evaluate
-from show_attend_tell.runtime.errors import ModelFileError
+from show_attend_tell.runtime.errors import ConfigError, ModelFileError
+from show_attend_tell.training.reranking import reranker_path
 
 QUIET = {"tokenizer": "simple", "progress": False}
 
@@ -26,7 +27,8 @@ def test_a_run_is_evaluated_with_a_reranker(work, tmp_path, capsys):
     done = go(work, runs, training={"epochs": 2})
     settings = str(done.folder / "experiment.toml")
     cli.main(["fit-reranker", "-e", settings, "--work", str(work)])
-    file = work / "made-up" / "reranker.npz"
+    file = reranker_path(experiment(), work)
+    assert file.name == "reranker-Tiny-last.npz"
     assert f"{file}: 12 photos, " in capsys.readouterr().out
     evaluate(experiment(), work, runs, **QUIET)
     own = (done.folder / "scores.json").read_bytes()
@@ -37,6 +39,8 @@ def test_a_run_is_evaluated_with_a_reranker(work, tmp_path, capsys):
     assert saved["CIDEr"] == pytest.approx(report.scores["CIDEr"])
     assert (done.folder / "scores.json").read_bytes() == own
     assert (done.folder / "captions-val-reranked.json").exists()
+    with pytest.raises(ConfigError, match="several hypotheses"):
+        evaluate(experiment(), work, runs, beam=1, reranker=file, **QUIET)
     compare_beams(experiment(), work, runs, None, (2, 3), reranker=file, **QUIET)
     assert (done.folder / "scores-beam-3-reranked.json").exists()
 

@@ -1,6 +1,8 @@
 """Save a reranker, and read it again: NumPy arrays without pickle, and JSON."""
 
 import json
+import lzma
+import math
 import struct
 import zipfile
 import zlib
@@ -24,7 +26,8 @@ _REMEDY = "write it again by `show-attend-tell fit-reranker`"
 # Errors of NumPy and zipfile for files that are damaged or of another layout.
 _DAMAGED = (
     *(OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError),
-    *(EOFError, MemoryError, SyntaxError, struct.error, zlib.error, zipfile.BadZipFile),
+    *(EOFError, MemoryError, SyntaxError, ArithmeticError, struct.error),
+    *(zlib.error, lzma.LZMAError, zipfile.BadZipFile),
 )
 # Name -> stored type, with that of the large matrices half of what is computed with.
 _ARRAYS = {
@@ -54,9 +57,7 @@ def save_reranker(reranker: Reranker, path: str | Path) -> None:
         "vocabulary": reranker.vocabulary,
         "encoder": reranker.encoder_identity,
     }
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
+    with atomic_path(Path(path)) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, about=json.dumps(about), **arrays)
 
 
@@ -67,11 +68,9 @@ def load_reranker(path: str | Path) -> Reranker:
         ModelFileError: the file is absent, damaged, or no reranker.
     """
     path = Path(path)
-    if not path.exists():
-        raise ModelFileError(f"{path}: no such reranker; {_REMEDY}")
     try:
         arrays, about = _read(path)
-        fault = _layout_fault(arrays)
+        fault = _layout_fault(arrays, about)
         if fault is None:
             return _reranker(arrays, about)
     except _DAMAGED as error:
@@ -123,8 +122,18 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict]:
     return arrays, about
 
 
-def _layout_fault(arrays: dict[str, np.ndarray]) -> str | None:
+def _layout_fault(arrays: dict[str, np.ndarray], about: dict) -> str | None:
     """Return a difference to the documented layout, or None."""
+    gamma, words = about.get("gamma"), about.get("vocabulary")
+    if not isinstance(gamma, float) or not (math.isfinite(gamma) and gamma > 0):
+        return "`gamma` must be a positive number"
+    if not (isinstance(words, list) and all(isinstance(w, str) for w in words)):
+        return "`vocabulary` must be words"
+    if not isinstance(about.get("encoder"), dict):
+        return "`encoder` must be an object"
+    ids = arrays["ngrams"]
+    if not ((ids >= 0) & (ids < len(words))).all():
+        return "`ngrams` must be ids of words"
     (G,), (D,) = arrays["idf"].shape, arrays["mean"].shape
     M, r = arrays["coefficients"].shape
     shapes = {
@@ -136,6 +145,8 @@ def _layout_fault(arrays: dict[str, np.ndarray]) -> str | None:
     for name, shape in shapes.items():
         if arrays[name].shape != shape:
             return f"`{name}` must be {shape}, and is {arrays[name].shape}"
+    if not M * r:
+        return "it has no coefficients"
     if any(not np.isfinite(value).all() for value in arrays.values()):
         return "its numbers must be finite"
     if not (arrays["deviation"] > 0).all():
@@ -145,16 +156,11 @@ def _layout_fault(arrays: dict[str, np.ndarray]) -> str | None:
 
 def _reranker(arrays: dict[str, np.ndarray], about: dict) -> Reranker:
     ngrams = [tuple(w for w in row if w) for row in arrays["ngrams"].tolist()]
-    vocabulary, identity = about["vocabulary"], about["encoder"]
-    if not all(isinstance(word, str) for word in vocabulary):
-        raise TypeError("`vocabulary` must be words")
-    if not isinstance(identity, dict):
-        raise TypeError("`encoder` must be an object")
     matrices = ("basis", "mean", "deviation", "landmarks", "coefficients")
     return Reranker(
         NgramVectors(ngrams, arrays["idf"]),
         *(arrays[name].astype(np.float32) for name in matrices),
-        float(about["gamma"]),
-        tuple(vocabulary),
-        identity,
+        about["gamma"],
+        tuple(about["vocabulary"]),
+        about["encoder"],
     )

@@ -4,9 +4,10 @@ Consensus reranking (Devlin et al., arXiv:1505.04467, Sec. 2.3) prefers the hypo
 that is most like the captions of the nearest training photos. Here all training photos
 take part: kernel ridge regression predicts from a photo the vector y of
 :mod:`models.reranking.ngrams` that its captions have on average, so that g(c) . y is
-the expected mean cosine of a caption c, from 0 to 1, which is CIDEr without its factor
-of 10. With annotations a_i, training photos x_j (landmarks) and a basis Q of the
-vectors (their truncated singular value decomposition)::
+an estimate of the mean cosine of a caption c with the photo's captions, about 0 to 1,
+which is CIDEr without its factor of 10. With annotations a_i, training photos x_j
+(landmarks) and a basis Q of the vectors (their truncated singular value
+decomposition)::
 
     x = normalised((sqrt(mean_i a_i) - mean) / deviation)
     k(x, x_j) = exp(-gamma |x - x_j|^2)
@@ -27,6 +28,7 @@ from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.ensemble import Ensemble
 from show_attend_tell.models.reranking.ngrams import NgramVectors
+from show_attend_tell.runtime.errors import ConfigError
 
 
 def descriptors(annotations: np.ndarray, shares: np.ndarray | None = None):
@@ -122,6 +124,8 @@ class Reranked:
         self.reranker_file = file
 
     def __getattr__(self, name: str) -> Any:
+        if name == "captioner":  # absent in a copy that is being made
+            raise AttributeError(name)
         return getattr(self.captioner, name)
 
     def generate(self, annotations, decoding=None, seeds=None, xla=None, regions=None):
@@ -129,8 +133,17 @@ class Reranked:
 
         ``scores`` are those by which the hypotheses are ranked here. With regions the
         prediction is made from the region.
+
+        Raises:
+            ConfigError: `decoding` gives one hypothesis only.
         """
         decoding = decoding or self.captioner.decoding
+        if decoding.method != "beam" or decoding.beam == 1:
+            raise ConfigError(
+                "`reranker` needs a beam of several hypotheses. Received: method = "
+                f"{decoding.method!r}, beam = {decoding.beam}; choose a wider beam, or "
+                "no reranker"
+            )
         given = annotations, decoding, seeds, xla, regions
         found = self.captioner.generate(*given)
         # Of a photo and its mirror image, (N, 2, L, D), the photo.
