@@ -7,9 +7,6 @@ and ``about``, JSON with the digest of the model that it belongs to.
 import dataclasses
 import hashlib
 import json
-import struct
-import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -22,29 +19,13 @@ from show_attend_tell.inference.confidence import (
     PhotoSpace,
 )
 from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.runtime.array_file import DAMAGED, read_arrays
 from show_attend_tell.runtime.errors import CalibrationError, CaptionError, one_line
 from show_attend_tell.runtime.files import atomic_path
-from show_attend_tell.runtime.json_text import parse_json
-from show_attend_tell.runtime.regular_files import require_regular
 
 FORMAT = 1
 _SMALL = np.float16  # of the two large matrices; the others are float32
 _MOST_BYTES = 64_000_000  # unpacked
-# Errors of NumPy and zipfile for files that are damaged or of another layout.
-_DAMAGED = (
-    OSError,
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    RuntimeError,
-    EOFError,
-    MemoryError,
-    SyntaxError,
-    struct.error,
-    zlib.error,
-    zipfile.BadZipFile,
-)
 _REMEDY = "run `show-attend-tell calibrate` for this model, or remove the file"
 _SPACE = ("mean", "components", "variances", "layout", "words", "shares")
 _ARRAYS = (*_SPACE, "word_weights", "centre", "scale", "familiarity", "quality")
@@ -104,7 +85,7 @@ def find_calibration(captioner: Captioner, model: str | Path) -> Calibration | N
     try:
         arrays, about = _read(path)
         fault = _layout_fault(arrays, about, captioner)
-    except _DAMAGED as error:
+    except DAMAGED as error:
         fault = one_line(error)
     if fault:
         raise CalibrationError(
@@ -127,16 +108,7 @@ def _fields(kind: type) -> list[dataclasses.Field]:
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], dict]:
     """Return the arrays as float64 or integers, and ``about``."""
-    require_regular(path)
-    with zipfile.ZipFile(path) as archive:
-        size = sum(entry.file_size for entry in archive.infolist())
-    if size > _MOST_BYTES:
-        raise ValueError(f"{size} bytes unpacked, more than {_MOST_BYTES}")
-    with np.load(path, allow_pickle=False) as file:
-        about = parse_json(str(file["about"]))
-        arrays = {name: file[name] for name in _ARRAYS}
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise ValueError(f"`format` must be {FORMAT}")
+    arrays, about = read_arrays(path, _ARRAYS, FORMAT, _MOST_BYTES)
     for name, value in arrays.items():
         kind = np.int64 if name == "words" else np.float64
         if value.dtype.kind not in ("i" if name == "words" else "f"):

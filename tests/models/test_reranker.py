@@ -2,7 +2,9 @@
 
 import copy
 import dataclasses
+import lzma
 import math
+import zipfile
 from collections import Counter
 
 import numpy as np
@@ -282,6 +284,26 @@ def test_damaged_files_are_one_line(tmp_path, reranker):
         assert "\n" not in str(error.value)
     with pytest.raises(ModelFileError, match="not a reranker.*[Nn]o such file"):
         load_reranker(tmp_path / "absent.npz")
+
+
+def test_damaged_members_of_other_compressions_are_one_line(tmp_path, reranker):
+    path, other = tmp_path / "reranker.npz", tmp_path / "lzma.npz"
+    save_reranker(reranker, path)
+    with (
+        zipfile.ZipFile(path) as old,
+        zipfile.ZipFile(other, "w", zipfile.ZIP_LZMA) as new,
+    ):
+        for name in old.namelist():
+            new.writestr(name, old.read(name))
+        start = new.getinfo("basis.npy").header_offset
+    content = bytearray(other.read_bytes())
+    content[start + 60 : start + 200] = bytes(140)
+    other.write_bytes(content)
+    with pytest.raises(lzma.LZMAError), np.load(other) as file:
+        file["basis"]
+    with pytest.raises(ModelFileError, match="not a reranker") as error:
+        load_reranker(other)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(

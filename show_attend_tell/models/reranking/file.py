@@ -1,11 +1,7 @@
 """Save a reranker, and read it again: NumPy arrays without pickle, and JSON."""
 
 import json
-import lzma
 import math
-import struct
-import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -15,20 +11,13 @@ from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.ensemble import Ensemble
 from show_attend_tell.models.reranking.ngrams import ORDERS, NgramVectors
 from show_attend_tell.models.reranking.reranker import Reranked, Reranker
+from show_attend_tell.runtime.array_file import DAMAGED, read_arrays
 from show_attend_tell.runtime.errors import ModelFileError, one_line
 from show_attend_tell.runtime.files import atomic_path
-from show_attend_tell.runtime.json_text import parse_json
-from show_attend_tell.runtime.regular_files import require_regular
 
 FORMAT = 1
 _MOST_BYTES = 1_000_000_000  # unpacked
 _REMEDY = "write it again by `show-attend-tell fit-reranker`"
-# Errors of NumPy and zipfile for files that are damaged or of another layout.
-_DAMAGED = (
-    *(OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError),
-    *(EOFError, MemoryError, SyntaxError, ArithmeticError, struct.error),
-    *(zlib.error, lzma.LZMAError, zipfile.BadZipFile),
-)
 # Name -> stored type, with that of the large matrices half of what is computed with.
 _ARRAYS = {
     "ngrams": np.int32,
@@ -69,11 +58,11 @@ def load_reranker(path: str | Path) -> Reranker:
     """
     path = Path(path)
     try:
-        arrays, about = _read(path)
+        arrays, about = read_arrays(path, _ARRAYS, FORMAT, _MOST_BYTES)
         fault = _layout_fault(arrays, about)
         if fault is None:
             return _reranker(arrays, about)
-    except _DAMAGED as error:
+    except DAMAGED as error:
         fault = one_line(error)
     raise ModelFileError(
         f"{path}: not a reranker of this package ({fault}); {_REMEDY}"
@@ -105,25 +94,11 @@ def with_reranker(
     return Reranked(captioner, reranker, Path(path))
 
 
-def _read(path: Path) -> tuple[dict[str, np.ndarray], dict]:
-    require_regular(path)
-    with zipfile.ZipFile(path) as archive:
-        size = sum(entry.file_size for entry in archive.infolist())
-    if size > _MOST_BYTES:
-        raise ValueError(f"{size} bytes unpacked, more than {_MOST_BYTES}")
-    with np.load(path, allow_pickle=False) as file:
-        about = parse_json(str(file["about"]))
-        arrays = {name: file[name] for name in _ARRAYS}
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise ValueError(f"`format` must be {FORMAT}")
-    for name, kind in _ARRAYS.items():
-        if arrays[name].dtype != kind:
-            raise ValueError(f"`{name}` has the type {arrays[name].dtype}")
-    return arrays, about
-
-
 def _layout_fault(arrays: dict[str, np.ndarray], about: dict) -> str | None:
     """Return a difference to the documented layout, or None."""
+    for name, kind in _ARRAYS.items():
+        if arrays[name].dtype != kind:
+            return f"`{name}` has the type {arrays[name].dtype}"
     gamma, words = about.get("gamma"), about.get("vocabulary")
     if not isinstance(gamma, float) or not (math.isfinite(gamma) and gamma > 0):
         return "`gamma` must be a positive number"

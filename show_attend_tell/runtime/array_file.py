@@ -1,0 +1,50 @@
+"""Read files of NumPy arrays that may be damaged or hostile: ``.npz`` without pickle.
+
+Beside the arrays there is ``about``, a JSON object with the key ``format``.
+"""
+
+import lzma
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from show_attend_tell.runtime.json_text import parse_json
+from show_attend_tell.runtime.regular_files import require_regular
+
+# Errors of NumPy and zipfile for files that are damaged or of another layout.
+DAMAGED = (
+    *(OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError),
+    *(EOFError, MemoryError, SyntaxError, ArithmeticError, struct.error),
+    *(zlib.error, lzma.LZMAError, zipfile.BadZipFile),
+)
+
+
+def read_arrays(
+    path: Path, names: Iterable[str], form: int, most_bytes: int
+) -> tuple[dict[str, np.ndarray], dict]:
+    """Return the named arrays of a file, and ``about``.
+
+    Args:
+        path: the file.
+        names: names of the arrays.
+        form: the required ``format``.
+        most_bytes: most bytes of the unpacked file.
+
+    Raises:
+        One of :data:`DAMAGED`, unless the file is of that format.
+    """
+    require_regular(path)
+    with zipfile.ZipFile(path) as archive:
+        size = sum(entry.file_size for entry in archive.infolist())
+    if size > most_bytes:
+        raise ValueError(f"{size} bytes unpacked, more than {most_bytes}")
+    with np.load(path, allow_pickle=False) as file:
+        about = parse_json(str(file["about"]))
+        arrays = {name: file[name] for name in names}
+    if not isinstance(about, dict) or about.get("format") != form:
+        raise ValueError(f"`format` must be {form}")
+    return arrays, about
