@@ -19,7 +19,7 @@ from show_attend_tell.config.settings import DecodingSettings, read_experiment_f
 from show_attend_tell.data.manifest import read_manifest
 from show_attend_tell.data.splits import load_splits, open_features
 from show_attend_tell.data.vocabulary import Vocabulary
-from show_attend_tell.models.pretrained import SHIPPED
+from show_attend_tell.models.pretrained import SHIPPED_LSTM
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.training.train import train
 
@@ -97,10 +97,10 @@ def test_an_interrupted_training_resumes_and_ends(tmp_path):
 
 
 def test_the_pretrained_model_loads_under_its_registered_name():
-    with zipfile.ZipFile(SHIPPED) as archive:
+    with zipfile.ZipFile(SHIPPED_LSTM) as archive:
         config = json.loads(archive.read("config.json"))
     assert config["registered_name"] == "show_attend_tell>Captioner"
     assert config["module"] == "show_attend_tell.captioner"  # of version 0.1.0
-    model = load_captioner(SHIPPED)
+    model = load_captioner(SHIPPED_LSTM)
     assert model.encoder_identity["network"] == "VGG16"
     assert len(model.vocabulary) == len(config["config"]["vocabulary"])

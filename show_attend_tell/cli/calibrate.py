@@ -49,14 +49,14 @@ def calibrate(
     <model>.confidence.npz beside the model.
     """
     from show_attend_tell.config.experiments import load_experiment
-    from show_attend_tell.config.runs import find_model
 
     settings = load_experiment(experiment, changes)
     require_captions(settings)
     start_tensorflow()
+    from show_attend_tell.models.pretrained import model_path
     from show_attend_tell.training.confidence.calibration import calibrate
 
-    file = find_model(str(model or settings.name), runs)
+    file = model_path(str(model or settings.name), runs)
     ood_sets = {str(folder): _pictures(folder, limit) for folder in others}
     if settings.data.source != "scenes":
         ood_sets["drawn scenes"] = _drawn_scenes(limit)

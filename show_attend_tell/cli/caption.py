@@ -102,12 +102,7 @@ def caption(
     """Generate captions of photos, or of all photos in folders."""
     metadata.require_consistent(write_metadata, target, overwrite_metadata)
     on_cluster.require_cluster(cluster, workers)
-    if reranker is not None and min_confidence is not None:
-        raise click.UsageError(
-            "--min-confidence cannot be combined with --reranker, whose captions have "
-            "no confidence."
-        )
-    loaded = _models_or_pretrained(models), encoder_weights, mirror, reranker
+    loaded = models or ("shipped",), encoder_weights, mirror, reranker
     if cluster is not None:
         on_cluster.caption_photos(
             *(cluster, loaded, photos, out),
@@ -196,12 +191,6 @@ def caption(
 def _require_csv(exiftool_columns, out) -> None:
     if exiftool_columns and (out is None or out.suffix.lower() != ".csv"):
         raise click.UsageError("--exiftool-columns needs --out FILE.csv.")
-
-
-def _models_or_pretrained(given):
-    from show_attend_tell.models.pretrained import shipped_model
-
-    return given or (shipped_model(),)
 
 
 def _load(models, encoder_weights, mirror, reranker):
@@ -297,9 +286,9 @@ def average(models, experiment, changes, runs, overwrite) -> None:
 def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
     """Export a trained model to another format."""
     smaller = form in ("half", "8bit")
-    if smaller and (encoder_weights is not None or beam is not None):
+    if smaller and encoder_weights is not None:
         raise click.UsageError(
-            f"--format {form} cannot be combined with --encoder-weights or --beam."
+            f"--format {form} cannot be combined with --encoder-weights."
         )
     if not smaller and accept_imagenet:
         raise click.UsageError(
@@ -317,15 +306,15 @@ def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
         beside = export_litert(model, out, encoder_weights, beam)
         click.echo(f"{out}\n{beside}")
     else:
-        _export_smaller(model, out, accept_imagenet, form == "8bit")
+        _export_smaller(model, out, accept_imagenet, form == "8bit", beam)
 
 
-def _export_smaller(model, out, accept_imagenet, eight_bit) -> None:
+def _export_smaller(model, out, accept_imagenet, eight_bit, beam) -> None:
     from show_attend_tell.deployment.half_precision import save_half
     from show_attend_tell.siblings.export import export_smaller, is_of_digits
 
-    if is_of_digits(model) and not accept_imagenet:
+    if is_of_digits(model) and not accept_imagenet and beam is None:
         size = export_smaller(model, out, eight_bit)
     else:
-        size = save_half(model, out, accept_imagenet, eight_bit)
+        size = save_half(model, out, accept_imagenet, eight_bit, beam)
     click.echo(f"{out}: {size / 1e6:.1f} MB")

@@ -10,6 +10,7 @@ from show_attend_tell.cli.options import (
     start_tensorflow,
 )
 
+_SHIPPED = ("Transformer", "LSTM")  # the choices on the page, of pretrained.NAMES
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
@@ -36,21 +37,25 @@ def demo(models, encoder_weights, host, port, queue) -> None:
 
     The page and its POST /caption are served on this machine.
 
-    MODEL is a .keras file, by default the pretrained model. With several models, such
-    as one with soft and one with hard attention, the page offers a choice.
+    MODEL is a .keras file; with several, such as one with soft and one with hard
+    attention, the page offers a choice. By default it offers both models of the
+    package: the best by scores, a Transformer, and the paper's LSTM.
     """
     from show_attend_tell.deployment.server.serve import server_of, take_port
-    from show_attend_tell.models.pretrained import shipped_model
+    from show_attend_tell.models.pretrained import NAMES, shipped_model
 
-    models = models or (shipped_model(),)
+    if models:
+        named = dict(zip(_names(models), models, strict=True))
+    else:
+        named = dict(zip(_SHIPPED, map(shipped_model, NAMES), strict=True))
     with take_port(host, port) as taken:
-        app = _load(models, encoder_weights, queue, _hosts(host))
+        app = _load(named, encoder_weights, queue, _hosts(host))
         shown = f"[{host}]" if ":" in host else host
         click.echo(f"http://{shown}:{taken.getsockname()[1]} - stop with Ctrl-C")
         server_of(app).run(sockets=[taken])
 
 
-def _load(models, encoder_weights, queue, hosts):
+def _load(named, encoder_weights, queue, hosts):
     """Load and compile models; return the web application."""
     start_tensorflow()
     from PIL import Image
@@ -62,10 +67,7 @@ def _load(models, encoder_weights, queue, hosts):
     from show_attend_tell.siblings.page_models import PageModels
     from show_attend_tell.siblings.page_reader import PageReader
 
-    pipelines = {
-        name: load(model, encoder_weights)
-        for model, name in zip(models, _names(models), strict=True)
-    }
+    pipelines = {name: load(model, encoder_weights) for name, model in named.items()}
     for pipeline in pipelines.values():
         side = pipeline.encoder.settings.image_size
         pipeline.caption_image(Image.new("RGB", (side, side)))  # traces all graphs

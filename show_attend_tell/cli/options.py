@@ -85,8 +85,8 @@ models_option = click.option(
     type=PATH,
     multiple=True,
     metavar="FILE",
-    help="A .keras file, in place of the default model; repeatable, to average the "
-    "word probabilities of several models.",
+    help="A .keras file, `shipped` or `shipped-lstm`, in place of the default model; "
+    "repeatable, to average the word probabilities of several models.",
 )
 mirror_option = click.option(
     "--mirror",
@@ -98,7 +98,8 @@ reranker_option = click.option(
     type=PATH,
     metavar="FILE",
     help="A file of fit-reranker: rank the hypotheses of the beam by their predicted "
-    "CIDEr too.",
+    "CIDEr too. By default MODEL.reranker.npz, if it is beside a single model; `none` "
+    "ranks without.",
 )
 
 

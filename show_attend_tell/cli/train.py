@@ -59,8 +59,8 @@ def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
 @click.option(
     "--init-from",
     metavar="MODEL|NAME",
-    help="Initial model: a .keras file, the experiment of another run, or `shipped`. "
-    "Its words are kept, and those that are new in the data are added.",
+    help="Initial model: a .keras file, the experiment of another run, `shipped` or "
+    "`shipped-lstm`. Its words are kept, and those that are new in the data are added.",
 )
 @click.option(
     *("--text", "texts"),

@@ -16,7 +16,8 @@ class DistillationSettings:
 
     Attributes:
         teachers: models whose mean word probabilities are learnt: ``.keras`` files,
-            names of experiments whose runs are in the same folder, or ``shipped``.
+            names of experiments whose runs are in the same folder, ``shipped`` or
+            ``shipped-lstm``.
         temperature: divisor of the logits of teachers and student.
         truth_weight: weight, 0 to 1, of the likelihood of the given captions; the rest
             is that of the teachers.

@@ -126,7 +126,8 @@ class TrainingSettings:
             :mod:`show_attend_tell.training`.
         text: files of captions without photos, with ``text``.
         init_from: model to start from instead of random weights: a ``.keras`` file,
-            ``shipped``, or the name of an experiment whose run is in the same folder.
+            ``shipped`` or ``shipped-lstm``, the package's Transformer and LSTM, or the
+            name of an experiment whose run is in the same folder.
         epochs: maximum passes over every training caption (``cider``: photo).
         rollouts: generation of captions with ``cider``: ``beam`` or ``sample``.
         hypotheses: captions generated per photo, with ``cider``.

@@ -5,6 +5,7 @@ With 8 bits every matrix and kernel has one scale per output channel, see
 loaded like any other; its weights become float32 again in memory.
 """
 
+import dataclasses
 import io
 import tempfile
 import zipfile
@@ -36,6 +37,7 @@ def save_half(
     target: str | Path,
     imagenet: bool = False,
     eight_bit: bool = False,
+    beam: int | None = None,
 ) -> int:
     """Write a copy of a model file with smaller weights, atomically.
 
@@ -45,6 +47,7 @@ def save_half(
         imagenet: whether to record that the encoder may use Keras' own ImageNet
             weights; for a model trained with a rounded or converted copy of them.
         eight_bit: whether matrices and kernels have 8 bits per weight.
+        beam: beam width of the new file; by default the model's.
 
     Returns:
         The size of the new file in bytes.
@@ -55,6 +58,8 @@ def save_half(
             not list.
     """
     model = load_captioner(source)
+    if beam is not None:
+        model.decoding = dataclasses.replace(model.decoding, beam=beam)
     if imagenet:
         network = model.encoder_identity.get("network")
         if network not in KERAS_FILES:

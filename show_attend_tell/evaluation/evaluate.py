@@ -41,6 +41,7 @@ from show_attend_tell.evaluation.report import (
 from show_attend_tell.evaluation.validation import best_words, generate_captions
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.ensemble import load_ensemble
+from show_attend_tell.models.pretrained import model_path
 from show_attend_tell.models.reranking.file import with_reranker
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import EvaluationError, ManifestError
@@ -95,11 +96,13 @@ def evaluate(
         beam: hypotheses per photo, 1 is greedy; by default the experiment's.
         tokenizer: ``auto``, ``ptb`` or ``simple``, see :func:`metrics.score`.
         spice: whether to compute SPICE.
-        model: path of a captioner, or several paths, whose word probabilities are
-            averaged; by default the model of the experiment's run.
+        model: a captioner, see :func:`models.pretrained.model_path`, or several, whose
+            word probabilities are averaged; by default the model of the experiment's
+            run.
         progress: whether to show a progress bar.
         mirror: whether to average over the photos and their mirror images.
-        reranker: file of a reranker, by which the hypotheses are ranked too.
+        reranker: file of a reranker, by which the hypotheses are ranked too, or
+            ``none``; by default ``<model>.reranker.npz`` beside a single model.
 
     Raises:
         EvaluationError: `beam` is below 1.
@@ -113,11 +116,12 @@ def evaluate(
             raise EvaluationError(f"`beam` must be at least 1. Received: {beam}")
         decoding = dataclasses.replace(decoding, beam=beam)
     folder = Path(runs_folder) / experiment.name
-    files = _model_files(folder / runs.MODEL if model is None else model)
+    files = _model_files(folder / runs.MODEL if model is None else model, runs_folder)
     chosen = _photos_of_split(experiment, work, split)
     several = mirror or len(files) > 1
     captioner = load_ensemble(files, mirror) if several else load_captioner(files[0])
-    captioner = with_reranker(captioner, reranker)
+    captioner = with_reranker(captioner, reranker, None if several else files[0])
+    reranker = getattr(captioner, "reranker_file", None)
     identity = captioner.encoder_identity
     with contextlib.ExitStack() as stack:
         reader = open_features(experiment, work, identity=identity)
@@ -229,10 +233,12 @@ def score_file(
     return make_report("captions", captions, photos, tokenizer, spice, made)
 
 
-def _model_files(model: str | Path | Sequence[str | Path]) -> list[Path]:
+def _model_files(
+    model: str | Path | Sequence[str | Path], runs_folder: str | Path
+) -> list[Path]:
     """Return the paths of one or several models."""
     models = [model] if isinstance(model, str | Path) else model
-    return [Path(one) for one in models]
+    return [model_path(str(one), runs_folder) for one in models]
 
 
 class _SplitPhotos(NamedTuple):

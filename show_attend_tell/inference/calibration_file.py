@@ -19,6 +19,7 @@ from show_attend_tell.inference.confidence import (
     PhotoSpace,
 )
 from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.reranking.reranker import Reranked
 from show_attend_tell.runtime.array_file import DAMAGED, read_arrays
 from show_attend_tell.runtime.errors import CalibrationError, CaptionError, one_line
 from show_attend_tell.runtime.files import atomic_path
@@ -51,7 +52,7 @@ def save_calibration(
 
     Args:
         calibration: the calibration.
-        captioner: the model.
+        captioner: the model, or it and its reranker.
         model: path of the model, beside which the file is written.
         measured: values for JSON that are kept with it.
     """
@@ -60,6 +61,7 @@ def save_calibration(
     about = {
         "format": FORMAT,
         "model": model_digest(captioner),
+        "reranker": _reranker_digest(captioner),
         "statistics": STATISTICS,
         "measured": measured,
     }
@@ -73,8 +75,14 @@ def save_calibration(
     return path
 
 
-def find_calibration(captioner: Captioner, model: str | Path) -> Calibration | None:
-    """Read the calibration beside a model; None if there is no file.
+def find_calibration(
+    captioner: Captioner | Reranked, model: str | Path
+) -> Calibration | None:
+    """Read the calibration beside a model.
+
+    Returns:
+        None if there is no file, or if it is of captions that are ranked otherwise:
+        with another reranker, with one, or without.
 
     Raises:
         CalibrationError: the file is damaged, or belongs to another model.
@@ -96,9 +104,17 @@ def find_calibration(captioner: Captioner, model: str | Path) -> Calibration | N
             f"{path}: must be the calibration of {Path(model).name}. Received: that "
             f"of another model; {_REMEDY}"
         )
+    if about.get("reranker") != _reranker_digest(captioner):
+        return None
     space = {name: arrays[name] for name in (*_SPACE, "word_weights")}
     rest = {name: arrays[name] for name in _ARRAYS if name not in space}
     return Calibration(PhotoSpace(captioner.grid, **space), **rest)
+
+
+def _reranker_digest(captioner: Captioner | Reranked) -> str | None:
+    """Return the SHA-256 of a captioner's reranker; None without one."""
+    reranker = getattr(captioner, "reranker", None)
+    return None if reranker is None else reranker.digest()
 
 
 def _fields(kind: type) -> list[dataclasses.Field]:
@@ -173,6 +189,7 @@ def require_valid_minimum(
         )
     if calibration is None:
         raise CaptionError(
-            f"`min_confidence` needs a calibration of the model. Received: {model}, "
-            "which has none; run `show-attend-tell calibrate`"
+            "`min_confidence` needs a calibration of the model, with the reranker that "
+            f"ranks its captions. Received: {model}, which has none; run "
+            "`show-attend-tell calibrate`"
         )

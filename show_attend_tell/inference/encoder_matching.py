@@ -50,7 +50,7 @@ def matching_encoder(
     found = encoder.identity()
     if is_accepted(wanted, weights):
         found["weights_digest"] = wanted["weights_digest"]
-    difference = identity_difference(wanted, found)
+    difference = identity_difference(wanted, found, either=True)
     if difference:
         raise CaptionError(
             f"{file}: trained with the {wanted['network']} weights "

@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from show_attend_tell.config.runs import find_model
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.region import cell_shares, region_in_view
 from show_attend_tell.decoding import Hypotheses
@@ -48,7 +47,7 @@ from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder import Encoder
 from show_attend_tell.models.ensemble import Ensemble, MirroringEncoder, load_ensemble
 from show_attend_tell.models.generation import MANY_PHOTOS
-from show_attend_tell.models.pretrained import shipped_model
+from show_attend_tell.models.pretrained import model_path
 from show_attend_tell.models.reranking.file import with_reranker
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import CaptionError, PhotoError
@@ -368,16 +367,17 @@ def load(
     """Load a trained captioner, or an ensemble of several, and build its encoder.
 
     Args:
-        model: a ``.keras`` file, the folder of a run, or an experiment's name; several
-            are averaged, see :mod:`models.ensemble`; by default the model in the
-            package.
+        model: a ``.keras`` file, the folder of a run, an experiment's name, or
+            ``shipped``, the default, or ``shipped-lstm`` in the package; several are
+            averaged, see :mod:`models.ensemble`.
         encoder_weights: a file, or a name of ``EncoderSettings.weights``; by default
             the weights that the model was trained with. If they came from a file, it
             is looked up in the folder of the model; the packaged weights of VGG16 are
             accepted in place of those that they are rounded from.
         runs: folder in which names of runs are looked up.
         mirror: whether to average over photos and their mirror images.
-        reranker: file by which hypotheses are ranked too, without confidence.
+        reranker: file by which hypotheses are ranked too, or ``none``; by default
+            ``<model>.reranker.npz``, if it is beside a single model.
 
     Raises:
         CaptionError: the encoder's weights are absent, or are not those the model was
@@ -388,13 +388,13 @@ def load(
         CalibrationError: the calibration beside the model is damaged or another's.
     """
     several = mirror or isinstance(model, list | tuple)
-    model = shipped_model() if model is None else model
+    model = "shipped" if model is None else model
     models = model if isinstance(model, list | tuple) else [model]
-    files = [find_model(os.fspath(one), runs) for one in models]
+    files = [model_path(os.fspath(one), runs) for one in models]
     captioner = load_ensemble(files, mirror) if several else load_captioner(files[0])
     encoder = matching_encoder(captioner, files[0], encoder_weights)
     encoder = MirroringEncoder(encoder) if mirror else encoder
-    calibration = None if several or reranker else find_calibration(captioner, files[0])
-    captioner = with_reranker(captioner, reranker)
+    captioner = with_reranker(captioner, reranker, None if several else files[0])
+    calibration = None if several else find_calibration(captioner, files[0])
     file = tuple(files) if several else files[0]
     return CaptioningPipeline(captioner, encoder, file, calibration)

@@ -61,7 +61,7 @@ class Caption:
             longest length.
         attention: (T, rows, columns) weights alpha over the part of the photo that
             the network sees; each word's sum to 1.
-        beta: (T,) gates.
+        beta: (T,) gates; 1 if the model has none, as a Transformer.
         alternatives: other captions of the photo, best first.
         square: (S, S, 3) uint8, the network's input; not part of the JSON.
         view: (H, W, 3) uint8, the same part of the photo in its own proportions, for

@@ -157,7 +157,8 @@ def make_step(model, memory, max_words, locations, noise, region=None):
     if locations != "expected" and not decoder.selects_locations:
         raise ConfigError(
             "`locations` must be 'expected' with the Transformer decoder. Received: "
-            f"{locations!r}; caption with a model whose decoder is 'lstm'"
+            f"{locations!r}; caption with a model whose decoder is 'lstm', such as "
+            "shipped-lstm"
         )
 
     def step(tokens, state):

@@ -1,23 +1,46 @@
-"""Return the path of the pretrained model in the package."""
+"""Find the trained captioners of the package, and models by their names."""
 
 from importlib.resources import files
 from pathlib import Path
 
+from show_attend_tell.config import runs
 from show_attend_tell.runtime.errors import PretrainedModelError
 
 SHIPPED = Path(str(files(__package__))) / "weights" / "flickr8k.keras"
+SHIPPED_LSTM = SHIPPED.with_name("flickr8k_lstm.keras")
 CARD = SHIPPED.with_name("MODEL_CARD.md")
+NAMES = ("shipped", "shipped-lstm")  # in place of a file or a run
 
 
-def shipped_model() -> Path:
-    """Return the path of the shipped model.
+def shipped_model(name: str = "shipped") -> Path:
+    """Return the path of a model in the package.
+
+    Args:
+        name: ``shipped``, the model of the best scores, a Transformer; or
+            ``shipped-lstm``, the paper's decoder.
 
     Raises:
-        PretrainedModelError: the installation has no model.
+        PretrainedModelError: the installation has no such model.
     """
-    if not SHIPPED.is_file():
+    path = SHIPPED_LSTM if name == "shipped-lstm" else SHIPPED
+    if not path.is_file():
         raise PretrainedModelError(
-            f"{SHIPPED}: this installation has no pretrained model; train one and "
+            f"{path}: this installation has no pretrained model; train one and "
             "pass its file as --model"
         )
-    return SHIPPED
+    return path
+
+
+def model_path(name: str, runs_folder: str | Path) -> Path:
+    """Return the file of a model.
+
+    Args:
+        name: one of :data:`NAMES`, or see :func:`config.runs.find_model`.
+        runs_folder: the folder of all runs.
+
+    Raises:
+        PretrainedModelError: the installation has no such model.
+    """
+    if name in NAMES:
+        return shipped_model(name)
+    return runs.find_model(name, runs_folder)

@@ -10,27 +10,10 @@ from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.pretrained import shipped_model
+from show_attend_tell.models.pretrained import model_path
 from show_attend_tell.models.saving import copy_weights, load_captioner
 
 logger = logging.getLogger(__name__)
-
-SHIPPED = "shipped"  # in training.init_from and distillation.teachers: the package's
-
-
-def model_path(source: str, runs_folder: str | Path) -> Path:
-    """Return the file of a model that a training reads.
-
-    Args:
-        source: ``shipped``, a ``.keras`` file or a run's name.
-        runs_folder: the folder of all runs.
-
-    Raises:
-        PretrainedModelError: the installation has no model.
-    """
-    if source == SHIPPED:
-        return shipped_model()
-    return runs.find_model(source, runs_folder)
 
 
 @dataclass(frozen=True)
@@ -50,7 +33,7 @@ class InitialModel:
         """Load the model of ``training.init_from``.
 
         Args:
-            source: the setting: ``shipped``, a ``.keras`` file or a run's name.
+            source: the setting, see :func:`models.pretrained.model_path`.
             runs_folder: the folder of all runs.
 
         Raises:

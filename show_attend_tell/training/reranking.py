@@ -28,6 +28,10 @@ from show_attend_tell.data.splits import (
     vocabulary_path,
 )
 from show_attend_tell.data.vocabulary import Vocabulary
+from show_attend_tell.models.convolutions.quantised_weights import (
+    dequantise,
+    quantise,
+)
 from show_attend_tell.models.reranking.ngrams import NgramVectors
 from show_attend_tell.models.reranking.reranker import (
     Reranker,
@@ -119,18 +123,20 @@ def fit(
     x = normalised((photos - mean) / deviation).astype(np.float64)
     rng = np.random.default_rng(0)
     chosen = np.sort(rng.permutation(len(x))[:most_landmarks])
-    A = LAMBDA * kernel(x[chosen], x[chosen], GAMMA)  # (M, M)
+    # Rounded as they will be stored, so that C is that of the stored landmarks.
+    landmarks = dequantise(*quantise(x[chosen].astype(np.float32)))
+    A = LAMBDA * kernel(landmarks, landmarks, GAMMA).astype(np.float64)  # (M, M)
     A[np.diag_indices_from(A)] += _JITTER * len(x)
     B = np.zeros((len(chosen), rank))
     for start in range(0, len(x), _BLOCK):
         part = slice(start, start + _BLOCK)
-        K = kernel(x[part], x[chosen], GAMMA)  # (block, M)
+        K = kernel(x[part], landmarks, GAMMA)  # (block, M)
         A += K.T @ K
         B += K.T @ (Y[part] @ basis)
     coefficients = scipy.linalg.solve(A, B, assume_a="pos")
     return Reranker(
         vectors,
-        *(basis, mean, deviation, x[chosen], coefficients),
+        *(basis, mean, deviation, landmarks, coefficients),
         GAMMA,
         tuple(words),
         identity,

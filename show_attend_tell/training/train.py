@@ -23,12 +23,12 @@ from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.evaluation.validation import validate
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.convolutions.initial import assign_convolutions
+from show_attend_tell.models.pretrained import model_path
 from show_attend_tell.runtime.errors import RunError
 from show_attend_tell.training.distillation import make_distillation
 from show_attend_tell.training.divergence import CaptionMonitor, LossMonitor
 from show_attend_tell.training.initial_model import (
     InitialModel,
-    model_path,
     vocabulary_of_run,
 )
 from show_attend_tell.training.loop import Trainer

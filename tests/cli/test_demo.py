@@ -33,6 +33,7 @@ def test_the_shipped_models_are_served_on_this_machine(
 ):
     make_captioner(Encoder(ENCODER)).save(tmp_path / "flickr8k.keras")
     monkeypatch.setattr(pretrained, "SHIPPED", tmp_path / "flickr8k.keras")
+    monkeypatch.setattr(pretrained, "SHIPPED_LSTM", tmp_path / "flickr8k.keras")
     random_reader().save(tmp_path / "read_words.keras")
     monkeypatch.setattr(siblings_pretrained, "FOLDER", tmp_path)
     tf.config.run_functions_eagerly(True)  # compiling takes longer than running

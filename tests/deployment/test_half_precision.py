@@ -15,7 +15,9 @@ from show_attend_tell.deployment.half_precision import (
     KERAS_FILES,
     save_half,
 )
+from show_attend_tell.inference.calibration_file import calibration_path
 from show_attend_tell.models import pretrained
+from show_attend_tell.models.reranking.file import reranker_beside
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ModelFileError
 
@@ -166,6 +168,15 @@ def test_only_networks_whose_download_is_known_accept_it(rng, tmp_path):
         save_half(tmp_path / "model.keras", tmp_path / "half.keras", imagenet=True)
 
 
+def test_the_beam_of_the_new_file_can_be_chosen(source, tmp_path):
+    for option, beam in (("half", 3), ("8bit", 4)):
+        out = tmp_path / f"{option}.keras"
+        given = ["--format", option, "--beam", str(beam), "--out", str(out)]
+        cli.main(["export", str(source), *given])
+        assert load_captioner(out).decoding.beam == beam
+    assert load_captioner(source).decoding.beam not in (3, 4)
+
+
 def test_the_digests_are_those_of_keras():
     import inspect
 
@@ -178,9 +189,12 @@ def test_the_digests_are_those_of_keras():
 def test_the_shipped_model_is_small_and_has_its_card():
     if not pretrained.SHIPPED.is_file():
         pytest.skip("this installation ships no model")
-    assert pretrained.shipped_model().stat().st_size < 25e6
-    model = load_captioner(pretrained.SHIPPED)
-    assert is_accepted(model.encoder_identity, "imagenet")
+    model = pretrained.shipped_model()
+    files = model, reranker_beside(model), calibration_path(model)
+    assert sum(file.stat().st_size for file in files) < 16e6
+    for name in pretrained.NAMES:
+        model = load_captioner(pretrained.shipped_model(name))
+        assert is_accepted(model.encoder_identity, "imagenet")
     card = pretrained.CARD.read_text(encoding="utf-8")
     for text in ("Flickr8k", "research", "BLEU-4", "Limits"):
         assert text in card

@@ -2,16 +2,23 @@
 
 import dataclasses
 import os
+from types import SimpleNamespace
 
 import pytest
 from tiny_pipeline import ENCODER, make_captioner
 
 from show_attend_tell.config.settings import EncoderSettings
-from show_attend_tell.data.encoder_identity import ROUNDED_DIGEST, identity_difference
+from show_attend_tell.data.encoder_identity import (
+    PACKAGED_DIGEST,
+    ROUNDED_DIGEST,
+    identity_difference,
+)
 from show_attend_tell.inference import encoder_matching
+from show_attend_tell.inference.encoder_matching import matching_encoder
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.models.encoder import Encoder
 from show_attend_tell.models.pretrained import shipped_model
+from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import (
     CaptionError,
     EncoderError,
@@ -140,6 +147,26 @@ def test_a_model_of_the_packaged_weights_accepts_no_others(packaged):
     assert identity_difference(rounded, own) is None
     assert identity_difference(rounded, own, exact=True).startswith("weights_digest")
     assert identity_difference(own, rounded).startswith("weights_digest")
+
+
+def test_a_model_of_the_packaged_weights_accepts_those_that_they_round(
+    packaged, tmp_path, monkeypatch
+):
+    file = tmp_path / "model.keras"
+    save_trained_with(packaged, file, "imagenet_8bit", PACKAGED_DIGEST)
+    model = load_captioner(file)
+    for digest, accepted in ((ROUNDED_DIGEST, True), ("ab" * 32, False)):
+        found = packaged.identity() | {"weights_digest": digest}
+        monkeypatch.setattr(
+            encoder_matching,
+            "Encoder",
+            lambda settings, found=found: SimpleNamespace(identity=lambda: dict(found)),
+        )
+        if accepted:
+            matching_encoder(model, file, "vgg16.weights.h5")
+        else:
+            with pytest.raises(CaptionError, match="another encoder"):
+                matching_encoder(model, file, "vgg16.weights.h5")
 
 
 def test_the_shipped_model_needs_no_download_and_no_option():

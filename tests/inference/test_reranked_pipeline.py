@@ -1,5 +1,7 @@
 """Photos captioned with a reranker: the order, the files, the command line."""
 
+import shutil
+
 import numpy as np
 import pytest
 from tiny_pipeline import photo_bytes
@@ -7,9 +9,16 @@ from tiny_pipeline import photo_bytes
 from show_attend_tell.cli import main as cli
 from show_attend_tell.inference.batch import caption_into_file, made_by
 from show_attend_tell.inference.pipeline import load
-from show_attend_tell.models.reranking.file import save_reranker
+from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.ensemble import Ensemble
+from show_attend_tell.models.reranking.file import reranker_beside, save_reranker
 from show_attend_tell.models.reranking.reranker import descriptors
-from show_attend_tell.runtime.errors import CaptionError, OutputFileError
+from show_attend_tell.runtime.errors import (
+    CaptionError,
+    ConfigError,
+    ModelFileError,
+    OutputFileError,
+)
 from show_attend_tell.training import reranking
 
 IMAGES = 8
@@ -93,10 +102,52 @@ def test_a_lowest_confidence_is_refused(pipeline, file, photos, capsys):
     given = ["--model", str(pipeline.file), "--reranker", str(file)]
     with pytest.raises(SystemExit):
         cli.main(["caption", *given, "--min-confidence", "0.5", str(photos)])
-    assert "no confidence" in capsys.readouterr().err
+    assert "needs a calibration" in capsys.readouterr().err
 
 
 def test_a_region_is_captioned_with_a_reranker(reranked, photos):
     caption = reranked.caption(photos / "1.png", region=(0, 0, 40, 30))
     assert caption.words
     assert caption.region is not None
+
+
+@pytest.fixture
+def model(pipeline, file, tmp_path):
+    """A copy of the model with the reranker beside it."""
+    path = tmp_path / "copy" / "model.keras"
+    path.parent.mkdir()
+    shutil.copy(pipeline.file, path)
+    shutil.copy(file, path.with_name("model.reranker.npz"))
+    return path
+
+
+def test_the_reranker_beside_a_single_model_is_used(model, reranked, photos):
+    found = load(model)
+    assert found.captioner.reranker_file == reranker_beside(model)
+    for ours, theirs in zip(
+        found.caption_photos([photos]), reranked.caption_photos([photos]), strict=True
+    ):
+        assert ours.text == theirs.text
+    assert isinstance(load(model, reranker="none").captioner, Captioner)
+    assert isinstance(load([model, model]).captioner, Ensemble)
+
+
+def test_a_reranker_that_is_found_leaves_one_hypothesis_as_it_is(
+    model, pipeline, reranked, photos
+):
+    found = load(model)
+    for ours, theirs in zip(
+        found.caption_photos([photos], found.decoding(beam=1)),
+        pipeline.caption_photos([photos], pipeline.decoding(beam=1)),
+        strict=True,
+    ):
+        assert (ours.text, ours.log_prob) == (theirs.text, theirs.log_prob)
+    with pytest.raises(ConfigError, match="several hypotheses"):
+        list(reranked.caption_photos([photos], reranked.decoding(beam=1)))
+
+
+def test_a_damaged_reranker_beside_the_model_is_one_line(model):
+    reranker_beside(model).write_bytes(b"damaged")
+    with pytest.raises(ModelFileError, match="not a reranker") as error:
+        load(model)
+    assert "\n" not in str(error.value)

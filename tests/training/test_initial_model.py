@@ -9,7 +9,7 @@ from tiny_run import experiment, prepare
 from tiny_training import assert_same_run, go, read_checkpoint, skip_graphs
 
 from show_attend_tell.data.vocabulary import Vocabulary
-from show_attend_tell.models.pretrained import shipped_model
+from show_attend_tell.models.pretrained import NAMES, shipped_model
 from show_attend_tell.training import initial_model
 from show_attend_tell.training import train as train_module
 from show_attend_tell.training.initial_model import InitialModel
@@ -106,8 +106,11 @@ def test_the_saved_model_has_its_share_of_the_initial_weights(work, start, tmp_p
 
 
 def test_the_shipped_model_is_found_by_its_name(tmp_path):
-    found = InitialModel.load("shipped", tmp_path)
-    assert found.path == shipped_model()
+    for name in NAMES:
+        found = InitialModel.load(name, tmp_path)
+        assert found.path == shipped_model(name)
+        kind = type(found.captioner.decoder).__name__
+        assert kind == ("TransformerDecoder" if name == "shipped" else "LstmDecoder")
     words = found.captioner.vocabulary.words
     assert found.extend(Vocabulary((*words[:9], "rex"))).words == (*words, "rex")
     assert experiment(training={"init_from": "shipped"}).training.init_from == "shipped"

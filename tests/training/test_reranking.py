@@ -39,6 +39,14 @@ def test_a_run_is_evaluated_with_a_reranker(work, tmp_path, capsys):
     assert saved["CIDEr"] == pytest.approx(report.scores["CIDEr"])
     assert (done.folder / "scores.json").read_bytes() == own
     assert (done.folder / "captions-val-reranked.json").exists()
+    file.rename(done.folder / "model.reranker.npz")
+    (done.folder / "scores-reranked.json").unlink()
+    evaluate(experiment(), work, runs, reranker="none", **QUIET)
+    assert not (done.folder / "scores-reranked.json").exists()
+    found = evaluate(experiment(), work, runs, **QUIET)  # finds the one beside it
+    assert (done.folder / "scores-reranked.json").exists()
+    assert found.scores["CIDEr"] == report.scores["CIDEr"]
+    file = done.folder / "model.reranker.npz"
     with pytest.raises(ConfigError, match="several hypotheses"):
         evaluate(experiment(), work, runs, beam=1, reranker=file, **QUIET)
     compare_beams(experiment(), work, runs, None, (2, 3), reranker=file, **QUIET)

@@ -25,6 +25,7 @@ from show_attend_tell.inference.journal import caption_row
 from show_attend_tell.inference.photo_files import find_photos
 from show_attend_tell.inference.pipeline import CaptioningPipeline, load
 from show_attend_tell.inference.result import Caption, Failure, LowConfidence
+from show_attend_tell.models.reranking.file import NONE
 from show_attend_tell.runtime.cluster import Cluster, connected
 from show_attend_tell.runtime.cluster_worker import Task, visible
 from show_attend_tell.runtime.errors import CaptionError
@@ -284,7 +285,9 @@ def _absolute(loading: Loading, pipeline: CaptioningPipeline) -> Loading:
     weights = loading.encoder_weights
     if weights is not None and os.path.isfile(weights):
         weights = os.path.abspath(weights)
-    reranker = loading.reranker and os.path.abspath(loading.reranker)
+    reranker = loading.reranker
+    if reranker not in (None, NONE):
+        reranker = os.path.abspath(reranker)
     files = tuple(map(os.path.abspath, files))
     return Loading(files, weights, loading.mirror, reranker)
 

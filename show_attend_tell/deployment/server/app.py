@@ -291,6 +291,7 @@ def _model_info(name: str, pipeline: CaptioningPipeline) -> dict:
         "beam": _beam_of(decoding),
         "temperature": decoding.temperature,
         "locations": decoding.locations,
+        "selects_locations": pipeline.captioner.settings.decoder == "lstm",
         "seed": decoding.seed,
     }
 

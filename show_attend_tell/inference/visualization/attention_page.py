@@ -80,9 +80,14 @@ def _photo_data(caption) -> dict:
     }
 
 
+def shown_gates(beta: np.ndarray) -> np.ndarray | None:
+    """Return gates (T,) as they are drawn: None if all are 1, of models without."""
+    return None if (beta == 1).all() else beta
+
+
 def _beam_data(caption) -> dict:
     """Return the values for JSON of a caption or alternative."""
-    locations = caption.locations
+    locations, beta = caption.locations, shown_gates(caption.beta)
     words = [*map(capitalized, caption.words[:1]), *caption.words[1:]]
     p = np.exp(caption.word_log_probs.astype(np.float64))
     values = text_values(
@@ -90,7 +95,7 @@ def _beam_data(caption) -> dict:
     )
     return values | {
         "score": round(caption.score, 2),
-        "beta": caption.beta.astype(np.float64).round(3).tolist(),
+        "beta": None if beta is None else beta.astype(np.float64).round(3).tolist(),
         "locations": None if locations is None else locations.tolist(),
     }
 

@@ -14,6 +14,7 @@ from show_attend_tell.inference.visualization.attention_figure import (
 )
 from show_attend_tell.inference.visualization.attention_page import (
     Unit,
+    shown_gates,
     stream_page,
 )
 from show_attend_tell.runtime.files import LONGEST_NAME, atomic_path
@@ -66,7 +67,7 @@ def caption_figure(caption: Caption, dark: bool = False) -> Figure:
         caption.view,
         caption.words,
         caption.attention,
-        beta=caption.beta,
+        beta=shown_gates(caption.beta),
         probabilities=np.exp(caption.word_log_probs),
         dark=dark,
         locations=caption.locations,

@@ -1,4 +1,9 @@
-"""Save a reranker, and read it again: NumPy arrays without pickle, and JSON."""
+"""Save a reranker, and read it again: NumPy arrays without pickle, and JSON.
+
+The file of ``model.keras`` is ``model.reranker.npz``, which is found beside the model.
+The basis and the landmarks have 8 bits per number, the coefficients 16: a prediction is
+the difference of large sums of them, and with 8 bits it is lost.
+"""
 
 import json
 import math
@@ -8,6 +13,11 @@ import numpy as np
 
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.convolutions.quantised_weights import (
+    SCALE,
+    dequantise,
+    quantise,
+)
 from show_attend_tell.models.ensemble import Ensemble
 from show_attend_tell.models.reranking.ngrams import ORDERS, NgramVectors
 from show_attend_tell.models.reranking.reranker import Reranked, Reranker
@@ -15,19 +25,24 @@ from show_attend_tell.runtime.array_file import DAMAGED, read_arrays
 from show_attend_tell.runtime.errors import ModelFileError, one_line
 from show_attend_tell.runtime.files import atomic_path
 
-FORMAT = 1
+FORMAT = 2
 _MOST_BYTES = 1_000_000_000  # unpacked
+NONE = "none"  # in place of a reranker's file: rank without one
 _REMEDY = "write it again by `show-attend-tell fit-reranker`"
-# Name -> stored type, with that of the large matrices half of what is computed with.
-_ARRAYS = {
+_PLAIN = {
     "ngrams": np.int32,
     "idf": np.float32,
-    "basis": np.float16,
     "mean": np.float32,
     "deviation": np.float32,
-    "landmarks": np.float16,
-    "coefficients": np.float32,
+    "coefficients": np.float16,
 }
+# Of 8 bits: each n-gram of the basis has a scale, and each column of the landmarks.
+_SCALED = ("basis", "landmarks")
+_ARRAYS = (
+    _PLAIN
+    | dict.fromkeys(_SCALED, np.int8)
+    | {name + SCALE: np.float32 for name in _SCALED}
+)
 
 
 def save_reranker(reranker: Reranker, path: str | Path) -> None:
@@ -38,8 +53,12 @@ def save_reranker(reranker: Reranker, path: str | Path) -> None:
     values = {"ngrams": ngrams, "idf": reranker.vectors.idf}
     arrays = {
         name: np.asarray(values.get(name, getattr(reranker, name, None)), kind)
-        for name, kind in _ARRAYS.items()
+        for name, kind in _PLAIN.items()
     }
+    for name in _SCALED:
+        matrix = np.asarray(getattr(reranker, name), np.float32)
+        q, scale = quantise(matrix.T if name == "basis" else matrix)
+        arrays |= {name: q.T if name == "basis" else q, name + SCALE: scale}
     about = {
         "format": FORMAT,
         "gamma": reranker.gamma,
@@ -69,20 +88,37 @@ def load_reranker(path: str | Path) -> Reranker:
     ) from None
 
 
+def reranker_beside(model: str | Path) -> Path:
+    """Return the path of a model's reranker."""
+    return Path(model).with_suffix(".reranker.npz")
+
+
 def with_reranker(
-    captioner: Captioner | Ensemble, path: str | Path | None
+    captioner: Captioner | Ensemble,
+    given: str | Path | None,
+    model: str | Path | None = None,
 ) -> Captioner | Ensemble | Reranked:
-    """Return a captioner that ranks by the reranker of a file; None changes nothing.
+    """Return a captioner that ranks by a reranker, if one is given or found.
+
+    Args:
+        captioner: a captioner or an ensemble.
+        given: file of a reranker, or :data:`NONE`; by default that of `model`.
+        model: the captioner's file, beside which a reranker is looked up; None of an
+            ensemble.
 
     Raises:
         ModelFileError: see :func:`load_reranker`, or the reranker belongs to another
             vocabulary or encoder.
     """
-    if path is None:
+    if given is None and model is not None and reranker_beside(model).exists():
+        path = reranker_beside(model)
+    elif given is None or str(given) == NONE:
         return captioner
+    else:
+        path = Path(given)
     reranker = load_reranker(path)
-    given = reranker.encoder_identity, captioner.encoder_identity
-    difference = identity_difference(*given, either=True)
+    identities = reranker.encoder_identity, captioner.encoder_identity
+    difference = identity_difference(*identities, either=True)
     if reranker.vocabulary != tuple(captioner.vocabulary.words):
         difference = "another vocabulary"
     if difference or reranker.mean.shape != (captioner.annotation_width,):
@@ -91,7 +127,7 @@ def with_reranker(
             f"Received: {difference or 'other annotations'}; run `show-attend-tell "
             "fit-reranker` with the model's experiment"
         )
-    return Reranked(captioner, reranker, Path(path))
+    return Reranked(captioner, reranker, path, required=given is not None)
 
 
 def _layout_fault(arrays: dict[str, np.ndarray], about: dict) -> str | None:
@@ -116,6 +152,8 @@ def _layout_fault(arrays: dict[str, np.ndarray], about: dict) -> str | None:
         "basis": (G, r),
         "deviation": (D,),
         "landmarks": (M, D),
+        "basis_scale": (G,),
+        "landmarks_scale": (D,),
     }
     for name, shape in shapes.items():
         if arrays[name].shape != shape:
@@ -131,10 +169,12 @@ def _layout_fault(arrays: dict[str, np.ndarray], about: dict) -> str | None:
 
 def _reranker(arrays: dict[str, np.ndarray], about: dict) -> Reranker:
     ngrams = [tuple(w for w in row if w) for row in arrays["ngrams"].tolist()]
-    matrices = ("basis", "mean", "deviation", "landmarks", "coefficients")
+    basis = dequantise(arrays["basis"].T, arrays["basis_scale"]).T
+    landmarks = dequantise(arrays["landmarks"], arrays["landmarks_scale"])
+    coefficients = arrays["coefficients"].astype(np.float32)
     return Reranker(
         NgramVectors(ngrams, arrays["idf"]),
-        *(arrays[name].astype(np.float32) for name in matrices),
+        *(basis, arrays["mean"], arrays["deviation"], landmarks, coefficients),
         about["gamma"],
         tuple(about["vocabulary"]),
         about["encoder"],

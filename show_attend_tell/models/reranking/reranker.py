@@ -16,6 +16,7 @@ decomposition)::
 A hypothesis is ranked by log p(c) / length^p + w g(c) . y, see ``DecodingSettings``.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +73,14 @@ class Reranker:
     vocabulary: tuple[str, ...]
     encoder_identity: dict
 
+    def digest(self) -> str:
+        """Return the SHA-256 of its numbers, in hexadecimal."""
+        numbers = self.vectors.idf, self.basis, self.landmarks, self.coefficients
+        digest = hashlib.sha256()
+        for one in numbers:
+            digest.update(np.ascontiguousarray(one, np.float32))
+        return digest.hexdigest()
+
     def predict(self, descriptors: np.ndarray) -> np.ndarray:
         """Return Q^T y of photos from their descriptors, (N, D) -> (N, r)."""
         x = normalised((descriptors - self.mean) / self.deviation)
@@ -112,6 +121,8 @@ class Reranked:
         captioner: generates the hypotheses.
         reranker: of the captioner's vocabulary and encoder.
         file: of the reranker, if it has one.
+        required: whether a search without several hypotheses is an error; otherwise
+            it returns what the captioner generates.
     """
 
     def __init__(
@@ -119,9 +130,10 @@ class Reranked:
         captioner: Captioner | Ensemble,
         reranker: Reranker,
         file: Path | None = None,
+        required: bool = True,
     ):
         self.captioner, self.reranker = captioner, reranker
-        self.reranker_file = file
+        self.reranker_file, self.required = file, required
 
     def __getattr__(self, name: str) -> Any:
         if name == "captioner":  # absent in a copy that is being made
@@ -135,16 +147,18 @@ class Reranked:
         prediction is made from the region.
 
         Raises:
-            ConfigError: `decoding` gives one hypothesis only.
+            ConfigError: a reranker is required, and `decoding` gives one hypothesis.
         """
         decoding = decoding or self.captioner.decoding
+        given = annotations, decoding, seeds, xla, regions
         if decoding.method != "beam" or decoding.beam == 1:
+            if not self.required:
+                return self.captioner.generate(*given)
             raise ConfigError(
                 "`reranker` needs a beam of several hypotheses. Received: method = "
                 f"{decoding.method!r}, beam = {decoding.beam}; choose a wider beam, or "
                 "no reranker"
             )
-        given = annotations, decoding, seeds, xla, regions
         found = self.captioner.generate(*given)
         # Of a photo and its mirror image, (N, 2, L, D), the photo.
         photos = annotations if np.ndim(annotations) == 3 else annotations[:, 0]

@@ -33,6 +33,7 @@ from show_attend_tell.inference.confidence import (
 from show_attend_tell.inference.encoder_matching import matching_encoder
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.models.reranking.file import with_reranker
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import CalibrationError, PhotoError
 from show_attend_tell.runtime.progress import progress_bar
@@ -98,7 +99,7 @@ def calibrate(
     Args:
         experiment: the experiment of the prepared data.
         work: folder of prepared data, with photos and features.
-        model: path of the model.
+        model: path of the model; a reranker beside it ranks the captions.
         others: pictures of out-of-distribution sets by their names, at least 8 of each.
         encoder_weights: as in
             :func:`~show_attend_tell.inference.encoder_matching.matching_encoder`.
@@ -111,7 +112,7 @@ def calibrate(
         ModelFileError, FeatureError, ManifestError, CaptionError: the model, its
             encoder or the prepared data are absent, or do not fit each other.
     """
-    captioner = load_captioner(model)
+    captioner = with_reranker(load_captioner(model), None, model)
     encoder = matching_encoder(captioner, Path(model), encoder_weights)
     rng = np.random.default_rng(seed)
     with open_features(experiment, work, identity=encoder.identity()) as reader:

@@ -10,9 +10,9 @@ from pathlib import Path
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.splits import folder_of, open_features
+from show_attend_tell.models.pretrained import NAMES
 from show_attend_tell.runtime.cluster import connected
 from show_attend_tell.runtime.cluster_worker import Task, visible
-from show_attend_tell.training.initial_model import SHIPPED
 from show_attend_tell.training.sweeps.runs import Job, Outcome, Sweep, train_job
 
 # Files of a prepared folder that a training reads.
@@ -117,7 +117,7 @@ def _visible_inputs(
     source = getattr(experiment.training, "init_from", "")
     teachers = getattr(getattr(experiment, "distillation", None), "teachers", ())
     for model in dict.fromkeys((source, *teachers)):
-        if model in ("", SHIPPED):
+        if model in ("", *NAMES):
             continue
         path = runs.find_model(model, sweep.runs)
         paths += [path] if path.is_file() else []

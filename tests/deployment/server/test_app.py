@@ -7,13 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import requests
+import tiny_transformer
 from PIL import Image
 from served import serving
 from tiny_pipeline import photo_bytes, tiny_pipeline, with_decoding
 
 from show_attend_tell.cli import main as cli
+from show_attend_tell.deployment.server.app import _model_info
 from show_attend_tell.deployment.server.serve import take_port
 from show_attend_tell.deployment.server.uploads import Limits, open_upload
+from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.runtime.errors import PortError
 
 LIMITS = Limits()
@@ -95,9 +98,16 @@ def test_the_models_own_decoding_is_the_default(pipeline, rotated_photo):
     assert found["text"] == model.caption(rotated_photo).text
     assert found["settings"] == own | {"locations": "expected"}
     (info,) = about["models"]
+    assert info["selects_locations"] is True
     assert {key: info[key] for key in own} == own
     assert greedy["settings"] == {"method": "beam", "beam": 1, "locations": "expected"}
     assert greedy["text"] == model.caption(rotated_photo, beam=1).text
+
+
+def test_the_page_learns_that_a_transformer_selects_no_locations(rng):
+    captioner = tiny_transformer.build(rng)
+    info = _model_info("t", CaptioningPipeline(captioner, encoder=None))
+    assert info["selects_locations"] is False
 
 
 def test_a_models_own_beam_may_be_wider_than_the_limit(pipeline):

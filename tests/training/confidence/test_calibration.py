@@ -29,6 +29,7 @@ from show_attend_tell.inference.calibration_file import (
 )
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.models.reranking.file import reranker_beside, save_reranker
 from show_attend_tell.runtime.errors import (
     CalibrationError,
     CaptionError,
@@ -36,6 +37,7 @@ from show_attend_tell.runtime.errors import (
 )
 from show_attend_tell.training.confidence.calibration import calibrate, measure
 from show_attend_tell.training.confidence.photo_space import fit_photo_space
+from show_attend_tell.training.reranking import fit_reranker
 
 TRAIN, VAL = 40, 20
 
@@ -212,6 +214,26 @@ def test_a_minimum_without_a_calibration_is_an_error_of_one_line(captions):
     with pytest.raises(CaptionError, match="needs a calibration") as caught:
         bare.caption(captions[0].path, min_confidence=0.5)
     assert "\n" not in str(caught.value)
+
+
+def test_a_calibration_is_of_captions_ranked_by_one_reranker(
+    prepared, calibrated, tmp_path
+):
+    model, whole = tmp_path / "model.keras", prepared / "model.keras"
+    shutil.copy(whole, model)
+    reranker = fit_reranker(experiment(), prepared, progress=False)
+    save_reranker(reranker, reranker_beside(model))
+    given = {"noise": noise()}
+    calibrate(experiment(), prepared, model, given, count=10, shown=False)
+    ranked = load(model)
+    assert 0 <= ranked.caption(prepared / "made-up" / "photo-00.png").confidence <= 1
+    assert load(model, reranker="none").calibration is None
+    assert load(whole).calibration is not None
+    assert load(whole, reranker=reranker_beside(model)).calibration is None
+    shutil.copy(calibration_path(model), calibration_path(tmp_path / "alone.keras"))
+    shutil.copy(whole, tmp_path / "alone.keras")
+    again = load(tmp_path / "alone.keras", reranker=reranker_beside(model))
+    assert again.calibration is not None
 
 
 def test_a_calibration_of_another_model_is_refused_in_one_line(prepared, calibrated):
