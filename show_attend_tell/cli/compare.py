@@ -26,8 +26,8 @@ from show_attend_tell.cli.options import runs_option, work_option
 def compare(names, runs, work, metrics, style) -> None:
     """Compare evaluated runs: mean over seeds, deviation, p against the first.
 
-    RUN is a run folder, or the name of a run. Runs of one experiment with different
-    seeds share a row.
+    RUN is a run folder, the name of a run, or a file of scores in a run folder. Runs
+    of one experiment with different seeds share a row.
     """
     from show_attend_tell.evaluation.comparison import compare_runs
     from show_attend_tell.evaluation.comparison_table import format_comparison

@@ -40,28 +40,38 @@ _DECODING = ("beam", "length_normalisation", "max_words", "allow_unknown", "loca
 
 @dataclass(frozen=True)
 class EvaluatedRun:
-    """A run folder with the scores and the captions of one evaluation.
+    """The scores and the captions of one evaluation of a run.
 
     Attributes:
-        folder: the run folder.
+        file: the file of the scores, in the run folder.
         experiment: the settings of the run.
-        scores: content of ``scores.json``.
+        scores: content of the file.
         captions: photo id -> caption.
     """
 
-    folder: Path
+    file: Path
     experiment: Experiment
     scores: dict
     captions: dict[str, str]
 
     @property
+    def folder(self) -> Path:
+        """The run folder."""
+        return self.file.parent
+
+    @property
+    def suffix(self) -> str:
+        """What the names of the files have in common, such as ``-beam-10``."""
+        return self.file.stem.removeprefix(Path(SCORES).stem)
+
+    @property
     def key(self) -> object:
-        """Everything but name and seed: runs with equal keys share a row."""
+        """Everything but name and seed: evaluations of equal keys share a row."""
         tables = experiment_to_dict(self.experiment)
         training = {k: v for k, v in tables["training"].items() if k != "seed"}
         training["init_from"] = _SEED.sub("", training["init_from"])
         tables |= {"name": "", "training": training}
-        return tables, [self.scores.get(name) for name in _DECODING]
+        return tables, self.suffix, [self.scores.get(name) for name in _DECODING]
 
 
 @dataclass(frozen=True)
@@ -110,7 +120,9 @@ def compare_runs(
     """Compare runs by the captions of their last evaluations.
 
     Args:
-        names: run folders, or names of runs in `runs_folder`.
+        names: run folders, names of runs in `runs_folder`, or files of scores in run
+            folders, such as ``scores-beam-10-reranked.json``; by default of a run
+            ``scores.json``.
         work: folder of prepared data, for the captions of the photos.
         runs_folder: folder of run folders.
         metrics: scores to compare; by default those of :data:`DEFAULT_METRICS` that can
@@ -143,7 +155,7 @@ def compare_runs(
         p_values = {} if group is groups[0] else _p_values(own, resamples[0])
         members = [found[k] for k in group], [chosen[k] for k in group]
         rows.append(_row(*members, p_values))
-    firsts = [found[group[0]].folder for group in groups]
+    firsts = [found[group[0]] for group in groups]
     return Comparison(
         split=found[0].scores["split"],
         photos=len(photos),
@@ -154,10 +166,12 @@ def compare_runs(
 
 def _read_run(name: str | Path, runs_folder: str | Path) -> EvaluatedRun:
     """Read the settings, the scores and the captions of a run."""
-    folder = Path(name)
-    if not (folder / SCORES).is_file():
-        folder = Path(runs_folder) / name
-    path = folder / SCORES
+    path = Path(name)
+    if path.suffix != ".json":
+        path = path / SCORES
+    if not path.is_file():
+        path = Path(runs_folder) / path
+    folder = path.parent
     try:
         scores = parse_json(read_text_bytes(path))
     except FileNotFoundError:
@@ -188,17 +202,19 @@ def _read_run(name: str | Path, runs_folder: str | Path) -> EvaluatedRun:
         )
     except ConfigError as error:
         raise EvaluationError(f"{settings}: cannot be read: {error}") from None
-    captions = read_captions(folder / f"captions-{Path(scores['split']).name}.json")
-    return EvaluatedRun(folder, experiment, scores, captions)
+    suffix = EvaluatedRun(path, experiment, scores, {}).suffix
+    split = Path(scores["split"]).name
+    captions = read_captions(folder / f"captions-{split}{suffix}.json")
+    return EvaluatedRun(path, experiment, scores, captions)
 
 
 def _require_comparable(found: Sequence[EvaluatedRun]) -> None:
     """Raise an error unless all runs caption the same photos."""
     first, seen = found[0], set()
     for run in found:
-        if run.folder.resolve() in seen:
+        if run.file.resolve() in seen:
             raise EvaluationError(f"{run.folder}: the run is named twice; name it once")
-        seen.add(run.folder.resolve())
+        seen.add(run.file.resolve())
         for key in ("split", "tokenizer"):
             own, expected = run.scores[key], first.scores[key]
             if own != expected:
@@ -238,7 +254,7 @@ def _score(run: EvaluatedRun, photos: Iterable[Photo]) -> dict[str, Statistic]:
         or abs(saved - result.scores["BLEU-4"]) > 1e-6
     ):
         raise EvaluationError(
-            f"{run.folder / SCORES}: BLEU-4 must be that of the captions beside it, "
+            f"{run.file}: BLEU-4 must be that of the captions beside it, "
             f"{result.scores['BLEU-4']:.4f}. Received: {saved}; evaluate the run again"
         )
     return result.statistics
@@ -277,10 +293,9 @@ def _row(
     p_values: dict[str, float],
 ) -> ComparisonRow:
     values = {name: [one[name].score() for one in own] for name in own[0]}
-    name = members[0].folder.name
-    several = len(members) > 1
+    name, several = members[0].folder.name, len(members) > 1
     return ComparisonRow(
-        label=_SEED.sub("", name) if several else name,
+        label=(_SEED.sub("", name) if several else name) + members[0].suffix,
         seeds=tuple(run.experiment.training.seed for run in members),
         means={name: float(np.mean(scores)) for name, scores in values.items()},
         deviations={
@@ -293,13 +308,13 @@ def _row(
 
 
 def _with_distinct_labels(
-    rows: Sequence[ComparisonRow], firsts: Sequence[Path]
+    rows: Sequence[ComparisonRow], firsts: Sequence[EvaluatedRun]
 ) -> tuple[ComparisonRow, ...]:
     """Return the rows, labelled by the path of the first run where names are equal."""
     labels = [row.label for row in rows]
     return tuple(
-        dataclasses.replace(row, label=str(folder))
+        dataclasses.replace(row, label=f"{first.folder}{first.suffix}")
         if labels.count(row.label) > 1
         else row
-        for row, folder in zip(rows, firsts, strict=True)
+        for row, first in zip(rows, firsts, strict=True)
     )

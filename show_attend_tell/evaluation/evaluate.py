@@ -84,7 +84,7 @@ def evaluate(
     Two files are written to the run folder: ``captions-<split>.json``, a list of
     ``image_id``, ``caption`` and ``log_prob`` (nats), and then ``scores.json``. These
     names are for the run's own model with the experiment's decoding. Otherwise both
-    contain what differs, in this order: ``-beam-<n>``, ``-model-<file>`` or
+    contain what differs, in this order: ``-beam-<n>``, ``-model-<file or run>`` or
     ``-ensemble-<n>``, ``-mirror``, ``-reranked``, and ``decoding.locations`` if it is
     not ``expected``: ``scores-likeliest.json``, ``scores-sampled-seed-3.json``.
 
@@ -136,7 +136,8 @@ def evaluate(
     if len(files) > 1:
         suffix += f"-ensemble-{len(files)}"
     elif files[0].resolve() != (folder / runs.MODEL).resolve():
-        suffix += f"-model-{files[0].stem}"
+        named = files[0] if files[0].name != runs.MODEL else files[0].parent
+        suffix += f"-model-{named.stem}"
     suffix += "-mirror" if mirror else ""
     suffix += "" if reranker is None else "-reranked"
     suffix += "".join(f"-{part}" for part in location_parts(decoding))

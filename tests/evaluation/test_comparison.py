@@ -36,10 +36,10 @@ class Runs:
         (self.work / "made-up").mkdir(parents=True)
         manifest.write_manifest(self.work / "made-up" / "manifest.jsonl", self.photos)
 
-    def add(self, name, share, seed=1, photos=PHOTOS, **changes):
+    def add(self, name, share, seed=1, photos=PHOTOS, suffix="", **changes):
         """Evaluate captions of which a share is that of another photo."""
         folder = self.folder / name
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         chosen = experiment(folder.name, training={"seed": seed}, **changes)
         (folder / runs.SETTINGS).write_text(experiment_to_toml(chosen))
         wrong = self.rng.random(PHOTOS) < share
@@ -50,9 +50,9 @@ class Runs:
         references = {p.id: list(p.captions) for p in self.photos[:photos]}
         scores = score(captions, references, "simple").scores
         rows = [{"image_id": k, "caption": text} for k, text in captions.items()]
-        runs.write_json(folder / "captions-val.json", rows)
+        runs.write_json(folder / f"captions-val{suffix}.json", rows)
         made = {"split": "val", "tokenizer": "simple", "experiment": name, "beam": 2}
-        runs.write_json(folder / "scores.json", {**scores, **made})
+        runs.write_json(folder / f"scores{suffix}.json", {**scores, **made})
         return captions
 
     def compare(self, *names, metrics=METRICS):
@@ -93,6 +93,24 @@ def test_runs_with_names_of_their_own_share_a_row(made):
         ("first", (1, 2)),
         ("again", (1,)),
     ]
+
+
+def test_other_evaluations_of_a_run_are_named_by_their_files(made):
+    for seed in (1, 2):
+        made.add(f"run-seed-{seed}", 0.3, seed)
+        made.add(f"run-seed-{seed}", 0.1, seed, suffix="-reranked")
+    files = [f"run-seed-{seed}/scores-reranked.json" for seed in (1, 2)]
+    rows = made.compare("run-seed-1", "run-seed-2", *files).rows
+    assert [(row.label, row.seeds) for row in rows] == [
+        ("run", (1, 2)),
+        ("run-reranked", (1, 2)),
+    ]
+    whole = [json.loads((made.folder / file).read_text())["BLEU-4"] for file in files]
+    assert rows[1].means["BLEU-4"] == pytest.approx(np.mean(whole))
+    with pytest.raises(EvaluationError, match="named twice"):
+        made.compare("run-seed-1", files[0], str(made.folder / files[0]))
+    with pytest.raises(EvaluationError, match=r"scores-absent\.json: no such file"):
+        made.compare("run-seed-1", "run-seed-1/scores-absent.json")
 
 
 def test_scores_without_settings_are_refused_in_one_line(four):

@@ -69,6 +69,10 @@ def test_another_model_and_another_beam_leave_the_runs_own_scores(place):
     other = shutil.copy(place.run / "model.keras", place.runs / "other.keras")
     place.evaluate(model=other)
     place.evaluate(model=place.run / "model.keras", beam=1)
+    (place.runs / "another").mkdir()
+    third = shutil.copy(place.run / "model.keras", place.runs / "another")
+    place.evaluate(model=third)
+    assert place.saved("scores-model-another.json")["model"] == str(third)
     assert place.saved("scores-model-other.json")["model"] == str(other)
     assert place.saved("scores-beam-1.json")["beam"] == 1
     assert (place.run / "captions-val-model-other.json").exists()
