@@ -69,7 +69,7 @@ def measure(work: str, photos: int, rounds: int) -> dict:
     folder = Path(work)
     files = sorted(folder.rglob("*.jpg"))
     encoder = load_experiment("flickr8k_soft").encoder
-    loading = captions.Loading((str(shipped_model()),))
+    loading = captions.Loading((str(shipped_model("shipped-lstm")),))
     pipeline = loading.load()
     decoding = pipeline.decoding()
     settings = captions.Settings(

@@ -89,7 +89,7 @@ def captions(photos: str | None) -> dict:
     from show_attend_tell.inference.batch import made_by
     from show_attend_tell.models.pretrained import shipped_model
 
-    loading = cluster.Loading((str(shipped_model()),))
+    loading = cluster.Loading((str(shipped_model("shipped-lstm")),))
     before = time.process_time()
     pipeline = loading.load()
     decoding = pipeline.decoding()

@@ -100,9 +100,11 @@ def caption(
     page,
 ) -> None:
     """Generate captions of photos, or of all photos in folders."""
+    from show_attend_tell.models.pretrained import DEFAULT
+
     metadata.require_consistent(write_metadata, target, overwrite_metadata)
     on_cluster.require_cluster(cluster, workers)
-    loaded = models or ("shipped",), encoder_weights, mirror, reranker
+    loaded = models or (DEFAULT,), encoder_weights, mirror, reranker
     if cluster is not None:
         on_cluster.caption_photos(
             *(cluster, loaded, photos, out),
@@ -295,6 +297,10 @@ def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
             f"--format {form} cannot be combined with --accept-imagenet."
         )
     start_tensorflow()
+    from show_attend_tell.models.pretrained import NAMES, shipped_model
+
+    if str(model) in NAMES:
+        model = shipped_model(str(model))
     if form == "saved_model":
         from show_attend_tell.deployment.saved_model import export_saved_model
 

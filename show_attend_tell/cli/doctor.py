@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from show_attend_tell import __version__
 from show_attend_tell.config.settings import EncoderSettings
-from show_attend_tell.models.pretrained import shipped_model
+from show_attend_tell.models.pretrained import NAMES, shipped_model
 from show_attend_tell.runtime.errors import (
     BackendError,
     EncoderError,
@@ -138,15 +138,21 @@ def _check_tensorflow() -> Iterator[Finding]:
 
 
 def _check_packaged_encoder() -> Iterator[Finding]:
-    """Yield whether the pretrained model and the weights of its encoder are whole."""
+    """Yield whether the pretrained models and the weights of their encoder are whole.
+
+    Of the files beside the default model only the presence is checked.
+    """
     from show_attend_tell.models.convolutions.quantised_weights import (
         WEIGHTS,
         read_quantised,
     )
 
     try:
-        network = _pretrained_network()
+        network = {_pretrained_network(name) for name in NAMES}.pop()
         read_quantised()
+        for ending in (".reranker.npz", ".confidence.npz"):
+            if not (beside := shipped_model().with_suffix(ending)).is_file():
+                raise OSError(f"{beside} is missing")
     except PretrainedModelError as error:
         yield Finding("note", str(error))
     except EncoderError as error:
@@ -158,7 +164,7 @@ def _check_packaged_encoder() -> Iterator[Finding]:
     else:
         yield Finding(
             "OK",
-            f"encoder of the pretrained model, {network} with 8 bits per weight: "
+            f"encoder of the pretrained models, {network} with 8 bits per weight: "
             f"{WEIGHTS}, {WEIGHTS.stat().st_size / 1e6:.1f} MB",
         )
 
@@ -179,8 +185,8 @@ def _check_imagenet_weights() -> Iterator[Finding]:
         )
 
 
-def _pretrained_network() -> str:
-    """Return the encoder network of the pretrained model, without loading Keras."""
-    with zipfile.ZipFile(shipped_model()) as archive:
+def _pretrained_network(name: str) -> str:
+    """Return the encoder network of a pretrained model, without loading Keras."""
+    with zipfile.ZipFile(shipped_model(name)) as archive:
         config = json.loads(archive.read("config.json"))["config"]
     return config["encoder_identity"]["network"]

@@ -28,15 +28,16 @@ def identity_difference(
 
     Precision, library versions and the source of the weights are ignored: they change
     features by rounding, or not at all. The packaged weights are accepted in place of
-    those that were rounded to make them, and not the other way round.
+    those that were rounded to make them; the other way round with `either` only.
 
     Args:
         expected: identity of the required encoder, from ``Encoder.identity``.
         found: identity of the other encoder.
         exact: whether to refuse the packaged weights in place of others, as within one
             feature file.
-        either: whether to accept the rounded weights in place of the packaged ones too,
-            as both models read features of the packaged ones.
+        either: whether to accept the weights that were rounded in place of the
+            packaged ones too, as for captions of photos, or of two models that read
+            the same features.
 
     Returns:
         For instance ``layer block5_conv3 instead of block5_conv4``.

@@ -43,6 +43,7 @@ from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.ensemble import load_ensemble
 from show_attend_tell.models.pretrained import model_path
 from show_attend_tell.models.reranking.file import with_reranker
+from show_attend_tell.models.reranking.reranker import Reranked, reranker_of
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import EvaluationError, ManifestError
 from show_attend_tell.runtime.progress import progress_bar
@@ -120,8 +121,8 @@ def evaluate(
     chosen = _photos_of_split(experiment, work, split)
     several = mirror or len(files) > 1
     captioner = load_ensemble(files, mirror) if several else load_captioner(files[0])
-    captioner = with_reranker(captioner, reranker, None if several else files[0])
-    reranker = getattr(captioner, "reranker_file", None)
+    captioner = with_reranker(captioner, reranker, files)
+    reranker = reranker_of(captioner, decoding)
     identity = captioner.encoder_identity
     with contextlib.ExitStack() as stack:
         reader = open_features(experiment, work, identity=identity)
@@ -300,7 +301,7 @@ def _generate(
         control = measure_region_control(
             model, reader, data, captions, regions, decoding
         )
-        model = getattr(model, "captioner", model)  # of a Reranked
+        model = model.captioner if isinstance(model, Reranked) else model
         if isinstance(model, Captioner):
             given = model, reader, data, captions, regions
             notes += layer_note(pointing_by_layer(*given))

@@ -24,6 +24,7 @@ from show_attend_tell.inference.table import (
     write_table,
 )
 from show_attend_tell.inference.visualization.gallery import readable, write_gallery
+from show_attend_tell.models.reranking.reranker import reranker_of
 from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.runtime.progress import progress_bar
 
@@ -183,7 +184,7 @@ def made_by(
         how += f" with seed {decoding.seed}"
     if mirror:
         how += ", mirrored photos too"
-    reranker = getattr(pipeline.captioner, "reranker_file", None)  # of a Reranked
+    reranker = reranker_of(pipeline.generator, decoding)
     if reranker is not None:
         name = file_identity(reranker)
         how += f", ranked by {name} with weight {decoding.rerank_weight:g}"

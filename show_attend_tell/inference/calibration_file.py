@@ -81,8 +81,8 @@ def find_calibration(
     """Read the calibration beside a model.
 
     Returns:
-        None if there is no file, or if it is of captions that are ranked otherwise:
-        with another reranker, with one, or without.
+        None if there is no file, or if its captions were ranked in another way: by
+        another reranker, or one of both by none.
 
     Raises:
         CalibrationError: the file is damaged, or belongs to another model.
@@ -189,7 +189,7 @@ def require_valid_minimum(
         )
     if calibration is None:
         raise CaptionError(
-            "`min_confidence` needs a calibration of the model, with the reranker that "
-            f"ranks its captions. Received: {model}, which has none; run "
-            "`show-attend-tell calibrate`"
+            f"`min_confidence` needs a calibration of the model. Received: {model}, "
+            "which has none for captions ranked so; run `show-attend-tell calibrate`, "
+            "with their reranker as <model>.reranker.npz beside the model"
         )

@@ -27,7 +27,7 @@ def matching_encoder(
         file: its file, beside which a file of weights is looked up.
         weights: a file, or a name of ``EncoderSettings.weights``; by default the
             weights that the captioner was trained with, or the packaged ones if they
-            are rounded from those.
+            are rounded from those. Either of these two is accepted for the other.
 
     Raises:
         CaptionError: the weights are absent, or are not those the captioner was

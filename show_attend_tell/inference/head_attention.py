@@ -26,7 +26,6 @@ def head_attention(pipeline: CaptioningPipeline, caption: Caption) -> np.ndarray
         decoder without heads, and a caption without words.
     """
     captioner, T = pipeline.captioner, len(caption.words)
-    captioner = getattr(captioner, "captioner", captioner)  # of a Reranked
     if not isinstance(captioner, Captioner) or not T:
         return None
     ids = captioner.vocabulary.encode(caption.words[:-1])

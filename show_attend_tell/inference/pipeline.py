@@ -47,8 +47,9 @@ from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder import Encoder
 from show_attend_tell.models.ensemble import Ensemble, MirroringEncoder, load_ensemble
 from show_attend_tell.models.generation import MANY_PHOTOS
-from show_attend_tell.models.pretrained import model_path
+from show_attend_tell.models.pretrained import DEFAULT, model_path
 from show_attend_tell.models.reranking.file import with_reranker
+from show_attend_tell.models.reranking.reranker import Reranked
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import CaptionError, PhotoError
 
@@ -59,10 +60,11 @@ class CaptioningPipeline:
     """Generate captions of photos.
 
     Attributes:
-        captioner: the Keras model, annotations -> captions, an Ensemble, or Reranked.
+        captioner: the Keras model, annotations -> captions, or an Ensemble.
         encoder: the network, photo -> annotation vectors.
         file: the model file, or the tuple of an ensemble's files; None without one.
         calibration: gives captions their confidence; None leaves it unknown.
+        generator: generates and ranks captions: the captioner, or it and a reranker.
     """
 
     def __init__(
@@ -71,11 +73,10 @@ class CaptioningPipeline:
         encoder: Encoder | MirroringEncoder,
         file: Path | tuple[Path, ...] | None = None,
         calibration: Calibration | None = None,
+        generator: Reranked | None = None,
     ):
-        self.captioner = captioner
-        self.encoder = encoder
-        self.file = file
-        self.calibration = calibration
+        self.captioner, self.encoder, self.file = captioner, encoder, file
+        self.calibration, self.generator = calibration, generator or captioner
 
     def decoding(self, **changes: object) -> DecodingSettings:
         """Return the decoding settings saved with the model, with changes.
@@ -268,7 +269,7 @@ class CaptioningPipeline:
             shares = cell_shares(box, self.captioner.grid)  # (L,)
             shares = np.repeat(shares[None], count, axis=0)  # (L,) -> (count, L)
         features = self.encoder.encode(square[None])  # (1, L, D)
-        hypotheses = self.captioner.generate(
+        hypotheses = self.generator.generate(
             np.repeat(features, count, axis=0),  # (1, L, D) -> (count, L, D)
             dataclasses.replace(decoding, batch_size=count),
             seeds=sample_seeds(decoding.seed, square, count),
@@ -295,7 +296,7 @@ class CaptioningPipeline:
         count = samples if decoding.method == "sample" else 1
         L, D = int(np.prod(self.encoder.grid)), self.encoder.width
         views = (2,) if getattr(self.captioner, "mirror", False) else ()
-        self.captioner.generate(
+        self.generator.generate(
             np.zeros((count, *views, L, D), np.float16),
             dataclasses.replace(decoding, batch_size=count),
             regions=np.ones((count, L), np.float32) if with_region else None,
@@ -316,7 +317,7 @@ class CaptioningPipeline:
                 squares[k] = results[k][1]
             features = self.encoder.encode(squares)  # (B, S, S, 3) -> (B, L, D)
             seeds = [photo_seed(seed, square) for square in squares]
-            hypotheses = self.captioner.generate(
+            hypotheses = self.generator.generate(
                 features, decoding, seeds=seeds, xla=xla
             )
             for k in rows:
@@ -338,10 +339,7 @@ class CaptioningPipeline:
     def _result(
         self, hypotheses: Hypotheses, features, path: Path, square, view
     ) -> Caption:
-        """Build the caption from W hypotheses of one photo, (W, ...) each.
-
-        `features` are the photo's, (L, D).
-        """
+        """Build the caption of a photo from features (L, D), hypotheses (W, ...)."""
         captioner, confidence = self.captioner, None
         if self.calibration is not None:
             one = Hypotheses(*(field[None] for field in hypotheses))  # -> (1, W, ...)
@@ -373,7 +371,7 @@ def load(
         encoder_weights: a file, or a name of ``EncoderSettings.weights``; by default
             the weights that the model was trained with. If they came from a file, it
             is looked up in the folder of the model; the packaged weights of VGG16 are
-            accepted in place of those that they are rounded from.
+            accepted in place of those that they are rounded from, and the reverse.
         runs: folder in which names of runs are looked up.
         mirror: whether to average over photos and their mirror images.
         reranker: file by which hypotheses are ranked too, or ``none``; by default
@@ -388,13 +386,13 @@ def load(
         CalibrationError: the calibration beside the model is damaged or another's.
     """
     several = mirror or isinstance(model, list | tuple)
-    model = "shipped" if model is None else model
+    model = DEFAULT if model is None else model
     models = model if isinstance(model, list | tuple) else [model]
     files = [model_path(os.fspath(one), runs) for one in models]
     captioner = load_ensemble(files, mirror) if several else load_captioner(files[0])
     encoder = matching_encoder(captioner, files[0], encoder_weights)
     encoder = MirroringEncoder(encoder) if mirror else encoder
-    captioner = with_reranker(captioner, reranker, None if several else files[0])
-    calibration = None if several else find_calibration(captioner, files[0])
+    generator = with_reranker(captioner, reranker, files)
+    calibration = None if several else find_calibration(generator, files[0])
     file = tuple(files) if several else files[0]
-    return CaptioningPipeline(captioner, encoder, file, calibration)
+    return CaptioningPipeline(captioner, encoder, file, calibration, generator)

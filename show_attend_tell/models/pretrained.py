@@ -9,10 +9,11 @@ from show_attend_tell.runtime.errors import PretrainedModelError
 SHIPPED = Path(str(files(__package__))) / "weights" / "flickr8k.keras"
 SHIPPED_LSTM = SHIPPED.with_name("flickr8k_lstm.keras")
 CARD = SHIPPED.with_name("MODEL_CARD.md")
-NAMES = ("shipped", "shipped-lstm")  # in place of a file or a run
+DEFAULT = "shipped"
+NAMES = (DEFAULT, "shipped-lstm")  # in place of a file or a run
 
 
-def shipped_model(name: str = "shipped") -> Path:
+def shipped_model(name: str = DEFAULT) -> Path:
     """Return the path of a model in the package.
 
     Args:
@@ -22,7 +23,7 @@ def shipped_model(name: str = "shipped") -> Path:
     Raises:
         PretrainedModelError: the installation has no such model.
     """
-    path = SHIPPED_LSTM if name == "shipped-lstm" else SHIPPED
+    path = dict(zip(NAMES, (SHIPPED, SHIPPED_LSTM), strict=True))[name]
     if not path.is_file():
         raise PretrainedModelError(
             f"{path}: this installation has no pretrained model; train one and "

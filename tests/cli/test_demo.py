@@ -1,5 +1,6 @@
 """The verb ``demo``: models, their names and addresses."""
 
+import asyncio
 import re
 from types import SimpleNamespace
 
@@ -44,6 +45,9 @@ def test_the_shipped_models_are_served_on_this_machine(
     printed = capsys.readouterr().out
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+ - stop with Ctrl-C\n", printed)
     assert len(served) == 1
+    route = next(one for one in served[0].routes if one.path == "/about")
+    names = [one["name"] for one in asyncio.run(route.endpoint())["models"]]
+    assert names == ["Transformer", "LSTM"]
     paths = set(served[0].openapi()["paths"])
     assert paths == {"/caption", "/about", "/read"}  # no models of digits in the folder
 

@@ -17,7 +17,7 @@ from show_attend_tell.inference import encoder_matching
 from show_attend_tell.inference.encoder_matching import matching_encoder
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.models.encoder import Encoder
-from show_attend_tell.models.pretrained import shipped_model
+from show_attend_tell.models.pretrained import NAMES
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import (
     CaptionError,
@@ -141,7 +141,7 @@ def test_a_model_of_other_imagenet_weights_keeps_them(packaged, tmp_path, monkey
         load(model, "imagenet_8bit")
 
 
-def test_a_model_of_the_packaged_weights_accepts_no_others(packaged):
+def test_features_of_the_packaged_weights_stand_for_those_they_round(packaged):
     own = packaged.identity()
     rounded = own | {"weights_digest": ROUNDED_DIGEST}
     assert identity_difference(rounded, own) is None
@@ -169,6 +169,6 @@ def test_a_model_of_the_packaged_weights_accepts_those_that_they_round(
                 matching_encoder(model, file, "vgg16.weights.h5")
 
 
-def test_the_shipped_model_needs_no_download_and_no_option():
-    identity = load(shipped_model()).encoder.identity()
-    assert identity["weights"] == "imagenet_8bit"
+@pytest.mark.parametrize("name", NAMES)
+def test_the_shipped_models_need_no_download_and_no_option(name):
+    assert load(name).encoder.identity()["weights"] == "imagenet_8bit"

@@ -123,13 +123,16 @@ def model(pipeline, file, tmp_path):
 
 def test_the_reranker_beside_a_single_model_is_used(model, reranked, photos):
     found = load(model)
-    assert found.captioner.reranker_file == reranker_beside(model)
+    assert found.generator.reranker_file == reranker_beside(model)
+    assert isinstance(found.captioner, Captioner)
     for ours, theirs in zip(
         found.caption_photos([photos]), reranked.caption_photos([photos]), strict=True
     ):
         assert ours.text == theirs.text
-    assert isinstance(load(model, reranker="none").captioner, Captioner)
-    assert isinstance(load([model, model]).captioner, Ensemble)
+    assert isinstance(load(model, reranker="none").generator, Captioner)
+    assert isinstance(load([model, model]).generator, Ensemble)
+    mirrored = load(model, mirror=True)
+    assert mirrored.generator.reranker_file == reranker_beside(model)
 
 
 def test_a_reranker_that_is_found_leaves_one_hypothesis_as_it_is(
@@ -142,6 +145,8 @@ def test_a_reranker_that_is_found_leaves_one_hypothesis_as_it_is(
         strict=True,
     ):
         assert (ours.text, ours.log_prob) == (theirs.text, theirs.log_prob)
+    assert "ranked by" not in made_by(found, found.decoding(beam=1))
+    assert "ranked by" in made_by(found, found.decoding())
     with pytest.raises(ConfigError, match="several hypotheses"):
         list(reranked.caption_photos([photos], reranked.decoding(beam=1)))
 

@@ -1,7 +1,7 @@
 """The experiment own_photos on real photos, whose captions have a style of their own.
 
 The style: of the five captions of each photo its longest one, which has half as many
-words again as the captions of the shipped model.
+words again as the captions of the shipped LSTM.
 """
 
 import csv
@@ -55,7 +55,7 @@ def write_user_folder(folder, seed):
 
 
 @pytest.mark.slow
-def test_100_photos_teach_the_shipped_model_their_style(tmp_path):
+def test_100_photos_teach_the_shipped_lstm_their_style(tmp_path):
     if not REAL.is_dir():
         pytest.skip("needs the Flickr8k archives beside the repository")
     write_user_folder(tmp_path / "photos", seed=3)
@@ -68,7 +68,7 @@ def test_100_photos_teach_the_shipped_model_their_style(tmp_path):
         assert len(others.photos) == OTHERS
         before, after = (
             validate(load_captioner(path), reader, others, experiment.decoding)[0]
-            for path in (shipped_model(), done.model)
+            for path in (shipped_model("shipped-lstm"), done.model)
         )
     print(f"CIDEr {before['CIDEr']:.2f}, then {after['CIDEr']:.2f}")
     print(f"words {before['length']:.2f}, then {after['length']:.2f}; {done}")

@@ -64,7 +64,9 @@ class Answer(pydantic.BaseModel):
     sentence: str = pydantic.Field(description="The text, to be read by people.")
     words: list[str]
     log_prob: float = pydantic.Field(description="log p(caption) in nats.")
-    score: float = pydantic.Field(description="log_prob normalised by length.")
+    score: float = pydantic.Field(
+        description="log_prob normalised by length, and what a reranker adds."
+    )
     word_log_probs: list[float] = pydantic.Field(
         description="log p of each word in nats."
     )
@@ -225,6 +227,7 @@ def _add_service(
         decoding = pipelines[model].decoding(
             method=method, beam=beam, temperature=temperature, locations=locations
         )
+        _require_locations(pipelines[model], decoding)
         if seed is not None:
             decoding = dataclasses.replace(decoding, seed=seed)
         box = _parsed_region(region)
@@ -235,6 +238,22 @@ def _add_service(
         )
         name = (photo.filename or "photo").encode("utf-8", "replace").decode()
         return values | {"model": model, "photo": name, "settings": _used(decoding)}
+
+
+def _selects_locations(pipeline: CaptioningPipeline) -> bool:
+    """Return whether a model's words can be generated from one location each."""
+    return pipeline.captioner.settings.decoder == "lstm"
+
+
+def _require_locations(
+    pipeline: CaptioningPipeline, decoding: DecodingSettings
+) -> None:
+    if decoding.locations != "expected" and not _selects_locations(pipeline):
+        raise HTTPException(
+            422,
+            "`locations` must be 'expected' with a Transformer. Received: "
+            f"{decoding.locations!r}; name another `model`",
+        )
 
 
 def _parsed_region(region: str | None) -> Box | None:
@@ -291,7 +310,7 @@ def _model_info(name: str, pipeline: CaptioningPipeline) -> dict:
         "beam": _beam_of(decoding),
         "temperature": decoding.temperature,
         "locations": decoding.locations,
-        "selects_locations": pipeline.captioner.settings.decoder == "lstm",
+        "selects_locations": _selects_locations(pipeline),
         "seed": decoding.seed,
     }
 

@@ -7,6 +7,7 @@ the difference of large sums of them, and with 8 bits it is lost.
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -96,26 +97,25 @@ def reranker_beside(model: str | Path) -> Path:
 def with_reranker(
     captioner: Captioner | Ensemble,
     given: str | Path | None,
-    model: str | Path | None = None,
+    models: Sequence[str | Path] = (),
 ) -> Captioner | Ensemble | Reranked:
     """Return a captioner that ranks by a reranker, if one is given or found.
 
     Args:
         captioner: a captioner or an ensemble.
-        given: file of a reranker, or :data:`NONE`; by default that of `model`.
-        model: the captioner's file, beside which a reranker is looked up; None of an
-            ensemble.
+        given: file of a reranker, or :data:`NONE`; by default it is looked up beside
+            a single model.
+        models: the files of the captioner.
 
     Raises:
         ModelFileError: see :func:`load_reranker`, or the reranker belongs to another
             vocabulary or encoder.
     """
-    if given is None and model is not None and reranker_beside(model).exists():
-        path = reranker_beside(model)
-    elif given is None or str(given) == NONE:
+    path = None if given is None or str(given) == NONE else Path(given)
+    if given is None and len(models) == 1 and reranker_beside(models[0]).exists():
+        path = reranker_beside(models[0])
+    if path is None:
         return captioner
-    else:
-        path = Path(given)
     reranker = load_reranker(path)
     identities = reranker.encoder_identity, captioner.encoder_identity
     difference = identity_difference(*identities, either=True)
@@ -125,7 +125,7 @@ def with_reranker(
         raise ModelFileError(
             f"{path}: must be fitted to the photos that the model was trained on. "
             f"Received: {difference or 'other annotations'}; run `show-attend-tell "
-            "fit-reranker` with the model's experiment"
+            "fit-reranker` with the model's experiment, or pass --reranker none"
         )
     return Reranked(captioner, reranker, path, required=given is not None)
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.vocabulary import END
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.models.captioner import Captioner
@@ -151,7 +152,7 @@ class Reranked:
         """
         decoding = decoding or self.captioner.decoding
         given = annotations, decoding, seeds, xla, regions
-        if decoding.method != "beam" or decoding.beam == 1:
+        if not has_several(decoding):
             if not self.required:
                 return self.captioner.generate(*given)
             raise ConfigError(
@@ -172,6 +173,19 @@ class Reranked:
         rows = np.arange(len(order))[:, None]
         found = found._replace(scores=np.float32(scores))
         return Hypotheses(*(np.asarray(field)[rows, order] for field in found))
+
+
+def has_several(decoding: DecodingSettings) -> bool:
+    """Return whether decoding gives several hypotheses, which can be ranked."""
+    return decoding.method == "beam" and decoding.beam > 1
+
+
+def reranker_of(
+    generator: Captioner | Ensemble | Reranked, decoding: DecodingSettings
+) -> Path | None:
+    """Return the file of the reranker that ranks captions; None if none does."""
+    ranks = isinstance(generator, Reranked) and has_several(decoding)
+    return generator.reranker_file if ranks else None
 
 
 def _captions(tokens: np.ndarray) -> list[list[int]]:

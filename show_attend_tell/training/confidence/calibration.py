@@ -112,7 +112,7 @@ def calibrate(
         ModelFileError, FeatureError, ManifestError, CaptionError: the model, its
             encoder or the prepared data are absent, or do not fit each other.
     """
-    captioner = with_reranker(load_captioner(model), None, model)
+    captioner = with_reranker(load_captioner(model), None, [model])
     encoder = matching_encoder(captioner, Path(model), encoder_weights)
     rng = np.random.default_rng(seed)
     with open_features(experiment, work, identity=encoder.identity()) as reader:

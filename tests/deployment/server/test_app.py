@@ -13,7 +13,6 @@ from served import serving
 from tiny_pipeline import photo_bytes, tiny_pipeline, with_decoding
 
 from show_attend_tell.cli import main as cli
-from show_attend_tell.deployment.server.app import _model_info
 from show_attend_tell.deployment.server.serve import take_port
 from show_attend_tell.deployment.server.uploads import Limits, open_upload
 from show_attend_tell.inference.pipeline import CaptioningPipeline
@@ -104,10 +103,15 @@ def test_the_models_own_decoding_is_the_default(pipeline, rotated_photo):
     assert greedy["text"] == model.caption(rotated_photo, beam=1).text
 
 
-def test_the_page_learns_that_a_transformer_selects_no_locations(rng):
+def test_a_transformer_selects_no_locations(pipeline, rng):
     captioner = tiny_transformer.build(rng)
-    info = _model_info("t", CaptioningPipeline(captioner, encoder=None))
+    transformer = CaptioningPipeline(captioner, pipeline.encoder)
+    with serving({"t": transformer}) as address:
+        (info,) = requests.get(f"{address}/about", timeout=60).json()["models"]
+        refused = ask(address, locations="sampled")
     assert info["selects_locations"] is False
+    assert refused.status_code == 422
+    assert refused.json()["error"].startswith("`locations` must be 'expected'")
 
 
 def test_a_models_own_beam_may_be_wider_than_the_limit(pipeline):

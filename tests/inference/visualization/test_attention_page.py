@@ -17,13 +17,28 @@ from show_attend_tell.inference.visualization.attention_page import (
     FRAME_HEIGHT,
     render_page,
 )
-from show_attend_tell.inference.visualization.figures import write_attention_page
+from show_attend_tell.inference.visualization.figures import (
+    caption_figure,
+    write_attention_page,
+)
 
 DATA = re.compile(r'<script type="application/json" class="photo">(.*?)</script>', re.S)
 
 
 def photos_in(text: str) -> list[dict]:
     return [json.loads(found) for found in DATA.findall(text)]
+
+
+def test_gates_that_are_all_one_are_those_of_a_model_without_and_not_shown():
+    caption = make_caption()
+    without = dataclasses.replace(caption, beta=np.ones_like(caption.beta))
+    (photo,) = photos_in(render_page([without]))
+    assert photo["beams"][0]["beta"] is None
+    for one, shown in ((caption, True), (without, False)):
+        axes = caption_figure(one).axes
+        words = [text.get_text() for axis in axes for text in axis.texts]
+        assert any("p 0" in word for word in words)
+        assert any("β" in word for word in words) == shown
 
 
 def test_a_page_contains_words_numbers_and_attention_of_every_beam():

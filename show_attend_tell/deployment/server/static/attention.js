@@ -125,6 +125,6 @@ function figureOf(photo, answer) {
 
 function numbersOf(answer, k) {
   const p = Math.exp(answer.word_log_probs[k]);
-  const gated = answer.beta.some((beta) => beta !== 1); // not of a Transformer
+  const gated = answer.beta.some((beta) => beta !== 1); // a Transformer has no gates
   return `p ${p.toFixed(2)}` + (gated ? `   β ${answer.beta[k].toFixed(2)}` : "");
 }

@@ -358,7 +358,7 @@ function useModelSettings() {
   $("beam").value = model.beam;
   $("temperature").value = model.temperature;
   $("locations").value = model.locations;
-  $("locations").disabled = !model.selects_locations; // of a Transformer
+  $("locations").disabled = !model.selects_locations; // a Transformer cannot
   seed = model.seed;
   settingsChanged();
 }
