@@ -115,7 +115,7 @@ def test_a_model_that_samples_its_locations_is_refused(form, tmp_path, capsys):
 
 def test_options_of_the_other_format_are_refused(model_file, tmp_path):
     out = ("--out", tmp_path / "x")
-    half = ("--format", "half", "--beam", 2)
+    half = ("--format", "half", "--encoder-weights", "imagenet")
     saved = ("--format", "saved_model", "--accept-imagenet")
     assert run(model_file, *half, *out) == 2
     assert run(model_file, *saved, *out) == 2
