@@ -148,7 +148,8 @@ def _check_packaged_encoder() -> Iterator[Finding]:
     )
 
     try:
-        network = {_pretrained_network(name) for name in NAMES}.pop()
+        for name in NAMES:
+            network = _pretrained_network(name)
         read_quantised()
         for ending in (".reranker.npz", ".confidence.npz"):
             if not (beside := shipped_model().with_suffix(ending)).is_file():

@@ -69,6 +69,19 @@ def test_doctor_reports_a_damaged_pretrained_model(monkeypatch, tmp_path):
     assert "install the package again" in damaged.text
 
 
+def test_doctor_reports_what_is_missing_beside_the_default_model(monkeypatch, tmp_path):
+    whole = pretrained.SHIPPED
+    for name in ("flickr8k.keras", "flickr8k.reranker.npz", "flickr8k.confidence.npz"):
+        (tmp_path / name).symlink_to(whole.with_name(name))
+    monkeypatch.setattr(pretrained, "SHIPPED", tmp_path / "flickr8k.keras")
+    assert [one.level for one in doctor._check_packaged_encoder()] == ["OK"]
+    for name in ("flickr8k.confidence.npz", "flickr8k.reranker.npz"):
+        (tmp_path / name).unlink()
+        (missing,) = doctor._check_packaged_encoder()
+        assert missing.level == "problem"
+        assert f"{name} is missing" in missing.text
+
+
 def test_doctor_reports_a_damaged_encoder(monkeypatch):
     monkeypatch.setattr(quantised_weights, "SHA256", "0" * 64)
     (damaged,) = doctor._check_packaged_encoder()
