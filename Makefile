@@ -21,10 +21,9 @@ NAMED := --experiment '$(EXPERIMENT)'
 CHAIN := $(if $(DATA),yes,$(filter scenes,$(EXPERIMENT)))
 own_args = $(if $(filter $@,$(MAKECMDGOALS)),$(ARGS))
 QUICK := not slow and not network and not gpu and not torture and not cluster
-JAX := test_benchmarks decoding/test_beam decoding/test_hypotheses decoding/test_sampling \
-	$(addprefix models/test_,attention captioner captioner_saving captioner_fit captioner_loss \
-	decoder estimator generation golden hard_attention losses nwgm region_bias reinforce \
-	trainable_convolutions transformer_attention transformer_captioner transformer_decoder) \
+JAX := test_benchmarks decoding models/lstm models/transformer \
+	$(addprefix models/test_,captioner captioner_saving captioner_fit captioner_loss \
+	generation golden losses) models/encoder/test_trainable \
 	runtime/test_batch_normalisation runtime/test_recurrence \
 	$(addprefix siblings/ram/test_,model policy_gradient retina) \
 	$(addprefix siblings/draw/test_,bound filter_bank model) \
@@ -114,7 +113,7 @@ torture: $(INSTALLED)
 test-jax: $(INSTALLED)
 	$(BIN) -m pip install --quiet --disable-pip-version-check -e '.[test,jax]'
 	KERAS_BACKEND=jax $(BIN) -m pytest -m '$(QUICK)' $(PARALLEL) \
-	  $(JAX:%=tests/%.py) $(ARGS)
+	  $(wildcard $(JAX:%=tests/%.py) $(filter-out %.py,$(JAX:%=tests/%))) $(ARGS)
 
 # Run workers on two nodes of a Ray cluster on this machine, and kill some.
 test-cluster: $(INSTALLED)

@@ -29,9 +29,9 @@ def _seconds(cluster, make, arguments, tasks, workers: int) -> float:
 
 
 def _feature_tasks(folder: Path, files: list[Path], identity: dict) -> Iterator:
-    from data_prep.cluster_features import PartJob
     from data_prep.feature_parts import Part
-    from show_attend_tell.runtime.cluster_worker import Task
+    from show_attend_tell.cluster.features import PartJob
+    from show_attend_tell.cluster.worker import Task
 
     for number in range(_TASKS + 2):
         part = Part(folder / f"{number}.h5", identity, False, tuple(map(str, files)))
@@ -39,8 +39,8 @@ def _feature_tasks(folder: Path, files: list[Path], identity: dict) -> Iterator:
 
 
 def _caption_tasks(folder: Path, files: list[Path]) -> Iterator:
-    from show_attend_tell.deployment.cluster.captions import ChunkJob
-    from show_attend_tell.runtime.cluster_worker import Task
+    from show_attend_tell.cluster.captions import ChunkJob
+    from show_attend_tell.cluster.worker import Task
 
     for number in range(_TASKS + 2):
         job = ChunkJob(folder / f"{number}.jsonl", tuple(files), frozenset())
@@ -57,13 +57,13 @@ def measure(work: str, photos: int, rounds: int) -> dict:
     from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
 
     start_tensorflow()
-    from data_prep import cluster_features
+    from show_attend_tell.cluster import captions
+    from show_attend_tell.cluster import features as cluster_features
+    from show_attend_tell.cluster.pool import connected
     from show_attend_tell.config.experiments import load_experiment
-    from show_attend_tell.deployment.cluster import captions
     from show_attend_tell.inference.batch import made_by
-    from show_attend_tell.models.encoder import Encoder
+    from show_attend_tell.models.encoder.network import Encoder
     from show_attend_tell.models.pretrained import shipped_model
-    from show_attend_tell.runtime.cluster import connected
 
     write_photos(work, photos)
     folder = Path(work)
@@ -104,7 +104,7 @@ def measure_training(quick: bool, rounds: int) -> dict:
     Returns:
         Seconds per update of each round, by number of workers.
     """
-    from show_attend_tell.runtime.cluster_training import Job, run_together
+    from show_attend_tell.cluster.training_workers import Job, run_together
 
     found: dict[int, list[float]] = {1: [], 2: []}
     arguments = {"quick": quick, "updates": 2 if quick else _UPDATES}

@@ -3,7 +3,7 @@
 An operation is one addition or multiplication: a product of (p, q) by (q, r) takes
 2pqr. Of the elementwise work only that on (B, L, A), the hidden layer of attention, is
 counted. Bytes are those of arrays larger than the caches: each pass that needs such an
-array reads it once. Notation: :mod:`show_attend_tell.models.attention`.
+array reads it once. Notation: :mod:`show_attend_tell.models.lstm.attention`.
 """
 
 from collections.abc import Sequence

@@ -40,11 +40,11 @@ def features(network: str, layer: str, weights: str, photos: str | None) -> dict
     from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
 
     start_tensorflow()
-    from data_prep.cluster_features import FeatureWorker, PartJob
     from data_prep.extract import decode
     from data_prep.feature_parts import Part
+    from show_attend_tell.cluster.features import FeatureWorker, PartJob
     from show_attend_tell.config.settings import EncoderSettings
-    from show_attend_tell.models.encoder import Encoder
+    from show_attend_tell.models.encoder.network import Encoder
 
     settings = EncoderSettings(
         network=network, layer=layer, weights=weights, precision="bfloat16"
@@ -85,7 +85,7 @@ def captions(photos: str | None) -> dict:
     from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
 
     start_tensorflow()
-    from show_attend_tell.deployment.cluster import captions as cluster
+    from show_attend_tell.cluster import captions as cluster
     from show_attend_tell.inference.batch import made_by
     from show_attend_tell.models.pretrained import shipped_model
 
@@ -182,8 +182,8 @@ def driver() -> dict:
     import ray
 
     from benchmarks.rates import NoWork  # not of __main__, which workers lack
-    from show_attend_tell.runtime.cluster import connected
-    from show_attend_tell.runtime.cluster_worker import Task
+    from show_attend_tell.cluster.pool import connected
+    from show_attend_tell.cluster.worker import Task
 
     paths = tuple(Path(f"/data/photos/{k:010d}_0123456789.jpg") for k in range(256))
     found = {"bytes of a task": float(len(pickle.dumps(Task("part 0", paths))))}

@@ -1,6 +1,6 @@
 """Simulate features and training on 1 to 1,000 workers; docs/scale.md has the results.
 
-Features: the discrete events of :class:`runtime.cluster.Cluster`. One driver starts the
+Features: the discrete events of :class:`cluster.pool.Cluster`. One driver starts the
 workers and handles one event after the other; each costs it a time that grows with the
 number of workers it waits for. A free worker is given the task of a dead worker, or
 else the next one; the fourth worker that one task ends is an error. Training: the

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 class Sizes:
     """The sizes B, L, D, A, n, m, K and T; by default those of the bars.
 
-    Notation: :mod:`show_attend_tell.models.attention`.
+    Notation: :mod:`show_attend_tell.models.lstm.attention`.
     """
 
     batch: int = 64

@@ -21,7 +21,7 @@ from show_attend_tell.data.feature_shards import shards_folder
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.shard_store import require_url
-from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.runtime.errors import FeatureError, PhotoError
 from show_attend_tell.runtime.progress import ProgressBar, progress_bar
 

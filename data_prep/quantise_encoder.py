@@ -5,7 +5,7 @@
 FILE holds ImageNet weights for ``keras.applications.VGG16(include_top=False)``, whose
 blocks 1 and 2 and biases are exact in float16. The SHA-256 and the digests that are
 printed are constants of
-:mod:`show_attend_tell.models.convolutions.quantised_weights` and
+:mod:`show_attend_tell.models.encoder.quantised_weights` and
 :mod:`show_attend_tell.data.encoder_identity`.
 """
 
@@ -14,14 +14,14 @@ from pathlib import Path
 import click
 import keras
 
-from show_attend_tell.models.convolutions.quantised_weights import (
+from show_attend_tell.models.encoder.network import weights_digest
+from show_attend_tell.models.encoder.quantised_weights import (
     NETWORK,
     WEIGHTS,
     assign_quantised,
     quantised_arrays,
     write_quantised,
 )
-from show_attend_tell.models.encoder import weights_digest
 
 _LAYER = "block5_conv3"  # the last convolution
 

@@ -20,7 +20,7 @@ from tqdm import tqdm
 from data_prep.scenes.drawing import COLOURS, SHAPES
 from data_prep.scenes.scenes import SIDE, make_scene
 from show_attend_tell.data.preprocessing import to_square
-from show_attend_tell.models import scene_net
+from show_attend_tell.models.encoder import scene_net
 from show_attend_tell.runtime.files import atomic_path
 
 SEED = 1502_03044  # seed of the scenes; data sets with captions have small seeds

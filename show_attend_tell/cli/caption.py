@@ -302,12 +302,12 @@ def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
     if str(model) in NAMES:
         model = shipped_model(str(model))
     if form == "saved_model":
-        from show_attend_tell.deployment.saved_model import export_saved_model
+        from show_attend_tell.deployment.exports.saved_model import export_saved_model
 
         export_saved_model(model, out, encoder_weights, beam)
         click.echo(f"{out}")
     elif form == "litert":
-        from show_attend_tell.deployment.litert import export_litert
+        from show_attend_tell.deployment.exports.litert import export_litert
 
         beside = export_litert(model, out, encoder_weights, beam)
         click.echo(f"{out}\n{beside}")
@@ -316,7 +316,7 @@ def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
 
 
 def _export_smaller(model, out, accept_imagenet, eight_bit, beam) -> None:
-    from show_attend_tell.deployment.half_precision import save_half
+    from show_attend_tell.deployment.exports.half_precision import save_half
     from show_attend_tell.siblings.export import export_smaller, is_of_digits
 
     if is_of_digits(model) and not accept_imagenet and beam is None:

@@ -71,7 +71,7 @@ def caption_photos(cluster, loaded, photos, out, decoding, others, **options) ->
             f"{_NOT_COMBINED}."
         )
     start_tensorflow()
-    from show_attend_tell.deployment.cluster.captions import Loading, caption_on_cluster
+    from show_attend_tell.cluster.captions import Loading, caption_on_cluster
     from show_attend_tell.inference.result import LowConfidence
 
     models, encoder_weights, mirror, reranker = loaded

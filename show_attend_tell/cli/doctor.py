@@ -125,7 +125,7 @@ def _check_tensorflow() -> Iterator[Finding]:
         return
     import tensorflow as tf
 
-    from show_attend_tell.models.scene_net import WEIGHTS
+    from show_attend_tell.models.encoder.scene_net import WEIGHTS
 
     yield Finding("OK", "Keras runs on TensorFlow")
     devices = tf.config.list_physical_devices("GPU")
@@ -142,7 +142,7 @@ def _check_packaged_encoder() -> Iterator[Finding]:
 
     Of the files beside the default model only the presence is checked.
     """
-    from show_attend_tell.models.convolutions.quantised_weights import (
+    from show_attend_tell.models.encoder.quantised_weights import (
         WEIGHTS,
         read_quantised,
     )

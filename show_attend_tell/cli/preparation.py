@@ -141,7 +141,7 @@ def features(
 
         report = extract(settings, work, shards=shards, **options)
     else:
-        from data_prep.cluster_features import extract_on_cluster
+        from show_attend_tell.cluster.features import extract_on_cluster
 
         report = extract_on_cluster(settings, work, cluster, workers, **options)
     click.echo("\n".join(report.lines()))

@@ -69,7 +69,7 @@ def train_several(
     if cluster is None:
         outcomes = sweeps.train_in_turn(sweep, jobs)
     else:
-        from show_attend_tell.training.sweeps.on_cluster import train_on_cluster
+        from show_attend_tell.cluster.seeds import train_on_cluster
 
         outcomes = train_on_cluster(sweep, jobs, cluster, workers)
     failed = set()

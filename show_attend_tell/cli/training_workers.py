@@ -15,7 +15,7 @@ def captioner_training(cluster: str | None, workers: int | None) -> Callable:
         workers: number of its workers.
     """
     if cluster is not None:
-        from show_attend_tell.training.workers.cluster import train_on_cluster
+        from show_attend_tell.cluster.training import train_on_cluster
 
         return functools.partial(train_on_cluster, cluster=cluster, count=workers)
     if "TF_CONFIG" in os.environ:

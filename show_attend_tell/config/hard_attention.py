@@ -17,7 +17,7 @@ class HardAttentionSettings:
     ``flickr8k_hard_authors`` has its weights in the units of this program.
 
     Used with ``model.attention = "hard"`` only. The equation is in
-    :mod:`show_attend_tell.models.hard_attention`.
+    :mod:`show_attend_tell.models.lstm.hard_attention`.
 
     Attributes:
         entropy_weight: lambda_e, weight of the entropy of alpha.

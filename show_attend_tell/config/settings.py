@@ -227,7 +227,8 @@ class DecodingSettings:
             as in soft attention), ``likeliest`` (the location of the largest alpha),
             or ``sampled`` (one location sampled from alpha).
         seed: seed of sampled words and sampled locations.
-        region_strength: s of :func:`models.attention.region_bias`; 0 ignores regions.
+        region_strength: s of :func:`models.lstm.attention.region_bias`; 0 ignores
+            regions.
         region_words: words written from a region, 0 for all; then from the whole photo.
         rerank_weight: w of :mod:`models.reranking.reranker`, with a reranker only.
         validation_beam: beam at validations during training, smaller for speed.

@@ -12,7 +12,7 @@ from show_attend_tell.config.fields import STRICT, Count, Positive, Rate
 class TransformerSettings:
     """The widths and switches of the decoder with ``model.decoder = "transformer"``.
 
-    The equations are in :mod:`show_attend_tell.models.decoders.transformer`. Of the
+    The equations are in :mod:`show_attend_tell.models.transformer.decoder`. Of the
     table ``[model]`` it uses ``embedding_dropout``, ``channel_dropout`` and
     ``scale_annotations``.
 

@@ -2,7 +2,7 @@
 
 Other encoders are refused by :mod:`data.features` and :mod:`data.splits` (feature
 files), :mod:`inference.encoder_matching` (photos), :mod:`models.saving` (initial
-weights), :mod:`models.convolutions.initial` (fine-tuned convolutions) and
+weights), :mod:`models.encoder.initial` (fine-tuned convolutions) and
 :mod:`data_prep.feature_writer` (interrupted extractions).
 """
 

@@ -11,7 +11,7 @@ from show_attend_tell.data.encoder_identity import (
     is_accepted,
 )
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.runtime.errors import CaptionError
 
 _REQUIRED = {"network", "layer", "weights", "image_size", "resize"}

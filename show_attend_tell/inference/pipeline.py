@@ -44,7 +44,7 @@ from show_attend_tell.inference.sampled_captions import (
     sample_seeds,
 )
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.ensemble import Ensemble, MirroringEncoder, load_ensemble
 from show_attend_tell.models.generation import MANY_PHOTOS
 from show_attend_tell.models.pretrained import DEFAULT, model_path

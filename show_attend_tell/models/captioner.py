@@ -1,6 +1,6 @@
 """Build, train and decode the captioner, a Keras model from annotations to sentences.
 
-Notation and shapes: :mod:`show_attend_tell.models.attention`.
+Notation and shapes: :mod:`show_attend_tell.models.lstm.attention`.
 """
 
 import dataclasses
@@ -16,16 +16,13 @@ from show_attend_tell.config.settings import (
     TransformerSettings,
 )
 from show_attend_tell.data.vocabulary import PAD, Vocabulary
-from show_attend_tell.models.convolutions.trainable import make_convolutions
-from show_attend_tell.models.decoder_custom_gradient import SOFT
-from show_attend_tell.models.decoders.interface import (
+from show_attend_tell.models.decoder_interface import (
     NO_DROPOUT,
     WHOLE,
     CompiledParts,
     Dropouts,
 )
-from show_attend_tell.models.decoders.lstm import LstmDecoder
-from show_attend_tell.models.decoders.transformer import TransformerDecoder
+from show_attend_tell.models.encoder.trainable import make_convolutions
 from show_attend_tell.models.generation import (
     MANY_PHOTOS,
     compile_generator,
@@ -36,8 +33,11 @@ from show_attend_tell.models.generation import (
     static_settings,
     uniform_noise,
 )
-from show_attend_tell.models.hard_attention import HardAttention
 from show_attend_tell.models.losses import CaptionMean, caption_losses
+from show_attend_tell.models.lstm.caption_decoder import LstmDecoder
+from show_attend_tell.models.lstm.fast_gradient import SOFT
+from show_attend_tell.models.lstm.hard_attention import HardAttention
+from show_attend_tell.models.transformer.decoder import TransformerDecoder
 from show_attend_tell.runtime.errors import ConfigError
 
 
@@ -66,7 +66,7 @@ class Captioner(keras.Model):
             ``decoder = "transformer"`` only.
         seed: seed of initial weights, dropout and sampled locations.
         convolutions: names of the encoder's convolutions that this model applies to
-            its input and trains, see :mod:`models.convolutions.trainable`.
+            its input and trains, see :mod:`models.encoder.trainable`.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class Captioner(keras.Model):
         Args:
             annotations: features as stored, (N, L, D).
             tokens: y_0 .. y_{T-1}, (N, T).
-            bias: (N, T, L), see :func:`models.attention.region_bias`; None for none.
+            bias: (N, T, L), see :func:`models.lstm.attention.region_bias`, or None.
 
         Returns:
             An array (N, layers, H, T, L), or None if the decoder has no heads.
@@ -268,7 +268,7 @@ class Captioner(keras.Model):
         Args:
             inputs: see :meth:`call`.
             training: whether dropout is active.
-            selection: see :class:`models.decoder_custom_gradient.Selection`.
+            selection: see :class:`models.lstm.fast_gradient.Selection`.
             samples: rows for each caption, side by side: R = B samples rows.
 
         Returns:
@@ -289,8 +289,8 @@ class Captioner(keras.Model):
         """Return the mean over captions of L_d, Eq. (14), or of the estimated -L_s.
 
         With hard attention, in training, the value is a surrogate whose gradient is
-        that of :mod:`models.hard_attention`; ``doubly_stochastic`` adds its term of
-        Eq. (14), soft attention's, there too unless it is 0.
+        given in :mod:`models.lstm.hard_attention`; ``doubly_stochastic`` adds the term
+        of Eq. (14) there too unless it is 0.
 
         Args:
             x: not used.
@@ -342,7 +342,7 @@ class Captioner(keras.Model):
                 default for ``generation.MANY_PHOTOS`` or more. The hypotheses differ
                 by rounding alone.
             regions: (N, L) in [0, 1], the part of each photo from which its caption is
-                written, see :func:`models.attention.region_bias`; None for none.
+                written, see :func:`models.lstm.attention.region_bias`, or None.
 
         Returns:
             :class:`~show_attend_tell.decoding.Hypotheses` of NumPy arrays, N rows,

@@ -22,7 +22,7 @@ from show_attend_tell.data.encoder_identity import (
 )
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.generation import (
     MANY_PHOTOS,
     compile_generator,

@@ -8,7 +8,7 @@ from keras import ops
 
 from show_attend_tell.data.vocabulary import END, PAD, START, UNKNOWN
 from show_attend_tell.decoding import Hypotheses, beam_search, greedy, sample
-from show_attend_tell.models.attention import (
+from show_attend_tell.models.lstm.attention import (
     argmax_location,
     region_bias,
     sampled_location,
@@ -71,7 +71,7 @@ def make_region_bias(shares, photos, locations, decoding):
     """Return the RegionBias of photos, None if `shares` is None.
 
     Args:
-        shares: (N, L) in [0, 1], see :func:`models.attention.region_bias`, or None.
+        shares: (N, L) in [0, 1], :func:`models.lstm.attention.region_bias`, or None.
         photos: N.
         locations: L.
         decoding: DecodingSettings.

@@ -14,7 +14,7 @@ with the LSTM's and the readout's matrices are constants, which their biases can
 from keras import ops
 
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.decoder import Decoder, lstm_update
+from show_attend_tell.models.lstm.decoder import Decoder, lstm_update
 
 
 def text_logits(model: Captioner, tokens, training=False, precision="float32"):

@@ -5,7 +5,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from show_attend_tell.deployment.half_precision import write_smaller
+from show_attend_tell.deployment.exports.half_precision import write_smaller
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.siblings.draw.classifier import WindowClassifier
 from show_attend_tell.siblings.draw.model import Draw

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import keras
 
-from show_attend_tell.deployment.half_precision import write_expanded
+from show_attend_tell.deployment.exports.half_precision import write_expanded
 from show_attend_tell.runtime.errors import ModelFileError, one_line
 
 _OTHER_SETTINGS = (

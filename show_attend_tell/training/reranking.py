@@ -28,7 +28,7 @@ from show_attend_tell.data.splits import (
     vocabulary_path,
 )
 from show_attend_tell.data.vocabulary import Vocabulary
-from show_attend_tell.models.convolutions.quantised_weights import (
+from show_attend_tell.models.encoder.quantised_weights import (
     dequantise,
     quantise,
 )

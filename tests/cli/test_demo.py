@@ -12,7 +12,7 @@ from tiny_pipeline import ENCODER, make_captioner
 from show_attend_tell.cli import main as cli
 from show_attend_tell.cli.demo import _names
 from show_attend_tell.models import pretrained
-from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.siblings import pretrained as siblings_pretrained
 
 

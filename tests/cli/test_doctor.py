@@ -6,7 +6,7 @@ import pytest
 
 from show_attend_tell.cli import doctor
 from show_attend_tell.models import pretrained
-from show_attend_tell.models.convolutions import quantised_weights
+from show_attend_tell.models.encoder import quantised_weights
 
 
 def test_doctor_names_the_scores_that_need_java(monkeypatch):

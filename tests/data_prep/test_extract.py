@@ -17,7 +17,7 @@ from show_attend_tell.config.settings import Experiment, experiment_from_dict
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo
-from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.runtime.errors import FeatureError
 
 SIDE = 16

@@ -16,7 +16,7 @@ from show_attend_tell.data.encoder_identity import (
 from show_attend_tell.inference import encoder_matching
 from show_attend_tell.inference.encoder_matching import matching_encoder
 from show_attend_tell.inference.pipeline import load
-from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.pretrained import NAMES
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import (

@@ -8,7 +8,7 @@ from PIL import Image
 from show_attend_tell.inference.head_attention import head_attention, heads_figure_of
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.visualization.figures import draw_figures
-from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.ensemble import Ensemble
 
 

@@ -10,7 +10,7 @@ from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.inference.batch import caption_into_file
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.result import _single_locations
-from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.runtime.errors import OutputFileError
 
 

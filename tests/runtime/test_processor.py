@@ -3,7 +3,7 @@
 import pytest
 
 from show_attend_tell.cli import doctor
-from show_attend_tell.models import encoder
+from show_attend_tell.models.encoder import network as encoder
 from show_attend_tell.runtime import processor
 
 TWO = """processor\t: 0

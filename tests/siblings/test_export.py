@@ -13,7 +13,7 @@ from tiny_pipeline import make_captioner
 from show_attend_tell.cli import main as cli
 from show_attend_tell.config.experiments import load_experiment
 from show_attend_tell.config.settings import EncoderSettings
-from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.runtime.errors import ModelFileError, PretrainedModelError
 from show_attend_tell.siblings import pretrained
 from show_attend_tell.siblings.classification import training as classification

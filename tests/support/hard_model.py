@@ -6,8 +6,8 @@ from keras import ops
 from tiny_captioner import T
 
 from show_attend_tell.config.settings import HardAttentionSettings
-from show_attend_tell.models.decoder_custom_gradient import Selection
-from show_attend_tell.models.hard_attention import LocationNoise
+from show_attend_tell.models.lstm.fast_gradient import Selection
+from show_attend_tell.models.lstm.hard_attention import LocationNoise
 
 
 def build(rng, hard=None, spread=0.7, arguments=None, **changes):

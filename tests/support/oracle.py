@@ -2,7 +2,7 @@
 
 Written from the paper alone (arXiv:1502.03044v3), with sums in place of batched
 products and without code of the package. Weights are a dict of arrays under the names
-below; sizes are those of :mod:`show_attend_tell.models.attention`.
+below; sizes are those of :mod:`show_attend_tell.models.lstm.attention`.
 
 ========================= ================= ======================================
 name                      shape             meaning

@@ -17,7 +17,7 @@ from show_attend_tell.config.settings import (
 from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
 from show_attend_tell.inference.pipeline import CaptioningPipeline, load
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.models.encoder.network import Encoder
 
 WORDS = ("a", "red", "blue", "circle", "square", "above", "below", "the")
 ENCODER = EncoderSettings("SceneNet", "annotations", "none", 32, "crop")

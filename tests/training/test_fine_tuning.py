@@ -13,7 +13,7 @@ from tiny_training import assert_same_run, skip_captions
 from show_attend_tell.config.runs import MODEL
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.splits import folder_of, load_split, open_features
-from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import (
     EncoderError,

@@ -14,7 +14,7 @@ import numpy as np
 
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.convolutions.quantised_weights import (
+from show_attend_tell.models.encoder.quantised_weights import (
     SCALE,
     dequantise,
     quantise,

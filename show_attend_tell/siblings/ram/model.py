@@ -38,8 +38,8 @@ import numpy as np
 from keras import ops
 
 from show_attend_tell.config.siblings import GlimpseSettings
-from show_attend_tell.models.decoder import lstm_update
-from show_attend_tell.models.reinforce import mean_of_others, moved_average
+from show_attend_tell.models.lstm.baselines import mean_of_others, moved_average
+from show_attend_tell.models.lstm.decoder import lstm_update
 from show_attend_tell.siblings.classifier import DigitClassifier
 from show_attend_tell.siblings.ram.retina import see
 

@@ -19,8 +19,8 @@ that s1, the model of language, directs it::
                      z_ti = F alpha_ti I_i
 
 with alpha_t = softmax(e_t), over L places or F features. Places are the captioner's
-attention, :func:`models.attention.attend`; features are the paper's, whose exact form
-is not certain.
+attention, :func:`models.lstm.attention.attend`; features are the paper's, whose exact
+form is not certain.
 
 In training s1 does not depend on what was attended to, so all T steps of attention are
 computed together between the two recurrences.
@@ -32,7 +32,7 @@ import keras
 from keras import ops
 
 from show_attend_tell.data.characters import STEPS, TOKENS
-from show_attend_tell.models.attention import attend
+from show_attend_tell.models.lstm.attention import attend
 from show_attend_tell.siblings.words.cells import Cell
 
 # The layer that I is given to.

@@ -32,7 +32,7 @@ from show_attend_tell.inference.confidence import (
 )
 from show_attend_tell.inference.encoder_matching import matching_encoder
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.reranking.file import with_reranker
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import CalibrationError, PhotoError

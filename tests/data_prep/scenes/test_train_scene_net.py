@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from data_prep.scenes import train_scene_net
-from show_attend_tell.models import scene_net
+from show_attend_tell.models.encoder import scene_net
 
 OBJECTS = [
     {"name": "red circle", "box": [0, 0, 84, 84]},

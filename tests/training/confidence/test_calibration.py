@@ -28,7 +28,7 @@ from show_attend_tell.inference.calibration_file import (
     find_calibration,
 )
 from show_attend_tell.inference.pipeline import load
-from show_attend_tell.models.encoder import Encoder
+from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.reranking.file import reranker_beside, save_reranker
 from show_attend_tell.runtime.errors import (
     CalibrationError,

@@ -1,0 +1,1 @@
+"""Work on the nodes of a Ray cluster."""

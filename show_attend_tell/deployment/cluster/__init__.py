@@ -1,1 +1,0 @@
-"""Caption millions of photos in the workers of a Ray cluster."""

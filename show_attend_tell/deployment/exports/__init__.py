@@ -1,0 +1,1 @@
+"""Other formats of a model: SavedModel, LiteRT, fewer bits."""

@@ -1,0 +1,168 @@
+"""Export a trained captioner with smaller weights: float16, or 8 bits per weight.
+
+With 8 bits every matrix and kernel has one scale per output channel, see
+:mod:`models.encoder.quantised_weights`; the other weights are float16. The file is
+loaded like any other; its weights become float32 again in memory.
+"""
+
+import dataclasses
+import io
+import tempfile
+import zipfile
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from show_attend_tell.models.encoder.quantised_weights import (
+    SCALE,
+    dequantise,
+    quantise,
+)
+from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.runtime.errors import ModelFileError
+from show_attend_tell.runtime.files import atomic_path
+
+_WEIGHTS = "model.weights.h5"  # the weights in a .keras archive
+
+# MD5 of the files that Keras downloads: `file_hash` in keras.applications.
+KERAS_FILES = {
+    "VGG16": "6d6bbae143d832006294945121d1f1fc",
+    "VGG19": "253f8cb515780f3b799900260a226db6",
+}
+
+
+def save_half(
+    source: str | Path,
+    target: str | Path,
+    imagenet: bool = False,
+    eight_bit: bool = False,
+    beam: int | None = None,
+) -> int:
+    """Write a copy of a model file with smaller weights, atomically.
+
+    Args:
+        source: a ``.keras`` file.
+        target: path of the new file.
+        imagenet: whether to record that the encoder may use Keras' own ImageNet
+            weights; for a model trained with a rounded or converted copy of them.
+        eight_bit: whether matrices and kernels have 8 bits per weight.
+        beam: beam width of the new file; by default the model's.
+
+    Returns:
+        The size of the new file in bytes.
+
+    Raises:
+        ModelFileError: the source is not a captioner, a weight does not fit into
+            float16, or ``imagenet`` is set for an encoder that :data:`KERAS_FILES` does
+            not list.
+    """
+    model = load_captioner(source)
+    if beam is not None:
+        model.decoding = dataclasses.replace(model.decoding, beam=beam)
+    if imagenet:
+        network = model.encoder_identity.get("network")
+        if network not in KERAS_FILES:
+            raise ModelFileError(
+                f"{source}: its encoder must be one of {', '.join(KERAS_FILES)} to "
+                f"accept ImageNet weights. Received: {network}; leave the option out"
+            )
+        model.encoder_identity = {
+            **model.encoder_identity,
+            "accepts": {"imagenet": KERAS_FILES[network]},
+        }
+    with tempfile.TemporaryDirectory() as folder, atomic_path(target) as temporary:
+        full = Path(folder) / "full.keras"
+        model.save(full)
+        write_smaller(full, temporary, source, eight_bit)
+    return Path(target).stat().st_size
+
+
+def write_smaller(
+    full: Path, target: Path, source: str | Path, eight_bit: bool
+) -> None:
+    """Copy a ``.keras`` archive with smaller weights; `source` is named in errors.
+
+    Raises:
+        ModelFileError: a weight does not fit into float16.
+    """
+    with zipfile.ZipFile(full) as old, zipfile.ZipFile(target, "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if name == _WEIGHTS:
+                content = _half_weights(content, source, eight_bit)
+            new.writestr(name, content, zipfile.ZIP_DEFLATED)
+
+
+def write_expanded(path: Path, target: Path) -> None:
+    """Copy a ``.keras`` archive whose weights of 8 bits become float32, without scales.
+
+    The copy can be loaded by layers that do not read weights of 8 bits themselves.
+    """
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if name == _WEIGHTS:
+                content = _expanded_weights(content)
+            new.writestr(name, content)
+
+
+def _expanded_weights(content: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with h5py.File(io.BytesIO(content)) as old, h5py.File(buffer, "w") as new:
+
+        def copy(name: str, item: h5py.Group | h5py.Dataset) -> None:
+            if name.endswith(SCALE):
+                return
+            if isinstance(item, h5py.Group):
+                copied = new.require_group(name)
+            else:
+                values = item[()]
+                if values.dtype == np.int8:
+                    values = dequantise(values, old[name + SCALE][()])
+                copied = new.create_dataset(name, data=values)
+            copied.attrs.update(item.attrs)
+
+        new.attrs.update(old.attrs)
+        old.visititems(copy)
+    return buffer.getvalue()
+
+
+def _half_weights(content: bytes, source: str | Path, eight_bit: bool) -> bytes:
+    """Return a copy of an HDF5 file whose float32 data are smaller, gzipped."""
+    buffer = io.BytesIO()
+    with h5py.File(io.BytesIO(content)) as old, h5py.File(buffer, "w") as new:
+
+        def copy(name: str, item: h5py.Group | h5py.Dataset) -> None:
+            if isinstance(item, h5py.Group):
+                copied = new.require_group(name)
+            else:
+                values = item[()]
+                options = _half_dataset(name, values, source)
+                if eight_bit and values.ndim > 1:
+                    q, scale = quantise(values)
+                    options |= {"data": q}
+                    new.create_dataset(name + SCALE, data=scale)
+                copied = new.create_dataset(name, **options)
+            copied.attrs.update(item.attrs)
+
+        new.attrs.update(old.attrs)
+        old.visititems(copy)
+    return buffer.getvalue()
+
+
+def _half_dataset(name: str, values: np.ndarray, source: str | Path) -> dict:
+    """Return the arguments of ``create_dataset`` for an array in float16."""
+    if values.dtype != np.float32:
+        return {"data": values}
+    with np.errstate(over="ignore"):
+        half = values.astype(np.float16)
+    if not np.isfinite(half).all():
+        largest = float(np.abs(values).max())
+        raise ModelFileError(
+            f"{source}: weights must be finite and below 65504 to be stored as "
+            f"float16. Received: {largest:g} in {name}; train with weight decay"
+        )
+    if values.ndim == 0:
+        return {"data": values}  # the scale of the annotations stays float32
+    return {"data": half, "compression": "gzip", "shuffle": True}

@@ -1,0 +1,91 @@
+"""Define the methods that a captioner requires of its decoder, and what they exchange.
+
+The captioner, generation, ensembles and exports call these methods and read no weight
+of a decoder. :class:`models.lstm.caption_decoder.LstmDecoder` and
+:class:`models.transformer.decoder.TransformerDecoder` have them.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from show_attend_tell.models.lstm.fast_gradient import SOFT
+
+
+class CompiledParts(NamedTuple):
+    """How ``Captioner.compile_parts`` lets parts of a training step be compiled."""
+
+    compile_fn: Callable | None = None  # compiles a function, equal ones once
+    precision: str = "float32"  # dtype of the large matrix products
+
+    def compiled(self, function: Callable) -> Callable:
+        """Return a function compiled, or itself if the whole step is compiled."""
+        return function if self.compile_fn is None else self.compile_fn(function)
+
+
+def keep(value):
+    """Return a value without dropout."""
+    return value
+
+
+class Dropouts(NamedTuple):
+    """The dropout of a training step, functions of a tensor."""
+
+    hidden: Callable = keep  # of hidden layers
+    words: Callable = keep  # of embedded words
+    initial: Callable = keep  # of the mean annotation
+
+
+WHOLE, NO_DROPOUT = CompiledParts(), Dropouts()
+
+
+class NextWord(NamedTuple):
+    """The result of one decoding step; every field leads with (B, W)."""
+
+    logits: Any  # (B, W, K)
+    state: dict  # leaves (B, W, ...)
+    alpha: Any  # (B, W, L)
+    context_weights: Any  # (B, W, L), alpha, or one-hot s
+    beta: Any  # (B, W)
+
+
+class CaptionDecoder(Protocol):
+    """A layer that models p(y_t | a, y_<t).
+
+    Attributes:
+        shares_photos: whether the captions of a photo may share one row of its
+            annotations in training, to compute its part of the work once.
+        selects_locations: whether the context may be one location, as in hard
+            attention.
+        embedding: E, (K, m).
+    """
+
+    shares_photos: bool
+    selects_locations: bool
+    embedding: Any
+
+    def memory(self, annotations, parts=WHOLE, dropouts=NO_DROPOUT) -> Any:
+        """Return the tensors that are computed once per photo, from (P, L, D)."""
+
+    def read(self, tokens, memory, dropouts, parts, selection=SOFT, samples=1) -> dict:
+        """Return the outputs of ``Captioner.teacher_force`` for given words (B, T)."""
+
+    def head_weights(self, tokens, memory, bias=None) -> Any:
+        """Return attention by layer and head, (B, N, H, T, L); None without heads."""
+
+    def search_memory(self, annotations, words: int | None) -> Any:
+        """Return the tensors that a search reads, from (B, L, D).
+
+        `words` is the number of words that the hypotheses of all photos read together,
+        None if the number of photos is unknown.
+        """
+
+    def start(self, memory, max_words: int) -> dict:
+        """Return the state before the first word, leaves (B, ...).
+
+        `memory` is that of :meth:`search_memory`.
+        """
+
+    def next_word(
+        self, tokens, state, memory, select_weights=None, bias=None
+    ) -> NextWord:
+        """Advance W hypotheses of each photo by one word, tokens (B, W)."""

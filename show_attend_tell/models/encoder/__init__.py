@@ -1,0 +1,1 @@
+"""The encoder: VGG, its 8-bit weights, its trainable layers."""

@@ -1,0 +1,371 @@
+"""Encode photos as annotation vectors with a pretrained network.
+
+The encoder is a convolutional network cut after one of its layers. Every cell of that
+layer's map is one annotation vector a_i (Sec. 3.1.1, arXiv:1502.03044v3); the paper
+uses VGG19's fourth convolution of block 5, after its ReLU and before pooling. No other
+module knows the preprocessing of a network.
+"""
+
+import dataclasses
+import difflib
+import functools
+import hashlib
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import keras
+import numpy as np
+import PIL
+import tensorflow as tf
+from PIL import Image
+
+from show_attend_tell.config.settings import EncoderSettings
+from show_attend_tell.data import preprocessing
+from show_attend_tell.data.encoder_identity import BUILT_IN_WEIGHTS
+from show_attend_tell.data.preprocessing import Box
+from show_attend_tell.models.encoder import quantised_weights, scene_net
+from show_attend_tell.models.encoder.winograd import with_fast_convolutions
+from show_attend_tell.runtime.errors import EncoderError, one_line
+from show_attend_tell.runtime.processor import instruction_sets
+
+_FLOAT16_MAX = float(np.finfo(np.float16).max)
+_CHANNELS = 3
+_BLOCK = 8  # photos encoded together by faster convolutions
+# Compiling them takes 7 s of processor time; they save 75 ms a photo of VGG16.
+MANY_PHOTOS = 200
+VIEW = 512  # longest side of a displayed photo, in pixels
+
+
+class Encoder:
+    """A network cut after a layer, with its weights and its preprocessing.
+
+    Attributes:
+        settings: the EncoderSettings, ``precision = "auto"`` replaced by its choice.
+        grid: (rows, columns) of the feature map; L = rows * columns.
+        width: D, the channels of the feature map.
+        expected: the number of photos it was prepared for, see :meth:`expect`.
+        trainable_weights: kernel and bias of each convolution that is fine-tuned, by
+            its name; the network is cut before them.
+    """
+
+    def __init__(self, settings: EncoderSettings):
+        """Build the network and load its weights.
+
+        Raises:
+            EncoderError: network, layer or weights are unknown or do not match.
+        """
+        if settings.precision == "auto":
+            settings = dataclasses.replace(settings, precision=fastest_precision())
+        self.settings = settings
+        self._scale, self._preprocessing = _pixel_scaling(settings.network)
+        policy = "mixed_bfloat16" if settings.precision == "bfloat16" else "float32"
+        with _dtype_policy(policy):
+            whole = _build_network(settings)
+        if settings.weights == "none":
+            _randomise(whole, settings.seed)
+        self.trainable_weights = {
+            name: whole.get_layer(name).get_weights()
+            for name in settings.trainable_layers
+        }
+        output = _layer_output(whole, settings.network, settings.cached_layer)
+        self._network = keras.Model(whole.inputs[0], output)
+        self.grid: tuple[int, int] = tuple(output.shape[1:3])
+        self.width: int = output.shape[3]
+        self._digest = weights_digest(self._network)
+        self._encode = self._traced(self.annotations)
+        self.expected, self._encode_block = 1, None  # of _BLOCK photos
+
+    def expect(self, photos: int) -> None:
+        """Prepare for encoding a number of photos.
+
+        From :data:`MANY_PHOTOS` on, faster convolutions are compiled for them, see
+        :mod:`models.encoder.winograd`; features differ by rounding.
+        """
+        self.expected = max(photos, self.expected)
+        if self._encode_block or photos < MANY_PHOTOS or _has_gpu():
+            return
+        fast = with_fast_convolutions(self._network)
+        if fast:
+            block = functools.partial(self._annotations, fast)
+            self._encode_block = self._traced(block)
+
+    def _traced(self, function: Callable) -> Callable:
+        side = self.settings.image_size
+        return tf.function(
+            function,
+            input_signature=[tf.TensorSpec((None, side, side, _CHANNELS), tf.uint8)],
+            autograph=False,  # which writes temporary files, and the disk may be full
+        )
+
+    def load_photo(self, file: str | os.PathLike | IO[bytes]) -> Image.Image:
+        """Decode a photo; see :func:`data.preprocessing.load_photo`."""
+        return preprocessing.load_photo(file)
+
+    def preprocess(self, image: Image.Image, mirror: bool = False) -> np.ndarray:
+        """Resize a photo to the square that the network sees.
+
+        Args:
+            image: RGB, as :meth:`load_photo` returns it.
+            mirror: whether to flip left and right.
+
+        Returns:
+            (S, S, 3) uint8, RGB.
+        """
+        side, resize = self.settings.image_size, self.settings.resize
+        square = preprocessing.to_square(image, side, resize)
+        return square[:, ::-1] if mirror else square
+
+    def view(self, image: Image.Image) -> np.ndarray:
+        """Return the region of a photo that the network sees, for display.
+
+        Returns:
+            (H, W, 3) uint8, RGB, in the photo's proportions; see
+            :func:`data.preprocessing.to_view`.
+        """
+        side, resize = self.settings.image_size, self.settings.resize
+        return preprocessing.to_view(image, side, resize, VIEW)
+
+    def encode(self, squares: np.ndarray) -> np.ndarray:
+        """Compute the annotation vectors of a batch.
+
+        Args:
+            squares: (B, S, S, 3) uint8, RGB, from :meth:`preprocess`.
+
+        Returns:
+            (B, L, D) float16, clipped to the range of float16.
+        """
+        squares, parts, done = np.asarray(squares, np.uint8), [], 0
+        if self._encode_block:
+            done = len(squares) - len(squares) % _BLOCK
+            parts = [
+                self._encode_block(squares[first : first + _BLOCK]).numpy()
+                for first in range(0, done, _BLOCK)
+            ]
+        if done < len(squares) or not parts:
+            parts.append(self._encode(squares[done:]).numpy())
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    @property
+    def weights(self) -> list[keras.Variable]:
+        """The variables of the network up to its layer."""
+        return self._network.weights
+
+    def annotations(self, squares: tf.Tensor) -> tf.Tensor:
+        """Compute annotation vectors inside a graph; see :meth:`encode`."""
+        return self._annotations(self._network, squares)
+
+    def _annotations(self, network: keras.Model, squares: tf.Tensor) -> tf.Tensor:
+        rows, columns = self.grid
+        pixels = self._scale(tf.cast(squares, tf.float32))
+        a = network(pixels, training=False)  # (B, S, S, 3) -> (B, rows, cols, D)
+        a = tf.clip_by_value(tf.cast(a, tf.float32), -_FLOAT16_MAX, _FLOAT16_MAX)
+        a = tf.reshape(a, (-1, rows * columns, self.width))  # -> (B, L, D)
+        return tf.cast(a, tf.float16)
+
+    def box_to_square(self, box: Box, photo_size: tuple[int, int]) -> Box:
+        """Map a box of the photo; see :func:`data.preprocessing.box_to_square`."""
+        side, resize = self.settings.image_size, self.settings.resize
+        return preprocessing.box_to_square(box, photo_size, side, resize)
+
+    def box_to_photo(self, box: Box, photo_size: tuple[int, int]) -> Box:
+        """Map a box of the square; see :func:`data.preprocessing.box_to_photo`."""
+        side, resize = self.settings.image_size, self.settings.resize
+        return preprocessing.box_to_photo(box, photo_size, side, resize)
+
+    def identity(self) -> dict:
+        """Return everything that determines the features, as JSON values.
+
+        ``encoder_identity.identity_difference`` compares two of them; it ignores
+        ``weights``, ``precision``, ``seed`` and ``versions``: the digest covers them.
+        """
+        settings = self.settings
+        source = settings.weights
+        return {
+            "network": settings.network,
+            "layer": settings.cached_layer,
+            "weights": source if _is_named(source) else Path(source).name,
+            "weights_digest": self._digest,
+            "image_size": settings.image_size,
+            "resize": settings.resize,
+            "preprocessing": self._preprocessing,
+            "grid": list(self.grid),
+            "width": self.width,
+            "precision": settings.precision,
+            "seed": settings.seed,
+            "versions": {
+                "keras": keras.__version__,
+                "tensorflow": tf.__version__,
+                "pillow": PIL.__version__,
+            },
+        }
+
+
+def fastest_precision() -> str:
+    """Return the precision in which this machine computes convolutions fastest.
+
+    The instructions AVX512-BF16 alone are no reason for bfloat16: oneDNN's convolutions
+    by them took from half to twice the time of its float32.
+    """
+    has_units = "amx_bf16" in (instruction_sets() or ())
+    return "bfloat16" if has_units or _has_gpu() else "float32"
+
+
+def _has_gpu() -> bool:
+    return bool(tf.config.list_physical_devices("GPU"))
+
+
+@contextmanager
+def _dtype_policy(name: str) -> Iterator[None]:
+    """Set the policy of layers created inside; ``keras.applications`` accept none."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(name)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def _is_named(weights: str) -> bool:
+    """Return whether `weights` is a name, not a file."""
+    return weights in BUILT_IN_WEIGHTS
+
+
+def _applications() -> dict[str, Callable]:
+    """Return the networks of ``keras.applications`` by name."""
+    return {
+        name: member
+        for name, member in vars(keras.applications).items()
+        if callable(member)
+    }
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    """Return the known names that are most like an unknown one."""
+    lower = {one.lower(): one for one in known}
+    close = difflib.get_close_matches(name.lower(), lower, n=5, cutoff=0.5)
+    return ", ".join([lower[one] for one in close] or known[-5:])
+
+
+def _pixel_scaling(network: str) -> tuple[Callable, str]:
+    """Return the function that scales a network's pixels, and its name."""
+    if network == "SceneNet":
+        return tf.identity, "none"  # its inputs are 0..255
+    known = _applications()
+    if network not in known:
+        raise EncoderError(
+            f"`network` must be SceneNet or a network of keras.applications. "
+            f"Received: {network!r}; nearest: {_nearest(network, [*known, 'SceneNet'])}"
+        )
+    module = sys.modules[known[network].__module__]
+    return module.preprocess_input, module.__name__.rpartition(".")[2]
+
+
+def _build_network(settings: EncoderSettings) -> keras.Model:
+    """Build the whole network, without its classifier, with the requested weights."""
+    ours, source = settings.network == "SceneNet", settings.weights
+    if source == ("imagenet" if ours else "scenes"):
+        raise EncoderError(
+            f"`weights` of {settings.network} must be "
+            f"{'scenes' if ours else 'imagenet'}, none or a file. Received: {source!r}"
+        )
+    quantised = source == "imagenet_8bit"
+    if quantised and settings.network != quantised_weights.NETWORK:
+        raise EncoderError(
+            f"`weights` must be 'imagenet_8bit' with {quantised_weights.NETWORK} only. "
+            f"Received: {settings.network}; use 'imagenet', which Keras downloads"
+        )
+    if not _is_named(source) and not Path(source).is_file():
+        raise EncoderError(
+            f"`weights` must be {', '.join(BUILT_IN_WEIGHTS)} or a file that exists. "
+            f"Received: {source!r}; correct the path"
+        )
+    network = _build_scene_net(settings) if ours else _build_application(settings)
+    if quantised:
+        quantised_weights.assign_quantised(network, quantised_weights.read_quantised())
+    if source == "scenes":
+        source = str(scene_net.WEIGHTS)
+    if not _is_named(source):
+        _load_weights(network, source, settings.network)
+    return network
+
+
+def _build_scene_net(settings: EncoderSettings) -> keras.Model:
+    try:
+        return scene_net.build_scene_net(settings.image_size)
+    except ValueError as error:
+        raise EncoderError(str(error)) from None
+
+
+def _build_application(settings: EncoderSettings) -> keras.Model:
+    side = settings.image_size
+    weights = "imagenet" if settings.weights == "imagenet" else None
+    try:
+        return _applications()[settings.network](
+            include_top=False, weights=weights, input_shape=(side, side, _CHANNELS)
+        )
+    except Exception as error:
+        # Keras raises a bare Exception if a download fails.
+        if type(error) is Exception or isinstance(error, OSError):
+            raise EncoderError(
+                f"{settings.network}: the ImageNet weights could not be downloaded "
+                f"({one_line(error)}); pass --encoder-weights FILE with the weights "
+                "without the classifier (notop), or connect to the network"
+            ) from None
+        if isinstance(error, ValueError):
+            raise EncoderError(
+                f"{settings.network} with `image_size` {side}: {one_line(error)}"
+            ) from None
+        raise
+
+
+def _load_weights(network: keras.Model, file: str, name: str) -> None:
+    try:
+        with warnings.catch_warnings():
+            # Every missing layer warns before the one error is raised.
+            warnings.simplefilter("ignore", UserWarning)
+            network.load_weights(file)
+    except (ValueError, KeyError, OSError, TypeError, AttributeError) as error:
+        raise EncoderError(
+            f"{file}: not weights of {name} without its classifier "
+            f"({one_line(error)}); choose a file of this network"
+        ) from None
+
+
+def _randomise(network: keras.Model, seed: int) -> None:
+    """Set all kernels to Glorot's uniform initialisation, seeded independently."""
+    rng = np.random.default_rng(seed)
+    for variable in network.weights:
+        shape = tuple(variable.shape)
+        if len(shape) > 1:
+            window = int(np.prod(shape[:-2]))
+            limit = np.sqrt(6 / (window * (shape[-2] + shape[-1])))
+            variable.assign(rng.uniform(-limit, limit, shape).astype(np.float32))
+
+
+def _layer_output(network: keras.Model, name: str, cut: str):
+    """Return the output of the layer after which the network `name` is cut."""
+    maps = [
+        layer.name
+        for layer in network.layers
+        if isinstance(layer.output, keras.KerasTensor) and layer.output.ndim == 4
+    ]
+    if cut not in maps:
+        raise EncoderError(
+            f"`layer` must be a layer of {name} with a 2-D map. "
+            f"Received: {cut!r}; nearest: {_nearest(cut, maps)}"
+        )
+    return network.get_layer(cut).output
+
+
+def weights_digest(network: keras.Model) -> str:
+    """Return the SHA-256 of the values of all weights of a network."""
+    digest = hashlib.sha256()
+    for variable in network.weights:
+        digest.update(str(tuple(variable.shape)).encode())
+        digest.update(np.asarray(variable.numpy(), "<f4").tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,1 @@
+"""The decoder of the paper: attention, LSTM, hard attention."""

@@ -1,0 +1,384 @@
+"""Compute the steps of `models.decoder.Decoder.step` with a hand-written gradient.
+
+The outputs and all gradients equal autodiff of that function with tanh attention;
+``tests/models/lstm/test_fast_gradient.py`` compares them. Autodiff keeps the (B,
+L, A) hidden layer of f_att for each of the T words, makes a cotangent as large for each
+and adds T gradients of every matrix. Here the hidden layer is computed again, and sums
+over words are taken once, after the loop.
+
+Forward, for t = 1 .. T, with P = W_a a and [s, u, v] = h_{t-1} [W_h, U, w_beta]::
+
+    r = 1 / (1 + exp(2P) exp(2s))       tanh(P + s) = 1 - 2r
+    alpha = softmax(-2 r w)             = softmax(tanh(P + s) w), w.1 cancels
+    z = sum_i l_i a_i        l = alpha, or the weights that hard attention selects
+    beta = sigma(v + b)      z_hat = beta z
+    [i, f, o, g] = (sigma, sigma, sigma, tanh)(x + u + z_hat V)
+    c_t = f c_{t-1} + i g    h_t = o tanh(c_t)
+
+Backward, from t = T to 1; d. is the cotangent of . The cotangents of h_t, z_hat, alpha,
+l and beta start from the caller's loss (readout, Eq. (14), REINFORCE), dh and dc also
+from t + 1::
+
+    do = dh tanh(c_t)        dc = dc + dh o (1 - tanh(c_t)^2)
+    di = dc g    df = dc c_{t-1}    dg = dc i
+    dx = du = [di i(1-i), df f(1-f), do o(1-o), dg (1-g^2)]
+    dz_hat = dz_hat + du V^T    dz = beta dz_hat
+    dv = (dbeta + dz_hat . z) beta (1 - beta)
+    dalpha_i = dalpha_i + q (dl_i + a_i . dz)       q = 1, or 0 where l was sampled
+    de = alpha (dalpha - alpha . dalpha)            softmax; sum_i de_i = 0
+    ds = w sum_i de_i 4 (r_i - r_i^2)               1 - tanh^2 = 4 (r - r^2)
+    dh_{t-1} = [ds, du, dv] [W_h, U, w_beta]^T    dc_{t-1} = dc f
+
+After the loop, sums over t and the batch, each one matrix product or one pass over P::
+
+    d[W_h, U, w_beta] = sum h_{t-1}^T [ds, du, dv]    dV = sum z_hat^T du    db = sum dv
+    dP = w sum_t de 4 (r - r^2)    da = sum_t l dz
+    dw = sum de tanh(P + s) = 2 sum de (1 - r),  1 - r = 1 / (1 + exp(-2P) exp(-2s))
+
+A step of each pass is compiled once, for captions of all lengths; only dP and dw are
+compiled for each length.
+
+exp overflows in float32 from 88; P and s are clipped to +-43, far beyond where tanh is
++-1, and an infinite product gives the right r = 0. Notation:
+:mod:`show_attend_tell.models.lstm.attention`.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+from keras import ops
+
+from show_attend_tell.models.lstm.attention import context, exp_twice, tanh_scores
+
+
+class Weights(NamedTuple):
+    """The tensors that every step reads, in the order of :func:`unroll`."""
+
+    annotations: object  # a, (B, L, D)
+    projected: object  # P, (B, L, A)
+    kernel: object  # [W_h, U, w_beta], (n, A + 4n + 1); no w_beta: beta = 1
+    w_att: object  # w, (A,)
+    lstm_z: object  # V, (D, 4n)
+    b_beta: object  # b, (1,)
+
+
+class Saved(NamedTuple):
+    """The values that a forward step saves for the backward step.
+
+    Stacked over the steps every field leads with T.
+    """
+
+    h: object  # h_{t-1}, (B, n)
+    c: object  # c_{t-1}, (B, n)
+    state: object  # s, (B, A)
+    alpha: object  # (B, L)
+    context_weights: object  # l, (B, L)
+    gradient_share: object  # q, (B, 1)
+    z: object  # (B, D)
+    beta: object  # (B, 1)
+    gates: object  # i, f, o, g and tanh(c_t) side by side, (B, 5n)
+
+
+class Selection(NamedTuple):
+    """The choice of the context weights l at each of T given words."""
+
+    # (alpha (B, L), *inputs of the step (B, ...)) -> l (B, L), and q (B, 1), the share
+    # of the gradient of l that flows on to alpha; a function of a module, as its
+    # identity decides whether a step is compiled again
+    function: Callable
+    inputs: tuple = ()  # tensors (B, T, ...)
+
+    def at(self, t):
+        """Return step t's choice alone, alpha -> l."""
+        inputs = [x[:, t] for x in self.inputs]  # (B, T, ...) -> (B, ...)
+        return lambda alpha: self.function(alpha, *inputs)[0]
+
+
+def alpha_itself(alpha):
+    """Return the context weights of soft attention, alpha, and q = 1."""
+    return alpha, ops.ones_like(alpha[:, :1])
+
+
+SOFT = Selection(alpha_itself)
+
+
+def unroll(
+    word_gates,
+    h,
+    c,
+    weights,
+    compile_fn: Callable | None = None,
+    selection: Selection = SOFT,
+):
+    """Run the steps of :meth:`Decoder.step` with tanh attention over given words.
+
+    Args:
+        word_gates: x, the words' part of the gates, (B, T, 4n); T known.
+        h: h_0, (B, n).
+        c: c_0, (B, n).
+        weights: the tensors of :class:`Weights`.
+        compile_fn: compiles a function, and returns the same one when it is given a
+            function again; None where the caller compiles the whole training step.
+        selection: the choice of the context weights.
+
+    Returns:
+        h (B, T, n), z_hat (B, T, D), alpha and l (B, T, L) and beta (B, T).
+    """
+
+    @ops.custom_gradient
+    def run(word_gates, h, c, *weights):
+        weights = Weights(*weights)
+        exp_projected = _compiled(exp_twice, compile_fn)(weights.projected)  # exp(2P)
+        constants = exp_projected, weights
+        outputs, steps = _forward(compile_fn, selection, (word_gates, h, c), constants)
+
+        def gradient(*upstream):  # TensorFlow: one argument an output; JAX: one tuple
+            upstream = upstream[0] if len(upstream) == 1 else upstream
+            du, dh, dc, dz, *rest = _backward(compile_fn, steps, constants, upstream)
+            # Outside of `_backward`, so that it is skipped if it is not needed.
+            # (T, B, L), (T, B, D) -> (B, L, D)
+            da = ops.einsum("tbl,tbd->bld", steps.context_weights, dz)
+            return du, dh, dc, da, *rest
+
+        return outputs, gradient
+
+    return run(word_gates, h, c, *weights)
+
+
+def _compiled(function, compile_fn):
+    return function if compile_fn is None else compile_fn(function)
+
+
+def _forward(compile_fn, selection, words, constants):
+    """Return the outputs of :func:`unroll`, and :class:`Saved` of all steps.
+
+    Args:
+        compile_fn: see :func:`unroll`.
+        selection: see :func:`unroll`.
+        words: word_gates, h_0 and c_0.
+        constants: exp(2P) (B, L, A) and :class:`Weights`.
+    """
+    word_gates, h, c = words
+    # (B, T, ...) -> (T, B, ...)
+    rows = tuple(map(_swap_batch_and_time, (word_gates, *selection.inputs)))
+    step = _step_function(selection.function)
+    (h, _), saved = _scan(step, (h, c), rows, constants, compile_fn)
+    saved = Saved(*saved)  # every field (T, B, ...)
+    h = ops.concatenate([saved.h[1:], h[None]], 0)  # h_0 .. h_{T-1} -> h_1 .. h_T
+    z_hat, beta = saved.beta * saved.z, saved.beta[..., 0]  # (T, B, D), (T, B)
+    outputs = (h, z_hat, saved.alpha, saved.context_weights, beta)
+    return tuple(map(_swap_batch_and_time, outputs)), saved
+
+
+def _scan(step, carry, rows, constants, compile_fn, reverse=False):
+    """Apply a step to each of T rows, and stack what it returns.
+
+    Args:
+        step: (carry, row, constants) -> (carry, outputs), tuples of tensors.
+        carry: the first carry.
+        rows: tensors (T, ...); a row is a tuple of (...).
+        constants: tensors that every step reads.
+        compile_fn: compiles the step, whatever T is; None leaves it to the caller,
+            whose compiler gets a loop.
+        reverse: whether the last row is the first; outputs keep the order of rows.
+
+    Returns:
+        The last carry, and the outputs (T, ...).
+    """
+    T = rows[0].shape[0]
+
+    def row_at(t):
+        return tuple(x[t] for x in rows)
+
+    if compile_fn is not None:
+        step, found = compile_fn(step), [None] * T
+        for t in reversed(range(T)) if reverse else range(T):
+            carry, found[t] = step(carry, row_at(t), constants)
+        return carry, tuple(map(ops.stack, zip(*found, strict=True)))
+
+    def body(k, loop):
+        carry, found = loop
+        t = T - 1 - k if reverse else k
+        carry, outputs = step(carry, row_at(t), constants)
+        return carry, _store(found, t, outputs)
+
+    found = _allocate(T, step(carry, row_at(0), constants)[1])
+    return ops.fori_loop(0, T, body, (carry, found))
+
+
+def _swap_batch_and_time(value):
+    """Transpose (B, T, ...) to (T, B, ...) or back."""
+    return ops.swapaxes(value, 0, 1)
+
+
+def _allocate(steps, step):
+    """Return zeros (T, ...) for each tensor (...) of one step."""
+    return tuple(ops.zeros((steps, *ops.shape(one)), one.dtype) for one in step)
+
+
+def _store(steps, t, step):
+    """Return the tensors `steps` (T, ...) with those of `step` (...) at row t."""
+    return tuple(
+        ops.slice_update(rows, (t, *(0 for _ in row.shape)), row[None])
+        for rows, row in zip(steps, step, strict=True)
+    )
+
+
+@functools.cache  # equal functions are compiled once
+def _step_function(select):
+    """Return :func:`_step` with the function of a :class:`Selection`."""
+
+    def step(carry, row, constants):
+        return _step(select, carry, row, constants)
+
+    return step
+
+
+def _step(select, carry, row, constants):
+    """Compute `models.decoder.Decoder.step`.
+
+    Args:
+        select: see :class:`Selection`.
+        carry: h_{t-1} and c_{t-1}, (B, n).
+        row: x_t, (B, 4n), and the step's inputs of `select`.
+        constants: exp(2P) (B, L, A) and :class:`Weights`.
+
+    Returns:
+        The next carry, and :class:`Saved` of the step.
+    """
+    (h, c), (word_gates, *inputs), (exp_projected, weights) = carry, row, constants
+    A, n = weights.w_att.shape[0], c.shape[-1]
+    products = ops.matmul(h, weights.kernel)  # (B, n) -> (B, A + 4n + 1)
+    s, u, v = products[:, :A], products[:, A : A + 4 * n], products[:, A + 4 * n :]
+    alpha = ops.softmax(tanh_scores(exp_projected, s, weights.w_att), axis=-1)  # (B, L)
+    context_weights, share = select(alpha, *inputs)  # (B, L), (B, 1)
+    z = context(weights.annotations, context_weights)  # (B, L, D) -> (B, D)
+    if weights.kernel.shape[1] > A + 4 * n:
+        beta = ops.sigmoid(v + weights.b_beta)  # (B, 1)
+    else:
+        beta = ops.ones_like(alpha[:, :1])
+    gates = word_gates + u + ops.matmul(beta * z, weights.lstm_z)  # (B, 4n)
+    i, f, o = (ops.sigmoid(gates[:, k * n : (k + 1) * n]) for k in range(3))  # (B, n)
+    g = ops.tanh(gates[:, 3 * n :])
+    new_c = f * c + i * g
+    tanh_c = ops.tanh(new_c)
+    gates = ops.concatenate([i, f, o, g, tanh_c], -1)  # (B, 5n)
+    saved = Saved(h, c, s, alpha, context_weights, share, z, beta, gates)
+    return (o * tanh_c, new_c), tuple(saved)
+
+
+def _step_backward(carry, row, constants):
+    """Compute the gradient of one :func:`_step`, the equations of the module docstring.
+
+    Args:
+        carry: dh and dc from the step after it, (B, n).
+        row: the fields of :class:`Saved` of the step, then the cotangents of its
+            outputs: dh (B, n), dz_hat (B, D), dalpha, dl (B, L), dbeta (B,).
+        constants: exp(2P) (B, L, A), :class:`Weights`, and their kernel transposed.
+
+    Returns:
+        dh_{t-1} and dc_{t-1}; and [ds, du, dv] (B, A + 4n + 1), dz (B, D), de (B, L).
+    """
+    (dh, dc), (exp_projected, weights, kernel_t) = carry, constants
+    saved, (dh_out, dz_hat, dalpha, dl, dbeta) = Saved(*row[:-5]), row[-5:]
+    dh, dbeta = dh + dh_out, dbeta[:, None]  # (B, n), (B,) -> (B, 1)
+    i, f, o, g, tanh_c = ops.split(saved.gates, 5, -1)  # (B, 5n) -> five of (B, n)
+    # LSTM
+    dc = dc + dh * o * (1 - tanh_c**2)
+    di, df, do, dg = dc * g, dc * saved.c, dh * tanh_c, dc * i
+    du = (di * i * (1 - i), df * f * (1 - f), do * o * (1 - o), dg * (1 - g**2))
+    du = ops.concatenate(du, -1)  # (B, 4n)
+    # gate of the context
+    dz_hat = dz_hat + ops.matmul(du, ops.transpose(weights.lstm_z))  # (B, 4n) -> (B, D)
+    dv = dbeta + ops.sum(dz_hat * saved.z, -1, keepdims=True)  # (B, D) -> (B, 1)
+    dv = dv * saved.beta * (1 - saved.beta)
+    dz = saved.beta * dz_hat
+    # attention
+    a_dz = ops.matmul(weights.annotations, dz[:, :, None])  # (B, L, D) -> (B, L, 1)
+    dl = dl + ops.squeeze(a_dz, -1)  # (B, L)
+    dalpha = dalpha + saved.gradient_share * dl
+    de = saved.alpha * (dalpha - ops.sum(saved.alpha * dalpha, -1, keepdims=True))
+    slopes = _slope_sum(exp_projected, exp_twice(saved.state), de)  # (B, A)
+    ds = 4 * weights.w_att * slopes
+    products = ops.concatenate([ds, du, dv], -1)  # (B, A + 4n + 1)
+    products = products[:, : weights.kernel.shape[1]]
+    return (ops.matmul(products, kernel_t), dc * f), (products, dz, de)
+
+
+def _slope_sum(exp_projected, exp_state, de):
+    """Return sum_i de_i (r_i - r_i^2), (B, L, A), (B, A), (B, L) -> (B, A).
+
+    The sum runs first over a few parts of the photo, term by term: XLA then computes
+    r in registers, where as an operand of a product it would be stored, (B, L, A).
+    """
+    L, A = exp_projected.shape[1:]
+    parts = next(k for k in range(7, 0, -1) if L % k == 0)
+    # (B, L, A) -> (B, parts, L / parts, A), and (B, L) -> (B, parts, L / parts, 1)
+    exp_projected = ops.reshape(exp_projected, (-1, parts, L // parts, A))
+    de = ops.reshape(de, (-1, parts, L // parts, 1))
+    total = 0.0
+    for k in range(parts):
+        r = 1 / (1 + exp_projected[:, k] * exp_state[:, None])  # (B, L / parts, A)
+        total = total + de[:, k] * (r - r * r)
+    return ops.sum(total, axis=1)  # (B, L / parts, A) -> (B, A)
+
+
+def _backward(compile_fn, steps, constants, upstream):
+    """Return the gradients of word_gates, h_0, c_0, z and of all weights but a.
+
+    Args:
+        compile_fn: see :func:`unroll`.
+        steps: :class:`Saved` of all steps, (T, B, ...).
+        constants: exp(2P) (B, L, A) and :class:`Weights`.
+        upstream: cotangents of the outputs of :func:`unroll`, (B, T, ...).
+    """
+    exp_projected, weights = constants
+    A, n = weights.w_att.shape[0], steps.c.shape[-1]
+    rows = (*steps, *map(_swap_batch_and_time, upstream))  # (T, B, ...)
+    carry = ops.zeros_like(steps.h[0]), ops.zeros_like(steps.c[0])  # (B, n)
+    constants = *constants, ops.transpose(weights.kernel)  # (A + 4n + 1, n)
+    (dh, dc), (dproducts, dz, de) = _scan(
+        _step_backward, carry, rows, constants, compile_fn, reverse=True
+    )
+    du = dproducts[..., A : A + 4 * n]  # (T, B, 4n)
+    dkernel = _sum_of_outer(steps.h, dproducts)  # (n, A + 4n + 1)
+    db = ops.reshape(ops.sum(dproducts[..., A + 4 * n :]), (1,))
+    attention_gradients = _compiled(_attention_gradients, compile_fn)
+    dprojected, dw = attention_gradients(steps.state, exp_projected, weights.w_att, de)
+    dlstm_z = _sum_of_outer(steps.beta * steps.z, du)  # (D, 4n)
+    dword_gates = _swap_batch_and_time(du)  # (B, T, 4n)
+    return dword_gates, dh, dc, dz, dprojected, dkernel, dw, dlstm_z, db
+
+
+def _sum_of_outer(left, right):
+    """Return the sum of left^T right, (T, B, p) and (T, B, q) -> (p, q)."""
+    left = ops.reshape(left, (-1, left.shape[-1]))  # (T B, p)
+    right = ops.reshape(right, (-1, right.shape[-1]))  # (T B, q)
+    return ops.matmul(ops.transpose(left), right)
+
+
+def _attention_gradients(states, exp_projected, w_att, des):
+    """Return dP (B, L, A) and dw (A,), each one pass over (B, L, A) for all words.
+
+    r and 1 - r are written as two expressions on purpose: XLA would store a common one
+    for every word.
+
+    Args:
+        states: s of all steps, (T, B, A).
+        exp_projected: exp(2P), (B, L, A).
+        w_att: w, (A,).
+        des: de of all steps, (T, B, L).
+    """
+    dprojected, dw = 0.0, 0.0
+    inverse = 1 / exp_projected  # exp(-2P)
+    for t in range(states.shape[0]):
+        de = ops.expand_dims(des[t], -1)  # (B, L) -> (B, L, 1)
+        s = ops.expand_dims(states[t], 1)  # (B, A) -> (B, 1, A)
+        r = 1 / (1 + exp_projected * exp_twice(s))  # (B, L, A)
+        dprojected = dprojected + de * (r - r * r)
+        dw = dw + de * (1 / (1 + inverse * exp_twice(-s)))  # de (1 - r)
+    dw = ops.reshape(dw, (-1, dw.shape[-1]))  # (B, L, A) -> (B L, A)
+    # A sum over rows as a product with ones, (1, B L) @ (B L, A) -> (A,)
+    dw = ops.matmul(ops.ones_like(dw[None, :, 0]), dw)[0]
+    return 4 * w_att * dprojected, 2 * dw

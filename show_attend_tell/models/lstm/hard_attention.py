@@ -1,0 +1,334 @@
+"""Train hard attention by the lower bound L_s, Sec. 4.1 of arXiv:1502.03044v3.
+
+This file holds sampling, rewards and surrogate loss; the arithmetic of baselines is in
+:mod:`models.lstm.baselines`. REINFORCE with CIDEr as the reward is in
+:mod:`training.self_critical`.
+
+At every step one location is sampled, s_t ~ Multinoulli(alpha_t), Eq. (8), and the
+context is its annotation, Eq. (9). The objective, Eq. (10), and its gradient estimated
+by a sequence s~ of sampled locations, Eq. (11) and (12), both to be maximised::
+
+    L_s = sum_s p(s|a) log p(y|s,a) <= log p(y|a)
+
+    dL_s/dW ~  d log p(y|s~,a)/dW                               back-propagation
+             + lambda_r r (log p(y|s~,a) - b) d log p(s~|a)/dW  REINFORCE
+             + lambda_e dH[s~]/dW                               entropy
+
+with log p(s~|a) = sum_t log alpha_t[s~_t], H[s~] = sum_t H(alpha_t) along the sampled
+path, r the scale of the reward, and the baseline
+b_k = 0.9 b_{k-1} + 0.1 log p(y|s~_k).
+
+With ``reward_per = "word"`` the reward of a location counts the words that it can have
+changed, and b is the moving average of one word's log p, so that long captions are not
+punished for their length. The second term then is::
+
+    lambda_r r sum_t [sum_{k >= t} (log p(y_k|s~,a) - b)] d log alpha_t[s~_t]/dW
+
+Neither biases the estimator: no word depends on a location sampled after it, and b
+depends on no sample of the batch. The variance is far lower where lengths differ, about
+a tenth on captions of one and of three words (experiments/LOG.md); for one caption
+alone it may be higher.
+
+With ``reward_per = "caption_mean"`` it is the mean over the caption's T words::
+
+    lambda_r r [1/T sum_t (log p(y_t|s~,a) - b)] d log p(s~|a)/dW
+
+The authors' published code does so, for minibatches of one length, and its constants
+weigh more than here. It averages the likelihood over the B captions of a minibatch,
+but passes the gradients of the other two terms to alpha as they are, so they are sums::
+
+    1/B sum_n log p(y_n|s~,a)
+        + sum_n [1/10 (1/T log p(y_n|s~,a) - b) log p(s~_n|a) + 0.002 H[s~_n]]
+
+The loss of this program is a mean over captions, so both terms are multiplied by B: at
+B = 64 the weight of the entropy is 64 x 0.002 = 0.128, and that of the reward
+64 / 10 = 6.4 on the mean per word, for a caption of T = 12 words 6.4 / 12 = 0.53 on the
+sum of log p. ``reward_scale = 0.1`` and ``entropy_weight = 0.002``, the defaults, are B
+times smaller. In that code the doubly stochastic term is part of the reported cost, but
+the gradients passed to alpha replace its gradient, so it is 0 here. Captions are
+generated from the expected context.
+
+With ``baseline = "samples"`` b is, word by word, the mean of log p(y_k|s~,a) in the
+other samples of the same caption, sampled or expected. The likelihood of its words
+cancels, which lowers the variance; b depends on none of the samples that it is
+subtracted from, so there is no bias.
+
+Weights that each term reaches:
+
+* Back-propagation holds s~ fixed. It reaches the deep output (L_o, L_h, L_z), the LSTM,
+  E, f_init and f_beta, and **nothing of f_att** (W_a, W_h, w_att, b_a). It acts on the
+  words through the samples alone, and no gradient passes through a sample. With
+  ``label_smoothing`` it is the smoothed likelihood's; rewards are log p itself.
+* REINFORCE is the gradient of the samples, the reward being a constant. It reaches
+  f_att, and through h_{t-1}, from which alpha_t is computed, the LSTM, E, f_init and
+  f_beta; not the deep output, which has no part in p(s|a).
+* Entropy reaches the weights that REINFORCE reaches. It is the gradient of H along the
+  sampled path; the paper leaves out that H also changes with the likely paths.
+
+Where s~ is replaced by its expected value alpha, the context is soft attention's and
+back-propagation reaches f_att too; REINFORCE is then zero, for the expected value of
+d log p(s|a)/dW is.
+
+Notation as in :mod:`models.lstm.attention`; R = B samples rows hold the samples of each
+caption, side by side.
+"""
+
+from typing import NamedTuple
+
+import keras
+from keras import ops
+
+from show_attend_tell.config.settings import HardAttentionSettings
+from show_attend_tell.models.losses import token_losses
+from show_attend_tell.models.lstm.attention import sampled_location
+from show_attend_tell.models.lstm.baselines import (
+    mean_of_others,
+    moved_average,
+    reward_to_go,
+)
+from show_attend_tell.models.lstm.fast_gradient import Selection
+
+
+class LocationNoise(NamedTuple):
+    """The random numbers of a batch, which decide its locations."""
+
+    u: object  # (R, T), uniform in [0, 1): which location
+    sampled: object  # (R,), 1 where s~ is sampled, 0 where it is its expected value
+
+    def selection(self) -> Selection:
+        """Return the choice of the context weights of all steps."""
+        # (R,) -> (R, T)
+        sampled = ops.repeat(ops.expand_dims(self.sampled, 1), self.u.shape[1], axis=1)
+        return Selection(_sampled_or_expected, (self.u, sampled))
+
+
+def _sampled_or_expected(alpha, u, sampled):
+    """Return the context weights of a step, and q of their gradient.
+
+    Args:
+        alpha: (R, L).
+        u: (R,).
+        sampled: (R,).
+
+    Returns:
+        One-hot s~_t, or alpha, (R, L); and the share of their gradient that flows
+        on to alpha, 0 where s~_t was sampled, 1 elsewhere, (R, 1).
+    """
+    s = sampled_location(alpha, ops.expand_dims(u, 1))  # (R, L)
+    sampled = ops.cast(ops.expand_dims(sampled, 1), alpha.dtype)  # (R,) -> (R, 1)
+    return ops.where(sampled > 0, s, alpha), 1 - sampled
+
+
+class HardAttention(keras.layers.Layer):
+    """The noise, the baseline and the loss terms of hard attention in training.
+
+    Args:
+        settings: a :class:`config.settings.HardAttentionSettings`.
+        seed: seed of the noise.
+    """
+
+    def __init__(self, settings: HardAttentionSettings, seed=0, **kwargs):
+        super().__init__(**kwargs)
+        self.settings = settings
+        self.generator = keras.random.SeedGenerator(seed)
+        # Replicas that train together keep one baseline, the mean of theirs.
+        self.baseline = self.add_weight(
+            shape=(),
+            initializer="zeros",
+            trainable=False,
+            aggregation="mean",
+            name="baseline",
+        )
+        names = ("baseline", "reward", "entropy", "sampled", "sampled_reward")
+        self.means = {name: keras.metrics.Mean(name=name) for name in names}
+        self.variance = Variance(name="reward_variance")
+        self.part = 0, 1
+        self.built = True
+
+    def share_batch(self, number, count):
+        """Train on part `number` of `count` equal parts of each batch from now on.
+
+        The locations are those that a training on the whole batch samples. Only after
+        :meth:`move_baseline` does the baseline move.
+        """
+        self.part = number, count
+
+    def sample_noise(self, rows, steps) -> LocationNoise:
+        """Return the random numbers of a batch of R rows and T steps."""
+        probability = self.settings.sampling_probability
+        number, parts = self.part
+        whole = rows * parts  # rows of all workers, whose noise is the same everywhere
+        count = 1 if self.settings.drawn_per == "minibatch" else whole
+        sampled = keras.random.uniform((count,), seed=self.generator) < probability
+        sampled = ops.broadcast_to(ops.cast(sampled, "float32"), (whole,))
+        u = keras.random.uniform((whole, steps), seed=self.generator)
+        if parts > 1:
+            own = slice(number * rows, (number + 1) * rows)
+            u, sampled = u[own], sampled[own]
+        return LocationNoise(u, sampled)
+
+    def surrogate(self, outputs, targets, mask):
+        """Return the REINFORCE and entropy part of each row's loss; update b and logs.
+
+        Its gradient is minus that of the two terms.
+
+        Args:
+            outputs: float32: ``logits`` (R, T, K), ``alpha`` (R, T, L) and, where
+                locations were sampled, ``context_weights`` (R, T, L) and ``sampled``
+                (R,).
+            targets: word ids, (R, T).
+            mask: 1 for a word of the caption, 0 for padding, (R, T).
+
+        Returns:
+            (R,); 0 without samples, outside training.
+        """
+        log_p = -token_losses(outputs["logits"], targets) * mask  # (R, T)
+        log_p, alpha = ops.stop_gradient(log_p), outputs["alpha"]
+        is_sampled = "sampled" in outputs
+        sampled = outputs["sampled"] if is_sampled else ops.zeros_like(log_p[:, 0])
+        self._update_metrics(ops.sum(log_p, axis=-1), alpha, sampled, mask)
+        if not is_sampled:
+            return ops.zeros_like(sampled)
+        reinforce, entropy = self.terms(log_p, outputs, mask)
+        self._update_baseline(log_p, sampled, mask)
+        return -(reinforce + entropy)
+
+    def terms(self, log_p, outputs, mask):
+        """Return the REINFORCE and the entropy term of each row, to be maximised.
+
+        Args:
+            log_p: log p(y_t|s~,a), (R, T), 0 for padding, without a gradient.
+            outputs: ``alpha``, ``context_weights`` and ``sampled`` of
+                :meth:`surrogate`.
+            mask: (R, T).
+
+        Returns:
+            Two tensors (R,).
+        """
+        s, alpha = self.settings, outputs["alpha"]
+        reward = s.reinforce_weight * s.reward_scale * self._advantages(log_p, mask)
+        reward = reward * ops.expand_dims(outputs["sampled"], 1)  # (R, T) or (R, 1)
+        log_probs = location_log_probs(alpha, outputs["context_weights"], mask)
+        # (R, T) -> (R,)
+        reinforce = ops.sum(ops.stop_gradient(reward) * log_probs, axis=-1)
+        return reinforce, s.entropy_weight * location_entropies(alpha, mask)
+
+    def _advantages(self, log_p, mask):
+        """Return the reward of each location minus the baseline b; (R, T) or (R, 1)."""
+        s, b = self.settings, self.baseline
+        if s.baseline == "samples":
+            b = mean_of_others(log_p, s.samples)  # (R, T)
+        elif s.reward_per == "caption":
+            return ops.sum(log_p, axis=-1, keepdims=True) - b  # (R, T) -> (R, 1)
+        gains = (log_p - b) * mask
+        if s.reward_per == "caption":
+            return ops.sum(gains, axis=-1, keepdims=True)  # (R, T) -> (R, 1)
+        if s.reward_per == "caption_mean":
+            length = ops.maximum(ops.sum(mask, axis=-1, keepdims=True), 1)  # (R, 1)
+            return ops.sum(gains, axis=-1, keepdims=True) / length
+        return reward_to_go(gains)  # (R, T)
+
+    def _update_metrics(self, log_likelihood, alpha, sampled, mask):
+        """Update the means of rewards and attention; padding is ignored.
+
+        Args:
+            log_likelihood: log p(y|s~,a), (R,).
+            alpha: (R, T, L).
+            sampled: (R,).
+            mask: (R, T).
+        """
+        length = ops.sum(mask, axis=-1)  # (R, T) -> (R,)
+        present = ops.cast(length > 0, "float32")
+        entropy = location_entropies(alpha, mask) / ops.maximum(length, 1)  # (R,)
+        self.means["baseline"].update_state(ops.convert_to_tensor(self.baseline))
+        self.means["reward"].update_state(log_likelihood, sample_weight=present)
+        self.variance.update_state(log_likelihood, sample_weight=present)
+        self.means["entropy"].update_state(entropy, sample_weight=length)
+        self.means["sampled"].update_state(sampled, sample_weight=length)
+
+    def _update_baseline(self, log_p, sampled, mask):
+        """Move b towards the mean log p of sampled rows, if there are any.
+
+        The mean is over captions or over words, see ``reward_per``. Called after the
+        terms are computed: b must not depend on the samples it is subtracted from, or
+        the estimator would be biased.
+        """
+        counted = mask * ops.expand_dims(sampled, 1)  # (R, T), words of sampled rows
+        if self.settings.reward_per == "caption":
+            log_p = ops.sum(log_p * counted, axis=-1)  # (R, T) -> (R,)
+            counted = ops.max(counted, axis=-1)  # (R, T) -> (R,)
+        # Flat, as the metric would take the mean over the words of a row first.
+        log_p, counted = (ops.reshape(value, (-1,)) for value in (log_p, counted))
+        self.means["sampled_reward"].update_state(log_p, sample_weight=counted)
+        if self.part[1] == 1:
+            self._move_baseline(ops.sum(log_p * counted), ops.sum(counted))
+
+    def move_baseline(self):
+        """Move b by the metric of the whole batch, of which this worker has a part."""
+        mean = self.means["sampled_reward"]
+        self._move_baseline(*map(ops.convert_to_tensor, (mean.total, mean.count)))
+
+    def _move_baseline(self, reward, count):
+        mean = reward / ops.maximum(count, 1)
+        decay, old = self.settings.baseline_decay, ops.convert_to_tensor(self.baseline)
+        self.baseline.assign(moved_average(old, mean, decay, count > 0))
+
+
+class Variance(keras.metrics.Metric):
+    """The variance of weighted values: mean of squares minus square of the mean.
+
+    Its variables are sums, so that those of several workers can be added.
+    """
+
+    def __init__(self, name):
+        super().__init__(name=name)
+        self.count, self.total, self.squares = (
+            self.add_variable((), "zeros", name=part)
+            for part in ("count", "total", "squares")
+        )
+
+    def update_state(self, values, sample_weight):
+        """Add values (R,) with weights (R,)."""
+        self.count.assign_add(ops.sum(sample_weight))
+        self.total.assign_add(ops.sum(sample_weight * values))
+        self.squares.assign_add(ops.sum(sample_weight * ops.square(values)))
+
+    def result(self):
+        """Return the variance; 0 without values."""
+        count = ops.maximum(self.count, 1)
+        mean = self.total / count
+        return ops.maximum(self.squares / count - ops.square(mean), 0)
+
+
+def location_log_probs(alpha, context_weights, mask):
+    """Return log alpha_t[s_t] of each location; log p(s|a) is their sum over t.
+
+    Args:
+        alpha: (R, T, L).
+        context_weights: one-hot s_t, (R, T, L).
+        mask: 1 for a word of the caption, 0 for padding, (R, T).
+
+    Returns:
+        (R, T), 0 for padding.
+    """
+    log_probs = ops.sum(context_weights * _log(alpha), axis=-1)  # (R, T, L) -> (R, T)
+    return log_probs * ops.cast(mask, alpha.dtype)
+
+
+def location_entropies(alpha, mask):
+    """Return H[s] = -sum_t sum_i alpha_ti log alpha_ti of each caption, in nats.
+
+    Args:
+        alpha: (R, T, L).
+        mask: 1 for a word of the caption, 0 for padding, (R, T).
+
+    Returns:
+        (R,).
+    """
+    entropy = -ops.sum(alpha * _log(alpha), axis=-1)  # (R, T, L) -> (R, T)
+    return ops.sum(entropy * ops.cast(mask, alpha.dtype), axis=-1)  # (R, T) -> (R,)
+
+
+def _log(alpha):
+    """Return log alpha, finite where alpha has become 0."""
+    return ops.log(ops.maximum(alpha, 1e-30))  # float32 ends at 1e-38

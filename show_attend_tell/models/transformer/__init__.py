@@ -1,0 +1,1 @@
+"""A Transformer decoder with the interface of the LSTM."""

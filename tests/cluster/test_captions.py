@@ -1,0 +1,291 @@
+"""Captions as shards: those of one machine, each photo once, whoever is killed."""
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from tiny_pipeline import tiny_pipeline
+
+from show_attend_tell.cli import main as cli
+from show_attend_tell.cluster import captions
+from show_attend_tell.cluster.captions import (
+    CaptionWorker,
+    ClusterReport,
+    Loading,
+    Settings,
+    caption_on_cluster,
+)
+from show_attend_tell.data.manifest import Photo, write_manifest
+from show_attend_tell.inference.batch import caption_into_file, made_by
+from show_attend_tell.inference.result import Failure, LowConfidence
+from show_attend_tell.runtime.errors import CaptionError, OutputFileError
+
+CHUNK = 16
+PHOTOS = 10 * CHUNK - 3
+BROKEN = "0020.jpg"
+
+
+class Here:
+    """The interface of a cluster, in this process and in reverse order."""
+
+    interrupted_after = None
+
+    def run(self, make, arguments, tasks, workers):
+        worker = make(*arguments)
+        for count, task in enumerate(reversed(list(tasks))):
+            if count == self.interrupted_after:
+                raise KeyboardInterrupt
+            yield task, worker.run(task.payload)
+
+
+@pytest.fixture
+def here(monkeypatch):
+    here = Here()
+
+    @contextlib.contextmanager
+    def connected(address):
+        yield here
+
+    monkeypatch.setattr(captions, "connected", connected)
+    monkeypatch.setattr(captions, "SHARD_PHOTOS", CHUNK)
+    monkeypatch.setattr(captions, "load", lambda *a, **b: tiny_pipeline())
+    return here
+
+
+def write_photos(folder: Path, count: int, side: int) -> Path:
+    """Write photos of several sizes, one of them damaged."""
+    folder.mkdir()
+    rng = np.random.default_rng(8)
+    for number in range(count):
+        pixels = rng.integers(0, 256, (5, 7 + number % 3, 3), np.uint8)
+        size = (side, side + number % 50)
+        image = Image.fromarray(pixels).resize(size, Image.Resampling.NEAREST)
+        image.save(folder / f"{number:04d}.jpg")
+    (folder / BROKEN).write_bytes(b"no photo")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory) -> Path:
+    return write_photos(tmp_path_factory.mktemp("few") / "photos", 45, 40)
+
+
+def run(photos, out, **options):
+    loading = Loading((str(tiny_pipeline().file),))
+    return caption_on_cluster(
+        "auto", loading, [photos], out, **{"shown": False, **options}
+    )
+
+
+def lines(out: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in sorted(out.glob("captions-*.jsonl")))
+
+
+def alone(photos: Path, out: Path) -> bytes:
+    """Return the captions of one machine."""
+    caption_into_file(tiny_pipeline(), [photos], out, shown=False)
+    return out.read_bytes()
+
+
+def test_shards_together_are_the_file_of_one_machine(here, photos, tmp_path):
+    report = run(photos, tmp_path / "out")
+    assert (report.written, report.present) == (44, 0)
+    assert [one.path.name for one in report.failures] == [BROKEN]
+    assert lines(tmp_path / "out") == alone(photos, tmp_path / "one.jsonl")
+    index = json.loads((tmp_path / "out" / "index.json").read_text())
+    assert index["captions"] == 44
+    assert [shard["rows"] for shard in index["shards"]] == [16, 15, 13]
+    assert not list((tmp_path / "out").glob(".writing-*"))
+
+
+def test_an_interrupted_run_resumes_to_the_same_bytes(here, photos, tmp_path):
+    here.interrupted_after = 2
+    with pytest.raises(KeyboardInterrupt):
+        run(photos, tmp_path / "out")
+    assert not (tmp_path / "out" / "index.json").exists()
+    here.interrupted_after = None
+    report = run(photos, tmp_path / "out")
+    assert (report.written, report.present) == (16, 28)
+    assert lines(tmp_path / "out") == alone(photos, tmp_path / "one.jsonl")
+    again = run(photos, tmp_path / "out")
+    assert (again.written, again.present, len(again.failures)) == (0, 44, 1)
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_new_photos_are_captioned_once_and_no_other_again(here, tmp_path, form):
+    if form == "parquet":
+        pytest.importorskip("pyarrow", reason="needs the packages of '.[cluster]'")
+    photos, out = write_photos(tmp_path / "photos", 25, 40), tmp_path / "out"
+    run(photos, out, form=form)
+    Image.new("RGB", (30, 20), "red").save(photos / "0000-new.jpg")
+    Image.new("RGB", (30, 20), "red").save(photos / BROKEN)
+    report = run(photos, out, form=form)
+    assert (report.written, report.present, report.failures) == (2, 24, ())
+    rows = [
+        row
+        for file in out.glob("captions-*")
+        for row in captions_of(file)
+        if row["made_by"].startswith("model.keras")
+    ]
+    assert len(rows) == 26
+    assert {row["path"] for row in rows} == {str(one) for one in photos.iterdir()}
+
+
+def captions_of(file: Path) -> list[dict]:
+    if file.suffix == ".parquet":
+        import pyarrow.parquet
+
+        return pyarrow.parquet.read_table(file).to_pylist()
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_captions_of_other_settings_and_other_files_are_refused(here, photos, tmp_path):
+    run(photos, tmp_path / "out")
+    with pytest.raises(OutputFileError, match=r"beam 1.*Received: .*beam 3"):
+        run(photos, tmp_path / "out", decoding={"beam": 1})
+    with pytest.raises(OutputFileError, match="must be empty, or begun by this"):
+        run(photos, photos)
+    assert not (photos / ".lock").exists()
+    with pytest.raises(OutputFileError, match="must be a folder"):
+        run(photos, photos / "0001.jpg")
+
+
+def test_a_damaged_and_a_repeated_shard_are_named(here, photos, tmp_path):
+    run(photos, tmp_path / "out")
+    first = min((tmp_path / "out").glob("captions-*"))
+    other = first.with_name("captions-000009-0.jsonl")
+    other.write_bytes(first.read_bytes())
+    with pytest.raises(OutputFileError, match="captions-000009.* other files"):
+        run(photos, tmp_path / "out")
+    other.write_bytes(b"[]\n")
+    with pytest.raises(OutputFileError, match="captions-000009.*damaged"):
+        run(photos, tmp_path / "out")
+
+
+def test_a_manifest_names_the_photos(here, photos, tmp_path):
+    named = [photos / "0003.jpg", photos / "0001.jpg"]
+    rows = [Photo(path.name, path, "test", ("a",)) for path in named]
+    write_manifest(tmp_path / "manifest.jsonl", rows)
+    run(tmp_path / "manifest.jsonl", tmp_path / "out")
+    (shard,) = (tmp_path / "out").glob("captions-*")
+    assert [row["path"] for row in captions_of(shard)] == list(map(str, named))
+
+
+def test_a_worker_with_another_model_or_encoder_refuses_to_work(here):
+    pipeline = tiny_pipeline()
+    decoding, encoder = pipeline.decoding(), pipeline.encoder.identity()
+    made = made_by(pipeline, decoding)
+    loading = Loading((str(pipeline.file),))
+    CaptionWorker(loading, Settings(decoding, None, made, encoder, 9))
+    other = Settings(decoding, None, made, {**encoder, "weights_digest": "0" * 64}, 9)
+    with pytest.raises(CaptionError, match=r"those of the driver.*weights_digest"):
+        CaptionWorker(loading, other)
+    with pytest.raises(CaptionError, match="instead of another model"):
+        CaptionWorker(loading, Settings(decoding, None, "another model", encoder, 9))
+
+
+def test_the_report_has_the_rate_and_the_cost_of_a_million(tmp_path):
+    failures = (Failure(tmp_path, "broken"), LowConfidence(tmp_path, "left out"))
+    report = ClusterReport(tmp_path, 7200, 5, failures, 3600.0, 3.6)
+    assert report.lines() == [
+        f"{tmp_path}: 7200 captions written, 5 already present, 1 left out for low "
+        "confidence, 1 photos skipped",
+        "2.00 photos/s, the start of the workers included; 500.00 per million photos",
+    ]
+    assert len(ClusterReport(tmp_path, 0, 5, (), 1.0).lines()) == 1
+
+
+def command_line(capsys, *arguments):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["caption", "--model", *map(str, (tiny_pipeline().file, *arguments))])
+    out, err = capsys.readouterr()
+    return stop.value.code, out, err
+
+
+def test_the_verb_prints_counts_and_unreadable_photos(here, photos, tmp_path, capsys):
+    options = "--cluster", "auto", "--out", tmp_path / "out", "--price-per-hour", "1"
+    code, out, err = command_line(capsys, photos, *options)
+    assert code == 1
+    assert "44 captions written, 1 photos skipped" in out
+    assert "per million photos" in out
+    assert f"{BROKEN}: cannot be read as a photo" in err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--cluster", "auto"], ["--cluster", "auto", "--out", "x", "--json"]],
+)
+def test_options_that_do_not_fit_are_wrong_usage(photos, capsys, options):
+    code, _, err = command_line(capsys, photos, *options)
+    assert code == 2
+    assert "--cluster needs --out FOLDER" in err
+
+
+def test_workers_without_a_cluster_are_wrong_usage(photos, capsys):
+    assert command_line(capsys, photos, "--workers", "2")[0] == 2
+
+
+# Real workers of a real cluster.
+
+
+@pytest.fixture(scope="module")
+def large_photos(tmp_path_factory) -> Path:
+    """Write photos that take milliseconds to decode."""
+    folder = tmp_path_factory.mktemp("large") / "photos"
+    return write_photos(folder, PHOTOS, 700)
+
+
+CHILD = """
+import sys
+sys.path[:0] = {paths}
+from show_attend_tell.cluster import captions
+from show_attend_tell.runtime.tensorflow_startup import start_keras
+start_keras()
+captions.SHARD_PHOTOS = {chunk}
+model, photos, out, address = sys.argv[1:]
+loading = captions.Loading((model,))
+captions.caption_on_cluster(address, loading, [photos], out, workers=1)
+"""
+
+
+@pytest.mark.cluster
+def test_a_killed_driver_worker_and_node_change_no_byte(
+    large_photos, tmp_path, nodes, caplog, monkeypatch
+):
+    from local_cluster import Interruptions, kill_a_busy_worker
+
+    monkeypatch.setattr(captions, "SHARD_PHOTOS", CHUNK)
+    nodes.ensure(2)
+    out, model = tmp_path / "out", str(tiny_pipeline().file)
+    script = CHILD.format(paths=[str(Path(__file__).parents[2])], chunk=CHUNK)
+    command = [sys.executable, "-c", script, model, large_photos, out, nodes.address]
+    driver = subprocess.Popen(command, stderr=subprocess.PIPE)
+    while len(list(out.glob("captions-*"))) < 2:
+        assert driver.poll() is None, driver.stderr.read()
+        time.sleep(0.005)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.communicate()
+    present = len(list(out.glob("captions-*")))
+    assert present < 6
+    actions = [(present + 1, kill_a_busy_worker), (present + 3, nodes.kill_node)]
+    kills = Interruptions(out, "captions-*", actions)
+    loading = Loading((model,))
+    with kills, caplog.at_level(logging.WARNING):
+        report = caption_on_cluster(
+            nodes.address, loading, [large_photos], out, workers=2, shown=False
+        )
+    assert kills.done == 2
+    assert "a worker has ended" in caplog.text
+    assert report.present >= CHUNK
+    assert report.written + report.present == PHOTOS - 1
+    assert [one.path.name for one in report.failures] == [BROKEN]
+    assert lines(out) == alone(large_photos, tmp_path / "one.jsonl")

@@ -1,0 +1,193 @@
+"""Features by the workers of a cluster, some of which are killed."""
+
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data_prep.extract import extract
+from data_prep.shard_writer import ShardWriter
+from show_attend_tell.cluster import features as cluster_features
+from show_attend_tell.cluster import pool as cluster
+from show_attend_tell.cluster.features import FeatureWorker, extract_on_cluster
+from show_attend_tell.config.settings import EncoderSettings, experiment_from_dict
+from show_attend_tell.data.features import FeatureReader
+from show_attend_tell.data.manifest import Photo, write_manifest
+from show_attend_tell.data.shard_store import CACHE, ObjectStore
+from show_attend_tell.models.encoder.network import Encoder
+from show_attend_tell.runtime.errors import ClusterError, EncoderError
+
+ROWS = 32  # of a shard, so that a few photos have several
+PHOTOS = 12 * ROWS - 5
+BROKEN, ABSENT = 3, 40
+SETTINGS = {
+    "network": "SceneNet",
+    "layer": "annotations",
+    "weights": "scenes",
+    "image_size": 112,
+}
+NAME = "features-SceneNet-annotations"
+
+
+def experiment():
+    tables = {key: {} for key in ("model", "training", "decoding")}
+    data = {"name": "tiny", "source": "folder"}
+    return experiment_from_dict(
+        {"name": "tiny", "data": data, "encoder": SETTINGS, **tables}
+    )
+
+
+def test_a_worker_with_another_encoder_refuses_to_work():
+    settings = EncoderSettings(**{**SETTINGS, "weights": "none", "resize": "crop"})
+    identity = Encoder(settings).identity()
+    FeatureWorker(settings, identity, 1)
+    with pytest.raises(EncoderError, match=r"that of the driver.*weights_digest"):
+        FeatureWorker(settings, {**identity, "weights_digest": "0" * 64}, 1)
+    with pytest.raises(EncoderError, match=r"versions .* instead of \{'keras': '0'\}"):
+        FeatureWorker(settings, {**identity, "versions": {"keras": "0"}}, 1)
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory) -> Path:
+    """Write photos that take milliseconds to decode, and their manifest."""
+    folder = tmp_path_factory.mktemp("work") / "tiny"
+    (folder / "photos").mkdir(parents=True)
+    rng = np.random.default_rng(8)
+    rows = []
+    for number in range(PHOTOS):
+        path = Path("photos") / f"{number}.jpg"
+        pixels = rng.integers(0, 256, (30, 40 + number % 7, 3), np.uint8)
+        if number == BROKEN:
+            (folder / path).write_bytes(b"no photo")
+        elif number != ABSENT:
+            Image.fromarray(pixels).resize((1200, 900)).save(folder / path)
+        rows.append(Photo(path.name, path, "train", ("a photo",)))
+    write_manifest(folder / "manifest.jsonl", rows)
+    return folder.parent
+
+
+@pytest.fixture(scope="module")
+def expected(photos) -> dict[str, bytes]:
+    """Return the shards that this process writes."""
+    before, ShardWriter.part_rows = ShardWriter.part_rows, ROWS
+    report = extract(experiment(), photos, shards=True, progress=False)
+    ShardWriter.part_rows = before
+    found = content(photos)
+    assert sum(name.startswith("0") for name in found) == 12
+    assert len(report.files[0].unreadable) == 2
+    return found
+
+
+def folder_of(work: Path) -> Path:
+    return work / "tiny" / f"{NAME}.shards"
+
+
+def content(work: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder_of(work).iterdir()}
+
+
+@pytest.fixture
+def work(photos, expected, monkeypatch) -> Path:
+    """Return the prepared folder without features."""
+    shutil.rmtree(folder_of(photos), ignore_errors=True)
+    monkeypatch.setattr(ShardWriter, "part_rows", ROWS)
+    return photos
+
+
+CHILD = """
+import sys
+sys.path[:0] = {paths}
+from data_prep.shard_writer import ShardWriter
+from test_cluster_features import ROWS, experiment
+from show_attend_tell.cluster.features import extract_on_cluster
+ShardWriter.part_rows = ROWS
+extract_on_cluster(experiment(), sys.argv[1], sys.argv[2], 1, progress=False)
+"""
+
+
+@pytest.mark.cluster
+def test_a_killed_driver_worker_and_node_change_no_byte(work, expected, nodes, caplog):
+    from local_cluster import Interruptions, kill_a_busy_worker
+
+    nodes.ensure(2)
+    tests = Path(__file__).parents[1]
+    paths = [str(tests.parent), str(tests / "support"), str(Path(__file__).parent)]
+    command = [sys.executable, "-c", CHILD.format(paths=paths), work, nodes.address]
+    driver = subprocess.Popen(command, stderr=subprocess.PIPE)
+    while len(list(folder_of(work).glob("0*.h5"))) < 2:
+        assert driver.poll() is None, driver.stderr.read()
+        time.sleep(0.005)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.communicate()
+    present = len(list(folder_of(work).glob("0*.h5")))
+    assert present < 8
+    with pytest.raises(ValueError, match="run the extraction again"):
+        FeatureReader(folder_of(work))
+    actions = [(present + 1, kill_a_busy_worker), (present + 3, nodes.kill_node)]
+    kills = Interruptions(folder_of(work), "0*.h5", actions)
+    with kills, caplog.at_level(logging.WARNING):
+        report = extract_on_cluster(
+            experiment(), work, nodes.address, 2, progress=False
+        )
+    assert kills.done == 2
+    assert caplog.text.count("a worker has ended") >= 1
+    assert content(work) == expected
+    file = report.files[0]
+    assert file.photos == PHOTOS > file.extracted
+    assert list(file.unreadable) == [f"{BROKEN}.jpg", f"{ABSENT}.jpg"]
+    again = extract_on_cluster(experiment(), work, nodes.address, progress=False)
+    assert again.files[0].extracted == 0
+
+
+@pytest.mark.cluster
+def test_workers_write_shards_into_an_object_store(
+    work, expected, nodes, s3, tmp_path, monkeypatch
+):
+    nodes.ensure(2)
+    monkeypatch.setenv(CACHE, str(tmp_path))
+    store = f"{s3}/features"
+    options = {"progress": False, "store": store}
+    report = extract_on_cluster(experiment(), work, nodes.address, 2, **options)
+    assert report.files[0].extracted == PHOTOS
+    found, url = content(work), f"{store}/tiny/{NAME}.shards"
+    assert json.loads(found.pop("store.json")) == {"url": url}
+    shards = ObjectStore(url, tmp_path)
+    found |= {name: shards.local(name).read_bytes() for name in shards.sizes()}
+    assert found == expected
+    with FeatureReader(folder_of(work)) as reader:
+        rows = sorted(reader.rows.values())
+        values = reader.read(rows)
+    extract(experiment(), work, overwrite=True, progress=False)
+    with FeatureReader(work / "tiny" / f"{NAME}.h5") as file:
+        np.testing.assert_array_equal(file.read(rows), values)
+    assert shards.sizes() == {}  # overwritten, too
+    (work / "tiny" / f"{NAME}.h5").unlink()
+
+
+@pytest.mark.cluster
+def test_a_folder_that_workers_cannot_see_is_one_line_and_writes_no_shard(
+    work, nodes, monkeypatch
+):
+    nodes.ensure(1)
+    monkeypatch.setattr(cluster_features, "visible", lambda path: (str(path), 1))
+    with pytest.raises(ClusterError, match=r"node .*header\.json: not the file"):
+        extract_on_cluster(experiment(), work, nodes.address, progress=False)
+    assert [file.name for file in folder_of(work).iterdir()] == ["header.json"]
+
+
+@pytest.mark.cluster
+def test_a_node_with_another_version_is_one_line(work, nodes, monkeypatch):
+    nodes.ensure(1)
+    monkeypatch.setattr(cluster, "__version__", "0.0.1")
+    with pytest.raises(ClusterError, match=r"must have version 0\.0\.1 .* Received: "):
+        extract_on_cluster(experiment(), work, nodes.address, progress=False)
+    assert not folder_of(work).exists()

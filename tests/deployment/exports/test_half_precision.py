@@ -1,0 +1,200 @@
+"""Model files in float16: size, values, errors, accepted encoder weights."""
+
+import hashlib
+import zipfile
+
+import h5py
+import numpy as np
+import pytest
+import tiny_captioner
+import tiny_transformer
+
+from show_attend_tell.cli import main as cli
+from show_attend_tell.data.encoder_identity import identity_difference, is_accepted
+from show_attend_tell.deployment.exports.half_precision import (
+    KERAS_FILES,
+    save_half,
+)
+from show_attend_tell.inference.calibration_file import calibration_path
+from show_attend_tell.models import pretrained
+from show_attend_tell.models.reranking.file import reranker_beside
+from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.runtime.errors import ModelFileError
+
+
+@pytest.fixture
+def model(rng):
+    identity = {"network": "VGG16", "weights": "mine.h5", "weights_digest": "abc"}
+    model = tiny_captioner.build(rng, {"encoder_identity": identity})
+    model.set_annotation_scale(7.0)
+    return model
+
+
+@pytest.fixture
+def source(model, tmp_path):
+    model.save(tmp_path / "model.keras")
+    return tmp_path / "model.keras"
+
+
+def test_loaded_weights_are_float32_rounded_to_float16(model, source, tmp_path):
+    size = save_half(source, tmp_path / "new" / "half.keras")
+    loaded = load_captioner(tmp_path / "new" / "half.keras")
+    assert size == (tmp_path / "new" / "half.keras").stat().st_size
+    assert loaded.get_config() == model.get_config()
+    for ours, theirs in zip(model.weights, loaded.weights, strict=True):
+        expected, found = np.asarray(ours.numpy()), np.asarray(theirs.numpy())
+        assert found.dtype == np.float32
+        if expected.ndim:
+            expected = expected.astype(np.float16)
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_the_file_stores_float16(source, tmp_path):
+    save_half(source, tmp_path / "one")
+    kinds = set()
+    with zipfile.ZipFile(tmp_path / "one") as archive:
+        archive.extract("model.weights.h5", tmp_path)
+    with h5py.File(tmp_path / "model.weights.h5") as file:
+        file.visititems(
+            lambda _, item: (
+                kinds.add(item.dtype)
+                if isinstance(item, h5py.Dataset) and item.ndim and item.size > 2
+                else None
+            )
+        )
+    assert kinds == {np.dtype(np.float16)}
+
+
+def test_eight_bits_have_a_scale_per_output_channel(rng, tmp_path):
+    names = {"convolutions": ["block5_conv3"]}
+    model = tiny_captioner.build(rng, names, attention_layers=2)
+    model.convolutions.kernels[0].assign(0 * model.convolutions.kernels[0])
+    model.save(tmp_path / "model.keras")
+    save_half(tmp_path / "model.keras", tmp_path / "small.keras", eight_bit=True)
+    loaded = load_captioner(tmp_path / "small.keras")
+    for ours, theirs in zip(model.weights, loaded.weights, strict=True):
+        w, found = np.asarray(ours, float), np.asarray(theirs)
+        assert found.dtype == np.float32
+        if w.ndim < 2:
+            np.testing.assert_allclose(found, w, rtol=1e-3)
+            continue
+        step = np.abs(w).max(axis=tuple(range(w.ndim - 1))) / 127
+        expected = np.rint(w / np.where(step, step, 1)) * step
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+        assert (np.abs(found - w) <= 0.501 * step).all()
+
+
+@pytest.mark.parametrize("eight_bit", [False, True])
+def test_the_weights_of_a_transformer_are_rounded_too(rng, tmp_path, eight_bit):
+    model = tiny_transformer.build(rng, encoder_layers=1)
+    model.save(tmp_path / "model.keras")
+    save_half(tmp_path / "model.keras", tmp_path / "small.keras", eight_bit=eight_bit)
+    loaded = load_captioner(tmp_path / "small.keras")
+    assert loaded.get_config() == model.get_config()
+    for ours, theirs in zip(model.weights, loaded.weights, strict=True):
+        w, found = np.asarray(ours, float), np.asarray(theirs)
+        step = np.abs(w).max(axis=0) / 127 if w.ndim == 2 and eight_bit else 0
+        assert (np.abs(found - w) <= 0.501 * step + 1e-3 * np.abs(w)).all()
+
+
+def test_the_file_stores_one_byte_per_weight_of_a_matrix(source, tmp_path):
+    assert stored_types(source, tmp_path, eight_bit=False) == {2: np.float16}
+    assert stored_types(source, tmp_path, eight_bit=True) == {2: np.int8}
+
+
+def stored_types(source, tmp_path, eight_bit):
+    """Return number of axes -> dtype of the matrices in an exported file."""
+    save_half(source, tmp_path / "one", eight_bit=eight_bit)
+    found = {}
+    with zipfile.ZipFile(tmp_path / "one") as archive:
+        archive.extract("model.weights.h5", tmp_path)
+    with h5py.File(tmp_path / "model.weights.h5") as file:
+        file.visititems(
+            lambda _, item: (
+                found.update({item.ndim: item.dtype})
+                if isinstance(item, h5py.Dataset) and item.ndim > 1
+                else None
+            )
+        )
+    return found
+
+
+@pytest.mark.parametrize("form", ["half", "8bit"])
+def test_both_forms_are_written_by_the_command(source, tmp_path, form):
+    out = tmp_path / "out.keras"
+    cli.main(["export", str(source), "--format", form, "--out", str(out)])
+    weights = np.asarray(load_captioner(out).decoder.w_h)
+    original = np.asarray(load_captioner(source).decoder.w_h)
+    error = np.abs(weights - original).max()
+    assert 0 < error < (0.001 if form == "half" else 0.02)
+
+
+def test_a_weight_too_large_is_refused_and_nothing_is_written(model, tmp_path):
+    model.decoder.w_h.assign(np.full(model.decoder.w_h.shape, 1e6))
+    model.save(tmp_path / "model.keras")
+    with pytest.raises(ModelFileError, match="below 65504.*Received: 1e.06 in"):
+        save_half(tmp_path / "model.keras", tmp_path / "half.keras")
+    assert [p.name for p in tmp_path.iterdir()] == ["model.keras"]
+
+
+def test_accepted_weights_are_recorded_in_the_file(source, tmp_path):
+    save_half(source, tmp_path / "half.keras", imagenet=True)
+    identity = load_captioner(tmp_path / "half.keras").encoder_identity
+    assert is_accepted(identity, "imagenet")
+    assert not is_accepted(identity, "none")
+    file = tmp_path / "notop.h5"
+    file.write_bytes(b"as Keras has them")
+    assert not is_accepted(identity, file)
+    digest = hashlib.md5(b"as Keras has them").hexdigest()
+    assert is_accepted({"accepts": {"imagenet": digest}}, file)
+    assert not is_accepted({}, "imagenet")
+    plain = {key: value for key, value in identity.items() if key != "accepts"}
+    assert identity_difference(identity, plain) is None
+
+
+def test_the_command_writes_one_file_and_prints_its_size(source, tmp_path, capsys):
+    out = tmp_path / "out" / "half.keras"
+    arguments = ["export", str(source), "--format", "half", "--out", str(out)]
+    cli.main([*arguments, "--accept-imagenet"])
+    assert [path.name for path in out.parent.iterdir()] == ["half.keras"]
+    assert is_accepted(load_captioner(out).encoder_identity, "imagenet")
+    assert capsys.readouterr().out == f"{out}: {out.stat().st_size / 1e6:.1f} MB\n"
+
+
+def test_only_networks_whose_download_is_known_accept_it(rng, tmp_path):
+    identity = {"encoder_identity": {"network": "SceneNet"}}
+    tiny_captioner.build(rng, identity).save(tmp_path / "model.keras")
+    with pytest.raises(ModelFileError, match="one of VGG16, VGG19.*SceneNet"):
+        save_half(tmp_path / "model.keras", tmp_path / "half.keras", imagenet=True)
+
+
+def test_the_beam_of_the_new_file_can_be_chosen(source, tmp_path):
+    for option, beam in (("half", 3), ("8bit", 4)):
+        out = tmp_path / f"{option}.keras"
+        given = ["--format", option, "--beam", str(beam), "--out", str(out)]
+        cli.main(["export", str(source), *given])
+        assert load_captioner(out).decoding.beam == beam
+    assert load_captioner(source).decoding.beam not in (3, 4)
+
+
+def test_the_digests_are_those_of_keras():
+    import inspect
+
+    from keras.src.applications import vgg16, vgg19
+
+    for name, module in (("VGG16", vgg16), ("VGG19", vgg19)):
+        assert KERAS_FILES[name] in inspect.getsource(module)
+
+
+def test_the_shipped_model_is_small_and_has_its_card():
+    if not pretrained.SHIPPED.is_file():
+        pytest.skip("this installation ships no model")
+    model = pretrained.shipped_model()
+    files = model, reranker_beside(model), calibration_path(model)
+    assert sum(file.stat().st_size for file in files) < 16e6
+    for name in pretrained.NAMES:
+        model = load_captioner(pretrained.shipped_model(name))
+        assert is_accepted(model.encoder_identity, "imagenet")
+    card = pretrained.CARD.read_text(encoding="utf-8")
+    for text in ("Flickr8k", "research", "BLEU-4", "Limits"):
+        assert text in card

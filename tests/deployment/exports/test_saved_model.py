@@ -1,0 +1,122 @@
+"""SavedModels, loaded by plain TensorFlow in a new process, give the same captions."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+from tiny_pipeline import ENCODER, make_captioner
+
+from show_attend_tell.cli import main as cli
+from show_attend_tell.inference.pipeline import load
+from show_attend_tell.models.encoder.network import Encoder
+
+FRESH = """
+import json, sys
+import tensorflow as tf
+caption = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+for path in sys.argv[2:]:
+    found = caption(jpeg=tf.constant(open(path, "rb").read()))
+    print(json.dumps({
+        "caption": found["caption"].numpy().decode(),
+        "words": [word.decode() for word in found["words"].numpy()],
+        "alpha": found["alpha"].numpy().tolist(),
+        "log_prob": float(found["log_prob"]),
+    }))
+assert not any(name.startswith("show_attend_tell") for name in sys.modules)
+"""
+
+
+@pytest.fixture(scope="module")
+def model_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "model.keras"
+    make_captioner(Encoder(ENCODER)).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("photos")
+    rng = np.random.default_rng(3)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for number in range(4):
+        pixels = rng.integers(0, 256, (5, 7, 3), np.uint8)
+        picture = Image.fromarray(pixels).resize((70 + 9 * number, 60))
+        picture.save(folder / f"{number}.jpg", **({"exif": exif} if number else {}))
+    return sorted(folder.iterdir())
+
+
+def run(*arguments):
+    try:
+        cli.main(["export", *map(str, arguments)])
+    except SystemExit as stop:
+        return stop.code or 0
+    return 0
+
+
+def test_plain_tensorflow_in_a_new_process_gives_the_same_captions(
+    model_file, photos, tmp_path
+):
+    out = tmp_path / "served" / "1"
+    assert run(model_file, "--format", "saved_model", "--out", out) == 0
+    command = [sys.executable, "-c", FRESH, str(out), *map(str, photos)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = map(json.loads, done.stdout.splitlines())
+    texts = set()
+    captions = load(model_file).caption_photos(photos)
+    for expected, found in zip(captions, lines, strict=True):
+        assert found["caption"] == expected.text
+        assert tuple(found["words"]) == expected.words
+        # Pixels of upright photos, all but the first, may differ by 2 levels.
+        tolerance = 1e-4 if expected.path.name == "0.jpg" else 1e-2
+        assert found["log_prob"] == pytest.approx(expected.log_prob, abs=tolerance)
+        alpha = np.reshape(found["alpha"], expected.attention.shape)
+        np.testing.assert_allclose(alpha, expected.attention, atol=tolerance)
+        texts.add(expected.text)
+    assert len(texts) > 1
+
+
+@pytest.mark.slow
+def test_a_transformer_is_exported_with_the_same_captions(photos, tmp_path):
+    model, out = tmp_path / "model.keras", tmp_path / "out"
+    make_captioner(Encoder(ENCODER), decoder="transformer").save(model)
+    assert run(model, "--format", "saved_model", "--out", out) == 0
+    caption = tf.saved_model.load(str(out)).signatures["serving_default"]
+    for expected in load(model).caption_photos(photos[:2]):
+        found = caption(jpeg=tf.constant(expected.path.read_bytes()))
+        assert found["caption"].numpy().decode() == expected.text
+        alpha = found["alpha"].numpy()
+        np.testing.assert_allclose(alpha, expected.attention, atol=1e-2)
+
+
+def test_a_folder_that_is_not_empty_is_left_unchanged(model_file, tmp_path, capsys):
+    (tmp_path / "notes.txt").write_text("mine")
+    assert run(model_file, "--format", "saved_model", "--out", tmp_path) == 1
+    assert "must be absent or an empty folder" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("form", ["saved_model", "litert"])
+def test_a_model_that_samples_its_locations_is_refused(form, tmp_path, capsys):
+    captioner = make_captioner(Encoder(ENCODER))
+    captioner.decoding = dataclasses.replace(captioner.decoding, locations="sampled")
+    captioner.save(tmp_path / "model.keras")
+    out = ("--out", tmp_path / "x")
+    assert run(tmp_path / "model.keras", "--format", form, *out) == 1
+    assert "Received: 'sampled'; train" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
+def test_options_of_the_other_format_are_refused(model_file, tmp_path):
+    out = ("--out", tmp_path / "x")
+    half = ("--format", "half", "--encoder-weights", "imagenet")
+    saved = ("--format", "saved_model", "--accept-imagenet")
+    assert run(model_file, *half, *out) == 2
+    assert run(model_file, *saved, *out) == 2
+    assert not (tmp_path / "x").exists()

@@ -1,0 +1,245 @@
+"""The encoder: preprocessing of each family, maps, weights, identity, errors."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+
+from show_attend_tell.config.settings import EncoderSettings
+from show_attend_tell.data.encoder_identity import identity_difference
+from show_attend_tell.models.encoder import network as encoder_module
+from show_attend_tell.models.encoder import scene_net
+from show_attend_tell.models.encoder.network import Encoder
+from show_attend_tell.runtime.errors import EncoderError
+
+VGG = EncoderSettings("VGG16", "block2_conv2", "none", 32, "squash")
+
+
+@pytest.fixture(scope="module")
+def vgg() -> Encoder:
+    return Encoder(VGG)
+
+
+@pytest.fixture
+def squares(rng) -> np.ndarray:
+    return rng.integers(0, 256, (3, 32, 32, 3), np.uint8)
+
+
+def replaced(**changes) -> EncoderSettings:
+    return dataclasses.replace(VGG, **changes)
+
+
+def kernels(encoder: Encoder) -> list[np.ndarray]:
+    return encoder._network.get_weights()
+
+
+def test_vgg_sees_blue_green_red_minus_the_mean(squares):
+    encoder = Encoder(replaced(layer="block1_conv1"))
+    kernel, bias = kernels(encoder)
+    mean = np.array([103.939, 116.779, 123.68])  # of ImageNet, in B, G, R
+    pixels = np.pad(squares[..., ::-1] - mean, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    row, column = 7, 30
+    window = pixels[:, row : row + 3, column : column + 3]
+    expected = np.maximum(np.tensordot(window, kernel, 3) + bias, 0)
+    found = encoder.encode(squares)[:, row * 32 + column]
+    np.testing.assert_allclose(found, expected, rtol=2e-3, atol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("network", "layer", "side", "grid", "scale"),
+    [
+        ("VGG19", "block5_conv4", 48, (3, 3), None),
+        pytest.param(
+            *("ResNet101", "conv2_block3_out", 40, (10, 10), None),
+            marks=pytest.mark.slow,
+        ),
+        ("MobileNetV2", "block_6_expand_relu", 40, (5, 5), lambda x: x / 127.5 - 1),
+        ("EfficientNetV2B0", "block2b_add", 40, (10, 10), lambda x: x),
+        ("MobileNetV3Small", "expanded_conv_project", 40, (10, 10), lambda x: x),
+    ],
+)
+def test_networks_of_keras_applications_are_built_by_name(
+    rng, network, layer, side, grid, scale
+):
+    encoder = Encoder(EncoderSettings(network, layer, "none", side))
+    squares = rng.integers(0, 256, (2, side, side, 3), np.uint8)
+    a = encoder.encode(squares)
+    assert encoder.grid == grid
+    assert a.shape == (2, grid[0] * grid[1], encoder.width)
+    assert a.dtype == np.float16
+    assert np.isfinite(a).all()
+    assert a.astype(np.float32).std() > 0
+    if scale:
+        maps = encoder._network(scale(squares.astype(np.float32)), training=False)
+        expected = np.asarray(maps).reshape(a.shape)
+        np.testing.assert_allclose(a, expected, rtol=2e-3, atol=1e-3)
+
+
+def test_locations_are_row_by_row(vgg, squares):
+    a = vgg.encode(squares[:1])[0]
+    changed = squares[:1].copy()
+    changed[0, 20:22, 6:8] ^= 255
+    cells = np.nonzero((vgg.encode(changed)[0] != a).any(-1))[0]
+    rows, columns = vgg.grid
+    assert rows == columns == 16
+    assert abs(np.mean(cells // columns) - 10) <= 1
+    assert abs(np.mean(cells % columns) - 3) <= 1
+
+
+def test_a_photo_alone_equals_the_photo_in_a_batch(vgg, squares):
+    together = vgg.encode(squares).astype(np.float32)
+    alone = np.concatenate([vgg.encode(squares[i : i + 1]) for i in range(3)])
+    np.testing.assert_allclose(alone.astype(np.float32), together, rtol=2e-3, atol=1e-2)
+
+
+def test_values_are_clipped_to_the_range_of_float16(squares):
+    encoder = Encoder(VGG)
+    encoder._network.set_weights([weight * 300 for weight in kernels(encoder)])
+    a = encoder.encode(squares)
+    assert np.isfinite(a).all()
+    assert a.max() == np.finfo(np.float16).max
+
+
+def test_bfloat16_is_close_to_float32_and_leaves_the_policy_alone(vgg, squares):
+    policy = keras.config.dtype_policy()
+    rough = Encoder(replaced(precision="bfloat16"))
+    assert keras.config.dtype_policy() == policy
+    a = vgg.encode(squares).astype(np.float64).ravel()
+    b = rough.encode(squares).astype(np.float64).ravel()
+    assert a @ b / np.sqrt((a @ a) * (b @ b)) > 0.999
+    assert (a != b).any()
+    assert identity_difference(vgg.identity(), rough.identity()) is None
+
+
+def test_the_policy_is_restored_when_a_network_cannot_be_built():
+    policy = keras.config.dtype_policy()
+    with pytest.raises(EncoderError):
+        Encoder(replaced(image_size=8, precision="bfloat16"))
+    assert keras.config.dtype_policy() == policy
+
+
+def test_the_seed_determines_random_weights(vgg):
+    again, other = Encoder(VGG), Encoder(replaced(seed=1))
+    assert again.identity() == vgg.identity()
+    difference = identity_difference(vgg.identity(), other.identity())
+    assert difference.startswith("weights_digest ")
+
+
+def test_the_identity_names_layer_grid_and_preprocessing(vgg):
+    identity = vgg.identity()
+    assert identity["layer"] == "block2_conv2"
+    assert identity["preprocessing"] == "vgg16"
+    assert identity["grid"] == [16, 16]
+    assert identity["width"] == 128
+    other = Encoder(replaced(layer="block2_conv1")).identity()
+    assert "layer block2_conv1 instead of" in identity_difference(identity, other)
+
+
+def test_weights_of_a_file_are_loaded_and_the_path_does_not_matter(
+    tmp_path, vgg, squares
+):
+    whole = keras.applications.VGG16(
+        include_top=False, weights=None, input_shape=(32, 32, 3)
+    )
+    count = len(kernels(vgg))
+    whole.set_weights(kernels(vgg) + whole.get_weights()[count:])
+    file = tmp_path / "vgg.weights.h5"
+    whole.save_weights(file)
+    loaded = Encoder(replaced(weights=str(file)))
+    np.testing.assert_array_equal(loaded.encode(squares), vgg.encode(squares))
+    assert loaded.identity()["weights"] == "vgg.weights.h5"
+    assert identity_difference(loaded.identity(), vgg.identity()) is None
+
+
+def test_weights_of_another_network_are_refused_in_one_line(tmp_path):
+    file = tmp_path / "other.weights.h5"
+    inputs = keras.Input((4,))
+    keras.Model(inputs, keras.layers.Dense(2)(inputs)).save_weights(file)
+    with pytest.raises(EncoderError, match="not weights of VGG16") as caught:
+        Encoder(replaced(weights=str(file)))
+    assert "\n" not in str(caught.value)
+    file.write_bytes(b"no HDF5")
+    with pytest.raises(EncoderError, match="not weights of VGG16"):
+        Encoder(replaced(weights=str(file)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"network": "vgg20"}, "Received: 'vgg20'; nearest: .*VGG19"),
+        ({"network": "preprocess"}, "keras.applications"),
+        ({"layer": "block5_conv4"}, "nearest: block5_conv"),
+        ({"layer": "annotations"}, "must be a layer of VGG16"),
+        ({"weights": "absent.weights.h5"}, "a file that exists"),
+        ({"weights": "scenes"}, "`weights` of VGG16 must be imagenet"),
+        ({"image_size": 16}, "VGG16 with `image_size` 16"),
+        (
+            {"network": "SceneNet", "layer": "annotations", "image_size": 33},
+            "multiple of 8",
+        ),
+        ({"network": "SceneNet", "weights": "imagenet"}, "must be scenes"),
+    ],
+)
+def test_an_invalid_encoder_is_refused_in_one_line(changes, message):
+    with pytest.raises(EncoderError, match=message) as caught:
+        Encoder(replaced(**changes))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_failed_download_names_the_remedy(monkeypatch):
+    def fail(include_top, weights, input_shape):
+        raise Exception("URL fetch failure on https://example.org: None -- no route")
+
+    networks = {"VGG16": fail}
+    monkeypatch.setattr(encoder_module, "_applications", lambda: networks)
+    monkeypatch.setattr(
+        encoder_module, "_pixel_scaling", lambda network: (np.asarray, "none")
+    )
+    with pytest.raises(EncoderError, match="no route.*--encoder-weights FILE"):
+        Encoder(replaced(weights="imagenet"))
+
+
+def test_scene_net_reads_unscaled_pixels(rng):
+    encoder = Encoder(EncoderSettings("SceneNet", "annotations", "none", 40, "squash"))
+    squares = rng.integers(0, 256, (2, 40, 40, 3), np.uint8)
+    a = encoder.encode(squares)
+    assert encoder.grid == (5, 5)
+    expected = np.asarray(encoder._network(squares.astype(np.float32), training=False))
+    np.testing.assert_allclose(a, expected.reshape(a.shape), rtol=2e-3, atol=1e-3)
+
+
+@pytest.mark.skipif(not scene_net.WEIGHTS.exists(), reason="weights are not installed")
+def test_the_shipped_weights_of_scene_net_load():
+    size = scene_net.IMAGE_SIZE
+    encoder = Encoder(EncoderSettings("SceneNet", "annotations", "scenes", size))
+    assert encoder.grid == (size // 8, size // 8)
+    assert encoder.identity()["weights"] == "scenes"
+
+
+def test_a_mirrored_photo_is_flipped_left_to_right(vgg, rng):
+    image = Image.fromarray(rng.integers(0, 256, (50, 70, 3), np.uint8))
+    square = vgg.preprocess(image)
+    assert square.shape == (32, 32, 3)
+    assert square.dtype == np.uint8
+    np.testing.assert_array_equal(vgg.preprocess(image, mirror=True), square[:, ::-1])
+
+
+def test_boxes_go_to_the_square_and_back(vgg):
+    box = (10, 20, 30, 40)
+    square = vgg.box_to_square(box, (100, 200))
+    np.testing.assert_allclose(square, (3.2, 3.2, 9.6, 6.4))
+    np.testing.assert_allclose(vgg.box_to_photo(square, (100, 200)), box)
+
+
+def test_encoding_writes_no_temporary_file(monkeypatch):
+    def full(*arguments, **options):
+        opened.append(arguments)
+        raise OSError(28, "No space left on device")
+
+    opened = []
+    encoder = Encoder(EncoderSettings("SceneNet", "annotations", "none", 32))
+    monkeypatch.setattr("tempfile.NamedTemporaryFile", full)
+    assert encoder.encode(np.zeros((1, 32, 32, 3), np.uint8)).shape[0] == 1
+    assert not opened

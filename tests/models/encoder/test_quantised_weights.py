@@ -1,0 +1,105 @@
+"""The packaged encoder: 8 bits per weight, its checksum, its digests."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+
+from show_attend_tell.config.settings import EncoderSettings
+from show_attend_tell.data.encoder_identity import PACKAGED_DIGEST
+from show_attend_tell.models.encoder import quantised_weights
+from show_attend_tell.models.encoder.network import Encoder
+from show_attend_tell.models.encoder.quantised_weights import (
+    assign_quantised,
+    dequantise,
+    quantise,
+    quantised_arrays,
+    read_quantised,
+    write_quantised,
+)
+from show_attend_tell.runtime.errors import EncoderError
+
+VGG = EncoderSettings("VGG16", "block5_conv3", "imagenet_8bit", 32, "squash")
+
+
+def quantised_weight(w: float, largest: float) -> tuple[int, float]:
+    """The oracle: one weight of a channel whose largest magnitude is given."""
+    scale = np.float32(largest) / np.float32(127)
+    q = min(max(round(float(np.float32(w) / scale)), -127), 127)
+    return q, float(np.float32(q) * scale)
+
+
+def test_every_weight_is_rounded_to_127_steps_of_its_channel(rng):
+    kernel = rng.normal(0, [0.01, 1, 30], (3, 3, 4, 3)).astype(np.float32)
+    q, scale = quantise(kernel)
+    restored = dequantise(q, scale)
+    assert (q.dtype, scale.shape) == (np.int8, (3,))
+    for index, w in np.ndenumerate(kernel):
+        largest = np.abs(kernel[..., index[-1]]).max()
+        assert (q[index], restored[index]) == quantised_weight(w, largest)
+    assert (np.abs(q).max((0, 1, 2)) == 127).all()
+    assert (np.abs(restored - kernel) <= scale * 0.5001).all()
+
+
+def test_blocks_1_and_2_and_biases_are_stored_exactly():
+    arrays = read_quantised()
+    kinds = {name: array.dtype for name, array in arrays.items()}
+    assert len([name for name in kinds if name.endswith("/kernel")]) == 13
+    for name, kind in kinds.items():
+        layer, _, part = name.partition("/")
+        exact = layer[:6] in ("block1", "block2") or part == "bias"
+        wanted = np.float16 if exact else {"kernel": "i1", "scale": "f4"}[part]
+        assert kind == wanted, name
+
+
+def test_the_packaged_file_is_small_and_has_the_recorded_digest():
+    assert quantised_weights.WEIGHTS.stat().st_size <= 16e6
+    identity = Encoder(VGG).identity()
+    assert identity["weights"] == "imagenet_8bit"
+    assert identity["weights_digest"] == PACKAGED_DIGEST
+
+
+@pytest.mark.parametrize("damage", ["one bit", "cut", "absent"])
+def test_a_damaged_file_is_refused_in_one_line(tmp_path, monkeypatch, damage):
+    file, content = tmp_path / "vgg16_8bit.npz", quantised_weights.WEIGHTS.read_bytes()
+    if damage == "one bit":
+        changed = bytearray(content)
+        changed[7_000_000] ^= 1
+        file.write_bytes(changed)
+    elif damage == "cut":
+        file.write_bytes(content[:-1000])
+    with pytest.raises(EncoderError, match="install the package again") as caught:
+        read_quantised(file)
+    assert str(file) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_another_network_is_refused_in_one_line():
+    with pytest.raises(EncoderError, match="with VGG16 only. Received: VGG19"):
+        Encoder(dataclasses.replace(VGG, network="VGG19", layer="block5_conv4"))
+
+
+def test_a_written_file_is_the_same_each_time_and_restores_its_network(
+    tmp_path, monkeypatch, rng
+):
+    network = keras.applications.VGG16(include_top=False, weights=None)
+    halves = [
+        rng.normal(0, 0.1, w.shape).astype(np.float16).astype(np.float32)
+        for w in network.weights
+    ]
+    network.set_weights(halves)
+    sums = {write_quantised(quantised_arrays(network), tmp_path / n) for n in "ab"}
+    assert len(sums) == 1
+    monkeypatch.setattr(quantised_weights, "SHA256", sums.pop())
+    assign_quantised(network, read_quantised(tmp_path / "a"))
+    for before, after in zip(halves, network.get_weights(), strict=True):
+        exact = before.ndim == 1 or before.shape[-1] <= 128
+        assert np.array_equal(before, after) == exact
+        assert np.abs(before - after).max() <= np.abs(before).max() / 253
+
+
+def test_weights_that_float16_would_round_are_refused():
+    network = keras.applications.VGG16(include_top=False, weights=None)
+    with pytest.raises(EncoderError, match="block1_conv1: .*exact in float16"):
+        quantised_arrays(network)

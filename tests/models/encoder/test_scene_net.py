@@ -1,0 +1,58 @@
+"""SceneNet's map, its edge channels and its packaged weights."""
+
+import keras
+import numpy as np
+import pytest
+
+from show_attend_tell.models.encoder import scene_net
+
+
+@pytest.fixture(scope="module")
+def network():
+    model = scene_net.build_scene_net()
+    model.load_weights(scene_net.WEIGHTS)
+    return model
+
+
+def test_the_map_has_14_by_14_cells(network):
+    layer = network.get_layer("annotations")
+    assert layer.output.shape == (None, 14, 14, scene_net.WIDTH)
+
+
+def test_nearness_to_the_edges_is_appended():
+    maps = np.random.default_rng(0).normal(size=(2, 3, 5, 4)).astype(np.float32)
+    output = keras.ops.convert_to_numpy(scene_net.Edges(2.0)(maps))
+    np.testing.assert_array_equal(output[..., :4], maps)
+    top, bottom, left, right = np.moveaxis(output[1, :, :, 4:], -1, 0)
+    np.testing.assert_allclose(top[:, 2], [2, 0, 0])
+    np.testing.assert_allclose(bottom[:, 0], [0, 0, 2])
+    np.testing.assert_allclose(left[1], [2, 1, 0, 0, 0])
+    np.testing.assert_allclose(right[2], [0, 0, 0, 1, 2])
+
+
+def test_the_shipped_weights_are_smaller_than_a_megabyte():
+    assert scene_net.WEIGHTS.stat().st_size < 1_000_000
+
+
+def test_annotations_are_not_negative_and_fit_float16(network):
+    pictures = np.random.default_rng(0).uniform(0, 255, (2, 112, 112, 3))
+    annotations = network.predict(pictures.astype(np.float32), verbose=0)
+    assert annotations.min() >= 0
+    assert 0 < annotations.max() < 1000
+
+
+def test_a_cell_sees_its_neighbourhood_only(network):
+    picture = np.full((1, 112, 112, 3), 128, np.float32)
+    changed = picture.copy()
+    changed[:, :8, :8] = (255, 0, 0)
+    one, two = (network.predict(x, verbose=0)[0] for x in (picture, changed))
+    differs = np.abs(one - two).max(-1) > 1e-4
+    assert differs[0, 0]
+    assert not differs[6:].any()
+    assert not differs[:, 6:].any()
+
+
+@pytest.mark.parametrize("image_size", [0, -8, 100])
+def test_a_side_that_is_not_a_multiple_of_8_is_refused(image_size):
+    with pytest.raises(ValueError, match="must be a multiple of 8"):
+        scene_net.build_scene_net(image_size)

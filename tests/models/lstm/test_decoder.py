@@ -1,0 +1,220 @@
+"""One step of the decoder and its parts equal the oracle's; initial weights."""
+
+import keras
+import numpy as np
+import oracle
+import pytest
+import tiny_captioner as tiny
+from keras import ops
+from tiny_captioner import MODES, TOLERANCE, A, B, D, K, L, T, arrays, m, n, run_in
+
+from show_attend_tell.models.initializers import OrthogonalGates
+from show_attend_tell.models.lstm.decoder import Decoder, lstm_update
+
+
+def keep(value):
+    """No dropout."""
+    return value
+
+
+def normal(rng, *shape):
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def make(rng, **changes):
+    """Return a tiny decoder of random weights, and these for the oracle."""
+    model = tiny.build(rng, **changes)
+    return model.decoder, tiny.weights(model)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("layers", [1, 2])
+def test_the_initial_state_is_two_mlps_of_the_mean_annotation(rng, layers, mode):
+    decoder, p = make(rng, init_layers=layers)
+    a = normal(rng, B, L, D)
+    h, c = run_in(mode, lambda a: decoder.initial_state(a, keep), a)
+    expected = [oracle.initial_state(p, photo) for photo in a.astype(float)]
+    np.testing.assert_allclose(h, [pair[0] for pair in expected], **TOLERANCE)
+    np.testing.assert_allclose(c, [pair[1] for pair in expected], **TOLERANCE)
+    assert np.abs(h - c).max() > 1e-2
+
+
+def test_dropout_of_the_initial_state_follows_each_relu(rng):
+    decoder, _ = make(rng, init_layers=2)
+    dropped = []
+    decoder.initial_state(
+        ops.convert_to_tensor(normal(rng, B, L, D)),
+        lambda value: (dropped.append(np.asarray(value)), value)[1],
+    )
+    assert [value.shape for value in dropped] == [(B, D)] * 2  # one in h_0, one in c_0
+    assert all((value >= 0).all() and (value == 0).any() for value in dropped)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_f_att_alpha_beta_and_the_soft_phi_are_the_papers(
+    rng, layers, activation, mode
+):
+    decoder, p = make(rng, attention_layers=layers, activation=activation)
+    a, h = normal(rng, B, L, D), normal(rng, B, n)
+
+    def attend(a, h):
+        beta_logit = ops.matmul(h, decoder.w_beta) + decoder.b_beta
+        state = ops.matmul(h, decoder.w_h)
+        return decoder.attend(a, decoder.project(a), state, beta_logit)
+
+    z_hat, alpha, _, beta = run_in(mode, attend, a, h)
+    act = np.tanh if activation == "tanh" else lambda x: np.maximum(x, 0)
+    for b in range(B):
+        photo, h_b = a[b].astype(float), h[b].astype(float)
+        expected = oracle.softmax(oracle.scores(p, photo, h_b, act))
+        gate = oracle.sigmoid(h_b @ p["w_beta"][:, 0] + p["b_beta"][0])
+        np.testing.assert_allclose(alpha[b], expected, **TOLERANCE)
+        np.testing.assert_allclose(beta[b], gate, **TOLERANCE)
+        context = gate * oracle.context(photo, expected)
+        np.testing.assert_allclose(z_hat[b], context, **TOLERANCE)
+
+
+def test_without_selector_nothing_is_gated(rng):
+    decoder, _ = make(rng, selector=False)
+    a = normal(rng, B, L, D)
+    projected = decoder.project(ops.convert_to_tensor(a))
+    z_hat, alpha, _, beta = arrays(decoder.attend(a, projected, normal(rng, B, A)))
+    np.testing.assert_array_equal(beta, 1)
+    np.testing.assert_allclose(z_hat, np.einsum("bl,bld->bd", alpha, a), **TOLERANCE)
+    assert not [w for w in decoder.weights if "beta" in w.name]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_lstm_recomputes_the_paper(rng, mode):
+    decoder, p = make(rng)
+    inputs = [normal(rng, B, width) for width in (m, n, n, D)]
+
+    def advance(embedded, h, c, z_hat):
+        gates = decoder.word_gates(embedded) + ops.matmul(h, decoder.lstm_h)
+        return lstm_update(gates + ops.matmul(z_hat, decoder.lstm_z), c)
+
+    new_h, new_c = run_in(mode, advance, *inputs)
+    for b in range(B):
+        row = [x[b].astype(float) for x in inputs]
+        expected_h, expected_c = oracle.lstm(p, *row)
+        np.testing.assert_allclose(new_h[b], expected_h, **TOLERANCE)
+        np.testing.assert_allclose(new_c[b], expected_c, **TOLERANCE)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("prev2out", [True, False])
+@pytest.mark.parametrize("ctx2out", [True, False])
+def test_the_deep_output_has_the_terms_switched_on(rng, prev2out, ctx2out, mode):
+    decoder, p = make(rng, prev2out=prev2out, ctx2out=ctx2out)
+    inputs = [normal(rng, B, T, width) for width in (m, n, D)]
+    logits = run_in(mode, lambda *args: decoder.readout(*args, keep), *inputs)
+    assert logits.shape == (B, T, K)
+    exact = (x.astype(float) for x in inputs)
+    expected = oracle.deep_output(p, *exact, prev2out, ctx2out)
+    np.testing.assert_allclose(logits, expected, **TOLERANCE)
+
+
+def test_dropout_of_the_deep_output_is_on_h_and_on_the_tanh(rng):
+    decoder, p = make(rng)
+    embedded, h, z_hat = (normal(rng, B, width) for width in (m, n, D))
+    seen = []
+    decoder.readout(
+        embedded,
+        ops.convert_to_tensor(h),
+        z_hat,
+        lambda value: (seen.append(arrays(value)), value)[1],
+    )
+    hidden = h @ p["l_h"] + p["l_b"] + embedded + z_hat @ p["l_z"]
+    np.testing.assert_allclose(seen[0], h, **TOLERANCE)
+    np.testing.assert_allclose(seen[1], np.tanh(hidden), **TOLERANCE)
+    assert len(seen) == 2
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("selector", [True, False])
+def test_one_step_is_the_oracles_and_the_same_for_a_beam(rng, selector, mode):
+    decoder, p = make(rng, selector=selector)
+    a = normal(rng, B, L, D)
+    words = rng.integers(4, K, (B, 2))
+    h, c = normal(rng, B, 2, n), normal(rng, B, 2, n)
+
+    def step(a, words, h, c):
+        gates = decoder.word_gates(decoder.embed(words))
+        kernel = decoder.state_kernel()
+        return decoder.step(gates, h, c, a, decoder.project(a), kernel)
+
+    beam = run_in(mode, step, a, words, h, c)
+    alone = run_in(mode, step, a, words[:, 0], h[:, 0], c[:, 0])
+    for name in beam._fields:
+        found = getattr(beam, name)[:, 0]
+        np.testing.assert_allclose(found, getattr(alone, name), **TOLERANCE)
+    for b in range(B):
+        photo, h_b = a[b].astype(float), h[b, 1].astype(float)
+        alpha = oracle.softmax(oracle.scores(p, photo, h_b))
+        beta = 1.0
+        if selector:
+            beta = oracle.sigmoid(h_b @ p["w_beta"][:, 0] + p["b_beta"][0])
+        z_hat = beta * oracle.context(photo, alpha)
+        embedded = p["embedding"][words[b, 1]]
+        new_h, new_c = oracle.lstm(p, embedded, h_b, c[b, 1].astype(float), z_hat)
+        expected = (new_h, new_c, z_hat, alpha, alpha, beta)
+        for name, value in zip(beam._fields, expected, strict=True):
+            np.testing.assert_allclose(getattr(beam, name)[b, 1], value, **TOLERANCE)
+
+
+def test_each_gate_starts_from_its_own_orthogonal_matrix():
+    matrix = arrays(OrthogonalGates(seed=3)((n, 4 * n)))
+    gates = np.split(matrix, 4, axis=1)
+    for gate in gates:
+        np.testing.assert_allclose(gate.T @ gate, np.eye(n), atol=1e-5)
+    assert np.abs(gates[0] - gates[1]).max() > 1e-2
+    again = OrthogonalGates.from_config(OrthogonalGates(seed=3).get_config())
+    np.testing.assert_array_equal(arrays(again((n, 4 * n))), matrix)
+
+
+def test_weights_start_as_the_authors_did():
+    wide = tiny.settings(embedding_width=64, lstm_width=32, attention_width=48)
+    decoder = Decoder(wide, vocabulary_size=200, annotation_width=64, seed=1)
+    for weight in decoder.weights:
+        value = np.asarray(weight)
+        if value.ndim == 1:
+            np.testing.assert_array_equal(value, 0)
+        elif weight.name != "lstm_h":
+            bounds = (0.0045, 0.016) if value.size < 100 else (0.009, 0.011)
+            assert bounds[0] < value.std() < bounds[1], weight.name
+
+
+def test_no_two_matrices_are_equal_and_the_seed_determines_them():
+    def start(seed, initializer="normal"):
+        chosen = tiny.settings(initializer=initializer)
+        return Decoder(chosen, vocabulary_size=K, annotation_width=D, seed=seed)
+
+    first, again, other = start(1), start(1), start(2)
+    for a, b, c in zip(first.weights, again.weights, other.weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+        if len(a.shape) == 2:
+            assert np.abs(np.asarray(a) - np.asarray(c)).max() > 0
+    assert np.abs(np.asarray(first.init["h"][0][0] - first.init["c"][0][0])).max() > 0
+    glorot = np.asarray(start(1, "glorot").l_o)
+    assert np.abs(glorot).max() <= np.sqrt(6 / (m + K))
+    assert np.abs(glorot).max() > 0.1
+
+
+def test_annotations_are_projected_without_the_state(rng):
+    decoder, p = make(rng, attention_layers=2)
+    a = normal(rng, B, L, D)
+    hidden = np.tanh(a.astype(float) @ p["w_a_0"] + p["b_a_0"])
+    expected = hidden @ p["w_a_1"] + p["b_a_1"]
+    np.testing.assert_allclose(decoder.project(a), expected, **TOLERANCE)
+
+
+def test_the_decoder_is_a_keras_layer_of_the_expected_weights(rng):
+    decoder, p = make(rng)
+    assert isinstance(decoder, keras.layers.Layer)
+    shapes = {name: value.shape for name, value in p.items()}
+    assert shapes["embedding"] == (K, m)
+    assert shapes["lstm_z"] == (D, 4 * n)
+    assert shapes["l_z"] == (D, m)
+    assert decoder.count_params() == sum(value.size for value in p.values())

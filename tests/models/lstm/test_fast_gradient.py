@@ -1,0 +1,212 @@
+"""The hand-written gradient equals autodiff of `Decoder.step`: outputs and gradients.
+
+Also the parts of a training step that `Captioner.compile_parts` compiles.
+"""
+
+import functools
+
+import hard_model
+import keras
+import numpy as np
+import pytest
+from tiny_captioner import TOLERANCE, T, arrays, build, captions, photos
+
+from show_attend_tell.models.lstm.decoder import Decoder
+
+tf = pytest.importorskip("tensorflow")
+
+KINDS = {
+    "tanh": {},
+    "no gate": {"selector": False},
+    "relu": {"activation": "relu"},
+    "hard": {"attention": "hard"},
+}
+# compiled once, for all lengths, in this order
+PARTS = [
+    "_scale",
+    "exp_twice",
+    "step",
+    "cross_entropy",
+    "cross_entropy_gradient",
+    "_step_backward",
+    "_attention_gradients",
+]
+SAMPLED = np.float32([1, 0, 1])  # with hard attention two of three captions
+
+
+def _unroll_by_autodiff(
+    self, word_gates, h, c, annotations, projected, compile_fn, selection
+):
+    """Decoder.unroll as a loop over Decoder.step that autodiff differentiates."""
+    steps = []
+    for t in range(word_gates.shape[1]):
+        kernel = self.state_kernel()
+        memory = annotations, projected, kernel
+        step = self.step(word_gates[:, t], h, c, *memory, selection.at(t))
+        h, c = step.h, step.c
+        steps.append(step)
+    fields = ("h", "z_hat", "alpha", "context_weights", "beta")
+    return tuple(keras.ops.stack([getattr(s, f) for s in steps], 1) for f in fields)
+
+
+def _model(changes):
+    arguments = {"hard": {"reward_scale": 1.0}}
+    return build(np.random.default_rng(1), arguments, **changes)
+
+
+def _outputs(model, annotations, tokens):
+    """Return outputs in training; with hard attention for given noise."""
+    if model.hard_attention is None:
+        x = {"annotations": annotations, "tokens": tokens}
+        return model(x, training=True)
+    noise = hard_model.location_noise(np.random.default_rng(3), 3, sampled=SAMPLED)
+    return hard_model.outputs_of(model, annotations, tokens, noise, training=True)
+
+
+def _gradient_function(model, mode):
+    """Return a function of a batch -> outputs, loss, gradients of weights and a."""
+
+    def run(annotations, tokens, targets):
+        with tf.GradientTape() as tape:
+            tape.watch(annotations)
+            outputs = _outputs(model, annotations, tokens)
+            loss = model.compute_loss(y=targets, y_pred=outputs)
+            # a cotangent of beta too, which the paper's loss does not have
+            loss = loss + tf.reduce_sum(outputs["beta"] ** 2)
+        inputs = [*(v.value for v in model.trainable_variables), annotations]
+        gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, inputs)]
+        return outputs, loss, gradients
+
+    if mode == "eager":
+        return run
+    return tf.function(run, autograph=False, jit_compile=mode == "xla")
+
+
+def _run(model, annotations, tokens, targets, mode, length=T):
+    run = _gradient_function(model, mode)
+    tokens, targets = tokens[:, :length], targets[:, :length]
+    return arrays(run(tf.constant(annotations, tf.float32), tokens, targets))
+
+
+def _batch(lengths=(1, 0, 4)):
+    rng = np.random.default_rng(2)
+    return (photos(rng), *captions(rng, lengths))
+
+
+@functools.cache
+def _by_autodiff(kind):
+    """Return the outputs, loss and gradients of autodiff, without compilation."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Decoder, "unroll", _unroll_by_autodiff)
+        return _run(_model(KINDS[kind]), *_batch(), "eager")
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    [
+        ("tanh", "eager"),
+        ("tanh", "graph"),
+        pytest.param("tanh", "xla", marks=pytest.mark.slow),
+        pytest.param("no gate", "xla", marks=pytest.mark.slow),
+        ("relu", "graph"),
+        ("hard", "eager"),
+        ("hard", "xla"),
+    ],
+)
+def test_outputs_and_gradients_are_those_of_autodiff(kind, mode):
+    found = _run(_model(KINDS[kind]), *_batch(), mode)
+    expected = _by_autodiff(kind)
+    for one, other in zip(*map(keras.tree.flatten, (found, expected)), strict=True):
+        np.testing.assert_allclose(one, other, **TOLERANCE)
+
+
+def test_large_scores_of_attention_stay_finite():
+    model = build(np.random.default_rng(1))
+    annotations, tokens, targets = _batch((4, 2, 3))
+    annotations = tf.constant(annotations, tf.float32)
+    run, decoder = _gradient_function(model, "xla"), model.decoder
+    for size in (20.0, 60.0, 1e4):
+        decoder.w_h.assign(size * np.sign(decoder.w_h))
+        decoder.w_a[0].assign(size * np.sign(decoder.w_a[0]))
+        for value in keras.tree.flatten(arrays(run(annotations, tokens, targets))):
+            assert np.isfinite(value).all(), size
+
+
+def test_compiled_parts_multiply_in_bfloat16_and_change_little_else(rng):
+    model = build(rng)
+    inputs = (photos(rng), *captions(rng))
+    outputs, loss, gradients = _run(model, *inputs, "graph")
+    parts = []
+
+    def compile_fn(function):
+        parts.append(function.__name__)
+        return tf.function(function, autograph=False, jit_compile=True)
+
+    model.compile_parts(compile_fn, "bfloat16")
+    rounded, rounded_loss, rounded_gradients = _run(model, *inputs, "graph")
+    assert parts == PARTS
+    assert rounded_loss != loss
+    np.testing.assert_allclose(rounded_loss, loss, rtol=1e-2)
+    for name, values in outputs.items():
+        np.testing.assert_allclose(rounded[name], values, atol=0.1, err_msg=name)
+    for ours, theirs in zip(rounded_gradients, gradients, strict=True):
+        assert _cosine(ours, theirs) > 0.995
+
+
+def _cosine(one, other):
+    product = np.vdot(one, other)
+    return product / max(np.linalg.norm(one) * np.linalg.norm(other), 1e-12)
+
+
+def test_compiled_parts_serve_hard_attention_too():
+    found = []
+    for by_parts in (False, True):
+        model = _model(KINDS["hard"])
+        if by_parts:
+            model.compile_parts(lambda f: tf.function(f, autograph=False), "bfloat16")
+        found.append(_run(model, *_batch((4, 2, 3)), "graph"))
+    (outputs, loss, gradients), (rounded, rounded_loss, rounded_gradients) = found
+    locations = outputs["context_weights"][SAMPLED == 1].argmax(-1)
+    assert rounded_loss != loss
+    np.testing.assert_array_equal(
+        rounded["context_weights"][SAMPLED == 1].argmax(-1), locations
+    )
+    np.testing.assert_allclose(rounded_loss, loss, rtol=2e-2)
+    for ours, theirs in zip(rounded_gradients, gradients, strict=True):
+        assert _cosine(ours, theirs) > 0.99 or not np.any(theirs)
+
+
+def test_compiled_parts_are_used_in_training_only(rng):
+    model = build(rng)
+    annotations, (tokens, _) = photos(rng), captions(rng)
+    x = {"annotations": annotations, "tokens": tokens}
+    before = arrays(model(x))
+    model.compile_parts(lambda function: lambda *args: pytest.fail("not in training"))
+    for ours, theirs in zip(
+        *(keras.tree.flatten(o) for o in (before, arrays(model(x)))), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_compile_parts_follows_its_last_arguments_and_compiles_once_for_equal_ones():
+    model, calls = build(np.random.default_rng(1)), []
+
+    def compile_fn(name):
+        def compile_part(function):
+            calls.append((name, function.__name__))
+            return function
+
+        return compile_part
+
+    first, second = compile_fn("first"), compile_fn("second")
+    model.compile_parts(first)
+    model.compile_parts(first, "bfloat16")
+    assert model.compiled_parts.precision == "bfloat16"
+    for length in (T, T - 1):
+        _run(model, *_batch(), "graph", length)
+    model.compile_parts(first)
+    _run(model, *_batch(), "graph")
+    assert calls == [("first", name) for name in PARTS]
+    model.compile_parts(second)
+    _run(model, *_batch(), "graph")
+    assert calls[len(PARTS) :] == [("second", name) for name in PARTS]

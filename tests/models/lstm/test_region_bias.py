@@ -1,0 +1,137 @@
+"""A region's bias on the attention scores agrees with the oracle, in every decoding."""
+
+import numpy as np
+import oracle
+import pytest
+import tiny_captioner as tiny
+from tiny_captioner import L
+
+from show_attend_tell.config.settings import DecodingSettings
+from show_attend_tell.models import generation
+from show_attend_tell.models.lstm import decoder
+from show_attend_tell.models.lstm.attention import region_bias
+
+PHOTOS, WORDS = 5, 4
+METHODS = {
+    "beam": {"beam": 3},
+    "greedy": {"method": "greedy"},
+    "sample": {"method": "sample", "seed": 5},
+    "likeliest": {"method": "greedy", "locations": "likeliest"},
+    "sampled": {"method": "greedy", "locations": "sampled", "seed": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny.build(np.random.default_rng(8), spread=1.0)
+
+
+@pytest.fixture(scope="module")
+def photos():
+    return tiny.photos(np.random.default_rng(9), PHOTOS)
+
+
+@pytest.fixture(scope="module")
+def shares():
+    return np.random.default_rng(3).choice([0, 0.25, 1], (PHOTOS, L)).astype("f4")
+
+
+def write(model, photos, regions=None, xla=None, **settings):
+    defaults = {"max_words": WORDS, "batch_size": 3}  # the last batch is padded
+    decoding = DecodingSettings(**{**defaults, **settings})
+    return model.generate(photos, decoding, regions=regions, xla=xla)
+
+
+@pytest.mark.parametrize("words", [0, 2])
+@pytest.mark.parametrize(
+    "method", [*list(METHODS)[:-1], pytest.param("sampled", marks=pytest.mark.slow)]
+)
+def test_a_caption_of_a_region_has_the_numbers_of_the_oracle(
+    model, photos, shares, method, words
+):
+    s, how = 0.7, METHODS[method]
+    found = write(model, photos, shares, region_strength=s, region_words=words, **how)
+    for b, w in np.ndindex(found.lengths.shape):
+        T = found.lengths[b, w]
+        if not T:
+            continue
+        bias = np.tile(s * np.log(shares[b].astype(float) + 1e-3), (T, 1))  # (T, L)
+        bias[words or T :] = 0
+        read = oracle.run(
+            tiny.weights(model),
+            photos[b].astype(float),
+            [tiny.START, *found.tokens[b, w, : T - 1]],
+            model.settings,
+            found.locations[b, w, :T] if "locations" in how else None,
+            bias,
+        )
+        np.testing.assert_allclose(found.alpha[b, w, :T], read["alpha"], 1e-4, 1e-5)
+        log_probs = oracle.word_log_likelihoods(
+            read["logits"], found.tokens[b, w, :T].tolist()
+        )
+        each = found.word_log_probs[b, w, :T]
+        np.testing.assert_allclose(each, log_probs, rtol=1e-4, atol=1e-5)
+
+
+def test_attention_is_the_models_own_weighted_by_the_region():
+    e, m = np.random.default_rng(1).standard_normal((2, L))
+    m = np.abs(np.tanh(m))
+    b = np.asarray(region_bias(m[None], 2.0))[0]
+    expected = np.exp(e) * (m + 1e-3) ** 2
+    np.testing.assert_allclose(
+        oracle.softmax(e + b), expected / expected.sum(), rtol=1e-4
+    )
+
+
+def test_without_a_region_nothing_changes_to_the_last_bit(model, photos, shares):
+    before = write(model, photos, method="greedy")
+    write(model, photos, shares, method="greedy")
+    after = write(model, photos, method="greedy")
+    for one, two in zip(before, after, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_regions_share_one_graph_and_other_captions_have_none(
+    model, photos, shares, monkeypatch
+):
+    traces, biased = [], []
+    compiled, attend = generation.compiled, decoder.attend
+
+    def counted(function, *arguments):
+        def traced(*inputs):
+            if len(inputs) > 1:  # the search, and not what it reads of photos
+                traces.append(isinstance(inputs[-1], generation.RegionBias))
+            return function(*inputs)
+
+        return compiled(traced, *arguments)
+
+    def watched(*arguments):
+        biased.append(arguments[-1] is not None)
+        return attend(*arguments)
+
+    monkeypatch.setattr(generation, "compiled", counted)
+    monkeypatch.setattr(decoder, "attend", watched)
+    monkeypatch.setattr(model, "_generators", {})
+    for regions, s in ((shares, 1.0), (1 - shares, 2.0), (shares[::-1], 0.5)):
+        write(model, photos, regions, True, method="greedy", region_strength=s)
+    assert traces == [True]
+    assert all(biased)
+    biased.clear()
+    write(model, photos, None, True, method="greedy", region_strength=3.0)
+    assert traces == [True, False]
+    assert biased
+    assert not any(biased)  # no bias of zeros, with which sums may round differently
+
+
+@pytest.mark.parametrize("xla", [False, True])
+def test_a_strong_bias_keeps_attention_inside_the_region(model, photos, xla):
+    inside = np.zeros((PHOTOS, L), "f4")
+    inside[:, 2] = 1
+    found = write(model, photos, inside, xla, beam=3, region_strength=4.0)
+    written = found.alpha[found.alpha.sum(-1) > 0]  # (B, W, T, L) -> (words, L)
+    assert (written[:, 2] > 0.99).all()
+
+
+def test_regions_of_another_shape_are_refused(model, photos, shares):
+    with pytest.raises(ValueError, match=r"`regions` must be \(5, 6\).*Received"):
+        write(model, photos, shares[:, 1:])
