@@ -100,12 +100,12 @@ def _node() -> dict:
 
 
 def busy_workers() -> list[int]:
-    """Return the process ids of this process's workers that run a task."""
-    return processes(b"ray::Worker.run")
+    """Return the process ids of this process's workers that run an item."""
+    return processes(b"ray::run_item")
 
 
 def processes(name: bytes) -> list[int]:
-    """Return the process ids of this process's actors whose command has a name."""
+    """Return the process ids of this process's workers whose command has a name."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
