@@ -25,13 +25,13 @@ def cluster_options(command: Callable) -> Callable:
     return click.option(
         "--cluster",
         metavar="auto|HOST:PORT",
-        help="Run in the workers of a Ray cluster: the one at this address, or one on "
-        "this machine, which is started if need be.",
+        help="Run on a Ray cluster: the cluster at this address, or with auto the one on "
+        "this machine, which is started if necessary.",
     )(command)
 
 
 def caption_options(command: Callable) -> Callable:
-    """Add the options of captions on a cluster."""
+    """Add the options of ``caption`` on a cluster."""
     command = click.option(
         "--price-per-hour",
         type=click.FloatRange(min=0),
@@ -50,7 +50,7 @@ def caption_options(command: Callable) -> Callable:
 
 
 def require_cluster(cluster: str | None, workers: int | None) -> None:
-    """Raise a usage error if an option of the cluster is given without one."""
+    """Raise a usage error if --workers is used without --cluster."""
     if cluster is None and workers is not None:
         raise click.UsageError("--workers needs --cluster.")
 
@@ -95,20 +95,15 @@ def captioner_training(cluster: str | None, workers: int | None) -> Callable:
         cluster: address of a Ray cluster, or None.
         workers: number of its workers.
     """
+    from show_attend_tell.cluster.training import join, train_on_cluster
+
     if cluster is not None:
-        from show_attend_tell.cluster.training import train_on_cluster
-
         return functools.partial(train_on_cluster, cluster=cluster, count=workers)
-    if "TF_CONFIG" in os.environ:
-        from show_attend_tell.cluster.training import join
-
-        joined = join()  # before TensorFlow computes anything
-
+    # Join before TensorFlow computes anything.
+    joined = {"workers": join()} if "TF_CONFIG" in os.environ else {}
     from show_attend_tell.training.train import train
 
-    if "TF_CONFIG" in os.environ:
-        return functools.partial(train, workers=joined)
-    return train
+    return functools.partial(train, **joined)
 
 
 def require_joint_training(cluster: str | None, several: bool, digits: bool) -> None:

@@ -68,17 +68,6 @@ def test_every_run_equals_a_training_of_its_seed_alone(work, tmp_path):
     assert any((arrays[0][key] != arrays[1][key]).any() for key in arrays[0])
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("quick")
-def test_resuming_skips_finished_runs_and_trains_the_others(work, tmp_path):
-    go(work, tmp_path / "whole")
-    go(work, tmp_path / "parts", seeds=[5])
-    results = go(work, tmp_path / "parts", resume=True)
-    assert [one.summary is None for one in results] == [True, False]
-    for name in NAMES:
-        assert_same_run(tmp_path / "parts", tmp_path / "whole", name)
-
-
 @pytest.mark.usefixtures("quick")
 def test_resuming_continues_an_interrupted_run(work, tmp_path, monkeypatch):
     go(work, tmp_path / "whole")
@@ -255,9 +244,7 @@ ONE_EPOCH = experiment(training={"epochs": 1})
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.slow
-def test_every_run_equals_a_training_here_and_finished_ones_are_kept(
-    work, tmp_path, here
-):
+def test_a_cluster_trains_the_same_runs_and_keeps_finished_ones(work, tmp_path, here):
     series = Series(work, tmp_path / "cluster", evaluates=False, progress=False)
     here.lost = ("tiny-seed-2",)
     first, lost = train_on_cluster(series, jobs_of(series, ONE_EPOCH), "auto")
@@ -269,9 +256,8 @@ def test_every_run_equals_a_training_here_and_finished_ones_are_kept(
     assert (kept.fault, kept.summary) == (None, None)
     assert second.summary.steps == STEPS
     assert here.started == [2, 1]  # no more workers than runs
-    alone = Series(work, tmp_path / "here", evaluates=False, progress=False)
-    list(train_in_turn(alone, jobs_of(alone, ONE_EPOCH)))
-    for name in ("tiny-seed-5", "tiny-seed-2"):
+    go(work, tmp_path / "here", chosen=ONE_EPOCH)
+    for name in NAMES:
         assert_same_run(tmp_path / "cluster", tmp_path / "here", name)
     finished = jobs_of(series, ONE_EPOCH, resume=True)
     assert len(list(train_on_cluster(series, finished, "nowhere"))) == 2
