@@ -25,8 +25,8 @@ def cluster_options(command: Callable) -> Callable:
     return click.option(
         "--cluster",
         metavar="auto|HOST:PORT",
-        help="Run on a Ray cluster: the cluster at this address, or with auto the one on "
-        "this machine, which is started if necessary.",
+        help="Run on a Ray cluster: the cluster at this address, or with auto the "
+        "cluster on this machine, which is started if necessary.",
     )(command)
 
 
