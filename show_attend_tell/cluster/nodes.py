@@ -1,18 +1,13 @@
-"""Find a Ray cluster, and verify what its nodes see and have installed."""
+"""Find the address of a Ray cluster, and verify that its nodes see the same files."""
 
 import os
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from show_attend_tell import __version__
 from show_attend_tell.runtime.errors import ClusterError, one_line
 
 _CONNECT_SECONDS = 5.0
-# Until a node has started its first process: a loaded machine needs a minute to import
-# Ray.
-_START_SECONDS = 300.0
 # The health check of gRPC, which Ray's server answers, and the answer.
 _HEALTH, _SERVING = "/grpc.health.v1.Health/Check", b"\x08\x01"
 
@@ -89,82 +84,3 @@ def require_visible(sights: Iterable[Sight]) -> None:
                 f"{path}: not the file that the driver sees ({size_here} bytes instead "
                 f"of {size}); {remedy}"
             )
-
-
-def require_visible_everywhere(ray: Any, sights: tuple[Sight, ...]) -> None:
-    """Raise a ClusterError unless every node sees the paths as this process does."""
-    if not sights:
-        return
-    for host, fault in _run_on_each_node(ray, _fault_of_sights, sights):
-        if fault is not None:
-            raise ClusterError(f"node {host}: {fault}")
-
-
-def _fault_of_sights(sights: tuple[Sight, ...]) -> str | None:
-    try:
-        require_visible(sights)
-    except ClusterError as error:
-        return str(error)
-    return None
-
-
-def require_version(version: str) -> None:
-    """Raise a ClusterError unless this process has a version of the package."""
-    if version != __version__:
-        raise ClusterError(
-            f"must have version {version} of this package. Received: {__version__}; "
-            "install the same version on every node"
-        )
-
-
-def require_same_version(ray: Any, version: str) -> None:
-    """Raise a ClusterError if a node has another version of this package."""
-
-    def installed() -> str:  # pickled by value: the node may lack this module
-        try:
-            import show_attend_tell
-        except ImportError as error:
-            return f"none ({error})"
-        return show_attend_tell.__version__
-
-    for host, theirs in _run_on_each_node(ray, installed):
-        if theirs != version:
-            raise ClusterError(
-                f"{host}: must have version {version} of this package. "
-                f"Received: {theirs}; install the same version on every node"
-            )
-
-
-def _run_on_each_node(
-    ray: Any, function: Callable[..., Any], *arguments: object
-) -> Iterator[tuple[str, Any]]:
-    """Run a function on every node; yield the host's name and the value.
-
-    A node that dies meanwhile is left out, as it gets no work. Where Ray cannot run the
-    function, the value is a ClusterError.
-    """
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    remote = ray.remote(num_cpus=0, max_retries=0)(function)
-    running = {}
-    for node in ray.nodes():
-        if node["Alive"]:
-            strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            task = remote.options(scheduling_strategy=strategy)
-            running[task.remote(*arguments)] = node
-    end = time.monotonic() + _START_SECONDS
-    for reference, node in running.items():
-        host = node["NodeManagerHostname"]
-        try:
-            value = ray.get(reference, timeout=max(end - time.monotonic(), 0.0))
-        except ray.exceptions.GetTimeoutError:
-            raise ClusterError(
-                f"{host}: started no process within {_START_SECONDS:.0f} seconds; "
-                "free its processors and memory, or remove the node"
-            ) from None
-        except ray.exceptions.RayError as error:
-            alive = {other["NodeID"] for other in ray.nodes() if other["Alive"]}
-            if node["NodeID"] not in alive:
-                continue
-            value = ClusterError(one_line(error))
-        yield host, value

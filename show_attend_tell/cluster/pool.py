@@ -25,10 +25,7 @@ from typing import Any
 from show_attend_tell import __version__
 from show_attend_tell.cluster.nodes import (
     Sight,
-    require_same_version,
-    require_version,
     require_visible,
-    require_visible_everywhere,
     resolve_address,
 )
 from show_attend_tell.runtime.errors import ClusterError, ShowAttendTellError, one_line
@@ -103,27 +100,25 @@ class Cluster:
             Each item and its value, in the order in which they finish.
 
         Raises:
-            ClusterError: a node does not see a path of the first item; or a worker has
-                another version, misses a path of its item, or reports an error; or an
-                item has ended several workers.
+            ClusterError: a worker has another version of this package, does not see a
+                path of its item, or reports an error; or an item has ended several
+                workers.
         """
         ray, items = self._ray, iter(items)
         first = list(itertools.islice(items, workers or max(self.processors, 1)))
         if not first:
             return
-        # Every worker verifies its paths too, but some start minutes later.
-        require_visible_everywhere(ray, first[0].visible)
         if ray.available_resources().get("CPU", 0) < processors:
             _logger.warning("waiting for a free processor of the cluster")
         # Ray's own retries have no limit where its memory monitor ends a worker.
-        work = ray.remote(num_cpus=processors, max_retries=0)(run_item)
-        setup = pickle.dumps((job, arguments, processors))
+        remote = ray.remote(num_cpus=processors, max_retries=0)
+        task = remote(task_of(pickle.dumps((job, arguments, processors)), __version__))
         running: dict[Any, WorkItem] = {}
         attempts: Counter[str] = Counter()
 
         def start(items: Iterable[WorkItem]) -> None:
             for item in items:
-                running[work.remote(setup, __version__, item)] = item
+                running[task.remote(pickle.dumps(item))] = item
 
         start(first)
         while running:
@@ -156,19 +151,38 @@ def _lost(item: WorkItem, error: Exception) -> ClusterError:
     )
 
 
-def run_item(setup: bytes, version: str, item: WorkItem) -> tuple[Any, str | None]:
-    """Run an item in this worker process.
+def task_of(setup: bytes, version: str) -> Callable[[bytes], tuple[Any, str | None]]:
+    """Return the function that Ray calls with a pickled item.
+
+    It returns the value and None, or None and the line of an error.
 
     Args:
-        setup: the pickled job, its arguments and the worker's number of processors.
-        version: the driver's version of this package; a node may have joined later.
-        item: the item.
-
-    Returns:
-        The value and None, or None and the line of an error.
+        setup: the pickled job, its arguments and the processors of a worker.
+        version: the driver's version of this package.
     """
+
+    def run_item(item: bytes) -> tuple[Any, str | None]:
+        # Ray pickles a nested function by value: the node may lack this package.
+        try:
+            from show_attend_tell import __version__ as installed
+        except ImportError as error:
+            installed = f"none ({error})"
+        if installed != version:
+            return None, (
+                f"worker on {socket.gethostname()}: must have version {version} of "
+                f"this package. Received: {installed}; install the same version on "
+                "every node"
+            )
+        from show_attend_tell.cluster.pool import work_on
+
+        return work_on(setup, pickle.loads(item))
+
+    return run_item
+
+
+def work_on(setup: bytes, item: WorkItem) -> tuple[Any, str | None]:
+    """Run an item in this worker process; see :func:`task_of`."""
     try:
-        require_version(version)
         require_visible(item.visible)
         return _prepared(setup)(item.payload), None
     except (ShowAttendTellError, OSError) as error:
@@ -195,8 +209,7 @@ def connected(address: str) -> Iterator[Cluster]:
             ends with it.
 
     Raises:
-        ClusterError: Ray is not installed, nothing answers at the address, or a node
-            has another version of this package.
+        ClusterError: Ray is not installed, or nothing answers at the address.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
@@ -211,8 +224,6 @@ def connected(address: str) -> Iterator[Cluster]:
     with _signal_handler_kept():
         _connect(ray, address)
     try:
-        if address != "local":
-            require_same_version(ray, __version__)
         yield Cluster(ray)
     finally:
         ray.shutdown()

@@ -9,7 +9,7 @@ import pytest
 
 from show_attend_tell.cluster import pool as cluster
 from show_attend_tell.cluster.nodes import resolve_address, visible
-from show_attend_tell.cluster.pool import WorkItem, connected, run_item
+from show_attend_tell.cluster.pool import WorkItem, connected, task_of
 from show_attend_tell.runtime.errors import ClusterError, FeatureError
 
 PREPARED = []  # of this process
@@ -53,20 +53,21 @@ class FakeRay:
 
     def remote(self, num_cpus, max_retries):
         assert max_retries == 0
-        return lambda function: SimpleNamespace(remote=self.start)
+        return lambda task: SimpleNamespace(remote=lambda item: self.start(task, item))
 
-    def start(self, setup, version, item):
+    def start(self, task, item):
         self.started += 1
-        return setup, version, item
+        return task, item
 
     def wait(self, references):
         self.most = max(self.most, len(references))
         return references[:1], references[1:]
 
     def get(self, reference):
-        if self.ends(reference[2]):
+        task, item = reference
+        if self.ends(pickle.loads(item)):
             raise RayError("the worker died")
-        return run_item(*reference)
+        return task(item)
 
 
 @pytest.fixture(autouse=True)
@@ -144,7 +145,8 @@ def test_the_processors_of_the_nodes_are_shared_among_the_workers(nodes, workers
 
 
 def fault_of(item, job=doubling, version=cluster.__version__):
-    value, fault = run_item(pickle.dumps((job, (), 1)), version, item)
+    task = task_of(pickle.dumps((job, (), 1)), version)
+    value, fault = task(pickle.dumps(item))
     assert value is None
     assert fault.startswith("worker on ")
     assert "\n" not in fault
