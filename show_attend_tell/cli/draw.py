@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from show_attend_tell.cli.experiment_help import ExperimentCommand
 from show_attend_tell.cli.options import (
     PATH,
+    ExperimentCommand,
     load_settings,
     name_option,
     runs_option,

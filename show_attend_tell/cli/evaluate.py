@@ -2,9 +2,9 @@
 
 import click
 
-from show_attend_tell.cli.experiment_help import ExperimentCommand
 from show_attend_tell.cli.options import (
     PATH,
+    ExperimentCommand,
     experiment_option,
     is_of_digits,
     limit_option,

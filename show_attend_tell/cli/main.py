@@ -17,12 +17,13 @@ import click
 
 from show_attend_tell import __version__
 from show_attend_tell.cli.calibrate import calibrate
-from show_attend_tell.cli.caption import average, caption, export
+from show_attend_tell.cli.caption import caption
 from show_attend_tell.cli.compare import compare
 from show_attend_tell.cli.demo import demo
 from show_attend_tell.cli.draw import draw
 from show_attend_tell.cli.evaluate import evaluate
 from show_attend_tell.cli.fit_reranker import fit_reranker
+from show_attend_tell.cli.models import average, export
 from show_attend_tell.cli.preparation import download, features, prepare
 from show_attend_tell.cli.read import read
 from show_attend_tell.cli.render_words import render_words

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from show_attend_tell.config.shipped import experiment_summary, shipped_experiments
+
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -25,6 +27,19 @@ class LocalPath(click.Path):
 
 
 PATH = LocalPath(path_type=Path)
+
+
+class ExperimentCommand(click.Command):
+    """A verb whose ``--help`` ends with the shipped experiments."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the epilog, and a table of the experiments."""
+        super().format_epilog(ctx, formatter)
+        if files := shipped_experiments():
+            with formatter.section("Experiments"):
+                formatter.write_dl(
+                    [(name, experiment_summary(file)) for name, file in files.items()]
+                )
 
 
 def start_tensorflow() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from show_attend_tell.cli.cluster import cluster_options, require_cluster
-from show_attend_tell.cli.experiment_help import ExperimentCommand
 from show_attend_tell.cli.options import (
     PATH,
+    ExperimentCommand,
     encoder_weights_option,
     experiment_option,
     is_of_digits,

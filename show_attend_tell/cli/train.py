@@ -3,8 +3,8 @@
 import click
 
 from show_attend_tell.cli.cluster import cluster_options, require_cluster
-from show_attend_tell.cli.experiment_help import ExperimentCommand
 from show_attend_tell.cli.options import (
+    ExperimentCommand,
     experiment_option,
     is_of_digits,
     limit_option,
