@@ -79,23 +79,15 @@ def draw(experiment, changes, runs, name, count, columns, scale, seed, out) -> N
     settings = None
     if experiment or changes or name:
         settings = load_settings(experiment or "draw_mnist", changes, name)
-        if settings.task != "generate":
-            raise click.UsageError(
-                "needs an experiment that generates pictures. Received: "
-                f"{settings.name}, whose task is {settings.task!r}."
-            )
     start_tensorflow()
     from show_attend_tell.config.runs import MODEL
-    from show_attend_tell.siblings import pretrained
     from show_attend_tell.siblings.draw.bound import sample
-    from show_attend_tell.siblings.draw.evaluation import load_model
     from show_attend_tell.siblings.draw.figures import save_samples
+    from show_attend_tell.siblings.draw.task import load_model
+    from show_attend_tell.siblings.model_files import DRAW, shipped_file
 
     if settings is None:
-        model, source = (
-            pretrained.load_shipped("draw_mnist"),
-            "the model in the package",
-        )
+        model, source = load_model(shipped_file(DRAW)), "the model in the package"
     else:
         path = runs / settings.name / MODEL
         model, source = load_model(path, settings), str(path)

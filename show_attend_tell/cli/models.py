@@ -7,11 +7,12 @@ from show_attend_tell.cli.options import (
     ExperimentCommand,
     encoder_weights_option,
     experiment_option,
-    require_captions,
+    load_settings,
     runs_option,
     set_option,
     start_tensorflow,
 )
+from show_attend_tell.cli.tasks import TASKS, name_of_model, require_accepted
 
 
 @click.command(cls=ExperimentCommand)
@@ -26,10 +27,7 @@ def average(models, experiment, changes, runs, overwrite) -> None:
     The models must have been trained from the same initial weights. The run is named
     after the experiment.
     """
-    from show_attend_tell.config.experiments import load_experiment
-
-    settings = load_experiment(experiment, changes)
-    require_captions(settings)
+    settings = load_settings(experiment, changes)
     start_tensorflow()
     from show_attend_tell.training.weight_averaging import average_models
 
@@ -74,6 +72,8 @@ def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
 
     if str(model) in NAMES:
         model = shipped_model(str(model))
+    task = name_of_model(model)
+    require_accepted(task, model, "the model of an experiment")
     if form == "saved_model":
         from show_attend_tell.deployment.exports.saved_model import export_saved_model
 
@@ -85,15 +85,6 @@ def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
         beside = export_litert(model, out, encoder_weights, beam)
         click.echo(f"{out}\n{beside}")
     else:
-        _export_smaller(model, out, accept_imagenet, form == "8bit", beam)
-
-
-def _export_smaller(model, out, accept_imagenet, eight_bit, beam) -> None:
-    from show_attend_tell.deployment.exports.half_precision import save_half
-    from show_attend_tell.siblings.export import export_smaller, is_of_digits
-
-    if is_of_digits(model) and not accept_imagenet and beam is None:
-        size = export_smaller(model, out, eight_bit)
-    else:
-        size = save_half(model, out, accept_imagenet, eight_bit, beam)
-    click.echo(f"{out}: {size / 1e6:.1f} MB")
+        options = {"imagenet": accept_imagenet, "beam": beam}
+        size = TASKS[task].export_smaller(model, out, form == "8bit", options)
+        click.echo(f"{out}: {size / 1e6:.1f} MB")

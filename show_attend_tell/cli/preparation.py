@@ -13,7 +13,6 @@ from show_attend_tell.cli.options import (
     ExperimentCommand,
     encoder_weights_option,
     experiment_option,
-    is_of_digits,
     limit_option,
     load_settings,
     set_option,
@@ -70,7 +69,7 @@ def prepare(experiment, changes, work, data, on_problem, limit) -> None:
 
         click.echo("\n".join(prepare_words(settings.data, data, work).lines()))
         return
-    if is_of_digits(settings):
+    if settings.task != "caption":
         from data_prep.sources.mnist import prepare_digits
 
         click.echo("\n".join(prepare_digits(settings, data, work).lines()))
@@ -126,7 +125,7 @@ def features(
     """
     require_cluster(cluster, workers)
     settings = load_settings(experiment, changes, limit=limit)
-    if is_of_digits(settings):
+    if settings.task != "caption":
         click.echo(f"{settings.name}: nothing to do, its model reads the pictures")
         return
     start_tensorflow()

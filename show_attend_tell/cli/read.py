@@ -55,20 +55,17 @@ def read(crops, model, beam, lexicon, attention, page, out) -> None:
     if out is not None and (attention is not None or page is not None):
         raise click.UsageError("--out cannot be combined with --attention or --html.")
     start_tensorflow()
-    from show_attend_tell.siblings.pretrained import READER, shipped_file
+    from show_attend_tell.siblings.model_files import READER, shipped_file
     from show_attend_tell.siblings.words.generation import Searcher
     from show_attend_tell.siblings.words.lexicon import Lexicon
-    from show_attend_tell.siblings.words.reading_file import (
-        read_into_file,
-        require_jsonl,
-    )
-    from show_attend_tell.siblings.words.training import load_reader
+    from show_attend_tell.siblings.words.reading import read_into_file, require_jsonl
+    from show_attend_tell.siblings.words.task import load_model
 
     if out is not None:
         require_jsonl(out)
     words = None if lexicon is None else Lexicon.load(lexicon)
     file = model or shipped_file(READER)
-    search = Searcher(load_reader(file), beam)
+    search = Searcher(load_model(file), beam)
     if out is None:
         failed = _print_words(search, crops, words, attention, page)
     else:

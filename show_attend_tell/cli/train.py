@@ -1,26 +1,23 @@
 """Define the verb ``train``."""
 
+import os
+
 import click
 
 from show_attend_tell.cli.cluster import cluster_options, require_cluster
 from show_attend_tell.cli.options import (
     ExperimentCommand,
     experiment_option,
-    is_of_digits,
     limit_option,
     load_settings,
     name_option,
-    require_captions,
     runs_option,
     set_option,
     start_tensorflow,
     work_option,
 )
 from show_attend_tell.cli.sweep import grid_option, train_several
-from show_attend_tell.cli.training_workers import (
-    captioner_training,
-    require_joint_training,
-)
+from show_attend_tell.cli.tasks import TASKS, require_joint_training
 
 
 def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
@@ -97,38 +94,24 @@ def train(
         raise click.UsageError("--seed and --seeds exclude each other.")
     require_cluster(cluster, workers)
     several = seeds is not None or bool(grid)
-    if init_from is not None:
-        training = load_settings(experiment, changes, name, limit).training
-        if not hasattr(training, "init_from"):
-            raise click.UsageError(
-                "--init-from needs an experiment of captions or words."
-            )
-    own = {"seed": seed, "init_from": init_from}
-    own = [f"training.{key}={v}" for key, v in own.items() if v is not None]
-    settings = load_settings(experiment, (*changes, *own), name, limit)
-    if texts:
-        require_captions(settings)
-    require_joint_training(cluster, several, is_of_digits(settings))
+    if several and "TF_CONFIG" in os.environ:
+        raise click.UsageError("TF_CONFIG cannot be combined with --seeds or --grid.")
+    chosen = {"seed": seed, "init_from": init_from}
+    settings = load_settings(experiment, changes, name, limit, chosen)
+    joins_cluster = cluster is not None and not several
+    require_joint_training(settings.task, settings.name, joins_cluster)
     start_tensorflow()
-    if is_of_digits(settings):
-        if settings.task == "generate":
-            from show_attend_tell.siblings.draw.training import train
-        elif settings.task == "read":
-            from show_attend_tell.siblings.words.training import train
-        else:
-            from show_attend_tell.siblings.classification.training import train
-    else:
-        train = captioner_training(None if several else cluster, workers)
+    train = TASKS[settings.task].trainer(cluster if joins_cluster else None, workers)
+    if texts:
         from show_attend_tell.training.text_likelihood import text_experiment
 
-        settings = text_experiment(settings, texts) if texts else settings
+        settings = text_experiment(settings, texts)
     if several:
         places = {"work": work, "runs": runs, "resume": resume, "overwrite": overwrite}
         where = {"cluster": cluster, "workers": workers}
         train_several(settings, seeds, grid, train, _print_training, **places, **where)
         return
-    places = (work, runs, resume, overwrite)
-    _print_training(train(settings, *places))
+    _print_training(train(settings, work, runs, resume, overwrite))
 
 
 def _print_training(done) -> None:

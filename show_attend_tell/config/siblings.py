@@ -173,6 +173,11 @@ class DigitExperiment:
     classifier: ClassifierSettings | None = None
     draw: DrawReaderSettings | None = None
 
+    @property
+    def model(self) -> GlimpseSettings | ClassifierSettings | DrawReaderSettings:
+        """The settings of the model, from whichever table the file has."""
+        return self.glimpse or self.classifier or self.draw
+
     @model_validator(mode="after")
     def _check_tables(self):
         given = [key for key in _MODELS if getattr(self, key)]

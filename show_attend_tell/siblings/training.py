@@ -1,26 +1,36 @@
-"""Train a model of digits or words: the parts that their tasks share."""
+"""Train models of digits and words: the parts that their trainings share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Self
 
 import keras
+import numpy as np
+import tensorflow as tf
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.generation import GenerationExperiment
 from show_attend_tell.config.reader import ReadExperiment
 from show_attend_tell.config.siblings import DigitExperiment
-from show_attend_tell.data.digits import Digits, read_digits
+from show_attend_tell.data.digits import Digits, make_pictures, read_digits
+from show_attend_tell.training.divergence import LossMonitor
 from show_attend_tell.training.loop import Trainer
 from show_attend_tell.training.optimizer import make_plain_optimizer
 from show_attend_tell.training.position import Summary
 from show_attend_tell.training.tensorboard_log import CurveLog
 
+AnyExperiment = DigitExperiment | GenerationExperiment | ReadExperiment
+
 
 class SiblingTask:
-    """The shared half of a :class:`training.loop.Task` beside the captioner's.
+    """The shared half of the trainings, see :class:`training.loop.Task`.
 
-    A task adds its ``objective``, the check of its loss, and its scores, and names
-    what its data are, ``other``.
+    A subclass adds its ``objective``, its scores, and ``open``, which reads the
+    prepared data.
+
+    Attributes:
+        other: what the data are if their digest has changed.
+        monitored: arguments of the :class:`LossMonitor` that checks its loss.
 
     Args:
         experiment: the settings.
@@ -28,11 +38,13 @@ class SiblingTask:
         build_model: returns the untrained model of an experiment.
     """
 
+    other: str
+    monitored: Mapping[str, object]
     starts_trained = start_counts = False
 
     def __init__(
         self,
-        experiment: DigitExperiment | GenerationExperiment | ReadExperiment,
+        experiment: AnyExperiment,
         digest: str,
         build_model: Callable[..., keras.Model],
     ):
@@ -43,13 +55,16 @@ class SiblingTask:
 
     def compile(self, total_steps: int) -> None:
         """Compile the model with the optimiser of the settings."""
-        optimizer = self.make_optimizer(total_steps)
+        optimizer = make_plain_optimizer(self.settings, total_steps)
+        # An average of trained weights starts at these weights.
+        optimizer.average_from_start = self.starts_trained
         self.model.compile(optimizer=optimizer, jit_compile=self.settings.jit_compile)
         optimizer.build(self.model.trainable_variables)
 
-    def make_optimizer(self, total_steps: int) -> keras.optimizers.Optimizer:
-        """Return the optimiser of the settings, which is not built."""
-        return make_plain_optimizer(self.settings, total_steps)
+    def monitor_loss(self, first: float | None) -> LossMonitor:
+        """Return the check of the loss, given the loss of the first update if known."""
+        warmup = self.settings.warmup_steps
+        return LossMonitor(warmup=warmup, first=first, **self.monitored)
 
     def copy_model(self) -> keras.Model:
         """Return another model of the same settings."""
@@ -64,39 +79,33 @@ class SiblingTask:
 
 
 class DigitTask(SiblingTask):
-    """The shared half of a task on digits.
-
-    Args:
-        experiment: the settings.
-        digits: the training digits.
-        build_model: returns the untrained model of an experiment.
-    """
+    """The shared half of the trainings on digits."""
 
     other = "other digits"
 
-    def __init__(
-        self,
-        experiment: DigitExperiment | GenerationExperiment,
-        digits: Digits,
-        build_model: Callable[..., keras.Model],
-    ):
-        super().__init__(experiment, digits.digest(), build_model)
+    @classmethod
+    def open(cls, experiment: AnyExperiment, folder: Path, runs_folder: Path) -> Self:
+        """Read the training and the validation digits of a prepared folder."""
+        return cls(
+            experiment,
+            read_digits(folder, "train", experiment.data.validation),
+            read_digits(folder, "val", experiment.data.validation),
+        )
 
 
 def train_task(
-    make_task: Callable[..., DigitTask],
-    experiment: DigitExperiment | GenerationExperiment,
+    task_class: type[SiblingTask],
+    experiment: AnyExperiment,
     work: str | Path = "prepared",
     runs_folder: str | Path = "experiments/runs",
     resume: bool = False,
     overwrite: bool = False,
     progress: bool = True,
 ) -> Summary:
-    """Train an experiment on digits and write its run folder.
+    """Train the model of an experiment and write its run folder.
 
     Args:
-        make_task: called with the experiment, the training and the validation digits;
-            returns the task.
+        task_class: the class of the experiment's task.
         experiment: the settings.
         work: folder of prepared data.
         runs_folder: folder of the run folder, which is made if absent.
@@ -106,30 +115,88 @@ def train_task(
 
     Raises:
         DigitsError: the prepared digits are absent or damaged.
+        WordsError: the prepared words are absent or damaged.
+        ModelFileError: the initial model is absent, damaged, or of other settings.
         RunError: there is nothing to resume, or an earlier run would be overwritten.
         TrainingError: training has diverged; the last good checkpoint and model are
             kept.
         KeyboardInterrupt: after the checkpoint was written, or in the first update.
     """
     folder = Path(work) / experiment.data.name
-    digits, held_out = (
-        read_digits(folder, split, experiment.data.validation)
-        for split in ("train", "val")
-    )
-    task = make_task(experiment, digits, held_out)
-    return run_task(task, runs_folder, resume, overwrite, progress)
-
-
-def run_task(
-    task: SiblingTask,
-    runs_folder: str | Path,
-    resume: bool,
-    overwrite: bool,
-    progress: bool,
-) -> Summary:
-    """Train a task and write its run folder; see :func:`train_task`."""
-    trainer, experiment = Trainer(task), task.experiment
+    trainer = Trainer(task_class.open(experiment, folder, Path(runs_folder)))
     # Last, as it may replace a run.
     with runs.lock_run(experiment, runs_folder):
         run = runs.open_run(experiment, runs_folder, resume, overwrite)
         return trainer.run(run, resume, progress)
+
+
+class PictureUpdates:
+    """Train on every training digit once an epoch, in pictures made anew.
+
+    An epoch leaves out the digits after its last whole batch, different digits in every
+    epoch, because a smaller batch would need a graph of its own.
+
+    Args:
+        experiment: the settings.
+        model: a built model, which is compiled before the first update.
+        digits: the training digits.
+        compile_step: called with the model and whether XLA compiles; returns a
+            ``tf.function`` that applies an update and returns the values to log. Its
+            arguments are the tensors of a batch.
+    """
+
+    def __init__(self, experiment, model, digits: Digits, compile_step: Callable):
+        self.settings, self.data = experiment.training, experiment.data
+        self.model, self.digits = model, digits
+        self.compile_step = compile_step
+        self.batch = min(self.settings.batch_size, len(digits.labels))
+        self._step = None
+
+    @property
+    def steps(self) -> int:
+        """Number of updates in an epoch."""
+        return len(self.digits.labels) // self.batch
+
+    @property
+    def graphs(self) -> int:
+        """Number of graphs compiled so far."""
+        return int(self._step is not None)
+
+    def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
+        """Apply the updates of an epoch from number `start` on; yield values to log."""
+        shape = (self.batch, self.data.canvas, self.data.canvas)
+        signature = Digits(
+            tf.TensorSpec(shape, tf.uint8), tf.TensorSpec(shape[:1], tf.uint8)
+        )
+        for batch in prefetch(lambda: self.batches(epoch, start), signature):
+            yield self.apply(*batch)
+
+    def apply(self, *batch: tf.Tensor) -> dict:
+        """Apply one update; the first update compiles the step."""
+        if self._step is None:
+            step = self.compile_step(self.model, self.settings.jit_compile)
+            self._step = step.get_concrete_function(*batch)
+        return self._step(*batch)
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Digits]:
+        """Yield batches; each depends only on the seed, the epoch and its number."""
+        seed, (images, labels) = self.settings.seed, self.digits
+        order = np.random.default_rng([seed, epoch]).permutation(len(labels))
+        for number in range(start, self.steps):
+            chosen = order[number * self.batch : (number + 1) * self.batch]
+            rng = np.random.default_rng([seed, epoch, number])
+            pictures = make_pictures(images[chosen], images, self.data, rng)
+            yield Digits(pictures, labels[chosen])
+
+
+def prefetch(make_batches: Callable[[], Iterator], signature) -> tf.data.Dataset:
+    """Return batches as tensors; a thread makes the next ones.
+
+    Args:
+        make_batches: returns the batches.
+        signature: the tensor specifications of a batch.
+    """
+    dataset = tf.data.Dataset.from_generator(make_batches, output_signature=signature)
+    options = tf.data.Options()
+    options.autotune.enabled = False  # it would delay the start of an epoch
+    return dataset.prefetch(4).with_options(options)

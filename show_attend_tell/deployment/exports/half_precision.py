@@ -12,11 +12,11 @@ import zipfile
 from pathlib import Path
 
 import h5py
+import keras
 import numpy as np
 
 from show_attend_tell.models.encoder.quantised_weights import (
     SCALE,
-    dequantise,
     quantise,
 )
 from show_attend_tell.models.saving import load_captioner
@@ -71,61 +71,33 @@ def save_half(
             **model.encoder_identity,
             "accepts": {"imagenet": KERAS_FILES[network]},
         }
-    with tempfile.TemporaryDirectory() as folder, atomic_path(target) as temporary:
-        full = Path(folder) / "full.keras"
-        model.save(full)
-        write_smaller(full, temporary, source, eight_bit)
-    return Path(target).stat().st_size
+    return save_smaller(model, target, source, eight_bit)
 
 
-def write_smaller(
-    full: Path, target: Path, source: str | Path, eight_bit: bool
-) -> None:
-    """Copy a ``.keras`` archive with smaller weights; `source` is named in errors.
+def save_smaller(
+    model: keras.Model, target: str | Path, source: str | Path, eight_bit: bool
+) -> int:
+    """Save a model with smaller weights, atomically; return the file's size in bytes.
+
+    Args:
+        model: any model.
+        target: path of the new file.
+        source: the model's file, for errors.
+        eight_bit: whether matrices and kernels have 8 bits per weight.
 
     Raises:
         ModelFileError: a weight does not fit into float16.
     """
-    with zipfile.ZipFile(full) as old, zipfile.ZipFile(target, "w") as new:
-        for name in old.namelist():
-            content = old.read(name)
-            if name == _WEIGHTS:
-                content = _half_weights(content, source, eight_bit)
-            new.writestr(name, content, zipfile.ZIP_DEFLATED)
-
-
-def write_expanded(path: Path, target: Path) -> None:
-    """Copy a ``.keras`` archive whose weights of 8 bits become float32, without scales.
-
-    The copy can be loaded by layers that do not read weights of 8 bits themselves.
-    """
-    with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w") as new:
-        for name in old.namelist():
-            content = old.read(name)
-            if name == _WEIGHTS:
-                content = _expanded_weights(content)
-            new.writestr(name, content)
-
-
-def _expanded_weights(content: bytes) -> bytes:
-    buffer = io.BytesIO()
-    with h5py.File(io.BytesIO(content)) as old, h5py.File(buffer, "w") as new:
-
-        def copy(name: str, item: h5py.Group | h5py.Dataset) -> None:
-            if name.endswith(SCALE):
-                return
-            if isinstance(item, h5py.Group):
-                copied = new.require_group(name)
-            else:
-                values = item[()]
-                if values.dtype == np.int8:
-                    values = dequantise(values, old[name + SCALE][()])
-                copied = new.create_dataset(name, data=values)
-            copied.attrs.update(item.attrs)
-
-        new.attrs.update(old.attrs)
-        old.visititems(copy)
-    return buffer.getvalue()
+    with tempfile.TemporaryDirectory() as folder, atomic_path(target) as temporary:
+        full = Path(folder) / "full.keras"
+        model.save(full)
+        with zipfile.ZipFile(full) as old, zipfile.ZipFile(temporary, "w") as new:
+            for name in old.namelist():
+                content = old.read(name)
+                if name == _WEIGHTS:
+                    content = _half_weights(content, source, eight_bit)
+                new.writestr(name, content, zipfile.ZIP_DEFLATED)
+    return Path(target).stat().st_size
 
 
 def _half_weights(content: bytes, source: str | Path, eight_bit: bool) -> bytes:

@@ -10,7 +10,6 @@ import numpy as np
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.generation import GenerationExperiment
-from show_attend_tell.data.digits import read_digits
 from show_attend_tell.runtime.files import atomic_write
 from show_attend_tell.siblings.draw.bound import Measurer, sample
 from show_attend_tell.siblings.draw.data import held_out_binary
@@ -21,8 +20,8 @@ from show_attend_tell.siblings.draw.figures import (
     save_samples,
 )
 from show_attend_tell.siblings.draw.model import Draw
-from show_attend_tell.siblings.saved_model import read_model_of
-from show_attend_tell.siblings.scores import chosen_split, write_scores
+from show_attend_tell.siblings.draw.task import load_model
+from show_attend_tell.siblings.evaluation import open_digits, write_scores
 
 WEIGHTED, SAMPLES = 1000, 50  # pictures and samples of the importance-weighted bound
 GENERATED, COMPARED = 100, 10  # pictures drawn, and those compared with digits
@@ -100,13 +99,9 @@ def evaluate(
         DigitsError: the prepared digits are absent, damaged, or not of the split.
         ModelFileError: the model is absent, damaged or of other settings.
     """
-    prepared = Path(work) / experiment.data.name
     run = Path(runs_folder) / experiment.name
-    split = chosen_split(prepared, split)
-    digits, training = (
-        read_digits(prepared, name, experiment.data.validation)
-        for name in (split, "train")
-    )
+    split, digits = open_digits(experiment, work, split)
+    _, training = open_digits(experiment, work, "train")
     model = load_model(run / runs.MODEL, experiment)
     images = held_out_binary(digits, experiment.data, split)
     report = measure(experiment, model, images, split)
@@ -172,20 +167,3 @@ def save_figures(folder: Path, model: Draw, training: np.ndarray) -> list[Path]:
         paths.append(folder / "nearest.png")
         atomic_write(paths[-1], encode_png(image))
     return paths
-
-
-def load_model(path: Path, experiment: GenerationExperiment) -> Draw:
-    """Load the model of a run.
-
-    Raises:
-        ModelFileError: the file is absent, damaged, or of other settings.
-    """
-    side = experiment.data.canvas
-    expected = (experiment.draw, side, side)
-
-    def matches(model):
-        if not isinstance(model, Draw):
-            return False
-        return (model.settings, model.height, model.width) == expected
-
-    return read_model_of(path, matches)

@@ -17,20 +17,13 @@ from show_attend_tell.siblings.draw.data import (
 )
 from show_attend_tell.siblings.draw.figures import canvas_strip, sample_grid
 from show_attend_tell.siblings.draw.model import Draw
-from show_attend_tell.siblings.training import DigitTask, train_task
-from show_attend_tell.siblings.updates import PictureUpdates
-from show_attend_tell.training.divergence import LossMonitor
+from show_attend_tell.siblings.draw.task import build_model
+from show_attend_tell.siblings.training import DigitTask, PictureUpdates, train_task
 from show_attend_tell.training.tensorboard_log import CurveLog
 
 SHOWN = 4  # validation pictures whose canvases are shown in TensorBoard
 SAMPLES = 25  # generated pictures that are shown there
 _SAMPLE_SEED = 0
-
-
-def build_model(experiment: GenerationExperiment) -> Draw:
-    """Return the untrained model of an experiment."""
-    side = experiment.data.canvas
-    return Draw(experiment.draw, side, side, experiment.training.seed)
 
 
 class GenerationTask(DigitTask):
@@ -42,18 +35,15 @@ class GenerationTask(DigitTask):
         validation: the validation digits.
     """
 
+    monitored = {"words": 2, "key": "loss", "noun": "bound in nats", "inputs": "digits"}
+
     def __init__(
         self, experiment: GenerationExperiment, digits: Digits, validation: Digits
     ):
-        super().__init__(experiment, digits, build_model)
+        super().__init__(experiment, digits.digest(), build_model)
         self.pictures = held_out_binary(validation, experiment.data, "val")
         self.objective = BinaryUpdates(experiment, self.model, digits)
         self._measurer = None
-
-    def monitor_loss(self, first: float | None) -> LossMonitor:
-        """Return the check of the bound."""
-        named = {"key": "loss", "noun": "bound in nats", "inputs": "digits"}
-        return LossMonitor(2, self.settings.warmup_steps, first, **named)
 
     def validate(self, model: Draw, step: int) -> dict[str, float]:
         """Return minus the bound on the validation pictures, and its terms in nats.

@@ -8,14 +8,14 @@ from show_attend_tell.config.reader import ReadExperiment
 from show_attend_tell.config.settings import read_experiment_file
 from show_attend_tell.data.words import WordData
 from show_attend_tell.inference.visualization.attention_figure import save_figure
-from show_attend_tell.runtime.errors import ModelFileError, WordsError
-from show_attend_tell.siblings.scores import write_scores
+from show_attend_tell.runtime.errors import WordsError
+from show_attend_tell.siblings.evaluation import write_scores
 from show_attend_tell.siblings.words.figures import draw_reading
 from show_attend_tell.siblings.words.generation import Searcher
 from show_attend_tell.siblings.words.lexicon import Lexicon
 from show_attend_tell.siblings.words.reading import best_readings
 from show_attend_tell.siblings.words.scoring import score_words
-from show_attend_tell.siblings.words.training import load_reader
+from show_attend_tell.siblings.words.task import load_model
 
 DRAWN = 6  # crops whose attention is drawn
 _LEXICON = ", then the nearest word of a lexicon"
@@ -75,7 +75,7 @@ def evaluate(
     runs_folder: str | Path = "experiments/runs",
     split: str | None = None,
     beam: int = 1,
-    lexicon: Lexicon | None = None,
+    lexicon: Lexicon | Path | None = None,
 ) -> ReadReport:
     """Measure the word accuracy of a run's model; write ``scores.json`` and figures.
 
@@ -90,23 +90,18 @@ def evaluate(
         split: ``train``, ``val``, ``test`` or ``all``; by default test if there are
             such words, else val.
         beam: hypotheses per crop.
-        lexicon: words of which each crop has one; none by default.
+        lexicon: words of which each crop has one, or a file of them; none by default.
 
     Raises:
         WordsError: the prepared words are absent, damaged, or not of the split.
         ModelFileError: the model is absent, damaged or of other settings.
     """
+    if isinstance(lexicon, Path):
+        lexicon = Lexicon.load(lexicon)
     prepared, run = Path(work) / experiment.data.name, Path(runs_folder)
     run /= experiment.name
     split, data = _open_split(prepared, split)
-    path = run / runs.MODEL
-    model = load_reader(path)
-    if model.settings != experiment.reader:
-        raise ModelFileError(
-            f"{path}: was trained with other settings of [reader]; restore them, or "
-            "train again with --overwrite"
-        )
-    search = Searcher(model, beam)
+    search = Searcher(load_model(run / runs.MODEL, experiment), beam)
     found = best_readings(search, data.images, lexicon)
     scores = score_words([one.word for one in found], data.words)
     how = "greedy" if beam == 1 else f"beam {beam}"

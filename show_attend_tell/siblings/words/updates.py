@@ -11,6 +11,7 @@ from show_attend_tell.config.reader import ReadExperiment
 from show_attend_tell.data.characters import PAD, STEPS, encode_words
 from show_attend_tell.data.words import WordData
 from show_attend_tell.runtime.recurrence import UNROLLED
+from show_attend_tell.siblings.training import prefetch
 from show_attend_tell.siblings.words.augmentation import (
     Changes,
     change_crops,
@@ -70,7 +71,10 @@ class WordUpdates:
     def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
         """Apply the updates of an epoch from number `start` on; yield values to log."""
         self._step = self._step or compiled_step(self.model, self.settings)
-        for batch in self._prefetched(epoch, start):
+        signature = tf.nest.map_structure(
+            lambda x: tf.TensorSpec(x.shape, x.dtype), next(self.batches(0))
+        )
+        for batch in prefetch(lambda: self.batches(epoch, start), signature):
             parts = parts_of(batch.targets.numpy())
             self._lengths.add(parts)
             yield self._step(batch, parts)
@@ -87,18 +91,6 @@ class WordUpdates:
             if self.settings.augment:
                 changes = draw_changes(np.random.default_rng([seed, epoch, number]), B)
             yield Batch(self.data.images[chosen], self.targets[chosen], changes)
-
-    def _prefetched(self, epoch: int, start: int) -> Iterator[Batch]:
-        """Yield the batches as tensors; a thread makes the next ones."""
-        specs = tf.nest.map_structure(
-            lambda x: tf.TensorSpec(x.shape, x.dtype), next(self.batches(0))
-        )
-        dataset = tf.data.Dataset.from_generator(
-            lambda: self.batches(epoch, start), output_signature=specs
-        )
-        options = tf.data.Options()
-        options.autotune.enabled = False  # it would delay the start of an epoch
-        return iter(dataset.prefetch(4).with_options(options))
 
     def estimate_statistics(self, model: Reader) -> None:
         """Set the statistics of batch normalisation to those of a model's own weights.

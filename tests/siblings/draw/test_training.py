@@ -21,7 +21,8 @@ from show_attend_tell.siblings.draw.bound import Measurer
 from show_attend_tell.siblings.draw.data import binarise, held_out_binary
 from show_attend_tell.siblings.draw.evaluation import evaluate
 from show_attend_tell.siblings.draw.model import Draw
-from show_attend_tell.siblings.draw.training import BinaryUpdates, build_model, train
+from show_attend_tell.siblings.draw.task import build_model
+from show_attend_tell.siblings.draw.training import BinaryUpdates, train
 from show_attend_tell.training import tensorboard_log
 
 DATA = experiment().data

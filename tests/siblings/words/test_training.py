@@ -21,7 +21,8 @@ from show_attend_tell.siblings.words.evaluation import evaluate
 from show_attend_tell.siblings.words.generation import Searcher, words_of
 from show_attend_tell.siblings.words.lexicon import Lexicon
 from show_attend_tell.siblings.words.model import Reader, mask_of
-from show_attend_tell.siblings.words.training import digest_of, load_reader, train
+from show_attend_tell.siblings.words.task import load_model
+from show_attend_tell.siblings.words.training import digest_of, train
 from show_attend_tell.siblings.words.updates import LENGTHS, WordUpdates, parts_of
 from show_attend_tell.training import tensorboard_log
 
@@ -117,7 +118,7 @@ def test_training_continues_from_the_model_of_another_run(real, work, tmp_path):
     source = str(real.folder / MODEL)
     changes = {"init_from": source, "learning_rate": 1e-9, "warmup_steps": 0}
     done = run(work, tmp_path, training={**changes, "weight_decay": 0.0})
-    ours, theirs = load_reader(done.model), load_reader(real.model)
+    ours, theirs = load_model(done.model), load_model(real.model)
     pairs = zip(ours.trainable_weights, theirs.trainable_weights, strict=True)
     for one, other in pairs:
         np.testing.assert_allclose(one, other, atol=1e-5)
@@ -261,7 +262,7 @@ def test_a_reader_learns_64_words_by_heart(tmp_path):
     done = run(work, tmp_path / "runs", training=settings, reader=reader)
     assert time.process_time() - started < 60
     data = WordData.open(work / "made-up", "train")
-    assert words_of(Searcher(load_reader(done.model))(data.images)) == data.words
+    assert words_of(Searcher(load_model(done.model))(data.images)) == data.words
 
 
 @pytest.mark.slow
@@ -277,7 +278,7 @@ def test_decoders_of_features_learn_64_words_by_heart(tmp_path, decoder, epochs)
     reader |= {"feature_width": 128, "feature_dropout": 0.0}
     done = run(work, tmp_path / "runs", training=settings, reader=reader)
     data = WordData.open(work / "made-up", "train")
-    assert words_of(Searcher(load_reader(done.model))(data.images)) == data.words
+    assert words_of(Searcher(load_model(done.model))(data.images)) == data.words
 
 
 @pytest.mark.slow

@@ -20,12 +20,13 @@ from show_attend_tell.runtime.errors import (
     RunError,
     TrainingError,
 )
-from show_attend_tell.siblings.classification import prediction, training
-from show_attend_tell.siblings.classification.evaluation import evaluate
-from show_attend_tell.siblings.classification.prediction import Prediction, Predictor
-from show_attend_tell.siblings.classification.training import build_model, train
+from show_attend_tell.siblings.ram import prediction, training
+from show_attend_tell.siblings.ram.evaluation import evaluate
 from show_attend_tell.siblings.ram.model import PlaceNoise, RecurrentAttention
-from show_attend_tell.siblings.updates import PictureUpdates
+from show_attend_tell.siblings.ram.prediction import Prediction, Predictor
+from show_attend_tell.siblings.ram.task import build_model
+from show_attend_tell.siblings.ram.training import train
+from show_attend_tell.siblings.training import PictureUpdates
 from show_attend_tell.training import tensorboard_log
 from show_attend_tell.training.optimizer import make_plain_optimizer
 

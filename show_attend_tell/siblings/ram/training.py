@@ -1,4 +1,4 @@
-"""Train a classifier of digits, by glimpses or of whole pictures."""
+"""Train a classifier of digits."""
 
 import functools
 import logging
@@ -9,17 +9,11 @@ import tensorflow as tf
 from show_attend_tell.config.siblings import DigitExperiment
 from show_attend_tell.data.digits import CLASSES, Digits, held_out_pictures
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
-from show_attend_tell.siblings.classification.figures import (
-    draw_seen,
-    number_of_glimpses,
-)
-from show_attend_tell.siblings.classification.prediction import Prediction, Predictor
-from show_attend_tell.siblings.draw.classifier import WindowClassifier
-from show_attend_tell.siblings.ram.classifier import PictureClassifier
+from show_attend_tell.siblings.ram.figures import draw_seen, number_of_glimpses
 from show_attend_tell.siblings.ram.model import FAR, RecurrentAttention
-from show_attend_tell.siblings.training import DigitTask, train_task
-from show_attend_tell.siblings.updates import PictureUpdates
-from show_attend_tell.training.divergence import LossMonitor
+from show_attend_tell.siblings.ram.prediction import Prediction, Predictor
+from show_attend_tell.siblings.ram.task import build_model
+from show_attend_tell.siblings.training import DigitTask, PictureUpdates, train_task
 from show_attend_tell.training.tensorboard_log import CurveLog
 
 logger = logging.getLogger(__name__)
@@ -27,18 +21,6 @@ logger = logging.getLogger(__name__)
 SHOWN = 4  # validation pictures whose glimpses are shown in TensorBoard
 DPI = 60  # resolution of that figure, so that a run stays small
 MOST_FAR = 0.9  # share of the policy's means at the border that is reported
-
-
-def build_model(
-    experiment: DigitExperiment,
-) -> RecurrentAttention | PictureClassifier | WindowClassifier:
-    """Return the untrained model of an experiment."""
-    canvas, seed = experiment.data.canvas, experiment.training.seed
-    if experiment.glimpse:
-        return RecurrentAttention(experiment.glimpse, canvas, CLASSES, seed)
-    if experiment.draw:
-        return WindowClassifier(experiment.draw, canvas, CLASSES, seed)
-    return PictureClassifier(experiment.classifier, canvas, CLASSES, seed)
 
 
 class ClassificationTask(DigitTask):
@@ -50,18 +32,18 @@ class ClassificationTask(DigitTask):
         validation: the validation digits.
     """
 
-    def __init__(self, experiment: DigitExperiment, digits: Digits, validation: Digits):
-        super().__init__(experiment, digits, build_model)
-        self.pictures = held_out_pictures(validation, experiment.data, "val")
-        given = (experiment, self.model, digits, compiled_step)
-        self.objective = PictureUpdates(*given)
-        self._predictor, self._shown, self._warned = None, None, False
+    monitored = {
+        "words": CLASSES,
+        "key": "cross_entropy",
+        "noun": "cross entropy",
+        "inputs": "digits",
+    }
 
-    def monitor_loss(self, first: float | None) -> LossMonitor:
-        """Return the check of the cross entropy."""
-        key = "cross_entropy"
-        named = {"key": key, "noun": "cross entropy", "inputs": "digits"}
-        return LossMonitor(CLASSES, self.settings.warmup_steps, first, **named)
+    def __init__(self, experiment: DigitExperiment, digits: Digits, validation: Digits):
+        super().__init__(experiment, digits.digest(), build_model)
+        self.pictures = held_out_pictures(validation, experiment.data, "val")
+        self.objective = PictureUpdates(experiment, self.model, digits, compiled_step)
+        self._predictor, self._shown, self._warned = None, None, False
 
     def validate(self, model, step: int) -> dict[str, float]:
         """Return accuracy and error in percent on the validation pictures.
@@ -72,14 +54,12 @@ class ClassificationTask(DigitTask):
         """
         self._predictor = self._predictor or Predictor(model)
         images, labels = self.pictures
-        glimpse = self.experiment.glimpse
-        look = glimpse.locations if glimpse else None
-        shown = self._predictor(images, "random" if look == "random" else "mean")
-        self._shown, error = shown, shown.errors(labels)
+        self._shown = self._predictor(images, self._predictor.usual_look)
+        error = self._shown.errors(labels)
         scores = {"accuracy": 100 - error, "error": error}
-        if look == "learned":
+        if self._predictor.usual_look == "mean":
             scores["error_sampled"] = self._predictor(images, "sampled").errors(labels)
-            self._warn_of_border(shown, step)
+            self._warn_of_border(self._shown, step)
         return scores
 
     def _warn_of_border(self, shown: Prediction, step: int) -> None:

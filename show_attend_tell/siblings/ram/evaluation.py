@@ -8,18 +8,11 @@ import numpy as np
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.siblings import DigitExperiment
-from show_attend_tell.data.digits import held_out_pictures, read_digits
-from show_attend_tell.siblings.classification.figures import (
-    number_of_glimpses,
-    save_seen,
-)
-from show_attend_tell.siblings.classification.prediction import Predictor
-from show_attend_tell.siblings.classifier import DigitClassifier
-from show_attend_tell.siblings.draw.classifier import WindowClassifier
-from show_attend_tell.siblings.ram.classifier import PictureClassifier
-from show_attend_tell.siblings.ram.model import RecurrentAttention
-from show_attend_tell.siblings.saved_model import read_model_of
-from show_attend_tell.siblings.scores import chosen_split, write_scores
+from show_attend_tell.data.digits import held_out_pictures
+from show_attend_tell.siblings.evaluation import open_digits, write_scores
+from show_attend_tell.siblings.ram.figures import number_of_glimpses, save_seen
+from show_attend_tell.siblings.ram.prediction import Predictor
+from show_attend_tell.siblings.ram.task import load_model
 
 SEEDS = range(5)  # of the first places, whose errors are averaged
 SAMPLED_RUNS = 10  # whose probabilities are averaged
@@ -85,25 +78,18 @@ def evaluate(
         DigitsError: the prepared digits are absent, damaged, or not of the split.
         ModelFileError: the model is absent, damaged or of other settings.
     """
-    prepared, run = Path(work) / experiment.data.name, Path(runs_folder)
-    run /= experiment.name
-    split = chosen_split(prepared, split)
-    digits = read_digits(prepared, split, experiment.data.validation)
+    run = Path(runs_folder) / experiment.name
+    split, digits = open_digits(experiment, work, split)
     pictures = held_out_pictures(digits, experiment.data, split)
     model = load_model(run / runs.MODEL, experiment)
     report = measure(experiment, model, pictures, split)
     if number_of_glimpses(model):
-        images = pictures.images[:DRAWN]
-        seen = Predictor(model)(images, _look(model))
+        images, predict = pictures.images[:DRAWN], Predictor(model)
+        seen = predict(images, predict.usual_look)
         files = save_seen(run / "figures", model, images, seen)
         report = dataclasses.replace(report, figures=files)
     write_scores(run, experiment, report)
     return report
-
-
-def _look(model: DigitClassifier) -> str:
-    """Return how places are chosen; ignored by models without places."""
-    return "random" if getattr(model.settings, "locations", "") == "random" else "mean"
 
 
 def measure(experiment: DigitExperiment, model, pictures, split: str) -> DigitReport:
@@ -116,22 +102,18 @@ def measure(experiment: DigitExperiment, model, pictures, split: str) -> DigitRe
         split: its name.
     """
     predict, (images, labels) = Predictor(model), pictures
-    others, look = {}, "window" if experiment.draw else "whole"
-    if not predict.looks:
-        errors = [predict(images).errors(labels)]
-    else:
-        look = _look(model)
-        errors = [predict(images, look, seed).errors(labels) for seed in SEEDS]
+    others, look = {}, predict.usual_look
+    seeds = SEEDS if predict.looks else (0,)
+    errors = [predict(images, look, seed).errors(labels) for seed in seeds]
     if look == "mean":
         sampled = [predict(images, "sampled", seed) for seed in range(SAMPLED_RUNS)]
-        mean = np.mean([one.probabilities for one in sampled], axis=0)
+        mean = np.mean([run.probabilities for run in sampled], axis=0)
+        ensemble = sampled[0]._replace(probabilities=mean)
         at_random = [predict(images, "random", k).errors(labels) for k in SEEDS]
         others = {
-            "error_sampled": float(np.mean([one.errors(labels) for one in sampled])),
+            "error_sampled": float(np.mean([run.errors(labels) for run in sampled])),
             # It hides a weak policy: ten runs see more than one.
-            f"error_mean_of_{SAMPLED_RUNS}_sampled": sampled[0]
-            ._replace(probabilities=mean)
-            .errors(labels),
+            f"error_mean_of_{SAMPLED_RUNS}_sampled": ensemble.errors(labels),
             "error_random_places": float(np.mean(at_random)),
         }
     return DigitReport(
@@ -139,26 +121,8 @@ def measure(experiment: DigitExperiment, model, pictures, split: str) -> DigitRe
         split=split,
         pictures=len(labels),
         error=float(np.mean(errors)),
-        measured=_MEASURED[look],
+        measured=_MEASURED[look or ("window" if experiment.draw else "whole")],
         error_of_seeds=errors,
         others=others,
         figures=[],
     )
-
-
-def load_model(
-    path: Path, experiment: DigitExperiment
-) -> RecurrentAttention | PictureClassifier | WindowClassifier:
-    """Load the model of a run.
-
-    Raises:
-        ModelFileError: the file is absent, damaged, or of other settings.
-    """
-    settings = experiment.glimpse or experiment.classifier or experiment.draw
-    kinds = (RecurrentAttention, PictureClassifier, WindowClassifier)
-    expected = (settings, experiment.data.canvas)
-
-    def matches(model):
-        return isinstance(model, kinds) and (model.settings, model.canvas) == expected
-
-    return read_model_of(path, matches)
