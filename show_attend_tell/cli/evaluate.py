@@ -80,5 +80,5 @@ def evaluate(experiment, changes, work, runs, name, split, limit, **options) -> 
             raise click.UsageError("--captions and --beam exclude each other.")
     settings = load_settings(experiment, changes, name, limit)
     start_tensorflow()
-    lines = TASKS[settings.task].evaluate(settings, work, runs, split, options)
-    click.echo("\n".join(lines))
+    measure = TASKS[settings.task].functions().evaluate
+    click.echo("\n".join(measure(settings, work, runs, split, options)))

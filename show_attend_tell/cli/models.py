@@ -85,6 +85,8 @@ def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
         beside = export_litert(model, out, encoder_weights, beam)
         click.echo(f"{out}\n{beside}")
     else:
-        options = {"imagenet": accept_imagenet, "beam": beam}
-        size = TASKS[task].export_smaller(model, out, form == "8bit", options)
+        from show_attend_tell.deployment.exports.half_precision import save_half
+
+        load, eight_bit = TASKS[task].functions().load, form == "8bit"
+        size = save_half(model, out, accept_imagenet, eight_bit, beam, load)
         click.echo(f"{out}: {size / 1e6:.1f} MB")

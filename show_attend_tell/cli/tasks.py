@@ -4,21 +4,33 @@
 modules when a verb runs, so that ``--help`` is fast.
 """
 
-import functools
 import json
-import os
 import zipfile
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 from click.core import ParameterSource
 
 
+class Functions(NamedTuple):
+    """The functions of a task, which the verbs call.
+
+    ``load`` loads a model file. ``train`` has the arguments of
+    :func:`training.train.train`. ``evaluate`` is called with the experiment, the work
+    folder, the folder of runs, the split and the other options of ``eval``, a
+    dictionary; it returns lines to print.
+    """
+
+    load: Callable
+    train: Callable
+    evaluate: Callable
+
+
 @dataclass(frozen=True)
-class Task(ABC):
+class Task:
     """What the verbs do with the experiments and the models of a task.
 
     Attributes:
@@ -27,181 +39,110 @@ class Task(ABC):
             as ``draw``, ``eval --beam`` and ``eval --split all``. Every task accepts
             all that no entry names.
         classes: names of the classes of its models.
+        functions: imports and returns its functions.
     """
 
     described: str
     accepts: frozenset[str]
     classes: frozenset[str]
-
-    @abstractmethod
-    def trainer(self, cluster: str | None, workers: int | None) -> Callable:
-        """Return a function with the arguments of :func:`training.train.train`.
-
-        Args:
-            cluster: address of a Ray cluster whose workers train together, or None.
-            workers: number of its workers.
-        """
-
-    @abstractmethod
-    def evaluate(
-        self, settings, work: Path, runs: Path, split: str | None, options: Mapping
-    ) -> list[str]:
-        """Measure the model of a run; return lines to print.
-
-        Args:
-            settings: the experiment.
-            work: folder of prepared data.
-            runs: folder of run folders.
-            split: the split, or None for the task's own choice.
-            options: the other options of ``eval``, by parameter.
-        """
-
-    @abstractmethod
-    def export_smaller(
-        self, model: Path, out: Path, eight_bit: bool, options: Mapping
-    ) -> int:
-        """Write a model file with smaller weights; return its size in bytes.
-
-        Args:
-            model: the model file.
-            out: the new file.
-            eight_bit: whether weights have 8 bits, in place of 16.
-            options: further arguments of :func:`half_precision.save_half`.
-        """
+    functions: Callable[[], Functions]
 
 
-class Captioning(Task):
-    """The task ``caption``."""
+def _caption() -> Functions:
+    from show_attend_tell.models.saving import load_captioner
+    from show_attend_tell.training.train import train
 
-    def trainer(self, cluster, workers):
-        """Return the function that trains a run; see :class:`Task`."""
-        if cluster is not None:
-            from show_attend_tell.cluster.training import train_on_cluster
-
-            return functools.partial(train_on_cluster, cluster=cluster, count=workers)
-        together = {}
-        if "TF_CONFIG" in os.environ:
-            from show_attend_tell.training.workers.joining import join
-
-            together["workers"] = join()  # before TensorFlow computes anything
-
-        from show_attend_tell.training.train import train
-
-        return functools.partial(train, **together)
-
-    def evaluate(self, settings, work, runs, split, options):
-        """Measure the model of a run; see :class:`Task`."""
-        from show_attend_tell.evaluation import evaluate as evaluation
-        from show_attend_tell.evaluation.report import table
-
-        scoring = {name: options[name] for name in ("tokenizer", "spice")}
-        file, beams = options["captions"], options["beams"]
-        if file is not None:
-            reports = [evaluation.score_file(file, settings, work, split, **scoring)]
-            return table(reports)
-        scoring |= {name: options[name] for name in ("mirror", "reranker")}
-        scoring["model"] = options["models"] or None
-        run = (settings, work, runs, split)
-        if len(beams) > 1:
-            return table(evaluation.compare_beams(*run, beams, **scoring))
-        return table([evaluation.evaluate(*run, *beams, **scoring)])
-
-    def export_smaller(self, model, out, eight_bit, options):
-        """Write a smaller model file; see :class:`Task`."""
-        from show_attend_tell.deployment.exports.half_precision import save_half
-
-        return save_half(model, out, eight_bit=eight_bit, **options)
+    return Functions(load_captioner, train, _evaluate_captions)
 
 
-@dataclass(frozen=True)
-class Sibling(Task):
-    """A task on digits or words.
+def _evaluate_captions(settings, work, runs, split, options) -> list[str]:
+    from show_attend_tell.evaluation import evaluate as evaluation
+    from show_attend_tell.evaluation.report import table
 
-    Attributes:
-        modules: imports and returns ``task``, ``training`` and ``evaluation`` of the
-            model's folder, which have the same functions in every folder.
-    """
-
-    modules: Callable
-
-    def trainer(self, cluster, workers):
-        """Return the function that trains a run; see :class:`Task`."""
-        return self.modules()[1].train
-
-    def evaluate(self, settings, work, runs, split, options):
-        """Measure the model of a run; see :class:`Task`."""
-        evaluate = self.modules()[2].evaluate
-        lexicon, lines = options["lexicon"], []
-        chosen = {} if lexicon is None else {"lexicon": lexicon}
-        for beam in options["beams"] or (None,):
-            chosen |= {} if beam is None else {"beam": beam}
-            lines += evaluate(settings, work, runs, split, **chosen).lines()
-        return lines
-
-    def export_smaller(self, model, out, eight_bit, options):
-        """Write a smaller model file; see :class:`Task`."""
-        from show_attend_tell.deployment.exports.half_precision import save_smaller
-
-        loaded = self.modules()[0].load_model(model)
-        return save_smaller(loaded, out, model, eight_bit)
+    scoring = {name: options[name] for name in ("tokenizer", "spice")}
+    file, beams, run = options["captions"], options["beams"], (settings, work, runs)
+    if file is not None:
+        return table([evaluation.score_file(file, settings, work, split, **scoring)])
+    scoring |= {name: options[name] for name in ("mirror", "reranker")}
+    scoring["model"] = options["models"] or None
+    if len(beams) > 1:
+        return table(evaluation.compare_beams(*run, split, beams, **scoring))
+    return table([evaluation.evaluate(*run, split, *beams, **scoring)])
 
 
-def _ram():
-    from show_attend_tell.siblings.ram import evaluation, task, training
+def _classify() -> Functions:
+    from show_attend_tell.siblings.ram.evaluation import evaluate
+    from show_attend_tell.siblings.ram.task import load_model
+    from show_attend_tell.siblings.ram.training import train
 
-    return task, training, evaluation
-
-
-def _draw():
-    from show_attend_tell.siblings.draw import evaluation, task, training
-
-    return task, training, evaluation
+    return Functions(load_model, train, _without_options(evaluate))
 
 
-def _words():
-    from show_attend_tell.siblings.words import evaluation, task, training
+def _generate() -> Functions:
+    from show_attend_tell.siblings.draw.evaluation import evaluate
+    from show_attend_tell.siblings.draw.task import load_model
+    from show_attend_tell.siblings.draw.training import train
 
-    return task, training, evaluation
+    return Functions(load_model, train, _without_options(evaluate))
 
 
-_JOINT = "train --cluster without --seeds or --grid"
+def _without_options(evaluate: Callable) -> Callable:
+    return lambda *arguments: evaluate(*arguments[:-1]).lines()
 
-TASKS: Mapping[str, Task] = {
-    "caption": Captioning(
-        described="with captions",
-        accepts=frozenset(
-            ["average", "calibrate", "fit-reranker"]
-            + [f"{verb} --limit" for verb in ("prepare", "features", "train", "eval")]
-            + ["train --init-from", "train --text", "train TF_CONFIG", _JOINT]
-            + ["eval --beam", "eval --captions", "eval --model", "eval --mirror"]
-            + ["eval --reranker", "eval --tokenizer", "eval --spice"]
+
+def _read() -> Functions:
+    from show_attend_tell.siblings.words.task import load_model
+    from show_attend_tell.siblings.words.training import train
+
+    return Functions(load_model, train, _evaluate_words)
+
+
+def _evaluate_words(settings, work, runs, split, options) -> list[str]:
+    from show_attend_tell.siblings.words.evaluation import evaluate
+    from show_attend_tell.siblings.words.lexicon import Lexicon
+
+    file, lines = options["lexicon"], []
+    lexicon = None if file is None else Lexicon.load(file)
+    for beam in options["beams"] or (1,):
+        lines += evaluate(settings, work, runs, split, beam, lexicon).lines()
+    return lines
+
+
+# Of `train`: the workers of a cluster, or of TF_CONFIG, train one model together.
+JOINT, TF_CONFIG = "train --cluster without --seeds or --grid", "train TF_CONFIG"
+
+TASKS = {
+    "caption": Task(
+        "with captions",
+        frozenset(
+            ["average", "calibrate", "fit-reranker", JOINT, TF_CONFIG]
+            + ["prepare --limit", "features --limit"]
+            + ["train --limit", "train --init-from", "train --text"]
+            + ["eval --limit", "eval --beam", "eval --captions", "eval --model"]
+            + ["eval --mirror", "eval --reranker", "eval --tokenizer", "eval --spice"]
             + ["export --format saved_model", "export --format litert"]
             + ["export --beam", "export --accept-imagenet"]
         ),
-        classes=frozenset(["Captioner"]),
+        frozenset(["Captioner"]),
+        _caption,
     ),
-    "classify": Sibling(
-        described="that classifies digits",
-        accepts=frozenset(),
-        classes=frozenset(
-            ["RecurrentAttention", "PictureClassifier", "WindowClassifier"]
-        ),
-        modules=_ram,
+    "classify": Task(
+        "that classifies digits",
+        frozenset(),
+        frozenset(["RecurrentAttention", "PictureClassifier", "WindowClassifier"]),
+        _classify,
     ),
-    "generate": Sibling(
-        described="that generates pictures",
-        accepts=frozenset(["draw"]),
-        classes=frozenset(["Draw"]),
-        modules=_draw,
+    "generate": Task(
+        "that generates pictures", frozenset(["draw"]), frozenset(["Draw"]), _generate
     ),
-    "read": Sibling(
-        described="that reads words",
-        accepts=frozenset(
+    "read": Task(
+        "that reads words",
+        frozenset(
             ["train --init-from", "eval --beam", "eval --lexicon"]
             + ["eval --split train", "eval --split all"]
         ),
-        classes=frozenset(["Reader"]),
-        modules=_words,
+        frozenset(["Reader"]),
+        _read,
     ),
 }
 
@@ -245,20 +186,6 @@ def require_use(use: str, name: str, received: object, subject="an experiment") 
             f"{option or verb} needs {subject} {' or '.join(accepting)}. Received: "
             f"{received}, whose task is {name!r}."
         )
-
-
-def require_joint_training(name: str, received: str, joins_cluster: bool) -> None:
-    """Raise a usage error if a task cannot be trained by several workers together.
-
-    Args:
-        name: the task.
-        received: the experiment.
-        joins_cluster: whether the workers of a cluster train one model together.
-    """
-    if joins_cluster:
-        require_use(_JOINT, name, received)
-    if "TF_CONFIG" in os.environ:
-        require_use("train TF_CONFIG", name, received)
 
 
 def _uses(context: click.Context) -> Iterator[str]:

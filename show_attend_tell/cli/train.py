@@ -1,5 +1,6 @@
 """Define the verb ``train``."""
 
+import functools
 import os
 
 import click
@@ -17,7 +18,7 @@ from show_attend_tell.cli.options import (
     work_option,
 )
 from show_attend_tell.cli.sweep import grid_option, train_several
-from show_attend_tell.cli.tasks import TASKS, require_joint_training
+from show_attend_tell.cli.tasks import JOINT, TASKS, TF_CONFIG, require_use
 
 
 def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
@@ -98,10 +99,22 @@ def train(
         raise click.UsageError("TF_CONFIG cannot be combined with --seeds or --grid.")
     chosen = {"seed": seed, "init_from": init_from}
     settings = load_settings(experiment, changes, name, limit, chosen)
-    joins_cluster = cluster is not None and not several
-    require_joint_training(settings.task, settings.name, joins_cluster)
+    joint = cluster is not None and not several
+    for use, is_given in ((JOINT, joint), (TF_CONFIG, "TF_CONFIG" in os.environ)):
+        if is_given:
+            require_use(use, settings.task, settings.name)
     start_tensorflow()
-    train = TASKS[settings.task].trainer(cluster if joins_cluster else None, workers)
+    if joint:
+        from show_attend_tell.cluster.training import train_on_cluster
+
+        train = functools.partial(train_on_cluster, cluster=cluster, count=workers)
+    else:
+        together = {}
+        if "TF_CONFIG" in os.environ:
+            from show_attend_tell.training.workers.joining import join
+
+            together["workers"] = join()  # before TensorFlow computes anything
+        train = functools.partial(TASKS[settings.task].functions().train, **together)
     if texts:
         from show_attend_tell.training.text_likelihood import text_experiment
 

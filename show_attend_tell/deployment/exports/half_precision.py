@@ -9,6 +9,7 @@ import dataclasses
 import io
 import tempfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import h5py
@@ -38,6 +39,7 @@ def save_half(
     imagenet: bool = False,
     eight_bit: bool = False,
     beam: int | None = None,
+    load: Callable[[str | Path], keras.Model] = load_captioner,
 ) -> int:
     """Write a copy of a model file with smaller weights, atomically.
 
@@ -48,6 +50,8 @@ def save_half(
             weights; for a model trained with a rounded or converted copy of them.
         eight_bit: whether matrices and kernels have 8 bits per weight.
         beam: beam width of the new file; by default the model's.
+        load: loads the source; a model that is no captioner has neither ``imagenet``
+            nor ``beam``.
 
     Returns:
         The size of the new file in bytes.
@@ -57,7 +61,7 @@ def save_half(
             float16, or ``imagenet`` is set for an encoder that :data:`KERAS_FILES` does
             not list.
     """
-    model = load_captioner(source)
+    model = load(source)
     if beam is not None:
         model.decoding = dataclasses.replace(model.decoding, beam=beam)
     if imagenet:
@@ -71,23 +75,6 @@ def save_half(
             **model.encoder_identity,
             "accepts": {"imagenet": KERAS_FILES[network]},
         }
-    return save_smaller(model, target, source, eight_bit)
-
-
-def save_smaller(
-    model: keras.Model, target: str | Path, source: str | Path, eight_bit: bool
-) -> int:
-    """Save a model with smaller weights, atomically; return the file's size in bytes.
-
-    Args:
-        model: any model.
-        target: path of the new file.
-        source: the model's file, for errors.
-        eight_bit: whether matrices and kernels have 8 bits per weight.
-
-    Raises:
-        ModelFileError: a weight does not fit into float16.
-    """
     with tempfile.TemporaryDirectory() as folder, atomic_path(target) as temporary:
         full = Path(folder) / "full.keras"
         model.save(full)

@@ -75,7 +75,7 @@ def evaluate(
     runs_folder: str | Path = "experiments/runs",
     split: str | None = None,
     beam: int = 1,
-    lexicon: Lexicon | Path | None = None,
+    lexicon: Lexicon | None = None,
 ) -> ReadReport:
     """Measure the word accuracy of a run's model; write ``scores.json`` and figures.
 
@@ -90,14 +90,12 @@ def evaluate(
         split: ``train``, ``val``, ``test`` or ``all``; by default test if there are
             such words, else val.
         beam: hypotheses per crop.
-        lexicon: words of which each crop has one, or a file of them; none by default.
+        lexicon: words of which each crop has one; none by default.
 
     Raises:
         WordsError: the prepared words are absent, damaged, or not of the split.
         ModelFileError: the model is absent, damaged or of other settings.
     """
-    if isinstance(lexicon, Path):
-        lexicon = Lexicon.load(lexicon)
     prepared, run = Path(work) / experiment.data.name, Path(runs_folder)
     run /= experiment.name
     split, data = _open_split(prepared, split)

@@ -9,7 +9,7 @@ from tiny_reader import TINY, drawn_words, settings_of
 
 from show_attend_tell.cli import main as cli
 from show_attend_tell.data.characters import encode_words
-from show_attend_tell.deployment.exports.half_precision import save_smaller
+from show_attend_tell.deployment.exports.half_precision import save_half
 from show_attend_tell.inference.result import Failure
 from show_attend_tell.runtime.errors import OutputFileError
 from show_attend_tell.siblings import model_files
@@ -197,7 +197,7 @@ def test_a_model_file_in_the_package_is_the_default(
 
 def test_a_file_of_8_bits_per_weight_computes_nearly_the_same(model_file, tmp_path):
     path = tmp_path / "small.keras"
-    save_smaller(load_model(model_file), path, model_file, eight_bit=True)
+    save_half(model_file, path, eight_bit=True, load=load_model)
     found, wanted = (
         Searcher(load_model(file)).log_probs(CROPS[0], np.array([[9] * 8 + [2] * 16]))
         for file in (path, model_file)
@@ -206,5 +206,6 @@ def test_a_file_of_8_bits_per_weight_computes_nearly_the_same(model_file, tmp_pa
 
 
 def test_an_export_of_the_usual_size_has_at_most_5_mb(tmp_path):
-    size = save_smaller(Reader({}), tmp_path / "small.keras", "a run", eight_bit=True)
-    assert size < 5_000_000
+    source, target = tmp_path / "reader.keras", tmp_path / "small.keras"
+    Reader({}).save(source)
+    assert save_half(source, target, eight_bit=True, load=load_model) < 5_000_000
