@@ -176,14 +176,15 @@ def load_settings(
     """
     from show_attend_tell.config.experiments import load_experiment, rename
 
-    settings = load_experiment(name)
+    settings = load_experiment(name, changes)
     require_accepted(settings.task, settings.name)
     changed = [
         f"training.{key}={value}"
         for key, value in (training or {}).items()
         if value is not None
     ]
-    settings = load_experiment(name, (*changes, *changed))
+    if changed:
+        settings = load_experiment(name, (*changes, *changed))
     if limit is not None:
         from show_attend_tell.config.limits import limit_experiment, limit_message
 

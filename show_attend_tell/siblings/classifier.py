@@ -1,4 +1,4 @@
-"""Define the arguments and the loss that every classifier of digits has."""
+"""Define the arguments and the loss that all classifiers of digits share."""
 
 import dataclasses
 
@@ -29,7 +29,7 @@ class DigitClassifier(keras.Model):
         self.classes, self.seed = classes, seed
 
     def losses_of(self, labels, outputs, training=True) -> dict:
-        """Return the mean cross entropy and the error in percent, as scalars.
+        """Return the loss and the values to log, as scalars.
 
         Args:
             labels: class of each picture, (B,).
@@ -37,7 +37,7 @@ class DigitClassifier(keras.Model):
             training: ignored.
 
         Returns:
-            ``loss`` and ``cross_entropy``, which are equal, and ``error``.
+            ``loss`` and ``cross_entropy``, which are equal, and ``error`` in percent.
         """
         labels, logits = ops.cast(labels, "int32"), outputs["logits"]
         loss = ops.mean(
@@ -48,20 +48,6 @@ class DigitClassifier(keras.Model):
         wrong = ops.not_equal(ops.cast(ops.argmax(logits, axis=-1), "int32"), labels)
         error = 100 * ops.mean(ops.cast(wrong, "float32"))
         return {"loss": loss, "cross_entropy": loss, "error": error}
-
-    def compute_loss(
-        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
-    ):
-        """Return the mean loss of a batch.
-
-        Args:
-            x: ignored.
-            y: class of each picture, (B,).
-            y_pred: outputs of :meth:`call`.
-            sample_weight: ignored.
-            training: see :meth:`losses_of`.
-        """
-        return self.losses_of(y, y_pred, training)["loss"]
 
     def get_config(self):
         """Return the arguments of the constructor."""

@@ -30,41 +30,23 @@ _SCALE = 3  # side of a pixel in a figure
 
 @dataclass(frozen=True)
 class BoundReport:
-    """The bound of a model on the pictures of a split, in nats for each picture.
-
-    Attributes:
-        experiment: the experiment's name.
-        split: the split of the digits.
-        pictures: number of pictures.
-        bound: mean of L, an upper bound of -log p(x); less is better.
-        standard_error: of that mean, over the pictures.
-        reconstruction: mean of L^x.
-        divergence: mean of L^z.
-        divergence_of_steps: its parts.
-        bits_per_pixel: the bound divided by the pixels, in bits.
-        weighted_bound: importance-weighted bound of the first pictures.
-        weighted_pictures: number of these.
-        weighted_samples: samples of z for each of these.
-        measured: how the bound was measured.
-        pixels_digest: digest of the binary pictures.
-        figures: files of generated pictures.
-    """
+    """The bound of a model on the pictures of a split, in nats for each picture."""
 
     experiment: str
     split: str
-    pictures: int
-    bound: float
-    standard_error: float
-    reconstruction: float
-    divergence: float
-    divergence_of_steps: list[float]
-    bits_per_pixel: float
-    weighted_bound: float
-    weighted_pictures: int
-    weighted_samples: int
-    measured: str
-    pixels_digest: str
-    figures: list[Path]
+    pictures: int  # number of pictures
+    bound: float  # mean of L, an upper bound of -log p(x); less is better
+    standard_error: float  # of that mean, over the pictures
+    reconstruction: float  # mean of L^x
+    divergence: float  # mean of L^z
+    divergence_of_steps: list[float]  # its parts
+    bits_per_pixel: float  # the bound divided by the pixels, in bits
+    weighted_bound: float  # importance-weighted bound of the first pictures
+    weighted_pictures: int  # number of these
+    weighted_samples: int  # samples of z for each of these
+    measured: str  # how the bound was measured
+    pixels_digest: str  # digest of the binary pictures
+    figures: list[Path]  # files of generated pictures
 
     def lines(self) -> list[str]:
         """Return the report as lines to print."""
@@ -93,7 +75,7 @@ def evaluate(
         experiment: the settings.
         work: folder of prepared data.
         runs_folder: folder of the run folder.
-        split: ``val`` or ``test``; by default test if there are such digits.
+        split: see :func:`siblings.evaluation.open_digits`.
 
     Raises:
         DigitsError: the prepared digits are absent, damaged, or not of the split.
@@ -114,30 +96,23 @@ def evaluate(
 def measure(
     experiment: GenerationExperiment, model: Draw, images: np.ndarray, split: str
 ) -> BoundReport:
-    """Return the bound of a model on pictures.
-
-    Args:
-        experiment: the settings.
-        model: the trained model.
-        images: binary pictures, (N, H, W) uint8.
-        split: its name.
-    """
+    """Return the bound of a model on the binary pictures of a split, (N, H, W)."""
     measurer, N = Measurer(model), len(images)
-    found, some = measurer.bound(images), images[:WEIGHTED]
-    bound = float(found.whole.mean())
-    steps = found.divergence.mean(axis=0)
+    terms, first = measurer.bound(images), images[:WEIGHTED]
+    bound = float(terms.whole.mean())
+    steps = terms.divergence.mean(axis=0)
     return BoundReport(
         experiment=experiment.name,
         split=split,
         pictures=N,
         bound=bound,
-        standard_error=float(found.whole.std() / math.sqrt(N)),
-        reconstruction=float(found.reconstruction.mean()),
+        standard_error=float(terms.whole.std() / math.sqrt(N)),
+        reconstruction=float(terms.reconstruction.mean()),
         divergence=float(steps.sum()),
         divergence_of_steps=steps.tolist(),
         bits_per_pixel=bound / (images[0].size * math.log(2)),
-        weighted_bound=float(measurer.weighted_bound(some, SAMPLES).mean()),
-        weighted_pictures=len(some),
+        weighted_bound=float(measurer.weighted_bound(first, SAMPLES).mean()),
+        weighted_pictures=len(first),
         weighted_samples=SAMPLES,
         measured=f"fixed binarisation; {experiment.data.binarise} in training; one "
         "sample of z for each picture",
@@ -147,7 +122,7 @@ def measure(
 
 
 def save_figures(folder: Path, model: Draw, training: np.ndarray) -> list[Path]:
-    """Write samples, their animation, and some beside the nearest training digits.
+    """Write samples, their animation, and the training digits nearest to some samples.
 
     Args:
         folder: folder of the files.
@@ -155,7 +130,7 @@ def save_figures(folder: Path, model: Draw, training: np.ndarray) -> list[Path]:
         training: training digits, (M, 28, 28) uint8.
 
     Returns:
-        The paths; without the last file if pictures are larger than a digit.
+        The paths; pictures larger than a digit have no nearest digits.
     """
     outputs = sample(model, GENERATED, seed=0)
     paths = [folder / "samples.png", folder / "samples.gif"]

@@ -8,7 +8,8 @@ import numpy as np
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.siblings import DigitExperiment
-from show_attend_tell.data.digits import held_out_pictures
+from show_attend_tell.data.digits import Digits, held_out_pictures
+from show_attend_tell.siblings.classifier import DigitClassifier
 from show_attend_tell.siblings.evaluation import open_digits, write_scores
 from show_attend_tell.siblings.ram.figures import number_of_glimpses, save_seen
 from show_attend_tell.siblings.ram.prediction import Predictor
@@ -28,27 +29,16 @@ _MEASURED = {
 
 @dataclass(frozen=True)
 class DigitReport:
-    """The errors of a model, in percent.
-
-    Attributes:
-        experiment: the experiment's name.
-        split: the split of the digits.
-        pictures: number of pictures.
-        error: the main figure.
-        measured: how it was measured.
-        error_of_seeds: the errors whose mean it is.
-        others: errors of other ways to choose places, by name.
-        figures: files of the drawn glimpses.
-    """
+    """The errors of a model, in percent."""
 
     experiment: str
     split: str
-    pictures: int
-    error: float
-    measured: str
-    error_of_seeds: list[float]
-    others: dict[str, float]
-    figures: list[Path]
+    pictures: int  # number of pictures
+    error: float  # the main figure
+    measured: str  # how it was measured
+    error_of_seeds: list[float]  # their mean is the error
+    others: dict[str, float]  # errors with other ways to choose places
+    figures: list[Path]  # files of the drawn glimpses
 
     def lines(self) -> list[str]:
         """Return the report as lines to print."""
@@ -72,7 +62,7 @@ def evaluate(
         experiment: the settings.
         work: folder of prepared data.
         runs_folder: folder of the run folder.
-        split: ``val`` or ``test``; by default test if there are such digits.
+        split: see :func:`siblings.evaluation.open_digits`.
 
     Raises:
         DigitsError: the prepared digits are absent, damaged, or not of the split.
@@ -92,15 +82,10 @@ def evaluate(
     return report
 
 
-def measure(experiment: DigitExperiment, model, pictures, split: str) -> DigitReport:
-    """Return the errors of a model on pictures.
-
-    Args:
-        experiment: the settings.
-        model: the trained model.
-        pictures: a :class:`data.digits.Digits`.
-        split: its name.
-    """
+def measure(
+    experiment: DigitExperiment, model: DigitClassifier, pictures: Digits, split: str
+) -> DigitReport:
+    """Return the errors of a model on the pictures of a split."""
     predict, (images, labels) = Predictor(model), pictures
     others, look = {}, predict.usual_look
     seeds = SEEDS if predict.looks else (0,)
@@ -112,7 +97,7 @@ def measure(experiment: DigitExperiment, model, pictures, split: str) -> DigitRe
         at_random = [predict(images, "random", k).errors(labels) for k in SEEDS]
         others = {
             "error_sampled": float(np.mean([run.errors(labels) for run in sampled])),
-            # It hides a weak policy: ten runs see more than one.
+            # It hides a weak policy: ten runs see more than one run.
             f"error_mean_of_{SAMPLED_RUNS}_sampled": ensemble.errors(labels),
             "error_random_places": float(np.mean(at_random)),
         }

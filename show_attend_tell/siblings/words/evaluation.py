@@ -1,5 +1,7 @@
 """Measure a trained reader on a split of words."""
 
+import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from show_attend_tell.siblings.evaluation import write_scores
 from show_attend_tell.siblings.words.figures import draw_reading
 from show_attend_tell.siblings.words.generation import Searcher
 from show_attend_tell.siblings.words.lexicon import Lexicon
-from show_attend_tell.siblings.words.reading import best_readings
+from show_attend_tell.siblings.words.reading import Reading, best_readings
 from show_attend_tell.siblings.words.scoring import score_words
 from show_attend_tell.siblings.words.task import load_model
 
@@ -23,33 +25,19 @@ _LEXICON = ", then the nearest word of a lexicon"
 
 @dataclass(frozen=True)
 class ReadReport:
-    """The scores of a reader, in percent; see :class:`scoring.WordScores`.
-
-    Attributes:
-        experiment: the experiment's name.
-        data: name of the prepared folder.
-        split: the split of the words.
-        words: number of words.
-        word_accuracy: the main figure.
-        interval: its 95 % interval.
-        similarity: see the class above.
-        character_accuracy: see the class above.
-        by_length: see the class above.
-        measured: how it was measured.
-        figures: files of the drawn attention.
-    """
+    """The scores of a reader, in percent; see :class:`scoring.WordScores`."""
 
     experiment: str
-    data: str
+    data: str  # name of the prepared folder
     split: str
-    words: int
-    word_accuracy: float
+    words: int  # number of words
+    word_accuracy: float  # the main figure
     interval: tuple[float, float]
     similarity: float
     character_accuracy: float
     by_length: dict[int, tuple[float, int]]
-    measured: str
-    figures: list[Path] = field(default_factory=list)
+    measured: str  # how it was measured
+    figures: list[Path] = field(default_factory=list)  # files of the drawn attention
 
     def lines(self) -> list[str]:
         """Return the report as lines to print."""
@@ -79,9 +67,9 @@ def evaluate(
 ) -> ReadReport:
     """Measure the word accuracy of a run's model; write ``scores.json`` and figures.
 
-    Another way to measure has a file of its own: ``scores-<data>-<split>.json`` for
-    words of another folder than those of the training, with ``-beam-<n>`` and
-    ``-lexicon`` for another search.
+    Every other way to measure has a file of its own: ``scores-<data>-<split>.json`` for
+    words of another folder than the training's, with ``-beam-<n>`` and ``-lexicon`` for
+    another search.
 
     Args:
         experiment: the settings.
@@ -100,19 +88,15 @@ def evaluate(
     run /= experiment.name
     split, data = _open_split(prepared, split)
     search = Searcher(load_model(run / runs.MODEL, experiment), beam)
-    found = best_readings(search, data.images, lexicon)
-    scores = score_words([one.word for one in found], data.words)
+    readings = best_readings(search, data.images, lexicon)
+    scores = score_words([reading.word for reading in readings], data.words)
     how = "greedy" if beam == 1 else f"beam {beam}"
     report = ReadReport(
         experiment=experiment.name,
         data=experiment.data.name,
         split=split,
         words=len(data),
-        word_accuracy=scores.word_accuracy,
-        interval=scores.interval,
-        similarity=scores.similarity,
-        character_accuracy=scores.character_accuracy,
-        by_length=scores.by_length,
+        **dataclasses.asdict(scores),
         measured=f"{how}, capitals as small letters"
         + (_LEXICON if lexicon else ", without a lexicon"),
     )
@@ -121,13 +105,13 @@ def evaluate(
     suffix = "" if usual else f"-beam-{beam}" + "-lexicon" * (lexicon is not None)
     if not usual or experiment.data.name != trained_on:
         suffix = f"-{experiment.data.name}-{split}{suffix}"
-    report.figures.extend(_draw(run / f"figures{suffix}", data, found))
+    report.figures.extend(_draw(run / f"figures{suffix}", readings))
     write_scores(run, experiment, report, suffix)
     return report
 
 
 def _open_split(prepared: Path, split: str | None) -> tuple[str, WordData]:
-    """Open a split; by default that of test words where there are some."""
+    """Open a split; by default test if there are such words, else val."""
     if split is not None:
         return split, WordData.open(prepared, split)
     try:
@@ -136,11 +120,11 @@ def _open_split(prepared: Path, split: str | None) -> tuple[str, WordData]:
         return "val", WordData.open(prepared, "val")
 
 
-def _draw(folder: Path, data: WordData, found: list) -> list[Path]:
+def _draw(folder: Path, readings: Sequence[Reading]) -> list[Path]:
     """Write figures of the first words; none if the reader attends to no places."""
     files = []
-    for row, one in enumerate(found[:DRAWN]):
-        if one.attention is not None and one.characters:
-            figure = draw_reading(one)
+    for row, reading in enumerate(readings[:DRAWN]):
+        if reading.attention is not None and reading.characters:
+            figure = draw_reading(reading)
             files += save_figure(figure, folder / f"word-{row}", ("png",))
     return files
