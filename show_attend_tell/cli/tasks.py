@@ -153,7 +153,7 @@ def name_of_model(path: Path) -> str:
         with zipfile.ZipFile(path) as archive:
             name = json.loads(archive.read("config.json"))["class_name"]
     except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile):
-        return "caption"  # its loader says what is wrong with the file
+        return "caption"  # its loader reports the fault
     names = (key for key, task in TASKS.items() if name in task.classes)
     return next(names, "caption")
 

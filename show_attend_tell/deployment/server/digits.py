@@ -42,7 +42,7 @@ class GlimpseAnswer(pydantic.BaseModel):
     )
     seen: Pixels = pydantic.Field(description="What the retina returned, 0 to 255.")
     probabilities: list[float] = pydantic.Field(
-        description="Of the classes after this glimpse."
+        description="Probability of each class after this glimpse."
     )
 
 
@@ -71,7 +71,7 @@ class DrawingAnswer(pydantic.BaseModel):
 
     seed: int
     canvases: list[Pixels] = pydantic.Field(
-        description="T + 1 canvases, the first one before any step; 0 to 255."
+        description="T + 1 canvases, the first before any step; 0 to 255."
     )
     windows: list[WindowAnswer] = pydantic.Field(
         description="T windows; empty for a model without attention."
@@ -192,7 +192,7 @@ def add_digits(
 
 
 def answer_upload(answer: Callable, content: bytes, limits: Limits, *options) -> dict:
-    """Return what a model says of an uploaded image, and the seconds that it took.
+    """Return what a model answers to an uploaded image, and its duration in seconds.
 
     Args:
         answer: called with the image and the options.
@@ -201,7 +201,7 @@ def answer_upload(answer: Callable, content: bytes, limits: Limits, *options) ->
         options: further arguments of ``answer``.
 
     Raises:
-        UploadError: the upload is no photo, or shows no digit or word.
+        UploadError: the upload is no photo, or shows neither a digit nor a word.
     """
     image = open_upload(content, limits)
     try:

@@ -1,4 +1,4 @@
-"""Draw generated pictures: a grid, an animation, and the canvas after each step."""
+"""Draw generated pictures as a grid, as an animation, and step by step."""
 
 import io
 from pathlib import Path
@@ -25,8 +25,8 @@ def tile(pictures: np.ndarray, columns: int, scale: int, boxes=None) -> Image.Im
         pictures: (N, H, W) in [0, 1].
         columns: pictures in a row.
         scale: side of a pixel in the result.
-        boxes: windows to draw, from :func:`window_boxes`, one for each picture, or
-            None for a picture without one.
+        boxes: the window of each picture, from :func:`window_boxes`, or None for a
+            picture without a window.
     """
     N, H, W = pictures.shape
     rows = -(-N // columns)
@@ -34,18 +34,18 @@ def tile(pictures: np.ndarray, columns: int, scale: int, boxes=None) -> Image.Im
     whole = Image.new("RGB", (columns * wide + 1, rows * high + 1), _GAP)
     for k, picture in enumerate(pictures):
         pixels = np.uint8(np.round(255 * picture)).repeat(scale, 0).repeat(scale, 1)
-        one = Image.fromarray(pixels).convert("RGB")
+        panel = Image.fromarray(pixels).convert("RGB")
         if boxes is not None and boxes[k] is not None:
-            _draw_box(one, *boxes[k], scale)
+            _draw_box(panel, *boxes[k], scale)
         row, column = divmod(k, columns)
-        whole.paste(one, (column * wide + 1, row * high + 1))
+        whole.paste(panel, (column * wide + 1, row * high + 1))
     return whole
 
 
 def _draw_box(image: Image.Image, box: np.ndarray, sigma: float, scale: int) -> None:
-    """Draw a rectangle whose line is as wide as the filters are.
+    """Draw a rectangle whose line is as wide as the filters.
 
-    A window may be larger than the picture: its frame is then on the border.
+    The frame of a window larger than the picture is drawn on the border.
     """
     farthest = np.array([*image.size, *image.size]) - 1
     corners = np.clip(box * scale, 0, farthest).tolist()
@@ -56,7 +56,7 @@ def _draw_box(image: Image.Image, box: np.ndarray, sigma: float, scale: int) -> 
 def window_boxes(parameters: np.ndarray, N: int, size, settings) -> list[tuple]:
     """Return what to draw of windows: left, top, right and bottom, and sigma.
 
-    The rectangle is through the centres of the outer filters. Coordinates are pixels
+    The rectangle goes through the centres of the outer filters. Coordinates are pixels
     from the top left corner of the picture.
 
     Args:
@@ -65,11 +65,10 @@ def window_boxes(parameters: np.ndarray, N: int, size, settings) -> list[tuple]:
         size: height and width of the picture.
         settings: the model's settings, for the limits of windows.
     """
-    given = ops.convert_to_tensor(parameters)
-    window = make_window(given, N, *size, settings)
+    window = make_window(ops.convert_to_tensor(parameters), N, *size, settings)
     x, y, stride, variance, _ = (ops.convert_to_numpy(field) for field in window)
     reach = (N - 1) / 2 * stride
-    # Pixel 1 is from 0 to 1, and its centre is at 1/2.
+    # Pixel 1 extends from 0 to 1, and its centre is 1/2.
     sides = np.stack([x - reach, y - reach, x + reach, y + reach], axis=1) - 0.5
     limit = 4 * max(size)  # Pillow's coordinates are integers of 32 bits
     return list(zip(sides.clip(-limit, limit), np.sqrt(variance), strict=True))
@@ -142,7 +141,7 @@ def save_samples(path: Path, outputs: dict, model: Draw, columns: int, scale: in
 def canvas_strip(images: np.ndarray, outputs: dict, model: Draw, scale=2):
     """Return a row for each picture: the picture, then the canvas after each step.
 
-    A window is that which wrote last.
+    The panel of a step shows the window that wrote in this step.
 
     Args:
         images: (N, H, W) in [0, 1].
@@ -155,8 +154,8 @@ def canvas_strip(images: np.ndarray, outputs: dict, model: Draw, scale=2):
     panels = np.concatenate([images[:, None], pictures], axis=1)
     boxes = [None] * (N * (T + 2))
     if "write" in outputs:
-        found = written_boxes(outputs["write"].reshape(N * T, -1), model)
-        for k, box in enumerate(found):
+        written = written_boxes(outputs["write"].reshape(N * T, -1), model)
+        for k, box in enumerate(written):
             row, t = divmod(k, T)
             boxes[row * (T + 2) + t + 2] = box
     shape = (-1, model.height, model.width)
@@ -166,7 +165,7 @@ def canvas_strip(images: np.ndarray, outputs: dict, model: Draw, scale=2):
 def nearest_figure(
     drawn: np.ndarray, training: np.ndarray, columns: int, scale: int
 ) -> Image.Image:
-    """Return drawn pictures in one row, and the nearest training picture of each below.
+    """Return drawn pictures in a row, and below each the nearest training picture.
 
     Args:
         drawn: (N, H, W) in [0, 1].
@@ -175,8 +174,8 @@ def nearest_figure(
         scale: side of a pixel in the result.
     """
     flat = training.reshape(len(training), -1).astype(np.float32) / 255
-    mine = drawn.reshape(len(drawn), -1).astype(np.float32)
+    queries = drawn.reshape(len(drawn), -1).astype(np.float32)
     # |a - b|^2 less |a|^2, which is the same for every b
-    distances = (flat**2).sum(1) - 2 * mine @ flat.T  # (N, M)
-    found = flat[distances.argmin(1)].reshape(drawn.shape)
-    return tile(np.concatenate([drawn, found]), columns, scale)
+    distances = (flat**2).sum(1) - 2 * queries @ flat.T  # (N, M)
+    nearest = flat[distances.argmin(1)].reshape(drawn.shape)
+    return tile(np.concatenate([drawn, nearest]), columns, scale)

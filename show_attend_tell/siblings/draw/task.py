@@ -14,7 +14,7 @@ def build_model(experiment: GenerationExperiment) -> Draw:
 
 
 def load_model(path: Path, experiment: GenerationExperiment | None = None) -> Draw:
-    """Load a model that generates; with an experiment only one of its settings.
+    """Load a model that generates; given an experiment, require its settings.
 
     Raises:
         ModelFileError: the file is absent, damaged, or another model's.

@@ -49,15 +49,15 @@ class GenerationTask(DigitTask):
         """Return minus the bound on the validation pictures, and its terms in nats.
 
         Args:
-            model: the model, the same one in every call.
+            model: the model, the same model in every call.
             step: the number of updates before.
         """
         self._measurer = self._measurer or Measurer(model)
-        found = self._measurer.bound(self.pictures)
+        terms = self._measurer.bound(self.pictures)
         return {
-            "bound": -float(found.whole.mean()),
-            "reconstruction": float(found.reconstruction.mean()),
-            "divergence": float(found.divergence.sum(axis=1).mean()),
+            "bound": -float(terms.whole.mean()),
+            "reconstruction": float(terms.reconstruction.mean()),
+            "divergence": float(terms.divergence.sum(axis=1).mean()),
         }
 
     def show(self, log: CurveLog, model: Draw, step: int) -> None:
@@ -98,11 +98,11 @@ class BinaryUpdates(PictureUpdates):
             yield self.apply(tf.constant(images))
 
     def binary_batches(self, epoch: int, start: int = 0) -> Iterator[np.ndarray]:
-        """Yield batches (B, H, H), 0 or 255; each depends on seed, epoch and number."""
+        """Yield batches (B, H, H), 0 or 255; they depend on seed, epoch and number."""
         seed = self.settings.seed
         for number, (images, _) in enumerate(self.batches(epoch, start), start):
             if self.data.binarise == "dynamic":
-                # One more number than that of the places, for other random numbers.
+                # The fourth number separates these random numbers from the places'.
                 images = binarise(
                     images, np.random.default_rng([seed, epoch, number, 1])
                 )
@@ -127,7 +127,7 @@ def compiled_step(model: Draw, jit_compile: bool):
     update = tf.function(update, autograph=False, jit_compile=jit_compile)
 
     def step(images):
-        # XLA for CPU takes a fifth of the step to draw the noise, TensorFlow no time.
+        # Outside XLA, which spends a fifth of the step on the noise on a CPU.
         return update(images, model.sample_noise(tf.shape(images)[0]))
 
     return tf.function(step, autograph=False)

@@ -1,4 +1,4 @@
-"""Classify whole pictures, to compare with glimpses: the baselines of Sec. 4.1."""
+"""Classify whole pictures: the baselines of Sec. 4.1 of arXiv:1406.6247."""
 
 import keras
 import numpy as np
@@ -13,14 +13,7 @@ FILTERS, FILTER, STRIDE = 8, 10, 5  # of the paper's convolution
 
 @keras.saving.register_keras_serializable("show_attend_tell")
 class PictureClassifier(DigitClassifier):
-    """Dense layers on all pixels, or on a layer of convolutions.
-
-    Args:
-        settings: a :class:`config.siblings.ClassifierSettings`, or its values.
-        canvas: H, side of a picture in pixels.
-        classes: number of classes.
-        seed: seed of the initial weights.
-    """
+    """Dense layers on all pixels, or on a layer of convolutions."""
 
     settings_class = ClassifierSettings
 
@@ -43,8 +36,8 @@ class PictureClassifier(DigitClassifier):
             width = FILTERS * ((canvas - FILTER) // STRIDE + 1) ** 2
         self.hidden = []
         for number, units in enumerate(settings.widths, start=1):
-            name = f"hidden_{number}"
-            self.hidden.append(make_dense(seeds, width, units, name, "relu"))
+            layer = make_dense(seeds, width, units, f"hidden_{number}", "relu")
+            self.hidden.append(layer)
             width = units
         self.act = make_dense(seeds, width, classes, "act")
         self.built = True

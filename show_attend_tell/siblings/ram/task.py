@@ -23,7 +23,7 @@ def build_model(experiment: DigitExperiment) -> DigitClassifier:
 def load_model(
     path: Path, experiment: DigitExperiment | None = None
 ) -> DigitClassifier:
-    """Load a classifier; with an experiment only one of its settings.
+    """Load a classifier; given an experiment, require its settings.
 
     Raises:
         ModelFileError: the file is absent, damaged, or another model's.

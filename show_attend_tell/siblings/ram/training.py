@@ -49,7 +49,7 @@ class ClassificationTask(DigitTask):
         """Return accuracy and error in percent on the validation pictures.
 
         Args:
-            model: the model, the same one in every call.
+            model: the model, the same model in every call.
             step: the number of updates before.
         """
         self._predictor = self._predictor or Predictor(model)
@@ -63,7 +63,7 @@ class ClassificationTask(DigitTask):
         return scores
 
     def _warn_of_border(self, shown: Prediction, step: int) -> None:
-        """Log a warning the first time that the policy only looks at the border."""
+        """Log a warning the first time that the policy looks only at the border."""
         if self._warned or shown.means is None:
             return
         far = np.mean(np.abs(shown.means) > FAR)
@@ -89,9 +89,8 @@ class ClassificationTask(DigitTask):
 def compiled_step(model, jit_compile: bool):
     """Return the compiled training step of images (B, H, H) uint8 and labels (B,).
 
-    It returns the values of ``losses_of`` and the gradient's norm in each part of a
-    model of glimpses: each part is reached by one term of the loss, unless the policy
-    reaches the core.
+    It returns the values of ``losses_of`` and, for RAM, the gradient's norm in each
+    part: one term of the loss reaches each part, unless the policy reaches the core.
     """
     weights = model.trainable_weights
     parts = {}

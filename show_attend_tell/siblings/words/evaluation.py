@@ -78,7 +78,7 @@ def evaluate(
         split: ``train``, ``val``, ``test`` or ``all``; by default test if there are
             such words, else val.
         beam: hypotheses per crop.
-        lexicon: words of which each crop has one; none by default.
+        lexicon: words, one of which each crop shows; none by default.
 
     Raises:
         WordsError: the prepared words are absent, damaged, or not of the split.
@@ -116,7 +116,7 @@ def _open_split(prepared: Path, split: str | None) -> tuple[str, WordData]:
         return split, WordData.open(prepared, split)
     try:
         return "test", WordData.open(prepared, "test")
-    except WordsError:  # of a folder without them, or of a damaged one
+    except WordsError:  # no such words, or a damaged folder
         return "val", WordData.open(prepared, "val")
 
 

@@ -99,7 +99,7 @@ def read_files(
     files: Sequence[Path | Failure],
     lexicon: Lexicon | None = None,
 ) -> Iterator[Reading | Failure]:
-    """Yield the word of each crop, or the failure of one that cannot be read.
+    """Yield the word of each crop, or the failure of a crop that cannot be read.
 
     Args:
         search: the compiled reader.

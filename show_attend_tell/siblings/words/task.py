@@ -13,7 +13,7 @@ def build_model(experiment: ReadExperiment) -> Reader:
 
 
 def load_model(path: Path, experiment: ReadExperiment | None = None) -> Reader:
-    """Load a reader; with an experiment only one of its settings.
+    """Load a reader; given an experiment, require its settings.
 
     Raises:
         ModelFileError: the file is absent, damaged, or another model's.

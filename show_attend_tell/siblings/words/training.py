@@ -25,7 +25,7 @@ from show_attend_tell.training.tensorboard_log import CurveLog
 
 SHOWN = 4  # validation crops whose attention is shown in TensorBoard
 DPI = 60  # resolution of those figures, so that a run stays small
-_ROWS = 4096  # crops that are in memory together
+_ROWS = 4096  # crops in memory together
 
 
 class ReadTask(SiblingTask):
@@ -67,21 +67,21 @@ class ReadTask(SiblingTask):
         if initial is not None:
             copy_weights(initial, self.model)
         self.objective = WordUpdates(experiment, self.model, data)
-        self._search, self._found = None, None
+        self._search, self._best = None, None
 
     def validate(self, model: Reader, step: int) -> dict[str, float]:
         """Return the scores of greedy words on the validation crops, in percent.
 
         Args:
-            model: the model, the same one in every call; its statistics of batch
+            model: the model, the same model in every call; its statistics of batch
                 normalisation are measured anew.
             step: the number of updates before.
         """
-        if step:  # an initial model has its own
+        if step:  # an initial model has measured statistics
             self.objective.estimate_statistics(model)
         self._search = self._search or Searcher(model)
-        self._found = self._search(self.validation.images)
-        scores = score_words(words_of(self._found), self.validation.words)
+        self._best = self._search(self.validation.images)
+        scores = score_words(words_of(self._best), self.validation.words)
         return {
             "word_accuracy": scores.word_accuracy,
             "character_accuracy": scores.character_accuracy,
@@ -90,15 +90,15 @@ class ReadTask(SiblingTask):
 
     def show(self, log: CurveLog, model: Reader, step: int) -> None:
         """Log the words of the first validation crops, and their attention."""
-        words = words_of(self._found)[:SHOWN]
+        words = words_of(self._best)[:SHOWN]
         with log.writer.as_default(step=step):
             for row, word in enumerate(words):
                 right = self.validation.words[row]
                 tf.summary.text(f"word/{row}", f"{right}: {word}")
                 if model.grid is None or not word:
                     continue
-                alpha = self._found.alpha[row, 0, : len(word)]
-                log_probs = self._found.word_log_probs[row, 0, : len(word)]
+                alpha = self._best.alpha[row, 0, : len(word)]
+                log_probs = self._best.word_log_probs[row, 0, : len(word)]
                 figure = reading_figure(
                     self.validation.images[row],
                     word,
@@ -110,7 +110,7 @@ class ReadTask(SiblingTask):
 
 
 def digest_of(data: WordData) -> str:
-    """Return a digest of words and pixels, which takes a second per gigabyte."""
+    """Return a digest of words and pixels; it takes a second per gigabyte."""
     digest = hashlib.sha256("\n".join(data.words).encode())
     for first in range(0, len(data), _ROWS):
         digest.update(np.ascontiguousarray(data.images[first : first + _ROWS]).data)

@@ -25,11 +25,11 @@ from show_attend_tell.siblings.words.model import (
     word_losses,
 )
 
-# The shortest words of a batch, this share of it, are read apart from the others, each
-# part with the smallest of these numbers of characters, <end> included, that its words
-# need. A part with another number has another graph.
+# A batch is read in two parts: this share of its words, the shortest, and the others.
+# Each part has the smallest of these numbers of characters, <end> included, that its
+# words need. Each number has its own graph.
 _SHORT, LENGTHS = 0.75, (8, UNROLLED, STEPS)
-_ESTIMATING = 40  # batches by which the statistics of the averaged weights are measured
+_ESTIMATING = 40  # batches that measure the statistics of the averaged weights
 
 
 class Batch(NamedTuple):
@@ -43,8 +43,8 @@ class Batch(NamedTuple):
 class WordUpdates:
     """Train on every crop once an epoch.
 
-    The crops after the last whole batch of an epoch, other ones in every epoch, are
-    left out, as a smaller batch would need a graph of its own.
+    An epoch leaves out the crops after its last whole batch, different crops in every
+    epoch, because a smaller batch would need a graph of its own.
 
     Args:
         experiment: the settings.
@@ -80,7 +80,7 @@ class WordUpdates:
             yield self._step(batch, parts)
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Yield batches; each depends on the seed, the epoch and its number alone."""
+        """Yield batches; each depends only on the seed, the epoch and its number."""
         seed, B = self.settings.seed, self.batch
         order = np.random.default_rng([seed, epoch]).permutation(len(self.data))
         for number in range(start, self.steps):
@@ -93,11 +93,11 @@ class WordUpdates:
             yield Batch(self.data.images[chosen], self.targets[chosen], changes)
 
     def estimate_statistics(self, model: Reader) -> None:
-        """Set the statistics of batch normalisation to those of a model's own weights.
+        """Measure the statistics of batch normalisation for a model's own weights.
 
-        The averaged weights that are validated and saved have other sums than the
-        last weights, whose statistics a training step stores. The result is that of
-        the crops of some batches, unchanged, and depends on the weights alone.
+        A training step stores the statistics of the last weights; the averaged weights,
+        which are validated and saved, have different sums. The crops of some batches,
+        unchanged, measure them, so the result depends only on the weights.
 
         Args:
             model: the model; its stored means and variances are changed.

@@ -56,7 +56,7 @@ def test_outputs_loss_and_gradient_equal_the_equations(rng):
     assert values["error"] == pytest.approx(100 * np.mean(theirs.argmax(-1) != labels))
 
     def loss(images):
-        return model.compute_loss(y=labels, y_pred=model(images)), 0.0
+        return model.losses_of(labels, model(images))["loss"], 0.0
 
     found = gradient_function(loss, model, key="path")(ops.convert_to_tensor(images))
     for path, gradient in found[0].items():
