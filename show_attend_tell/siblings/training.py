@@ -190,12 +190,7 @@ class PictureUpdates:
 
 
 def prefetch(make_batches: Callable[[], Iterator], signature) -> tf.data.Dataset:
-    """Return batches as tensors; a thread makes the next ones.
-
-    Args:
-        make_batches: returns the batches.
-        signature: the tensor specifications of a batch.
-    """
+    """Return batches as tensors of a signature; a thread makes the next batches."""
     dataset = tf.data.Dataset.from_generator(make_batches, output_signature=signature)
     options = tf.data.Options()
     options.autotune.enabled = False  # it would delay the start of an epoch

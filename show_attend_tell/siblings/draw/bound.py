@@ -47,9 +47,7 @@ class Measurer:
     def bound(self, images: np.ndarray, seed: int = 0) -> Bound:
         """Return the terms of the bound, from one sample of z for each picture.
 
-        Args:
-            images: (N, H, W) uint8.
-            seed: seed of the samples.
+        The pictures are (N, H, W) uint8; the seed decides the samples.
         """
         rng = np.random.default_rng(seed)
         parts = [
@@ -66,12 +64,7 @@ class Measurer:
         It is -log 1/K sum_k p(x, z_k) / q(z_k | x) for K samples z_k of q, Eq. (8) of
         Burda et al., arXiv:1509.00519. Its expectation falls with K, from the
         expectation of L to -log p(x). The ratio is the ratio of the sample: with the
-        closed form of L^z instead, the result would not be a bound.
-
-        Args:
-            images: (N, H, W) uint8.
-            samples: K.
-            seed: seed of the samples.
+        closed form of L^z instead, the result would not be a bound. ``samples`` is K.
         """
         rng, bounds = np.random.default_rng(seed), []
         together = max(1, BATCH // samples)
@@ -96,12 +89,7 @@ class Sampler:
         self._generate = compiled(model.generate, model, xla=False)
 
     def __call__(self, count: int, seed: int) -> dict[str, np.ndarray]:
-        """Return the outputs of :meth:`Draw.generate` for new pictures.
-
-        Args:
-            count: number of pictures.
-            seed: seed of z.
-        """
+        """Return the outputs of :meth:`Draw.generate`; the seed decides z."""
         s, rng, parts = self.model.settings, np.random.default_rng(seed), []
         for first in range(0, count, BATCH):
             rows = min(BATCH, count - first)

@@ -10,23 +10,13 @@ _SPLITS = {"train": 0, "val": 1, "test": 2}
 
 
 def binarise(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Sample each pixel as 255 with the probability of its intensity, else as 0.
-
-    Args:
-        images: uint8, of any shape.
-        rng: the random numbers.
-    """
+    """Sample each pixel, uint8, as 255 with the probability of its intensity, or 0."""
     noise = rng.random(images.shape, np.float32)
     return np.where(noise * 255 < images, 255, 0).astype(np.uint8)
 
 
 def binarise_fixed(digits: Digits, split: str) -> Digits:
-    """Return digits with binary pixels that are the same in every call.
-
-    Args:
-        digits: all digits of the split.
-        split: its name.
-    """
+    """Return all digits of a split with binary pixels, the same in every call."""
     # The third number separates these random numbers from those of the places.
     rng = np.random.default_rng([_BINARISE_SEED, _SPLITS[split], 1])
     return digits._replace(images=binarise(digits.images, rng))

@@ -124,13 +124,8 @@ def measure(
 def save_figures(folder: Path, model: Draw, training: np.ndarray) -> list[Path]:
     """Write samples, their animation, and the training digits nearest to some samples.
 
-    Args:
-        folder: folder of the files.
-        model: the trained model.
-        training: training digits, (M, 28, 28) uint8.
-
-    Returns:
-        The paths; pictures larger than a digit have no nearest digits.
+    The training digits are (M, 28, 28) uint8; pictures larger than a digit have no
+    nearest digits. Returns the paths.
     """
     outputs = sample(model, GENERATED, seed=0)
     paths = [folder / "samples.png", folder / "samples.gif"]

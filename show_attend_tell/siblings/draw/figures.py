@@ -1,4 +1,8 @@
-"""Draw generated pictures as a grid, as an animation, and step by step."""
+"""Draw generated pictures as a grid, as an animation, and step by step.
+
+``outputs`` are arrays, from :func:`siblings.draw.bound.sample` or :meth:`Draw.draw`.
+``scale`` is the side of a pixel in the result.
+"""
 
 import io
 from pathlib import Path
@@ -24,7 +28,7 @@ def tile(pictures: np.ndarray, columns: int, scale: int, boxes=None) -> Image.Im
     Args:
         pictures: (N, H, W) in [0, 1].
         columns: pictures in a row.
-        scale: side of a pixel in the result.
+        scale: side of a pixel.
         boxes: the window of each picture, from :func:`window_boxes`, or None for a
             picture without a window.
     """
@@ -94,7 +98,7 @@ def encode_png(image: Image.Image) -> bytes:
 
 
 def sample_grid(outputs: dict, model: Draw, columns: int, scale: int) -> Image.Image:
-    """Return the last canvases of :func:`siblings.draw.bound.sample` in a grid."""
+    """Return the last canvases of samples in a grid."""
     return tile(probabilities(outputs["canvas"][:, -1], model), columns, scale)
 
 
@@ -112,10 +116,9 @@ def sample_frames(
     return [*frames, tile(pictures[:, -1], columns, scale)]
 
 
-def encode_gif(frames: list[Image.Image]) -> bytes:
-    """Return the bytes of an animation that shows its last frame longer."""
-    each = int(1000 * max(_SECONDS / len(frames), 1 / _FRAMES_PER_SECOND))
-    durations = [each] * (len(frames) - 1) + [_LAST]
+def encode_gif(frames: list[Image.Image], each: int, last: int) -> bytes:
+    """Return the bytes of an animation, given its frames' durations in milliseconds."""
+    durations = [each] * (len(frames) - 1) + [last]
     buffer = io.BytesIO()
     frames[0].save(
         buffer,
@@ -132,7 +135,8 @@ def save_samples(path: Path, outputs: dict, model: Draw, columns: int, scale: in
     """Write samples as a grid (``.png``) or as an animation (``.gif``)."""
     if path.suffix.lower() == ".gif":
         frames = sample_frames(outputs, model, columns, scale)
-        atomic_write(path, encode_gif(frames))
+        each = int(1000 * max(_SECONDS / len(frames), 1 / _FRAMES_PER_SECOND))
+        atomic_write(path, encode_gif(frames, each, _LAST))
     else:
         grid = sample_grid(outputs, model, columns, scale)
         atomic_write(path, encode_png(grid))
@@ -141,13 +145,8 @@ def save_samples(path: Path, outputs: dict, model: Draw, columns: int, scale: in
 def canvas_strip(images: np.ndarray, outputs: dict, model: Draw, scale=2):
     """Return a row for each picture: the picture, then the canvas after each step.
 
-    The panel of a step shows the window that wrote in this step.
-
-    Args:
-        images: (N, H, W) in [0, 1].
-        outputs: of :meth:`Draw.draw`, as arrays.
-        model: the model that drew them.
-        scale: side of a pixel in the result.
+    The panel of a step shows the window that wrote in this step. The pictures are
+    (N, H, W) in [0, 1].
     """
     N, T = outputs["l_z"].shape
     pictures = probabilities(outputs["canvas"], model)  # (N, T + 1, H, W)
@@ -171,7 +170,7 @@ def nearest_figure(
         drawn: (N, H, W) in [0, 1].
         training: (M, H, W) uint8.
         columns: N.
-        scale: side of a pixel in the result.
+        scale: side of a pixel.
     """
     flat = training.reshape(len(training), -1).astype(np.float32) / 255
     queries = drawn.reshape(len(drawn), -1).astype(np.float32)

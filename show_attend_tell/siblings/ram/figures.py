@@ -1,6 +1,10 @@
-"""Draw the glimpses of a classifier over its pictures, and what it saw at each."""
+"""Draw the glimpses of a classifier over its pictures, and what it saw at each.
 
-import io
+``images`` are N pictures, (N, H, H) uint8, ``locations`` the places of T glimpses,
+(N, T, 2), and ``shown`` how many glimpses a figure draws, all by default. Boxes count
+pixels from the top left corner of the picture.
+"""
+
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -13,10 +17,14 @@ from matplotlib.patches import Rectangle
 from PIL import Image
 
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
-from show_attend_tell.runtime.files import atomic_path, atomic_write
+from show_attend_tell.runtime.files import atomic_write
 from show_attend_tell.siblings.classifier import DigitClassifier
 from show_attend_tell.siblings.draw.classifier import WindowClassifier
-from show_attend_tell.siblings.draw.figures import window_boxes
+from show_attend_tell.siblings.draw.figures import (
+    encode_gif,
+    encode_png,
+    window_boxes,
+)
 from show_attend_tell.siblings.draw.filter_bank import make_window, read_patch
 from show_attend_tell.siblings.ram.model import RecurrentAttention
 from show_attend_tell.siblings.ram.prediction import Prediction
@@ -29,7 +37,7 @@ _FRAME = 700  # milliseconds of a glimpse in an animation
 
 
 class Glimpses(NamedTuple):
-    """T glimpses at each of N pictures; pixels count from the top left corner."""
+    """T glimpses at each of N pictures."""
 
     centres: np.ndarray  # (N, T, 2)
     boxes: np.ndarray  # (N, T, 4): left, top, right, bottom
@@ -49,15 +57,7 @@ def retina_views(
     """Return what the retina saw, with its scales laid over each other.
 
     The patch of a smaller scale covers the middle of the next larger patch, as sharp as
-    the model saw it.
-
-    Args:
-        images: (N, H, H) uint8.
-        locations: (N, T, 2).
-        model: the model that saw them.
-
-    Returns:
-        (N, T, S, S) in [0, 1], where S = 2^(k-1) g pixels.
+    the model saw it. The result is (N, T, S, S) in [0, 1], where S = 2^(k-1) g pixels.
     """
     s, (N, T, _) = model.settings, locations.shape
     whole = np.repeat(images, T, axis=0).astype(np.float32) / 255
@@ -75,17 +75,10 @@ def retina_views(
     return views.reshape(N, T, side, side)
 
 
-def retina_boxes(places: np.ndarray, model: RecurrentAttention) -> np.ndarray:
-    """Return left, top, right and bottom of the smallest patch of glimpses; (..., 4).
-
-    Coordinates are pixels from the top left corner of the picture.
-
-    Args:
-        places: (..., 2).
-        model: the model that looked there.
-    """
+def retina_boxes(locations: np.ndarray, model: RecurrentAttention) -> np.ndarray:
+    """Return left, top, right, bottom of the smallest patch, (..., 2) -> (..., 4)."""
     width = model.settings.patch
-    centres = model.canvas / 2 + places * model.reach
+    centres = model.canvas / 2 + locations * model.reach
     corners = np.floor(centres - width / 2 + 0.5)  # (..., 2)
     return np.concatenate([corners, corners + width], axis=-1)
 
@@ -93,13 +86,7 @@ def retina_boxes(places: np.ndarray, model: RecurrentAttention) -> np.ndarray:
 def retina_glimpses(
     images: np.ndarray, locations: np.ndarray, model: RecurrentAttention
 ) -> Glimpses:
-    """Return the glimpses of RAM; a box is the smallest patch of the retina.
-
-    Args:
-        images: (N, H, H) uint8.
-        locations: (N, T, 2).
-        model: the model that looked there.
-    """
+    """Return the glimpses of RAM; a box is the smallest patch of the retina."""
     return Glimpses(
         centres=model.canvas / 2 + locations * model.reach,
         boxes=retina_boxes(locations, model),
@@ -111,10 +98,6 @@ def window_glimpses(images: np.ndarray, model: WindowClassifier) -> Glimpses:
     """Return the windows of DRAW's reader, and what each window read, without gamma.
 
     A box goes through the centres of a window's outer filters.
-
-    Args:
-        images: (N, H, H) uint8.
-        model: the model that reads them.
     """
     s, H, N = model.settings, model.canvas, len(images)
     pictures = ops.convert_to_tensor(images.astype(np.float32) / 255)
@@ -137,14 +120,7 @@ def draw_seen(
     seen: Prediction,
     shown: int | None = None,
 ) -> Figure:
-    """Draw the glimpses of a model that takes some.
-
-    Args:
-        model: the model.
-        images: (N, H, H) uint8.
-        seen: the prediction for them.
-        shown: how many glimpses are drawn; all by default.
-    """
+    """Draw the glimpses of a model that takes some, given its prediction."""
     if isinstance(model, RecurrentAttention):
         glimpses = retina_glimpses(images, seen.locations, model)
     else:
@@ -155,32 +131,16 @@ def draw_seen(
 def save_seen(
     folder: Path, model: DigitClassifier, images: np.ndarray, seen: Prediction
 ) -> list[Path]:
-    """Write ``glimpses.png`` and the animation ``glimpses.gif``; return their paths.
-
-    Args:
-        folder: folder of the files.
-        model: a model that takes glimpses.
-        images: (N, H, H) uint8.
-        seen: the prediction for them.
-    """
+    """Write ``glimpses.png`` and the animation ``glimpses.gif``; return their paths."""
     count = number_of_glimpses(model)
     frames = [
         Image.fromarray(figure_to_array(draw_seen(model, images, seen, shown), _DPI))
         for shown in range(1, count + 1)
     ]
-    still = io.BytesIO()
-    frames[-1].save(still, "PNG")
-    atomic_write(folder / "glimpses.png", still.getvalue())
-    durations = [_FRAME] * (count - 1) + [3 * _FRAME]
-    with atomic_path(folder / "glimpses.gif") as temporary:
-        frames[0].save(
-            temporary,
-            save_all=True,
-            append_images=frames[1:],
-            duration=durations,
-            loop=0,
-        )
-    return [folder / "glimpses.png", folder / "glimpses.gif"]
+    still, moving = folder / "glimpses.png", folder / "glimpses.gif"
+    atomic_write(still, encode_png(frames[-1]))
+    atomic_write(moving, encode_gif(frames, _FRAME, 3 * _FRAME))
+    return [still, moving]
 
 
 def draw_glimpses(
@@ -191,13 +151,8 @@ def draw_glimpses(
 ) -> Figure:
     """Draw a row for each picture: the path of glimpses, then each glimpse's view.
 
-    The path begins at a filled dot and ends at an open dot.
-
-    Args:
-        images: (N, H, H) uint8.
-        glimpses: the glimpses at them.
-        classes: the class that the model chose, (N,).
-        shown: how many glimpses are drawn; all by default.
+    The path begins at a filled dot and ends at an open dot. ``classes`` are the classes
+    that the model chose, (N,).
     """
     N, T = glimpses.views.shape[:2]
     shown = T if shown is None else shown

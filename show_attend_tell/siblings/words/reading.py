@@ -101,10 +101,7 @@ def read_files(
 ) -> Iterator[Reading | Failure]:
     """Yield the word of each crop, or the failure of a crop that cannot be read.
 
-    Args:
-        search: the compiled reader.
-        files: files of crops; failures are passed through.
-        lexicon: see :func:`best_readings`.
+    Failures among the files are passed through.
     """
 
     def read(file: Path | Failure) -> tuple[Path, np.ndarray] | Failure:

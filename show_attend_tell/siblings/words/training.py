@@ -15,9 +15,10 @@ from show_attend_tell.data.words import WordData
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
 from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.siblings.training import SiblingTask, train_task
-from show_attend_tell.siblings.words.figures import reading_figure
-from show_attend_tell.siblings.words.generation import Searcher, words_of
+from show_attend_tell.siblings.words.figures import draw_reading
+from show_attend_tell.siblings.words.generation import Searcher
 from show_attend_tell.siblings.words.model import Reader
+from show_attend_tell.siblings.words.reading import best_readings
 from show_attend_tell.siblings.words.scoring import score_words
 from show_attend_tell.siblings.words.task import build_model, load_model
 from show_attend_tell.siblings.words.updates import WordUpdates
@@ -67,7 +68,7 @@ class ReadTask(SiblingTask):
         if initial is not None:
             copy_weights(initial, self.model)
         self.objective = WordUpdates(experiment, self.model, data)
-        self._search, self._best = None, None
+        self._search, self._readings = None, []
 
     def validate(self, model: Reader, step: int) -> dict[str, float]:
         """Return the scores of greedy words on the validation crops, in percent.
@@ -80,8 +81,9 @@ class ReadTask(SiblingTask):
         if step:  # an initial model has measured statistics
             self.objective.estimate_statistics(model)
         self._search = self._search or Searcher(model)
-        self._best = self._search(self.validation.images)
-        scores = score_words(words_of(self._best), self.validation.words)
+        self._readings = best_readings(self._search, self.validation.images)
+        words = [reading.word for reading in self._readings]
+        scores = score_words(words, self.validation.words)
         return {
             "word_accuracy": scores.word_accuracy,
             "character_accuracy": scores.character_accuracy,
@@ -90,23 +92,13 @@ class ReadTask(SiblingTask):
 
     def show(self, log: CurveLog, model: Reader, step: int) -> None:
         """Log the words of the first validation crops, and their attention."""
-        words = words_of(self._best)[:SHOWN]
         with log.writer.as_default(step=step):
-            for row, word in enumerate(words):
+            for row, reading in enumerate(self._readings[:SHOWN]):
                 right = self.validation.words[row]
-                tf.summary.text(f"word/{row}", f"{right}: {word}")
-                if model.grid is None or not word:
-                    continue
-                alpha = self._best.alpha[row, 0, : len(word)]
-                log_probs = self._best.word_log_probs[row, 0, : len(word)]
-                figure = reading_figure(
-                    self.validation.images[row],
-                    word,
-                    alpha.reshape(len(word), *model.grid),
-                    np.exp(log_probs),
-                )
-                image = figure_to_array(figure, DPI)[None]
-                tf.summary.image(f"attention/{row}", image)
+                tf.summary.text(f"word/{row}", f"{right}: {reading.word}")
+                if reading.attention is not None and reading.word:
+                    image = figure_to_array(draw_reading(reading), DPI)[None]
+                    tf.summary.image(f"attention/{row}", image)
 
 
 def digest_of(data: WordData) -> str:
