@@ -28,8 +28,8 @@ def _check_suffix(context, parameter, value: Path) -> Path:
 @click.option(
     *("--experiment", "-e"),
     metavar="NAME|FILE",
-    help="Name of a shipped experiment that generates, or a .toml file, whose run has "
-    "the model; by default the model in the package.",
+    help="Shipped experiment that generates, or a .toml file: draw with the model of "
+    "its run. By default the model in the package.",
 )
 @set_option
 @runs_option
@@ -67,13 +67,13 @@ def _check_suffix(context, parameter, value: Path) -> Path:
     required=True,
     callback=_check_suffix,
     metavar="FILE",
-    help="A .png file of the pictures, or a .gif file of how they are drawn, with the "
+    help="A .png file of the pictures, or a .gif file that shows each step and the "
     "windows that write.",
 )
 def draw(experiment, changes, runs, name, count, columns, scale, seed, out) -> None:
-    """Draw new pictures by a trained model, such as digits.
+    """Draw new pictures, such as digits, with a trained model.
 
-    Without --experiment, --name and --set the model is the one in the package, trained
+    Without --experiment, --name and --set, draw with the model in the package, trained
     as draw_mnist.
     """
     settings = None

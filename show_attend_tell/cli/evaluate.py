@@ -29,8 +29,8 @@ from show_attend_tell.cli.tasks import TASKS
 @click.option(
     "--split",
     type=click.Choice(["val", "test", "train", "all"]),
-    help="Split to evaluate; by default test if it has captions, digits or words, else "
-    "val. train and all are for words.",
+    help="Split to evaluate; by default test if the data have it, else val. train and "
+    "all need an experiment that reads words.",
 )
 @click.option(
     *("--beam", "beams"),
@@ -48,8 +48,8 @@ from show_attend_tell.cli.tasks import TASKS
     "--lexicon",
     type=PATH,
     metavar="FILE",
-    help="Text file of words, one a line, with an experiment that reads: the nearest "
-    "of these is measured.",
+    help="Text file of words, one a line: measure the nearest of these words, with an "
+    "experiment that reads words.",
 )
 @models_option
 @mirror_option
@@ -68,7 +68,7 @@ from show_attend_tell.cli.tasks import TASKS
 def evaluate(experiment, changes, work, runs, name, split, limit, **options) -> None:
     """Generate the captions of a split, and save and score them.
 
-    With an experiment on digits or words, measure the error, the bound or the word
+    For an experiment on digits or words, measure the error, the bound or the word
     accuracy of its model.
     """
     if options["captions"] is not None:

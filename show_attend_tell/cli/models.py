@@ -24,8 +24,8 @@ from show_attend_tell.cli.tasks import TASKS, name_of_model, require_accepted
 def average(models, experiment, changes, runs, overwrite) -> None:
     """Average the weights of models into a new run.
 
-    The models must have been trained from the same initial weights. The run is named
-    after the experiment.
+    The models must have been trained from the same initial weights. The run has the
+    experiment's name.
     """
     settings = load_settings(experiment, changes)
     start_tensorflow()

@@ -1,4 +1,4 @@
-"""Define the options that several verbs of the command line share."""
+"""Define the options and the help that several verbs share."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 class LocalPath(click.Path):
-    """A path; a URL, which would become the name of a folder here, is wrong usage."""
+    """A path; a URL, which would name a folder on this machine, is wrong usage."""
 
     def convert(self, value, parameter, context):
         """Return the path."""
@@ -86,8 +86,8 @@ limit_option = click.option(
     "--limit",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Use the first N photos of each split only, in a data folder and a run of "
-    "their own; pass it to prepare, features, train and eval alike.",
+    help="Use only the first N photos of each split, in a separate data folder and "
+    "run; pass the same N to prepare, features, train and eval.",
 )
 encoder_weights_option = click.option(
     "--encoder-weights",

@@ -50,7 +50,7 @@ def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
     callback=_parse_seeds,
     metavar="N,N,...",
     help="Train with each seed, one after the other, in the runs NAME-seed-N, and "
-    "compare them; with --resume, finished ones are skipped.",
+    "compare the runs; --resume skips finished runs.",
 )
 @grid_option
 @cluster_options
@@ -58,7 +58,7 @@ def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
     "--init-from",
     metavar="MODEL|NAME",
     help="Initial model: a .keras file, the experiment of another run, `shipped` or "
-    "`shipped-lstm`. Its words are kept, and those that are new in the data are added.",
+    "`shipped-lstm`. It keeps its words, and new words of the data are added.",
 )
 @click.option(
     *("--text", "texts"),
