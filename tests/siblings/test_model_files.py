@@ -4,6 +4,9 @@ import json
 import zipfile
 
 import keras
+import made_up_digits
+import made_up_drawing
+import made_up_reading
 import numpy as np
 import pytest
 from PIL import Image
@@ -110,22 +113,38 @@ def test_weights_that_are_not_finite_are_refused_and_nothing_is_written(tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["out.full.keras"]
 
 
+@pytest.mark.parametrize("task", [classification, generation, reading])
 @pytest.mark.parametrize(
     ("content", "message"),
     [({"class_name": "Draw"}, "cannot be read"), (None, "no such model")],
     ids=["damaged", "absent"],
 )
-def test_a_damaged_or_absent_source_is_one_line(tmp_path, capsys, content, message):
-    source, out = tmp_path / "model.keras", tmp_path / "out.keras"
+def test_a_damaged_or_absent_file_is_one_line(tmp_path, task, content, message):
+    path = tmp_path / "model.keras"
     if content is not None:
-        with zipfile.ZipFile(source, "w") as archive:
+        with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("config.json", json.dumps(content))
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["export", str(source), "--format", "8bit", "--out", str(out)])
-    assert stop.value.code == 1
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+    with pytest.raises(ModelFileError, match=message) as caught:
+        task.load_model(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("task", "experiment", "changes"),
+    [
+        (classification, made_up_digits.experiment, {"glimpse": {"patch": 9}}),
+        (classification, made_up_digits.experiment, {"classifier": {"widths": [4]}}),
+        (classification, made_up_digits.experiment, {"data": {"canvas": 40}}),
+        (generation, made_up_drawing.experiment, {"draw": {"read": 4}}),
+        (reading, made_up_reading.experiment, {"reader": {"width": 17}}),
+    ],
+)
+def test_a_model_of_other_settings_is_refused(tmp_path, task, experiment, changes):
+    path = tmp_path / "model.keras"
+    task.build_model(experiment()).save(path)
+    assert task.load_model(path, experiment()).built
+    with pytest.raises(ModelFileError, match="other settings"):
+        task.load_model(path, experiment(**changes))
 
 
 # --- the files of the package ---

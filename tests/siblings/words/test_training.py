@@ -1,5 +1,6 @@
 """Training a reader: a run folder, resuming, curves, an initial model, and scores."""
 
+import functools
 import json
 import time
 
@@ -9,7 +10,7 @@ import tensorflow as tf
 from made_up_reading import experiment, prepare_words
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tiny_reader import drawn_words
-from tiny_training import assert_same_run, interrupt, read_checkpoint
+from tiny_training import assert_resumes
 
 from show_attend_tell.cli import main as cli
 from show_attend_tell.config.runs import CHECKPOINT, MODEL, SETTINGS
@@ -103,14 +104,8 @@ def test_a_resumed_training_equals_an_uninterrupted_one(
 ):
     changes = {"reader": reader, "training": {"average_decay": 0.9}}
     skip_words(monkeypatch)
-    run(work, tmp_path / "whole", **changes)
-    with monkeypatch.context() as patch:
-        interrupt(patch, 7)
-        with pytest.raises(KeyboardInterrupt):
-            run(work, tmp_path / "parts", **changes)
-    assert read_checkpoint(tmp_path / "parts")[1]["step"] == 7
-    run(work, tmp_path / "parts", resume=True, **changes)
-    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+    train_here = functools.partial(run, work, **changes)
+    assert_resumes(train_here, tmp_path, monkeypatch, 7)
 
 
 @pytest.mark.slow
@@ -129,12 +124,6 @@ def test_an_initial_model_of_other_settings_is_an_error(real, work, tmp_path):
     changes = {"reader": {"width": 17}, "training": {"init_from": str(real.model)}}
     with pytest.raises(ModelFileError, match=r"settings of \[reader\]"):
         run(work, tmp_path, **changes)
-
-
-def test_a_model_of_other_settings_is_not_measured(real, work):
-    changed = experiment(reader={"width": 17})
-    with pytest.raises(ModelFileError, match="other settings"):
-        evaluate(changed, work, real.folder.parent)
 
 
 def test_a_loss_that_is_not_finite_stops_training(work, tmp_path, monkeypatch):
