@@ -201,7 +201,7 @@ MODEL_CODE = [
     and not name.endswith((".encoder.network", ".winograd"))
 ]
 MODEL_CODE += [
-    f"{PACKAGE}.siblings.ram.{part}" for part in ("retina", "model", "classifier")
+    f"{PACKAGE}.siblings.ram.{part}" for part in ("retina", "model", "prediction")
 ]
 MODEL_CODE += [
     f"{PACKAGE}.siblings.draw.{part}"

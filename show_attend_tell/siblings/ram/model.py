@@ -40,7 +40,7 @@ from keras import ops
 from show_attend_tell.config.siblings import GlimpseSettings
 from show_attend_tell.models.lstm.baselines import mean_of_others, moved_average
 from show_attend_tell.models.lstm.decoder import lstm_update
-from show_attend_tell.siblings.classifier import DigitClassifier
+from show_attend_tell.siblings.classifier import DigitClassifier, make_dense
 from show_attend_tell.siblings.ram.retina import see
 
 FAR = 0.95  # coordinate of a mean beyond which the policy is at the border
@@ -267,15 +267,3 @@ class RecurrentAttention(DigitClassifier):
         size = ops.abs(outputs["means"])
         far = ops.cast(size > FAR, "float32")
         return {**values, "mean_size": ops.mean(size), "mean_far": ops.mean(far)}
-
-
-def make_dense(seeds, inputs, units, name, activation=None):
-    """Return a built dense layer with Glorot's initial weights from the next seed."""
-    layer = keras.layers.Dense(
-        units,
-        activation,
-        kernel_initializer=keras.initializers.GlorotUniform(seed=next(seeds)),
-        name=name,
-    )
-    layer.build((None, inputs))
-    return layer

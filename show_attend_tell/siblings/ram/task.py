@@ -5,9 +5,8 @@ from pathlib import Path
 from show_attend_tell.config.siblings import DigitExperiment
 from show_attend_tell.data.digits import CLASSES
 from show_attend_tell.siblings import model_files
-from show_attend_tell.siblings.classifier import DigitClassifier
+from show_attend_tell.siblings.classifier import DigitClassifier, PictureClassifier
 from show_attend_tell.siblings.draw.classifier import WindowClassifier
-from show_attend_tell.siblings.ram.classifier import PictureClassifier
 from show_attend_tell.siblings.ram.model import RecurrentAttention
 
 MODELS = (RecurrentAttention, PictureClassifier, WindowClassifier)

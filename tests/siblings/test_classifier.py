@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from show_attend_tell.config.siblings import ClassifierSettings
-from show_attend_tell.siblings.ram.classifier import PictureClassifier
+from show_attend_tell.siblings.classifier import PictureClassifier
 
 SIDE, CLASSES = 20, 4
 
