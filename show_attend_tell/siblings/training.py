@@ -29,29 +29,24 @@ class SiblingTask:
     prepared data.
 
     Attributes:
+        build_model: returns the untrained model of an experiment.
         other: what the data are if their digest has changed.
         monitored: arguments of the :class:`LossMonitor` that checks its loss.
 
     Args:
         experiment: the settings.
         digest: digest of the training data.
-        build_model: returns the untrained model of an experiment.
     """
 
+    build_model: Callable[[AnyExperiment], keras.Model]
     other: str
     monitored: Mapping[str, object]
     starts_trained = start_counts = False
 
-    def __init__(
-        self,
-        experiment: AnyExperiment,
-        digest: str,
-        build_model: Callable[..., keras.Model],
-    ):
+    def __init__(self, experiment: AnyExperiment, digest: str):
         self.experiment, self.settings = experiment, experiment.training
         self.metric, self.digest = self.settings.metric, digest
-        self._build_model = build_model
-        self.model = build_model(experiment)
+        self.model = self.build_model(experiment)
 
     def compile(self, total_steps: int) -> None:
         """Compile the model with the optimiser of the settings."""
@@ -68,7 +63,7 @@ class SiblingTask:
 
     def copy_model(self) -> keras.Model:
         """Return another model of the same settings."""
-        return self._build_model(self.experiment)
+        return self.build_model(self.experiment)
 
     def open_log(self, folder: Path) -> CurveLog:
         """Return the log of curves and scores."""
@@ -79,7 +74,11 @@ class SiblingTask:
 
 
 class DigitTask(SiblingTask):
-    """The shared half of the trainings on digits."""
+    """The shared half of the trainings on digits.
+
+    The arguments of a subclass are the experiment, the training and the validation
+    digits.
+    """
 
     other = "other digits"
 
@@ -130,11 +129,36 @@ def train_task(
         return trainer.run(run, resume, progress)
 
 
-class PictureUpdates:
-    """Train on every training digit once an epoch, in pictures made anew.
+class Updates:
+    """The updates of a training that uses every example once an epoch.
 
-    An epoch leaves out the digits after its last whole batch, different digits in every
-    epoch, because a smaller batch would need a graph of its own.
+    An epoch leaves out the examples after its last whole batch, different examples in
+    every epoch, because a smaller batch would need a graph of its own.
+
+    Args:
+        settings: the table ``[training]``.
+        count: number of examples.
+    """
+
+    def __init__(self, settings, count: int):
+        self.settings, self.count = settings, count
+        self.batch = min(settings.batch_size, count)
+
+    @property
+    def steps(self) -> int:
+        """Number of updates in an epoch."""
+        return self.count // self.batch
+
+    def rows_of(self, epoch: int, start: int) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield the number of each batch of an epoch, and the rows of its examples."""
+        rng, B = np.random.default_rng([self.settings.seed, epoch]), self.batch
+        order = rng.permutation(self.count)
+        for number in range(start, self.steps):
+            yield number, order[number * B : (number + 1) * B]
+
+
+class PictureUpdates(Updates):
+    """Train on every digit once an epoch, in pictures made anew.
 
     Args:
         experiment: the settings.
@@ -146,16 +170,10 @@ class PictureUpdates:
     """
 
     def __init__(self, experiment, model, digits: Digits, compile_step: Callable):
-        self.settings, self.data = experiment.training, experiment.data
-        self.model, self.digits = model, digits
-        self.compile_step = compile_step
-        self.batch = min(self.settings.batch_size, len(digits.labels))
+        super().__init__(experiment.training, len(digits.labels))
+        self.data, self.digits = experiment.data, digits
+        self.model, self.compile_step = model, compile_step
         self._step = None
-
-    @property
-    def steps(self) -> int:
-        """Number of updates in an epoch."""
-        return len(self.digits.labels) // self.batch
 
     @property
     def graphs(self) -> int:
@@ -180,13 +198,34 @@ class PictureUpdates:
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Digits]:
         """Yield batches; each depends only on the seed, the epoch and its number."""
-        seed, (images, labels) = self.settings.seed, self.digits
-        order = np.random.default_rng([seed, epoch]).permutation(len(labels))
-        for number in range(start, self.steps):
-            chosen = order[number * self.batch : (number + 1) * self.batch]
-            rng = np.random.default_rng([seed, epoch, number])
+        images, labels = self.digits
+        for number, chosen in self.rows_of(epoch, start):
+            rng = np.random.default_rng([self.settings.seed, epoch, number])
             pictures = make_pictures(images[chosen], images, self.data, rng)
             yield Digits(pictures, labels[chosen])
+
+
+def compile_step(
+    model: keras.Model, values_of: Callable[..., dict], jit_compile: bool
+) -> Callable[..., dict]:
+    """Return a compiled function of a batch that applies the gradient of its loss.
+
+    Args:
+        model: the model, whose optimiser is built.
+        values_of: returns ``loss`` and other values to log, from the batch's tensors.
+        jit_compile: whether XLA compiles.
+    """
+    weights = [weight.value for weight in model.trainable_weights]
+
+    def step(*batch):
+        with tf.GradientTape() as tape:
+            values = values_of(*batch)
+        zero = tf.UnconnectedGradients.ZERO  # of weights that no term reaches
+        gradients = tape.gradient(values["loss"], weights, unconnected_gradients=zero)
+        model.optimizer.apply(gradients)
+        return values
+
+    return tf.function(step, autograph=False, jit_compile=jit_compile)
 
 
 def prefetch(make_batches: Callable[[], Iterator], signature) -> tf.data.Dataset:

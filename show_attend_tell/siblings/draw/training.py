@@ -18,7 +18,12 @@ from show_attend_tell.siblings.draw.data import (
 from show_attend_tell.siblings.draw.figures import canvas_strip, sample_grid
 from show_attend_tell.siblings.draw.model import Draw
 from show_attend_tell.siblings.draw.task import build_model
-from show_attend_tell.siblings.training import DigitTask, PictureUpdates, train_task
+from show_attend_tell.siblings.training import (
+    DigitTask,
+    PictureUpdates,
+    compile_step,
+    train_task,
+)
 from show_attend_tell.training.tensorboard_log import CurveLog
 
 SHOWN = 4  # validation pictures whose canvases are shown in TensorBoard
@@ -27,20 +32,15 @@ _SAMPLE_SEED = 0
 
 
 class GenerationTask(DigitTask):
-    """The training of a model that generates, see :class:`training.loop.Task`.
+    """The training of a model that generates, see :class:`DigitTask`."""
 
-    Args:
-        experiment: the settings.
-        digits: the training digits.
-        validation: the validation digits.
-    """
-
+    build_model = staticmethod(build_model)
     monitored = {"words": 2, "key": "loss", "noun": "bound in nats", "inputs": "digits"}
 
     def __init__(
         self, experiment: GenerationExperiment, digits: Digits, validation: Digits
     ):
-        super().__init__(experiment, digits.digest(), build_model)
+        super().__init__(experiment, digits.digest())
         self.pictures = held_out_binary(validation, experiment.data, "val")
         self.objective = BinaryUpdates(experiment, self.model, digits)
         self._measurer = None
@@ -110,21 +110,12 @@ class BinaryUpdates(PictureUpdates):
 
 
 def compiled_step(model: Draw, jit_compile: bool):
-    """Return the compiled training step of binary images (B, H, H) uint8.
+    """Return the compiled training step of binary images (B, H, H) uint8."""
 
-    It returns the values of :meth:`Draw.losses_of`.
-    """
-    weights = model.trainable_weights
+    def values_of(images, noise):
+        return model.losses_of(model.draw(tf.cast(images, "float32") / 255, noise))
 
-    def update(images, noise):
-        with tf.GradientTape() as tape:
-            outputs = model.draw(tf.cast(images, "float32") / 255, noise)
-            values = model.losses_of(outputs)
-        gradients = tape.gradient(values["loss"], [w.value for w in weights])
-        model.optimizer.apply(gradients)
-        return values
-
-    update = tf.function(update, autograph=False, jit_compile=jit_compile)
+    update = compile_step(model, values_of, jit_compile)
 
     def step(images):
         # Outside XLA, which spends a fifth of the step on the noise on a CPU.

@@ -97,11 +97,6 @@ class RecurrentAttention(DigitClassifier):
         )
         self.built = True
 
-    @property
-    def policy(self) -> list:
-        """The weights of f_l."""
-        return [weight for layer in self.locate for weight in layer.weights]
-
     def sample_noise(self, rows) -> PlaceNoise:
         """Return the random numbers of a batch of R rows."""
         first = keras.random.uniform((rows, 2), -1.0, 1.0, seed=self.generator)

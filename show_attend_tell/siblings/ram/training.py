@@ -9,11 +9,17 @@ import tensorflow as tf
 from show_attend_tell.config.siblings import DigitExperiment
 from show_attend_tell.data.digits import CLASSES, Digits, held_out_pictures
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
+from show_attend_tell.siblings.classifier import DigitClassifier
 from show_attend_tell.siblings.ram.figures import draw_seen, number_of_glimpses
-from show_attend_tell.siblings.ram.model import FAR, RecurrentAttention
+from show_attend_tell.siblings.ram.model import FAR
 from show_attend_tell.siblings.ram.prediction import Prediction, Predictor
 from show_attend_tell.siblings.ram.task import build_model
-from show_attend_tell.siblings.training import DigitTask, PictureUpdates, train_task
+from show_attend_tell.siblings.training import (
+    DigitTask,
+    PictureUpdates,
+    compile_step,
+    train_task,
+)
 from show_attend_tell.training.tensorboard_log import CurveLog
 
 logger = logging.getLogger(__name__)
@@ -24,14 +30,9 @@ MOST_FAR = 0.9  # share of the policy's means at the border that is reported
 
 
 class ClassificationTask(DigitTask):
-    """The training of a classifier of digits, see :class:`training.loop.Task`.
+    """The training of a classifier of digits, see :class:`DigitTask`."""
 
-    Args:
-        experiment: the settings.
-        digits: the training digits.
-        validation: the validation digits.
-    """
-
+    build_model = staticmethod(build_model)
     monitored = {
         "words": CLASSES,
         "key": "cross_entropy",
@@ -40,7 +41,7 @@ class ClassificationTask(DigitTask):
     }
 
     def __init__(self, experiment: DigitExperiment, digits: Digits, validation: Digits):
-        super().__init__(experiment, digits.digest(), build_model)
+        super().__init__(experiment, digits.digest())
         self.pictures = held_out_pictures(validation, experiment.data, "val")
         self.objective = PictureUpdates(experiment, self.model, digits, compiled_step)
         self._predictor, self._shown, self._warned = None, None, False
@@ -86,39 +87,14 @@ class ClassificationTask(DigitTask):
             tf.summary.image("glimpses", figure_to_array(figure, DPI)[None])
 
 
-def compiled_step(model, jit_compile: bool):
-    """Return the compiled training step of images (B, H, H) uint8 and labels (B,).
+def compiled_step(model: DigitClassifier, jit_compile: bool):
+    """Return the compiled training step of images (B, H, H) uint8 and labels (B,)."""
 
-    It returns the values of ``losses_of`` and, for RAM, the gradient's norm in each
-    part: one term of the loss reaches each part, unless the policy reaches the core.
-    """
-    weights = model.trainable_weights
-    parts = {}
-    if isinstance(model, RecurrentAttention):
-        policy = {weight.path for weight in model.policy}
-        baseline = {weight.path for weight in model.expect.weights}
-        for name, paths in (("location", policy), ("baseline", baseline)):
-            parts[name] = [k for k, w in enumerate(weights) if w.path in paths]
-        rest = set(range(len(weights))) - set(parts["location"] + parts["baseline"])
-        parts["classifier"] = sorted(rest)
+    def values_of(images, labels):
+        pictures = tf.cast(images, "float32") / 255
+        return model.losses_of(labels, model(pictures, training=True))
 
-    def step(images, labels):
-        with tf.GradientTape() as tape:
-            pictures = tf.cast(images, "float32") / 255
-            values = model.losses_of(labels, model(pictures, training=True))
-        gradients = tape.gradient(
-            values["loss"],
-            [weight.value for weight in weights],
-            unconnected_gradients=tf.UnconnectedGradients.ZERO,
-        )
-        model.optimizer.apply(gradients)
-        norms = {
-            f"gradient_norm_{name}": tf.linalg.global_norm([gradients[k] for k in part])
-            for name, part in parts.items()
-        }
-        return {**values, **norms}
-
-    return tf.function(step, autograph=False, jit_compile=jit_compile)
+    return compile_step(model, values_of, jit_compile)
 
 
 train = functools.partial(train_task, ClassificationTask)

@@ -39,6 +39,7 @@ class ReadTask(SiblingTask):
         initial: file of the model to start from; None for random weights.
     """
 
+    build_model = staticmethod(build_model)
     other = "other words"
     monitored = {
         "words": len(TOKENS),
@@ -62,7 +63,7 @@ class ReadTask(SiblingTask):
         validation: WordData,
         initial: Path | None = None,
     ):
-        super().__init__(experiment, digest_of(data), build_model)
+        super().__init__(experiment, digest_of(data))
         self.validation = validation
         self.starts_trained = self.start_counts = initial is not None
         if initial is not None:

@@ -11,7 +11,7 @@ from show_attend_tell.config.reader import ReadExperiment
 from show_attend_tell.data.characters import PAD, STEPS, encode_words
 from show_attend_tell.data.words import WordData
 from show_attend_tell.runtime.recurrence import UNROLLED
-from show_attend_tell.siblings.training import prefetch
+from show_attend_tell.siblings.training import Updates, prefetch
 from show_attend_tell.siblings.words.augmentation import (
     Changes,
     change_crops,
@@ -40,11 +40,8 @@ class Batch(NamedTuple):
     changes: Changes | tuple  # empty without augmentation
 
 
-class WordUpdates:
+class WordUpdates(Updates):
     """Train on every crop once an epoch.
-
-    An epoch leaves out the crops after its last whole batch, different crops in every
-    epoch, because a smaller batch would need a graph of its own.
 
     Args:
         experiment: the settings.
@@ -53,15 +50,10 @@ class WordUpdates:
     """
 
     def __init__(self, experiment: ReadExperiment, model: Reader, data: WordData):
-        self.settings, self.model, self.data = experiment.training, model, data
+        super().__init__(experiment.training, len(data))
+        self.model, self.data = model, data
         self.targets = encode_words(data.words)  # (N, 24)
-        self.batch = min(self.settings.batch_size, len(data))
         self._step, self._lengths = None, set()
-
-    @property
-    def steps(self) -> int:
-        """Number of updates in an epoch."""
-        return len(self.data) // self.batch
 
     @property
     def graphs(self) -> int:
@@ -81,15 +73,13 @@ class WordUpdates:
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Yield batches; each depends only on the seed, the epoch and its number."""
-        seed, B = self.settings.seed, self.batch
-        order = np.random.default_rng([seed, epoch]).permutation(len(self.data))
-        for number in range(start, self.steps):
-            chosen = order[number * B : (number + 1) * B]
+        for number, chosen in self.rows_of(epoch, start):
             lengths = np.sum(self.targets[chosen] != PAD, axis=1)
             chosen = chosen[np.argsort(lengths, kind="stable")]
             changes = ()
             if self.settings.augment:
-                changes = draw_changes(np.random.default_rng([seed, epoch, number]), B)
+                rng = np.random.default_rng([self.settings.seed, epoch, number])
+                changes = draw_changes(rng, self.batch)
             yield Batch(self.data.images[chosen], self.targets[chosen], changes)
 
     def estimate_statistics(self, model: Reader) -> None:
