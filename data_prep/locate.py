@@ -1,4 +1,4 @@
-"""Find photos and text files below a folder, including those in zip archives."""
+"""Find photos and text files below a folder and in its zip archives."""
 
 import lzma
 import os
@@ -87,7 +87,7 @@ def _is_hidden(name: str) -> bool:
 
 
 def find_files(folder: Path, leave_out: Path, problems: Problems) -> list[Path]:
-    """Return every file below a folder, in a fixed order, shallow files first.
+    """Return every file below a folder, sorted, shallow files first.
 
     Hidden files, hidden folders and folders below the fourth level are ignored.
     Symlinked folders are followed unless they point back into the folder or to a
@@ -102,48 +102,35 @@ def find_files(folder: Path, leave_out: Path, problems: Problems) -> list[Path]:
         OSError: the folder itself cannot be read.
     """
     root = os.path.realpath(folder)
-    visited = {os.path.realpath(leave_out)} - {root}
+    visited = {os.path.realpath(leave_out)}
     files: list[Path] = []
-    level = [folder]
-    for _ in range(_DEPTH + 1):
-        deeper: list[Path] = []
-        for place in level:
-            real = os.path.realpath(place)
-            if real in visited:
+
+    def report(error: OSError) -> None:
+        if Path(error.filename) == folder:
+            raise error
+        problems.add(UNREADABLE_FOLDER, f"{error.filename}: {error.strerror}")
+
+    for place, folders, names in os.walk(folder, onerror=report, followlinks=True):
+        entered = []
+        deepest = len(Path(place).relative_to(folder).parts) == _DEPTH
+        for name in () if deepest else sorted(folders):
+            path = Path(place, name)
+            real = os.path.realpath(path)
+            points_back = os.path.commonpath([real, root]) in (real, root)
+            if not (_is_hidden(name) or (path.is_symlink() and points_back)):
+                entered += [] if real in visited else [name]
+                visited.add(real)
+        folders[:] = entered  # os.walk enters these only
+        for name in sorted(names):
+            path = Path(place, name)
+            if _is_hidden(name):
                 continue
-            visited.add(real)
-            try:
-                found = _visible_entries(place)
-            except OSError as error:
-                if place is folder:
-                    raise
-                problems.add(UNREADABLE_FOLDER, f"{place}: {error.strerror}")
-                continue
-            for entry in found:
-                path, link = place / entry.name, entry.is_symlink()
-                # For a link that loops DirEntry raises and os.path returns False.
-                if os.path.isdir(path) if link else entry.is_dir():
-                    if not (link and _points_back(path, root)):
-                        deeper.append(path)
-                elif os.path.isfile(path) if link else entry.is_file():
-                    files.append(path)
-                else:
-                    broken = link and not os.path.exists(path)
-                    problems.add(BROKEN_LINK if broken else SPECIAL_FILE, str(path))
-        level = deeper
-    return files
-
-
-def _visible_entries(folder: Path) -> list[os.DirEntry]:
-    with os.scandir(folder) as entries:
-        visible = [entry for entry in entries if not _is_hidden(entry.name)]
-    return sorted(visible, key=lambda entry: entry.name)
-
-
-def _points_back(link: Path, root: str) -> bool:
-    """Return whether a link points into `root` or to a folder above it."""
-    real = os.path.realpath(link)
-    return os.path.commonpath([real, root]) in (real, root)
+            if os.path.isfile(path):  # Path.is_file raises for a link that loops
+                files.append(path)
+            else:
+                broken = path.is_symlink() and not os.path.exists(path)
+                problems.add(BROKEN_LINK if broken else SPECIAL_FILE, str(path))
+    return sorted(files, key=lambda path: (len(path.parts), path))
 
 
 class DataFolder:
@@ -151,7 +138,7 @@ class DataFolder:
 
     Args:
         folder: the data folder.
-        leave_out: a folder that is not entered: that of the prepared data.
+        leave_out: the folder of the prepared data, which is not entered.
 
     Attributes:
         photos: file name -> location of the photo, unpacked photos preferred.
@@ -191,8 +178,8 @@ class DataFolder:
         photo = is_photo(name)
         if photo and isinstance(place, Path):
             self.photo_files.append(place)
-        found = self.photos if photo else self._texts
-        earlier = found.setdefault(name, place)
+        places = self.photos if photo else self._texts
+        earlier = places.setdefault(name, place)
         if photo and earlier is not place and type(earlier) is type(place):
             self.found_twice.add(name)
 
@@ -213,7 +200,7 @@ class DataFolder:
                 self._add(name.name, Packed(path, member))
 
     def text(self, *names: str) -> TextFile | None:
-        """Return the first text file found among some names, or None.
+        """Return the text file with the first of the names that exists, or None.
 
         Args:
             names: file names, the preferred one first.
@@ -223,39 +210,31 @@ class DataFolder:
         """
         for name in names:
             place = self._texts.get(name)
-            if place is None:
-                continue
-            if isinstance(place, Path):
+            if isinstance(place, Packed):
+                return _read_member(place)
+            if place is not None:
                 return read_text_file(place)
-            label = f"{place.archive}:{place.member.filename}"
-            return TextFile(label, _content_of_member(place, label))
         return None
 
     def require_text(self, *names: str) -> TextFile:
-        """Return the first text file found among some names.
-
-        Args:
-            names: file names, the preferred one first.
+        """Return the file of :meth:`text`.
 
         Raises:
             DataError: no file has one of the names, or it cannot be read.
         """
-        found = self.text(*names)
-        if found is None:
+        file = self.text(*names)
+        if file is None:
             raise DataError(
                 f"{self.folder}: {' or '.join(names)} must be in this folder, below "
                 "it or in a zip archive there; add the file or name another folder"
             )
-        return found
+        return file
 
     def places(self, photo_folder: Path) -> dict[str, Path]:
-        """Return the path of every photo, of packed photos after unpacking.
+        """Return file name -> path of every photo, after unpacking.
 
         Args:
             photo_folder: the folder of unpacked photos.
-
-        Returns:
-            File name -> path.
 
         Raises:
             DataError: the folder has no photos.
@@ -284,13 +263,14 @@ def read_text_file(path: Path) -> TextFile:
         raise DataError(f"{path}: cannot be read: {error}") from None
 
 
-def _content_of_member(place: Packed, label: str) -> bytes:
+def _read_member(place: Packed) -> TextFile:
+    label = f"{place.archive}:{place.member.filename}"
     try:
         with zipfile.ZipFile(place.archive) as archive:
             require_within(place.member.file_size)
             with archive.open(place.member) as file:
-                content = file.read(MAX_TEXT_BYTES + 1)  # the size may be false
+                content = file.read(MAX_TEXT_BYTES + 1)  # the size may be forged
             require_within(len(content))
-            return content
     except (*DAMAGED_ARCHIVE, OSError) as error:
         raise DataError(f"{label}: cannot be unpacked: {one_line(error)}") from None
+    return TextFile(label, content)

@@ -1,4 +1,4 @@
-"""Unpack photos from zip archives: resumably, and only into one folder."""
+"""Unpack photos from zip archives into one folder, and resume where it stopped."""
 
 import errno
 import logging

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from data_prep.locate import DataFolder, TextFile, read_text_file
 from data_prep.problems import MALFORMED_LINE, NO_CAPTIONS, Problems
-from data_prep.sources.assemble import invert_split_lists, join_by_name
+from data_prep.sources.captions import invert_split_lists, join_by_name
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.runtime.errors import DataError, quote
 from show_attend_tell.runtime.json_text import is_encodable, parse_json
@@ -155,6 +155,7 @@ def read_own_folder(
         if split is not None:
             lists.setdefault(split, []).append(name)
     splits = invert_split_lists(lists, problems)
+    unnamed = len(captions.keys() - splits.keys())
     if not lists:
         splits = {name: split_by_hash(name, seed) for name in captions}
         problems.notes.append(
@@ -162,8 +163,7 @@ def read_own_folder(
             f"{VALIDATION:.0%} validate, {TEST:.0%} test, by a hash of id and seed "
             f"{seed}"
         )
-    elif captions.keys() - splits.keys():
-        unnamed = len(captions.keys() - splits.keys())
+    elif unnamed:
         problems.notes.append(f"photos that name no split, put in 'none': {unnamed}")
     places = {name: data.folder / name for name in captions}
     for path in sorted(set(data.photo_files).difference(places.values())):

@@ -1,6 +1,5 @@
 """Define how often, and how much, rendered words differ from plain text."""
 
-import dataclasses
 from dataclasses import dataclass
 
 Range = tuple[float, float]
@@ -91,41 +90,3 @@ class Effects:
     quality: tuple[int, int] = (35, 95)
     gamma: Range = (0.7, 1.4)
     inverted: float = 0.10
-
-
-NATURAL = Effects()
-UNDAMAGED = dataclasses.replace(
-    NATURAL,
-    reduced=0.0,
-    blur=0.0,
-    motion=0.0,
-    sharpened=0.0,
-    noise=0.0,
-    compressed=0.0,
-    gamma=(1.0, 1.0),
-    inverted=0.0,
-)
-PLAIN = dataclasses.replace(
-    UNDAMAGED,
-    spaced=0.0,
-    small_caps=0.0,
-    strokes=(1.0, 0.0, 0.0),
-    heavy=0.0,
-    shadow=0.0,
-    outline=0.0,
-    ruled=0.0,
-    board=0.0,
-    neighbours=0.0,
-    rotation=0.0,
-    turned=0.0,
-    shear=0.0,
-    leaning=0.0,
-    perspective=(0.0, 0.0),
-    arc=0.0,
-    margin_x=(0.0, 0.0),
-    margin_y=(0.0, 0.0),
-    field=0.0,
-    shaded=0.0,
-    relief=0.0,
-    texture=0.0,
-)

@@ -10,17 +10,17 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import PIL
-from PIL import Image
+from PIL import Image, ImageDraw
 
-from data_prep.words.damage import damage
-from data_prep.words.effects import NATURAL, Effects
+from data_prep.words.effects import Effects
 from data_prep.words.fonts import Family, Font, open_face
 from data_prep.words.geometry import LONGEST, place
 from data_prep.words.layers import Layers, draw_layers
-from data_prep.words.paint import paint
+from data_prep.words.paint import damage, paint
 from data_prep.words.word_list import WordList, sample_index
 from show_attend_tell.data.word_crops import resize_crop
 from show_attend_tell.data.words import SPLITS
@@ -48,7 +48,7 @@ class Renderer:
     words: WordList
     seed: int = 0
     photos: Sequence[np.ndarray] = ()
-    effects: Effects = NATURAL
+    effects: Effects = Effects()
 
     def render(self, split: str, number: int) -> tuple[np.ndarray, str]:
         """Render one word.
@@ -89,7 +89,11 @@ class Renderer:
     def digest(self) -> str:
         """Return a digest of all that determines the bytes."""
         fonts = [
-            (family.name, _file_digest(font.path), font.axes)
+            (
+                family.name,
+                hashlib.sha256(Path(font.path).read_bytes()).hexdigest(),
+                font.axes,
+            )
             for family in self.families
             for font in family.fonts
         ]
@@ -114,15 +118,8 @@ def _fits(text: str, font: Font, size: int) -> bool:
     return open_face(font, size).getlength(text) + space < LONGEST
 
 
-def _file_digest(path: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def contact_sheet(crops: np.ndarray, words: Sequence[str], columns: int = 8):
     """Return a picture of crops with the word under each."""
-    from PIL import ImageDraw
-
     N, high, wide = crops.shape
     rows = -(-N // columns)
     sheet = Image.new("L", (columns * (wide + 8), rows * (high + 18)), 255)

@@ -208,7 +208,7 @@ def test_an_unreadable_folder_is_a_problem(tmp_path, monkeypatch):
 
     def refuse(path):
         if Path(path).name == "locked":
-            raise PermissionError(13, "Permission denied")
+            raise PermissionError(13, "Permission denied", str(path))
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refuse)  # root may read every folder

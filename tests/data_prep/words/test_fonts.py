@@ -70,9 +70,11 @@ def test_a_symbol_font_is_unlike_dejavu():
 
 @pytest.mark.parametrize("names", [(), ("cmsy10.ttf",)])
 def test_a_folder_without_usable_fonts_is_refused_in_one_line(tmp_path, names):
-    with pytest.raises(DataError, match="`fonts` must be .*none of them usable") as got:
+    with pytest.raises(
+        DataError, match="`data.fonts` must be .*none of them usable"
+    ) as error:
         find_families(copy(tmp_path, *names))
-    assert "\n" not in str(got.value)
+    assert "\n" not in str(error.value)
     with pytest.raises(DataError, match="absent: no such folder"):
         find_families(tmp_path / "absent")
 

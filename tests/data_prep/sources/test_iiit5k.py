@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from made_up_words import crop_bytes, crop_files, write_archive
 
-from data_prep.words.iiit5k import read_iiit5k
+from data_prep.sources.iiit5k import read_iiit5k
 from show_attend_tell.runtime.errors import DataError
 
 
