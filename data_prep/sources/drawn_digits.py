@@ -10,8 +10,7 @@ import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from show_attend_tell.data.digit_image import digit_of_image
-from show_attend_tell.data.digits import CLASSES, Digits
+from show_attend_tell.data.digits import CLASSES, Digits, digit_of_image
 
 _FONTS = (
     "DejaVuSans",

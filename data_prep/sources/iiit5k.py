@@ -20,8 +20,7 @@ from data_prep.sources.preparation import Preparation, Prepared
 from data_prep.words.parts import SHEET, SHOWN
 from data_prep.words.render import contact_sheet
 from show_attend_tell.data.characters import fold
-from show_attend_tell.data.word_crops import read_crop
-from show_attend_tell.data.words import IMAGES, Word, write_manifest
+from show_attend_tell.data.words import IMAGES, Word, read_crop, write_manifest
 from show_attend_tell.runtime.errors import DataError, PhotoError, WordsError, one_line
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.regular_files import read_text_bytes, require_within

@@ -24,8 +24,14 @@ import numpy as np
 from data_prep.disk import require_space
 from data_prep.unpack import Progress
 from data_prep.words.render import Renderer, contact_sheet
-from show_attend_tell.data.word_crops import HEIGHT, WIDTH
-from show_attend_tell.data.words import IMAGES, MANIFEST, Word, write_manifest
+from show_attend_tell.data.words import (
+    HEIGHT,
+    IMAGES,
+    MANIFEST,
+    WIDTH,
+    Word,
+    write_manifest,
+)
 from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.runtime.files import atomic_path, atomic_write
 

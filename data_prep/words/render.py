@@ -22,8 +22,7 @@ from data_prep.words.geometry import LONGEST, place
 from data_prep.words.layers import Layers, draw_layers
 from data_prep.words.paint import damage, paint
 from data_prep.words.word_list import WordList, sample_index
-from show_attend_tell.data.word_crops import resize_crop
-from show_attend_tell.data.words import SPLITS
+from show_attend_tell.data.words import SPLITS, resize_crop
 
 VERSION = 2  # of the renderer: another one renders other bytes
 _SIZES = (28, 32, 38, 44, 52, 60)  # of fonts, in pixels

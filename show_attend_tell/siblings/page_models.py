@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 
 from show_attend_tell.config.siblings import DIGIT
-from show_attend_tell.data.digit_image import digit_of_image
+from show_attend_tell.data.digits import digit_of_image
 from show_attend_tell.siblings.classification.prediction import Predictor
 from show_attend_tell.siblings.draw.bound import Sampler
 from show_attend_tell.siblings.draw.figures import probabilities, written_boxes

@@ -5,7 +5,7 @@ from typing import Self
 import numpy as np
 from PIL import Image
 
-from show_attend_tell.data.word_crops import HEIGHT, WIDTH, resize_crop
+from show_attend_tell.data.words import HEIGHT, WIDTH, resize_crop
 from show_attend_tell.runtime.errors import PhotoError
 from show_attend_tell.siblings.pretrained import READER, load_shipped
 from show_attend_tell.siblings.words.figures import seen_width
