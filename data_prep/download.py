@@ -55,8 +55,8 @@ class RemoteFile:
         return self.url.rsplit("/", 1)[1]
 
 
-_COCO = "http://images.cocodataset.org"  # its HTTPS certificate is of another host
-# Sizes and checksums are those of TensorFlow Datasets (url_checksums/coco.txt).
+_COCO = "http://images.cocodataset.org"  # its HTTPS certificate names another host
+# Sizes and checksums come from TensorFlow Datasets (url_checksums/coco.txt).
 COCO = (
     RemoteFile(
         f"{_COCO}/annotations/annotations_trainval2014.zip",
@@ -79,8 +79,8 @@ COCO = (
         "fe9be816052049c34717e077d9e34aa60814a55679f804cd043e3cbee3b9fde0",
     ),
 )
-# The authors give out the photos of Flickr8k and Flickr30k on request only. Karpathy's
-# splits of Flickr30k are in the same archive as those of COCO.
+# The authors send the photos of Flickr8k and Flickr30k on request only. Karpathy's
+# archive has the splits of COCO and of Flickr30k.
 FILES = {"coco": COCO, "flickr30k": (COCO[1],)}
 
 
@@ -115,7 +115,7 @@ def total_size(source: str) -> int:
 def download_file(
     remote: RemoteFile, folder: Path, progress: Progress | None = None
 ) -> Path:
-    """Download one file, or resume its download, and verify it.
+    """Download a file, resume an earlier download, and verify the result.
 
     Args:
         remote: the file.

@@ -32,8 +32,8 @@ def prepare(
         on_problem: ``skip`` skips items that have problems, ``refuse`` raises an
             error: before unpacking if the problem is already known.
         progress: called after every item.
-        limit: number of photos of each split, the first ones of the data set; all by
-            default. Photos beyond it are not unpacked.
+        limit: maximum number of photos of each split, in the order of the data set;
+            all by default. Photos beyond it are not unpacked.
 
     Raises:
         DataError: the data cannot be prepared, or have problems that are refused.

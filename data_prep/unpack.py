@@ -1,4 +1,4 @@
-"""Unpack photos from zip archives into one folder, and resume where it stopped."""
+"""Unpack photos from zip archives into one folder, resuming earlier work."""
 
 import errno
 import logging
@@ -52,8 +52,7 @@ def unpack(
 ) -> Problems:
     """Unpack the photos that are not unpacked yet.
 
-    The folders inside an archive are ignored: every photo is written to
-    ``photo_folder`` under its own file name, so no entry can leave the folder.
+    Only the file name of an entry is used, so no entry can leave ``photo_folder``.
 
     Args:
         photos: file name -> location of the photo; unpacked photos are ignored.
@@ -96,7 +95,7 @@ def unpack(
 
 
 def _unpack_one(archive: zipfile.ZipFile, photo: Packed, target: Path) -> str | None:
-    """Unpack one photo atomically; return the fault of a damaged entry, or None."""
+    """Unpack a photo atomically; return the fault of a damaged entry, or None."""
     try:
         with (
             archive.open(photo.member) as packed,

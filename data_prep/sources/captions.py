@@ -154,11 +154,12 @@ def join_by_name(
     Args:
         places: name -> path of the photo.
         captions: name -> its raw captions.
-        splits: name -> its split; the split of others is ``none``.
+        splits: name -> its split; photos without a split get ``none``.
         problems: receives captions without a word, captioned or listed photos that
-            are absent, and listed photos without captions. Its photos in two splits
-            are skipped.
-        found_twice: names of several files; those of photos become problems.
+            are absent, and listed photos without captions. Photos that it records in
+            two splits are skipped.
+        found_twice: names that several files have; the photos among them become
+            problems.
     """
     known = {*captions, *splits}
     photos = []
@@ -177,10 +178,10 @@ def join_by_name(
         else:
             split = splits.get(name, NO_SPLIT)
             photos.append(Photo(name, places[name], split, tuple(kept)))
-    others = len(places.keys() - known)
-    if others:
+    unknown = len(places.keys() - known)
+    if unknown:
         problems.notes.append(
-            f"photos skipped that have no caption and are in no list: {others}"
+            f"photos skipped that have no caption and are in no list: {unknown}"
         )
     for photo in photos:
         if photo.id in found_twice:

@@ -1,7 +1,7 @@
 """Read the word crops of IIIT5K, from their zip archives or an unpacked folder.
 
-``train.tags`` has a line "path label" for each crop, ``test.tags`` for the held-out
-ones. The tags name .png files where the data set has .jpg files.
+``train.tags`` and ``test.tags`` have a line "path label" for each crop. They name .png
+files where the data set has .jpg files.
 """
 
 import io
@@ -72,12 +72,12 @@ def read_iiit5k(data: str | Path, validation: int) -> tuple[list[Crop], Problems
 
     Args:
         data: a folder with archives or unpacked files, or an archive.
-        validation: number of training crops that are set apart as ``val``. All crops
+        validation: number of training crops that become the split ``val``. All crops
             of a photo are in the same split.
 
     Returns:
-        The crops, those of ``train`` first, then ``val`` and ``test``; and the
-        problems of crops that are skipped.
+        The crops in the order ``train``, ``val``, ``test``, and the problems of
+        skipped crops.
 
     Raises:
         DataError: there are no training crops or too few, or an archive is damaged.

@@ -21,7 +21,7 @@ class Preparation:
         folder: the folder to write to.
         refuse: whether a problem raises an error instead of skipping the item.
         progress: called after every item.
-        limit: number of photos of each split, the first ones; None for all.
+        limit: maximum number of photos of each split; None for all.
     """
 
     experiment: Any
@@ -50,9 +50,14 @@ class Preparation:
         Raises:
             DataError: there are problems, and they are refused.
         """
-        problems.write_listing(self.folder / PROBLEMS)
-        if self.refuse:
-            problems.refuse(self.folder / PROBLEMS)
+        listing = self.folder / PROBLEMS
+        problems.write_listing(listing)
+        if self.refuse and problems:
+            raise DataError(
+                f"refused because of {len(problems)} problems: "
+                f"{'; '.join(problems.summary())}; correct the items listed in "
+                f"{listing}, or pass --on-problem skip"
+            )
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,12 @@ _SIDE = 400  # longest side of a photo, in pixels
 def prepare_rendered_words(
     preparation: Preparation, workers: int | None = None
 ) -> Prepared:
-    """Render words into the prepared folder, unless it has the same ones already.
+    """Render words into the prepared folder, unless it holds the same words.
 
     Args:
-        preparation: the data set; ``data`` has the counts, the seed, and fonts, words
-            and photos in place of the installed ones.
-        workers: number of processes; by default that of processor cores.
+        preparation: the data set; the table [data] names counts, seed, fonts, words
+            and photos.
+        workers: number of processes; by default the number of processor cores.
 
     Raises:
         DataError: a file or font is absent or malformed, or the folder cannot be

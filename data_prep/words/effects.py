@@ -1,4 +1,4 @@
-"""Define how often, and how much, rendered words differ from plain text."""
+"""Define how often, and how strongly, rendered words differ from plain text."""
 
 from dataclasses import dataclass
 

@@ -74,11 +74,11 @@ class Family:
     fonts: tuple[Font, ...]
 
     def choose(self, slanted: bool, position: float) -> Font:
-        """Return one of the slanted or upright fonts, or of all if there are none.
+        """Choose a slanted or an upright font, or any font if there are none.
 
         Args:
-            slanted: whether it is to be slanted.
-            position: its position among them, in [0, 1).
+            slanted: whether to choose a slanted font.
+            position: position of the font among its kind, in [0, 1).
         """
         fonts = [font for font in self.fonts if font.slanted == slanted] or self.fonts
         return fonts[int(position * len(fonts))]
@@ -139,7 +139,7 @@ def _installed() -> list[Path]:
     import matplotlib
     from matplotlib.font_manager import findSystemFonts
 
-    # Its other fonts are those of formulas.
+    # Matplotlib's other fonts are for formulas.
     paths = list(Path(matplotlib.get_data_path(), "fonts/ttf").glob("DejaVu*.ttf"))
     for package in entry_points(group="fontpkg.family"):
         spec = importlib.util.find_spec(package.value)
@@ -149,7 +149,7 @@ def _installed() -> list[Path]:
 
 
 def _usable(path: Path) -> Iterator[tuple[str, Font]]:
-    """Yield the family's name and the fonts of a file, none if it is not usable."""
+    """Yield family name and font of each usable weight of a file."""
     try:
         require_regular(path)
         if path.stat().st_size > _MOST_BYTES:
@@ -180,7 +180,7 @@ def _family_name(face: ImageFont.FreeTypeFont) -> str | None:
 
 
 def _points(face: ImageFont.FreeTypeFont) -> Iterator[tuple[float, ...]]:
-    """Yield values of the axes: some weights, the default of the others."""
+    """Yield values of the axes: several weights, and the default of each other axis."""
     try:
         axes = face.get_variation_axes()
     except OSError:  # not a variable font
@@ -209,7 +209,7 @@ def _has_glyphs(face: ImageFont.FreeTypeFont, characters: str) -> bool:
 
 
 def _has_letters(face: ImageFont.FreeTypeFont) -> bool:
-    """Return whether letters and digits have glyphs of their own, in both cases."""
+    """Return whether letters and digits have different glyphs, in both cases."""
     for characters in (_LOWER + _DIGITS, _LOWER.upper() + _DIGITS):
         glyphs = {_glyph(face, character) for character in characters}
         few = len(glyphs) < len(characters) - _MOST_ALIKE

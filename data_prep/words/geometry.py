@@ -40,7 +40,7 @@ def place(layers: Layers, rng: np.random.Generator, effects: Effects) -> Layers:
     backward = np.linalg.inv(forward) @ shift
     data = tuple((backward / backward[2, 2]).ravel()[:8])
     kind, how = Image.Transform.PERSPECTIVE, Image.Resampling.BILINEAR
-    if np.allclose(data, np.round(data)):  # no pixel is between others
+    if np.allclose(data, np.round(data)):  # every pixel maps to a pixel
         how = Image.Resampling.NEAREST
     return _changed(
         layers,
@@ -63,9 +63,9 @@ def _changed(layers: Layers, box: Box, change) -> Layers:
 
 
 def _homography(box: Box, rng: np.random.Generator, effects: Effects) -> np.ndarray:
-    """Return the (3, 3) matrix from the place of a pixel to that in the picture.
+    """Return the (3, 3) matrix from pixels of the mask to pixels of the picture.
 
-    The middle of the box remains where it is.
+    The middle of the box stays in place.
     """
     x0, y0, x1, y1 = box
     angle = math.radians(rng.normal(0.0, 1.0) * effects.rotation)
@@ -78,7 +78,7 @@ def _homography(box: Box, rng: np.random.Generator, effects: Effects) -> np.ndar
     cos, sin = math.cos(angle), math.sin(angle)
     turn = np.array([[cos, -sin, 0.0], [sin, cos, 0.0], [0.0, 0.0, 1.0]])
     lean = np.array([[1.0, shear, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    # One end of the word is `high` lower than the middle, the other one higher.
+    # One end of the word is lower than the middle by `high`, the other end higher.
     far = np.eye(3)
     far[2, :2] = 2 * high / max(x1 - x0, 1), 2 * wide / max(y1 - y0, 1)
     middle = np.eye(3)
@@ -122,7 +122,7 @@ def _on_an_arc(layers: Layers, rng: np.random.Generator, effects: Effects) -> La
         distance = math.hypot(across, max(along, 1.0))
         return middle_x + turned * radius, middle_y - up * (distance - radius)
 
-    # Pillow maps a quadrilateral linearly, so that of the word must not be higher.
+    # Pillow maps a quadrilateral linearly, so the word's must not be higher than it.
     rows = (0, max(0, y0 - 2), min(high, y1 + sag + 2), high)
     mesh = []
     for left, right in itertools.pairwise(edges):
@@ -135,7 +135,7 @@ def _on_an_arc(layers: Layers, rng: np.random.Generator, effects: Effects) -> La
         kind, how = Image.Transform.MESH, Image.Resampling.BILINEAR
         return mask.transform((width, high), kind, mesh, how)
 
-    # The box of the bent word: its ink alone, not that of its neighbours.
+    # The box of the bent word excludes the ink of its neighbours.
     alone = Image.new("L", layers.text.size)
     alone.paste(layers.text.crop(layers.box), layers.box)
     box = bent(alone).getbbox() or layers.box

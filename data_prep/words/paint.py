@@ -13,7 +13,7 @@ from data_prep.words.effects import Effects
 from data_prep.words.layers import Layers, Mask
 
 _COARSE = (3, 8)  # rows and columns of a field, before it is enlarged
-# A texture and uneven light may take so much of the contrast, so that text is visible.
+# Texture and uneven light may take this share of the contrast, so text stays visible.
 _MOST_TEXTURE, _MOST_FIELD = 0.25, 0.35
 _LEAST_OUTLINE = 60.0  # grey levels between text and outline
 _BLEND = (0.2, 0.6)  # share of a photo
@@ -26,7 +26,7 @@ _LINES = [
     np.eye(5),
     np.eye(5)[::-1],
 ]
-_MOVED = 30  # rows of the smallest picture that five pixels do not make illegible
+_MOVED = 30  # rows; a blur over five pixels makes a smaller picture illegible
 _MOTIONS = [ImageFilter.Kernel((5, 5), line.ravel().tolist()) for line in _LINES]
 
 
@@ -66,7 +66,7 @@ def paint(
     if layers.shadow is not None:
         level = max(0.0, ground - rng.uniform(30.0, 150.0))
         if abs(level - ink) < effects.contrast:
-            level = ground  # it would make letters thicker
+            level = ground  # a shadow in the ink's level would thicken the letters
         strength = rng.uniform(0.4, 1.0)
         picture = _blend(picture, layers.shadow, level, strength)
     if layers.outline is not None:
@@ -89,7 +89,7 @@ def paint(
 def _shading(
     shape: tuple[int, int], towards: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return what is added to ink that comes nearer to the ground, upwards or down."""
+    """Return grey levels to add to ink that fades into the ground, up or down."""
     most = towards * rng.uniform(0.2, 0.6)
     ramp = np.linspace(0.0, most, shape[0], dtype=np.float32)
     return (ramp if rng.random() < 0.5 else ramp[::-1])[:, None]
@@ -106,7 +106,7 @@ def _relief(text: Mask, apart: float, rng: np.random.Generator) -> np.ndarray:
 
 
 def _away(level: float, rng: np.random.Generator, contrast: float) -> float:
-    """Return a level that differs from another one as text does from its ground."""
+    """Return a grey level that contrasts with another like text with its ground."""
     room = max(level, 255.0 - level)
     apart = min(room, contrast + (255.0 - contrast) * rng.beta(*_CONTRASTS))
     darker = level - apart >= 0.0 and (rng.random() < 0.5 or level + apart > 255.0)
@@ -155,7 +155,7 @@ def _texture(
         # Grain, wood and brick: cells that are as wide as high, or longer.
         cell = 2.0 * np.exp(rng.uniform(0.0, np.log(8.0), 2))
         rows, columns = (
-            max(2, int(side / one)) for side, one in zip(shape, cell, strict=True)
+            max(2, int(side / length)) for side, length in zip(shape, cell, strict=True)
         )
         texture = _enlarged(rng.standard_normal((rows, columns), np.float32), shape)
         wanted = amplitude * rng.random() ** 2

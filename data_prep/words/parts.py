@@ -1,8 +1,8 @@
-"""Render many words on several processor cores, in parts that outlive an interruption.
+"""Render many words on several processor cores, and resume after an interruption.
 
 A part is a file of at most 250 words of a split, in a folder whose name has the digest
-of the renderer. A second run keeps the finished parts, whatever the number of words. As
-each word has its own generator, the number of processes does not change a byte.
+of the renderer. The next run reuses finished parts, even for another number of words.
+Each word has its own generator, so the number of processes changes no byte.
 """
 
 import json
@@ -45,7 +45,7 @@ _renderer: Renderer  # of a worker process
 
 
 class Part(NamedTuple):
-    """Words of a split, from one number up to another, and their file."""
+    """Words `start` to `stop` of a split, and their file."""
 
     split: str
     start: int
@@ -66,11 +66,11 @@ def render_words(
         renderer: renders a word by its number.
         counts: split -> number of words, each with its own generator.
         folder: the folder to write to; made if absent.
-        workers: number of processes; by default that of processor cores.
+        workers: number of processes; by default the number of processor cores.
         progress: called after every part.
 
     Returns:
-        Whether words were rendered: if not, the folder has the same ones already.
+        Whether words were rendered; False if the folder already holds the same words.
 
     Raises:
         DataError: the disk is full, or a worker was killed.
@@ -140,7 +140,7 @@ def _render_parts(
             _render_part(renderer, part)
             report(part)
         return
-    # A spawned process has no threads of this one, and none of its locks.
+    # Spawned, not forked: a fork would copy locks that other threads hold.
     pool = ProcessPoolExecutor(
         min(workers, len(absent)),
         multiprocessing.get_context("spawn"),
@@ -179,7 +179,7 @@ def _render_in_worker(part: Part) -> None:
 
 
 def _render_part(renderer: Renderer, part: Part) -> None:
-    """Render one part into its file."""
+    """Render a part into its file."""
     numbers = range(part.start, part.stop)
     rendered = (renderer.render(part.split, number) for number in numbers)
     crops, words = zip(*rendered, strict=True)
@@ -189,7 +189,7 @@ def _render_part(renderer: Renderer, part: Part) -> None:
 
 def _assemble(parts: list[Part], folder: Path) -> None:
     """Write the words of all parts as the files of a prepared folder."""
-    for name in (RECORD, MANIFEST):  # they describe the words of before
+    for name in (RECORD, MANIFEST):  # they describe the previous words
         (folder / name).unlink(missing_ok=True)
     rows, first = [], None
     shape = sum(part.stop - part.start for part in parts), HEIGHT, WIDTH

@@ -1,4 +1,4 @@
-"""Render words as they look in photos, each from its own generator.
+"""Render words as they look in photos, each with its own generator.
 
 A word is chosen, drawn in a font, placed in a crop, painted and damaged. The same
 arguments render the same bytes with the same versions of Pillow and NumPy.
@@ -24,7 +24,7 @@ from data_prep.words.paint import damage, paint
 from data_prep.words.word_list import WordList, sample_index
 from show_attend_tell.data.words import SPLITS, resize_crop
 
-VERSION = 2  # of the renderer: another one renders other bytes
+VERSION = 2  # raise it when the same arguments render other bytes
 _SIZES = (28, 32, 38, 44, 52, 60)  # of fonts, in pixels
 _TRIES = 10  # of words that have no ink in a font
 _SPACE = 0.35  # of a font's size between letters, at most, and room at both ends
@@ -35,8 +35,8 @@ class Renderer:
     """Renders words by number.
 
     Attributes:
-        families: the fonts; the probability of a family is that of the square root of
-            its number of fonts, as signs are often set in families of many weights.
+        families: the fonts; a family is chosen in proportion to the square root of its
+            number of fonts, because signs are often set in families of many weights.
         words: the words.
         seed: seed of all words.
         photos: (H, W) uint8, from which grounds are cut.
@@ -50,7 +50,7 @@ class Renderer:
     effects: Effects = Effects()
 
     def render(self, split: str, number: int) -> tuple[np.ndarray, str]:
-        """Render one word.
+        """Render a word.
 
         Args:
             split: ``train`` or ``val``.
@@ -70,7 +70,7 @@ class Renderer:
         return np.cumsum([len(family.fonts) ** 0.5 for family in self.families])
 
     def _draw(self, rng: np.random.Generator) -> tuple[Layers, str]:
-        """Draw a word in a font; choose another one if it leaves no ink."""
+        """Draw a word in a font; choose another word if it leaves no ink."""
         for _ in range(_TRIES):
             shown = self.words.sample(rng)
             family = self.families[sample_index(self._shares, rng)]

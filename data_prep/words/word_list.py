@@ -1,7 +1,7 @@
 """Choose the words to render: from a list, numbers, addresses, and random letters.
 
-The lengths are those of the words in IIIT5K's photos, long ones more often. Punctuation
-is part of the picture and not of the word.
+The lengths follow the words in IIIT5K's photos, with more long words. Punctuation is
+part of the picture and not of the word.
 """
 
 import hashlib
@@ -65,8 +65,8 @@ class Shown:
 class WordList:
     """Words by length, and their frequency.
 
-    Half of the words are chosen uniformly among those of a length, half by the square
-    root of their frequency, so that rare and frequent ones both occur.
+    For a length, half of the words are drawn uniformly and half by the square root of
+    their frequency, so that both rare and frequent words occur.
 
     Args:
         frequencies: word in small letters -> frequency, any positive number.
@@ -115,7 +115,7 @@ class WordList:
         return Shown(word, _punctuated(text, rng) if text.isalnum() else text)
 
     def neighbour(self, rng: np.random.Generator) -> str:
-        """Return the text of a word beside another one."""
+        """Return the text of a neighbouring word."""
         return _cased(self._listed(rng), rng)
 
     def _address(self, rng: np.random.Generator) -> str:

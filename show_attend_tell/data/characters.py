@@ -31,11 +31,11 @@ def fold(word: str) -> str:
             A-Z and a-z.
     """
     folded = word.lower()
-    others = [c for c in word if c.lower() not in CHARACTERS or not c.isascii()]
-    if others:
+    odd = [c for c in word if c.lower() not in CHARACTERS or not c.isascii()]
+    if odd:
         raise WordsError(
             f"`word` must have the characters 0-9, a-z and A-Z only. Received: "
-            f"{quote(word)}, with {quote(others[0])}; remove the word"
+            f"{quote(word)}, with {quote(odd[0])}; remove the word"
         )
     if not 1 <= len(folded) <= MAX_LENGTH:
         raise WordsError(
