@@ -65,7 +65,7 @@ class Problems:
         return lines
 
     def write_listing(self, path: Path) -> None:
-        """Write a line for each name and its kind; remove the file if there are none."""
+        """Write a line for each name and its kind; without names remove the file."""
         if not self:
             path.unlink(missing_ok=True)
             return
