@@ -8,6 +8,7 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from data_prep.problems import (
     BROKEN_LINK,
@@ -40,30 +41,20 @@ DAMAGED_ARCHIVE = (
 _DEPTH = 4  # levels of folders searched below the data folder
 
 
-@dataclass(frozen=True)
-class TextFile:
-    """A text file.
-
-    Attributes:
-        label: its name in messages.
-        content: its bytes.
-    """
+class TextFile(NamedTuple):
+    """The text of a file, and the name of the file in messages."""
 
     label: str
-    content: bytes
+    text: str
 
-    def text(self) -> str:
-        """Return the content as text.
 
-        Raises:
-            DataError: the content is not UTF-8.
-        """
-        try:
-            return self.content.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{self.label}: must be UTF-8 text: {error}; convert the file"
-            ) from None
+def _decode(label: str, content: bytes) -> TextFile:
+    try:
+        return TextFile(label, content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{label}: must be UTF-8 text: {error}; convert the file"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -206,7 +197,7 @@ class DataFolder:
             names: file names, the preferred one first.
 
         Raises:
-            DataError: the file cannot be read.
+            DataError: the file cannot be read, or is not UTF-8.
         """
         for name in names:
             place = self._texts.get(name)
@@ -255,12 +246,13 @@ def read_text_file(path: Path) -> TextFile:
     """Read a text file, labelled with its path.
 
     Raises:
-        DataError: the file is too large or cannot be read.
+        DataError: the file is too large, cannot be read, or is not UTF-8.
     """
     try:
-        return TextFile(str(path), read_text_bytes(path))
+        content = read_text_bytes(path)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
+    return _decode(str(path), content)
 
 
 def _read_member(place: Packed) -> TextFile:
@@ -273,4 +265,4 @@ def _read_member(place: Packed) -> TextFile:
             require_within(len(content))
     except (*DAMAGED_ARCHIVE, OSError) as error:
         raise DataError(f"{label}: cannot be unpacked: {one_line(error)}") from None
-    return TextFile(label, content)
+    return _decode(label, content)

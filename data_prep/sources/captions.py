@@ -28,7 +28,6 @@ from show_attend_tell.data.vocabulary import (
 )
 from show_attend_tell.runtime.errors import DataError
 
-NO_SPLIT = "none"
 MANIFEST = "manifest.jsonl"
 PHOTOS = "photos"  # folder of unpacked photos, beside the manifest
 
@@ -176,7 +175,7 @@ def join_by_name(
         elif not kept:
             problems.add(NO_CAPTIONS, name)
         else:
-            split = splits.get(name, NO_SPLIT)
+            split = splits.get(name, "none")
             photos.append(Photo(name, places[name], split, tuple(kept)))
     unknown = len(places.keys() - known)
     if unknown:

@@ -74,9 +74,7 @@ def _read_annotations(
     return parts, merged
 
 
-def read_coco(
-    data: DataFolder, photo_folder: Path, restval: bool = True
-) -> tuple[list[Photo], Problems]:
+def read_coco(data: DataFolder, photo_folder: Path) -> tuple[list[Photo], Problems]:
     """Read COCO 2014.
 
     Args:
@@ -84,7 +82,6 @@ def read_coco(
             ``val2014/``) and optionally ``dataset_coco.json``, unpacked or in zip
             archives.
         photo_folder: the folder of unpacked photos.
-        restval: whether Karpathy's ``restval`` is added to the training split.
 
     Returns:
         The photos and their problems. Without ``dataset_coco.json`` the splits are
@@ -99,7 +96,7 @@ def read_coco(
         lists, captions = _read_annotations(data, problems)
         problems.notes.append(f"no {SPLITS}: the splits are COCO's own, without test")
     else:
-        lists, captions = read_karpathy_file(karpathy_file, problems, restval)
+        lists, captions = read_karpathy_file(karpathy_file, problems)
         if any(map(data.text, ANNOTATIONS.values())):
             _, captions = _read_annotations(data, problems)
         else:

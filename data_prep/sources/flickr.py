@@ -96,7 +96,7 @@ def _read_tokens(file: TextFile, problems: Problems) -> dict[str, list[str]]:
         problems: receives malformed lines and numbers that occur twice.
     """
     captions: dict[str, dict[str, str]] = {}
-    for row, line in enumerate(file.text().split("\n"), start=1):
+    for row, line in enumerate(file.text.split("\n"), start=1):
         line = line.rstrip("\r")
         if not line.strip() or (row == 1 and _HEADER.fullmatch(line)):
             continue
@@ -116,7 +116,7 @@ def _read_tokens(file: TextFile, problems: Problems) -> dict[str, list[str]]:
 def _read_names(file: TextFile, problems: Problems) -> list[str]:
     """Return the photo names of a list, one a line, without repetitions."""
     names: dict[str, None] = {}
-    for name in map(str.strip, file.text().splitlines()):
+    for name in map(str.strip, file.text.splitlines()):
         if name in names:
             problems.add(DUPLICATE_ID, f"{file.label}: {name}")
         elif name:

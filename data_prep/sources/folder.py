@@ -27,17 +27,9 @@ _SPLITS |= {"training": "train", "dev": "val", "valid": "val", "validation": "va
 Row = tuple[str, str, str | None]  # file, caption, split
 
 
-def split_by_hash(photo_id: str, seed: int = 0) -> str:
-    """Return the split of a photo, independent of the other photos.
-
-    Args:
-        photo_id: the photo's id.
-        seed: seed of the hash.
-
-    Returns:
-        ``val`` or ``test`` for a tenth of the photos each, else ``train``.
-    """
-    digest = hashlib.sha256(f"{seed}:{photo_id}".encode()).digest()
+def split_by_hash(photo_id: str) -> str:
+    """Return a split that depends on the id only: a tenth each of val and test."""
+    digest = hashlib.sha256(f"0:{photo_id}".encode()).digest()
     share = int.from_bytes(digest[:8], "big") / 2**64
     if share < VALIDATION:
         return "val"
@@ -46,7 +38,7 @@ def split_by_hash(photo_id: str, seed: int = 0) -> str:
 
 def _csv_rows(file: TextFile) -> Iterator[tuple[int, dict | None]]:
     """Yield the last line number of a row, and the row, None if it is malformed."""
-    rows = csv.reader(io.StringIO(file.text(), newline=""))
+    rows = csv.reader(io.StringIO(file.text, newline=""))
     columns: list[str] = []
     while True:
         before = rows.line_num
@@ -84,7 +76,7 @@ def _require_columns(file: TextFile, columns: list[str]) -> list[str]:
 
 def _json_rows(file: TextFile) -> Iterator[tuple[int, object]]:
     """Yield the number of a line and its value, None if it is not JSON."""
-    for number, line in enumerate(file.text().split("\n"), start=1):
+    for number, line in enumerate(file.text.split("\n"), start=1):
         if line.strip():
             try:
                 yield number, parse_json(line)
@@ -131,14 +123,13 @@ def _read_rows(folder: Path, problems: Problems) -> list[Row]:
 
 
 def read_own_folder(
-    data: DataFolder, photo_folder: Path, seed: int = 0
+    data: DataFolder, photo_folder: Path
 ) -> tuple[list[Photo], Problems]:
     """Read the user's own photos.
 
     Args:
         data: the folder.
-        photo_folder: ignored; own photos are not unpacked from archives.
-        seed: seed of the split by hash, used if no row names a split.
+        photo_folder: ignored; these photos are not unpacked from archives.
 
     Returns:
         The photos and their problems. An id is the path relative to the folder.
@@ -157,11 +148,10 @@ def read_own_folder(
     splits = invert_split_lists(lists, problems)
     unnamed = len(captions.keys() - splits.keys())
     if not lists:
-        splits = {name: split_by_hash(name, seed) for name in captions}
+        splits = {name: split_by_hash(name) for name in captions}
         problems.notes.append(
             f"no row names a split: {1 - VALIDATION - TEST:.0%} of the photos train, "
-            f"{VALIDATION:.0%} validate, {TEST:.0%} test, by a hash of id and seed "
-            f"{seed}"
+            f"{VALIDATION:.0%} validate, {TEST:.0%} test, by a hash of the id"
         )
     elif unnamed:
         problems.notes.append(f"photos that name no split, put in 'none': {unnamed}")

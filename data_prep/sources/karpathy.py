@@ -7,29 +7,26 @@ Descriptions", 2015, and contain the captions too.
 
 from data_prep.locate import TextFile
 from data_prep.problems import DUPLICATE_ID, MALFORMED_LINE, Problems
-from data_prep.sources.captions import NO_SPLIT
 from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.runtime.json_text import is_encodable, parse_json
 
 Lists = dict[str, list[str]]
 
 
-def read_karpathy_file(
-    file: TextFile, problems: Problems, restval: bool = True
-) -> tuple[Lists, Lists]:
-    """Read splits and captions of one of Karpathy's files.
+def read_karpathy_file(file: TextFile, problems: Problems) -> tuple[Lists, Lists]:
+    """Read Karpathy's splits and captions.
+
+    As usual, COCO's ``restval``, its other validation photos, joins the training split.
 
     Args:
         file: the JSON file.
         problems: receives malformed rows and photos that occur twice.
-        restval: whether ``restval``, the other validation photos of COCO, is added to
-            the training split, as is usual; otherwise its photos have no split.
 
     Returns:
         Split -> names of its photos, and name -> raw captions.
 
     Raises:
-        DataError: the file is not one of Karpathy's.
+        DataError: the file has no list of images.
     """
     (rows,) = parse_lists(file, "images")
     kinds = {"filename": str, "split": str, "sentences": list}
@@ -39,8 +36,7 @@ def read_karpathy_file(
         name, split = row["filename"], row["split"]
         if name in captions:
             problems.add(DUPLICATE_ID, f"{file.label}: {name}")
-        if split == "restval":
-            split = "train" if restval else NO_SPLIT
+        split = "train" if split == "restval" else split
         lists.setdefault(split, []).append(name)
         label = f"{file.label} {name}"
         sentences = select_valid_rows(row["sentences"], {"raw": str}, label, problems)
@@ -54,9 +50,8 @@ def parse_lists(file: TextFile, *keys: str) -> list[list]:
     Raises:
         DataError: the file is not JSON or has no such lists.
     """
-    text = file.text()
     try:
-        content = parse_json(text)
+        content = parse_json(file.text)
     except ValueError as error:
         raise DataError(
             f"{file.label}: not JSON ({error}); download it again"

@@ -40,6 +40,18 @@ def photos_of(report):
     return {split: counts["photos"] for split, counts in report.counts.items()}
 
 
+@pytest.fixture
+def prepare_flickr8k(tmp_path):
+    """Return a function that writes a tiny Flickr8k and prepares it."""
+
+    def run(packed=False, texts=(), on_problem="skip", limit=None, **settings):
+        data = make_flickr8k(tmp_path / "data", packed, **dict(texts))
+        experiment = an_experiment("flickr8k", **settings)
+        return prepare(experiment, data, tmp_path / "work", on_problem, limit=limit)
+
+    return run
+
+
 def files_below(folder):
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
@@ -49,22 +61,28 @@ def files_below(folder):
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_flickr8k_becomes_a_manifest_and_a_vocabulary(tmp_path, packed):
-    data = make_flickr8k(tmp_path / "data", packed)
-    report = prepare(an_experiment("flickr8k"), data, tmp_path / "work")
+def test_flickr8k_becomes_a_manifest_and_a_vocabulary(
+    prepare_flickr8k, tmp_path, packed
+):
+    report = prepare_flickr8k(packed)
     photos = manifest.read_manifest(report.folder / "manifest.jsonl")
     assert report.folder == tmp_path / "work" / "tiny"
     assert photos_of(report) == {"train": 2, "val": 1, "test": 1, "none": 1}
     assert report.counts["train"] == {"photos": 2, "captions": 4}
     assert all(photo.path.read_bytes() == JPEG for photo in photos)
     assert not (report.folder / "problems.txt").exists()
+    words = Vocabulary.load(report.folder / "vocabulary.json").words
+    assert words[4:] == ("a", "runs", "cat", "dog")  # of the training split only
+    assert report.facts == [COVERAGE.format("4", "100.00%")]
+    before = files_below(report.folder)
+    prepare_flickr8k(packed)
+    assert files_below(report.folder) == before
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_a_limit_keeps_the_first_photos_of_each_split(tmp_path, packed):
-    data = make_flickr8k(tmp_path / "data", packed)
-    every = prepare(an_experiment("flickr8k"), data, tmp_path / "all").folder
-    report = prepare(an_experiment("flickr8k"), data, tmp_path / "work", limit=1)
+def test_a_limit_keeps_the_first_photos_of_each_split(prepare_flickr8k, packed):
+    every = prepare_flickr8k(packed, name="all").folder
+    report = prepare_flickr8k(packed, limit=1)
     assert photos_of(report) == {"train": 1, "val": 1, "test": 1, "none": 1}
     photos = manifest.read_manifest(report.folder / "manifest.jsonl")
     assert all(photo.path.read_bytes() == JPEG for photo in photos)
@@ -76,45 +94,24 @@ def test_a_limit_keeps_the_first_photos_of_each_split(tmp_path, packed):
         assert len(list((report.folder / "photos").iterdir())) == len(photos)
 
 
-def test_the_vocabulary_is_of_the_training_split_only(tmp_path):
-    data = make_flickr8k(tmp_path / "data", packed=False)
-    report = prepare(an_experiment("flickr8k"), data, tmp_path / "work")
-    words = Vocabulary.load(report.folder / "vocabulary.json").words
-    assert words[4:] == ("a", "runs", "cat", "dog")
-    assert report.facts == [COVERAGE.format("4", "100.00%")]
-
-
-def test_the_vocabulary_with_punctuation_is_a_file_of_its_own(tmp_path):
-    data = make_flickr8k(tmp_path / "data", packed=False)
-    prepare(an_experiment("flickr8k"), data, tmp_path / "work")
-    kept = an_experiment("flickr8k", punctuation="keep")
-    report = prepare(kept, data, tmp_path / "work")
-    words = Vocabulary.load(report.folder / "vocabulary-keep.json").words
+def test_the_vocabulary_with_punctuation_is_a_file_of_its_own(
+    prepare_flickr8k, tmp_path
+):
+    prepare_flickr8k()
+    folder = prepare_flickr8k(punctuation="keep").folder
+    words = Vocabulary.load(folder / "vocabulary-keep.json").words
     assert sorted(words[4:]) == sorted([".", "a", "runs", "cat", "dog"])
-    without = Vocabulary.load(report.folder / "vocabulary.json").words
-    assert "." not in without
+    assert "." not in Vocabulary.load(folder / "vocabulary.json").words
+    kept = an_experiment("flickr8k", punctuation="keep")
     assert vocabulary_path(kept, tmp_path / "work").name == "vocabulary-keep.json"
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [({"vocabulary_size": 6}, ("a", "runs")), ({"min_count": 3}, ("a", "runs"))],
-)
-def test_size_and_minimum_count_bound_the_vocabulary(tmp_path, change, words):
-    data = make_flickr8k(tmp_path / "data", packed=False)
-    report = prepare(an_experiment("flickr8k", **change), data, tmp_path / "work")
-    assert Vocabulary.load(report.folder / "vocabulary.json").words[4:] == words
+@pytest.mark.parametrize("change", [{"vocabulary_size": 6}, {"min_count": 3}])
+def test_size_and_minimum_count_bound_the_vocabulary(prepare_flickr8k, change):
+    report = prepare_flickr8k(**change)
+    words = Vocabulary.load(report.folder / "vocabulary.json").words
+    assert words[4:] == ("a", "runs")
     assert report.facts == [COVERAGE.format("2", "66.67%")]
-
-
-@pytest.mark.parametrize("packed", [True, False])
-def test_preparing_again_gives_the_same_bytes(tmp_path, packed):
-    data = make_flickr8k(tmp_path / "data", packed)
-    folder = prepare(an_experiment("flickr8k"), data, tmp_path / "work").folder
-    before = files_below(folder)
-    assert set(before) >= {"manifest.jsonl", "vocabulary.json"}
-    prepare(an_experiment("flickr8k"), data, tmp_path / "work")
-    assert files_below(folder) == before
 
 
 FAULTY = {
@@ -122,9 +119,8 @@ FAULTY = {
 }
 
 
-def test_problems_are_skipped_and_listed_by_name(tmp_path):
-    data = make_flickr8k(tmp_path / "data", True, **FAULTY)
-    report = prepare(an_experiment("flickr8k"), data, tmp_path / "work")
+def test_problems_are_skipped_and_listed_by_name(prepare_flickr8k):
+    report = prepare_flickr8k(True, FAULTY)
     assert photos_of(report) == {"train": 1}
     listed = (report.folder / "problems.txt").read_text().splitlines()
     assert "empty caption\tcat.jpg#0" in listed
@@ -133,12 +129,13 @@ def test_problems_are_skipped_and_listed_by_name(tmp_path):
     lines = report.lines()
     assert "train: 1 photos, 1 captions" in lines
     assert "skipped: photo without captions: 3 (cat.jpg, cow.jpg, hen.jpg)" in lines
+    prepare_flickr8k(True, on_problem="refuse")  # the list of problems is removed
+    assert not (report.folder / "problems.txt").exists()
 
 
-def test_problems_are_refused_before_any_work(tmp_path):
-    data = make_flickr8k(tmp_path / "data", True, **FAULTY)
+def test_problems_are_refused_before_any_work(prepare_flickr8k, tmp_path):
     with pytest.raises(DataError, match="refused because of 6 problems") as caught:
-        prepare(an_experiment("flickr8k"), data, tmp_path / "work", "refuse")
+        prepare_flickr8k(True, FAULTY, "refuse")
     assert "\n" not in str(caught.value)
     assert set(files_below(tmp_path / "work")) == {
         "tiny/problems.txt",
@@ -153,15 +150,6 @@ def test_a_second_process_that_prepares_the_same_data_is_refused(tmp_path):
         pytest.raises(DataError, match="another process"),
     ):
         prepare(an_experiment("flickr8k"), tmp_path, tmp_path / "work")
-
-
-def test_the_list_of_problems_is_removed_when_there_are_none(tmp_path):
-    data = make_flickr8k(tmp_path / "data", True, **FAULTY)
-    report = prepare(an_experiment("flickr8k"), data, tmp_path / "work")
-    assert (report.folder / "problems.txt").exists()
-    make_flickr8k(tmp_path / "data", packed=True)
-    prepare(an_experiment("flickr8k"), data, tmp_path / "work", "refuse")
-    assert not (report.folder / "problems.txt").exists()
 
 
 @pytest.mark.parametrize("on_problem", ["skip", "refuse"])
@@ -181,16 +169,16 @@ def test_a_damaged_photo_is_a_problem(tmp_path, on_problem):
         assert photos_of(prepare(*arguments))["train"] == 1
 
 
-def test_without_training_captions_there_is_no_vocabulary(tmp_path):
-    data = make_flickr8k(tmp_path / "data", True, **{"Flickr_8k.trainImages": "\n"})
+def test_without_training_captions_there_is_no_vocabulary(prepare_flickr8k, tmp_path):
     with pytest.raises(DataError, match="no training captions"):
-        prepare(an_experiment("flickr8k"), data, tmp_path / "work")
+        prepare_flickr8k(True, {"Flickr_8k.trainImages": "\n"})
     assert not (tmp_path / "work" / "tiny" / "manifest.jsonl").exists()
 
 
-def test_a_kill_while_writing_leaves_the_earlier_manifest(tmp_path, monkeypatch):
-    data = make_flickr8k(tmp_path / "data", packed=False)
-    folder = prepare(an_experiment("flickr8k"), data, tmp_path / "work").folder
+def test_a_kill_while_writing_leaves_the_earlier_manifest(
+    prepare_flickr8k, monkeypatch
+):
+    folder = prepare_flickr8k().folder
     before = (folder / "manifest.jsonl").read_bytes()
 
     def die(descriptor):
@@ -198,15 +186,13 @@ def test_a_kill_while_writing_leaves_the_earlier_manifest(tmp_path, monkeypatch)
 
     monkeypatch.setattr(os, "fsync", die)
     with pytest.raises(KeyboardInterrupt):
-        prepare(an_experiment("flickr8k"), data, tmp_path / "work")
+        prepare_flickr8k()
     assert (folder / "manifest.jsonl").read_bytes() == before
 
 
-def test_photos_and_captions_of_different_sets_are_refused(tmp_path):
-    data = make_flickr8k(tmp_path / "data", packed=False)
-    make_file(data / "text" / "Flickr8k.token.txt", "other.jpg#0\tA dog .\n")
+def test_photos_and_captions_of_different_sets_are_refused(prepare_flickr8k):
     with pytest.raises(DataError, match=r"no photo has captions: .* \(other\.jpg\)"):
-        prepare(an_experiment("flickr8k"), data, tmp_path / "work")
+        prepare_flickr8k(texts={"Flickr8k.token": "other.jpg#0\tA dog .\n"})
 
 
 @pytest.mark.parametrize("source", ["coco", "mnist", "iiit5k"])

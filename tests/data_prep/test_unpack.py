@@ -242,7 +242,7 @@ def test_texts_that_are_too_large_are_refused_before_they_are_read(
     make_zip(tmp_path / "texts.zip", {"packed.txt": "x" * 101})
     make_file(tmp_path / "plain.txt", "x" * 101)
     data = search(tmp_path)
-    assert len(data.text("packed.txt").content) == 101
+    assert len(data.text("packed.txt").text) == 101
     for module, name in ((locate, "require_within"), (locate, "read_text_bytes")):
         function = getattr(module, name)
         monkeypatch.setattr(module, name, lambda what, f=function: f(what, 100))
