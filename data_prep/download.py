@@ -85,19 +85,18 @@ FILES = {"coco": COCO, "flickr30k": (COCO[1],)}
 
 
 def download(source: str, folder: Path, progress: Progress | None = None) -> list[Path]:
-    """Download the files of a data set into a folder that ``prepare`` can read.
+    """Download the files of a data set into a folder; return their paths.
+
+    Complete files that are already present are kept.
 
     Args:
         source: ``coco``, or ``flickr30k`` for Karpathy's splits alone.
-        folder: the folder to write to; complete files already present are kept.
+        folder: the folder, which ``prepare`` can read.
         progress: called after every chunk.
 
-    Returns:
-        The paths of the files.
-
     Raises:
-        DownloadError: the source has no files to download, or a file cannot be
-            downloaded, verified or written.
+        DownloadError: the source has no files to download, or see
+            :func:`download_file`.
     """
     if source not in FILES:
         raise DownloadError(
@@ -115,15 +114,12 @@ def total_size(source: str) -> int:
 def download_file(
     remote: RemoteFile, folder: Path, progress: Progress | None = None
 ) -> Path:
-    """Download a file, resume an earlier download, and verify the result.
+    """Download or resume a file; return its path after verification.
 
     Args:
         remote: the file.
         folder: the folder to write to; made if absent.
         progress: called after every chunk.
-
-    Returns:
-        The path of the verified file.
 
     Raises:
         DownloadError: the file cannot be downloaded, verified or written.

@@ -38,6 +38,7 @@ DAMAGED_ARCHIVE = (
     ArithmeticError,
     RuntimeError,
 )
+PHOTOS = "photos"  # folder of unpacked photos, beside the manifest
 _DEPTH = 4  # levels of folders searched below the data folder
 
 
@@ -129,9 +130,12 @@ class DataFolder:
 
     Args:
         folder: the data folder.
-        leave_out: the folder of the prepared data, which is not entered.
+        prepared: the folder of the prepared data, which is not entered. Packed photos
+            will be unpacked into its subfolder ``photos``.
 
     Attributes:
+        folder: the data folder, absolute.
+        unpacked: the folder of unpacked photos.
         photos: file name -> location of the photo, unpacked photos preferred.
         photo_files: paths of all unpacked photos.
         found_twice: names of photos in two folders; the first is used.
@@ -142,20 +146,20 @@ class DataFolder:
         DataError: the folder is absent or an archive is damaged.
     """
 
-    def __init__(self, folder: Path, leave_out: Path):
+    def __init__(self, folder: Path, prepared: Path):
         if not folder.is_dir():
             raise DataError(
                 f"{folder}: no such folder; name the folder that holds the photos "
                 "and captions"
             )
-        self.folder = folder.absolute()
+        self.folder, self.unpacked = folder.absolute(), prepared / PHOTOS
         self.problems = Problems()
         self.found_twice: set[str] = set()
         self.photos: dict[str, Path | Packed] = {}
         self.photo_files: list[Path] = []
         self._texts: dict[str, Path | Packed] = {}
         try:
-            files = find_files(self.folder, leave_out, self.problems)
+            files = find_files(self.folder, prepared, self.problems)
         except OSError as error:
             raise DataError(f"{folder}: cannot be read: {error}") from None
         for path in files:
@@ -221,11 +225,8 @@ class DataFolder:
             )
         return file
 
-    def places(self, photo_folder: Path) -> dict[str, Path]:
+    def places(self) -> dict[str, Path]:
         """Return file name -> path of every photo, after unpacking.
-
-        Args:
-            photo_folder: the folder of unpacked photos.
 
         Raises:
             DataError: the folder has no photos.
@@ -237,7 +238,7 @@ class DataFolder:
                 "name another folder"
             )
         return {
-            name: photo_folder / name if isinstance(place, Packed) else place
+            name: self.unpacked / name if isinstance(place, Packed) else place
             for name, place in self.photos.items()
         }
 

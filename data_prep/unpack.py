@@ -26,12 +26,10 @@ _FAULTS_OF_ENTRIES = (None, errno.ENAMETOOLONG, errno.EINVAL)
 def missing_photos(
     photos: Mapping[str, Path | Packed], photo_folder: Path
 ) -> dict[str, Packed]:
-    """Return the packed photos that are not unpacked yet.
-
-    A photo is unpacked if its file has the size that the archive states.
+    """Return the packed photos whose file is absent or has another size.
 
     Args:
-        photos: file name -> location of the photo.
+        photos: file name -> location of the photo; unpacked photos are ignored.
         photo_folder: the folder of unpacked photos, which may be absent.
     """
     sizes = {}
@@ -53,11 +51,6 @@ def unpack(
     """Unpack the photos that are not unpacked yet.
 
     Only the file name of an entry is used, so no entry can leave ``photo_folder``.
-
-    Args:
-        photos: file name -> location of the photo; unpacked photos are ignored.
-        photo_folder: the folder to write to; made if absent.
-        progress: called after every photo.
 
     Returns:
         The damaged entries, whose photos are not written.

@@ -29,10 +29,9 @@ from show_attend_tell.data.vocabulary import (
 from show_attend_tell.runtime.errors import DataError
 
 MANIFEST = "manifest.jsonl"
-PHOTOS = "photos"  # folder of unpacked photos, beside the manifest
 
-Reader = Callable[[DataFolder, Path], tuple[list[Photo], Problems]]
-"""Receives the data folder and the folder of unpacked photos; writes nothing."""
+Reader = Callable[[DataFolder], tuple[list[Photo], Problems]]
+"""Returns the photos of a folder and their problems; writes nothing."""
 
 
 def prepare_photos(read: Reader, preparation: Preparation) -> Prepared:
@@ -46,9 +45,8 @@ def prepare_photos(read: Reader, preparation: Preparation) -> Prepared:
         DataError: the data cannot be read, or have problems that are refused.
         VocabularyError: no word is frequent enough.
     """
-    data = DataFolder(preparation.require_data(), leave_out=preparation.folder)
-    target = preparation.folder / PHOTOS
-    photos, problems = read(data, target)
+    data = DataFolder(preparation.require_data(), preparation.folder)
+    photos, problems = read(data)
     if not photos:
         raise DataError(
             f"{data.folder}: no photo has captions: {'; '.join(problems.summary())}; "
@@ -59,9 +57,10 @@ def prepare_photos(read: Reader, preparation: Preparation) -> Prepared:
         photos = first_of_each_split(photos, preparation.limit)
     preparation.record(problems)
     paths = {photo.path for photo in photos}
-    packed = {name: p for name, p in data.photos.items() if target / name in paths}
-    problems.update(unpack(packed, target, preparation.progress))
-    damaged = missing_photos(packed, target)
+    places = data.places()
+    packed = {name: p for name, p in data.photos.items() if places[name] in paths}
+    problems.update(unpack(packed, data.unpacked, preparation.progress))
+    damaged = missing_photos(packed, data.unpacked)
     photos = [photo for photo in photos if photo.path.name not in damaged]
     return _write(preparation, photos, problems)
 

@@ -3,8 +3,6 @@
 Chen et al., "Microsoft COCO Captions", arXiv:1504.00325.
 """
 
-from pathlib import Path
-
 from data_prep.locate import DataFolder, TextFile
 from data_prep.problems import DUPLICATE_ID, MISSING_PHOTO, Problems
 from data_prep.sources.captions import invert_split_lists, join_by_name
@@ -74,18 +72,11 @@ def _read_annotations(
     return parts, merged
 
 
-def read_coco(data: DataFolder, photo_folder: Path) -> tuple[list[Photo], Problems]:
+def read_coco(data: DataFolder) -> tuple[list[Photo], Problems]:
     """Read COCO 2014.
 
-    Args:
-        data: the folder of the annotation files, the photos (``train2014/``,
-            ``val2014/``) and optionally ``dataset_coco.json``, unpacked or in zip
-            archives.
-        photo_folder: the folder of unpacked photos.
-
-    Returns:
-        The photos and their problems. Without ``dataset_coco.json`` the splits are
-        COCO's own: 82,783 training and 40,504 validation photos, no test photos.
+    Without ``dataset_coco.json`` the splits are COCO's: 82,783 training and 40,504
+    validation photos, no test photos.
 
     Raises:
         DataError: annotations or photos are absent.
@@ -94,7 +85,7 @@ def read_coco(data: DataFolder, photo_folder: Path) -> tuple[list[Photo], Proble
     karpathy_file = data.text(SPLITS)
     if karpathy_file is None:
         lists, captions = _read_annotations(data, problems)
-        problems.notes.append(f"no {SPLITS}: the splits are COCO's own, without test")
+        problems.notes.append(f"no {SPLITS}: the splits are COCO's, without test")
     else:
         lists, captions = read_karpathy_file(karpathy_file, problems)
         if any(map(data.text, ANNOTATIONS.values())):
@@ -102,6 +93,5 @@ def read_coco(data: DataFolder, photo_folder: Path) -> tuple[list[Photo], Proble
         else:
             problems.notes.append(f"no annotations: the captions come from {SPLITS}")
     splits = invert_split_lists(lists, problems)
-    places = data.places(photo_folder)
-    photos = join_by_name(places, captions, splits, problems, data.found_twice)
+    photos = join_by_name(data.places(), captions, splits, problems, data.found_twice)
     return photos, problems

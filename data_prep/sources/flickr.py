@@ -6,7 +6,6 @@ Young, Lai, Hodosh and Hockenmaier, "From image descriptions to visual denotatio
 """
 
 import re
-from pathlib import Path
 
 from data_prep.locate import DataFolder, TextFile
 from data_prep.problems import DUPLICATE_ID, MALFORMED_LINE, Problems
@@ -30,15 +29,8 @@ _BARS = re.compile(r"(?P<name>[^|]+)\|\s*(?P<number>\d+)\s*\|(?P<caption>.*)")
 _HEADER = re.compile(r"image_name\s*\|\s*comment_number\s*\|\s*comment\s*")
 
 
-def read_flickr8k(data: DataFolder, photo_folder: Path) -> tuple[list[Photo], Problems]:
-    """Read Flickr8k.
-
-    Args:
-        data: the folder of the two archives, or of their unpacked content.
-        photo_folder: the folder of unpacked photos.
-
-    Returns:
-        The photos and their problems. Photos of no list are in the split ``none``.
+def read_flickr8k(data: DataFolder) -> tuple[list[Photo], Problems]:
+    """Read Flickr8k; photos that no list names are in the split ``none``.
 
     Raises:
         DataError: the token file, the training list or the photos are absent.
@@ -54,22 +46,12 @@ def read_flickr8k(data: DataFolder, photo_folder: Path) -> tuple[list[Photo], Pr
         else:
             lists[split] = _read_names(file, problems)
     splits = invert_split_lists(lists, problems)
-    places = data.places(photo_folder)
-    photos = join_by_name(places, captions, splits, problems, data.found_twice)
+    photos = join_by_name(data.places(), captions, splits, problems, data.found_twice)
     return photos, problems
 
 
-def read_flickr30k(
-    data: DataFolder, photo_folder: Path
-) -> tuple[list[Photo], Problems]:
-    """Read Flickr30k.
-
-    Args:
-        data: the folder of the token file, Karpathy's JSON file and the photos.
-        photo_folder: the folder of unpacked photos.
-
-    Returns:
-        The photos and their problems.
+def read_flickr30k(data: DataFolder) -> tuple[list[Photo], Problems]:
+    """Read Flickr30k with Karpathy's splits; a token file is optional.
 
     Raises:
         DataError: Karpathy's file or the photos are absent.
@@ -83,8 +65,7 @@ def read_flickr30k(
     else:
         captions = _read_tokens(tokens, problems)
     splits = invert_split_lists(lists, problems)
-    places = data.places(photo_folder)
-    photos = join_by_name(places, captions, splits, problems, data.found_twice)
+    photos = join_by_name(data.places(), captions, splits, problems, data.found_twice)
     return photos, problems
 
 

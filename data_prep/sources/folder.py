@@ -1,4 +1,4 @@
-"""Read the user's own photos: a folder with ``captions.csv`` or ``captions.jsonl``.
+"""Read the user's photos: a folder with ``captions.csv`` or ``captions.jsonl``.
 
 Columns, or keys, are ``file`` (or ``path``), ``caption`` and optionally ``split``; a
 photo with several captions has several rows. File names are relative to the folder.
@@ -122,17 +122,10 @@ def _read_rows(folder: Path, problems: Problems) -> list[Row]:
     return rows
 
 
-def read_own_folder(
-    data: DataFolder, photo_folder: Path
-) -> tuple[list[Photo], Problems]:
-    """Read the user's own photos.
+def read_folder(data: DataFolder) -> tuple[list[Photo], Problems]:
+    """Read the user's photos; an id is the path relative to the folder.
 
-    Args:
-        data: the folder.
-        photo_folder: ignored; these photos are not unpacked from archives.
-
-    Returns:
-        The photos and their problems. An id is the path relative to the folder.
+    Photos in archives are not read.
 
     Raises:
         DataError: the table of captions is absent, or it cannot be read.

@@ -17,13 +17,7 @@ _SHORTEST = 6
 
 
 def place(layers: Layers, rng: np.random.Generator, effects: Effects) -> Layers:
-    """Return the layers in a crop around the word; ``box`` is the whole crop.
-
-    Args:
-        layers: the layers as drawn.
-        rng: the word's generator.
-        effects: rotation, shear, perspective, arc and margins.
-    """
+    """Return the layers in a crop around the word; ``box`` is the whole crop."""
     if rng.random() < effects.arc and _is_long(layers.box):
         layers = _on_an_arc(layers, rng, effects)
     forward = _homography(layers.box, rng, effects)

@@ -45,11 +45,7 @@ def paint(
 ) -> np.ndarray:
     """Return the picture of placed layers, (H, W) float32 from 0 to 255.
 
-    Args:
-        layers: the layers, as large as the picture.
-        rng: the word's generator.
-        effects: contrast, light and texture.
-        photos: (H, W) uint8, from which grounds are cut.
+    Grounds may be cut from `photos`, each (H, W) uint8.
     """
     width, height = layers.text.size
     shape = height, width
@@ -179,13 +175,7 @@ def _photo_part(
 def damage(
     picture: np.ndarray, rng: np.random.Generator, effects: Effects
 ) -> Image.Image:
-    """Return a painted word with the faults of a photo, as a grey image.
-
-    Args:
-        picture: (H, W) from 0 to 255.
-        rng: the word's generator.
-        effects: kinds and strengths of faults.
-    """
+    """Return a painted word, (H, W) from 0 to 255, with the faults of a photo."""
     image = Image.fromarray(np.round(picture).astype(np.uint8))
     image = _blurred(image, rng, effects)
     if rng.random() < effects.reduced:

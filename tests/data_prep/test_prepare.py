@@ -247,9 +247,9 @@ def test_the_data_folder_is_searched_once(tmp_path, monkeypatch):
     data = make_flickr8k(tmp_path / "data", packed=True)
     searched = []
 
-    def count(folder, leave_out):
+    def count(folder, prepared):
         searched.append(folder)
-        return DataFolder(folder, leave_out)
+        return DataFolder(folder, prepared)
 
     monkeypatch.setattr("data_prep.sources.captions.DataFolder", count)
     prepare(an_experiment("flickr8k"), data, tmp_path / "work")

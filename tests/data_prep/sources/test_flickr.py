@@ -25,8 +25,7 @@ from show_attend_tell.runtime.errors import DataError
 
 
 def read(reader, folder):
-    work = folder.parent / "work"
-    return reader(DataFolder(folder, leave_out=work), work / "photos")
+    return reader(DataFolder(folder, folder.parent / "work"))
 
 
 def splits(photos):

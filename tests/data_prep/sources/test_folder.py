@@ -15,7 +15,7 @@ from data_prep.problems import (
     NO_CAPTIONS,
     TWO_SPLITS,
 )
-from data_prep.sources.folder import read_own_folder, split_by_hash
+from data_prep.sources.folder import read_folder, split_by_hash
 from show_attend_tell.runtime.errors import DataError
 
 ROWS = [
@@ -33,8 +33,7 @@ def make_photos(folder):
 
 
 def read(folder):
-    work = folder / "prepared" / "mine"
-    return read_own_folder(DataFolder(folder, leave_out=work), work / "photos")
+    return read_folder(DataFolder(folder, folder / "prepared" / "mine"))
 
 
 def read_table(folder, *rows, columns=("file", "caption", "split"), photos=True):
