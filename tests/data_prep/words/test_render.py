@@ -205,9 +205,11 @@ def test_grounds_are_cut_from_photos():
 
 
 @pytest.mark.slow
-def test_every_installed_font_is_rendered_once():
+def test_every_installed_font_draws_every_letter_and_a_word():
     for family in find_families():
         for font in family.fonts:
+            for letter in "abcxyzABCXYZ0189":
+                assert open_face(font, 32).getmask(letter).getbbox(), family.name
             source = renderer(families=[Family(family.name, (font,))], effects=PLAIN)
             crop, _ = source.render("train", 0)
             assert crop.std() > 3, font
