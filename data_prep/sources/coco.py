@@ -1,4 +1,4 @@
-"""Read COCO 2014: two annotation files, the photos, and Karpathy's splits if present.
+"""Read COCO 2014: two annotation files, the photos, and optionally Karpathy's splits.
 
 Chen et al., "Microsoft COCO Captions", arXiv:1504.00325.
 """

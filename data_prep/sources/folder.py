@@ -37,7 +37,7 @@ def split_by_hash(photo_id: str) -> str:
 
 
 def _csv_rows(file: TextFile) -> Iterator[tuple[int, dict | None]]:
-    """Yield the last line number of a row, and the row, None if it is malformed."""
+    """Yield the last line number and the values of each row, None if malformed."""
     rows = csv.reader(io.StringIO(file.text, newline=""))
     columns: list[str] = []
     while True:
@@ -75,7 +75,7 @@ def _require_columns(file: TextFile, columns: list[str]) -> list[str]:
 
 
 def _json_rows(file: TextFile) -> Iterator[tuple[int, object]]:
-    """Yield the number of a line and its value, None if it is not JSON."""
+    """Yield the number and the value of each line, None if it is not JSON."""
     for number, line in enumerate(file.text.split("\n"), start=1):
         if line.strip():
             try:
@@ -85,7 +85,7 @@ def _json_rows(file: TextFile) -> Iterator[tuple[int, object]]:
 
 
 def _parse_row(values: object) -> Row | None:
-    """Return the row of a record of the table, or None if it is malformed."""
+    """Return file, caption and split of a row, or None if it is malformed."""
     if not isinstance(values, dict):
         return None
     file = values.get("file") or values.get("path")

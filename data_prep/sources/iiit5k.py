@@ -162,7 +162,7 @@ def _read_member(
 def _read_split(
     place: Path, names: set[str], read: Read, split: str, problems: Problems
 ) -> list[Crop]:
-    """Return the crops of a split, none if the source has no tags of it."""
+    """Return the crops of a split; empty if the source has no tags for it."""
     tags = f"{split}.tags"
     if tags not in names:
         return []
@@ -200,10 +200,10 @@ def _read_split(
 
 
 def _validation_paths(paths: list[str], count: int) -> set[str]:
-    """Return the paths of validation crops: whole photos in a fixed random order.
+    """Choose the crops for validation: whole photos, in a fixed random order.
 
-    The crops of a photo, whose names begin with its number, look alike. A photo with
-    more crops than are still needed is skipped; if all are, its first crops are used.
+    The crops of a photo look alike; their names begin with its number. A photo with
+    more crops than are still needed is skipped, unless no photo has fewer.
     """
     photos: dict[str, list[str]] = {}
     for path in sorted(paths):

@@ -45,7 +45,7 @@ def read_karpathy_file(file: TextFile, problems: Problems) -> tuple[Lists, Lists
 
 
 def parse_lists(file: TextFile, *keys: str) -> list[list]:
-    """Return the lists that a JSON object has under some keys.
+    """Parse a JSON object and return its lists under the keys.
 
     Raises:
         DataError: the file is not JSON or has no such lists.

@@ -1,8 +1,8 @@
-"""Read the digits of MNIST from their idx files, and prepare them.
+"""Read and prepare the digits of MNIST.
 
-The files are ``train-images-idx3-ubyte`` and ``train-labels-idx1-ubyte``, and where
-they are present ``t10k-images-idx3-ubyte`` and ``t10k-labels-idx1-ubyte``, the
-held-back digits; each as it is or gzipped. Keras' ``mnist.npz`` is read too.
+The files are ``train-images-idx3-ubyte`` and ``train-labels-idx1-ubyte``, and
+optionally ``t10k-images-idx3-ubyte`` and ``t10k-labels-idx1-ubyte``, the test digits.
+They may be gzipped. The single file ``mnist.npz`` of Keras is read too.
 """
 
 import gzip

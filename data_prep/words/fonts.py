@@ -1,4 +1,4 @@
-"""Find the fonts of rendered words: families, their files, and faces of a size.
+"""Find fonts to render words in: families, their files, and faces of a size.
 
 Unless the user names a folder, the fonts come from installed ``fontpkg-*`` packages,
 the system and Matplotlib, which contains DejaVu. A font needs a different glyph for
@@ -51,11 +51,11 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Font:
-    """A font file, at one point of its axes if it is variable.
+    """A font file; for a variable font, with a value for each axis.
 
     Attributes:
         path: path of the file.
-        axes: value of each axis; none for other fonts.
+        axes: value of each axis; empty unless the font is variable.
         punctuation: whether it has a glyph for each of :data:`PUNCTUATION`.
         slanted: whether it is italic or oblique.
     """
@@ -86,7 +86,7 @@ class Family:
 
 @functools.lru_cache(maxsize=256)
 def open_face(font: Font, size: int) -> ImageFont.FreeTypeFont:
-    """Return the face of a font in a size, in pixels."""
+    """Return the face of a font at a size in pixels."""
     # Raqm, which orders letters of other scripts, is not installed everywhere.
     face = ImageFont.truetype(font.path, size, layout_engine=ImageFont.Layout.BASIC)
     if font.axes:
@@ -95,9 +95,9 @@ def open_face(font: Font, size: int) -> ImageFont.FreeTypeFont:
 
 
 def find_families(folder: str | Path | None = None) -> list[Family]:
-    """Return the font families that words can be rendered in, by name.
+    """Return the usable font families, sorted by name.
 
-    Fewer than :data:`FEW_FAMILIES` are logged as a warning.
+    Logs a warning if there are fewer than :data:`FEW_FAMILIES`.
 
     Args:
         folder: a folder of font files, searched with its subfolders in place of
@@ -170,7 +170,7 @@ def _usable(path: Path) -> Iterator[tuple[str, Font]]:
 
 
 def _family_name(face: ImageFont.FreeTypeFont) -> str | None:
-    """Return the family of a face without weight and width, None of a symbol font."""
+    """Return the family name without weight and width, or None for a symbol font."""
     name = " ".join((face.getname()[0] or "").split())
     if not name or _SYMBOLS.search(name):
         return None

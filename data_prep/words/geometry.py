@@ -30,7 +30,7 @@ def place(layers: Layers, rng: np.random.Generator, effects: Effects) -> Layers:
         int(np.clip(math.ceil(side), _SHORTEST, LONGEST)) for side in (x1 - x0, y1 - y0)
     )
     shift = np.array([[1.0, 0.0, x0], [0.0, 1.0, y0], [0.0, 0.0, 1.0]])
-    # Pillow needs the place in the source of each pixel of the crop.
+    # Pillow maps pixels of the crop to pixels of the source.
     backward = np.linalg.inv(forward) @ shift
     data = tuple((backward / backward[2, 2]).ravel()[:8])
     kind, how = Image.Transform.PERSPECTIVE, Image.Resampling.BILINEAR
@@ -50,7 +50,7 @@ def _is_long(box: Box) -> bool:
 
 
 def _changed(layers: Layers, box: Box, change) -> Layers:
-    """Return the layers with each mask changed, and another box."""
+    """Return the layers with another box, after changing each mask."""
     masks = {name: getattr(layers, name) for name in _MASKS}
     masks = {name: change(mask) for name, mask in masks.items() if mask is not None}
     return dataclasses.replace(layers, box=box, **masks)
@@ -83,7 +83,7 @@ def _homography(box: Box, rng: np.random.Generator, effects: Effects) -> np.ndar
 
 
 def _bounds(forward: np.ndarray, box: Box) -> tuple[float, float, float, float]:
-    """Return the smallest box around the places of a box's corners."""
+    """Return the bounding box of a box's transformed corners."""
     x0, y0, x1, y1 = box
     corners = np.array([[x0, x1, x1, x0], [y0, y0, y1, y1], [1.0] * 4])
     x, y, scale = forward @ corners
@@ -94,8 +94,8 @@ def _bounds(forward: np.ndarray, box: Box) -> tuple[float, float, float, float]:
 def _on_an_arc(layers: Layers, rng: np.random.Generator, effects: Effects) -> Layers:
     """Bend the layers so that the word is on an arc, upwards or downwards.
 
-    A point of the picture at the angle t from the arc's middle and the distance r from
-    its centre shows the mask at x = t R and y = R - r, R being the arc's radius.
+    For an arc of radius R, the pixel at angle t from the arc's middle and distance r
+    from its centre shows the mask at x = t R and y = R - r.
     """
     x0, y0, x1, y1 = layers.box
     bend = math.radians(rng.uniform(*effects.bend))
@@ -109,7 +109,7 @@ def _on_an_arc(layers: Layers, rng: np.random.Generator, effects: Effects) -> La
     edges = [round(width * k / _STRIPS) for k in range(_STRIPS + 1)]
 
     def source(x: float, y: float) -> tuple[float, float]:
-        """Return the place in the mask of a place in the picture."""
+        """Return the point of the mask that a point of the picture shows."""
         across = x - middle_x
         along = radius + up * (middle_y + (sag if up < 0 else 0) - y)
         turned = math.atan2(across, max(along, 1.0))

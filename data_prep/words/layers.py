@@ -58,11 +58,11 @@ def draw_layers(
     """Draw the layers of a word.
 
     Args:
-        text: what is written.
+        text: the text to draw.
         font: its font.
         size: size of the font, in pixels.
         rng: the word's generator.
-        effects: what happens to the word.
+        effects: probabilities and ranges of the effects.
         neighbour: returns the text of another word.
     """
     pieces, width = _spread(text, font, size, rng, effects)
@@ -91,7 +91,7 @@ def draw_layers(
 
 @dataclass(frozen=True)
 class _Pen:
-    """Writes on masks in one font: the word starts `size` pixels from the edges."""
+    """Writes text on masks; the word starts `size` pixels from the edges."""
 
     font: Font
     size: int
@@ -100,7 +100,7 @@ class _Pen:
     def write(
         self, pieces: Pieces, x: float = 0.0, y: float = 0.0, stroke: int = 0
     ) -> Mask:
-        """Return a mask of text, moved by (x, y) from the place of the word."""
+        """Return a mask of text at the offset (x, y) from the word's place."""
         ascent, descent = open_face(self.font, self.size).getmetrics()
         ascent, descent = (min(part, 2 * self.size) for part in (ascent, descent))
         shape = self.width + 2 * self.size, ascent + descent + 2 * self.size
@@ -154,7 +154,7 @@ def _neighbours(pen: _Pen, neighbour: Callable, rng: np.random.Generator) -> Mas
 
 
 def _shadow(mask: Mask, size: int, rng: np.random.Generator) -> Mask:
-    """Return the mask moved by some pixels, and blurred."""
+    """Return the mask, shifted by a few pixels and blurred."""
     reach = max(1, size // 10)
     x, y = (int(rng.integers(-reach, reach + 1)) for _ in range(2))
     moved = ImageChops.offset(mask, x or 1, y or 1)

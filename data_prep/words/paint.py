@@ -1,7 +1,4 @@
-"""Paint the layers of a word, and damage the picture as cameras and files do.
-
-Painting chooses grey levels, uneven light, textures and parts of photos.
-"""
+"""Paint the layers of a word, then degrade the picture as cameras and files do."""
 
 import io
 from collections.abc import Sequence
@@ -92,7 +89,7 @@ def _shading(
 
 
 def _relief(text: Mask, apart: float, rng: np.random.Generator) -> np.ndarray:
-    """Return the bright and the dark edges of letters that seem to stand out."""
+    """Return bright and dark edges that make letters look embossed."""
     reach = 1 + int(rng.integers(0, 1 + text.height // 40))
     x, y = (int(reach * rng.choice((-1, 1))) for _ in range(2))
     sides = (ImageChops.offset(text, *by) for by in ((x, y), (-x, -y)))
@@ -139,9 +136,9 @@ def _texture(
     rng: np.random.Generator,
     photos: Sequence[np.ndarray],
 ) -> np.ndarray:
-    """Return the deviations of a ground: a part of a photo, or noise of some scale.
+    """Return a texture to add to the ground: a part of a photo, or scaled noise.
 
-    Their standard deviation is at most `amplitude`.
+    Its standard deviation is at most `amplitude`.
     """
     if photos and rng.random() < _FROM_PHOTOS:
         photo = photos[rng.integers(len(photos))]
@@ -162,7 +159,7 @@ def _texture(
 def _photo_part(
     photo: np.ndarray, shape: tuple[int, int], rng: np.random.Generator
 ) -> np.ndarray:
-    """Return a random part of a photo, of the shape, with mean 0."""
+    """Return a random part of a photo, resized to the shape, with mean 0."""
     sides = [min(side, limit) for side, limit in zip(shape, photo.shape, strict=True)]
     y, x = (
         int(rng.integers(limit - side + 1))
@@ -175,7 +172,7 @@ def _photo_part(
 def damage(
     picture: np.ndarray, rng: np.random.Generator, effects: Effects
 ) -> Image.Image:
-    """Return a painted word, (H, W) from 0 to 255, with the faults of a photo."""
+    """Return a painted word, (H, W) from 0 to 255, degraded like a photo."""
     image = Image.fromarray(np.round(picture).astype(np.uint8))
     image = _blurred(image, rng, effects)
     if rng.random() < effects.reduced:

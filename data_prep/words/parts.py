@@ -112,7 +112,7 @@ def _cores() -> int:
 
 
 def _is_rendered(folder: Path, record: dict) -> bool:
-    """Return whether the folder has the words of a record."""
+    """Return whether the folder holds the words that a record describes."""
     files = (folder / name for name in (IMAGES, MANIFEST, SHEET))
     try:
         earlier = json.loads((folder / RECORD).read_text(encoding="utf-8"))
@@ -162,7 +162,7 @@ def _render_parts(
 
 
 def _start_worker(renderer: Renderer) -> None:
-    """Prepare a worker process: it ends with its parent, which handles Ctrl-C."""
+    """Initialise a worker: ignore Ctrl-C, which the parent handles, and end with it."""
     global _renderer
     _renderer = renderer
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -39,8 +39,8 @@ class Renderer:
             number of fonts, because signs are often set in families of many weights.
         words: the words.
         seed: seed of all words.
-        photos: (H, W) uint8, from which grounds are cut.
-        effects: what happens to words.
+        photos: (H, W) uint8; grounds are cut from them.
+        effects: probabilities and ranges of the effects on words.
     """
 
     families: Sequence[Family]
@@ -86,7 +86,7 @@ class Renderer:
         raise RuntimeError(f"no ink in {_TRIES} words")
 
     def digest(self) -> str:
-        """Return a digest of all that determines the bytes."""
+        """Return a digest of everything that determines the bytes."""
         fonts = [
             (
                 family.name,
@@ -112,13 +112,13 @@ class Renderer:
 
 
 def _fits(text: str, font: Font, size: int) -> bool:
-    """Return whether a text, its letters apart, is narrower than the widest crop."""
+    """Return whether a text with spaced letters is narrower than the widest crop."""
     space = _SPACE * size * (len(text) + 2)
     return open_face(font, size).getlength(text) + space < LONGEST
 
 
 def contact_sheet(crops: np.ndarray, words: Sequence[str], columns: int = 8):
-    """Return a picture of crops with the word under each."""
+    """Return a picture of all crops, each above its word."""
     N, high, wide = crops.shape
     rows = -(-N // columns)
     sheet = Image.new("L", (columns * (wide + 8), rows * (high + 18)), 255)

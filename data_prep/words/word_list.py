@@ -1,4 +1,4 @@
-"""Choose the words to render: from a list, numbers, addresses, and random letters.
+"""Sample words to render: listed words, numbers, addresses and random letters.
 
 The lengths follow the words in IIIT5K's photos, with more long words. Punctuation is
 part of the picture and not of the word.
@@ -47,10 +47,10 @@ _MOST_FREQUENT = 100_000
 
 @dataclass(frozen=True)
 class Shown:
-    """A word and its picture's text.
+    """A word and the text that its picture shows.
 
     Attributes:
-        word: the word in small letters, what a reader must return.
+        word: the word in small letters, the label for a reader.
         text: the word in capitals or small letters, perhaps with punctuation.
     """
 
@@ -143,7 +143,7 @@ class WordList:
 
 
 def sample_index(cumulative: np.ndarray, rng: np.random.Generator) -> int:
-    """Return a random position, by cumulative weights."""
+    """Return a random index in proportion to its weight."""
     place = np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right")
     return min(int(place), len(cumulative) - 1)
 
@@ -153,7 +153,7 @@ def _random_letters(rng: np.random.Generator, length: int) -> str:
 
 
 def _number(rng: np.random.Generator) -> str:
-    """Return digits in one of the formats, one in ten with letters."""
+    """Return a number in one of the formats; one in ten has letters too."""
     text = _FORMATS[rng.integers(len(_FORMATS))]
     text = "".join(rng.choice(_DIGITS) if sign == "0" else sign for sign in text)
     if rng.random() >= 0.1 or not text.isdigit():
