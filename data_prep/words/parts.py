@@ -6,6 +6,7 @@ Each word has its own generator, so the number of processes changes no byte.
 """
 
 import json
+import logging
 import multiprocessing
 import os
 import shutil
@@ -41,6 +42,7 @@ SHOWN = 96  # words on the contact sheet
 RECORD = "rendering.json"  # how the words were rendered
 _DAMAGE = (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error)
 
+_LOGGER = logging.getLogger(__name__)
 _renderer: Renderer  # of a worker process
 
 
@@ -129,20 +131,24 @@ def _render_parts(
     total = sum(part.stop - part.start for part in parts)
     done = total - sum(part.stop - part.start for part in absent)
 
+    processes = min(workers, len(absent))
+    if absent:
+        _LOGGER.info("rendering %d words, processes: %d", total - done, processes)
+
     def report(part: Part) -> None:
         nonlocal done
         done += part.stop - part.start
         if progress:
             progress("rendering words", done, total)
 
-    if min(workers, len(absent)) <= 1:
+    if processes <= 1:
         for part in absent:
             _render_part(renderer, part)
             report(part)
         return
     # Spawned, not forked: a fork would copy locks that other threads hold.
     pool = ProcessPoolExecutor(
-        min(workers, len(absent)),
+        processes,
         multiprocessing.get_context("spawn"),
         initializer=_start_worker,
         initargs=(renderer,),
