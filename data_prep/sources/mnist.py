@@ -7,7 +7,6 @@ They may be gzipped. The single file ``mnist.npz`` of Keras is read too.
 
 import gzip
 import struct
-import zipfile
 import zlib
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import numpy as np
 from data_prep.sources.preparation import Preparation, Prepared
 from show_attend_tell.config.siblings import DIGIT
 from show_attend_tell.data.digits import CLASSES, Digits, write_digits
+from show_attend_tell.runtime.array_file import DAMAGED
 from show_attend_tell.runtime.errors import DataError, one_line
 
 KERAS_FILE = "mnist.npz"
@@ -129,7 +129,7 @@ def _read_keras_file(path: Path) -> dict[str, Digits]:
                 for split in _NAMES
                 if split == "train" or f"x_{split}" in stored
             }
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+    except DAMAGED as error:
         raise DataError(
             f"{path}: cannot be read ({one_line(error)}); get the file again"
         ) from None

@@ -12,8 +12,6 @@ import os
 import shutil
 import signal
 import threading
-import zipfile
-import zlib
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -33,6 +31,7 @@ from show_attend_tell.data.words import (
     Word,
     write_manifest,
 )
+from show_attend_tell.runtime.array_file import DAMAGED
 from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.runtime.files import atomic_path, atomic_write
 
@@ -40,7 +39,6 @@ PART = 250  # most words of a part, rendered in a second
 SHEET = "contact_sheet.png"
 SHOWN = 96  # words on the contact sheet
 RECORD = "rendering.json"  # how the words were rendered
-_DAMAGE = (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error)
 
 _LOGGER = logging.getLogger(__name__)
 _renderer: Renderer  # of a worker process
@@ -219,7 +217,7 @@ def _read_part(path: Path) -> tuple[np.ndarray, list[str]]:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             return stored["crops"], stored["words"].tolist()
-    except _DAMAGE:
+    except DAMAGED:
         path.unlink(missing_ok=True)
         raise DataError(
             f"{path}: a part is damaged and was removed; run the same command again to "

@@ -11,8 +11,6 @@ with its proportions kept, and its centre of mass is in the middle.
 
 import contextlib
 import hashlib
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +19,7 @@ import numpy as np
 from PIL import Image
 
 from show_attend_tell.config.siblings import DIGIT, PIECE, DigitSettings
+from show_attend_tell.runtime.array_file import DAMAGED
 from show_attend_tell.runtime.errors import DigitsError, PhotoError, one_line
 from show_attend_tell.runtime.files import atomic_path
 
@@ -31,7 +30,6 @@ _SPLITS = {"val": 1, "test": 2}
 _BOX = 20  # longer side of the ink of a photo, in pixels
 _LEAST = 24  # least difference of brightness between ink and ground, of 255
 _INK = 0.3  # share of the darkest ink above which a pixel is part of the digit
-_DAMAGE = (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error)
 
 
 class Digits(NamedTuple):
@@ -115,7 +113,7 @@ def _open(path: Path) -> Iterator[Mapping[str, np.ndarray]]:
             yield arrays
     except DigitsError:
         raise
-    except _DAMAGE as error:
+    except DAMAGED as error:
         raise DigitsError(
             f"{path}: cannot be read ({one_line(error)}); run `prepare` again"
         ) from None
