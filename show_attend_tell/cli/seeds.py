@@ -6,8 +6,6 @@ from pathlib import Path
 
 import click
 
-from show_attend_tell.cli.options import is_of_digits
-
 
 def train_several(
     settings,
@@ -42,7 +40,7 @@ def train_several(
     from show_attend_tell.config.experiments import seed_variants
 
     variants = seed_variants(settings, seeds)
-    has_captions = not is_of_digits(settings) and settings.training.objective != "text"
+    has_captions = settings.task == "caption" and settings.training.objective != "text"
     if cluster is not None:  # workers have another working directory
         work, runs = work.absolute(), runs.absolute()
     progress = cluster is None
