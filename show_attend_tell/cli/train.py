@@ -2,6 +2,7 @@
 
 import functools
 import os
+import sys
 
 import click
 
@@ -17,7 +18,6 @@ from show_attend_tell.cli.options import (
     start_tensorflow,
     work_option,
 )
-from show_attend_tell.cli.seeds import train_several
 from show_attend_tell.cli.tasks import JOINT, TASKS, TF_CONFIG, require_use
 
 
@@ -118,11 +118,60 @@ def train(
 
         settings = text_experiment(settings, texts)
     if several:
-        places = {"work": work, "runs": runs, "resume": resume, "overwrite": overwrite}
-        where = {"cluster": cluster, "workers": workers}
-        train_several(settings, seeds, train, _print_training, **places, **where)
+        from show_attend_tell.cluster.seeds import Series, plan
+        from show_attend_tell.config.experiments import seed_variants
+
+        if cluster is not None:  # workers have another working directory
+            work, runs = work.absolute(), runs.absolute()
+        has_captions = (
+            settings.task == "caption" and settings.training.objective != "text"
+        )
+        series = Series(work, runs, train, has_captions, progress=cluster is None)
+        jobs = plan(series, seed_variants(settings, seeds), resume, overwrite)
+        _train_several(series, jobs, cluster, workers)
         return
     _print_training(train(settings, work, runs, resume, overwrite))
+
+
+def _train_several(series, jobs, cluster: str | None, workers: int | None) -> None:
+    """Train a run for each seed, and print the runs and their table.
+
+    Exit with 1 if a run fails.
+
+    Args:
+        series: what the runs share.
+        jobs: the runs.
+        cluster: address of a Ray cluster, or None.
+        workers: number of its workers, or None.
+    """
+    from show_attend_tell.cluster import seeds
+
+    if cluster is None:
+        outcomes = seeds.train_in_turn(series, jobs)
+    else:
+        outcomes = seeds.train_on_cluster(series, jobs, cluster, workers)
+    failed = set()
+    for outcome in outcomes:
+        name = outcome.experiment.name
+        if outcome.fault is not None:
+            failed.add(name)
+            click.echo(f"error: {name}: {outcome.fault}", err=True)
+        elif outcome.summary is None:
+            click.echo(f"{name}: already finished")
+        else:
+            click.echo(f"{name}:")
+            _print_training(outcome.summary)
+    names = [job.experiment.name for job in jobs]
+    folders = [series.runs / name for name in names if name not in failed]
+    if series.evaluates and folders:
+        from show_attend_tell.evaluation.comparison import compare_runs
+        from show_attend_tell.evaluation.comparison_table import format_comparison
+
+        table = compare_runs(folders, series.work, series.runs)
+        click.echo(format_comparison(table))
+    if failed:
+        click.echo(f"{len(failed)} of {len(jobs)} runs have failed", err=True)
+        sys.exit(1)
 
 
 def _print_training(done) -> None:
