@@ -165,7 +165,7 @@ def load_settings(
     settings = load_experiment(name, changes)
     if limit is not None:
         require_captions(settings)
-        from show_attend_tell.config.limits import limit_experiment, limit_message
+        from show_attend_tell.config.experiments import limit_experiment, limit_message
 
         settings = limit_experiment(settings, limit)
         click.echo(limit_message(settings, limit))

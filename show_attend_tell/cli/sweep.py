@@ -61,7 +61,7 @@ def train_several(
     from show_attend_tell.training.sweeps import runs as sweeps
 
     variants = grid_variants(settings, grid, seeds)
-    has_captions = not is_of_digits(settings) and settings.training.objective != "text"
+    has_captions = not is_of_digits(settings)
     if cluster is not None:  # workers have another working directory
         work, runs = work.absolute(), runs.absolute()
     sweep = sweeps.Sweep(work, runs, train_one, has_captions, progress=cluster is None)

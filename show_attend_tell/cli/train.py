@@ -10,7 +10,6 @@ from show_attend_tell.cli.options import (
     limit_option,
     load_settings,
     name_option,
-    require_captions,
     runs_option,
     set_option,
     start_tensorflow,
@@ -62,14 +61,6 @@ def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
     help="Initial model: a .keras file, the experiment of another run, `shipped` or "
     "`shipped-lstm`. Its words are kept, and those that are new in the data are added.",
 )
-@click.option(
-    *("--text", "texts"),
-    metavar="FILE",
-    multiple=True,
-    help="Train on captions without photos, one a line; repeatable. --init-from can "
-    "start a training with photos from this run, <experiment>-text (or <experiment>, "
-    "if its objective is text).",
-)
 @click.option("--resume", is_flag=True, help="Continue from the run's last checkpoint.")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
 @limit_option
@@ -85,7 +76,6 @@ def train(
     cluster,
     workers,
     init_from,
-    texts,
     resume,
     overwrite,
     limit,
@@ -106,8 +96,6 @@ def train(
     own = {"seed": seed, "init_from": init_from}
     own = [f"training.{key}={v}" for key, v in own.items() if v is not None]
     settings = load_settings(experiment, (*changes, *own), name, limit)
-    if texts:
-        require_captions(settings)
     require_joint_training(cluster, several, is_of_digits(settings))
     start_tensorflow()
     if is_of_digits(settings):
@@ -119,9 +107,6 @@ def train(
             from show_attend_tell.siblings.classification.training import train
     else:
         train = captioner_training(None if several else cluster, workers)
-        from show_attend_tell.training.text_likelihood import text_experiment
-
-        settings = text_experiment(settings, texts) if texts else settings
     if several:
         places = {"work": work, "runs": runs, "resume": resume, "overwrite": overwrite}
         where = {"cluster": cluster, "workers": workers}

@@ -6,7 +6,7 @@ from tiny_fine_tuning import FIRST, VGG
 from tiny_pipeline import make_captioner, photo_bytes
 
 import show_attend_tell as sat
-from show_attend_tell.config.encoder import EncoderSettings
+from show_attend_tell.config.captioner import EncoderSettings
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.runtime.errors import CaptionError, ModelFileError
