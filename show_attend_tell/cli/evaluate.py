@@ -55,6 +55,14 @@ from show_attend_tell.cli.options import (
 @mirror_option
 @reranker_option
 @click.option(
+    "--boxes",
+    type=PATH,
+    metavar="FILE.jsonl",
+    help="Boxes of people, by which the attention at words such as man is measured: a "
+    'line {"file": "a.jpg", "people": [[x0, y0, x1, y1]]} for each photo, in shares of '
+    "its width and height.",
+)
+@click.option(
     "--tokenizer",
     type=click.Choice(["auto", "ptb", "simple"]),
     default="auto",
@@ -78,6 +86,7 @@ def evaluate(
     models,
     mirror,
     reranker,
+    boxes,
     tokenizer,
     spice,
     limit,
@@ -87,17 +96,19 @@ def evaluate(
     With an experiment on digits or words, measure the error, the bound or the word
     accuracy of its model.
     """
-    if captions is not None and (models or mirror or reranker):
-        raise click.UsageError("--captions excludes --model, --mirror and --reranker.")
+    others = models or mirror or reranker or boxes
+    if captions is not None and others:
+        raise click.UsageError(
+            "--captions excludes --model, --mirror, --reranker and --boxes."
+        )
     if captions is not None and beams:
         raise click.UsageError("--captions and --beam exclude each other.")
     settings = load_settings(experiment, changes, name, limit)
-    others = models or mirror or reranker
     if settings.task == "read":
         if others or captions or spice or tokenizer != "auto":
             raise click.UsageError(
-                "--captions, --model, --mirror, --reranker, --tokenizer and --spice "
-                "need an experiment with captions."
+                "--captions, --model, --mirror, --reranker, --boxes, --tokenizer and "
+                "--spice need an experiment with captions."
             )
         _measure_reader(settings, work, runs, split, beams or (1,), lexicon)
         return
@@ -109,8 +120,8 @@ def evaluate(
     if is_of_digits(settings):
         if others or beams or captions or spice or tokenizer != "auto":
             raise click.UsageError(
-                "--beam, --captions, --model, --mirror, --reranker, --tokenizer and "
-                "--spice need an experiment with captions."
+                "--beam, --captions, --model, --mirror, --reranker, --boxes, "
+                "--tokenizer and --spice need an experiment with captions."
             )
         start_tensorflow()
         if settings.task == "generate":
@@ -130,12 +141,13 @@ def evaluate(
     if captions is not None:
         reports = [evaluation.score_file(captions, settings, work, split, **scoring)]
     else:
-        where = (settings, work, runs, split)
         scoring |= {"model": models or None, "mirror": mirror, "reranker": reranker}
-        if len(beams) > 1:
-            reports = evaluation.compare_beams(*where, beams, **scoring)
-        else:
-            reports = [evaluation.evaluate(*where, *beams, **scoring)]
+        reports = [
+            evaluation.evaluate(
+                settings, work, runs, split, beam, boxes=boxes, **scoring
+            )
+            for beam in dict.fromkeys(beams or (None,))
+        ]
     click.echo("\n".join(table(reports)))
 
 

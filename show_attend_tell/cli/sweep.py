@@ -85,8 +85,10 @@ def train_several(
             show(outcome.summary)
     kept = [sweep.folder(one) for one in variants if one.name not in failed]
     if has_captions and kept:
-        from show_attend_tell.evaluation.comparison import compare_runs
-        from show_attend_tell.evaluation.comparison_table import format_comparison
+        from show_attend_tell.evaluation.comparison import (
+            compare_runs,
+            format_comparison,
+        )
 
         click.echo(format_comparison(compare_runs(kept, sweep.work, sweep.runs)))
     if failed:
