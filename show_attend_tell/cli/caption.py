@@ -271,7 +271,7 @@ def average(models, experiment, changes, runs, overwrite) -> None:
     "form",
     type=click.Choice(["saved_model", "litert", "half", "8bit"]),
     required=True,
-    help="saved_model: a TensorFlow SavedModel from JPEG bytes to captions. "
+    help="saved_model: a TensorFlow SavedModel from pixels to captions. "
     "litert: a .tflite file from pixels to words, and its .json. "
     "half: a .keras file with float16 weights. 8bit: one with 8 bits per weight.",
 )
@@ -302,12 +302,12 @@ def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
     if str(model) in NAMES:
         model = shipped_model(str(model))
     if form == "saved_model":
-        from show_attend_tell.deployment.exports.saved_model import export_saved_model
+        from show_attend_tell.deployment.exports.graphs import export_saved_model
 
         export_saved_model(model, out, encoder_weights, beam)
         click.echo(f"{out}")
     elif form == "litert":
-        from show_attend_tell.deployment.exports.litert import export_litert
+        from show_attend_tell.deployment.exports.graphs import export_litert
 
         beside = export_litert(model, out, encoder_weights, beam)
         click.echo(f"{out}\n{beside}")

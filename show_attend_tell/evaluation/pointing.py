@@ -102,7 +102,8 @@ def read_boxes(path: str | Path, photo_ids: Collection[str]) -> dict[str, list[B
     """Read the boxes of people from a JSON Lines file.
 
     A line is ``{"file": "a.jpg", "people": [[x0, y0, x1, y1], ...]}``; the numbers are
-    shares, 0 to 1, of the photo's width and height after its EXIF orientation.
+    shares, 0 to 1, of the photo's width and height after its EXIF orientation. Folders
+    in `file` are ignored.
 
     Args:
         path: path of the file.
@@ -126,18 +127,20 @@ def read_boxes(path: str | Path, photo_ids: Collection[str]) -> dict[str, list[B
             row = parse_json(line)
         except ValueError:
             row = line
-        if not _is_row(row) or row["file"] in boxes:
+        name = Path(row["file"]).name if _is_row(row) else None
+        if name is None or name in boxes:
             raise EvaluationError(
                 f"{path}, line {number}: must have `file`, a name that no other line "
                 "has, and `people`, a list of boxes [x0, y0, x1, y1] in shares, "
                 f"x0 < x1 and y0 < y1. Received: {quote(row)}"
             )
-        boxes[row["file"]] = [tuple(map(float, box)) for box in row["people"]]
-    known = {photo: boxes[photo] for photo in photo_ids if photo in boxes}
+        boxes[name] = [tuple(map(float, box)) for box in row["people"]]
+    names = {photo: Path(photo).name for photo in photo_ids}
+    known = {photo: boxes[name] for photo, name in names.items() if name in boxes}
     if not known:
         raise EvaluationError(
             f"{path}: must have boxes of photos of the split. Received: {len(boxes)} "
-            "other photos; write the ids of the manifest as `file`"
+            "other photos; write the names of the photos' files as `file`"
         )
     return known
 
