@@ -135,6 +135,22 @@ def _refuse(problems: Problems, folder: Path) -> None:
     problems.refuse(folder / PROBLEMS)
 
 
+def _require_prepared(settings: DataSettings, work: Path) -> list[Path]:
+    """Return the manifests of the further data sets.
+
+    Raises:
+        DataError: one of the data sets is not prepared.
+    """
+    manifests = [work / name / MANIFEST for name in settings.also]
+    for path in manifests:
+        if not path.is_file():
+            raise DataError(
+                f"{path.parent}: data.also names this data set, which is not prepared; "
+                "prepare it by itself first"
+            )
+    return manifests
+
+
 def _vocabulary(
     photos: list[Photo], settings: DataSettings
 ) -> tuple[Vocabulary, float]:
@@ -169,6 +185,9 @@ def prepare(
 ) -> PrepareReport:
     """Write the manifest and the vocabulary of an experiment's data set.
 
+    The vocabulary is built from the training captions of ``data.name`` and of the sets
+    of ``data.also``, which must be prepared before.
+
     Each file is written atomically; preparing again resumes unpacking. A second process
     is refused.
 
@@ -193,6 +212,7 @@ def prepare(
     started = time.monotonic()
     settings = experiment.data
     folder = Path(work).absolute() / settings.name
+    others = _require_prepared(settings, folder.parent)
     taken = DataError(f"{folder}: another process is preparing it; wait for its end")
     with locked(folder / ".prepare.lock", taken):
         if settings.source == DRAWN:
@@ -203,7 +223,8 @@ def prepare(
                 experiment, data, folder, on_problem, progress, limit
             )
         problems.write_listing(folder / PROBLEMS)
-        vocabulary, coverage = _vocabulary(photos, settings)
+        further = [photo for path in others for photo in manifest.read_manifest(path)]
+        vocabulary, coverage = _vocabulary([*photos, *further], settings)
         vocabulary.save(
             vocabulary_path(experiment, folder.parent),
             {"size": settings.vocabulary_size, "min_count": settings.min_count},

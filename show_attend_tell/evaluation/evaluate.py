@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import DecodingSettings, Experiment
-from show_attend_tell.data import manifest
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.splits import (
@@ -19,6 +18,7 @@ from show_attend_tell.data.splits import (
     load_split,
     open_features,
     open_mirror,
+    read_photos,
 )
 from show_attend_tell.evaluation.coco_results import read_coco_results
 from show_attend_tell.evaluation.layer_pointing import layer_note, pointing_by_layer
@@ -256,7 +256,7 @@ def _photos_of_split(
 ) -> _SplitPhotos:
     """Read the photos of a split, or of the default split, from the manifest."""
     path = folder_of(experiment, work) / "manifest.jsonl"
-    photos = manifest.read_manifest(path)
+    photos = read_photos(experiment, work)
     split = split or default_split(photos)
     return _SplitPhotos(path, split, [p for p in photos if p.split == split])
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tiny_run import IDENTITY, experiment, prepare
 
-from data_prep.shard_writer import ShardWriter
+from data_prep.feature_writer import FeatureWriter
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.manifest import Photo, read_manifest, write_manifest
 from show_attend_tell.data.splits import (
@@ -61,17 +61,19 @@ def to_shards(path):
         values = reader.read(range(len(ids)))
     path.unlink()
     mirrored = attributes["mirrored"]
-    with ShardWriter(path, attributes["identity"], ids, mirrored) as writer:
-        for part in writer.missing:
-            rows = writer.rows(part)
-            writer.write(part, values[rows.start : rows.stop], [""] * len(rows))
+    with FeatureWriter(
+        path, attributes["identity"], ids, mirrored, shards=True
+    ) as writer:
+        for number in writer.missing:
+            rows = writer.rows(number)
+            writer.write(number, values[rows.start : rows.stop], [""] * len(rows))
         writer.finish()
     return values
 
 
 def test_shards_take_the_place_of_feature_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(ShardWriter, "part_rows", 4)
     work = prepare(tmp_path, mirror=True)
+    monkeypatch.setattr(FeatureWriter, "shard_rows", 4)
     folder, encoder = folder_of(experiment(), work), experiment().encoder
     plain, mirrored = (
         to_shards(feature_path(folder, encoder, m)) for m in (False, True)
