@@ -62,7 +62,8 @@ def data_folders(experiment: Experiment, work: str | Path) -> list[Path]:
     """Return the prepared folders of all of the experiment's data sets."""
     data = experiment.data
     # The data settings of the siblings have no further sets.
-    return [Path(work) / name for name in (data.name, *getattr(data, "also", ()))]
+    names = (data.name, *sorted(getattr(data, "also", ())))
+    return [Path(work) / name for name in names]
 
 
 def vocabulary_path(experiment: Experiment, work: str | Path) -> Path:

@@ -368,3 +368,11 @@ def test_a_share_of_the_initial_weights_needs_a_model_to_start_from():
 def test_the_batch_of_reward_training_must_be_a_multiple_of_hypotheses():
     message = message_of({**SMALL, "training": {"objective": "cider"}})
     assert "batch_size must be a multiple of hypotheses" in message
+
+
+def test_further_data_sets_have_weights_and_other_names():
+    assert experiment_from_dict(changed("data", also={"b": 2})).data.also == {"b": 2.0}
+    for also in ({"b": 0}, {"b": -1}, {"../b": 1}, {"b": 1e9}, ["b"]):
+        assert "data.also" in message_of(changed("data", also=also))
+    name = experiment_from_dict(changed("data")).data.name
+    assert "other than data.name" in message_of(changed("data", also={name: 1}))

@@ -86,6 +86,26 @@ def test_the_vocabulary_with_punctuation_is_a_file_of_its_own(tmp_path):
     assert vocabulary_path(kept, tmp_path / "work").name == "vocabulary-keep.json"
 
 
+def test_the_vocabulary_of_several_sets_has_the_training_captions_of_all(tmp_path):
+    data, work = make_flickr8k(tmp_path / "data", packed=False), tmp_path / "work"
+    sets = an_experiment("flickr8k", also={"more": 1})
+    with pytest.raises(DataError, match="more: data.also names this data set") as one:
+        prepare(sets, data, work)
+    assert "\n" not in str(one.value)
+    assert not (work / "tiny").exists()
+    photos = [
+        manifest.Photo("a", "a.jpg", "train", ["A zebra runs."]),
+        manifest.Photo("b", "b.jpg", "val", ["An emu runs."]),
+    ]
+    manifest.write_manifest(work / "more" / "manifest.jsonl", photos)
+    report = prepare(sets, data, work)
+    words = Vocabulary.load(vocabulary_path(sets, work)).words
+    assert words[4:] == ("a", "runs", "cat", "dog", "zebra")
+    assert report.words == 5
+    assert report.photos["train"] == 2  # of the set that was prepared
+    assert not (report.folder / "vocabulary.json").exists()
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [({"vocabulary_size": 6}, ("a", "runs")), ({"min_count": 3}, ("a", "runs"))],

@@ -42,14 +42,14 @@ def experiment(name="tiny", **changes):
     return experiment_from_dict({"name": name, **tables})
 
 
-def prepare(work, mirror=False, identity=IDENTITY):
+def prepare(work, mirror=False, identity=IDENTITY, name="made-up", seed=3):
     """Write manifest, vocabulary and features of 12 training and 4 other photos.
 
     A photo's annotations encode its caption's colour and shape, so they can be learnt.
     """
-    folder = work / "made-up"
+    folder = work / name
     folder.mkdir(parents=True)
-    rng = np.random.default_rng(3)
+    rng = np.random.default_rng(seed)
     photos, features = [], []
     for k in range(16):
         name, split = f"photo-{k:02d}", "train" if k < 12 else "val"
