@@ -44,7 +44,7 @@ run(Path(sys.argv[1]))
 """
 
 
-def experiment(**encoder) -> Experiment:
+def experiment(also=None, **encoder) -> Experiment:
     settings = {
         "network": "SceneNet",
         "layer": "annotations",
@@ -54,7 +54,7 @@ def experiment(**encoder) -> Experiment:
     return experiment_from_dict(
         {
             "name": "tiny",
-            "data": {"name": "tiny", "source": "folder"},
+            "data": {"name": "tiny", "source": "folder", "also": also or {}},
             "encoder": {**settings, **encoder},
             "model": {},
             "training": {},
@@ -222,6 +222,18 @@ def test_features_of_another_encoder_are_refused_or_overwritten(tmp_path):
 def test_mirrored_photos_of_an_unknown_split_are_refused(work):
     with pytest.raises(FeatureError, match=r"which has \['train', 'val'\]"):
         run(work, mirror_splits=["test"])
+
+
+def test_each_data_set_gets_a_file_of_its_own(tmp_path):
+    prepare(tmp_path)
+    photos = [photo for photo in prepare(tmp_path / "other") if photo.split == "train"]
+    (tmp_path / "other" / "tiny").rename(tmp_path / "more")
+    manifest.write_manifest(tmp_path / "more" / "manifest.jsonl", photos)
+    sets = experiment(mirror=True, also={"more": 2.0})
+    report = extract(sets, tmp_path, mirror_splits=["val"], progress=False)
+    names = [f"tiny/{NAME}.h5", f"tiny/{NAME}.mirror.h5", f"tiny/{NAME}.mirror-val.h5"]
+    names += [f"more/{NAME}.h5", f"more/{NAME}.mirror.h5"]  # it has no photo of val
+    assert [str(file.path.relative_to(tmp_path)) for file in report.files] == names
 
 
 def test_a_weights_file_replaces_that_of_the_settings(tmp_path, work):
