@@ -18,7 +18,7 @@ from data_prep.unpack import Progress, missing_photos, unpack
 from show_attend_tell.config.settings import DataSettings, Experiment
 from show_attend_tell.data import manifest
 from show_attend_tell.data.manifest import Photo, first_of_each_split
-from show_attend_tell.data.splits import vocabulary_path
+from show_attend_tell.data.splits import read_photos, vocabulary_path
 from show_attend_tell.data.vocabulary import SPECIAL, TOKENIZERS, UNKNOWN, Vocabulary
 from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.runtime.files import locked
@@ -135,22 +135,6 @@ def _refuse(problems: Problems, folder: Path) -> None:
     problems.refuse(folder / PROBLEMS)
 
 
-def _require_prepared(settings: DataSettings, work: Path) -> list[Path]:
-    """Return the manifests of the further data sets.
-
-    Raises:
-        DataError: one of the data sets is not prepared.
-    """
-    manifests = [work / name / MANIFEST for name in settings.also]
-    for path in manifests:
-        if not path.is_file():
-            raise DataError(
-                f"{path.parent}: data.also names this data set, which is not prepared; "
-                "prepare it by itself first"
-            )
-    return manifests
-
-
 def _vocabulary(
     photos: list[Photo], settings: DataSettings
 ) -> tuple[Vocabulary, float]:
@@ -207,12 +191,13 @@ def prepare(
 
     Raises:
         DataError: the data cannot be prepared, or have problems that are refused.
+        ManifestError: a set of ``data.also`` is not prepared.
         VocabularyError: no word is frequent enough.
     """
     started = time.monotonic()
     settings = experiment.data
     folder = Path(work).absolute() / settings.name
-    others = _require_prepared(settings, folder.parent)
+    further = read_photos(experiment, folder.parent, further=True)
     taken = DataError(f"{folder}: another process is preparing it; wait for its end")
     with locked(folder / ".prepare.lock", taken):
         if settings.source == DRAWN:
@@ -223,7 +208,6 @@ def prepare(
                 experiment, data, folder, on_problem, progress, limit
             )
         problems.write_listing(folder / PROBLEMS)
-        further = [photo for path in others for photo in manifest.read_manifest(path)]
         vocabulary, coverage = _vocabulary([*photos, *further], settings)
         vocabulary.save(
             vocabulary_path(experiment, folder.parent),

@@ -73,8 +73,15 @@ def vocabulary_path(experiment: Experiment, work: str | Path) -> Path:
     return folder_of(experiment, work) / f"{name}.json"
 
 
-def read_photos(experiment: Experiment, work: str | Path) -> list[Photo]:
-    """Read the manifests of all data sets of an experiment.
+def read_photos(
+    experiment: Experiment, work: str | Path, further: bool = False
+) -> list[Photo]:
+    """Read the manifests of an experiment's data sets.
+
+    Args:
+        experiment: settings of the data.
+        work: the folder of prepared data.
+        further: whether to read the sets of ``data.also`` alone.
 
     Returns:
         All photos; the id of a photo of ``data.also`` is ``SET/ID``.
@@ -82,32 +89,37 @@ def read_photos(experiment: Experiment, work: str | Path) -> list[Photo]:
     Raises:
         ManifestError: a manifest is absent or malformed, or two photos have one id.
     """
-    return [
-        photo for photos in _read_sets(experiment, work).values() for photo in photos
-    ]
+    folders = data_folders(experiment, work)[1 if further else 0 :]
+    sets = _read_sets(experiment, folders).values()
+    return [photo for photos in sets for photo in photos]
 
 
-def _read_sets(experiment: Experiment, work: str | Path) -> dict[Path, list[Photo]]:
-    """Return the photos of each data set, by the path of its manifest."""
-    first, *others = (f / "manifest.jsonl" for f in data_folders(experiment, work))
-    sets = {first: read_manifest(first)}
-    ids = {photo.id for photo in sets[first]} if others else set()
-    for path in others:
-        sets[path] = [
-            dataclasses.replace(photo, id=joint_id(path.parent, photo.id))
-            for photo in read_manifest(path)
-        ]
-        if twice := next((p.id for p in sets[path] if p.id in ids), None):
+def _read_sets(
+    experiment: Experiment, folders: Sequence[Path]
+) -> dict[Path, list[Photo]]:
+    """Return the photos of each data set, by its folder."""
+    sets, ids = {}, set()
+    for folder in folders:
+        photos = read_manifest(folder / "manifest.jsonl")
+        if folder.name != experiment.data.name:
+            photos = [
+                dataclasses.replace(photo, id=_joint_id(experiment, folder, photo.id))
+                for photo in photos
+            ]
+        sets[folder], names = photos, {photo.id for photo in photos}
+        if names & ids:
             raise ManifestError(
-                f"{path}: a photo becomes {twice!r}, the id of another photo in "
-                f"{first}; rename the data set"
+                f"{folder}: a photo becomes {min(names & ids)!r}, the id of another "
+                "photo; rename the data set"
             )
+        ids |= names
     return sets
 
 
-def joint_id(folder: Path, photo: str) -> str:
-    """Return the id of a photo of a further data set among all photos."""
-    return f"{folder.name}/{photo}"
+def _joint_id(experiment: Experiment, folder: Path, photo: str) -> str:
+    """Return the id of a photo among the photos of all data sets."""
+    first = folder.name == experiment.data.name
+    return photo if first else f"{folder.name}/{photo}"
 
 
 def open_features(
@@ -153,7 +165,7 @@ def open_features(
     rows, places = {}, []
     for number, (folder, reader) in enumerate(readers.items()):
         for name, row in reader.rows.items():
-            rows[joint_id(folder, name) if number else name] = len(places)
+            rows[_joint_id(experiment, folder, name)] = len(places)
             places.append((number, row))
     return JointReader([*readers.values()], rows, np.array(places).reshape(-1, 2))
 
@@ -237,7 +249,7 @@ def load_splits(
     experiment: Experiment, work: str | Path, names: Sequence[str], reader
 ) -> list[Split]:
     """Read several splits, see :func:`load_split`; the manifests are read once."""
-    sets = _read_sets(experiment, work)
+    sets = _read_sets(experiment, data_folders(experiment, work))
     return [_select_split(experiment, sets, name, reader) for name in names]
 
 
@@ -245,13 +257,13 @@ def _select_split(
     experiment: Experiment, sets: dict[Path, list[Photo]], name: str, reader
 ) -> Split:
     photos, weights = [], []
-    for path, everything in sets.items():
+    for folder, everything in sets.items():
         of_split = [photo for photo in everything if photo.split == name]
         kept = [p for p in of_split if p.id in reader.rows and any(p.captions)]
         if left_out := len(of_split) - len(kept):
-            logger.warning("%s: %d photos of %s left out", path, left_out, name)
+            logger.warning("%s: %d photos of %s left out", folder, left_out, name)
         photos += kept
-        weights += [experiment.data.also.get(path.parent.name, 1.0)] * len(kept)
+        weights += [experiment.data.also.get(folder.name, 1.0)] * len(kept)
     if not photos:
         raise ManifestError(
             f"{next(iter(sets))}: split {name!r} has no photo with a caption and "

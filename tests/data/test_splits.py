@@ -269,7 +269,7 @@ def change_encoder(work):
                 [Photo("more/photo-00", "a.png", "train", ["A dog."])],
             ),
             ManifestError,
-            "a photo becomes 'more/photo-00', the id of another photo in",
+            "a photo becomes 'more/photo-00', the id of another photo",
         ),
     ],
 )
