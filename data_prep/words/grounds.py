@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from show_attend_tell.data.photo_formats import is_photo
-from show_attend_tell.data.preprocessing import load_photo
+from show_attend_tell.data.preprocessing import is_photo, load_photo
 from show_attend_tell.runtime.errors import DataError, PhotoError
 
 _MOST = 300  # photos, of which each word uses one part
