@@ -31,7 +31,7 @@ import hdf5plugin
 import numpy as np
 
 from show_attend_tell.data.features import all_finite, index_digest
-from show_attend_tell.data.shard_store import FolderStore, ObjectStore
+from show_attend_tell.data.shard_store import store_at
 from show_attend_tell.runtime.array_file import DAMAGED
 from show_attend_tell.runtime.errors import FeatureError, one_line
 from show_attend_tell.runtime.gc_pause import uncollected
@@ -61,10 +61,6 @@ class Shard:
     image_ids: tuple[str, ...]
     url: str | None = None
 
-    @property
-    def _store(self) -> FolderStore | ObjectStore:
-        return ObjectStore(self.url) if self.url else FolderStore(self.file.parent)
-
     def write(self, features: np.ndarray, problems: Sequence[str]) -> None:
         """Write the shard atomically; several processes may write the same one.
 
@@ -93,7 +89,8 @@ class Shard:
             write_column(file, "problems", problems)
             write_column(file, "checksums", np.array(checksums, np.uint32))
             file.flush()
-            self._store.write(self.file.name, file.id.get_file_image())
+            content = file.id.get_file_image()
+        store_at(self.file.parent, self.url).write(self.file.name, content)
 
     def digest(self, problems: Sequence[str], checksums: Sequence[int]) -> np.bytes_:
         """Return the attribute ``digest``, see :func:`data.features.index_digest`."""
@@ -113,7 +110,7 @@ class Shard:
             # collector must not free objects of HDF5, which would need the lock.
             with (
                 uncollected(),
-                self._store.open(self.file.name) as content,
+                store_at(self.file.parent, self.url).open(self.file.name) as content,
                 h5py.File(content, "r") as file,
             ):
                 yield file

@@ -35,15 +35,16 @@ from show_attend_tell.data.features import FORMAT, FeatureReader
 from show_attend_tell.data.shard_store import (
     HEADER,
     INDEX,
+    STORE,
     FolderStore,
     ObjectStore,
     durable_path,
     parts_folder,
     shard_name,
     shards_folder,
+    store_at,
     stored_url,
     unwritable,
-    write_url,
 )
 from show_attend_tell.runtime.errors import FeatureError
 from show_attend_tell.runtime.files import TEMPORARY, locked
@@ -58,22 +59,29 @@ _OVERHEAD, _ROW_OVERHEAD = 1 << 16, 256
 class FeatureWriter:
     """Write one feature set, in any number of runs.
 
-    Use it as a context manager: it locks the set against another extraction. Write the
-    shards of :attr:`missing` with :meth:`write`, then call :meth:`finish`. Features
-    that exist, complete or not, keep their form, a file or a folder of shards. If the
-    index of a folder is absent, :meth:`finish` makes it again from the shards.
+    Use the writer as a context manager, which locks the set against another extraction
+    and leaves the disk unchanged until it is entered. Write the shards of
+    :attr:`missing` with :meth:`write`, then call :meth:`finish`. Existing features,
+    complete or not, keep their form, a file or a folder of shards. If the index of a
+    folder is absent, :meth:`finish` makes it again from the shards.
+
+    Args:
+        path: the feature file.
+        identity: the encoder's identity, from ``Encoder.identity``.
+        image_ids: N ids in the order of the rows.
+        mirrored: whether the photos are mirrored.
+        overwrite: whether to delete existing features in any form.
+        shards: whether a new set becomes a folder of shards.
+        url: the object store that receives the shards of a new set.
 
     Attributes:
         path: the feature file or the folder of shards.
-        image_ids: N ids in the order of the rows.
-        identity: the encoder's identity.
-        mirrored: whether the photos are mirrored.
         complete: whether the set already exists, made by this encoder from these
             photos.
         missing: numbers of the shards to write.
     """
 
-    shard_rows = SHARD_ROWS
+    shard_rows = SHARD_ROWS  # of every shard but the last
 
     def __init__(
         self,
@@ -85,17 +93,6 @@ class FeatureWriter:
         shards: bool = False,
         url: str | None = None,
     ):
-        """Initialize the writer; the disk is unchanged until the context is entered.
-
-        Args:
-            path: the feature file.
-            identity: the encoder's identity, from ``Encoder.identity``.
-            image_ids: N ids in the order of the rows.
-            mirrored: whether the photos are mirrored.
-            overwrite: delete existing features in any form.
-            shards: whether a new set becomes a folder of shards.
-            url: the object store that receives the shards of a new set.
-        """
         self.path = self._file = Path(path)
         self.image_ids, self.identity = list(image_ids), identity
         self.mirrored, self._overwrite = mirrored, overwrite
@@ -109,8 +106,8 @@ class FeatureWriter:
         """Lock the set and determine the missing shards.
 
         Raises:
-            FeatureError: another extraction is running, or the existing features are
-                of another encoder, of other photos or in another store.
+            FeatureError: another extraction is running, or the existing features
+                belong to another encoder, to other photos or to another store.
         """
         taken = FeatureError(
             f"{self._file}: another extraction is writing it; wait for its end"
@@ -134,14 +131,13 @@ class FeatureWriter:
     def _delete(self) -> None:
         """Delete the features in any form."""
         folder = shards_folder(self._file)
-        if url := stored_url(folder):
-            ObjectStore(url).delete()
-        for each in (folder, parts_folder(self._file)):
-            FolderStore(each).delete()
+        store_at(folder, stored_url(folder)).delete()
+        FolderStore(folder).delete()
+        FolderStore(parts_folder(self._file)).delete()
         self._file.unlink(missing_ok=True)
 
     def _choose_form(self) -> None:
-        """Determine the form and the store: those of features begun before, or new."""
+        """Choose the form and the store of existing features, or of a new set."""
         parts, folder = parts_folder(self._file), shards_folder(self._file)
         begun_as_file = self._file.exists() or parts.exists()
         if begun_as_file and self._url is not None:
@@ -187,18 +183,18 @@ class FeatureWriter:
 
     def _begin(self, header: bytes) -> None:
         """Make the folder of the shards, with the header as its last file."""
-        if self._url:  # first, in case that it cannot be written
+        folder = FolderStore(self._folder)
+        if self._url:  # first, in case the store refuses
             ObjectStore(self._url).write(HEADER, header)
-        FolderStore(self._folder).delete()
+        folder.delete()
         self._folder.mkdir()
         if self._url:
-            write_url(self._folder, self._url)
-        FolderStore(self._folder).write(HEADER, header)
+            folder.write(STORE, json.dumps({"url": self._url}, indent=1).encode())
+        folder.write(HEADER, header)
 
     def _sizes(self) -> dict[int, int]:
         """Return the bytes of each shard that is present."""
-        store = ObjectStore(self._url) if self._url else FolderStore(self._folder)
-        sizes = store.sizes()
+        sizes = store_at(self._folder, self._url).sizes()
         names = {number: shard_name(number) for number in self._numbers}
         return {n: sizes[name] for n, name in names.items() if name in sizes}
 

@@ -5,6 +5,7 @@ photos and write the shards. All use the same paths.
 """
 
 import dataclasses
+import functools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -114,15 +115,12 @@ def extract_on_cluster(
         ManifestError: see there.
     """
     with connected(address) as cluster:
-
-        def write_shards(
-            encoder: Encoder, writer: FeatureWriter, photos: list[Photo], progress: bool
-        ) -> None:
-            _write_shards(cluster, workers, encoder, writer, photos, progress)
-
-        work = os.path.abspath(work)  # workers have another working directory
         return extract(
-            experiment, work, shards=True, write_shards=write_shards, **options
+            experiment,
+            os.path.abspath(work),  # workers have another working directory
+            shards=True,
+            write_shards=functools.partial(_write_shards, cluster, workers),
+            **options,
         )
 
 

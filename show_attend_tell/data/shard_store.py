@@ -10,7 +10,6 @@ their own tools do.
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -59,8 +58,6 @@ class FolderStore:
         folder: the folder.
     """
 
-    url = None
-
     def __init__(self, folder: Path):
         self._folder = folder
 
@@ -85,9 +82,7 @@ class FolderStore:
         """Return the path of a shard."""
         return self._folder / name
 
-    def place(self, name: str) -> str:
-        """Return where a shard is, for messages."""
-        return str(self._folder / name)
+    place = local  # of a damaged shard, for messages
 
     def delete(self) -> None:
         """Delete the folder."""
@@ -154,8 +149,6 @@ class ObjectStore:
 
     def place(self, name: str) -> str:
         """Return where a shard and its downloaded copy are, for messages."""
-        if self._cache is None:
-            return f"{self.url}/{name}"
         return f"{self._cache / name} and, if it is damaged too, {self.url}/{name}"
 
     def delete(self) -> None:
@@ -210,9 +203,9 @@ def stored_url(folder: Path) -> str | None:
         ) from None
 
 
-def write_url(folder: Path, url: str) -> None:
-    """Write ``store.json``."""
-    FolderStore(folder).write(STORE, json.dumps({"url": url}, indent=1).encode())
+def store_at(folder: Path, url: str | None) -> FolderStore | ObjectStore:
+    """Return the store that receives shards: the URL if there is one, or the folder."""
+    return ObjectStore(url) if url else FolderStore(folder)
 
 
 def open_store(folder: Path) -> FolderStore | ObjectStore:
