@@ -61,7 +61,7 @@ class FeatureWorker:
             difference = identity_difference(identity, found, exact=True)
             versions = f"{found['versions']} instead of {identity['versions']}"
             raise EncoderError(
-                "the encoder must be that of the driver. Received: "
+                "the encoder must be the driver's. Received: "
                 f"{difference or f'versions {versions}'}; install the same packages "
                 "and weights on every node"
             )

@@ -50,7 +50,7 @@ def test_a_worker_with_another_encoder_refuses_to_work():
     settings = EncoderSettings(**{**SETTINGS, "weights": "none", "resize": "crop"})
     identity = Encoder(settings).identity()
     FeatureWorker(settings, identity, 1)
-    with pytest.raises(EncoderError, match=r"that of the driver.*weights_digest"):
+    with pytest.raises(EncoderError, match=r"the driver's.*weights_digest"):
         FeatureWorker(settings, {**identity, "weights_digest": "0" * 64}, 1)
     with pytest.raises(EncoderError, match=r"versions .* instead of \{'keras': '0'\}"):
         FeatureWorker(settings, {**identity, "versions": {"keras": "0"}}, 1)
