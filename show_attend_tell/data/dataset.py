@@ -1,8 +1,8 @@
 """Batch captions with the features of their photos, for training.
 
 The order of an epoch is a function of (seed, epoch) alone, so a resumed training equals
-an uninterrupted one. Every caption occurs once an epoch, or as often as the weight of
-its data set says, in batches of captions of similar length. Batches are padded to few
+an uninterrupted one. Every caption occurs once an epoch, or w times if its data set has
+the weight w, in batches of captions of similar length. Batches are padded to few
 lengths, so that few graphs are compiled.
 """
 
@@ -120,7 +120,7 @@ def epoch_order(
 
 
 def shown_items(weights: np.ndarray, seed: int, epoch: int) -> np.ndarray:
-    """Return the items that an epoch shows, each as often as its weight says.
+    """Return the items that an epoch shows, each in proportion to its weight.
 
     An item of weight w is shown floor(w) times. Of all items of this weight a share of
     w - floor(w), drawn anew for each epoch, is shown once more. So every epoch has the
