@@ -107,7 +107,7 @@ CHILD = """
 import sys
 sys.path[:0] = {paths}
 from data_prep.feature_writer import FeatureWriter
-from test_cluster_features import ROWS, experiment
+from test_features import ROWS, experiment
 from show_attend_tell.cluster.features import extract_on_cluster
 FeatureWriter.shard_rows = ROWS
 extract_on_cluster(experiment(), sys.argv[1], sys.argv[2], 1, progress=False)
