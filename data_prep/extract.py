@@ -1,5 +1,6 @@
 """Extract the features of a prepared data set: read the manifest, run the encoder."""
 
+import contextlib
 import dataclasses
 import itertools
 import logging
@@ -34,17 +35,16 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FileReport:
-    """Counts, sizes and problems of one feature file or folder of shards.
+    """Counts, sizes and problems of one feature set.
 
     Attributes:
-        path: the file or folder.
-        photos: number of rows of the file.
-        extracted: number of photos encoded in this run; the others were already
-            present.
+        path: the file or the folder of shards.
+        photos: number of photos.
+        extracted: number of photos that this run encoded; the others were present.
         seconds: duration of this run's extraction.
-        size: size of the file, in bytes.
+        size: size of the set, in bytes.
         dense_size: size of its values without compression, in bytes.
-        unreadable: id -> reason of every photo without features.
+        unreadable: id -> reason, of each photo without features.
     """
 
     path: Path
@@ -74,7 +74,7 @@ class FileReport:
 
 @dataclass(frozen=True)
 class ExtractReport:
-    """Reports of the files of one call of :func:`extract`, the mirrored file last."""
+    """Reports of all feature sets of one call of :func:`extract`."""
 
     files: tuple[FileReport, ...]
 
@@ -105,7 +105,7 @@ def extract(
             written to a second file.
         work: the folder of prepared data.
         encoder_weights: weights file that replaces ``encoder.weights``.
-        overwrite: replace existing features.
+        overwrite: whether to replace existing features.
         progress: whether to draw a progress bar on standard error.
         mirror_splits: further splits whose mirrored photos are extracted, each to a
             file of its own.
@@ -118,7 +118,7 @@ def extract(
 
     Raises:
         EncoderError: the encoder cannot be built.
-        FeatureError: existing features are of another encoder or of other photos,
+        FeatureError: existing features belong to another encoder or to other photos,
             another extraction is running, or the disk is too small.
         ManifestError: a manifest is absent or malformed.
     """
@@ -130,15 +130,20 @@ def extract(
     for folder in data_folders(experiment, work):
         everything = manifest.read_manifest(folder / "manifest.jsonl")
         photos = [photo for photo in everything if photo.split != "none"]
+        if not photos:
+            raise FeatureError(
+                f"{folder}: the manifest must have photos in a split. Received: none; "
+                "prepare the data again"
+            )
         jobs.append((feature_path(folder, settings), photos, False))
         for split in (*(["train"] if settings.mirror else []), *mirror_splits):
             if chosen := [photo for photo in photos if photo.split == split]:
                 jobs.append((feature_path(folder, settings, True, split), chosen, True))
     known = {photo.split for _, photos, _ in jobs for photo in photos}
-    if not known.issuperset(mirror_splits) or not known:
+    if not known.issuperset(mirror_splits):
         raise FeatureError(
             "`mirror_splits` must name splits of the manifest, which has "
-            f"{sorted(known)}. Received: {list(mirror_splits)}"
+            f"{sorted(known)}. Received: {list(mirror_splits)}; leave the option out"
         )
     encoder = Encoder(settings)
     encoder.expect(sum(len(photos) for _, photos, mirror in jobs if not mirror))
@@ -206,7 +211,11 @@ def write_shards_here(
     threads = min(8, os.cpu_count() or 1)
     decoded = decoded_batches(encoder, paths, writer.mirrored, threads)
     stored: Future | None = None
-    with ThreadPoolExecutor(1) as store, extraction_bar(writer, progress) as bar:
+    with (
+        ThreadPoolExecutor(1) as store,
+        contextlib.closing(decoded),
+        extraction_bar(writer, progress) as bar,
+    ):
         for count, number in enumerate(writer.missing):
             batches = itertools.islice(decoded, -(-len(writer.rows(number)) // BATCH))
             features, problems = encode_batches(encoder, batches, bar.update)

@@ -1,8 +1,8 @@
 """Batch captions with the features of their photos, for training.
 
 The order of an epoch is a function of (seed, epoch) alone, so a resumed training equals
-an uninterrupted one. Every caption occurs once an epoch, or as often as the weight of
-its data set says, in batches of captions of similar length. Batches are padded to few
+an uninterrupted one. Every caption occurs once an epoch, or w times if its data set has
+the weight w, in batches of captions of similar length. Batches are padded to few
 lengths, so that few graphs are compiled.
 """
 
@@ -56,14 +56,15 @@ class Captions(NamedTuple):
 def padded_length(length: int, few: bool = False) -> int:
     """Return the number of steps to which a batch of captions is padded.
 
-    Even numbers from 8 to 16, multiples of 4 to 24, multiples of 16 beyond. Compiling a
-    length takes seconds, which rare lengths do not amortise: Flickr8k has 9 graphs and
-    0.9 % more steps than with 11 graphs, for all even numbers and multiples of 4.
+    The result is an even number from 8 to 16, a multiple of 4 up to 24, and a multiple
+    of 16 beyond. Compiling a length takes seconds, which rare lengths do not amortise:
+    Flickr8k has 9 graphs and 0.9 % more steps than with 11 graphs, one for every even
+    number and multiple of 4.
 
     Args:
         length: steps of the longest caption of the batch.
-        few: whether to return multiples of 12 only, for trainings of so few updates
-            that compiling takes longer than the steps that are saved.
+        few: whether to return multiples of 12 only, for trainings so short that
+            compiling takes longer than the steps it saves.
     """
     if few:
         return -(-length // 12) * 12
@@ -81,9 +82,9 @@ def encode_captions(
     """Encode the tokenized captions of each photo.
 
     Args:
-        captions: captions of each photo, each caption a sequence of words.
-        vocabulary: map of words to ids.
-        max_words: maximum number of words; longer captions are cut.
+        captions: for each photo a list of captions, each a sequence of words.
+        vocabulary: maps words to ids.
+        max_words: longer captions are cut to this many words.
 
     Returns:
         All non-empty captions, in order.
@@ -119,7 +120,7 @@ def epoch_order(
 
 
 def shown_items(weights: np.ndarray, seed: int, epoch: int) -> np.ndarray:
-    """Return the items that an epoch shows, each as often as its weight says.
+    """Return the items that an epoch shows, each in proportion to its weight.
 
     An item of weight w is shown floor(w) times. Of all items of this weight a share of
     w - floor(w), drawn anew for each epoch, is shown once more. So every epoch has the
@@ -156,8 +157,8 @@ def read_views(
         rows: rows of the photos, (N,), N at most `batch_size`.
         rng: generator that chooses the readers.
         batch_size: rows of the batch; rows beyond N are zero.
-        own: rows of the batch that are read and returned, by default all. The readers
-            chosen do not depend on them.
+        own: rows of the batch to read and return, all by default; the choice of
+            readers does not depend on it.
 
     Returns:
         (batch_size, L, D) float16.
@@ -244,7 +245,7 @@ class CaptionBatches:
         self._set_items(captions.lengths, captions.photos, weights)
         self.captions_per_row = 1
         self.own = part_of(batch_size, *part)
-        self._error: ShowAttendTellError | None = None  # raised inside of tf.data
+        self._error: ShowAttendTellError | None = None  # raised inside tf.data
 
     def _set_items(
         self, lengths: np.ndarray, photos: np.ndarray, weights: np.ndarray | None
@@ -272,7 +273,7 @@ class CaptionBatches:
 
         Yields:
             Annotations (B, L, D) float16; inputs, which begin with <start>, and
-            targets, which end with <end>, (B, T) int32 each; B rows of this part.
+            targets, which end with <end>, (B, T) int32 each; B is the size of the part.
         """
         shown = shown_items(self.weights, self.seed, epoch)
         order = epoch_order(self.lengths[shown], self.batch_size, self.seed, epoch)
@@ -340,10 +341,10 @@ def measure_deviation(
         rows: rows of the training photos.
         seed: seed of the selection of photos.
         photos: maximum number of photos to measure.
-        convert: function of features (n, L, D) that returns the annotations.
+        convert: function that turns features (n, L, D) into annotations.
 
     Raises:
-        FeatureError: all values are equal, so that nothing can be learnt from them.
+        FeatureError: all values are equal, so nothing can be learnt from them.
     """
     rng = np.random.default_rng(seed)
     chosen = rng.permutation(np.asarray(rows))[:photos]

@@ -6,10 +6,11 @@ names them all: ``prepare`` builds its vocabulary from the training captions of 
 and stores it beside the vocabulary of ``data.name`` alone. Each set keeps its manifest
 and its feature files, in its own folder.
 
-The photos of a further set are named ``SET/ID``. A split is the union of the sets'
-splits of its name. In training, an epoch shows each caption as often as the weight of
-its set says; everything else reads each photo once. To evaluate one set alone, pass
-``--set data.also={}`` and, for another than ``data.name``, ``--set data.name=SET``.
+The ids of the photos of a further set begin with its name, ``SET/ID``. A split is the
+union of the sets' splits of this name. The weight of a set is the number of times that
+an epoch of training shows its captions; everything else reads each photo once. To
+evaluate one set alone, pass ``--set data.also={}``, with ``--set data.name=SET`` for a
+further set.
 """
 
 import contextlib

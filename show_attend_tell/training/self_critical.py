@@ -71,7 +71,7 @@ class SelfCritical:
 
     @property
     def steps(self) -> int:
-        """Number of updates in an epoch, which shows photos as their weights say."""
+        """Number of updates in an epoch, which shows each photo weight times."""
         return -(-len(shown_items(self.weights, self.seed, 0)) // self.photos)
 
     @property

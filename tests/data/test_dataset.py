@@ -282,7 +282,7 @@ weights_lists = st.lists(st.sampled_from([0.3, 1.0, 2.0, 2.5]), min_size=1, max_
 
 
 @given(weights_lists, st.integers(0, 5), st.integers(0, 3))
-def test_an_epoch_shows_each_item_as_often_as_its_weight_says(weights, seed, epoch):
+def test_an_epoch_shows_each_item_in_proportion_to_its_weight(weights, seed, epoch):
     weights = np.array(weights)
     counts = np.bincount(shown_items(weights, seed, epoch), minlength=len(weights))
     for weight in np.unique(weights):

@@ -106,30 +106,31 @@ def test_the_vocabulary_with_punctuation_is_a_file_of_its_own(
     assert vocabulary_path(kept, tmp_path / "work").name == "vocabulary-keep.json"
 
 
+def test_the_vocabulary_of_several_sets_has_the_training_captions_of_all(
+    prepare_flickr8k, tmp_path
+):
+    also, work = {"more": 1}, tmp_path / "work"
+    with pytest.raises(ManifestError, match=r"more/manifest\.jsonl: no such manifest"):
+        prepare_flickr8k(also=also)
+    assert not list(work.rglob("vocabulary*"))
+    photos = [
+        manifest.Photo("a", "a.jpg", "train", ["A zebra runs."]),
+        manifest.Photo("b", "b.jpg", "val", ["An emu runs."]),
+    ]
+    manifest.write_manifest(work / "more" / "manifest.jsonl", photos)
+    report = prepare_flickr8k(also=also)
+    words = Vocabulary.load(report.folder / "vocabulary+more.json").words
+    assert words[4:] == ("a", "runs", "cat", "dog", "zebra")
+    assert photos_of(report)["train"] == 2  # of the set that was prepared
+    assert not (report.folder / "vocabulary.json").exists()
+
+
 @pytest.mark.parametrize("change", [{"vocabulary_size": 6}, {"min_count": 3}])
 def test_size_and_minimum_count_bound_the_vocabulary(prepare_flickr8k, change):
     report = prepare_flickr8k(**change)
     words = Vocabulary.load(report.folder / "vocabulary.json").words
     assert words[4:] == ("a", "runs")
     assert report.facts == [COVERAGE.format("2", "66.67%")]
-
-
-def test_the_vocabulary_of_several_sets_has_the_training_captions_of_all(tmp_path):
-    data, work = make_flickr8k(tmp_path / "data", packed=False), tmp_path / "work"
-    sets = an_experiment("flickr8k", also={"more": 1})
-    with pytest.raises(ManifestError, match=r"more/manifest\.jsonl: no such manifest"):
-        prepare(sets, data, work)
-    assert not (work / "tiny").exists()
-    photos = [
-        manifest.Photo("a", "a.jpg", "train", ["A zebra runs."]),
-        manifest.Photo("b", "b.jpg", "val", ["An emu runs."]),
-    ]
-    manifest.write_manifest(work / "more" / "manifest.jsonl", photos)
-    report = prepare(sets, data, work)
-    words = Vocabulary.load(vocabulary_path(sets, work)).words
-    assert words[4:] == ("a", "runs", "cat", "dog", "zebra")
-    assert photos_of(report)["train"] == 2  # of the set that was prepared
-    assert not (report.folder / "vocabulary.json").exists()
 
 
 FAULTY = {
