@@ -8,12 +8,11 @@ from pathlib import Path
 import click
 
 from show_attend_tell.cli.cluster import cluster_options, require_cluster
-from show_attend_tell.cli.experiment_help import ExperimentCommand
 from show_attend_tell.cli.options import (
     PATH,
+    ExperimentCommand,
     encoder_weights_option,
     experiment_option,
-    is_of_digits,
     limit_option,
     load_settings,
     set_option,
@@ -117,7 +116,7 @@ def features(
     """
     require_cluster(cluster, workers)
     settings = load_settings(experiment, changes, limit=limit)
-    if is_of_digits(settings):
+    if settings.task != "caption":
         click.echo(f"{settings.name}: nothing to do, its model reads the pictures")
         return
     start_tensorflow()

@@ -249,7 +249,9 @@ def received(monkeypatch):
 
 
 COMPARISON = "show_attend_tell.evaluation.comparison"
-SETTINGS = SimpleNamespace(task="caption", training=SimpleNamespace(metric="CIDEr"))
+SETTINGS = SimpleNamespace(
+    task="caption", name="mine", training=SimpleNamespace(metric="CIDEr")
+)
 SUMMARY = Summary(
     Path("run"), Path("run/model.keras"), 52.5, 40, 50, 61.2, "done", "CIDEr"
 )
@@ -328,10 +330,10 @@ def test_the_seed_is_a_setting(run, received, monkeypatch):
     monkeypatch.setattr(
         experiments,
         "load_experiment",
-        lambda name, given: changes.extend(given) or SETTINGS,
+        lambda name, given: changes.append(given) or SETTINGS,
     )
     run("train", "--seed", "7", "--set", "training.epochs=2")
-    assert changes == ["training.epochs=2", "training.seed=7"]
+    assert changes[-1] == ("training.epochs=2", "training.seed=7")
 
 
 @pytest.mark.parametrize(
