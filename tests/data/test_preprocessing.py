@@ -202,7 +202,7 @@ def test_every_suffix_of_photos_is_found_everywhere_and_can_be_decoded(
     Image.new("RGB", (8, 8), "red").save(path)
     assert load_photo(path).size == (8, 8)
     assert list(find_photos([tmp_path])) == [path]
-    data = DataFolder(tmp_path, leave_out=tmp_path / "prepared")
+    data = DataFolder(tmp_path, tmp_path / "prepared")
     assert data.photos == {path.name: path}
 
 
