@@ -45,7 +45,7 @@ def test_sigterm_is_one_line_and_143_and_later_ones_are_ignored(run, monkeypatch
             signal.raise_signal(signal.SIGTERM)  # while the last file is written
             ended.append("written")
 
-    captions = SimpleNamespace(task="caption")
+    captions = SimpleNamespace(task="caption", name="mine")
     monkeypatch.setattr(experiments, "load_experiment", lambda *arguments: captions)
     monkeypatch.setattr(data_prep.prepare, "prepare", prepare)
     before = signal.getsignal(signal.SIGTERM)
@@ -143,7 +143,7 @@ def test_an_interruption_that_c_code_turns_into_another_error_is_one(run, monkey
         except KeyboardInterrupt:
             raise RuntimeError("pybind11") from None
 
-    captions = SimpleNamespace(task="caption")
+    captions = SimpleNamespace(task="caption", name="mine")
     monkeypatch.setattr(experiments, "load_experiment", lambda *arguments: captions)
     monkeypatch.setattr(data_prep.prepare, "prepare", prepare)
     code, _, err = run("prepare")
