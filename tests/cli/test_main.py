@@ -23,7 +23,6 @@ from show_attend_tell.training.train import Summary
 
 VERBS = ["average", "prepare", "features", "train", "eval", "caption", "export", "demo"]
 VERBS += ["calibrate", "fit-reranker", "compare", "download", "doctor", "draw", "read"]
-VERBS += ["render-words"]
 
 
 def test_help_names_every_verb(run):
