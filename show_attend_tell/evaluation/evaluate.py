@@ -11,7 +11,6 @@ import numpy as np
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import DecodingSettings, Experiment
-from show_attend_tell.data import manifest
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.preprocessing import Box
@@ -22,6 +21,7 @@ from show_attend_tell.data.splits import (
     load_split,
     open_features,
     open_mirror,
+    read_photos,
 )
 from show_attend_tell.evaluation.coco_results import read_coco_results
 from show_attend_tell.evaluation.pointing import find_targets, point, read_boxes
@@ -230,7 +230,7 @@ def _photos_of_split(
 ) -> _SplitPhotos:
     """Read the photos of a split, or of the default split, from the manifest."""
     path = folder_of(experiment, work) / "manifest.jsonl"
-    photos = manifest.read_manifest(path)
+    photos = read_photos(experiment, work)
     split = split or default_split(photos)
     return _SplitPhotos(path, split, [p for p in photos if p.split == split])
 

@@ -47,6 +47,7 @@ class Likelihood:
         self.batches = batches(
             *(captions, data.rows, readers, settings.batch_size, settings.seed, few),
             part=workers.part,
+            weights=data.weights,
         )
         photos = self.batches.batch_size * self.batches.captions_per_row
         whole = photos == settings.batch_size and model.convolutions is None
