@@ -169,28 +169,24 @@ def _memory(make: Callable[[], object]) -> int:
     return size
 
 
-class NoWork:
-    """A worker's object that returns its payload's length."""
-
-    def run(self, payload: tuple) -> int:
-        """Return the length."""
-        return len(payload)
+def no_work() -> Callable[[tuple], int]:
+    """Return the function of an empty job, which returns its payload's length."""
+    return len
 
 
 def driver() -> dict:
     """Run empty tasks with the payload of 256 photos, and wait for many of them."""
     import ray
 
-    from benchmarks.rates import NoWork  # not of __main__, which workers lack
-    from show_attend_tell.cluster.pool import connected
-    from show_attend_tell.cluster.worker import Task
+    from benchmarks.rates import no_work  # not of __main__, which workers lack
+    from show_attend_tell.cluster.pool import WorkItem, connected
 
     paths = tuple(Path(f"/data/photos/{k:010d}_0123456789.jpg") for k in range(256))
-    found = {"bytes of a task": float(len(pickle.dumps(Task("part 0", paths))))}
+    found = {"bytes of a task": float(len(pickle.dumps(WorkItem("part 0", paths))))}
     with connected("auto") as cluster:
-        tasks = (Task(f"part {number}", paths) for number in range(_TASKS))
+        tasks = (WorkItem(f"part {number}", paths) for number in range(_TASKS))
         start = time.perf_counter()
-        seconds = _seconds(lambda: sum(1 for _ in cluster.run(NoWork, (), tasks, 2)))
+        seconds = _seconds(lambda: sum(1 for _ in cluster.run(no_work, (), tasks, 2)))
         found["s of the driver a task, 2 workers"] = seconds / _TASKS
         found["s of the clock a task, 2 workers"] = (
             time.perf_counter() - start

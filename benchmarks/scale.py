@@ -24,7 +24,7 @@ from benchmarks.table import markdown, number
 
 FIGURE = Path(__file__).parents[1] / "docs" / "images" / "scale.png"
 WORKERS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-_ATTEMPTS = 4  # as in runtime.cluster
+_ATTEMPTS = 4  # as in cluster.pool
 _STEPS, _SEGMENTS = 2000, 5000  # simulated updates, and stretches between checkpoints
 _NEVER = math.inf
 

@@ -1,5 +1,7 @@
-"""Define the options of verbs that run in the workers of a Ray cluster."""
+"""Define the options of verbs that work on a Ray cluster or in several workers."""
 
+import functools
+import os
 import sys
 from collections.abc import Callable
 
@@ -18,18 +20,18 @@ def cluster_options(command: Callable) -> Callable:
         "--workers",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Worker processes of the cluster; by default one for each processor.",
+        help="Worker processes of the cluster; by default one per processor.",
     )(command)
     return click.option(
         "--cluster",
         metavar="auto|HOST:PORT",
-        help="Run in the workers of a Ray cluster: the one at this address, or one on "
-        "this machine, which is started if need be.",
+        help="Run on a Ray cluster: the cluster at this address, or with auto the "
+        "cluster on this machine, which is started if necessary.",
     )(command)
 
 
 def caption_options(command: Callable) -> Callable:
-    """Add the options of captions on a cluster."""
+    """Add the options of ``caption`` on a cluster."""
     command = click.option(
         "--price-per-hour",
         type=click.FloatRange(min=0),
@@ -48,7 +50,7 @@ def caption_options(command: Callable) -> Callable:
 
 
 def require_cluster(cluster: str | None, workers: int | None) -> None:
-    """Raise a usage error if an option of the cluster is given without one."""
+    """Raise a usage error if --workers is used without --cluster."""
     if cluster is None and workers is not None:
         raise click.UsageError("--workers needs --cluster.")
 
@@ -84,3 +86,39 @@ def caption_photos(cluster, loaded, photos, out, decoding, others, **options) ->
     click.echo("\n".join(report.lines()))
     if any(not isinstance(one, LowConfidence) for one in report.failures):
         sys.exit(1)
+
+
+def captioner_training(cluster: str | None, workers: int | None) -> Callable:
+    """Return a function with the arguments of :func:`training.train.train`.
+
+    Args:
+        cluster: address of a Ray cluster, or None.
+        workers: number of its workers.
+    """
+    from show_attend_tell.cluster.training import join, train_on_cluster
+
+    if cluster is not None:
+        return functools.partial(train_on_cluster, cluster=cluster, count=workers)
+    # Join before TensorFlow computes anything.
+    joined = {"workers": join()} if "TF_CONFIG" in os.environ else {}
+    from show_attend_tell.training.train import train
+
+    return functools.partial(train, **joined)
+
+
+def require_joint_training(cluster: str | None, several: bool, digits: bool) -> None:
+    """Raise a usage error if workers cannot train the experiment together.
+
+    Args:
+        cluster: address of a Ray cluster, or None.
+        several: whether several seeds are trained, side by side on a cluster.
+        digits: whether the experiment has no captions.
+    """
+    if several and "TF_CONFIG" in os.environ:
+        raise click.UsageError("TF_CONFIG cannot be combined with --seeds.")
+    joint = cluster is not None and not several
+    if digits and (joint or "TF_CONFIG" in os.environ):
+        option = "--cluster without --seeds" if joint else "TF_CONFIG"
+        raise click.UsageError(
+            f"{option} needs an experiment with captions; train digits on one machine."
+        )

@@ -2,7 +2,12 @@
 
 import click
 
-from show_attend_tell.cli.cluster import cluster_options, require_cluster
+from show_attend_tell.cli.cluster import (
+    captioner_training,
+    cluster_options,
+    require_cluster,
+    require_joint_training,
+)
 from show_attend_tell.cli.experiment_help import ExperimentCommand
 from show_attend_tell.cli.options import (
     experiment_option,
@@ -16,11 +21,7 @@ from show_attend_tell.cli.options import (
     start_tensorflow,
     work_option,
 )
-from show_attend_tell.cli.sweep import grid_option, train_several
-from show_attend_tell.cli.training_workers import (
-    captioner_training,
-    require_joint_training,
-)
+from show_attend_tell.cli.seeds import train_several
 
 
 def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
@@ -54,7 +55,6 @@ def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
     help="Train with each seed, one after the other, in the runs NAME-seed-N, and "
     "compare them; with --resume, finished ones are skipped.",
 )
-@grid_option
 @cluster_options
 @click.option(
     "--init-from",
@@ -81,7 +81,6 @@ def train(
     name,
     seed,
     seeds,
-    grid,
     cluster,
     workers,
     init_from,
@@ -96,7 +95,7 @@ def train(
     if seed is not None and seeds is not None:
         raise click.UsageError("--seed and --seeds exclude each other.")
     require_cluster(cluster, workers)
-    several = seeds is not None or bool(grid)
+    several = seeds is not None
     if init_from is not None:
         training = load_settings(experiment, changes, name, limit).training
         if not hasattr(training, "init_from"):
@@ -125,7 +124,7 @@ def train(
     if several:
         places = {"work": work, "runs": runs, "resume": resume, "overwrite": overwrite}
         where = {"cluster": cluster, "workers": workers}
-        train_several(settings, seeds, grid, train, _print_training, **places, **where)
+        train_several(settings, seeds, train, _print_training, **places, **where)
         return
     places = (work, runs, resume, overwrite)
     _print_training(train(settings, *places))

@@ -15,7 +15,7 @@ from show_attend_tell.data.vocabulary import PAD
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.losses import token_losses
 from show_attend_tell.models.lstm.hard_attention import LocationNoise
-from show_attend_tell.training.workers.group import ALONE, Workers
+from show_attend_tell.training.workers import ALONE, Workers
 
 EVERY = 100  # updates between two measurements
 

@@ -11,8 +11,7 @@ from show_attend_tell.data.photo_batches import PhotoBatches
 from show_attend_tell.data.splits import Split
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.training.gradient_norms import EVERY, TermNorms
-from show_attend_tell.training.workers.group import ALONE, Workers
-from show_attend_tell.training.workers.step import make_worker_step
+from show_attend_tell.training.workers import ALONE, Workers, make_worker_step
 
 FEW = 1000  # updates of a whole training below which captions have few lengths
 

@@ -39,7 +39,7 @@ from show_attend_tell.models.generation import make_step, prepare_search
 from show_attend_tell.runtime.compilation import compiled
 from show_attend_tell.training.loss_step import make_train_step
 from show_attend_tell.training.maximum_likelihood import compiled_step
-from show_attend_tell.training.workers.group import ALONE, Workers
+from show_attend_tell.training.workers import ALONE, Workers
 
 FORBIDDEN = (PAD, START, UNKNOWN)  # never sampled
 

@@ -18,11 +18,11 @@ from tiny_pipeline import tiny_pipeline
 from show_attend_tell.cli import main as cli
 from show_attend_tell.cluster import captions
 from show_attend_tell.cluster.captions import (
-    CaptionWorker,
     ClusterReport,
     Loading,
     Settings,
     caption_on_cluster,
+    shard_writer,
 )
 from show_attend_tell.data.manifest import Photo, write_manifest
 from show_attend_tell.inference.batch import caption_into_file, made_by
@@ -39,12 +39,12 @@ class Here:
 
     interrupted_after = None
 
-    def run(self, make, arguments, tasks, workers):
-        worker = make(*arguments)
-        for count, task in enumerate(reversed(list(tasks))):
+    def run(self, job, arguments, items, workers):
+        write = job(*arguments)
+        for count, item in enumerate(reversed(list(items))):
             if count == self.interrupted_after:
                 raise KeyboardInterrupt
-            yield task, worker.run(task.payload)
+            yield item, write(item.payload)
 
 
 @pytest.fixture
@@ -185,23 +185,25 @@ def test_a_worker_with_another_model_or_encoder_refuses_to_work(here):
     decoding, encoder = pipeline.decoding(), pipeline.encoder.identity()
     made = made_by(pipeline, decoding)
     loading = Loading((str(pipeline.file),))
-    CaptionWorker(loading, Settings(decoding, None, made, encoder, 9))
+    shard_writer(loading, Settings(decoding, None, made, encoder, 9))
     other = Settings(decoding, None, made, {**encoder, "weights_digest": "0" * 64}, 9)
-    with pytest.raises(CaptionError, match=r"those of the driver.*weights_digest"):
-        CaptionWorker(loading, other)
+    with pytest.raises(CaptionError, match=r"must be the driver's.*weights_digest"):
+        shard_writer(loading, other)
     with pytest.raises(CaptionError, match="instead of another model"):
-        CaptionWorker(loading, Settings(decoding, None, "another model", encoder, 9))
+        shard_writer(loading, Settings(decoding, None, "another model", encoder, 9))
 
 
 def test_the_report_has_the_rate_and_the_cost_of_a_million(tmp_path):
     failures = (Failure(tmp_path, "broken"), LowConfidence(tmp_path, "left out"))
-    report = ClusterReport(tmp_path, 7200, 5, failures, 3600.0, 3.6)
+    report = ClusterReport(
+        tmp_path, 7200, 5, failures, seconds=3600.0, price_per_hour=3.6
+    )
     assert report.lines() == [
         f"{tmp_path}: 7200 captions written, 5 already present, 1 left out for low "
         "confidence, 1 photos skipped",
         "2.00 photos/s, the start of the workers included; 500.00 per million photos",
     ]
-    assert len(ClusterReport(tmp_path, 0, 5, (), 1.0).lines()) == 1
+    assert len(ClusterReport(tmp_path, 0, 5, (), seconds=1.0).lines()) == 1
 
 
 def command_line(capsys, *arguments):

@@ -1,4 +1,4 @@
-"""Train several seeds and settings by the verb ``train``, and print their table."""
+"""Train several seeds for the verb ``train``, and print their table."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -9,29 +9,9 @@ import click
 from show_attend_tell.cli.options import is_of_digits
 
 
-def _parse_grid(context, parameter, values: Sequence[str]) -> dict[str, list[object]]:
-    """Parse the texts of all ``--grid``; without one nothing is imported."""
-    if not values:
-        return {}
-    from show_attend_tell.config.grid import parse_grid
-
-    return parse_grid(values)
-
-
-grid_option = click.option(
-    "--grid",
-    multiple=True,
-    callback=_parse_grid,
-    metavar="TABLE.KEY=VALUE,VALUE",
-    help="Train with each value, in a run of its own named after it, and compare the "
-    "runs; repeatable, for the product of several settings and of --seeds.",
-)
-
-
 def train_several(
     settings,
-    seeds: Sequence[int] | None,
-    grid: dict[str, list[object]],
+    seeds: Sequence[int],
     train_one: Callable,
     show: Callable,
     *,
@@ -42,12 +22,13 @@ def train_several(
     cluster: str | None,
     workers: int | None,
 ) -> None:
-    """Train the runs of a sweep, print them and their table; exit with 1 if one fails.
+    """Train a run for each seed, print the runs and their table.
+
+    Exit with 1 if a run fails.
 
     Args:
         settings: the experiment.
-        seeds: seeds of each point of the grid, or None.
-        grid: values of settings, from ``grid_option``.
+        seeds: the seeds.
         train_one: the function that trains a run.
         show: prints the result of a training.
         work: folder of prepared data.
@@ -57,21 +38,20 @@ def train_several(
         cluster: address of a Ray cluster, or None.
         workers: number of its workers, or None.
     """
-    from show_attend_tell.config.grid import grid_variants
-    from show_attend_tell.training.sweeps import runs as sweeps
+    from show_attend_tell.cluster import seeds as training
+    from show_attend_tell.config.experiments import seed_variants
 
-    variants = grid_variants(settings, grid, seeds)
+    variants = seed_variants(settings, seeds)
     has_captions = not is_of_digits(settings) and settings.training.objective != "text"
     if cluster is not None:  # workers have another working directory
         work, runs = work.absolute(), runs.absolute()
-    sweep = sweeps.Sweep(work, runs, train_one, has_captions, progress=cluster is None)
-    jobs = sweeps.plan(sweep, variants, resume, overwrite)
+    progress = cluster is None
+    series = training.Series(work, runs, train_one, has_captions, progress)
+    jobs = training.plan(series, variants, resume, overwrite)
     if cluster is None:
-        outcomes = sweeps.train_in_turn(sweep, jobs)
+        outcomes = training.train_in_turn(series, jobs)
     else:
-        from show_attend_tell.cluster.seeds import train_on_cluster
-
-        outcomes = train_on_cluster(sweep, jobs, cluster, workers)
+        outcomes = training.train_on_cluster(series, jobs, cluster, workers)
     failed = set()
     for outcome in outcomes:
         name = outcome.experiment.name
@@ -83,12 +63,12 @@ def train_several(
         else:
             click.echo(f"{name}:")
             show(outcome.summary)
-    kept = [sweep.folder(one) for one in variants if one.name not in failed]
+    kept = [runs / run.name for run in variants if run.name not in failed]
     if has_captions and kept:
         from show_attend_tell.evaluation.comparison import compare_runs
         from show_attend_tell.evaluation.comparison_table import format_comparison
 
-        click.echo(format_comparison(compare_runs(kept, sweep.work, sweep.runs)))
+        click.echo(format_comparison(compare_runs(kept, work, runs)))
     if failed:
         click.echo(f"{len(failed)} of {len(variants)} runs have failed", err=True)
         sys.exit(1)

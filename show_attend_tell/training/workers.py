@@ -1,9 +1,15 @@
-"""Join the workers of a synchronous training, and add up what they compute.
+"""Train synchronously on several workers, each with its part of every batch.
 
 One process is one worker with one replica. Each draws the same global batch and takes
-its rows of it; gradients, metrics and the number of captions are added by an all-reduce
-in the replica context of ``tf.distribute.MultiWorkerMirroredStrategy``
-(:mod:`training.workers.step`), after which every worker applies the same update.
+its rows of it. Worker r has B_r captions, and g_r, the gradient of their mean loss. An
+all-reduce in the replica context of ``tf.distribute.MultiWorkerMirroredStrategy`` adds
+gradients, metrics and the number of captions; then every worker applies the gradient of
+the mean loss of all captions::
+
+    g = sum_r B_r g_r / sum_r B_r
+
+Clipping, the logged norm and the average of weights (EMA) are computed from g, because
+the optimiser sees only g. Metrics hold sums and their counts, which are added.
 
 Variables are ordinary ones, not the strategy's mirrored ones: all workers start from
 the chief's values and apply the same sums, so they stay equal on processors of one
@@ -11,8 +17,8 @@ kind. Under the strategy's scope Keras 3 would clip the gradient of each worker 
 it adds them, and would not update the average of weights; its ``fit`` fails there.
 
 Worker 0 is the chief: it alone writes the run folder and validates, while the others
-wait. Each worker that is asked to end (SIGTERM, Ctrl-C) adds that to the sums of its
-next update, after which all end together, and the chief writes the checkpoint.
+wait. A worker that is asked to end (SIGTERM, Ctrl-C) adds that to the sums of its next
+update, after which all end together, and the chief writes the checkpoint.
 """
 
 import contextlib
@@ -20,7 +26,7 @@ import json
 import signal
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -28,6 +34,9 @@ import numpy as np
 import tensorflow as tf
 
 from show_attend_tell import __version__
+from show_attend_tell.config.settings import TrainingSettings
+from show_attend_tell.data.vocabulary import PAD
+from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.runtime.errors import (
     ClusterError,
     ConfigError,
@@ -35,6 +44,7 @@ from show_attend_tell.runtime.errors import (
     one_line,
 )
 
+OBJECTIVES = ("likelihood", "cider")
 _TEXT = 2048  # bytes of a text that workers exchange
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -80,12 +90,12 @@ class Workers:
     def sum(self, values: Sequence) -> list:
         """Return the sums of the workers' tensors, which have the same shapes.
 
-        All workers call it in the same order. The tensors of a type are joined, so that
-        one message passes between two workers and not one for each tensor.
+        All workers call it in the same order. The tensors are joined, so that one
+        message passes between two workers rather than one for each tensor.
 
-        There is no limit of time, as a worker may compile a graph much later than
-        another, and TensorFlow keeps a thread for each sum that has one. The death of a
-        worker raises an error immediately.
+        A sum waits without a limit, because a worker may compile a graph much later
+        than another, and TensorFlow keeps a thread for each sum with a limit. The death
+        of a worker raises an error immediately.
 
         Args:
             values: tensors of one type.
@@ -95,7 +105,7 @@ class Workers:
 
         def reduce(flat):
             context = tf.distribute.get_replica_context()
-            # Copied to this replica's device, which the strategy asks for.
+            # The strategy requires a copy on this replica's device.
             return context.all_reduce("SUM", tf.identity(flat))
 
         flat = tf.concat([tf.reshape(value, [-1]) for value in values], axis=0)
@@ -108,7 +118,7 @@ class Workers:
         ]
 
     def separate_dropout(self, model: keras.Model) -> None:
-        """Give a worker dropout masks of its own; the chief's are not changed.
+        """Give every worker but the chief other dropout masks.
 
         Args:
             model: the model, whose variables are the chief's.
@@ -117,7 +127,7 @@ class Workers:
             generator = getattr(layer, "seed_generator", None)  # of a dropout layer
             if generator is not None:
                 seed, number = np.asarray(generator.state)
-                # Far from the seeds of other layers, which follow each other.
+                # Offset so that it does not collide with the layers' consecutive seeds.
                 other = (int(seed) + 1_000_003 * self.rank) % 2**32
                 generator.state.assign(np.array([other, number], np.uint32))
 
@@ -155,7 +165,7 @@ class Workers:
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """End the body on all workers with an error if one worker's body raises one.
+        """Raise an error on all workers if the body of one raises an error.
 
         Raises:
             ClusterError: another worker's body has failed.
@@ -188,12 +198,12 @@ class Workers:
         texts = self.gather(json.dumps([socket.gethostname(), values]))
         _, expected = json.loads(texts[0])
         for rank, text in enumerate(texts):
-            host, found = json.loads(text)
+            host, theirs = json.loads(text)
             for name, value in expected.items():
-                if found.get(name) != value:
+                if theirs.get(name) != value:
                     raise ClusterError(
-                        f"worker {rank} on {host}: the {name} must be that of worker "
-                        f"0, {value}. Received: {found.get(name)}; install and prepare "
+                        f"worker {rank} on {host}: the {name} must be worker 0's, "
+                        f"{value}. Received: {theirs.get(name)}; install and prepare "
                         "the same on every worker, and pass the same options"
                     )
 
@@ -212,9 +222,9 @@ class Workers:
 
     @contextlib.contextmanager
     def training(self) -> Iterator[None]:
-        """Return a context in which updates end together.
+        """Return a context in which workers that receive a signal end together.
 
-        A signal to end is passed on by :meth:`raise_if_ended`.
+        :meth:`raise_if_ended` passes the signal on.
 
         Raises:
             ClusterError: another worker has ended.
@@ -225,7 +235,7 @@ class Workers:
                 yield
             return
         before = {number: signal.getsignal(number) for number in SIGNALS}
-        before = {number: one for number, one in before.items() if callable(one)}
+        before = {number: old for number, old in before.items() if callable(old)}
 
         def ask(number: int, frame: object) -> None:
             self._asked = number, before[number]
@@ -251,9 +261,9 @@ class Workers:
             self._chiefs_work = False
 
     def raise_if_ended(self) -> None:
-        """Raise KeyboardInterrupt, on all workers after the same update.
+        """Raise KeyboardInterrupt on all workers after the same update.
 
-        The handler that this process has for a signal it received raises it.
+        In a worker that received a signal, the handler of the signal raises.
         """
         if self.count == 1:
             return
@@ -282,3 +292,69 @@ def _reason(error: tf.errors.OpError) -> str:
     """Return the line of an error that names the cause."""
     lines = [line for line in str(error).splitlines() if "ollective" in line]
     return one_line(lines[-1].partition("aborted by: ")[2] or lines[-1])
+
+
+def require_objective(settings: TrainingSettings, workers: Workers) -> None:
+    """Raise a ConfigError if several workers cannot train the objective."""
+    if workers.count > 1 and settings.objective not in OBJECTIVES:
+        raise ConfigError(
+            f"`training.objective` must be {' or '.join(OBJECTIVES)} on several "
+            f"workers. Received: {settings.objective!r}; train it on one machine"
+        )
+
+
+def make_worker_step(
+    model: Captioner,
+    workers: Workers,
+    compute_loss: Callable | None = None,
+    compile_fn: Callable | None = None,
+) -> Callable:
+    """Return a function that applies an update from the parts of a batch.
+
+    Args:
+        model: a compiled model.
+        workers: the workers, more than one.
+        compute_loss: returns the mean loss () of a batch's captions, by default with
+            the model's loss. Its arguments are inputs of the model, targets, and more.
+        compile_fn: compiles the gradient, if given.
+
+    Returns:
+        A function that returns metrics and ``loss`` of the global batch.
+    """
+    weights = model.trainable_weights
+
+    def model_loss(x, targets, weight=None):
+        outputs = model(x, training=True)
+        return model.compute_loss(x, targets, outputs, weight, training=True)
+
+    def measure(*batch):
+        """Return B_r g_r of each weight, B_r times the loss, and B_r."""
+        present = tf.reduce_any(tf.not_equal(batch[1], PAD), axis=1)  # (B_r,)
+        captions = tf.reduce_sum(tf.cast(present, tf.float32))
+        with tf.GradientTape() as tape:
+            # Scale the loss: scaling the gradients would write another 30 MB.
+            loss = captions * (compute_loss or model_loss)(*batch)
+        gradients = tape.gradient(loss, [weight.value for weight in weights])
+        # Reshaped to tensors: TensorFlow returns the embedding's gradient as slices.
+        return *(tf.reshape(g, g.shape) for g in gradients), loss, captions
+
+    measure = compile_fn(measure) if compile_fn else measure
+
+    def step(*batch):
+        model.reset_metrics()
+        measured = measure(*batch)
+        metrics = [v for metric in model.metrics for v in metric.variables]
+        parts = [*measured, workers.ending, *(metric.value for metric in metrics)]
+        reduced = workers.sum([tf.convert_to_tensor(value) for value in parts])
+        count = len(measured)
+        *sums, loss, captions = reduced[:count]
+        workers.ended.assign(reduced[count])
+        for variable, value in zip(metrics, reduced[count + 1 :], strict=True):
+            variable.assign(value)
+        if model.hard_attention is not None:
+            model.hard_attention.move_baseline()
+        captions = tf.maximum(captions, 1.0)
+        model.optimizer.apply([gradient / captions for gradient in sums])
+        return {**model.get_metrics_result(), "loss": loss / captions}
+
+    return step

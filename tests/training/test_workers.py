@@ -29,7 +29,7 @@ TrainingLog.log_update = write
 # Send a signal to a worker after an update.
 STOP = """
 import os, signal
-from show_attend_tell.training.workers.group import Workers
+from show_attend_tell.training.workers import Workers
 checked = Workers.raise_if_ended
 def check(self, done=[0]):
     done[0] += 1

@@ -1,4 +1,4 @@
-"""The options ``--seeds`` and ``--grid`` of the verb ``train``."""
+"""The option ``--seeds`` of the verb ``train``."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pytest
 import tiny_run
 
+from show_attend_tell.cluster.seeds import Outcome
 from show_attend_tell.config import experiments
 from show_attend_tell.evaluation.comparison import Comparison, ComparisonRow
-from show_attend_tell.training.sweeps.runs import Outcome
 from show_attend_tell.training.train import Summary
 
-SWEEPS = "show_attend_tell.training.sweeps"
+SEEDS = "show_attend_tell.cluster.seeds"
 COMPARISON = "show_attend_tell.evaluation.comparison"
 SUMMARY = Summary(
     Path("run"), Path("run/model.keras"), 52.5, 40, 50, 61.2, "done", "CIDEr"
@@ -20,12 +20,12 @@ WHERE = ("--work", "w", "--runs", "r")
 
 
 @pytest.fixture
-def sweep(monkeypatch):
+def series(monkeypatch):
     """Replace the training of several runs; return outcomes to fill and the calls."""
     calls, faults = [], {}
 
-    def train_in_turn(sweep, jobs):
-        calls.append((sweep, jobs))
+    def train_in_turn(series, jobs):
+        calls.append((series, jobs))
         for job in jobs:
             fault = faults.get(job.experiment.name)
             finished = job.experiment.name.endswith("seed-3")
@@ -37,7 +37,7 @@ def sweep(monkeypatch):
         row = ComparisonRow("tiny", (3, 1), {"CIDEr": 52.5}, {}, {})
         return Comparison("val", 2, "simple", (row,))
 
-    monkeypatch.setattr(f"{SWEEPS}.runs.train_in_turn", train_in_turn)
+    monkeypatch.setattr(f"{SEEDS}.train_in_turn", train_in_turn)
     monkeypatch.setattr(f"{COMPARISON}.compare_runs", compare_runs)
     monkeypatch.setattr(
         experiments, "load_experiment", lambda *_: tiny_run.experiment()
@@ -45,48 +45,32 @@ def sweep(monkeypatch):
     return SimpleNamespace(calls=calls, faults=faults)
 
 
-def test_seeds_train_runs_of_their_own_which_are_compared(run, sweep):
+def test_seeds_train_runs_of_their_own_which_are_compared(run, series):
     code, out, _ = run("train", *WHERE, "--seeds", "3,1", "--resume")
     assert code == 0
-    (given, jobs), folders = sweep.calls
+    (several, jobs), folders = series.calls
     assert [job.experiment.training.seed for job in jobs] == [3, 1]
-    assert (given.work, given.runs, given.evaluates) == (Path("w"), Path("r"), True)
+    assert (several.work, several.runs, several.evaluates) == (
+        Path("w"),
+        Path("r"),
+        True,
+    )
     assert out.splitlines()[:2] == ["tiny-seed-3: already finished", "tiny-seed-1:"]
     assert "best CIDEr 52.50" in out
     assert folders == [Path("r/tiny-seed-3"), Path("r/tiny-seed-1")]
     assert "2 photos of val, tokenizer simple" in out
 
 
-def test_a_grid_names_its_failed_runs_and_compares_the_others(run, sweep):
-    sweep.faults["tiny-dropout-0.5-seed-1"] = "training has diverged"
-    options = "--seeds", "3,1", "--grid", "model.dropout=0.2,0.5"
-    code, out, err = run("train", *WHERE, *options)
+def test_failed_runs_are_named_and_the_others_compared(run, series):
+    series.faults["tiny-seed-1"] = "training has diverged"
+    code, out, err = run("train", *WHERE, "--seeds", "3,1,2")
     assert code == 1
     assert err.splitlines() == [
-        "error: tiny-dropout-0.5-seed-1: training has diverged",
-        "1 of 4 runs have failed",
+        "error: tiny-seed-1: training has diverged",
+        "1 of 3 runs have failed",
     ]
-    assert [folder.name for folder in sweep.calls[1]] == [
-        "tiny-dropout-0.2-seed-3",
-        "tiny-dropout-0.2-seed-1",
-        "tiny-dropout-0.5-seed-3",
-    ]
+    assert series.calls[1] == [Path("r/tiny-seed-3"), Path("r/tiny-seed-2")]
     assert "tokenizer simple" in out
-
-
-@pytest.mark.parametrize(
-    ("grid", "message"),
-    [
-        ("training.epoch=3", "error: --grid: training.epoch: unknown key"),
-        ("training.epochs=", "error: --grid: training.epochs has an empty value"),
-        ("model.dropout=0.5,0.50", "have the same settings; give each value once"),
-    ],
-)
-def test_a_malformed_grid_is_one_line_before_any_training(run, sweep, grid, message):
-    code, out, err = run("train", *WHERE, "--grid", grid)
-    assert (code, out, sweep.calls) == (1, "", [])
-    assert message in err
-    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize("seeds", ["", "1,", "1;2", "-1", "1.5", "x"])

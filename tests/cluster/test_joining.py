@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from worker_processes import free_addresses
 
+from show_attend_tell.cluster import training as joining
+from show_attend_tell.cluster.training import join, meet, read_configuration
 from show_attend_tell.runtime.errors import ClusterError, ConfigError
-from show_attend_tell.training.workers import joining
-from show_attend_tell.training.workers.group import ALONE, Workers
-from show_attend_tell.training.workers.joining import join, meet, read_configuration
+from show_attend_tell.training.workers import ALONE, Workers
 
 
 def configuration(index=1, kind="worker", addresses=("a:1", "b:2")):
