@@ -1,5 +1,6 @@
 """Define the options of ``caption`` that concern the metadata of photos."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -16,12 +17,6 @@ def metadata_options(command: Callable) -> Callable:
             "and alternative text. A description by a person is kept.",
         ),
         click.option(
-            *("--metadata-in", "target"),
-            type=click.Choice(["sidecar", "file"]),
-            help="Where --write-metadata writes: PHOTO.jpg.xmp beside the photo (the "
-            "default), or the photo itself, by exiftool.",
-        ),
-        click.option(
             "--overwrite-metadata",
             is_flag=True,
             help="Let --write-metadata replace descriptions by a person.",
@@ -32,24 +27,13 @@ def metadata_options(command: Callable) -> Callable:
     return command
 
 
-def require_consistent(
-    write_metadata: bool, target: str | None, overwrite_metadata: bool
-) -> None:
-    """Raise a usage error for options without effect."""
-    if not write_metadata and (target is not None or overwrite_metadata):
-        raise click.UsageError(
-            "--metadata-in and --overwrite-metadata need --write-metadata."
-        )
-
-
-def open_writer(pipeline, decoding, target: str | None, overwrite: bool):
-    """Return the MetadataWriter of a pipeline, which ends with the running verb."""
+def open_writer(pipeline, request, overwrite: bool):
+    """Return the MetadataWriter of a pipeline's captions."""
     from show_attend_tell.inference.batch import made_by
-    from show_attend_tell.inference.metadata.writer import MetadataWriter
+    from show_attend_tell.inference.metadata import MetadataWriter
 
-    author = made_by(pipeline, decoding)
-    writer = MetadataWriter(author, target or "sidecar", overwrite)
-    return click.get_current_context().with_resource(writer)
+    kept = dataclasses.replace(request, min_confidence=None)  # not in the metadata
+    return MetadataWriter(made_by(pipeline, kept), overwrite)
 
 
 def print_present(writer, photos: Iterable[Path]) -> list:
@@ -62,18 +46,18 @@ def print_present(writer, photos: Iterable[Path]) -> list:
     Returns:
         Photos without a caption by the same model and settings, and failures.
     """
-    from show_attend_tell.inference.photo_files import find_photos
+    from show_attend_tell.inference.photos import find_photos
     from show_attend_tell.inference.result import Failure
 
-    left = []
-    for one in find_photos(photos):
-        found = "" if isinstance(one, Failure) else writer.find_caption(one)
-        if found:
+    others = []
+    for photo in find_photos(photos):
+        caption = "" if isinstance(photo, Failure) else writer.find_caption(photo)
+        if caption:
             writer.present += 1
-            click.echo(f"{click.format_filename(one)}: {found}")
+            click.echo(f"{click.format_filename(photo)}: {caption}")
         else:
-            left.append(one)
-    return left
+            others.append(photo)
+    return others
 
 
 def write_results(writer, results: Iterable) -> Iterator:

@@ -43,12 +43,6 @@ def _option(help: str | None = None, default: Any = None, **details: Any) -> Any
     return dataclasses.field(default=default, metadata={"option": option})
 
 
-def options_of(request: type) -> dict[str, Option]:
-    """Return the options of the fields of a request by name."""
-    fields = dataclasses.fields(request)
-    return {f.name: f.metadata["option"] for f in fields if "option" in f.metadata}
-
-
 def _parse_region(text: str) -> tuple[float, ...]:
     from show_attend_tell.data.region import parse_region  # slow for --help
 
@@ -102,9 +96,13 @@ class CaptionRequest:
         "Weights file of the encoder, in place of the weights in its settings.",
         metavar="FILE",
     )
+    method: Literal["beam", "sample"] | None = _option(
+        form={"description": "By default, as all that follow, the model's own."}
+    )
     beam: int | None = _option(
         "Beam width; overrides the model's.", least=1, form={"ge": 1}
     )
+    temperature: float | None = _option(form={"ge": 0.1, "le": 3})
     locations: Literal["expected", "likeliest", "sampled"] | None = _option(
         "Context of each word; overrides the model's: all locations weighted by "
         "attention (soft), the one of highest attention, or one sampled (hard).",
@@ -136,10 +134,6 @@ class CaptionRequest:
         least=0,
         most=1,
     )
-    method: Literal["beam", "sample"] | None = _option(
-        form={"description": "By default, as all that follow, the model's own."}
-    )
-    temperature: float | None = _option(form={"ge": 0.1, "le": 3})
     samples: int = 1
 
     def __post_init__(self):
@@ -149,3 +143,8 @@ class CaptionRequest:
                 f"`min_confidence` must be from 0 to 1. Received: {lowest}; choose a "
                 "probability"
             )
+
+
+def is_sampled(decoding) -> bool:
+    """Return whether captions with these DecodingSettings depend on the seed."""
+    return decoding.method == "sample" or decoding.locations == "sampled"

@@ -1,6 +1,7 @@
 """Define the results of captioning: a caption with its details, or a failure."""
 
 import dataclasses
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,11 +10,24 @@ import numpy as np
 from show_attend_tell.data.preprocessing import Box
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.decoding import Hypotheses
-from show_attend_tell.inference.sentence import as_sentence
 from show_attend_tell.inference.visualization import attention_page
 
 _DIGITS = 6  # decimals in JSON; float32 has no more
 LOW_CONFIDENCE = 0.2  # captions below it are marked
+# Tokenizers separate the end of a word and punctuation: "a man 's hat , a dog ."
+_SEPARATED = re.compile(r" +(?=(?:'(?:s|re|ve|ll|d|m)|n't|[,;:!?.])(?:\s|$))")
+
+
+def as_sentence(caption: str) -> str:
+    """Return a caption with a capital at the start and a full stop at the end.
+
+    Spaces before punctuation and before endings such as "'s" are removed, and so are
+    full stops that tokenizers leave at the end.
+    """
+    text = _SEPARATED.sub("", " ".join(caption.split())).rstrip(" .")
+    if not text:
+        return ""
+    return f"{text[:1].upper()}{text[1:]}{'' if text[-1] in '!?' else '.'}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,3 +235,21 @@ def unless_doubtful(
         f"{result.path}: left out, its confidence {result.confidence:.2f} is below "
         f"{min_confidence:g}",
     )
+
+
+def distinct_samples(samples: Hypotheses) -> Hypotheses:
+    """Remove repeated captions; the first sample stays first, others by score.
+
+    Args:
+        samples: every field is (N, 1, ...), one hypothesis for each of N samples.
+
+    Returns:
+        Hypotheses of one photo, every field (W, ...) with W <= N.
+    """
+    samples = Hypotheses(*(field[:, 0] for field in samples))  # (N, 1, ...) -> (N, ...)
+    others = 1 + np.argsort(-samples.scores[1:], kind="stable")
+    kept: dict[bytes, int] = {}
+    for row in (0, *others):
+        kept.setdefault(samples.tokens[row].tobytes(), int(row))
+    rows = list(kept.values())
+    return Hypotheses(*(field[rows] for field in samples))

@@ -9,7 +9,7 @@ from PIL import Image
 from show_attend_tell.data import photo_formats
 from show_attend_tell.data.photo_formats import is_raw, remedy
 from show_attend_tell.data.preprocessing import load_photo
-from show_attend_tell.inference.photo_files import find_photos
+from show_attend_tell.inference.photos import find_photos
 from show_attend_tell.runtime.errors import PhotoError
 
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from show_attend_tell.inference.read_ahead import read_ahead
+from show_attend_tell.inference.photos import read_ahead
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 7])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from show_attend_tell.inference.sentence import as_sentence
+from show_attend_tell.inference.result import as_sentence
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from show_attend_tell.deployment.exports.captioning_graph import (
     graph_variables,
 )
 from show_attend_tell.inference.pipeline import load
+from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.runtime.files import atomic_write
 
@@ -55,7 +56,7 @@ def export_litert(
             )
         )
     side = encoder.settings.image_size
-    decoding = pipeline.decoding(beam=beam)
+    decoding = pipeline.decoding(CaptionRequest(beam=beam))
     generate = build_captioning_graph(captioner, encoder, decoding)
 
     def caption(square: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -14,6 +14,7 @@ from show_attend_tell.deployment.exports.captioning_graph import (
 )
 from show_attend_tell.deployment.exports.jpeg_graph import decode_to_square
 from show_attend_tell.inference.pipeline import load
+from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.runtime.errors import ExportError
@@ -54,7 +55,9 @@ def export_saved_model(
         )
     pipeline = load(model, encoder_weights)
     captioner, encoder = pipeline.captioner, pipeline.encoder
-    module = _serving_module(captioner, encoder, pipeline.decoding(beam=beam))
+    module = _serving_module(
+        captioner, encoder, pipeline.decoding(CaptionRequest(beam=beam))
+    )
     with atomic_path(folder) as temporary:
         signatures = {"serving_default": module.caption}
         tf.saved_model.save(module, str(temporary), signatures=signatures)

@@ -9,13 +9,13 @@ the same constants.
 import base64
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.resources import files
 from typing import Literal
 
+import jinja2
 import numpy as np
 from PIL import Image
 
-from show_attend_tell.inference.sentence import capitalized
-from show_attend_tell.inference.visualization import templating
 from show_attend_tell.inference.visualization.attention_figure import (
     GLOW,
     SIGMA,
@@ -30,7 +30,21 @@ FRAME_HEIGHT = 620  # pixels, the frame's height in Jupyter until its script set
 _TEMPLATE = "attention_page.html"
 _CONSTANTS = {"sigma": SIGMA, "veil": VEIL, "glow": GLOW}
 
+_ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(str(files(__package__) / "templates")),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    keep_trailing_newline=True,
+)
+_ENVIRONMENT.policies["json.dumps_kwargs"] = {"allow_nan": False}
+
 Unit = Literal["word", "character"]  # each has attention of its own
+
+
+def stream_template(name: str, **values: object) -> Iterator[str]:
+    """Yield a template piece by piece; an iterator among the values is read lazily."""
+    yield from _ENVIRONMENT.get_template(name).generate(values)
 
 
 def stream_page(
@@ -46,7 +60,7 @@ def stream_page(
     """
     photos = map(describe or _photo_data, results)
     constants = {**_CONSTANTS, "unit": unit}
-    return templating.stream(_TEMPLATE, constants=constants, photos=photos)
+    return stream_template(_TEMPLATE, constants=constants, photos=photos)
 
 
 def render_page(captions: Iterable) -> str:
@@ -59,12 +73,13 @@ def render_frame(caption) -> str:
 
     A frame isolates the page's style and script from those of the notebook.
     """
-    return templating.render(
+    pieces = stream_template(
         "frame.html",
         title=caption.sentence,
         page=render_page([caption]),
         height=FRAME_HEIGHT,
     )
+    return "".join(pieces)
 
 
 def _photo_data(caption) -> dict:
@@ -88,7 +103,8 @@ def shown_gates(beta: np.ndarray) -> np.ndarray | None:
 def _beam_data(caption) -> dict:
     """Return the values for JSON of a caption or alternative."""
     locations, beta = caption.locations, shown_gates(caption.beta)
-    words = [*map(capitalized, caption.words[:1]), *caption.words[1:]]
+    first = "".join(caption.words[:1])
+    words = [first[:1].upper() + first[1:], *caption.words[1:]][: len(caption.words)]
     p = np.exp(caption.word_log_probs.astype(np.float64))
     values = text_values(
         caption.sentence, words, caption.log_prob, p, caption.attention

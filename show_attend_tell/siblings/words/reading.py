@@ -8,7 +8,7 @@ import numpy as np
 
 from show_attend_tell.data.characters import decode, encode_words
 from show_attend_tell.data.word_crops import read_crop
-from show_attend_tell.inference.read_ahead import read_ahead
+from show_attend_tell.inference.photos import read_ahead
 from show_attend_tell.inference.result import Failure
 from show_attend_tell.runtime.errors import PhotoError
 from show_attend_tell.siblings.words.generation import Searcher

@@ -19,7 +19,6 @@ from show_attend_tell.config.settings import DecodingSettings, Experiment
 from show_attend_tell.data.splits import Split, folder_of, load_splits, open_features
 from show_attend_tell.evaluation.metrics import CiderReward
 from show_attend_tell.evaluation.validation import best_words, generate_captions
-from show_attend_tell.inference.calibration_file import save_calibration
 from show_attend_tell.inference.confidence import (
     FAMILIARITY,
     QUALITY,
@@ -27,6 +26,7 @@ from show_attend_tell.inference.confidence import (
     PhotoSpace,
     describe_photos,
     probability,
+    save_calibration,
     select,
     statistics,
 )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from PIL import Image, features
 
 from show_attend_tell.data import photo_formats
-from show_attend_tell.inference.photo_files import find_photos
+from show_attend_tell.inference.photos import find_photos
 from show_attend_tell.inference.result import Caption, Failure
 
 

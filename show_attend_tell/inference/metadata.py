@@ -1,13 +1,17 @@
-"""Find the words that a person, or another program, has written about a photo."""
+"""Write captions into XMP sidecars of photos, and keep the words of a person."""
 
+import contextlib
+import shutil
 from pathlib import Path
 
 from PIL import ExifTags, Image, IptcImagePlugin
 
 from show_attend_tell.data.pillow_warnings import pillow_warnings_ignored
 from show_attend_tell.data.preprocessing import UNREADABLE, open_photo
-from show_attend_tell.inference.metadata.xmp import MAX_BYTES, XmpPacket
+from show_attend_tell.inference.result import Failure, as_sentence
+from show_attend_tell.inference.xmp import MAX_BYTES, XmpPacket
 from show_attend_tell.runtime.errors import MetadataError
+from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.regular_files import read_text_bytes
 
 _CAPTION_ABSTRACT = (2, 120)  # IPTC-IIM 4.2
@@ -117,3 +121,98 @@ def _exif_words(image: Image.Image) -> str:
     found = image.getexif().get(ExifTags.Base.ImageDescription, "")
     words = found.strip("\0 \r\n") if isinstance(found, str) else ""
     return "" if words.lower() in _CAMERA_DEFAULTS else words
+
+
+def _write_sidecar(photo: Path, packet: bytes) -> Path:
+    """Write the sidecar of a photo atomically and return its path."""
+    path = sidecar_of(photo)
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(packet)
+        if path.exists():
+            shutil.copymode(path, temporary)
+    return path
+
+
+class MetadataWriter:
+    """Write the captions of photos into sidecars, XMP files beside the photos.
+
+    Words of a person are kept: in the packet, in the photo's EXIF and IPTC fields, and
+    in its sidecars. Captions of this package are renewed unless the same model and
+    settings wrote them.
+
+    Attributes:
+        written: number of photos whose metadata were written.
+        present: number of photos that had the caption already.
+        kept: photos that have words of a person.
+        failures: photos whose metadata cannot be read or written.
+    """
+
+    def __init__(self, made_by: str, overwrite: bool = False):
+        """Start the writer.
+
+        Args:
+            made_by: the model and settings, from ``inference.batch.made_by``.
+            overwrite: whether to replace words of a person.
+        """
+        self.made_by, self.overwrite = made_by, overwrite
+        self.written = self.present = 0
+        self.kept: list[Path] = []
+        self.failures: list[Failure] = []
+
+    def find_caption(self, photo: Path) -> str:
+        """Return the caption that the same model and settings wrote, empty for none."""
+        with contextlib.suppress(MetadataError, OSError):
+            packet = XmpPacket(read_sidecar(sidecar_of(photo)))
+            return packet.caption if packet.made_by == self.made_by else ""
+        return ""
+
+    def write(self, photo: Path, text: str) -> Path | None:
+        """Write a caption unless the photo has it, or words of a person.
+
+        Args:
+            photo: path of the photo.
+            text: the caption; its sentence is written.
+
+        Returns:
+            The file written, None for none. :attr:`failures` has the reason if the
+            metadata cannot be read or written.
+        """
+        try:
+            return self._write(photo, as_sentence(text))
+        except (MetadataError, OSError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            self.failures.append(
+                Failure(photo, f"{photo}: metadata not written: {reason}")
+            )
+            return None
+
+    def summary(self) -> str:
+        """Return the counts in one line."""
+        parts = [f"metadata: {self.written} captions written"]
+        if self.present:
+            parts.append(f"{self.present} already present")
+        if self.kept:
+            parts.append(
+                f"{len(self.kept)} photos keep their own description "
+                "(--overwrite-metadata replaces it)"
+            )
+        if self.failures:
+            parts.append(f"{len(self.failures)} not written")
+        return ", ".join(parts)
+
+    def _write(self, photo: Path, sentence: str) -> Path | None:
+        packet = XmpPacket(read_sidecar(sidecar_of(photo)))
+        if packet.made_by == self.made_by and packet.caption == sentence:
+            self.present += 1
+            return None
+        if not self.overwrite and (
+            packet.words() or words_in_sidecars(photo) or words_in_photo(photo)
+        ):
+            self.kept.append(photo)
+            return None
+        if not sentence:
+            return None
+        packet.set_caption(sentence, self.made_by)
+        path = _write_sidecar(photo, packet.to_bytes())
+        self.written += 1
+        return path
