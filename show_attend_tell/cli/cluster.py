@@ -1,7 +1,5 @@
-"""Define the options of verbs that work on a Ray cluster or in several workers."""
+"""Define the options of verbs that work on a Ray cluster."""
 
-import functools
-import os
 import sys
 from collections.abc import Callable
 
@@ -81,39 +79,3 @@ def caption_photos(cluster, request, photos, out, others, **options) -> None:
     click.echo("\n".join(report.lines()))
     if any(not isinstance(one, LowConfidence) for one in report.failures):
         sys.exit(1)
-
-
-def captioner_training(cluster: str | None, workers: int | None) -> Callable:
-    """Return a function with the arguments of :func:`training.train.train`.
-
-    Args:
-        cluster: address of a Ray cluster, or None.
-        workers: number of its workers.
-    """
-    from show_attend_tell.cluster.training import join, train_on_cluster
-
-    if cluster is not None:
-        return functools.partial(train_on_cluster, cluster=cluster, count=workers)
-    # Join before TensorFlow computes anything.
-    joined = {"workers": join()} if "TF_CONFIG" in os.environ else {}
-    from show_attend_tell.training.train import train
-
-    return functools.partial(train, **joined)
-
-
-def require_joint_training(cluster: str | None, several: bool, digits: bool) -> None:
-    """Raise a usage error if workers cannot train the experiment together.
-
-    Args:
-        cluster: address of a Ray cluster, or None.
-        several: whether several seeds are trained, side by side on a cluster.
-        digits: whether the experiment has no captions.
-    """
-    if several and "TF_CONFIG" in os.environ:
-        raise click.UsageError("TF_CONFIG cannot be combined with --seeds.")
-    joint = cluster is not None and not several
-    if digits and (joint or "TF_CONFIG" in os.environ):
-        option = "--cluster without --seeds" if joint else "TF_CONFIG"
-        raise click.UsageError(
-            f"{option} needs an experiment with captions; train digits on one machine."
-        )

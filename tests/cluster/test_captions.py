@@ -1,4 +1,4 @@
-"""Captions as shards: those of one machine, each photo once, whoever is killed."""
+"""Shards equal the captions of one machine, whichever process is killed."""
 
 import contextlib
 import json
@@ -35,7 +35,7 @@ BROKEN = "0020.jpg"
 
 
 class Here:
-    """The interface of a cluster, in this process and in reverse order."""
+    """A cluster in this process, which finishes items in reverse order."""
 
     interrupted_after = None
 
@@ -99,7 +99,7 @@ def alone(photos: Path, out: Path) -> bytes:
 def test_shards_together_are_the_file_of_one_machine(here, photos, tmp_path):
     report = run(photos, tmp_path / "out")
     assert (report.written, report.present) == (44, 0)
-    assert [one.path.name for one in report.failures] == [BROKEN]
+    assert [failure.path.name for failure in report.failures] == [BROKEN]
     assert lines(tmp_path / "out") == alone(photos, tmp_path / "one.jsonl")
     index = json.loads((tmp_path / "out" / "index.json").read_text())
     assert index["captions"] == 44
@@ -137,7 +137,7 @@ def test_new_photos_are_captioned_once_and_no_other_again(here, tmp_path, form):
         if row["made_by"].startswith("model.keras")
     ]
     assert len(rows) == 26
-    assert {row["path"] for row in rows} == {str(one) for one in photos.iterdir()}
+    assert {row["path"] for row in rows} == set(map(str, photos.iterdir()))
 
 
 def captions_of(file: Path) -> list[dict]:
@@ -148,7 +148,7 @@ def captions_of(file: Path) -> list[dict]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def test_captions_of_other_settings_and_other_files_are_refused(here, photos, tmp_path):
+def test_other_settings_and_other_files_are_refused(here, photos, tmp_path):
     run(photos, tmp_path / "out")
     with pytest.raises(OutputFileError, match=r"beam 1.*Received: .*beam 3"):
         run(photos, tmp_path / "out", {"beam": 1})
@@ -222,20 +222,20 @@ def test_the_verb_prints_counts_and_unreadable_photos(here, photos, tmp_path, ca
 
 
 @pytest.mark.parametrize(
-    "options",
-    [["--cluster", "auto"], ["--cluster", "auto", "--out", "x", "--json"]],
+    ("options", "message"),
+    [
+        (["--cluster", "auto"], "--cluster needs --out FOLDER"),
+        (["--cluster", "auto", "--out", "x", "--json"], "--cluster needs --out FOLDER"),
+        (["--workers", "2"], "--workers needs --cluster"),
+    ],
 )
-def test_options_that_do_not_fit_are_wrong_usage(photos, capsys, options):
+def test_options_that_do_not_fit_are_wrong_usage(photos, capsys, options, message):
     code, _, err = command_line(capsys, photos, *options)
     assert code == 2
-    assert "--cluster needs --out FOLDER" in err
+    assert message in err
 
 
-def test_workers_without_a_cluster_are_wrong_usage(photos, capsys):
-    assert command_line(capsys, photos, "--workers", "2")[0] == 2
-
-
-# Real workers of a real cluster.
+# On a real cluster.
 
 
 @pytest.fixture(scope="module")
@@ -290,5 +290,5 @@ def test_a_killed_driver_worker_and_node_change_no_byte(
     assert "a worker has ended" in caplog.text
     assert report.present >= CHUNK
     assert report.written + report.present == PHOTOS - 1
-    assert [one.path.name for one in report.failures] == [BROKEN]
+    assert [failure.path.name for failure in report.failures] == [BROKEN]
     assert lines(out) == alone(large_photos, tmp_path / "one.jsonl")

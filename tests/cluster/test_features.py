@@ -1,4 +1,4 @@
-"""Features by the workers of a cluster, some of which are killed."""
+"""Features written on a cluster, while workers are killed."""
 
 import json
 import logging
@@ -180,9 +180,7 @@ def test_a_node_without_the_folder_or_with_another_version_is_one_line(
     nodes.ensure(1)
     with monkeypatch.context() as patch:
         patch.setattr(cluster_features, "visible", lambda path: (str(path), 1))
-        with pytest.raises(
-            ClusterError, match=r"worker .*header\.json: not the file"
-        ):
+        with pytest.raises(ClusterError, match=r"worker .*header\.json: not the file"):
             extract_on_cluster(experiment(), work, nodes.address, progress=False)
     monkeypatch.setattr(cluster, "__version__", "0.0.1")
     with pytest.raises(ClusterError, match=r"must have version 0\.0\.1 .* Received: "):

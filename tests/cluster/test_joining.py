@@ -1,4 +1,4 @@
-"""What workers agree on, without processes: one worker alone, and its sockets."""
+"""Workers meet at the chief's address; a worker alone needs no other."""
 
 import json
 import threading
@@ -25,8 +25,14 @@ def test_a_configuration_names_the_rank_and_the_addresses():
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "{}", "[]", configuration(2), configuration(-1), configuration("0")),
-        *(configuration(kind="ps"), configuration(addresses=("a", "b"))),
+        "",
+        "{}",
+        "[]",
+        configuration(2),
+        configuration(-1),
+        configuration("0"),
+        configuration(kind="ps"),
+        configuration(addresses=("a", "b")),
         configuration(addresses=(1, 2)),
     ],
 )
@@ -87,7 +93,7 @@ def test_a_used_port_is_one_line(monkeypatch):
             join()
 
 
-def test_alone_a_fault_is_the_workers_own():
+def test_a_worker_alone_raises_its_own_fault():
     with pytest.raises(ConfigError, match="own"), ALONE.together():
         raise ConfigError("own")
 

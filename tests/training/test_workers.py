@@ -20,10 +20,10 @@ from show_attend_tell.training.tensorboard_log import TrainingLog
 maximum_likelihood.EVERY = 10
 folder = pathlib.Path(sys.argv[sys.argv.index("--runs") + 1]).parent
 def write(self, step, values, optimizer, bar):
-    found = {name: float(value) for name, value in values.items()}
-    found |= {"step": step, "norm": float(optimizer.gradient_norm)}
+    logged = {name: float(value) for name, value in values.items()}
+    logged |= {"step": step, "norm": float(optimizer.gradient_norm)}
     with open(folder / f"updates-{rank}.jsonl", "a") as file:
-        file.write(json.dumps(found) + chr(10))
+        file.write(json.dumps(logged) + chr(10))
 TrainingLog.log_update = write
 """
 # Send a signal to a worker after an update.
@@ -129,7 +129,7 @@ def test_workers_that_differ_are_one_line_on_each(tmp_path, work):
     code = f"import show_attend_tell; {version}"
     for line in last_lines(Training(tmp_path / "version", work, 2, code)):
         assert "worker 1 on " in line
-        assert "version of the package must be that of worker 0, 0.0.2" in line
+        assert "version of the package must be worker 0's, 0.0.2" in line
     absent = [work, tmp_path / "absent"]
     lines = last_lines(Training(tmp_path / "features", absent, 2))
     assert lines[0].startswith("error: worker 1 on ")
