@@ -37,14 +37,12 @@ from show_attend_tell.models.reranking.file import with_reranker
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import CalibrationError, PhotoError
 from show_attend_tell.runtime.progress import progress_bar
-from show_attend_tell.training.confidence.logistic import (
+from show_attend_tell.training.confidence.fitting import (
+    describe_split,
     fit_logistic,
+    fit_photo_space,
     rank_auc,
     reliability,
-)
-from show_attend_tell.training.confidence.photo_space import (
-    describe_split,
-    fit_photo_space,
 )
 
 RIDGE = 0.03  # penalty of both regressions

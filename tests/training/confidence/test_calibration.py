@@ -37,7 +37,7 @@ from show_attend_tell.runtime.errors import (
     OutputFileError,
 )
 from show_attend_tell.training.confidence.calibration import calibrate, measure
-from show_attend_tell.training.confidence.photo_space import fit_photo_space
+from show_attend_tell.training.confidence.fitting import fit_photo_space
 from show_attend_tell.training.reranking import fit_reranker
 
 TRAIN, VAL = 40, 20
