@@ -29,13 +29,13 @@ def _seconds(cluster, job, arguments, items, workers: int) -> float:
 
 
 def _feature_tasks(folder: Path, files: list[Path], identity: dict) -> Iterator:
-    from data_prep.feature_parts import Part
-    from show_attend_tell.cluster.features import PartJob
+    from data_prep.feature_shard import Shard
+    from show_attend_tell.cluster.features import ShardJob
     from show_attend_tell.cluster.pool import WorkItem
 
     for number in range(_TASKS + 2):
-        part = Part(folder / f"{number}.h5", identity, False, tuple(map(str, files)))
-        yield WorkItem(f"part {number}", PartJob(part, tuple(files)))
+        shard = Shard(folder / f"{number}.h5", identity, False, tuple(map(str, files)))
+        yield WorkItem(f"shard {number}", ShardJob(shard, tuple(files)))
 
 
 def _caption_tasks(folder: Path, files: list[Path]) -> Iterator:
@@ -84,7 +84,7 @@ def measure(work: str, photos: int, rounds: int) -> dict:
             for workers in (1, 2) if number % 2 else (2, 1):
                 works = {
                     "features": (
-                        cluster_features.part_writer,
+                        cluster_features.shard_writer,
                         (encoder, identity, photos * _TASKS),
                         _feature_tasks(folder, files, identity),
                     ),

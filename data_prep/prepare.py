@@ -8,6 +8,7 @@ from typing import Any, Literal
 from data_prep.sources import SOURCES
 from data_prep.sources.preparation import Preparation, Prepared
 from data_prep.unpack import Progress
+from show_attend_tell.data.splits import read_photos
 from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.runtime.files import locked
 
@@ -21,6 +22,9 @@ def prepare(
     limit: int | None = None,
 ) -> Prepared:
     """Write the files that training reads: manifest and vocabulary, digits or words.
+
+    A vocabulary is built from the training captions of ``data.name`` and of the sets of
+    ``data.also``, which must be prepared before.
 
     Each file is written atomically, and preparing again resumes unpacking and
     rendering. Only one process prepares a folder at a time.
@@ -37,13 +41,20 @@ def prepare(
 
     Raises:
         DataError: the data cannot be prepared, or have problems that are refused.
+        ManifestError: a set of ``data.also`` is not prepared.
         VocabularyError: no word is frequent enough.
         WordsError: the file of words cannot be read.
     """
     started = time.monotonic()
     folder = Path(work).absolute() / experiment.data.name
     preparation = Preparation(
-        experiment, data, folder, on_problem == "refuse", progress, limit
+        experiment,
+        data,
+        folder,
+        refuse=on_problem == "refuse",
+        progress=progress,
+        limit=limit,
+        further=read_photos(experiment, folder.parent, further=True),
     )
     taken = DataError(f"{folder}: another process is preparing it; wait for its end")
     with locked(folder / ".prepare.lock", taken):

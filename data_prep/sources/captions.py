@@ -80,7 +80,7 @@ def _write(
     preparation.record(problems)
     experiment, folder = preparation.experiment, preparation.folder
     settings = experiment.data
-    vocabulary, coverage = _vocabulary(photos, settings)
+    vocabulary, coverage = _vocabulary([*photos, *preparation.further], settings)
     vocabulary.save(
         vocabulary_path(experiment, folder.parent),
         {"size": settings.vocabulary_size, "min_count": settings.min_count},

@@ -1,11 +1,13 @@
 """Define the argument and the result of every source."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from data_prep.problems import Problems
 from data_prep.unpack import Progress
+from show_attend_tell.data.manifest import Photo
 from show_attend_tell.runtime.errors import DataError
 
 PROBLEMS = "problems.txt"
@@ -22,6 +24,7 @@ class Preparation:
         refuse: whether a problem raises an error instead of skipping the item.
         progress: called after every item.
         limit: maximum number of photos of each split; None for all.
+        further: photos of the sets of ``data.also``, whose words count too.
     """
 
     experiment: Any
@@ -30,6 +33,7 @@ class Preparation:
     refuse: bool = False
     progress: Progress | None = None
     limit: int | None = None
+    further: Sequence[Photo] = ()
 
     def require_data(self) -> Path:
         """Return the user's folder.

@@ -59,14 +59,6 @@ def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
     help="Initial model: a .keras file, the experiment of another run, `shipped` or "
     "`shipped-lstm`. It keeps its words, and new words of the data are added.",
 )
-@click.option(
-    *("--text", "texts"),
-    metavar="FILE",
-    multiple=True,
-    help="Train on captions without photos, one a line; repeatable. --init-from can "
-    "start a training with photos from this run, <experiment>-text (or <experiment>, "
-    "if its objective is text).",
-)
 @click.option("--resume", is_flag=True, help="Continue from the run's last checkpoint.")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
 @limit_option
@@ -81,7 +73,6 @@ def train(
     cluster,
     workers,
     init_from,
-    texts,
     resume,
     overwrite,
     limit,
@@ -113,19 +104,13 @@ def train(
 
             together["workers"] = join()  # before TensorFlow computes anything
         train = functools.partial(TASKS[settings.task].functions().train, **together)
-    if texts:
-        from show_attend_tell.training.text_likelihood import text_experiment
-
-        settings = text_experiment(settings, texts)
     if several:
         from show_attend_tell.cluster.seeds import Series, plan
         from show_attend_tell.config.experiments import seed_variants
 
         if cluster is not None:  # workers have another working directory
             work, runs = work.absolute(), runs.absolute()
-        has_captions = (
-            settings.task == "caption" and settings.training.objective != "text"
-        )
+        has_captions = settings.task == "caption"
         series = Series(work, runs, train, has_captions, progress=cluster is None)
         jobs = plan(series, seed_variants(settings, seeds), resume, overwrite)
         _train_several(series, jobs, cluster, workers)
@@ -164,8 +149,10 @@ def _train_several(series, jobs, cluster: str | None, workers: int | None) -> No
     names = [job.experiment.name for job in jobs]
     folders = [series.runs / name for name in names if name not in failed]
     if series.evaluates and folders:
-        from show_attend_tell.evaluation.comparison import compare_runs
-        from show_attend_tell.evaluation.comparison_table import format_comparison
+        from show_attend_tell.evaluation.comparison import (
+            compare_runs,
+            format_comparison,
+        )
 
         table = compare_runs(folders, series.work, series.runs)
         click.echo(format_comparison(table))

@@ -1,30 +1,25 @@
-"""Extract features on a Ray cluster, one part for each work item.
+"""Extract features on a Ray cluster, one shard for each work item.
 
 The driver reads the manifest and writes the header and the index; the workers read the
-photos and write the parts. All use the same paths.
+photos and write the shards. All use the same paths.
 """
 
 import dataclasses
 import functools
 import os
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from data_prep.extract import (
-    BATCH,
     ExtractReport,
-    decode,
+    decoded_batches,
     encode_batches,
     extract,
     extraction_bar,
     require_disk_space,
 )
-from data_prep.feature_parts import Part, write_part
+from data_prep.feature_shard import Shard
 from data_prep.feature_writer import FeatureWriter
 from show_attend_tell.cluster.nodes import visible
 from show_attend_tell.cluster.pool import Cluster, WorkItem, connected
@@ -36,21 +31,20 @@ from show_attend_tell.runtime.errors import EncoderError
 from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 _DECODERS = 2  # threads of a worker
-_AHEAD = 2 * BATCH  # photos decoded ahead of the network
 
 
 @dataclass(frozen=True)
-class PartJob:
-    """A part to write, and the paths of its photos."""
+class ShardJob:
+    """A shard to write, and the paths of its photos."""
 
-    part: Part
+    shard: Shard
     photos: tuple[Path, ...]
 
 
-def part_writer(
+def shard_writer(
     settings: EncoderSettings, identity: dict, photos: int
-) -> Callable[[PartJob], int]:
-    """Build the encoder in a worker process; return the function that writes a part.
+) -> Callable[[ShardJob], int]:
+    """Build the encoder in a worker process; return the function that writes a shard.
 
     Args:
         settings: settings of the driver's encoder.
@@ -73,27 +67,14 @@ def part_writer(
             "weights on every node"
         )
 
-    def write(job: PartJob) -> int:
-        """Write a part; return the number of photos that could not be decoded."""
-        features, problems = encode_batches(encoder, _decoded(encoder, job))
-        write_part(job.part, features, problems)
+    def write(job: ShardJob) -> int:
+        """Write a shard; return the number of photos that could not be decoded."""
+        decoded = decoded_batches(encoder, [job.photos], job.shard.mirrored, _DECODERS)
+        features, problems = encode_batches(encoder, decoded)
+        job.shard.write(features, problems)
         return sum(map(bool, problems))
 
     return write
-
-
-def _decoded(encoder: Encoder, job: PartJob) -> Iterator[tuple[np.ndarray, list[str]]]:
-    """Yield batches, (b, S, S, 3) uint8, and problems; decode ahead of the network."""
-    mirror, photos = job.part.mirrored, iter(job.photos)
-    queue: deque[Future] = deque()
-    with ThreadPoolExecutor(_DECODERS) as pool:
-        for first in range(0, len(job.photos), BATCH):
-            count = min(BATCH, len(job.photos) - first)
-            while len(queue) < BATCH + _AHEAD and (path := next(photos, None)):
-                queue.append(pool.submit(decode, encoder, path, mirror))
-            batch = [queue.popleft().result() for _ in range(count)]
-            squares, problems = zip(*batch, strict=True)
-            yield np.stack(squares), list(problems)
 
 
 def extract_on_cluster(
@@ -126,12 +107,12 @@ def extract_on_cluster(
             experiment,
             os.path.abspath(work),  # workers have another working directory
             shards=True,
-            write_parts=functools.partial(_write_parts, cluster, workers),
+            write_shards=functools.partial(_write_shards, cluster, workers),
             **options,
         )
 
 
-def _write_parts(
+def _write_shards(
     cluster: Cluster,
     workers: int | None,
     encoder: Encoder,
@@ -139,7 +120,7 @@ def _write_parts(
     photos: list[Photo],
     progress: bool,
 ) -> None:
-    """Write all missing parts; see :func:`data_prep.extract.write_parts_here`."""
+    """Write all missing shards; see :func:`data_prep.extract.write_shards_here`."""
     settings = encoder.settings
     if os.path.isfile(settings.weights):  # workers have another working directory
         weights = os.path.abspath(settings.weights)
@@ -147,19 +128,19 @@ def _write_parts(
     arguments = settings, encoder.identity(), encoder.expected
     items = _items(writer, photos)
     with extraction_bar(writer, progress) as bar:
-        written = cluster.run(part_writer, arguments, items, workers)
+        written = cluster.run(shard_writer, arguments, items, workers)
         for count, (item, _) in enumerate(written):
             bar.update(len(item.payload.photos))
-            if count == 0:  # the size of one part is known
+            if count == 0:  # the size of one shard is known
                 require_disk_space(writer)
 
 
 def _items(writer: FeatureWriter, photos: list[Photo]) -> Iterator[WorkItem]:
-    """Yield the missing parts."""
+    """Yield the missing shards."""
     header = visible(writer.header_file)
     for number in writer.missing:
         paths = tuple(photos[row].path for row in writer.rows(number))
         present = next((path for path in paths if path.is_file()), None)
         sights = (header,) if present is None else (header, visible(present))
-        job = PartJob(writer.part(number), paths)
-        yield WorkItem(f"part {number} of {writer.path}", job, sights)
+        job = ShardJob(writer.shard(number), paths)
+        yield WorkItem(f"shard {number} of {writer.path}", job, sights)

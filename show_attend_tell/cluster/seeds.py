@@ -19,7 +19,7 @@ from show_attend_tell.cluster.nodes import Sight, visible
 from show_attend_tell.cluster.pool import WorkItem, connected
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import Experiment
-from show_attend_tell.data.splits import folder_of, open_features
+from show_attend_tell.data.splits import data_folders, open_features
 from show_attend_tell.evaluation.evaluate import evaluate
 from show_attend_tell.models.pretrained import NAMES
 from show_attend_tell.runtime.errors import RunError, ShowAttendTellError, one_line
@@ -256,8 +256,8 @@ def _visible_inputs(series: Series, experiment: Experiment) -> list[Sight]:
     # Make the lock file: another machine's folder at this path is a different folder.
     with runs.lock_run(experiment, series.runs, seconds=60):
         paths = [runs.lock_file(experiment, series.runs)]
-    prepared = folder_of(experiment, series.work)
-    paths += [path for name in _PREPARED for path in sorted(prepared.glob(name))]
+    for folder in data_folders(experiment, series.work):
+        paths += [path for name in _PREPARED for path in sorted(folder.glob(name))]
     source = getattr(experiment.training, "init_from", "")
     teachers = getattr(getattr(experiment, "distillation", None), "teachers", ())
     for model in dict.fromkeys((source, *teachers)):

@@ -6,8 +6,11 @@ from pathlib import Path
 
 from PIL import ExifTags, Image, IptcImagePlugin
 
-from show_attend_tell.data.pillow_warnings import pillow_warnings_ignored
-from show_attend_tell.data.preprocessing import UNREADABLE, open_photo
+from show_attend_tell.data.preprocessing import (
+    UNREADABLE,
+    open_photo,
+    pillow_warnings_ignored,
+)
 from show_attend_tell.inference.result import Failure, as_sentence
 from show_attend_tell.inference.xmp import MAX_BYTES, XmpPacket
 from show_attend_tell.runtime.errors import MetadataError

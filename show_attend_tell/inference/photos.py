@@ -12,9 +12,15 @@ from typing import TypeVar
 import numpy as np
 from PIL import Image
 
-from show_attend_tell.data.photo_formats import is_photo, is_raw, remedy
-from show_attend_tell.data.pillow_warnings import pillow_warnings_ignored
-from show_attend_tell.data.preprocessing import UNREADABLE, load_photo, upright_rgb
+from show_attend_tell.data.preprocessing import (
+    UNREADABLE,
+    is_photo,
+    is_raw,
+    load_photo,
+    pillow_warnings_ignored,
+    remedy,
+    upright_rgb,
+)
 from show_attend_tell.inference.result import Failure
 from show_attend_tell.runtime.errors import PhotoError, one_line
 
@@ -28,7 +34,7 @@ def find_photos(
     """Yield photos named directly, and the photos inside folders.
 
     A file is yielded whatever its suffix. Inside a folder only files with one of
-    ``data.photo_formats.PHOTO_SUFFIXES`` are yielded, sorted by name, before those of
+    ``data.preprocessing.PHOTO_SUFFIXES`` are yielded, sorted by name, before those of
     its subfolders; hidden files and folders are ignored. Symlinked folders are followed
     unless they point back into the folder being scanned, and no folder is scanned
     twice.

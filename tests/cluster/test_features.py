@@ -15,10 +15,10 @@ import pytest
 from PIL import Image
 
 from data_prep.extract import extract
-from data_prep.shard_writer import ShardWriter
+from data_prep.feature_writer import FeatureWriter
 from show_attend_tell.cluster import features as cluster_features
 from show_attend_tell.cluster import pool as cluster
-from show_attend_tell.cluster.features import extract_on_cluster, part_writer
+from show_attend_tell.cluster.features import extract_on_cluster, shard_writer
 from show_attend_tell.config.settings import EncoderSettings, experiment_from_dict
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo, write_manifest
@@ -49,11 +49,11 @@ def experiment():
 def test_a_worker_with_another_encoder_refuses_to_work():
     settings = EncoderSettings(**{**SETTINGS, "weights": "none", "resize": "crop"})
     identity = Encoder(settings).identity()
-    part_writer(settings, identity, 1)
+    shard_writer(settings, identity, 1)
     with pytest.raises(EncoderError, match=r"must be the driver's.*weights_digest"):
-        part_writer(settings, {**identity, "weights_digest": "0" * 64}, 1)
+        shard_writer(settings, {**identity, "weights_digest": "0" * 64}, 1)
     with pytest.raises(EncoderError, match=r"versions .* instead of \{'keras': '0'\}"):
-        part_writer(settings, {**identity, "versions": {"keras": "0"}}, 1)
+        shard_writer(settings, {**identity, "versions": {"keras": "0"}}, 1)
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +78,9 @@ def photos(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def expected(photos) -> dict[str, bytes]:
     """Return the shards that this process writes."""
-    before, ShardWriter.part_rows = ShardWriter.part_rows, ROWS
+    before, FeatureWriter.shard_rows = FeatureWriter.shard_rows, ROWS
     report = extract(experiment(), photos, shards=True, progress=False)
-    ShardWriter.part_rows = before
+    FeatureWriter.shard_rows = before
     found = content(photos)
     assert sum(name.startswith("0") for name in found) == 12
     assert len(report.files[0].unreadable) == 2
@@ -99,17 +99,17 @@ def content(work: Path) -> dict[str, bytes]:
 def work(photos, expected, monkeypatch) -> Path:
     """Return the prepared folder without features."""
     shutil.rmtree(folder_of(photos), ignore_errors=True)
-    monkeypatch.setattr(ShardWriter, "part_rows", ROWS)
+    monkeypatch.setattr(FeatureWriter, "shard_rows", ROWS)
     return photos
 
 
 CHILD = """
 import sys
 sys.path[:0] = {paths}
-from data_prep.shard_writer import ShardWriter
+from data_prep.feature_writer import FeatureWriter
 from test_features import ROWS, experiment
 from show_attend_tell.cluster.features import extract_on_cluster
-ShardWriter.part_rows = ROWS
+FeatureWriter.shard_rows = ROWS
 extract_on_cluster(experiment(), sys.argv[1], sys.argv[2], 1, progress=False)
 """
 

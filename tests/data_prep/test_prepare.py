@@ -28,7 +28,7 @@ from show_attend_tell.config.words import WordSettings
 from show_attend_tell.data import manifest
 from show_attend_tell.data.splits import vocabulary_path
 from show_attend_tell.data.vocabulary import Vocabulary
-from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.errors import DataError, ManifestError
 from show_attend_tell.runtime.files import locked
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "flickr8k"
@@ -112,6 +112,24 @@ def test_size_and_minimum_count_bound_the_vocabulary(prepare_flickr8k, change):
     words = Vocabulary.load(report.folder / "vocabulary.json").words
     assert words[4:] == ("a", "runs")
     assert report.facts == [COVERAGE.format("2", "66.67%")]
+
+
+def test_the_vocabulary_of_several_sets_has_the_training_captions_of_all(tmp_path):
+    data, work = make_flickr8k(tmp_path / "data", packed=False), tmp_path / "work"
+    sets = an_experiment("flickr8k", also={"more": 1})
+    with pytest.raises(ManifestError, match=r"more/manifest\.jsonl: no such manifest"):
+        prepare(sets, data, work)
+    assert not (work / "tiny").exists()
+    photos = [
+        manifest.Photo("a", "a.jpg", "train", ["A zebra runs."]),
+        manifest.Photo("b", "b.jpg", "val", ["An emu runs."]),
+    ]
+    manifest.write_manifest(work / "more" / "manifest.jsonl", photos)
+    report = prepare(sets, data, work)
+    words = Vocabulary.load(vocabulary_path(sets, work)).words
+    assert words[4:] == ("a", "runs", "cat", "dog", "zebra")
+    assert photos_of(report)["train"] == 2  # of the set that was prepared
+    assert not (report.folder / "vocabulary.json").exists()
 
 
 FAULTY = {

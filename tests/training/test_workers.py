@@ -15,9 +15,7 @@ pytestmark = pytest.mark.slow
 RECORD = """
 import json, pathlib, pytest, sys, tiny_training
 tiny_training.skip_captions(pytest.MonkeyPatch())
-from show_attend_tell.training import maximum_likelihood
 from show_attend_tell.training.tensorboard_log import TrainingLog
-maximum_likelihood.EVERY = 10
 folder = pathlib.Path(sys.argv[sys.argv.index("--runs") + 1]).parent
 def write(self, step, values, optimizer, bar):
     logged = {name: float(value) for name, value in values.items()}
