@@ -180,8 +180,6 @@ def made_by(pipeline: CaptioningPipeline, request: CaptionRequest | None = None)
     if reranker is not None:
         name = file_identity(reranker)
         how += f", ranked by {name} with weight {decoding.rerank_weight:g}"
-    if request.max_words is not None:
-        how += f", at most {request.max_words} words"
     if request.min_confidence is not None:
         how += f", confidence at least {request.min_confidence:g}"
     return f"{models}, {how}"

@@ -134,11 +134,6 @@ class CaptionRequest:
         least=0,
         most=1,
     )
-    max_words: int | None = _option(
-        "Maximum number of words of a caption; overrides the model's.",
-        least=1,
-        form={"ge": 1, "le": 50},
-    )
     samples: int = 1
 
     def __post_init__(self):
