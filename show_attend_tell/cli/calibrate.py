@@ -76,8 +76,8 @@ def _pictures(folder: Path, limit: int):
     from show_attend_tell.inference.result import Failure
     from show_attend_tell.runtime.errors import PhotoError
 
-    found = [one for one in find_photos([folder]) if not isinstance(one, Failure)]
-    for path in found[:limit]:
+    photos = [path for path in find_photos([folder]) if not isinstance(path, Failure)]
+    for path in photos[:limit]:
         try:
             yield load_photo(path)
         except PhotoError as error:

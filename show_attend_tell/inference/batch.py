@@ -51,7 +51,7 @@ class BatchReport:
         parts = [f"{readable(str(self.out))}: {self.written} {results} written"]
         if self.present:
             parts.append(f"{self.present} already present")
-        low = sum(isinstance(one, LowConfidence) for one in self.failures)
+        low = sum(isinstance(failure, LowConfidence) for failure in self.failures)
         if low:
             parts.append(f"{low} left out for low confidence")
         if len(self.failures) > low:
@@ -107,57 +107,54 @@ def caption_into_file(
     pipeline.require_calibration(request)
     kind = out.suffix.lower()
     journal_file = out if kind == ".jsonl" else out.with_suffix(".jsonl")
-    found = distinct_photos(find_photos(paths))
+    photos = distinct_photos(find_photos(paths))
     author = made_by(pipeline, request)
     with CaptionJournal(journal_file, author) as journal:
         if kind == ".csv":
             require_replaceable(out, journal.rows)
-        left = [one for one in found if isinstance(one, Failure) or one not in journal]
-        present, failures = len(found) - len(left), []
+        present, failures = sum(photo in journal for photo in photos), []
         if metadata is not None:
-            _write_present(metadata, found, journal)
+            _write_present(metadata, photos, journal)
 
-        def has_caption(one: object) -> bool:
-            return not isinstance(one, Failure) and one in journal
-
-        results = pipeline.caption_inputs(found, request, has_caption)
+        results = pipeline.caption_inputs(photos, request, journal.__contains__)
         with progress_bar(
-            len(found), "photo", "caption", done=present, shown=shown
+            len(photos), "photo", "caption", done=present, shown=shown
         ) as bar:
             while batch := list(itertools.islice(results, BATCH)):
-                captions = [one for one in batch if isinstance(one, Caption)]
+                captions = [result for result in batch if isinstance(result, Caption)]
                 journal.append(captions)
                 if metadata is not None:
-                    for one in captions:
-                        metadata.write(one.path, one.text)
-                failures += [one for one in batch if isinstance(one, Failure)]
+                    for caption in captions:
+                        metadata.write(caption.path, caption.text)
+                failures += [result for result in batch if isinstance(result, Failure)]
                 bar.update(len(batch))
         if kind == ".csv":
             write_table(out, journal.rows, columns)
         elif kind != ".jsonl":
             write_gallery(out, journal.rows, failures)
-    return BatchReport(out, len(left) - len(failures), present, tuple(failures))
+    written = len(photos) - present - len(failures)
+    return BatchReport(out, written, present, tuple(failures))
 
 
 def _write_present(
     metadata: MetadataWriter,
-    found: Iterable[Path | Failure],
+    photos: Iterable[Path | Failure],
     journal: CaptionJournal,
 ) -> None:
     """Write the metadata of photos whose rows an interrupted run has written."""
     captions = {os.path.abspath(row["path"]): row["caption"] for row in journal.rows}
-    for one in found:
-        if not isinstance(one, Failure) and one in journal:
-            metadata.write(one, captions[os.path.abspath(one)])
+    for photo in photos:
+        if photo in journal:
+            metadata.write(photo, captions[os.path.abspath(photo)])
 
 
-def distinct_photos(found: Iterable[Path | Failure]) -> Sequence[Path | Failure]:
+def distinct_photos(photos: Iterable[Path | Failure]) -> Sequence[Path | Failure]:
     """Remove photos named twice, by whatever path."""
-    photos: dict[object, Path | Failure] = {}
-    for one in found:
-        key = one if isinstance(one, Failure) else one.absolute()
-        photos.setdefault(key, one)
-    return list(photos.values())
+    distinct: dict[object, Path | Failure] = {}
+    for photo in photos:
+        key = photo if isinstance(photo, Failure) else photo.absolute()
+        distinct.setdefault(key, photo)
+    return list(distinct.values())
 
 
 def made_by(pipeline: CaptioningPipeline, request: CaptionRequest | None = None) -> str:

@@ -180,7 +180,7 @@ def statistics(space: PhotoSpace, g: np.ndarray, hypotheses: Hypotheses) -> np.n
     centred = g.astype(np.float64) - space.mean
     y = centred @ space.components  # (N, G) -> (N, k)
     z = y / np.sqrt(space.variances)
-    rest = ((centred - y @ space.components.T) ** 2).sum(axis=1)  # (N,)
+    outside = ((centred - y @ space.components.T) ** 2).sum(axis=1)  # (N,)
     D = len(space.layout)
     direction = g[:, :D].astype(np.float64) - g[:, -D:]  # (N, D)
     norms = np.linalg.norm(direction, axis=1) * np.linalg.norm(space.layout)
@@ -189,7 +189,7 @@ def statistics(space: PhotoSpace, g: np.ndarray, hypotheses: Hypotheses) -> np.n
     written = np.arange(log_p.shape[1]) < lengths[:, None]  # (N, T)
     sorted_log_p = np.sort(np.where(written, log_p, np.inf), axis=1)
     columns = {
-        "residual": -np.log(np.maximum(rest, _SMALLEST)),
+        "residual": -np.log(np.maximum(outside, _SMALLEST)),
         "distance": -np.log(np.maximum((z**2).mean(axis=1), _SMALLEST)),
         "layout": direction @ space.layout / np.maximum(norms, _SMALLEST),
         "grounding": _grounding(space, z, tokens),
@@ -248,7 +248,7 @@ def save_calibration(
         measured: values for JSON that are kept with it.
     """
     space = {f.name: getattr(calibration.space, f.name) for f in _fields(PhotoSpace)}
-    rest = {f.name: getattr(calibration, f.name) for f in _fields(Calibration)}
+    others = {f.name: getattr(calibration, f.name) for f in _fields(Calibration)}
     about = {
         "format": FORMAT,
         "model": model_digest(captioner),
@@ -256,7 +256,7 @@ def save_calibration(
         "statistics": STATISTICS,
         "measured": measured,
     }
-    arrays = {name: np.float32(value) for name, value in (space | rest).items()}
+    arrays = {name: np.float32(value) for name, value in (space | others).items()}
     arrays["words"] = space["words"].astype(np.int32)
     for name in ("components", "word_weights"):
         arrays[name] = space[name].astype(_SMALL)
@@ -273,7 +273,7 @@ def find_calibration(
 
     Returns:
         None if there is no file, or if its captions were ranked in another way: by
-        another reranker, or one of both by none.
+        another reranker, or only one of them by a reranker.
 
     Raises:
         CalibrationError: the file is damaged, or belongs to another model.
@@ -298,8 +298,8 @@ def find_calibration(
     if about.get("reranker") != _reranker_digest(captioner):
         return None
     space = {name: arrays[name] for name in (*_SPACE, "word_weights")}
-    rest = {name: arrays[name] for name in _ARRAYS if name not in space}
-    return Calibration(PhotoSpace(captioner.grid, **space), **rest)
+    others = {name: arrays[name] for name in _ARRAYS if name not in space}
+    return Calibration(PhotoSpace(captioner.grid, **space), **others)
 
 
 def _reranker_digest(captioner: Captioner | Reranked) -> str | None:

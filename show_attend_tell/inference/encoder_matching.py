@@ -47,10 +47,10 @@ def matching_encoder(
     if settings.get("precision") == "bfloat16":  # which is slow without units for it
         changes["precision"] = "auto"
     encoder = Encoder(EncoderSettings(**settings | changes))
-    found = encoder.identity()
+    identity = encoder.identity()
     if is_accepted(wanted, weights):
-        found["weights_digest"] = wanted["weights_digest"]
-    difference = identity_difference(wanted, found, either=True)
+        identity["weights_digest"] = wanted["weights_digest"]
+    difference = identity_difference(wanted, identity, either=True)
     if difference:
         raise CaptionError(
             f"{file}: trained with the {wanted['network']} weights "

@@ -113,16 +113,17 @@ def _raw_packet(photo: Path) -> bytes:
 
 def _iptc_words(image: Image.Image) -> str:
     try:
-        found = (IptcImagePlugin.getiptcinfo(image) or {}).get(_CAPTION_ABSTRACT, b"")
+        fields = IptcImagePlugin.getiptcinfo(image) or {}
     except UNREADABLE:
         return ""
-    parts = found if isinstance(found, list) else [found]
+    caption = fields.get(_CAPTION_ABSTRACT, b"")
+    parts = caption if isinstance(caption, list) else [caption]
     return b" ".join(parts).decode("utf-8", "replace").strip("\0 ")
 
 
 def _exif_words(image: Image.Image) -> str:
-    found = image.getexif().get(ExifTags.Base.ImageDescription, "")
-    words = found.strip("\0 \r\n") if isinstance(found, str) else ""
+    description = image.getexif().get(ExifTags.Base.ImageDescription, "")
+    words = description.strip("\0 \r\n") if isinstance(description, str) else ""
     return "" if words.lower() in _CAMERA_DEFAULTS else words
 
 

@@ -67,8 +67,8 @@ def _scan(root: Path) -> Iterator[Path | Failure]:
     while waiting:  # no recursion, for folders may be nested deeply
         folder, real = waiting.pop()
         try:
-            with os.scandir(folder) as found:
-                entries = sorted(found, key=lambda entry: entry.name)
+            with os.scandir(folder) as scan:
+                entries = sorted(scan, key=lambda entry: entry.name)
         except OSError as error:
             yield Failure(Path(folder), f"{folder}: {error.strerror}")
             continue
@@ -187,8 +187,8 @@ def to_input(photo: Photo, name: str = "photo") -> Path | NamedPhoto | Failure:
                 f"`photo` must be a file. Received: the folder {path}; name one of its "
                 "photos, or pass the folder to caption_photos",
             )
-        (found,) = find_photos([path])
-        return found
+        (named,) = find_photos([path])
+        return named
     if isinstance(photo, Image.Image):
         file = os.fsdecode(getattr(photo, "filename", "")) or name
         return NamedPhoto(Path(file), photo)

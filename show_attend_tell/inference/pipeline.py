@@ -277,7 +277,7 @@ class CaptioningPipeline:
         xla: bool,
     ) -> list[Caption | Failure | None]:
         """Caption photos from `_read`, a batch at most; None keeps a row empty."""
-        rows = [k for k, one in enumerate(results) if isinstance(one, tuple)]
+        rows = [k for k, read in enumerate(results) if isinstance(read, tuple)]
         if rows:
             side, seed = self.encoder.settings.image_size, decoding.seed
             squares = np.zeros((len(results), side, side, 3), np.uint8)
@@ -309,9 +309,9 @@ class CaptioningPipeline:
         """Build the caption of a photo from features (L, D), hypotheses (W, ...)."""
         captioner, confidence = self.captioner, None
         if self.calibration is not None:
-            one = Hypotheses(*(field[None] for field in hypotheses))  # -> (1, W, ...)
+            batch = Hypotheses(*(field[None] for field in hypotheses))  # -> (1, W, ...)
             # (1, L, D) -> (1,)
-            confidence = float(self.calibration.confidence(features[None], one)[0])
+            confidence = float(self.calibration.confidence(features[None], batch)[0])
         return caption_from_hypotheses(
             *(hypotheses, captioner.vocabulary, captioner.grid),
             *(path, square, view, confidence),
@@ -372,7 +372,7 @@ def load(
     several = mirror or isinstance(model, list | tuple)
     model = DEFAULT if model is None else model
     models = model if isinstance(model, list | tuple) else [model]
-    files = [model_path(os.fspath(one), runs) for one in models]
+    files = [model_path(os.fspath(name), runs) for name in models]
     captioner = load_ensemble(files, mirror) if several else load_captioner(files[0])
     encoder = matching_encoder(captioner, files[0], encoder_weights)
     encoder = MirroringEncoder(encoder) if mirror else encoder

@@ -122,9 +122,9 @@ class Caption:
     def to_dict(self) -> dict:
         """Return values for JSON; attention and beta are rounded to six decimals."""
         values = {
-            one.name: getattr(self, one.name)
-            for one in dataclasses.fields(self)
-            if one.name not in ("square", "view", "locations", "region")
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name not in ("square", "view", "locations", "region")
         }
         for name in ("word_log_probs", "attention", "beta"):
             values[name] = np.round(values[name].astype(np.float64), _DIGITS).tolist()

@@ -84,7 +84,7 @@ def render_frame(caption) -> str:
 
 def _photo_data(caption) -> dict:
     """Return the values for JSON of one photo with all its captions."""
-    beams = [_beam_data(one) for one in (caption, *caption.alternatives)]
+    beams = [_beam_data(text) for text in (caption, *caption.alternatives)]
     values = photo_values(
         caption.path.name, caption.view, caption.attention.shape[1:], beams
     )

@@ -138,8 +138,8 @@ def maps_figure(
     figure.set_facecolor(ground)
     for (label, maps), row in zip(rows, panels, strict=True):
         _write_left(row[0], label, ink)
-        for axes, one in zip(row, maps, strict=True):
-            shown = attention_map(one)
+        for axes, weights in zip(row, maps, strict=True):
+            shown = attention_map(weights)
             shown = overlay(pixels, shown / max(shown.max(), 1e-12))
             axes.imshow(shown, interpolation="antialiased", aspect="auto")
             axes.set_axis_off()
