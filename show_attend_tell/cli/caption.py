@@ -1,13 +1,15 @@
 """Define the verb ``caption``."""
 
+import dataclasses
 import functools
 import json
 import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import click
 
 from show_attend_tell.cli import cluster as on_cluster
-from show_attend_tell.cli import metadata
 from show_attend_tell.cli.options import (
     PATH,
     figure_options,
@@ -33,7 +35,17 @@ _OUT = (
     is_flag=True,
     help="Give a .csv of --out the columns that `exiftool -csv=FILE` reads.",
 )
-@metadata.metadata_options
+@click.option(
+    "--write-metadata",
+    is_flag=True,
+    help="Write each caption into the metadata of its photo, as description "
+    "and alternative text. A description by a person is kept.",
+)
+@click.option(
+    "--overwrite-metadata",
+    is_flag=True,
+    help="Let --write-metadata replace descriptions by a person.",
+)
 @on_cluster.caption_options
 @figure_options
 def caption(
@@ -58,10 +70,12 @@ def caption(
         raise click.UsageError("--overwrite-metadata needs --write-metadata.")
     on_cluster.require_cluster(cluster, workers)
     if cluster is not None:
-        region = request.region
         on_cluster.caption_photos(
-            *(cluster, request, photos, out),
-            (as_json, attention, page, region, write_metadata, exiftool_columns),
+            cluster,
+            request,
+            photos,
+            out,
+            (as_json, attention, page, write_metadata, exiftool_columns),
             workers=workers,
             form=shard_format,
             price_per_hour=price_per_hour,
@@ -90,20 +104,20 @@ def caption(
     pipeline.decoding(request)  # refuses wrong settings before photos are searched
     writer = None
     if write_metadata:
-        writer = metadata.open_writer(pipeline, request, overwrite_metadata)
+        writer = _open_writer(pipeline, request, overwrite_metadata)
     if out is not None:
         failed = _caption_into(out, pipeline, photos, request, exiftool_columns, writer)
     else:
         # Captions of an earlier run have neither details nor a confidence.
         details = (attention, page, request.min_confidence)
         if writer and not as_json and all(option is None for option in details):
-            photos = metadata.print_present(writer, photos)
+            photos = _print_present(writer, photos)
         results = _results(pipeline, photos, request, writer, page)
         drawn = ((result, []) for result in results)
         if attention is not None:
             drawn = _draw(pipeline, results, attention, formats, theme == "dark")
         failed = _print_results(drawn, as_json, page)
-    unwritten = writer is not None and metadata.report(writer)
+    unwritten = writer is not None and _report_metadata(writer)
     if failed or unwritten:
         sys.exit(1)
 
@@ -134,7 +148,7 @@ def _results(pipeline, photos, request, writer, page):
     else:
         results = pipeline.caption_inputs([to_input(photos[0])], request)
     if writer is not None:
-        results = metadata.write_results(writer, results)
+        results = _with_metadata(writer, results)
     return results if page is None else write_attention_page(results, page)
 
 
@@ -173,3 +187,54 @@ def _print_results(drawn, as_json, page) -> bool:
     if failures > 1:
         click.echo(f"{failures} photos not captioned", err=True)
     return failures > 0
+
+
+def _open_writer(pipeline, request, overwrite: bool):
+    """Return the MetadataWriter of a pipeline's captions."""
+    from show_attend_tell.inference.batch import made_by
+    from show_attend_tell.inference.metadata import MetadataWriter
+
+    kept = dataclasses.replace(request, min_confidence=None)  # not in the metadata
+    return MetadataWriter(made_by(pipeline, kept), overwrite)
+
+
+def _print_present(writer, photos: Iterable[Path]) -> list:
+    """Print the captions that photos have already; return the other photos.
+
+    Args:
+        writer: the MetadataWriter.
+        photos: photos and folders.
+
+    Returns:
+        Photos without a caption by the same model and settings, and failures.
+    """
+    from show_attend_tell.inference.photos import find_photos
+    from show_attend_tell.inference.result import Failure
+
+    others = []
+    for photo in find_photos(photos):
+        caption = "" if isinstance(photo, Failure) else writer.find_caption(photo)
+        if caption:
+            writer.present += 1
+            click.echo(f"{click.format_filename(photo)}: {caption}")
+        else:
+            others.append(photo)
+    return others
+
+
+def _with_metadata(writer, results: Iterable) -> Iterator:
+    """Write the metadata of captions as they are generated, and yield them."""
+    from show_attend_tell.inference.result import Failure
+
+    for result in results:
+        if not isinstance(result, Failure):
+            writer.write(result.path, result.text)
+        yield result
+
+
+def _report_metadata(writer) -> bool:
+    """Print failures and counts on standard error; return whether any failed."""
+    for failure in writer.failures:
+        click.echo(click.format_filename(failure.reason), err=True)
+    click.echo(writer.summary(), err=True)
+    return bool(writer.failures)

@@ -64,7 +64,7 @@ def caption_photos(cluster, request, photos, out, others, **options) -> None:
         others: options that are refused unless they are absent.
         **options: further arguments of ``caption_on_cluster``.
     """
-    if out is None or any(others):
+    if out is None or request.region is not None or any(others):
         raise click.UsageError(
             "--cluster needs --out FOLDER, and cannot be combined with "
             f"{_NOT_COMBINED}."
