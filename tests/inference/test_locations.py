@@ -38,8 +38,11 @@ def test_locations_are_none_unless_attention_selected_them(selected, expected):
 
 def test_other_seeds_sample_other_locations(pipeline, photo):
     seeds = (None, 0, 2, 4, 6, 7)
-    found = [pipeline.caption(photo, None, "sampled", seed) for seed in seeds]
-    sampled = [() if one.locations is None else tuple(one.locations) for one in found]
+    captions = [pipeline.caption(photo, locations="sampled", seed=k) for k in seeds]
+    sampled = [
+        () if caption.locations is None else tuple(caption.locations)
+        for caption in captions
+    ]
     assert sampled[0] == sampled[1]  # the model's own seed is 0
     assert len(set(sampled)) > 2
 
