@@ -70,7 +70,7 @@ def _drawn_scenes(limit: int):
 
 
 def _pictures(folder: Path, limit: int):
-    """Yield the pictures of a folder; those that cannot be read are skipped."""
+    """Yield the pictures of a folder; skip unreadable files."""
     from show_attend_tell.data.preprocessing import load_photo
     from show_attend_tell.inference.photos import find_photos
     from show_attend_tell.inference.result import Failure

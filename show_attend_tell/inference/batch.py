@@ -34,7 +34,7 @@ class BatchReport:
     Attributes:
         out: the output file.
         written: captions written by this run.
-        present: photos whose caption was already present.
+        present: photos captioned by an earlier run.
         failures: photos without a caption, those left out included.
         nouns: what is written, and what it is made from, in the plural.
     """
@@ -83,7 +83,7 @@ def caption_into_file(
 
     Args:
         pipeline: a pipeline loaded from a file.
-        paths: photos, and folders whose photos are captioned, nested ones too.
+        paths: photos, and folders, which are searched recursively.
         out: ``.jsonl``; or ``.csv`` or ``.html``, written at the end from a ``.jsonl``
             of the same name beside it.
         request: the user's choices; by default the model's own.

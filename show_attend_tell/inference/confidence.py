@@ -12,13 +12,14 @@ over the top, middle and bottom rows, scaled to length 1, the statistics are
 
 mu, V and lambda are the mean, the principal directions and the variances of g over the
 training photos; f_w is the share of training photos with word w in a caption, and u_w
-its ridge regression on z_k = y_k / sqrt(lambda_k). All statistics fall where a photo is
-unlike those of the training. Two logistic regressions of them are multiplied:
+its ridge regression on z_k = y_k / sqrt(lambda_k). All statistics are low for
+a photo that looks nothing like the training photos. The confidence is the product of two
+logistic regressions:
 
-    confidence = P(photo like those of the training) P(caption better than half | like)
+    confidence = P(photo like the training photos) P(caption better than half | like)
 
-where half of the photos are taken to be unlike. "Better than half" means a CIDEr above
-the median of the validation captions.
+The first assumes that half of the photos look nothing like the training photos. "Better
+than half" means a CIDEr above the median of the validation captions.
 """
 
 import dataclasses
@@ -82,7 +83,7 @@ class PhotoSpace:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Everything that turns features and hypotheses into a confidence.
+    """Convert features and hypotheses to a confidence.
 
     Attributes:
         space: the distribution of the training photos.

@@ -145,10 +145,10 @@ class MetadataWriter:
     settings wrote them.
 
     Attributes:
-        written: number of photos whose metadata were written.
+        written: number of sidecars written.
         present: number of photos that had the caption already.
         kept: photos that have words of a person.
-        failures: photos whose metadata cannot be read or written.
+        failures: photos with a sidecar that cannot be read or written.
     """
 
     def __init__(self, made_by: str, overwrite: bool = False):

@@ -172,8 +172,9 @@ class CaptioningPipeline:
         """Yield the captions of photos; failures are passed through.
 
         A caption's numbers depend, by rounding, on the graph and on the photo's row in
-        its batch. A photo for which `present` is true is left out and keeps its row, so
-        that a resumed run writes the same. `total` counts the photos of the whole run.
+        its batch. A photo for which `present` is true has no caption, but keeps its
+        row, so that a resumed run writes the same bytes. `total` counts the photos of
+        the whole run.
         """
         request = request or CaptionRequest()
         self.require_calibration(request)
@@ -354,8 +355,8 @@ def load(
             averaged, see :mod:`models.ensemble`.
         encoder_weights: a file, or a name of ``EncoderSettings.weights``; by default
             the weights that the model was trained with. If they came from a file, it
-            is looked up in the folder of the model; the packaged weights of VGG16 are
-            accepted in place of those that they are rounded from, and the reverse.
+            is looked up in the folder of the model. The packaged weights of VGG16 and
+            the weights that they are rounded from may replace each other.
         runs: folder in which names of runs are looked up.
         mirror: whether to average over photos and their mirror images.
         reranker: file by which hypotheses are ranked too, or ``none``; by default

@@ -75,7 +75,7 @@ class Caption:
             longest length.
         attention: (T, rows, columns) weights alpha over the part of the photo that
             the network sees; each word's sum to 1.
-        beta: (T,) gates; 1 if the model has none, as a Transformer.
+        beta: (T,) gates; 1 if the model has no gates, like the Transformer.
         alternatives: other captions of the photo, best first.
         square: (S, S, 3) uint8, the network's input; not part of the JSON.
         view: (H, W, 3) uint8, the same part of the photo in its own proportions, for
@@ -84,8 +84,8 @@ class Caption:
             generated from; None if a word was generated from the expected context.
         region: (x0, y0, x1, y1) as fractions of the width and height of ``view``, the
             part of it from which the caption was written; None for the whole photo.
-        confidence: probability, 0 to 1, that the photo is like those of the training
-            and the caption better than half of the validation captions, see
+        confidence: probability, 0 to 1, that the photo resembles the training photos
+            and the caption is better than half of the validation captions, see
             :mod:`inference.confidence`; None if the model has no calibration.
     """
 
@@ -153,7 +153,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class LowConfidence(Failure):
-    """A photo whose caption is left out, for its confidence is below a minimum."""
+    """A photo whose caption is left out because its confidence is too low."""
 
 
 def caption_from_hypotheses(

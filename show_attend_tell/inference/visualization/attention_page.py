@@ -56,7 +56,7 @@ def stream_page(
         results: objects of type :class:`~show_attend_tell.inference.result.Caption`,
             or others with `describe`.
         describe: returns the :func:`photo_values` of a result that is no caption.
-        unit: a part of a text, as the page names it.
+        unit: the page's name for a part of the text.
     """
     photos = map(describe or _photo_data, results)
     constants = {**_CONSTANTS, "unit": unit}
@@ -71,7 +71,7 @@ def render_page(captions: Iterable) -> str:
 def render_frame(caption) -> str:
     """Return the page of one caption inside an ``iframe``, for Jupyter.
 
-    A frame isolates the page's style and script from those of the notebook.
+    A frame isolates the page's style and script from the notebook.
     """
     pieces = stream_template(
         "frame.html",
@@ -96,7 +96,7 @@ def _photo_data(caption) -> dict:
 
 
 def shown_gates(beta: np.ndarray) -> np.ndarray | None:
-    """Return gates (T,) as they are drawn: None if all are 1, of models without."""
+    """Return the gates (T,) to draw; None for a model without gates."""
     return None if (beta == 1).all() else beta
 
 

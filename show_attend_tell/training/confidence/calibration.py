@@ -61,7 +61,7 @@ class CalibrationReport:
             ``auc_of_familiarity``, of models fitted without that set;
             ``auc_quality`` of the confidence between captions above and below the
             median CIDEr; ``reliability``, (mean confidence, share of better captions
-            of photos like those of the training, count) by tenths, where half of the
+            of photos like the training photos, count) by tenths, where half of the
             weight is in the out-of-distribution sets.
     """
 
@@ -101,7 +101,7 @@ def calibrate(
         others: pictures of out-of-distribution sets by their names, at least 8 of each.
         encoder_weights: as in
             :func:`~show_attend_tell.inference.encoder_matching.matching_encoder`.
-        count: validation photos that are turned, and of which close-ups are made.
+        count: validation photos to turn upside down and to crop close-ups from.
         seed: seed of the choice of photos and close-ups, and of the halves.
         shown: whether to show progress bars.
 
