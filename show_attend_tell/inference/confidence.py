@@ -13,8 +13,8 @@ over the top, middle and bottom rows, scaled to length 1, the statistics are
 mu, V and lambda are the mean, the principal directions and the variances of g over the
 training photos; f_w is the share of training photos with word w in a caption, and u_w
 its ridge regression on z_k = y_k / sqrt(lambda_k). All statistics are low for
-a photo that looks nothing like the training photos. The confidence is the product of two
-logistic regressions:
+a photo that looks nothing like the training photos. The confidence is the product of
+two logistic regressions:
 
     confidence = P(photo like the training photos) P(caption better than half | like)
 
