@@ -57,7 +57,7 @@ def here(monkeypatch):
 
     monkeypatch.setattr(captions, "connected", connected)
     monkeypatch.setattr(captions, "SHARD_PHOTOS", CHUNK)
-    monkeypatch.setattr(captions, "load", lambda *a, **b: tiny_pipeline())
+    monkeypatch.setattr(captions, "load_requested", lambda request: tiny_pipeline())
     return here
 
 
