@@ -124,6 +124,24 @@ def test_models_beside_the_captioner_share_code_but_do_not_import_each_other(own
         assert found - {own} <= SIBLING_MAY_IMPORT[own], name
 
 
+TRAINS = {"siblings.training"}
+TRAINS |= {f"siblings.{own}.training" for own in ("ram", "draw", "words")}
+TRAINS |= {"siblings.words.updates"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        n
+        for n in MODULES
+        if room(n) == "siblings" and n[len(PACKAGE) + 1 :] not in TRAINS
+    ],
+)
+def test_models_beside_the_captioner_are_loaded_and_used_without_training(name):
+    assert "training" not in rooms_imported_by(name)
+    assert not imports(name) & TRAINS
+
+
 def entries(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if path.name != "__pycache__"]
 
