@@ -21,7 +21,6 @@ from show_attend_tell.config import runs
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.splits import data_folders, open_features
 from show_attend_tell.evaluation.evaluate import evaluate
-from show_attend_tell.models.pretrained import NAMES
 from show_attend_tell.runtime.errors import RunError, ShowAttendTellError, one_line
 from show_attend_tell.runtime.json_text import parse_json
 from show_attend_tell.runtime.tensorflow_startup import start_keras
@@ -32,14 +31,6 @@ from show_attend_tell.training.train import train
 SPLIT = "val"  # the test photos must not choose a run
 # Errors of one run, after which the others continue.
 _FAULTS = (ShowAttendTellError, OSError, MemoryError, tf.errors.ResourceExhaustedError)
-# Files of a prepared folder that a training reads.
-_PREPARED = (
-    "manifest.jsonl",
-    "vocabulary*.json",
-    "features-*.h5",
-    "features-*.shards/index.h5",
-    "*.npz",
-)
 
 
 @dataclass(frozen=True)
@@ -220,8 +211,8 @@ def train_on_cluster(
         The outcome of each run, in the order in which they finish.
 
     Raises:
-        ClusterError: see :func:`cluster.pool.connected`; or a node does not see the
-            prepared data or the run folders, which is verified before any training.
+        ClusterError: see :func:`cluster.pool.connected`; or a worker does not see the
+            prepared data or the run folders.
         FeatureError: the features are absent or do not match the settings.
         RunError: another process is training one of the runs.
     """
@@ -229,10 +220,12 @@ def train_on_cluster(
     jobs = [job for job in jobs if not job.complete]
     if not jobs:
         return
-    # The inputs of all runs are verified before the first is trained.
-    inputs = [path for job in jobs for path in _visible_inputs(series, job.experiment)]
-    sights = tuple(dict.fromkeys(inputs))
-    items = [WorkItem(f"run {job.experiment.name}", job, sights) for job in jobs]
+    items = [
+        WorkItem(
+            f"run {job.experiment.name}", job, tuple(_sights(series, job.experiment))
+        )
+        for job in jobs
+    ]
     with connected(address) as cluster:
         count = min(workers or cluster.processors, len(jobs))
         done = cluster.run(
@@ -249,19 +242,13 @@ def train_on_cluster(
             yield Outcome(experiment, fault=str(value)) if lost else value
 
 
-def _visible_inputs(series: Series, experiment: Experiment) -> list[Sight]:
-    """Return the paths that a worker must see to train a run."""
+def _sights(series: Series, experiment: Experiment) -> list[Sight]:
+    """Return the files that show a worker that it sees the same folders."""
     if series.evaluates:  # captions
         open_features(experiment, series.work).close()
     # Make the lock file: another machine's folder at this path is a different folder.
     with runs.lock_run(experiment, series.runs, seconds=60):
-        paths = [runs.lock_file(experiment, series.runs)]
+        files = [runs.lock_file(experiment, series.runs)]
     for folder in data_folders(experiment, series.work):
-        paths += [path for name in _PREPARED for path in sorted(folder.glob(name))]
-    source = getattr(experiment.training, "init_from", "")
-    teachers = getattr(getattr(experiment, "distillation", None), "teachers", ())
-    for model in dict.fromkeys((source, *teachers)):
-        if model and model not in NAMES:
-            path = runs.find_model(model, series.runs)
-            paths += [path] if path.is_file() else []
-    return [visible(path) for path in paths]
+        files += folder.glob("manifest.jsonl")
+    return [visible(file) for file in files]
