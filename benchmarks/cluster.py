@@ -62,6 +62,8 @@ def measure(work: str, photos: int, rounds: int) -> dict:
     from show_attend_tell.cluster.pool import connected
     from show_attend_tell.config.experiments import load_experiment
     from show_attend_tell.inference.batch import made_by
+    from show_attend_tell.inference.pipeline import load_requested
+    from show_attend_tell.inference.request import CaptionRequest
     from show_attend_tell.models.encoder.network import Encoder
     from show_attend_tell.models.pretrained import shipped_model
 
@@ -69,11 +71,10 @@ def measure(work: str, photos: int, rounds: int) -> dict:
     folder = Path(work)
     files = sorted(folder.rglob("*.jpg"))
     encoder = load_experiment("flickr8k_soft").encoder
-    loading = captions.Loading((str(shipped_model("shipped-lstm")),))
-    pipeline = loading.load()
-    decoding = pipeline.decoding()
+    request = CaptionRequest((shipped_model("shipped-lstm"),))
+    pipeline = load_requested(request)
     settings = captions.Settings(
-        *(decoding, None, made_by(pipeline, decoding)),
+        *(request, made_by(pipeline, request)),
         *(pipeline.encoder.identity(), photos * _TASKS),
     )
     identity = Encoder(encoder).identity()
@@ -88,7 +89,7 @@ def measure(work: str, photos: int, rounds: int) -> dict:
                         _feature_tasks(folder, files, identity),
                     ),
                     "captions": (
-                        *(captions.shard_writer, (loading, settings)),
+                        *(captions.shard_writer, (settings,)),
                         _caption_tasks(folder, files),
                     ),
                 }

@@ -87,23 +87,24 @@ def captions(photos: str | None) -> dict:
     start_tensorflow()
     from show_attend_tell.cluster import captions as cluster
     from show_attend_tell.inference.batch import made_by
+    from show_attend_tell.inference.pipeline import load_requested
+    from show_attend_tell.inference.request import CaptionRequest
     from show_attend_tell.models.pretrained import shipped_model
 
-    loading = cluster.Loading((str(shipped_model("shipped-lstm")),))
+    request = CaptionRequest((shipped_model("shipped-lstm"),))
     before = time.process_time()
-    pipeline = loading.load()
-    decoding = pipeline.decoding()
+    pipeline = load_requested(request)
     settings = cluster.Settings(
-        *(decoding, None, made_by(pipeline, decoding)),
+        *(request, made_by(pipeline, request)),
         *(pipeline.encoder.identity(), 10**6),
     )
-    worker = cluster.CaptionWorker(loading, settings)
+    worker = cluster.shard_writer(settings)
     with tempfile.TemporaryDirectory() as folder:
         files = tuple(_files(photos, folder))
         out = Path(folder, "captions.jsonl")
-        job = cluster.ChunkJob(out, files, frozenset())
-        warm = _seconds(worker.run, job)
-        seconds = _seconds(worker.run, job)
+        job = cluster.Chunk(out, files, frozenset())
+        warm = _seconds(worker, job)
+        seconds = _seconds(worker, job)
         size = out.stat().st_size
     return {
         "s a photo": seconds / len(files),

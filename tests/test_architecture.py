@@ -263,7 +263,6 @@ def test_every_package_folder_is_installed():
 
 
 OPTIONAL = {
-    "exiftool": "PyExifTool",
     "wordfreq": "wordfreq",
 }  # where an extra is not installed
 
@@ -272,7 +271,7 @@ def test_every_library_imported_is_a_dependency():
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg", encoding="utf-8")
     lines = setup["options"]["install_requires"]
-    for extra in ("cluster", "heic", "jax", "metadata", "words"):
+    for extra in ("cluster", "heic", "jax", "words"):
         lines += setup["options.extras_require"][extra]
     required = {
         re.match(r"[\w-]+", line)[0].lower().replace("_", "-") for line in lines.split()

@@ -5,6 +5,7 @@ of photos is therefore captioned in the batches in which one machine would capti
 a photo whose caption is already present keeps its row, which stays empty.
 """
 
+import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,13 +20,13 @@ from show_attend_tell.cluster.caption_shards import (
 )
 from show_attend_tell.cluster.nodes import visible
 from show_attend_tell.cluster.pool import WorkItem, connected
-from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.data.manifest import read_manifest
 from show_attend_tell.inference.batch import BatchReport, distinct_photos, made_by
 from show_attend_tell.inference.journal import caption_row
-from show_attend_tell.inference.photo_files import find_photos
-from show_attend_tell.inference.pipeline import CaptioningPipeline, load
+from show_attend_tell.inference.photos import find_photos
+from show_attend_tell.inference.pipeline import CaptioningPipeline, load_requested
+from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import Caption, Failure
 from show_attend_tell.models.reranking.file import NONE
 from show_attend_tell.runtime.errors import CaptionError
@@ -34,36 +35,17 @@ from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 
 @dataclass(frozen=True)
-class Loading:
-    """The arguments of :func:`inference.pipeline.load` in every process."""
-
-    models: tuple[str, ...]
-    encoder_weights: str | None = None
-    mirror: bool = False
-    reranker: str | None = None
-
-    def load(self) -> CaptioningPipeline:
-        """Load the pipeline."""
-        model = self.models[0] if len(self.models) == 1 else self.models
-        return load(
-            model, self.encoder_weights, mirror=self.mirror, reranker=self.reranker
-        )
-
-
-@dataclass(frozen=True)
 class Settings:
     """What all captions of a run share.
 
     Attributes:
-        decoding: settings of ``pipeline.decoding``.
-        min_confidence: captions below it are left out.
+        request: the user's choices, with absolute paths of files.
         made_by: the models and settings, from :func:`inference.batch.made_by`.
         encoder: identity of the driver's encoder.
         photos: number of photos of the run.
     """
 
-    decoding: DecodingSettings
-    min_confidence: float | None
+    request: CaptionRequest
     made_by: str
     encoder: dict
     photos: int
@@ -85,7 +67,7 @@ class Chunk:
 
 
 def shard_writer(
-    loading: Loading, settings: Settings
+    settings: Settings,
 ) -> Callable[[Chunk], tuple[int, list[Failure]]]:
     """Load the model in a worker process; return the function that writes a shard.
 
@@ -93,9 +75,8 @@ def shard_writer(
         CaptionError: the model or the encoder differs from the driver's.
     """
     start_keras()
-    pipeline = loading.load()
-    decoding, lowest = settings.decoding, settings.min_confidence
-    made_here = made_by(pipeline, decoding, lowest)
+    pipeline = load_requested(settings.request)
+    made_here = made_by(pipeline, settings.request)
     encoder = pipeline.encoder.identity()
     difference = identity_difference(settings.encoder, encoder, exact=True)
     if made_here != settings.made_by:
@@ -110,8 +91,8 @@ def shard_writer(
         """Write a shard; return the number of captions, and the failures."""
         rows, failures = [], []
         is_present = chunk.present.__contains__
-        for result in pipeline.caption_found(
-            chunk.photos, decoding, lowest, is_present, settings.photos
+        for result in pipeline.caption_inputs(
+            chunk.photos, settings.request, is_present, settings.photos
         ):
             if isinstance(result, Caption):
                 rows.append(caption_row(result, settings.made_by))
@@ -169,11 +150,9 @@ def find_all_photos(paths: Iterable[str | os.PathLike]) -> list[Path | Failure]:
 
 def caption_on_cluster(
     address: str,
-    loading: Loading,
+    request: CaptionRequest,
     paths: Iterable[str | os.PathLike],
     out: str | Path,
-    decoding: dict | None = None,
-    min_confidence: float | None = None,
     workers: int | None = None,
     form: str = "jsonl",
     price_per_hour: float | None = None,
@@ -183,11 +162,9 @@ def caption_on_cluster(
 
     Args:
         address: see :func:`cluster.pool.connected`.
-        loading: the model, which all nodes see.
+        request: the user's choices; all nodes see its files.
         paths: see :func:`find_all_photos`; all nodes see the photos.
         out: the folder, which all nodes see.
-        decoding: arguments of ``CaptioningPipeline.decoding``.
-        min_confidence: captions below it are left out, and reported.
         workers: number of workers; by default one per processor.
         form: ``jsonl`` or ``parquet``.
         price_per_hour: price of the whole cluster.
@@ -200,15 +177,13 @@ def caption_on_cluster(
         OutputFileError: see :class:`CaptionFolder`.
     """
     with connected(address) as cluster:
-        pipeline = loading.load()
-        loading = _absolute(loading, pipeline)
-        pipeline.require_calibration(min_confidence)
+        pipeline = load_requested(request)
+        request = _absolute(request, pipeline)
+        pipeline.require_calibration(request)
         photos = find_all_photos(paths)
-        chosen = pipeline.decoding(**(decoding or {}))
         settings = Settings(
-            chosen,
-            min_confidence,
-            made_by(pipeline, chosen, min_confidence),
+            request,
+            made_by(pipeline, request),
             pipeline.encoder.identity(),
             sum(not isinstance(photo, Failure) for photo in photos),
         )
@@ -216,7 +191,7 @@ def caption_on_cluster(
         out = Path(os.path.abspath(out))
         with CaptionFolder(out, settings.made_by, form) as folder:
             items = _items(photos, folder)
-            done = cluster.run(shard_writer, (loading, settings), items, workers)
+            done = cluster.run(shard_writer, (settings,), items, workers)
             written, failures = _collect(done, photos, folder, shown)
             folder.finish()
         seconds = time.perf_counter() - start
@@ -252,17 +227,20 @@ def _collect(
     return written, [one for name in sorted(failures) for one in failures[name]]
 
 
-def _absolute(loading: Loading, pipeline: CaptioningPipeline) -> Loading:
-    """Return absolute paths, as workers have another working directory."""
+def _absolute(request: CaptionRequest, pipeline: CaptioningPipeline) -> CaptionRequest:
+    """Return a request with absolute paths; workers have another working directory."""
     files = pipeline.file if isinstance(pipeline.file, tuple) else (pipeline.file,)
-    weights = loading.encoder_weights
+    weights, reranker = request.encoder_weights, request.reranker
     if weights is not None and os.path.isfile(weights):
-        weights = os.path.abspath(weights)
-    reranker = loading.reranker
-    if reranker not in (None, NONE):
-        reranker = os.path.abspath(reranker)
-    files = tuple(map(os.path.abspath, files))
-    return Loading(files, weights, loading.mirror, reranker)
+        weights = Path(os.path.abspath(weights))
+    if reranker is not None and str(reranker) != NONE:
+        reranker = Path(os.path.abspath(reranker))
+    return dataclasses.replace(
+        request,
+        models=tuple(Path(os.path.abspath(file)) for file in files),
+        encoder_weights=weights,
+        reranker=reranker,
+    )
 
 
 def _items(

@@ -20,7 +20,7 @@ _REQUIRED = {"network", "layer", "weights", "image_size", "resize"}
 def matching_encoder(
     captioner: Captioner, file: Path, weights: str | Path | None = None
 ) -> Encoder:
-    """Build the encoder whose annotations a captioner reads.
+    """Build the encoder that a captioner was trained with.
 
     Args:
         captioner: a loaded captioner.
@@ -44,13 +44,15 @@ def matching_encoder(
         )
     weights = weights or _trained_weights(file, wanted)
     changes = {"weights": str(weights)}
-    if settings.get("precision") == "bfloat16":  # which is slow without units for it
+    if (
+        settings.get("precision") == "bfloat16"
+    ):  # slow on processors without bfloat16 units
         changes["precision"] = "auto"
     encoder = Encoder(EncoderSettings(**settings | changes))
-    found = encoder.identity()
+    identity = encoder.identity()
     if is_accepted(wanted, weights):
-        found["weights_digest"] = wanted["weights_digest"]
-    difference = identity_difference(wanted, found, either=True)
+        identity["weights_digest"] = wanted["weights_digest"]
+    difference = identity_difference(wanted, identity, either=True)
     if difference:
         raise CaptionError(
             f"{file}: trained with the {wanted['network']} weights "

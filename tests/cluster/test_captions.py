@@ -19,13 +19,13 @@ from show_attend_tell.cli import main as cli
 from show_attend_tell.cluster import captions
 from show_attend_tell.cluster.captions import (
     ClusterReport,
-    Loading,
     Settings,
     caption_on_cluster,
     shard_writer,
 )
 from show_attend_tell.data.manifest import Photo, write_manifest
 from show_attend_tell.inference.batch import caption_into_file, made_by
+from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import Failure, LowConfidence
 from show_attend_tell.runtime.errors import CaptionError, OutputFileError
 
@@ -57,7 +57,7 @@ def here(monkeypatch):
 
     monkeypatch.setattr(captions, "connected", connected)
     monkeypatch.setattr(captions, "SHARD_PHOTOS", CHUNK)
-    monkeypatch.setattr(captions, "load", lambda *a, **b: tiny_pipeline())
+    monkeypatch.setattr(captions, "load_requested", lambda request: tiny_pipeline())
     return here
 
 
@@ -79,10 +79,10 @@ def photos(tmp_path_factory) -> Path:
     return write_photos(tmp_path_factory.mktemp("few") / "photos", 45, 40)
 
 
-def run(photos, out, **options):
-    loading = Loading((str(tiny_pipeline().file),))
+def run(photos, out, choices=None, **options):
+    request = CaptionRequest((tiny_pipeline().file,), **(choices or {}))
     return caption_on_cluster(
-        "auto", loading, [photos], out, **{"shown": False, **options}
+        "auto", request, [photos], out, **{"shown": False, **options}
     )
 
 
@@ -151,7 +151,7 @@ def captions_of(file: Path) -> list[dict]:
 def test_other_settings_and_other_files_are_refused(here, photos, tmp_path):
     run(photos, tmp_path / "out")
     with pytest.raises(OutputFileError, match=r"beam 1.*Received: .*beam 3"):
-        run(photos, tmp_path / "out", decoding={"beam": 1})
+        run(photos, tmp_path / "out", {"beam": 1})
     with pytest.raises(OutputFileError, match="must be empty, or begun by this"):
         run(photos, photos)
     assert not (photos / ".lock").exists()
@@ -182,15 +182,14 @@ def test_a_manifest_names_the_photos(here, photos, tmp_path):
 
 def test_a_worker_with_another_model_or_encoder_refuses_to_work(here):
     pipeline = tiny_pipeline()
-    decoding, encoder = pipeline.decoding(), pipeline.encoder.identity()
-    made = made_by(pipeline, decoding)
-    loading = Loading((str(pipeline.file),))
-    shard_writer(loading, Settings(decoding, None, made, encoder, 9))
-    other = Settings(decoding, None, made, {**encoder, "weights_digest": "0" * 64}, 9)
+    request, encoder = CaptionRequest((pipeline.file,)), pipeline.encoder.identity()
+    made = made_by(pipeline, request)
+    shard_writer(Settings(request, made, encoder, 9))
+    other = Settings(request, made, {**encoder, "weights_digest": "0" * 64}, 9)
     with pytest.raises(CaptionError, match=r"must be the driver's.*weights_digest"):
-        shard_writer(loading, other)
+        shard_writer(other)
     with pytest.raises(CaptionError, match="instead of another model"):
-        shard_writer(loading, Settings(decoding, None, "another model", encoder, 9))
+        shard_writer(Settings(request, "another model", encoder, 9))
 
 
 def test_the_report_has_the_rate_and_the_cost_of_a_million(tmp_path):
@@ -248,14 +247,16 @@ def large_photos(tmp_path_factory) -> Path:
 
 CHILD = """
 import sys
+from pathlib import Path
 sys.path[:0] = {paths}
 from show_attend_tell.cluster import captions
+from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.runtime.tensorflow_startup import start_keras
 start_keras()
 captions.SHARD_PHOTOS = {chunk}
 model, photos, out, address = sys.argv[1:]
-loading = captions.Loading((model,))
-captions.caption_on_cluster(address, loading, [photos], out, workers=1)
+request = CaptionRequest((Path(model),))
+captions.caption_on_cluster(address, request, [photos], out, workers=1)
 """
 
 
@@ -280,10 +281,10 @@ def test_a_killed_driver_worker_and_node_change_no_byte(
     assert present < 6
     actions = [(present + 1, kill_a_busy_worker), (present + 3, nodes.kill_node)]
     kills = Interruptions(out, "captions-*", actions)
-    loading = Loading((model,))
+    request = CaptionRequest((Path(model),))
     with kills, caplog.at_level(logging.WARNING):
         report = caption_on_cluster(
-            nodes.address, loading, [large_photos], out, workers=2, shown=False
+            nodes.address, request, [large_photos], out, workers=2, shown=False
         )
     assert kills.done == 2
     assert "a worker has ended" in caplog.text

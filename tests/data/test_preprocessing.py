@@ -27,7 +27,7 @@ from show_attend_tell.data.preprocessing import (
     to_square,
     to_view,
 )
-from show_attend_tell.inference.photo_files import find_photos
+from show_attend_tell.inference.photos import find_photos
 from show_attend_tell.runtime.errors import PhotoError
 
 SIZES = st.tuples(st.integers(20, 900), st.integers(20, 900))

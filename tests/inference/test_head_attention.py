@@ -5,9 +5,12 @@ import pytest
 import tiny_pipeline
 from PIL import Image
 
-from show_attend_tell.inference.head_attention import head_attention, heads_figure_of
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.visualization.figures import draw_figures
+from show_attend_tell.inference.visualization.heads_figure import (
+    head_attention,
+    heads_figure_of,
+)
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.ensemble import Ensemble
 

@@ -9,6 +9,7 @@ from tiny_pipeline import photo_bytes
 from show_attend_tell.cli import main as cli
 from show_attend_tell.inference.batch import caption_into_file, made_by
 from show_attend_tell.inference.pipeline import load
+from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.ensemble import Ensemble
 from show_attend_tell.models.reranking.file import reranker_beside, save_reranker
@@ -79,12 +80,12 @@ def test_captions_of_both_orders_are_not_mixed_in_a_file(
     pipeline, reranked, file, photos, tmp_path
 ):
     out = tmp_path / "captions.jsonl"
-    caption_into_file(reranked, [photos], out, reranked.decoding())
-    assert "reranker.npz" in made_by(reranked, reranked.decoding())
+    caption_into_file(reranked, [photos], out, CaptionRequest())
+    assert "reranker.npz" in made_by(reranked, CaptionRequest())
     with pytest.raises(OutputFileError):
-        caption_into_file(pipeline, [photos], out, pipeline.decoding())
+        caption_into_file(pipeline, [photos], out, CaptionRequest())
     with pytest.raises(CaptionError, match="needs a calibration"):
-        list(reranked.caption_photos([photos], min_confidence=0.5))
+        list(reranked.caption_photos([photos], CaptionRequest(min_confidence=0.5)))
 
 
 def test_the_command_line_captions_with_a_reranker(
@@ -140,15 +141,15 @@ def test_a_reranker_that_is_found_leaves_one_hypothesis_as_it_is(
 ):
     found = load(model)
     for ours, theirs in zip(
-        found.caption_photos([photos], found.decoding(beam=1)),
-        pipeline.caption_photos([photos], pipeline.decoding(beam=1)),
+        found.caption_photos([photos], CaptionRequest(beam=1)),
+        pipeline.caption_photos([photos], CaptionRequest(beam=1)),
         strict=True,
     ):
         assert (ours.text, ours.log_prob) == (theirs.text, theirs.log_prob)
-    assert "ranked by" not in made_by(found, found.decoding(beam=1))
-    assert "ranked by" in made_by(found, found.decoding())
+    assert "ranked by" not in made_by(found, CaptionRequest(beam=1))
+    assert "ranked by" in made_by(found, CaptionRequest())
     with pytest.raises(ConfigError, match="several hypotheses"):
-        list(reranked.caption_photos([photos], reranked.decoding(beam=1)))
+        list(reranked.caption_photos([photos], CaptionRequest(beam=1)))
 
 
 def test_a_damaged_reranker_beside_the_model_is_one_line(model):

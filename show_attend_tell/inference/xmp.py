@@ -16,7 +16,7 @@ from lxml import etree
 
 from show_attend_tell.runtime.errors import MetadataError, one_line
 
-MAX_BYTES = 10_000_000  # of one packet; those of photo programs have a few thousand
+MAX_BYTES = 10_000_000  # of one packet; photo programs write a few thousand
 PROGRAM = "show-attend-tell"
 
 _X = "adobe:ns:meta/"
@@ -45,7 +45,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class XmpPacket:
-    """The fields of one packet; those that concern no caption are kept."""
+    """The fields of one packet; it keeps all other fields."""
 
     def __init__(self, content: bytes | None = None):
         """Parse a packet.
@@ -76,10 +76,10 @@ class XmpPacket:
 
     def words(self) -> str:
         """Return the words of a person or of another program, empty for none."""
-        own = self._own(_COPY)
+        copy = self._own(_COPY)
         for field in (_DESCRIPTION, _ALT_TEXT):
             for value in self._values(field):
-                if value.strip() and value != own:
+                if value.strip() and value != copy:
                     return value.strip()
         return ""
 
@@ -118,13 +118,13 @@ class XmpPacket:
 
     def _values(self, field: str) -> list[str]:
         """Return the texts of a field, in every form that RDF allows."""
-        found = []
+        texts = []
         for node in self._nodes():
-            found += [node.attrib[field]] if field in node.attrib else []
+            texts += [node.attrib[field]] if field in node.attrib else []
             for element in node.iterchildren(field):
                 items = list(element.iter(_LI)) or [element]
-                found += ["".join(item.itertext()) for item in items]
-        return found
+                texts += ["".join(item.itertext()) for item in items]
+        return texts
 
     def _replaced(self, field: str) -> etree._Element:
         """Remove a field and return a new, empty element of it."""

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
-from show_attend_tell.inference.metadata.xmp import MAX_BYTES, XmpPacket
+from show_attend_tell.inference.xmp import MAX_BYTES, XmpPacket
 from show_attend_tell.runtime.errors import MetadataError
 
 MADE_BY = "flickr8k.keras 0123456789ab, beam 5"

@@ -6,15 +6,14 @@ import shutil
 import subprocess
 
 import pytest
-from PIL import Image
+from PIL import Image, IptcImagePlugin
 
-from show_attend_tell.inference.metadata import existing_words
-from show_attend_tell.inference.metadata.existing_words import (
+from show_attend_tell.inference.metadata import (
+    MetadataWriter,
     sidecar_of,
     words_in_photo,
 )
-from show_attend_tell.inference.metadata.writer import MetadataWriter
-from show_attend_tell.inference.metadata.xmp import MAX_BYTES, XmpPacket
+from show_attend_tell.inference.xmp import MAX_BYTES, XmpPacket
 
 MADE_BY = "flickr8k.keras 0123456789ab, beam 5"
 PERSON = """<x:xmpmeta xmlns:x="adobe:ns:meta/">
@@ -34,8 +33,7 @@ def jpeg(tmp_path):
 
 @pytest.fixture
 def writer():
-    with MetadataWriter(MADE_BY) as opened:
-        yield opened
+    return MetadataWriter(MADE_BY)
 
 
 def counts(writer):
@@ -125,9 +123,7 @@ def test_words_inside_a_gif_and_the_first_part_of_large_metadata_are_kept(jpeg, 
 
 
 def test_iptc_captions_are_words(jpeg, monkeypatch):
-    monkeypatch.setattr(
-        existing_words.IptcImagePlugin, "getiptcinfo", lambda _: {(2, 120): b"Rex \0"}
-    )
+    monkeypatch.setattr(IptcImagePlugin, "getiptcinfo", lambda _: {(2, 120): b"Rex \0"})
     assert words_in_photo(jpeg) == "Rex"
 
 

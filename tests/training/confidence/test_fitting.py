@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from show_attend_tell.training.confidence.logistic import (
+from show_attend_tell.training.confidence.fitting import (
     fit_logistic,
     rank_auc,
     reliability,
