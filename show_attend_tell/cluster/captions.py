@@ -27,7 +27,7 @@ from show_attend_tell.inference.journal import caption_row
 from show_attend_tell.inference.photo_files import find_photos
 from show_attend_tell.inference.pipeline import CaptioningPipeline, load
 from show_attend_tell.inference.result import Caption, Failure, LowConfidence
-from show_attend_tell.models.reranking.file import NONE
+from show_attend_tell.models.reranker_file import NONE
 from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.runtime.progress import progress_bar
 

@@ -39,12 +39,9 @@ from show_attend_tell.evaluation.report import (
     make_report,
 )
 from show_attend_tell.evaluation.validation import best_words, generate_captions
-from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.ensemble import load_ensemble
+from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.pretrained import model_path
-from show_attend_tell.models.reranking.file import with_reranker
-from show_attend_tell.models.reranking.reranker import Reranked, reranker_of
-from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.models.saving import load_generator
 from show_attend_tell.runtime.errors import EvaluationError, ManifestError
 from show_attend_tell.runtime.progress import progress_bar
 
@@ -119,11 +116,9 @@ def evaluate(
     folder = Path(runs_folder) / experiment.name
     files = _model_files(folder / runs.MODEL if model is None else model, runs_folder)
     chosen = _photos_of_split(experiment, work, split)
-    several = mirror or len(files) > 1
-    captioner = load_ensemble(files, mirror) if several else load_captioner(files[0])
-    captioner = with_reranker(captioner, reranker, files)
-    reranker = reranker_of(captioner, decoding)
-    identity = captioner.encoder_identity
+    generator = load_generator(files, mirror, reranker)
+    reranker = generator.reranker_file(decoding)
+    identity = generator.encoder_identity
     with contextlib.ExitStack() as stack:
         reader = open_features(experiment, work, identity=identity)
         stack.enter_context(reader)
@@ -132,7 +127,7 @@ def evaluate(
             views = open_mirror(experiment, work, reader, data)
             stack.callback(views.close)
             reader = ViewsReader(reader, views)
-        generated = _generate(captioner, reader, data, decoding, progress)
+        generated = _generate(generator, reader, data, decoding, progress)
     suffix = f"-beam-{decoding.beam}" if decoding != experiment.decoding else ""
     if len(files) > 1:
         suffix += f"-ensemble-{len(files)}"
@@ -268,7 +263,7 @@ def default_split(photos: Iterable[Photo]) -> str:
 
 
 def _generate(
-    model: Captioner,
+    model: Generator,
     reader: FeatureReader,
     data: Split,
     decoding: DecodingSettings,
@@ -301,9 +296,8 @@ def _generate(
         control = measure_region_control(
             model, reader, data, captions, regions, decoding
         )
-        model = model.captioner if isinstance(model, Reranked) else model
-        if isinstance(model, Captioner):
-            given = model, reader, data, captions, regions
+        if model.captioner is not None:
+            given = model.captioner, reader, data, captions, regions
             notes += layer_note(pointing_by_layer(*given))
     return GeneratedCaptions(captions, log_probs, mentions, control, notes, seconds)
 

@@ -16,7 +16,7 @@ from show_attend_tell.data.preprocessing import Box
 from show_attend_tell.data.region import cell_shares
 from show_attend_tell.data.splits import Split
 from show_attend_tell.evaluation.validation import best_words
-from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.generator import Generator
 
 
 class RegionControl(NamedTuple):
@@ -46,7 +46,7 @@ class _Request(NamedTuple):
 
 
 def measure_region_control(
-    model: Captioner,
+    model: Generator,
     reader: FeatureReader,
     data: Split,
     captions: Mapping[str, str],

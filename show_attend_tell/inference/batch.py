@@ -24,7 +24,6 @@ from show_attend_tell.inference.table import (
     write_table,
 )
 from show_attend_tell.inference.visualization.gallery import readable, write_gallery
-from show_attend_tell.models.reranking.reranker import reranker_of
 from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.runtime.progress import progress_bar
 
@@ -174,7 +173,6 @@ def made_by(
     """Return the models and the settings that must not be mixed in one file."""
     files = pipeline.file if isinstance(pipeline.file, tuple) else (pipeline.file,)
     models = " + ".join(map(file_identity, files))
-    mirror = getattr(pipeline.captioner, "mirror", False)  # of an ensemble
     how = f"beam {decoding.beam}"
     if decoding.method == "sample":
         how = f"words sampled at temperature {decoding.temperature}"
@@ -182,9 +180,9 @@ def made_by(
         how += f", {decoding.locations}"
     if is_sampled(decoding):
         how += f" with seed {decoding.seed}"
-    if mirror:
+    if pipeline.generator.mirror:
         how += ", mirrored photos too"
-    reranker = reranker_of(pipeline.generator, decoding)
+    reranker = pipeline.generator.reranker_file(decoding)
     if reranker is not None:
         name = file_identity(reranker)
         how += f", ranked by {name} with weight {decoding.rerank_weight:g}"

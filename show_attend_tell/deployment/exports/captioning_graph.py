@@ -8,7 +8,7 @@ from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.models.generation import build_generator, static_settings
+from show_attend_tell.models.generation import build_search, static_settings
 from show_attend_tell.runtime.errors import ExportError
 
 
@@ -30,7 +30,7 @@ def build_captioning_graph(
             "export. Received: 'sampled'; train or save it with another"
         )
     T = decoding.max_words
-    generate = build_generator(captioner, static_settings(decoding))
+    generate = build_search(captioner.generator, static_settings(decoding))
     L, D = captioner.grid[0] * captioner.grid[1], captioner.annotation_width
 
     def graph(squares: tf.Tensor) -> Hypotheses:

@@ -242,7 +242,7 @@ def _add_service(
 
 def _selects_locations(pipeline: CaptioningPipeline) -> bool:
     """Return whether a model's words can be generated from one location each."""
-    return pipeline.captioner.settings.decoder == "lstm"
+    return pipeline.generator.selects_locations
 
 
 def _require_locations(
