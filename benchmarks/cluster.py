@@ -29,13 +29,13 @@ def _seconds(cluster, make, arguments, tasks, workers: int) -> float:
 
 
 def _feature_tasks(folder: Path, files: list[Path], identity: dict) -> Iterator:
-    from data_prep.feature_parts import Part
-    from show_attend_tell.cluster.features import PartJob
+    from data_prep.feature_shard import Shard
+    from show_attend_tell.cluster.features import ShardJob
     from show_attend_tell.cluster.worker import Task
 
     for number in range(_TASKS + 2):
-        part = Part(folder / f"{number}.h5", identity, False, tuple(map(str, files)))
-        yield Task(f"part {number}", PartJob(part, tuple(files)))
+        shard = Shard(folder / f"{number}.h5", identity, False, tuple(map(str, files)))
+        yield Task(f"shard {number}", ShardJob(shard, tuple(files)))
 
 
 def _caption_tasks(folder: Path, files: list[Path]) -> Iterator:

@@ -36,13 +36,13 @@ def _seconds(run, *arguments) -> float:
 
 
 def features(network: str, layer: str, weights: str, photos: str | None) -> dict:
-    """Run the feature worker of a cluster on one part after a warm-up."""
+    """Run the feature worker of a cluster on one shard after a warm-up."""
     from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
 
     start_tensorflow()
     from data_prep.extract import decode
-    from data_prep.feature_parts import Part
-    from show_attend_tell.cluster.features import FeatureWorker, PartJob
+    from data_prep.feature_shard import Shard
+    from show_attend_tell.cluster.features import FeatureWorker, ShardJob
     from show_attend_tell.config.settings import EncoderSettings
     from show_attend_tell.models.encoder.network import Encoder
 
@@ -56,8 +56,8 @@ def features(network: str, layer: str, weights: str, photos: str | None) -> dict
         def run(worker: FeatureWorker, count: int) -> int:
             chosen = tuple(files[:count])
             path = Path(folder, f"{count}.h5")
-            part = Part(path, identity, False, tuple(map(str, chosen)))
-            worker.run(PartJob(part, chosen))
+            shard = Shard(path, identity, False, tuple(map(str, chosen)))
+            worker.run(ShardJob(shard, chosen))
             return path.stat().st_size
 
         before = time.process_time()
@@ -128,9 +128,7 @@ def updates(precision: str) -> dict:
 def metadata() -> dict:
     """Read a manifest of 100,000 rows; join the index of 200 shards, and open it."""
     from benchmarks.feature_file import identity
-    from data_prep.feature_parts import write_part
-    from data_prep.shard_writer import ShardWriter
-    from show_attend_tell.data.feature_shards import SHARD_ROWS
+    from data_prep.feature_writer import SHARD_ROWS, FeatureWriter
     from show_attend_tell.data.features import FeatureReader
     from show_attend_tell.data.manifest import Photo, read_manifest, write_manifest
 
@@ -146,9 +144,10 @@ def metadata() -> dict:
         count = _SHARDS * SHARD_ROWS
         tiny = identity(Sizes(locations=1, annotation_width=1))
         features = np.ones((SHARD_ROWS, 1, 1), np.float16)
-        with ShardWriter(Path(folder, "features.h5"), tiny, ids[:count]) as writer:
+        path = Path(folder, "features.h5")
+        with FeatureWriter(path, tiny, ids[:count], shards=True) as writer:
             for number in writer.missing:
-                write_part(writer.part(number), features, [""] * SHARD_ROWS)
+                writer.write(number, features, [""] * SHARD_ROWS)
             found["s of a shard for the index"] = _seconds(writer.finish) / _SHARDS
         size = Path(folder, "features.shards", "index.h5").stat().st_size
         found["bytes of the index a photo"] = size / count

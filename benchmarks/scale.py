@@ -38,7 +38,7 @@ class Assumptions:
 
     Attributes:
         photo: VGG16 on one core, JPEG file to written feature; measured.
-        task_photos: photos of a task, ``data.feature_shards.SHARD_ROWS``.
+        task_photos: photos of a task, ``data_prep.feature_writer.SHARD_ROWS``.
         set_photos: photos of one data set; a larger collection is divided into sets
             that are extracted one after the other, as the driver holds the rows of a
             whole manifest in memory; assumed.

@@ -26,7 +26,6 @@ from show_attend_tell.cli.fit_reranker import fit_reranker
 from show_attend_tell.cli.models import average, export
 from show_attend_tell.cli.preparation import download, features, prepare
 from show_attend_tell.cli.read import read
-from show_attend_tell.cli.render_words import render_words
 from show_attend_tell.cli.train import train
 from show_attend_tell.runtime.errors import ShowAttendTellError
 
@@ -41,7 +40,6 @@ _REMEDIES = {
     "features": _CONTINUES,
     "prepare": _CONTINUES,
     "read": "run the same command again; with --out it continues",
-    "render-words": _CONTINUES,
     "train": "continue with --resume, or without it if there is no checkpoint yet",
 }
 
@@ -63,7 +61,7 @@ def cli() -> None:
 
 for verb in (prepare, features, train, evaluate, average, calibrate, fit_reranker):
     cli.add_command(verb)
-for verb in (caption, compare, demo, draw, export, download, read, render_words):
+for verb in (caption, compare, demo, draw, export, download, read):
     cli.add_command(verb)
 
 

@@ -48,9 +48,7 @@ def _progress() -> Iterator[Callable[[str, int, int], None] | None]:
 @experiment_option
 @set_option
 @work_option
-@click.option(
-    "--data", type=PATH, help="Folder with the data set's photos and captions."
-)
+@click.option("--data", type=PATH, help="Folder with the files of the data set.")
 @click.option(
     "--on-problem",
     type=click.Choice(["skip", "refuse"]),
@@ -60,20 +58,13 @@ def _progress() -> Iterator[Callable[[str, int, int], None] | None]:
 )
 @limit_option
 def prepare(experiment, changes, work, data, on_problem, limit) -> None:
-    """Make the manifest and the vocabulary of a data set, or digits or words."""
+    """Prepare a data set: photos with captions, digits or words.
+
+    An interrupted preparation resumes when it is run again.
+    """
     from data_prep.prepare import prepare
 
     settings = load_settings(experiment, changes, limit=limit)
-    if settings.task == "read":
-        from data_prep.words.prepare import prepare_words
-
-        click.echo("\n".join(prepare_words(settings.data, data, work).lines()))
-        return
-    if settings.task != "caption":
-        from data_prep.sources.mnist import prepare_digits
-
-        click.echo("\n".join(prepare_digits(settings, data, work).lines()))
-        return
     with _progress() as progress:
         report = prepare(settings, data, work, on_problem, progress, limit)
     click.echo("\n".join(report.lines()))

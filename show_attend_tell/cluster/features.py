@@ -1,29 +1,25 @@
-"""Extract features in the workers of a Ray cluster, a part at a time in each.
+"""Extract features in the workers of a Ray cluster, a shard at a time in each.
 
 The driver reads the manifest and writes the header and the index; the workers read the
-photos and write the parts. All use the same paths.
+photos and write the shards. All use the same paths.
 """
 
 import dataclasses
+import functools
 import os
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from data_prep.extract import (
-    BATCH,
     ExtractReport,
-    decode,
+    decoded_batches,
     encode_batches,
     extract,
     extraction_bar,
     require_disk_space,
 )
-from data_prep.feature_parts import Part, write_part
+from data_prep.feature_shard import Shard
 from data_prep.feature_writer import FeatureWriter
 from show_attend_tell.cluster.pool import Cluster, connected
 from show_attend_tell.cluster.worker import Task, visible
@@ -34,19 +30,18 @@ from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.runtime.errors import EncoderError
 
 _DECODERS = 2  # threads of a worker
-_AHEAD = 2 * BATCH  # photos decoded ahead of the network
 
 
 @dataclass(frozen=True)
-class PartJob:
-    """The payload of a task: one part, and the paths of its photos."""
+class ShardJob:
+    """The payload of a task: one shard, and the paths of its photos."""
 
-    part: Part
+    shard: Shard
     photos: tuple[Path, ...]
 
 
 class FeatureWorker:
-    """Encode photos and write parts in a worker process."""
+    """Encode photos and write shards in a worker process."""
 
     def __init__(self, settings: EncoderSettings, identity: dict, photos: int):
         """Build the encoder.
@@ -71,28 +66,17 @@ class FeatureWorker:
                 "and weights on every node"
             )
 
-    def run(self, job: PartJob) -> int:
-        """Write a part; return the number of its photos that could not be decoded.
+    def run(self, job: ShardJob) -> int:
+        """Write a shard; return the number of its photos that could not be decoded.
 
         Raises:
             FeatureError: a feature is not finite, or the disk cannot be written.
         """
-        features, problems = encode_batches(self._encoder, self._decoded(job))
-        write_part(job.part, features, problems)
+        encoder, mirror = self._encoder, job.shard.mirrored
+        decoded = decoded_batches(encoder, [job.photos], mirror, _DECODERS)
+        features, problems = encode_batches(encoder, decoded)
+        job.shard.write(features, problems)
         return sum(map(bool, problems))
-
-    def _decoded(self, job: PartJob) -> Iterator[tuple[np.ndarray, list[str]]]:
-        """Yield batches: (b, S, S, 3) uint8 and problems; the next ones are decoded."""
-        mirror, left = job.part.mirrored, iter(job.photos)
-        queue: deque[Future] = deque()
-        with ThreadPoolExecutor(_DECODERS) as pool:
-            for first in range(0, len(job.photos), BATCH):
-                count = min(BATCH, len(job.photos) - first)
-                while len(queue) < BATCH + _AHEAD and (path := next(left, None)):
-                    queue.append(pool.submit(decode, self._encoder, path, mirror))
-                batch = [queue.popleft().result() for _ in range(count)]
-                squares, problems = zip(*batch, strict=True)
-                yield np.stack(squares), list(problems)
 
 
 def make_worker(
@@ -131,19 +115,16 @@ def extract_on_cluster(
         ManifestError: see there.
     """
     with connected(address) as cluster:
-
-        def write_parts(
-            encoder: Encoder, writer: FeatureWriter, photos: list[Photo], progress: bool
-        ) -> None:
-            _write_parts(cluster, workers, encoder, writer, photos, progress)
-
-        work = os.path.abspath(work)  # workers have another working directory
         return extract(
-            experiment, work, shards=True, write_parts=write_parts, **options
+            experiment,
+            os.path.abspath(work),  # workers have another working directory
+            shards=True,
+            write_shards=functools.partial(_write_shards, cluster, workers),
+            **options,
         )
 
 
-def _write_parts(
+def _write_shards(
     cluster: Cluster,
     workers: int | None,
     encoder: Encoder,
@@ -151,7 +132,7 @@ def _write_parts(
     photos: list[Photo],
     progress: bool,
 ) -> None:
-    """Write all missing parts by the workers of a cluster."""
+    """Write all missing shards by the workers of a cluster."""
     settings = encoder.settings
     if os.path.isfile(settings.weights):  # workers have another working directory
         weights = os.path.abspath(settings.weights)
@@ -162,16 +143,16 @@ def _write_parts(
         done = cluster.run(make_worker, arguments, tasks, workers)
         for count, (task, _) in enumerate(done):
             bar.update(len(task.payload.photos))
-            if count == 0:  # the size of one part is known
+            if count == 0:  # the size of one shard is known
                 require_disk_space(writer)
 
 
 def _tasks(writer: FeatureWriter, photos: list[Photo]) -> Iterator[Task]:
-    """Yield the tasks of the missing parts."""
+    """Yield the tasks of the missing shards."""
     header = visible(writer.header_file)
     for number in writer.missing:
         paths = tuple(photos[row].path for row in writer.rows(number))
         present = next((path for path in paths if path.is_file()), None)
         seen = (header,) if present is None else (header, visible(present))
-        job = PartJob(writer.part(number), paths)
-        yield Task(f"part {number} of {writer.path}", job, seen)
+        job = ShardJob(writer.shard(number), paths)
+        yield Task(f"shard {number} of {writer.path}", job, seen)

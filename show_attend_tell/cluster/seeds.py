@@ -11,7 +11,7 @@ from show_attend_tell.cluster.pool import connected
 from show_attend_tell.cluster.worker import Task, visible
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import Experiment
-from show_attend_tell.data.splits import folder_of, open_features
+from show_attend_tell.data.splits import data_folders, open_features
 from show_attend_tell.models.pretrained import NAMES
 from show_attend_tell.training.sweeps.runs import Job, Outcome, Sweep, train_job
 
@@ -112,8 +112,8 @@ def _visible_inputs(
     # The lock is made here: that of another folder at the same path is not this one.
     with runs.lock_run(experiment, sweep.runs, seconds=60):
         paths: list[Path] = [runs.lock_file(experiment, sweep.runs)]
-    prepared = folder_of(experiment, sweep.work)
-    paths += [path for name in _PREPARED for path in sorted(prepared.glob(name))]
+    for folder in data_folders(experiment, sweep.work):
+        paths += [path for name in _PREPARED for path in sorted(folder.glob(name))]
     source = getattr(experiment.training, "init_from", "")
     teachers = getattr(getattr(experiment, "distillation", None), "teachers", ())
     for model in dict.fromkeys((source, *teachers)):

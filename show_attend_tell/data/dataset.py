@@ -1,8 +1,9 @@
 """Batch captions with the features of their photos, for training.
 
 The order of an epoch is a function of (seed, epoch) alone, so a resumed training equals
-an uninterrupted one. Every caption occurs once an epoch, in batches of captions of
-similar length. Batches are padded to few lengths, so that few graphs are compiled.
+an uninterrupted one. Every caption occurs once an epoch, or as often as the weight of
+its data set says, in batches of captions of similar length. Batches are padded to few
+lengths, so that few graphs are compiled.
 """
 
 import itertools
@@ -117,6 +118,30 @@ def epoch_order(
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
+def shown_items(weights: np.ndarray, seed: int, epoch: int) -> np.ndarray:
+    """Return the items that an epoch shows, each as often as its weight says.
+
+    An item of weight w is shown floor(w) times. Of all items of this weight a share of
+    w - floor(w), drawn anew for each epoch, is shown once more. So every epoch has the
+    same length.
+
+    Args:
+        weights: weight of each item, (N,).
+        seed: seed of the experiment.
+        epoch: number of the epoch, from 0.
+
+    Returns:
+        Positions of items; 0 to N - 1 in order if all weights are 1.
+    """
+    rng = np.random.default_rng([seed, epoch, 0, 1])  # not a batch's generator
+    shown = [np.repeat(np.arange(len(weights)), weights.astype(np.int64))]
+    for weight in np.unique(weights):
+        (items,) = np.nonzero(weights == weight)
+        count = round(float(weight % 1) * len(items))
+        shown.append(rng.choice(items, count, replace=False))
+    return np.concatenate(shown)
+
+
 def read_views(
     readers: Sequence[FeatureReader],
     rows: np.ndarray,
@@ -195,6 +220,8 @@ class CaptionBatches:
         few_lengths: see :func:`padded_length`.
         part: (k, n): the batches have part k of n equal parts of their rows. All
             parts are padded to the length of the whole batch.
+        weights: how many times an epoch shows the captions of each photo, (photos,);
+            once by default.
     """
 
     def __init__(
@@ -206,6 +233,7 @@ class CaptionBatches:
         seed: int,
         few_lengths: bool = False,
         part: tuple[int, int] = (0, 1),
+        weights: np.ndarray | None = None,
     ):
         self.captions = captions
         self.few_lengths = few_lengths
@@ -213,15 +241,23 @@ class CaptionBatches:
         self.readers = tuple(readers)
         self.batch_size = batch_size
         self.seed = seed
-        self.lengths = captions.lengths  # of what a batch has `batch_size` of
+        self._set_items(captions.lengths, captions.photos, weights)
         self.captions_per_row = 1
         self.own = part_of(batch_size, *part)
         self._error: ShowAttendTellError | None = None  # raised inside of tf.data
 
+    def _set_items(
+        self, lengths: np.ndarray, photos: np.ndarray, weights: np.ndarray | None
+    ) -> None:
+        """Store length and weight of the items; a batch has `batch_size` items."""
+        self.lengths = lengths
+        self.weights = np.ones(len(lengths)) if weights is None else weights[photos]
+        self._shown = len(shown_items(self.weights, self.seed, 0))
+
     @property
     def steps(self) -> int:
         """Number of batches in an epoch."""
-        return -(-len(self.lengths) // self.batch_size)
+        return -(-self._shown // self.batch_size)
 
     @property
     def padded_lengths(self) -> list[int]:
@@ -238,10 +274,11 @@ class CaptionBatches:
             Annotations (B, L, D) float16; inputs, which begin with <start>, and
             targets, which end with <end>, (B, T) int32 each; B rows of this part.
         """
-        order = epoch_order(self.lengths, self.batch_size, self.seed, epoch)
+        shown = shown_items(self.weights, self.seed, epoch)
+        order = epoch_order(self.lengths[shown], self.batch_size, self.seed, epoch)
         for number in range(start, len(order)):
             rng = np.random.default_rng([self.seed, epoch, number])
-            yield self._make_batch(order[number], rng)
+            yield self._make_batch(shown[order[number]], rng)
 
     def _make_batch(self, chosen: np.ndarray, rng: np.random.Generator) -> tuple:
         inputs, targets = pad_captions(

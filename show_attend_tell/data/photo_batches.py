@@ -32,6 +32,7 @@ class PhotoBatches(CaptionBatches):
         seed: seed of the order and of the mirroring.
         few_lengths: see :func:`padded_length`.
         part: see :class:`CaptionBatches`; P is a multiple of n.
+        weights: see :class:`CaptionBatches`.
     """
 
     def __init__(
@@ -43,14 +44,17 @@ class PhotoBatches(CaptionBatches):
         seed: int,
         few_lengths: bool = False,
         part: tuple[int, int] = (0, 1),
+        weights: np.ndarray | None = None,
     ):
         self.groups = group_captions(captions.photos, batch_size)  # (G, C)
         C = self.groups.shape[1]
-        given = (captions, rows, readers, batch_size // C, seed, few_lengths, part)
-        super().__init__(*given)
+        super().__init__(
+            captions, rows, readers, batch_size // C, seed, few_lengths, part
+        )
         self.captions_per_row = C
         lengths = np.where(self.groups == _NONE, 0, captions.lengths[self.groups])
-        self.lengths = lengths.max(axis=1)  # (G, C) -> (G,)
+        photos = captions.photos[self.groups[:, 0]]
+        self._set_items(lengths.max(axis=1), photos, weights)  # (G, C) -> (G,)
 
     def _make_batch(self, chosen: np.ndarray, rng: np.random.Generator) -> tuple:
         groups = self.groups[chosen]  # (N, C), N at most P

@@ -5,7 +5,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from show_attend_tell.data.photo_formats import is_photo, is_raw, remedy
+from show_attend_tell.data.preprocessing import is_photo, is_raw, remedy
 from show_attend_tell.inference.result import Failure
 
 
@@ -15,7 +15,7 @@ def find_photos(
     """Yield photos named directly, and the photos inside folders.
 
     A file is yielded whatever its suffix. Inside a folder only files with one of
-    ``data.photo_formats.PHOTO_SUFFIXES`` are yielded, sorted by name, before those of
+    ``data.preprocessing.PHOTO_SUFFIXES`` are yielded, sorted by name, before those of
     its subfolders; hidden files and folders are ignored. Symlinked folders are followed
     unless they point back into the folder being scanned, and no folder is scanned
     twice.

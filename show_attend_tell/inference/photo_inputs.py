@@ -8,8 +8,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from show_attend_tell.data.pillow_warnings import pillow_warnings_ignored
-from show_attend_tell.data.preprocessing import UNREADABLE, load_photo, upright_rgb
+from show_attend_tell.data.preprocessing import (
+    UNREADABLE,
+    load_photo,
+    pillow_warnings_ignored,
+    upright_rgb,
+)
 from show_attend_tell.inference.photo_files import find_photos
 from show_attend_tell.inference.result import Failure
 from show_attend_tell.runtime.errors import PhotoError, one_line

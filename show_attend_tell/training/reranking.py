@@ -56,8 +56,8 @@ def reranker_path(experiment: Experiment, work: str | Path) -> Path:
     """Return the path of an experiment's reranker: beside its features, named alike."""
     folder = folder_of(experiment, work)
     name = feature_path(folder, experiment.encoder).stem.replace("features", "reranker")
-    keeps = experiment.data.punctuation == "keep"
-    return folder / f"{name}{'-keep' if keeps else ''}.npz"
+    words = vocabulary_path(experiment, work).stem.removeprefix("vocabulary")
+    return folder / f"{name}{words}.npz"
 
 
 def fit_reranker(

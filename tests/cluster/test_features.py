@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from data_prep.extract import extract
-from data_prep.shard_writer import ShardWriter
+from data_prep.feature_writer import FeatureWriter
 from show_attend_tell.cluster import features as cluster_features
 from show_attend_tell.cluster import pool as cluster
 from show_attend_tell.cluster.features import FeatureWorker, extract_on_cluster
@@ -78,9 +78,9 @@ def photos(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def expected(photos) -> dict[str, bytes]:
     """Return the shards that this process writes."""
-    before, ShardWriter.part_rows = ShardWriter.part_rows, ROWS
+    before, FeatureWriter.shard_rows = FeatureWriter.shard_rows, ROWS
     report = extract(experiment(), photos, shards=True, progress=False)
-    ShardWriter.part_rows = before
+    FeatureWriter.shard_rows = before
     found = content(photos)
     assert sum(name.startswith("0") for name in found) == 12
     assert len(report.files[0].unreadable) == 2
@@ -99,17 +99,17 @@ def content(work: Path) -> dict[str, bytes]:
 def work(photos, expected, monkeypatch) -> Path:
     """Return the prepared folder without features."""
     shutil.rmtree(folder_of(photos), ignore_errors=True)
-    monkeypatch.setattr(ShardWriter, "part_rows", ROWS)
+    monkeypatch.setattr(FeatureWriter, "shard_rows", ROWS)
     return photos
 
 
 CHILD = """
 import sys
 sys.path[:0] = {paths}
-from data_prep.shard_writer import ShardWriter
+from data_prep.feature_writer import FeatureWriter
 from test_cluster_features import ROWS, experiment
 from show_attend_tell.cluster.features import extract_on_cluster
-ShardWriter.part_rows = ROWS
+FeatureWriter.shard_rows = ROWS
 extract_on_cluster(experiment(), sys.argv[1], sys.argv[2], 1, progress=False)
 """
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, features
 
-from show_attend_tell.data import photo_formats
+from show_attend_tell.data import preprocessing
 from show_attend_tell.inference.photo_files import find_photos
 from show_attend_tell.inference.result import Caption, Failure
 
@@ -167,7 +167,7 @@ def test_files_that_may_block_are_listed_beside_captions(pipeline, special):
 def test_photos_of_unsupported_formats_are_listed(tmp_path, suffix, monkeypatch):
     whole, path = photo(tmp_path / "a.jpg"), tmp_path / f"b{suffix}"
     path.write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
-    monkeypatch.setattr(photo_formats, "PHOTO_SUFFIXES", frozenset([".jpg"]))
+    monkeypatch.setattr(preprocessing, "PHOTO_SUFFIXES", frozenset([".jpg"]))
     reason = (
         f"{path}: HEIC cannot be read; run pip install 'show-attend-tell[heic]', or "
         "convert it to JPEG"

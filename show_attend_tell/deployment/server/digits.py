@@ -14,7 +14,7 @@ from fastapi import FastAPI, File, Form, Query, UploadFile
 from PIL import Image
 
 from show_attend_tell.config.siblings import DIGIT
-from show_attend_tell.data.digit_image import digit_of_image
+from show_attend_tell.data.digits import digit_of_image
 from show_attend_tell.deployment.server.request_queue import RequestQueue
 from show_attend_tell.deployment.server.uploads import Limits, open_upload
 from show_attend_tell.runtime.errors import PhotoError, UploadError

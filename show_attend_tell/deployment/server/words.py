@@ -7,7 +7,7 @@ import pydantic
 from fastapi import FastAPI, File, UploadFile
 from PIL import Image
 
-from show_attend_tell.data.word_crops import HEIGHT, WIDTH, resize_crop
+from show_attend_tell.data.words import HEIGHT, WIDTH, resize_crop
 from show_attend_tell.deployment.server.digits import answer_upload
 from show_attend_tell.deployment.server.request_queue import RequestQueue
 from show_attend_tell.deployment.server.uploads import Limits

@@ -4,8 +4,11 @@ from pathlib import Path
 
 from PIL import ExifTags, Image, IptcImagePlugin
 
-from show_attend_tell.data.pillow_warnings import pillow_warnings_ignored
-from show_attend_tell.data.preprocessing import UNREADABLE, open_photo
+from show_attend_tell.data.preprocessing import (
+    UNREADABLE,
+    open_photo,
+    pillow_warnings_ignored,
+)
 from show_attend_tell.inference.metadata.xmp import MAX_BYTES, XmpPacket
 from show_attend_tell.runtime.errors import MetadataError
 from show_attend_tell.runtime.regular_files import read_text_bytes

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from show_attend_tell.data.word_crops import HEIGHT, WIDTH
+from show_attend_tell.data.words import HEIGHT, WIDTH
 from show_attend_tell.siblings.words.convolutions import (
     MOMENTUM,
     RecursiveConvolution,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from show_attend_tell.data.word_crops import HEIGHT
+from show_attend_tell.data.words import HEIGHT
 from show_attend_tell.inference.visualization.attention_figure import attention_figure
 from show_attend_tell.inference.visualization.attention_page import (
     photo_values,

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from show_attend_tell.data.characters import decode, encode_words
-from show_attend_tell.data.word_crops import read_crop
+from show_attend_tell.data.words import read_crop
 from show_attend_tell.inference.batch import (
     BatchReport,
     distinct_photos,
