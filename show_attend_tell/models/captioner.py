@@ -22,14 +22,13 @@ from show_attend_tell.models.decoder_interface import (
     CompiledParts,
     Dropouts,
 )
+from show_attend_tell.models.decoders import DECODERS
 from show_attend_tell.models.encoder.trainable import make_convolutions
 from show_attend_tell.models.generation import number_of_words
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.losses import CaptionMean, caption_losses
-from show_attend_tell.models.lstm.caption_decoder import LstmDecoder
 from show_attend_tell.models.lstm.fast_gradient import SOFT
 from show_attend_tell.models.lstm.hard_attention import HardAttention
-from show_attend_tell.models.transformer.decoder import TransformerDecoder
 from show_attend_tell.runtime.errors import ConfigError
 
 
@@ -104,11 +103,11 @@ class Captioner(keras.Model):
 
     def _create_layers(self, convolutions):
         s = self.settings
-        self.decoder, dropout = self._make_decoder()
+        self.decoder = DECODERS[s.decoder].build_for(self)
         self.annotation_scale = self.add_weight(
             shape=(), initializer="ones", trainable=False, name="annotation_scale"
         )
-        self.dropout = keras.layers.Dropout(dropout, seed=self.seed)
+        self.dropout = keras.layers.Dropout(self.decoder.dropout, seed=self.seed)
         self.word_dropout = keras.layers.Dropout(
             s.embedding_dropout, seed=self.seed + 1
         )
@@ -121,21 +120,13 @@ class Captioner(keras.Model):
             self.hard_attention = HardAttention(
                 self.hard, self.seed + 4, name="hard_attention"
             )
-        given = (convolutions, self.annotation_width, self.grid, self.seed)
-        self.convolutions = make_convolutions(*given)
+        self.convolutions = make_convolutions(
+            convolutions, self.annotation_width, self.grid, self.seed
+        )
         self.caption_mean = CaptionMean()
         self.word_loss = keras.metrics.Mean(name="word_loss")
         self.attention_loss = keras.metrics.Mean(name="attention_loss")
         self.built = True
-
-    def _make_decoder(self):
-        """Return the decoder of the settings and the dropout of its hidden layers."""
-        sizes = len(self.vocabulary), self.annotation_width
-        if self.settings.decoder == "transformer":
-            given = self.transformer, *sizes, self.grid, self.seed
-            return TransformerDecoder(*given, name="decoder"), self.transformer.dropout
-        decoder = LstmDecoder(self.settings, *sizes, self.seed, name="decoder")
-        return decoder, self.settings.dropout
 
     def set_annotation_scale(self, deviation):
         """Divide annotations by `deviation` from now on; the scale is a saved weight.
