@@ -1,4 +1,6 @@
-"""Compute attention in heads, and the sines that encode positions.
+"""Compute the Transformer's attention in heads, and the sines that encode positions.
+
+The paper's own attention is in :mod:`models.lstm.attention`.
 
 "Attention is all you need", arXiv:1706.03762, Sec. 3.2 and 3.5::
 
