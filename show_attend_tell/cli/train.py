@@ -110,7 +110,7 @@ def train(
 
         if cluster is not None:  # workers have another working directory
             work, runs = work.absolute(), runs.absolute()
-        has_captions = settings.task == "caption"
+        has_captions = TASKS[settings.task].has_captions
         series = Series(work, runs, train, has_captions, progress=cluster is None)
         jobs = plan(series, seed_variants(settings, seeds), resume, overwrite)
         _train_several(series, jobs, cluster, workers)

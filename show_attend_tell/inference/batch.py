@@ -20,7 +20,6 @@ from show_attend_tell.inference.pipeline import BATCH, CaptioningPipeline
 from show_attend_tell.inference.request import CaptionRequest, is_sampled
 from show_attend_tell.inference.result import Caption, Failure, LowConfidence
 from show_attend_tell.inference.visualization.gallery import readable, write_gallery
-from show_attend_tell.models.reranking.reranker import reranker_of
 from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.runtime.progress import progress_bar
 
@@ -163,7 +162,6 @@ def made_by(pipeline: CaptioningPipeline, request: CaptionRequest | None = None)
     decoding = pipeline.decoding(request)
     files = pipeline.file if isinstance(pipeline.file, tuple) else (pipeline.file,)
     models = " + ".join(map(file_identity, files))
-    mirror = getattr(pipeline.captioner, "mirror", False)  # of an ensemble
     how = f"beam {decoding.beam}"
     if decoding.method == "sample":
         how = f"words sampled at temperature {decoding.temperature}"
@@ -171,9 +169,9 @@ def made_by(pipeline: CaptioningPipeline, request: CaptionRequest | None = None)
         how += f", {decoding.locations}"
     if is_sampled(decoding):
         how += f" with seed {decoding.seed}"
-    if mirror:
+    if pipeline.generator.mirror:
         how += ", mirrored photos too"
-    reranker = reranker_of(pipeline.generator, decoding)
+    reranker = pipeline.generator.reranker_file(decoding)
     if reranker is not None:
         name = file_identity(reranker)
         how += f", ranked by {name} with weight {decoding.rerank_weight:g}"

@@ -31,8 +31,7 @@ from pathlib import Path
 import numpy as np
 
 from show_attend_tell.decoding import Hypotheses
-from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.reranking.reranker import Reranked
+from show_attend_tell.models.generator import Generator
 from show_attend_tell.runtime.array_file import DAMAGED, read_arrays
 from show_attend_tell.runtime.errors import CalibrationError, one_line
 from show_attend_tell.runtime.files import atomic_path
@@ -229,7 +228,7 @@ def calibration_path(model: str | Path) -> Path:
     return Path(model).with_suffix(".confidence.npz")
 
 
-def model_digest(captioner: Captioner) -> str:
+def model_digest(captioner: Generator) -> str:
     """Return the SHA-256 of a captioner's vocabulary and weights, in hexadecimal."""
     digest = hashlib.sha256("\n".join(captioner.vocabulary.words).encode())
     for weight in captioner.weights:
@@ -238,13 +237,13 @@ def model_digest(captioner: Captioner) -> str:
 
 
 def save_calibration(
-    calibration: Calibration, captioner: Captioner, model: str | Path, measured: dict
+    calibration: Calibration, captioner: Generator, model: str | Path, measured: dict
 ) -> Path:
     """Write the calibration of a model atomically; return its path.
 
     Args:
         calibration: the calibration.
-        captioner: the model, or it and its reranker.
+        captioner: the generator of one model and its reranker.
         model: path of the model, beside which the file is written.
         measured: values for JSON that are kept with it.
     """
@@ -267,9 +266,7 @@ def save_calibration(
     return path
 
 
-def find_calibration(
-    captioner: Captioner | Reranked, model: str | Path
-) -> Calibration | None:
+def find_calibration(captioner: Generator, model: str | Path) -> Calibration | None:
     """Read the calibration beside a model.
 
     Returns:
@@ -303,9 +300,9 @@ def find_calibration(
     return Calibration(PhotoSpace(captioner.grid, **space), **others)
 
 
-def _reranker_digest(captioner: Captioner | Reranked) -> str | None:
+def _reranker_digest(captioner: Generator) -> str | None:
     """Return the SHA-256 of a captioner's reranker; None without one."""
-    reranker = getattr(captioner, "reranker", None)
+    reranker = captioner.reranker
     return None if reranker is None else reranker.digest()
 
 
@@ -326,7 +323,7 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict]:
 
 
 def _layout_fault(
-    arrays: dict[str, np.ndarray], about: dict, captioner: Captioner
+    arrays: dict[str, np.ndarray], about: dict, captioner: Generator
 ) -> str | None:
     """Return a difference to the documented layout, or None."""
     if about.get("statistics") != list(STATISTICS):

@@ -1,7 +1,7 @@
 """Caption photos with a captioner and its encoder.
 
 A photo becomes a caption in these steps: :mod:`data.preprocessing` decodes and resizes
-it, ``Encoder.encode`` computes its annotations, ``Captioner.generate`` searches for the
+it, ``Encoder.encode`` computes its annotations, ``Generator.generate`` searches for the
 words (:mod:`models.generation` and :mod:`decoding`), and :mod:`inference.result` turns
 the hypotheses into a Caption.
 """
@@ -39,12 +39,10 @@ from show_attend_tell.inference.result import (
 )
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.models.ensemble import Ensemble, MirroringEncoder, load_ensemble
 from show_attend_tell.models.generation import MANY_PHOTOS
+from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.pretrained import DEFAULT, model_path
-from show_attend_tell.models.reranking.file import with_reranker
-from show_attend_tell.models.reranking.reranker import Reranked
-from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.models.saving import load_generator
 from show_attend_tell.runtime.errors import CaptionError, PhotoError
 
 BATCH = 16  # photos in memory and in the encoder together
@@ -54,23 +52,26 @@ class CaptioningPipeline:
     """Generate captions of photos.
 
     Attributes:
-        captioner: the Keras model, annotations -> captions, or an Ensemble.
+        generator: annotations -> captions, with one captioner or several.
         encoder: the network, photo -> annotation vectors.
         file: the model file, or the tuple of an ensemble's files; None without one.
         calibration: gives captions their confidence; None leaves it unknown.
-        generator: generates and ranks captions: the captioner, or it and a reranker.
     """
 
     def __init__(
         self,
-        captioner: Captioner | Ensemble,
-        encoder: Encoder | MirroringEncoder,
+        generator: Generator,
+        encoder: Encoder,
         file: Path | tuple[Path, ...] | None = None,
         calibration: Calibration | None = None,
-        generator: Reranked | None = None,
     ):
-        self.captioner, self.encoder, self.file = captioner, encoder, file
-        self.calibration, self.generator = calibration, generator or captioner
+        self.generator, self.encoder, self.file = generator, encoder, file
+        self.calibration = calibration
+
+    @property
+    def captioner(self) -> Captioner:
+        """The captioner, the first one of an ensemble."""
+        return self.generator.members[0]
 
     def decoding(self, request: CaptionRequest | None = None) -> DecodingSettings:
         """Return the decoding settings saved with the model, changed by a request.
@@ -80,7 +81,7 @@ class CaptioningPipeline:
                 nothing is sampled.
         """
         request = request or CaptionRequest()
-        saved = dataclasses.asdict(self.captioner.decoding)
+        saved = dataclasses.asdict(self.generator.decoding)
         changes = {
             name: value
             for name in saved
@@ -186,7 +187,7 @@ class CaptioningPipeline:
         count = total or sum(not isinstance(photo, Failure) for photo in photos)
         size = 1 if count == 1 else BATCH  # two graphs serve any number of photos
         decoding = dataclasses.replace(self.decoding(request), batch_size=size)
-        self.encoder.expect(count)
+        self.encoder.expect(count * (1 + self.generator.mirror))
 
         def read(photo: Path | NamedPhoto | Failure) -> tuple | Failure | None:
             return None if present and present(photo) else self._read(photo)
@@ -226,9 +227,9 @@ class CaptioningPipeline:
                 self.encoder.settings.resize,
             )
             box = region_in_view(request.region, image.size, side, resize)
-            shares = cell_shares(box, self.captioner.grid)  # (L,)
+            shares = cell_shares(box, self.generator.grid)  # (L,)
             shares = np.repeat(shares[None], count, axis=0)  # (L,) -> (count, L)
-        features = self.encoder.encode(square[None])  # (1, L, D)
+        features = self.encoder.encode(square[None], self.generator.mirror)  # (1, L, D)
         hypotheses = self.generator.generate(
             np.repeat(features, count, axis=0),  # (1, L, D) -> (count, L, D)
             dataclasses.replace(decoding, batch_size=count),
@@ -251,7 +252,7 @@ class CaptioningPipeline:
         decoding = self.decoding(request)
         count = request.samples if decoding.method == "sample" else 1
         L, D = int(np.prod(self.encoder.grid)), self.encoder.width
-        views = (2,) if getattr(self.captioner, "mirror", False) else ()
+        views = (2,) if self.generator.mirror else ()
         regions = None if request.region is None else np.ones((count, L), np.float32)
         self.generator.generate(
             np.zeros((count, *views, L, D), np.float16),
@@ -284,7 +285,8 @@ class CaptioningPipeline:
             squares = np.zeros((len(results), side, side, 3), np.uint8)
             for k in rows:
                 squares[k] = results[k][1]
-            features = self.encoder.encode(squares)  # (B, S, S, 3) -> (B, L, D)
+            # (B, S, S, 3) -> (B, L, D)
+            features = self.encoder.encode(squares, self.generator.mirror)
             seeds = [photo_seed(seed, square) for square in squares]
             hypotheses = self.generator.generate(
                 features, decoding, seeds=seeds, xla=xla
@@ -308,13 +310,13 @@ class CaptioningPipeline:
         self, hypotheses: Hypotheses, features, path: Path, square, view
     ) -> Caption:
         """Build the caption of a photo from features (L, D), hypotheses (W, ...)."""
-        captioner, confidence = self.captioner, None
+        generator, confidence = self.generator, None
         if self.calibration is not None:
             batch = Hypotheses(*(field[None] for field in hypotheses))  # -> (1, W, ...)
             # (1, L, D) -> (1,)
             confidence = float(self.calibration.confidence(features[None], batch)[0])
         return caption_from_hypotheses(
-            *(hypotheses, captioner.vocabulary, captioner.grid),
+            *(hypotheses, generator.vocabulary, generator.grid),
             *(path, square, view, confidence),
         )
 
@@ -352,7 +354,7 @@ def load(
     Args:
         model: a ``.keras`` file, the folder of a run, an experiment's name, or
             ``shipped``, the default, or ``shipped-lstm`` in the package; several are
-            averaged, see :mod:`models.ensemble`.
+            averaged, see :mod:`models.generator`.
         encoder_weights: a file, or a name of ``EncoderSettings.weights``; by default
             the weights that the model was trained with. If they came from a file, it
             is looked up in the folder of the model. The packaged weights of VGG16 and
@@ -374,13 +376,11 @@ def load(
     model = DEFAULT if model is None else model
     models = model if isinstance(model, list | tuple) else [model]
     files = [model_path(os.fspath(name), runs) for name in models]
-    captioner = load_ensemble(files, mirror) if several else load_captioner(files[0])
-    encoder = matching_encoder(captioner, files[0], encoder_weights)
-    encoder = MirroringEncoder(encoder) if mirror else encoder
-    generator = with_reranker(captioner, reranker, files)
+    generator = load_generator(files, mirror, reranker)
+    encoder = matching_encoder(generator, files[0], encoder_weights)
     calibration = None if several else find_calibration(generator, files[0])
     file = tuple(files) if several else files[0]
-    return CaptioningPipeline(captioner, encoder, file, calibration, generator)
+    return CaptioningPipeline(generator, encoder, file, calibration)
 
 
 def photo_seed(seed: int, square: np.ndarray) -> tuple[int, int]:

@@ -148,7 +148,7 @@ def test_a_killed_run_is_resumed_without_loss_or_repetition(pipeline, folder, tm
 
 
 def test_a_pipeline_without_a_file_is_refused(pipeline, folder, tmp_path):
-    unsaved = CaptioningPipeline(pipeline.captioner, pipeline.encoder)
+    unsaved = CaptioningPipeline(pipeline.generator, pipeline.encoder)
     with pytest.raises(CaptionError, match="`pipeline` must be loaded from a file"):
         caption_into_file(unsaved, [folder], tmp_path / "captions.jsonl", shown=False)
 

@@ -83,7 +83,7 @@ def test_the_models_own_locations_are_the_default():
     model = make_captioner(encoder)
     own = {**dataclasses.asdict(model.decoding), "locations": "likeliest"}
     model.decoding = DecodingSettings(**own)
-    pipeline = CaptioningPipeline(model, encoder)
+    pipeline = CaptioningPipeline(model.generator, encoder)
     assert pipeline.decoding() == DecodingSettings(**own)
     assert (
         pipeline.decoding(CaptionRequest(locations="expected")).locations == "expected"

@@ -92,7 +92,7 @@ def test_details_belong_to_the_words(captions, pipeline):
 def test_attention_is_that_of_the_search_row_after_row(captions, pipeline):
     one = max(captions, key=lambda one: len(one.words))
     features = pipeline.encoder.encode(one.square[None])
-    found = pipeline.captioner.generate(
+    found = pipeline.generator.generate(
         features, DecodingSettings(**DECODING, batch_size=1)
     )
     T, (rows, columns) = len(one.words), pipeline.captioner.grid
@@ -171,10 +171,10 @@ def test_more_photos_than_a_batch_keep_their_order(pipeline, captions):
 def test_xla_compiles_the_search_for_many_photos_only(pipeline, captions, monkeypatch):
     def generate(features, decoding, seeds, xla):
         asked.append(xla)
-        return pipeline.captioner.generate(features, decoding, seeds)
+        return pipeline.generator.generate(features, decoding, seeds)
 
     asked, model = [], with_decoding(pipeline)
-    model.captioner.generate = generate
+    model.generator.generate = generate
     monkeypatch.setattr("show_attend_tell.inference.pipeline.MANY_PHOTOS", 3)
     paths = [one.path for one in captions]
     for count in (2, 3):
@@ -191,7 +191,7 @@ def test_a_failure_is_passed_through(pipeline, folder):
 
 def test_a_beam_of_one_is_greedy_and_has_no_alternatives(pipeline, captions):
     one = pipeline.caption(captions[0].path, beam=1)
-    greedy = pipeline.captioner.generate(
+    greedy = pipeline.generator.generate(
         pipeline.encoder.encode(captions[0].square[None]),
         DecodingSettings(method="greedy", max_words=6, batch_size=1),
     )
@@ -211,7 +211,7 @@ def test_the_seed_of_a_photo_is_that_of_its_pixels(pipeline, photo):
     assert photo_seed(4, square) == (4, zlib.crc32(square.tobytes()))
     request = CaptionRequest(method="sample", seed=4)
     (found,) = pipeline.caption_photos([photo], request)
-    expected = pipeline.captioner.generate(
+    expected = pipeline.generator.generate(
         pipeline.encoder.encode(square[None]),
         DecodingSettings(**DECODING, method="sample", batch_size=1),
         seeds=[(4, zlib.crc32(square.tobytes()))],

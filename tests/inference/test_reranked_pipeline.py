@@ -10,10 +10,8 @@ from show_attend_tell.cli import main as cli
 from show_attend_tell.inference.batch import caption_into_file, made_by
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.inference.request import CaptionRequest
-from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.ensemble import Ensemble
-from show_attend_tell.models.reranking.file import reranker_beside, save_reranker
-from show_attend_tell.models.reranking.reranker import descriptors
+from show_attend_tell.models.reranker import descriptors
+from show_attend_tell.models.reranker_file import reranker_beside, save_reranker
 from show_attend_tell.runtime.errors import (
     CaptionError,
     ConfigError,
@@ -124,16 +122,15 @@ def model(pipeline, file, tmp_path):
 
 def test_the_reranker_beside_a_single_model_is_used(model, reranked, photos):
     found = load(model)
-    assert found.generator.reranker_file == reranker_beside(model)
-    assert isinstance(found.captioner, Captioner)
+    assert found.generator.reranker_file(found.decoding()) == reranker_beside(model)
     for ours, theirs in zip(
         found.caption_photos([photos]), reranked.caption_photos([photos]), strict=True
     ):
         assert ours.text == theirs.text
-    assert isinstance(load(model, reranker="none").generator, Captioner)
-    assert isinstance(load([model, model]).generator, Ensemble)
+    assert load(model, reranker="none").generator.reranker is None
+    assert load([model, model]).generator.reranker is None
     mirrored = load(model, mirror=True)
-    assert mirrored.generator.reranker_file == reranker_beside(model)
+    assert mirrored.generator.reranker.file == reranker_beside(model)
 
 
 def test_a_reranker_that_is_found_leaves_one_hypothesis_as_it_is(

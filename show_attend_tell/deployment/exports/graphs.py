@@ -18,7 +18,7 @@ from show_attend_tell.inference.pipeline import load
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.models.generation import build_generator, static_settings
+from show_attend_tell.models.generation import build_search, static_settings
 from show_attend_tell.runtime.errors import ExportError
 from show_attend_tell.runtime.files import atomic_path, atomic_write
 
@@ -158,7 +158,7 @@ def _captioning_graph(
             "the model's decoding.locations must be 'expected' or 'likeliest' for an "
             "export. Received: 'sampled'; train or save it with another"
         )
-    generate = build_generator(captioner, static_settings(decoding))
+    generate = build_search(captioner.generator, static_settings(decoding))
     L, D = captioner.grid[0] * captioner.grid[1], captioner.annotation_width
     T = decoding.max_words
 

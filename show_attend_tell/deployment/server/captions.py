@@ -205,7 +205,7 @@ def add_captions(
 
 def _selects_locations(pipeline: CaptioningPipeline) -> bool:
     """Return whether a model's words can be generated from one location each."""
-    return pipeline.captioner.settings.decoder == "lstm"
+    return pipeline.generator.selects_locations
 
 
 def _caption_upload(

@@ -15,7 +15,6 @@ from show_attend_tell.inference.visualization.attention_figure import (
     attention_map,
     overlay,
 )
-from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.generation import make_region_bias
 
 _PANEL, _GAP, _LABEL, _HEAD = 0.95, 0.06, 0.85, 0.3  # inches
@@ -36,8 +35,8 @@ def head_attention(pipeline: CaptioningPipeline, caption: Caption) -> np.ndarray
         (layers, heads, T, rows, columns), each map of sum 1; None for an ensemble, a
         decoder without heads, and a caption without words.
     """
-    captioner, T = pipeline.captioner, len(caption.words)
-    if not isinstance(captioner, Captioner) or not T:
+    captioner, T = pipeline.generator.captioner, len(caption.words)
+    if captioner is None or not T:
         return None
     ids = captioner.vocabulary.encode(caption.words[:-1])
     inputs = np.array([[START, *ids]], np.int32)  # (1, T)

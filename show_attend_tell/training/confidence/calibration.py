@@ -31,10 +31,9 @@ from show_attend_tell.inference.confidence import (
     statistics,
 )
 from show_attend_tell.inference.encoder_matching import matching_encoder
-from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.models.reranking.file import with_reranker
-from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.models.generator import Generator
+from show_attend_tell.models.saving import load_generator
 from show_attend_tell.runtime.errors import CalibrationError, PhotoError
 from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.training.confidence.fitting import (
@@ -110,7 +109,7 @@ def calibrate(
         ModelFileError, FeatureError, ManifestError, CaptionError: the model, its
             encoder or the prepared data are absent, or do not fit each other.
     """
-    captioner = with_reranker(load_captioner(model), None, [model])
+    captioner = load_generator([model])
     encoder = matching_encoder(captioner, Path(model), encoder_weights)
     rng = np.random.default_rng(seed)
     with open_features(experiment, work, identity=encoder.identity()) as reader:
@@ -220,7 +219,7 @@ def _squares(encoder: Encoder, name: str, images: Iterable[Image.Image]) -> np.n
 
 
 def _statistics(
-    captioner: Captioner,
+    captioner: Generator,
     encoder: Encoder,
     space: PhotoSpace,
     name: str,
@@ -239,7 +238,7 @@ def _statistics(
     return np.concatenate(parts)
 
 
-def _decoding(captioner: Captioner) -> DecodingSettings:
+def _decoding(captioner: Generator) -> DecodingSettings:
     """Return the model's settings; one graph serves all pictures."""
     return dataclasses.replace(captioner.decoding, batch_size=_BATCH)
 

@@ -30,7 +30,7 @@ from show_attend_tell.inference.confidence import (
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.models.reranking.file import reranker_beside, save_reranker
+from show_attend_tell.models.reranker_file import reranker_beside, save_reranker
 from show_attend_tell.runtime.errors import (
     CalibrationError,
     CaptionError,
@@ -242,12 +242,12 @@ def test_a_calibration_of_another_model_is_refused_in_one_line(prepared, calibra
     other = make_captioner(Encoder(ENCODER))
     other.trainable_variables[0].assign_add(np.ones(other.trainable_variables[0].shape))
     with pytest.raises(CalibrationError, match="another model") as caught:
-        find_calibration(other, prepared / "model.keras")
+        find_calibration(other.generator, prepared / "model.keras")
     assert "\n" not in str(caught.value)
 
 
 def test_damaged_calibrations_are_refused_in_one_line(pipeline, calibrated, tmp_path):
-    captioner = pipeline.captioner
+    captioner = pipeline.generator
     content = calibrated.path.read_bytes()
     file = calibration_path(tmp_path / "model.keras")
     assert find_calibration(captioner, tmp_path / "model.keras") is None
@@ -276,7 +276,7 @@ def test_damaged_calibrations_are_refused_in_one_line(pipeline, calibrated, tmp_
 def test_calibrations_of_another_layout_are_refused(
     pipeline, calibrated, tmp_path, name, value
 ):
-    captioner = pipeline.captioner
+    captioner = pipeline.generator
     with np.load(calibrated.path) as file:
         arrays = {key: file[key] for key in file.files}
     arrays[name] = value if value is not None else -arrays[name]

@@ -10,9 +10,8 @@ from tiny_captioner import GRID, START, L
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.encoder_identity import PACKAGED_DIGEST, ROUNDED_DIGEST
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.ensemble import (
-    Ensemble,
-    MirroringEncoder,
+from show_attend_tell.models.generator import (
+    Generator,
     flip_locations,
     log_mean_probabilities,
 )
@@ -61,7 +60,7 @@ def test_locations_are_flipped_along_the_rows_of_the_grid():
 
 
 def test_words_and_attention_are_the_means_of_the_members(members, photos):
-    found = Ensemble(members).generate(photos, DECODING)
+    found = Generator(members).generate(photos, DECODING)
     for b in range(len(photos)):
         length = found.lengths[b, 0]
         words = found.tokens[b, 0, :length]
@@ -91,7 +90,7 @@ def test_words_and_attention_are_the_means_of_the_members(members, photos):
 def test_an_ensemble_of_copies_of_a_model_is_that_model(members, photos):
     model = members[0]
     expected = model.generate(photos, DECODING)
-    found = Ensemble([model] * 3).generate(photos, DECODING)
+    found = Generator([model] * 3).generate(photos, DECODING)
     np.testing.assert_array_equal(found.tokens, expected.tokens)
     for name, ours, theirs in zip(found._fields, found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6, err_msg=name)
@@ -100,7 +99,7 @@ def test_an_ensemble_of_copies_of_a_model_is_that_model(members, photos):
 def test_the_attention_of_a_mirrored_photo_is_flipped_back(members, photos):
     # The decoder does not know where a location is, so both views give one caption.
     expected = members[0].generate(photos, DECODING)
-    found = Ensemble(members[:1], mirror=True).generate(mirrored(photos), DECODING)
+    found = Generator(members[:1], mirror=True).generate(mirrored(photos), DECODING)
     np.testing.assert_array_equal(found.tokens, expected.tokens)
     np.testing.assert_allclose(found.alpha, expected.alpha, rtol=1e-4, atol=1e-6)
     assert np.abs(expected.alpha - expected.alpha[..., [2, 1, 0, 5, 4, 3]]).max() > 0.01
@@ -109,7 +108,7 @@ def test_the_attention_of_a_mirrored_photo_is_flipped_back(members, photos):
 @pytest.mark.slow
 def test_words_are_sampled_from_the_mean(members, photos):
     sampling = DecodingSettings(method="sample", max_words=4, batch_size=4)
-    ensemble = Ensemble([members[0]] * 2)
+    ensemble = Generator([members[0]] * 2)
     found = ensemble.generate(photos, sampling, seeds=range(4))
     expected = members[0].generate(photos, sampling, seeds=range(4))
     np.testing.assert_array_equal(found.tokens, expected.tokens)
@@ -118,28 +117,11 @@ def test_words_are_sampled_from_the_mean(members, photos):
 @pytest.mark.slow
 def test_weights_changed_after_compilation_are_used(photos):
     model = member(6)
-    ensemble = Ensemble([model, member(7)])
+    ensemble = Generator([model, member(7)])
     before = ensemble.generate(photos, DECODING)
     model.decoder.l_o_b.assign(model.decoder.l_o_b + 3 * np.arange(tiny.K))
     after = ensemble.generate(photos, DECODING)
     assert (before.tokens != after.tokens).any()
-
-
-def test_mirrored_photos_are_encoded_beside_the_photos():
-    class Flat:
-        grid = GRID
-
-        def encode(self, squares):
-            return np.asarray(squares).reshape(len(squares), -1, 3)
-
-    squares = np.arange(2 * 4 * 4 * 3, dtype=np.uint8).reshape(2, 4, 4, 3)
-    encoder = MirroringEncoder(Flat())
-    found = encoder.encode(squares)
-    assert found.shape == (2, 2, 16, 3)
-    np.testing.assert_array_equal(found[:, 0], squares.reshape(2, 16, 3))
-    flipped = squares[:, :, ::-1].reshape(2, 16, 3)
-    np.testing.assert_array_equal(found[:, 1], flipped)
-    assert encoder.grid == GRID
 
 
 @pytest.mark.parametrize(
@@ -152,7 +134,7 @@ def test_mirrored_photos_are_encoded_beside_the_photos():
 )
 def test_members_of_another_kind_are_named_in_one_line(members, arguments, message):
     with pytest.raises(ModelFileError, match=message) as error:
-        Ensemble([members[0], member(3, **arguments)])
+        Generator([members[0], member(3, **arguments)])
     assert str(error.value).startswith("member 2: ")
     assert "\n" not in str(error.value)
 
@@ -161,27 +143,27 @@ def test_members_of_another_kind_are_named_in_one_line(members, arguments, messa
 def test_models_of_the_weights_that_the_packaged_ones_round_join_those(order):
     digests = [ROUNDED_DIGEST, PACKAGED_DIGEST]
     identities = [IDENTITY | {"weights_digest": digest} for digest in digests]
-    found = Ensemble([member(3, encoder_identity=identities[k]) for k in order])
+    found = Generator([member(3, encoder_identity=identities[k]) for k in order])
     assert found.encoder_identity == identities[1]
     identities[1]["layer"] = "block5_pool"
     one, other = (identities[k]["layer"] for k in order)
     message = f"member 2: .* another encoder, layer {other} instead of {one}, than"
     with pytest.raises(ModelFileError, match=message):
-        Ensemble([member(3, encoder_identity=identities[k]) for k in order])
+        Generator([member(3, encoder_identity=identities[k]) for k in order])
 
 
 def test_no_member_wrong_shapes_and_selected_locations_are_refused(members, photos):
     with pytest.raises(ModelFileError, match="`members` must not be empty"):
-        Ensemble([])
+        Generator([])
     with pytest.raises(ValueError, match=r"must be \(N, 2, 6, 5\) with N > 0"):
-        Ensemble(members, mirror=True).generate(photos, DECODING)
+        Generator(members, mirror=True).generate(photos, DECODING)
     with pytest.raises(ValueError, match=r"must be \(N, 6, 5\) with N > 0"):
-        Ensemble(members).generate(mirrored(photos), DECODING)
+        Generator(members).generate(mirrored(photos), DECODING)
     with pytest.raises(ConfigError, match="`locations` must be 'expected'"):
-        Ensemble(members).generate(photos, DecodingSettings(locations="likeliest"))
+        Generator(members).generate(photos, DecodingSettings(locations="likeliest"))
 
 
 def test_the_weights_of_a_repeated_member_are_listed_once(members):
-    ensemble = Ensemble([members[0], members[0], members[1]])
+    ensemble = Generator([members[0], members[0], members[1]])
     assert len(ensemble.weights) == 2 * len(members[0].weights)
     assert ops.shape(ensemble.weights[0]) == ops.shape(members[0].weights[0])

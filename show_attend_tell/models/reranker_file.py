@@ -1,8 +1,8 @@
-"""Save a reranker, and read it again: NumPy arrays without pickle, and JSON.
+"""Read and write the file of a reranker: NumPy arrays without pickle, and JSON.
 
-The file of ``model.keras`` is ``model.reranker.npz``, which is found beside the model.
-The basis and the landmarks have 8 bits per number, the coefficients 16: a prediction is
-the difference of large sums of them, and with 8 bits it is lost.
+The file of ``model.keras`` is ``model.reranker.npz`` in the same folder. The basis and
+the landmarks have 8 bits per number. The coefficients have 16: a prediction is the
+difference of large sums of them, which 8 bits would lose.
 """
 
 import json
@@ -12,23 +12,19 @@ from pathlib import Path
 
 import numpy as np
 
-from show_attend_tell.data.encoder_identity import identity_difference
-from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder.quantised_weights import (
     SCALE,
     dequantise,
     quantise,
 )
-from show_attend_tell.models.ensemble import Ensemble
-from show_attend_tell.models.reranking.ngrams import ORDERS, NgramVectors
-from show_attend_tell.models.reranking.reranker import Reranked, Reranker
+from show_attend_tell.models.reranker import ORDERS, NgramVectors, Reranker
 from show_attend_tell.runtime.array_file import DAMAGED, read_arrays
 from show_attend_tell.runtime.errors import ModelFileError, one_line
 from show_attend_tell.runtime.files import atomic_path
 
 FORMAT = 2
 _MOST_BYTES = 1_000_000_000  # unpacked
-NONE = "none"  # in place of a reranker's file: rank without one
+NONE = "none"  # instead of a file: rank without a reranker
 _REMEDY = "write it again by `show-attend-tell fit-reranker`"
 _PLAIN = {
     "ngrams": np.int32,
@@ -81,7 +77,7 @@ def load_reranker(path: str | Path) -> Reranker:
         arrays, about = read_arrays(path, _ARRAYS, FORMAT, _MOST_BYTES)
         fault = _layout_fault(arrays, about)
         if fault is None:
-            return _reranker(arrays, about)
+            return _reranker(arrays, about, path)
     except DAMAGED as error:
         fault = one_line(error)
     raise ModelFileError(
@@ -94,40 +90,24 @@ def reranker_beside(model: str | Path) -> Path:
     return Path(model).with_suffix(".reranker.npz")
 
 
-def with_reranker(
-    captioner: Captioner | Ensemble,
-    given: str | Path | None,
-    models: Sequence[str | Path] = (),
-) -> Captioner | Ensemble | Reranked:
-    """Return a captioner that ranks by a reranker, if one is given or found.
+def find_reranker(
+    file: str | Path | None, models: Sequence[str | Path]
+) -> Reranker | None:
+    """Read the reranker of a model, or return None if it has none.
 
     Args:
-        captioner: a captioner or an ensemble.
-        given: file of a reranker, or :data:`NONE`; by default it is looked up beside
-            a single model.
-        models: the files of the captioner.
+        file: a reranker's file, or :data:`NONE`; by default the file beside a single
+            model, if it exists.
+        models: the model files.
 
     Raises:
-        ModelFileError: see :func:`load_reranker`, or the reranker belongs to another
-            vocabulary or encoder.
+        ModelFileError: see :func:`load_reranker`.
     """
-    path = None if given is None or str(given) == NONE else Path(given)
-    if given is None and len(models) == 1 and reranker_beside(models[0]).exists():
-        path = reranker_beside(models[0])
-    if path is None:
-        return captioner
-    reranker = load_reranker(path)
-    identities = reranker.encoder_identity, captioner.encoder_identity
-    difference = identity_difference(*identities, either=True)
-    if reranker.vocabulary != tuple(captioner.vocabulary.words):
-        difference = "another vocabulary"
-    if difference or reranker.mean.shape != (captioner.annotation_width,):
-        raise ModelFileError(
-            f"{path}: must be fitted to the photos that the model was trained on. "
-            f"Received: {difference or 'other annotations'}; run `show-attend-tell "
-            "fit-reranker` with the model's experiment, or pass --reranker none"
-        )
-    return Reranked(captioner, reranker, path, required=given is not None)
+    if file is None and len(models) == 1 and reranker_beside(models[0]).exists():
+        file = reranker_beside(models[0])
+    if file is None or str(file) == NONE:
+        return None
+    return load_reranker(file)
 
 
 def _layout_fault(arrays: dict[str, np.ndarray], about: dict) -> str | None:
@@ -167,7 +147,7 @@ def _layout_fault(arrays: dict[str, np.ndarray], about: dict) -> str | None:
     return None
 
 
-def _reranker(arrays: dict[str, np.ndarray], about: dict) -> Reranker:
+def _reranker(arrays: dict[str, np.ndarray], about: dict, path: Path) -> Reranker:
     ngrams = [tuple(w for w in row if w) for row in arrays["ngrams"].tolist()]
     basis = dequantise(arrays["basis"].T, arrays["basis_scale"]).T
     landmarks = dequantise(arrays["landmarks"], arrays["landmarks_scale"])
@@ -178,4 +158,5 @@ def _reranker(arrays: dict[str, np.ndarray], about: dict) -> Reranker:
         about["gamma"],
         tuple(about["vocabulary"]),
         about["encoder"],
+        path,
     )
