@@ -62,7 +62,11 @@ def test_notebooks_run_to_their_end_with_outputs_of_the_stored_kinds(path, monke
         assert bool(kept) == bool(kinds(cell)), cell.source
 
 
-DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md")]
+DOCUMENTS = [
+    *ROOT.glob("*.md"),
+    *ROOT.glob("docs/**/*.md"),
+    *(ROOT / name / "README.md" for name in ("experiments", "benchmarks")),
+]
 CARDS = sorted((ROOT / "show_attend_tell").rglob("MODEL_CARD.md"))
 EXPERIMENTS = sorted((ROOT / "experiments").glob("*.toml"))
 
@@ -80,6 +84,15 @@ def test_the_readme_shows_a_figure_and_is_short():
     assert (ROOT / "docs/images/dog-attention.jpg").stat().st_size < 300_000
     assert len(text.splitlines()) <= 90
     assert len(text.split()) <= 700
+
+
+def test_the_paths_of_the_readme_exist():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    _, _, table = text.partition("| in `show_attend_tell/` |")
+    paths = re.findall(r"`([\w./]+(?:\.py|/))`", table.partition("\n## ")[0])
+    assert len(paths) > 10
+    for path in paths:
+        assert (ROOT / "show_attend_tell" / path).exists(), path
 
 
 def test_the_documents_are_short():
