@@ -8,7 +8,7 @@ from show_attend_tell.cli.options import (
     PATH,
     encoder_weights_option,
     experiment_option,
-    require_captions,
+    load_settings,
     runs_option,
     set_option,
     start_tensorflow,
@@ -48,10 +48,7 @@ def calibrate(
     photos upside down, close-ups of them, drawn scenes, and those of --other. Writes
     <model>.confidence.npz beside the model.
     """
-    from show_attend_tell.config.experiments import load_experiment
-
-    settings = load_experiment(experiment, changes)
-    require_captions(settings)
+    settings = load_settings(experiment, changes)
     start_tensorflow()
     from show_attend_tell.models.pretrained import model_path
     from show_attend_tell.training.confidence.calibration import calibrate

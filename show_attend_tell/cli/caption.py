@@ -1,4 +1,4 @@
-"""Define the verbs for trained models: ``caption``, ``average`` and ``export``."""
+"""Define the verb ``caption``."""
 
 import functools
 import json
@@ -8,18 +8,13 @@ import click
 
 from show_attend_tell.cli import cluster as on_cluster
 from show_attend_tell.cli import metadata
-from show_attend_tell.cli.experiment_help import ExperimentCommand
 from show_attend_tell.cli.options import (
     PATH,
     encoder_weights_option,
-    experiment_option,
     figure_options,
     mirror_option,
     models_option,
-    require_captions,
     reranker_option,
-    runs_option,
-    set_option,
     start_tensorflow,
 )
 
@@ -239,88 +234,3 @@ def _caption_into(
     failed = any(not isinstance(one, LowConfidence) for one in report.failures)
     if failed or unwritten:
         sys.exit(1)
-
-
-@click.command(cls=ExperimentCommand)
-@click.argument("models", nargs=-1, required=True, type=PATH, metavar="MODEL...")
-@experiment_option
-@set_option
-@runs_option
-@click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
-def average(models, experiment, changes, runs, overwrite) -> None:
-    """Average the weights of models into a new run.
-
-    The models must have been trained from the same initial weights. The run is named
-    after the experiment.
-    """
-    from show_attend_tell.config.experiments import load_experiment
-
-    settings = load_experiment(experiment, changes)
-    require_captions(settings)
-    start_tensorflow()
-    from show_attend_tell.training.weight_averaging import average_models
-
-    out = average_models(models, settings, runs, overwrite)
-    click.echo(f"{out}: the mean of {len(models)} models")
-
-
-@click.command()
-@click.argument("model", type=PATH)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["saved_model", "litert", "half", "8bit"]),
-    required=True,
-    help="saved_model: a TensorFlow SavedModel from JPEG bytes to captions. "
-    "litert: a .tflite file from pixels to words, and its .json. "
-    "half: a .keras file with float16 weights. 8bit: one with 8 bits per weight.",
-)
-@click.option("--out", type=PATH, required=True, help="Folder or file to write.")
-@encoder_weights_option
-@click.option(
-    "--beam", type=click.IntRange(min=1), help="Beam width; overrides the model's."
-)
-@click.option(
-    "--accept-imagenet",
-    is_flag=True,
-    help="half, 8bit: let the model accept the ImageNet weights of Keras too.",
-)
-def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
-    """Export a trained model to another format."""
-    smaller = form in ("half", "8bit")
-    if smaller and encoder_weights is not None:
-        raise click.UsageError(
-            f"--format {form} cannot be combined with --encoder-weights."
-        )
-    if not smaller and accept_imagenet:
-        raise click.UsageError(
-            f"--format {form} cannot be combined with --accept-imagenet."
-        )
-    start_tensorflow()
-    from show_attend_tell.models.pretrained import NAMES, shipped_model
-
-    if str(model) in NAMES:
-        model = shipped_model(str(model))
-    if form == "saved_model":
-        from show_attend_tell.deployment.exports.saved_model import export_saved_model
-
-        export_saved_model(model, out, encoder_weights, beam)
-        click.echo(f"{out}")
-    elif form == "litert":
-        from show_attend_tell.deployment.exports.litert import export_litert
-
-        beside = export_litert(model, out, encoder_weights, beam)
-        click.echo(f"{out}\n{beside}")
-    else:
-        _export_smaller(model, out, accept_imagenet, form == "8bit", beam)
-
-
-def _export_smaller(model, out, accept_imagenet, eight_bit, beam) -> None:
-    from show_attend_tell.deployment.exports.half_precision import save_half
-    from show_attend_tell.siblings.export import export_smaller, is_of_digits
-
-    if is_of_digits(model) and not accept_imagenet and beam is None:
-        size = export_smaller(model, out, eight_bit)
-    else:
-        size = save_half(model, out, accept_imagenet, eight_bit, beam)
-    click.echo(f"{out}: {size / 1e6:.1f} MB")

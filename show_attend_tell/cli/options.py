@@ -1,16 +1,19 @@
-"""Define the options that several verbs of the command line share."""
+"""Define the options and the help that several verbs share."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import click
+
+from show_attend_tell.cli.tasks import require_accepted
+from show_attend_tell.config.shipped import experiment_summary, shipped_experiments
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 class LocalPath(click.Path):
-    """A path; a URL, which would become the name of a folder here, is wrong usage."""
+    """A path; a URL, which would name a folder on this machine, is wrong usage."""
 
     def convert(self, value, parameter, context):
         """Return the path."""
@@ -25,6 +28,19 @@ class LocalPath(click.Path):
 
 
 PATH = LocalPath(path_type=Path)
+
+
+class ExperimentCommand(click.Command):
+    """A verb whose ``--help`` ends with the shipped experiments."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the epilog, and a table of the experiments."""
+        super().format_epilog(ctx, formatter)
+        if files := shipped_experiments():
+            with formatter.section("Experiments"):
+                formatter.write_dl(
+                    [(name, experiment_summary(file)) for name, file in files.items()]
+                )
 
 
 def start_tensorflow() -> None:
@@ -70,8 +86,8 @@ limit_option = click.option(
     "--limit",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Use the first N photos of each split only, in a data folder and a run of "
-    "their own; pass it to prepare, features, train and eval alike.",
+    help="Use only the first N photos of each split, in a separate data folder and "
+    "run; pass the same N to prepare, features, train and eval.",
 )
 encoder_weights_option = click.option(
     "--encoder-weights",
@@ -139,32 +155,37 @@ def figure_options(command: Callable) -> Callable:
     return command
 
 
-def is_of_digits(settings) -> bool:
-    """Return whether an experiment is on digits, and has no captions."""
-    return settings.task != "caption"
-
-
-def require_captions(settings) -> None:
-    """Raise a usage error if an experiment has no captions."""
-    if is_of_digits(settings):
-        raise click.UsageError(
-            f"needs an experiment with captions. Received: {settings.name}, whose "
-            f"task is {settings.task!r}."
-        )
-
-
 def load_settings(
     name: str,
     changes: Sequence[str],
     run_name: str | None = None,
     limit: int | None = None,
+    training: Mapping[str, object] | None = None,
 ):
-    """Load an experiment; apply changes, a limit of photos and a name of the run."""
+    """Load an experiment, and apply the options of the running verb to it.
+
+    Args:
+        name: name or file of the experiment.
+        changes: values of ``--set``.
+        run_name: name of the run folder, in place of the experiment's name.
+        limit: number of photos of each split.
+        training: settings of the table ``[training]``; None keeps the experiment's.
+
+    Raises:
+        UsageError: the experiment's task does not accept the verb or an option.
+    """
     from show_attend_tell.config.experiments import load_experiment, rename
 
     settings = load_experiment(name, changes)
+    require_accepted(settings.task, settings.name)
+    changed = [
+        f"training.{key}={value}"
+        for key, value in (training or {}).items()
+        if value is not None
+    ]
+    if changed:
+        settings = load_experiment(name, (*changes, *changed))
     if limit is not None:
-        require_captions(settings)
         from show_attend_tell.config.limits import limit_experiment, limit_message
 
         settings = limit_experiment(settings, limit)

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import click
 
-from show_attend_tell.cli.options import is_of_digits
-
 
 def _parse_grid(context, parameter, values: Sequence[str]) -> dict[str, list[object]]:
     """Parse the texts of all ``--grid``; without one nothing is imported."""
@@ -61,7 +59,7 @@ def train_several(
     from show_attend_tell.training.sweeps import runs as sweeps
 
     variants = grid_variants(settings, grid, seeds)
-    has_captions = not is_of_digits(settings) and settings.training.objective != "text"
+    has_captions = settings.task == "caption" and settings.training.objective != "text"
     if cluster is not None:  # workers have another working directory
         work, runs = work.absolute(), runs.absolute()
     sweep = sweeps.Sweep(work, runs, train_one, has_captions, progress=cluster is None)

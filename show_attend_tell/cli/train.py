@@ -1,26 +1,24 @@
 """Define the verb ``train``."""
 
+import functools
+import os
+
 import click
 
 from show_attend_tell.cli.cluster import cluster_options, require_cluster
-from show_attend_tell.cli.experiment_help import ExperimentCommand
 from show_attend_tell.cli.options import (
+    ExperimentCommand,
     experiment_option,
-    is_of_digits,
     limit_option,
     load_settings,
     name_option,
-    require_captions,
     runs_option,
     set_option,
     start_tensorflow,
     work_option,
 )
 from show_attend_tell.cli.sweep import grid_option, train_several
-from show_attend_tell.cli.training_workers import (
-    captioner_training,
-    require_joint_training,
-)
+from show_attend_tell.cli.tasks import JOINT, TASKS, TF_CONFIG, require_use
 
 
 def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
@@ -52,7 +50,7 @@ def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
     callback=_parse_seeds,
     metavar="N,N,...",
     help="Train with each seed, one after the other, in the runs NAME-seed-N, and "
-    "compare them; with --resume, finished ones are skipped.",
+    "compare the runs; --resume skips finished runs.",
 )
 @grid_option
 @cluster_options
@@ -60,7 +58,7 @@ def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
     "--init-from",
     metavar="MODEL|NAME",
     help="Initial model: a .keras file, the experiment of another run, `shipped` or "
-    "`shipped-lstm`. Its words are kept, and those that are new in the data are added.",
+    "`shipped-lstm`. It keeps its words, and new words of the data are added.",
 )
 @click.option(
     *("--text", "texts"),
@@ -97,38 +95,36 @@ def train(
         raise click.UsageError("--seed and --seeds exclude each other.")
     require_cluster(cluster, workers)
     several = seeds is not None or bool(grid)
-    if init_from is not None:
-        training = load_settings(experiment, changes, name, limit).training
-        if not hasattr(training, "init_from"):
-            raise click.UsageError(
-                "--init-from needs an experiment of captions or words."
-            )
-    own = {"seed": seed, "init_from": init_from}
-    own = [f"training.{key}={v}" for key, v in own.items() if v is not None]
-    settings = load_settings(experiment, (*changes, *own), name, limit)
-    if texts:
-        require_captions(settings)
-    require_joint_training(cluster, several, is_of_digits(settings))
+    if several and "TF_CONFIG" in os.environ:
+        raise click.UsageError("TF_CONFIG cannot be combined with --seeds or --grid.")
+    chosen = {"seed": seed, "init_from": init_from}
+    settings = load_settings(experiment, changes, name, limit, chosen)
+    joint = cluster is not None and not several
+    for use, is_given in ((JOINT, joint), (TF_CONFIG, "TF_CONFIG" in os.environ)):
+        if is_given:
+            require_use(use, settings.task, settings.name)
     start_tensorflow()
-    if is_of_digits(settings):
-        if settings.task == "generate":
-            from show_attend_tell.siblings.draw.training import train
-        elif settings.task == "read":
-            from show_attend_tell.siblings.words.training import train
-        else:
-            from show_attend_tell.siblings.classification.training import train
+    if joint:
+        from show_attend_tell.cluster.training import train_on_cluster
+
+        train = functools.partial(train_on_cluster, cluster=cluster, count=workers)
     else:
-        train = captioner_training(None if several else cluster, workers)
+        together = {}
+        if "TF_CONFIG" in os.environ:
+            from show_attend_tell.training.workers.joining import join
+
+            together["workers"] = join()  # before TensorFlow computes anything
+        train = functools.partial(TASKS[settings.task].functions().train, **together)
+    if texts:
         from show_attend_tell.training.text_likelihood import text_experiment
 
-        settings = text_experiment(settings, texts) if texts else settings
+        settings = text_experiment(settings, texts)
     if several:
         places = {"work": work, "runs": runs, "resume": resume, "overwrite": overwrite}
         where = {"cluster": cluster, "workers": workers}
         train_several(settings, seeds, grid, train, _print_training, **places, **where)
         return
-    places = (work, runs, resume, overwrite)
-    _print_training(train(settings, *places))
+    _print_training(train(settings, work, runs, resume, overwrite))
 
 
 def _print_training(done) -> None:

@@ -32,7 +32,7 @@ def prepare_raises(monkeypatch):
         def raise_it(*arguments):
             raise error
 
-        captions = SimpleNamespace(task="caption")
+        captions = SimpleNamespace(task="caption", name="mine")
         monkeypatch.setattr(experiments, "load_experiment", lambda *_: captions)
         monkeypatch.setattr(data_prep.prepare, "prepare", raise_it)
 

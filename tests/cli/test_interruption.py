@@ -83,14 +83,14 @@ def test_the_remedy_of_an_interruption_is_that_of_the_verb(run, monkeypatch, ver
     needed = {"average": ["a.keras"], "caption": ["a.jpg"], "export": ["a.keras"]}
     needed["export"] += ["--format", "litert", "--out", "a.tflite"]
     needed["draw"] = ["--out", "a.png"]
-    needed |= {"read": ["a.png"], "render-words": ["--out", "words"]}
+    needed["read"] = ["a.png"]
     needed |= {"download": ["coco", "--data", "coco"], "compare": ["run"]}
     code, _, err = run(verb, *needed.get(verb, []))
     assert code == 130
     assert err.count("interrupted; ") == 1
     assert ("--resume" in err) == (verb == "train")
     continued = {"train", "prepare", "features", "download", "caption", "demo"}
-    assert ("start over" in err) == (verb not in {*continued, "read", "render-words"})
+    assert ("start over" in err) == (verb not in {*continued, "read"})
 
 
 def test_after_an_interruption_no_finished_features_are_replaced(run, monkeypatch):

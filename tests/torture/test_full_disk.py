@@ -10,8 +10,6 @@ import pytest
 from stages import SECONDS, Stage, content_of, differences
 from tally import Tally, scaled
 
-pytestmark = [pytest.mark.torture, pytest.mark.timeout(7200, method="thread")]
-
 POINTS = {"prepare": 6, "features": 5, "caption": 4, "train": 4, "eval": 3}
 SHARE = {"prepare": 5, "features": 12, "caption": 20, "train": 25, "eval": 20}
 

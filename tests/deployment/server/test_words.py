@@ -8,7 +8,7 @@ from tiny_page_reader import crop_bytes, random_reader, tiny_page_reader
 from tiny_pipeline import photo_bytes, tiny_pipeline
 from tiny_reader import drawn_crop
 
-from show_attend_tell.siblings.page_reader import PageReader
+from show_attend_tell.deployment.server.words import WordReader
 from show_attend_tell.siblings.words.generation import Searcher
 from show_attend_tell.siblings.words.reading import best_readings
 
@@ -39,7 +39,7 @@ def test_the_answer_is_that_of_the_model(address):
 
 
 def test_a_model_without_places_has_no_attention():
-    reader = PageReader(random_reader({"decoder": "rnn1"}))
+    reader = WordReader(random_reader({"decoder": "rnn1"}))
     with serving({"tiny": tiny_pipeline()}, reader=reader) as address:
         found = read(address).json()
     assert found["attention"] is None

@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from show_attend_tell.config.siblings import ClassifierSettings
-from show_attend_tell.siblings.ram.classifier import PictureClassifier
+from show_attend_tell.siblings.classifier import PictureClassifier
 
 SIDE, CLASSES = 20, 4
 
@@ -59,7 +59,6 @@ def test_logits_loss_and_error_equal_the_equations(rng, changes):
     assert values["loss"] == pytest.approx(loss, rel=1e-4)
     wrong = (logits.argmax(-1) != labels).mean()
     assert values["error"] == pytest.approx(100 * wrong)
-    assert float(model.compute_loss(y=labels, y_pred=outputs)) == values["loss"]
 
 
 def test_the_papers_networks_have_their_numbers_of_parameters():

@@ -1,4 +1,4 @@
-"""Classify many pictures by a trained model, with chosen or sampled places."""
+"""Classify many pictures with a trained model, at chosen or sampled places."""
 
 from typing import Literal, NamedTuple
 
@@ -14,7 +14,7 @@ Look = Literal["mean", "sampled", "random"]
 
 
 class Prediction(NamedTuple):
-    """Classes of pictures, and the places that were seen."""
+    """Classes of pictures, and the places that the model saw."""
 
     probabilities: np.ndarray  # (N, classes)
     locations: np.ndarray | None  # (N, T, 2), None for a classifier of whole pictures
@@ -39,13 +39,21 @@ class Predictor:
         self._policy = compiled(self._by_policy, model)
         self._random = compiled(self._at_random, model)
 
-    def __call__(self, images: np.ndarray, look: Look = "mean", seed: int = 0):
+    @property
+    def usual_look(self) -> Look | None:
+        """How the model chooses places by its settings; None if it has no places."""
+        if not self.looks:
+            return None
+        return "random" if self.model.settings.locations == "random" else "mean"
+
+    def __call__(self, images: np.ndarray, look: Look | None = "mean", seed: int = 0):
         """Classify pictures.
 
         Args:
             images: (N, H, H) uint8.
-            look: places after the first one: the policy's ``mean``, or ``sampled`` by
-                the policy, or ``random``, uniform over the picture.
+            look: places after the first place: the policy's ``mean``, or ``sampled``
+                by the policy, or ``random``, uniform over the picture; ignored by a
+                model without places.
             seed: seed of the first places and of samples.
 
         Returns:
@@ -61,7 +69,7 @@ class Predictor:
             *(None if f[0] is None else np.concatenate(f) for f in fields)
         )
 
-    def _run(self, images: np.ndarray, look: Look, rng: np.random.Generator):
+    def _run(self, images: np.ndarray, look: Look | None, rng: np.random.Generator):
         """Return the fields of the predictions of a batch."""
         function, noise = self._policy, ()
         if self.looks:

@@ -1,13 +1,15 @@
 """Words are prepared by the settings of an experiment, rendered or read."""
 
+from types import SimpleNamespace
+
 import pytest
 from made_up_words import FONTS, crop_bytes, crop_files, write_archive
 
-from data_prep.words.grounds import load_grounds
-from data_prep.words.prepare import prepare_words
+from data_prep.prepare import prepare
+from data_prep.sources.rendered_words import load_grounds
 from show_attend_tell.config.words import WordSettings
 from show_attend_tell.data.words import WordData
-from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.errors import DataError, WordsError
 
 
 @pytest.fixture
@@ -19,35 +21,44 @@ def listed(tmp_path):
 
 def settings(listed, **changes):
     keys = {"count": 30, "validation": 5, "fonts": str(FONTS), "words": str(listed)}
-    return WordSettings("made-up", "words", **{**keys, **changes})
+    return SimpleNamespace(data=WordSettings("made-up", "words", **{**keys, **changes}))
 
 
 def test_rendered_words_are_prepared_once(tmp_path, listed):
-    report = prepare_words(settings(listed), None, tmp_path, 1, shown=False)
-    lines = report.lines()
+    lines = prepare(settings(listed), None, tmp_path).lines()
     assert lines[:2] == ["train: 30 words", "val: 5 words"]
     assert lines[2].startswith("rendered from 2 words in ")
+    assert f"look at {tmp_path / 'made-up' / 'contact_sheet.png'}" in lines
     assert len(WordData.open(tmp_path / "made-up", "train")) == 30
-    again = prepare_words(settings(listed), None, tmp_path, 1, shown=False)
+    again = prepare(settings(listed), None, tmp_path)
     assert again.lines()[2].startswith("already rendered from 2 words")
 
 
-def test_crops_of_photos_are_prepared_with_their_problems(tmp_path):
+@pytest.mark.parametrize("key", ["fonts", "words", "photos"])
+def test_an_absent_file_of_the_settings_is_named(tmp_path, listed, key):
+    absent = tmp_path / "absent"
+    with pytest.raises((DataError, WordsError), match=f"{absent}: no such ") as error:
+        prepare(settings(listed, **{key: str(absent)}), None, tmp_path)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("on_problem", ["skip", "refuse"])
+def test_crops_of_photos_are_prepared_with_their_problems(tmp_path, on_problem):
     files = crop_files()
     files["train.tags"] += b"\ntrain/99_1.png absent"
     path = write_archive(tmp_path / "IIIT5K_train.zip", files)
-    own = WordSettings("crops", "iiit5k", validation=4)
-    lines = prepare_words(own, path, tmp_path / "work").lines()
+    experiment = SimpleNamespace(data=WordSettings("crops", "iiit5k", validation=4))
+    arguments = experiment, path, tmp_path / "work", on_problem
+    if on_problem == "refuse":
+        with pytest.raises(DataError, match="missing crop: 1"):
+            prepare(*arguments)
+        return
+    lines = prepare(*arguments).lines()
     assert lines[:2] == ["train: 6 words", "val: 4 words"]
-    assert "missing crop: 1 (train/99_1.png)" in lines
+    assert "skipped: missing crop: 1 (train/99_1.png)" in lines
     data = WordData.open(tmp_path / "work/crops", "val")
     assert data.paths[0].endswith(".jpg")
     assert (tmp_path / "work/crops/contact_sheet.png").is_file()
-
-
-def test_crops_need_a_folder(tmp_path):
-    with pytest.raises(DataError, match="pass the folder with --data"):
-        prepare_words(WordSettings("crops", "iiit5k"), None, tmp_path)
 
 
 def test_grounds_are_photos_that_can_be_decoded(tmp_path):

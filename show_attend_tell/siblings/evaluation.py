@@ -1,25 +1,29 @@
-"""Choose the digits to measure a model on, and write its scores."""
+"""Choose the digits that measure a model, and write the scores of a report."""
 
 import dataclasses
 from pathlib import Path
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import experiment_to_dict
-from show_attend_tell.data.digits import holds_test_digits
+from show_attend_tell.data.digits import Digits, holds_test_digits, read_digits
 from show_attend_tell.runtime.provenance import collect_provenance
 
 
-def chosen_split(prepared: Path, split: str | None) -> str:
-    """Return the split to measure: by default test if there are such digits, else val.
+def open_digits(experiment, work: str | Path, split: str | None) -> tuple[str, Digits]:
+    """Return the name and the digits of the split to measure.
 
     Args:
-        prepared: the prepared folder.
-        split: ``val`` or ``test``, or None.
+        experiment: the settings.
+        work: folder of prepared data.
+        split: ``train``, ``val`` or ``test``; by default test if there are such digits,
+            else val.
 
     Raises:
-        DigitsError: the prepared digits are absent or damaged.
+        DigitsError: the prepared digits are absent, damaged, or not of the split.
     """
-    return split or ("test" if holds_test_digits(prepared) else "val")
+    folder = Path(work) / experiment.data.name
+    split = split or ("test" if holds_test_digits(folder) else "val")
+    return split, read_digits(folder, split, experiment.data.validation)
 
 
 def write_scores(run: Path, experiment, report, suffix: str = "") -> None:
