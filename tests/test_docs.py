@@ -95,6 +95,12 @@ def test_the_paths_of_the_readme_exist():
         assert (ROOT / "show_attend_tell" / path).exists(), path
 
 
+def test_the_tests_that_security_names_exist():
+    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    for name in re.findall(r"`([\w/]+/test_\w+\.py)", text):
+        assert (ROOT / "tests" / name).exists(), name
+
+
 def test_the_documents_are_short():
     words = sum(len(path.read_text("utf-8").split()) for path in [*DOCUMENTS, *CARDS])
     assert words <= 18_000
