@@ -27,8 +27,7 @@ def curve(
     Returns:
         ``curve``, pairs of the seconds of training and the scores in percent.
     """
-    from show_attend_tell.config.experiments import load_experiment
-    from show_attend_tell.config.limits import limit_experiment
+    from show_attend_tell.config.experiments import limit_experiment, load_experiment
     from show_attend_tell.data.splits import folder_of, load_splits, open_features
     from show_attend_tell.data.vocabulary import Vocabulary
 

@@ -29,8 +29,7 @@ def compare(names, runs, work, metrics, style) -> None:
     RUN is a run folder, the name of a run, or a file of scores in a run folder. Runs
     of one experiment with different seeds share a row.
     """
-    from show_attend_tell.evaluation.comparison import compare_runs
-    from show_attend_tell.evaluation.comparison_table import format_comparison
+    from show_attend_tell.evaluation.comparison import compare_runs, format_comparison
 
     comparison = compare_runs(names, work, runs, metrics or None)
     click.echo(format_comparison(comparison, style))

@@ -55,6 +55,14 @@ from show_attend_tell.cli.tasks import TASKS
 @mirror_option
 @reranker_option
 @click.option(
+    "--boxes",
+    type=PATH,
+    metavar="FILE.jsonl",
+    help="Boxes of people, by which the attention at words such as man is measured: a "
+    'line {"file": "a.jpg", "people": [[x0, y0, x1, y1]]} for each photo, in shares of '
+    "its width and height.",
+)
+@click.option(
     "--tokenizer",
     type=click.Choice(["auto", "ptb", "simple"]),
     default="auto",
@@ -72,9 +80,9 @@ def evaluate(experiment, changes, work, runs, name, split, limit, **options) -> 
     accuracy of its model.
     """
     if options["captions"] is not None:
-        if options["models"] or options["mirror"] or options["reranker"]:
+        if any(options[n] for n in ("models", "mirror", "reranker", "boxes")):
             raise click.UsageError(
-                "--captions excludes --model, --mirror and --reranker."
+                "--captions excludes --model, --mirror, --reranker and --boxes."
             )
         if options["beams"]:
             raise click.UsageError("--captions and --beam exclude each other.")

@@ -42,7 +42,7 @@ def average(models, experiment, changes, runs, overwrite) -> None:
     "form",
     type=click.Choice(["saved_model", "litert", "half", "8bit"]),
     required=True,
-    help="saved_model: a TensorFlow SavedModel from JPEG bytes to captions. "
+    help="saved_model: a TensorFlow SavedModel from pixels to captions. "
     "litert: a .tflite file from pixels to words, and its .json. "
     "half: a .keras file with float16 weights. 8bit: one with 8 bits per weight.",
 )
@@ -75,12 +75,12 @@ def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
     task = name_of_model(model)
     require_accepted(task, model, "the model of an experiment")
     if form == "saved_model":
-        from show_attend_tell.deployment.exports.saved_model import export_saved_model
+        from show_attend_tell.deployment.exports.graphs import export_saved_model
 
         export_saved_model(model, out, encoder_weights, beam)
         click.echo(f"{out}")
     elif form == "litert":
-        from show_attend_tell.deployment.exports.litert import export_litert
+        from show_attend_tell.deployment.exports.graphs import export_litert
 
         beside = export_litert(model, out, encoder_weights, beam)
         click.echo(f"{out}\n{beside}")

@@ -186,7 +186,7 @@ def load_settings(
     if changed:
         settings = load_experiment(name, (*changes, *changed))
     if limit is not None:
-        from show_attend_tell.config.limits import limit_experiment, limit_message
+        from show_attend_tell.config.experiments import limit_experiment, limit_message
 
         settings = limit_experiment(settings, limit)
         click.echo(limit_message(settings, limit))

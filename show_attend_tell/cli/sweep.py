@@ -59,7 +59,7 @@ def train_several(
     from show_attend_tell.training.sweeps import runs as sweeps
 
     variants = grid_variants(settings, grid, seeds)
-    has_captions = settings.task == "caption" and settings.training.objective != "text"
+    has_captions = settings.task == "caption"
     if cluster is not None:  # workers have another working directory
         work, runs = work.absolute(), runs.absolute()
     sweep = sweeps.Sweep(work, runs, train_one, has_captions, progress=cluster is None)
@@ -83,8 +83,10 @@ def train_several(
             show(outcome.summary)
     kept = [sweep.folder(one) for one in variants if one.name not in failed]
     if has_captions and kept:
-        from show_attend_tell.evaluation.comparison import compare_runs
-        from show_attend_tell.evaluation.comparison_table import format_comparison
+        from show_attend_tell.evaluation.comparison import (
+            compare_runs,
+            format_comparison,
+        )
 
         click.echo(format_comparison(compare_runs(kept, sweep.work, sweep.runs)))
     if failed:

@@ -65,9 +65,9 @@ def _evaluate_captions(settings, work, runs, split, options) -> list[str]:
         return table([evaluation.score_file(file, settings, work, split, **scoring)])
     scoring |= {name: options[name] for name in ("mirror", "reranker")}
     scoring["model"] = options["models"] or None
-    if len(beams) > 1:
-        return table(evaluation.compare_beams(*run, split, beams, **scoring))
-    return table([evaluation.evaluate(*run, split, *beams, **scoring)])
+    scoring["boxes"] = options["boxes"]
+    widths = dict.fromkeys(beams or (None,))
+    return table([evaluation.evaluate(*run, split, beam, **scoring) for beam in widths])
 
 
 def _classify() -> Functions:
@@ -117,7 +117,7 @@ TASKS = {
         frozenset(
             ["average", "calibrate", "fit-reranker", JOINT, TF_CONFIG]
             + ["prepare --limit", "features --limit"]
-            + ["train --limit", "train --init-from", "train --text"]
+            + ["train --limit", "train --init-from", "eval --boxes"]
             + ["eval --limit", "eval --beam", "eval --captions", "eval --model"]
             + ["eval --mirror", "eval --reranker", "eval --tokenizer", "eval --spice"]
             + ["export --format saved_model", "export --format litert"]

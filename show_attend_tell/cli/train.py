@@ -60,14 +60,6 @@ def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
     help="Initial model: a .keras file, the experiment of another run, `shipped` or "
     "`shipped-lstm`. It keeps its words, and new words of the data are added.",
 )
-@click.option(
-    *("--text", "texts"),
-    metavar="FILE",
-    multiple=True,
-    help="Train on captions without photos, one a line; repeatable. --init-from can "
-    "start a training with photos from this run, <experiment>-text (or <experiment>, "
-    "if its objective is text).",
-)
 @click.option("--resume", is_flag=True, help="Continue from the run's last checkpoint.")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
 @limit_option
@@ -83,7 +75,6 @@ def train(
     cluster,
     workers,
     init_from,
-    texts,
     resume,
     overwrite,
     limit,
@@ -115,10 +106,6 @@ def train(
 
             together["workers"] = join()  # before TensorFlow computes anything
         train = functools.partial(TASKS[settings.task].functions().train, **together)
-    if texts:
-        from show_attend_tell.training.text_likelihood import text_experiment
-
-        settings = text_experiment(settings, texts)
     if several:
         places = {"work": work, "runs": runs, "resume": resume, "overwrite": overwrite}
         where = {"cluster": cluster, "workers": workers}

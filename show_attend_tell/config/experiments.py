@@ -1,10 +1,10 @@
-"""Find an experiment by name or file and override single settings."""
+"""Find an experiment by name or file, override settings and make variants."""
 
+import dataclasses
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
-from show_attend_tell.config.bounded_toml import TOML_ERRORS, parse_toml
 from show_attend_tell.config.settings import (
     Experiment,
     experiment_from_dict,
@@ -12,6 +12,7 @@ from show_attend_tell.config.settings import (
     read_experiment_file,
 )
 from show_attend_tell.config.shipped import shipped_experiments
+from show_attend_tell.config.toml import TOML_ERRORS, parse_toml
 from show_attend_tell.runtime.errors import ConfigError, one_line, quote
 
 
@@ -63,6 +64,29 @@ def seed_variants(experiment: Experiment, seeds: Iterable[int]) -> list[Experime
         )
         for seed in seeds
     ]
+
+
+def limit_experiment(experiment: Experiment, limit: int) -> Experiment:
+    """Return the experiment with the first photos of each split only.
+
+    Its prepared folder and its run have the suffix ``-first-<limit>``, so that limited
+    features and models are never mistaken for complete ones.
+
+    Args:
+        experiment: the settings.
+        limit: number of photos of each split, in the order of the data set.
+    """
+    suffix = f"-first-{limit}"
+    data = dataclasses.replace(experiment.data, name=experiment.data.name + suffix)
+    return dataclasses.replace(experiment, name=experiment.name + suffix, data=data)
+
+
+def limit_message(experiment: Experiment, limit: int) -> str:
+    """Return one line on what a limited experiment uses."""
+    return (
+        f"limited to the first {limit} photos of each split, in the order of the data "
+        f"set: data {experiment.data.name}, run {experiment.name}"
+    )
 
 
 def load_experiment(name: str, changes: Iterable[str] = ()) -> Experiment:

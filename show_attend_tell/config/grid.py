@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from tomllib import TOMLDecodeError
 
-from show_attend_tell.config.bounded_toml import TOML_ERRORS, parse_toml
 from show_attend_tell.config.experiments import seed_variants
 from show_attend_tell.config.settings import (
     Experiment,
     experiment_from_dict,
     experiment_to_dict,
 )
+from show_attend_tell.config.toml import TOML_ERRORS, parse_toml
 from show_attend_tell.runtime.errors import ConfigError, one_line, quote
 
 _FORM = "`--grid` must be table.key=value,value, such as training.learning_rate=1e-4"

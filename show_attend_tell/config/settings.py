@@ -13,10 +13,13 @@ import tomli_w
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
-from show_attend_tell.config.bounded_toml import TOML_ERRORS, read_toml
-from show_attend_tell.config.distillation import DistillationSettings
-from show_attend_tell.config.encoder import EncoderSettings
-from show_attend_tell.config.fault_messages import describe_fault
+from show_attend_tell.config.captioner import (
+    DecodingSettings,
+    EncoderSettings,
+    HardAttentionSettings,
+    ModelSettings,
+    TransformerSettings,
+)
 from show_attend_tell.config.fields import (
     STRICT,
     Count,
@@ -27,13 +30,14 @@ from show_attend_tell.config.fields import (
     Seed,
 )
 from show_attend_tell.config.generation import GenerationExperiment
-from show_attend_tell.config.hard_attention import HardAttentionSettings
 from show_attend_tell.config.reader import ReadExperiment
 from show_attend_tell.config.siblings import DigitExperiment
-from show_attend_tell.config.transformer import TransformerSettings
+from show_attend_tell.config.toml import TOML_ERRORS, describe_fault, read_toml
 from show_attend_tell.runtime.errors import ConfigError, one_line, quote
 
 _MOST_FAULTS = 5  # faults that one message names
+# Keys of [training] that runs of version 0.3 hold, and the values without effect.
+_RETIRED = {"text": [], "rollouts": "beam"}
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -61,76 +65,19 @@ class DataSettings:
 
 
 @dataclass(frozen=True, config=STRICT)
-class ModelSettings:
-    """The widths and switches of the captioner; names follow the paper.
-
-    Attributes:
-        decoder: ``lstm`` (the paper's), or ``transformer``, with the settings of
-            ``[transformer]`` in place of the widths and switches below.
-        attention: ``soft`` (deterministic, Sec. 4.2) or ``hard`` (Sec. 4.1).
-        embedding_width: m. lstm_width: n. attention_width: width of f_att.
-        attention_layers: dense layers on the annotations in f_att; tanh between
-            them, none after the last (the authors use 2 for COCO).
-        activation: activation of f_att, ``tanh`` as in the authors' code.
-        init_layers: dense layers in each of f_init,c and f_init,h.
-        selector: whether there is a gate beta.
-        prev2out: whether the deep output has a term of the previous word.
-        ctx2out: whether the deep output has a term of the context.
-        dropout: rate in f_init, on h before the readout and after the readout's tanh.
-        embedding_dropout: rate on E y (the authors use none).
-        init_dropout: rate on mean_i a_i, the input of f_init (the authors use none).
-        channel_dropout: rate at which whole channels of the annotations are dropped,
-            one mask per photo.
-        scale_annotations: whether to divide annotations by their standard deviation,
-            measured on training photos and stored in the model (the authors do not).
-        initializer: initializer of matrices: ``normal`` is the authors' 0.01 N(0, 1),
-            ``glorot`` Glorot's uniform; recurrent matrices are orthogonal in both.
-    """
-
-    decoder: Literal["lstm", "transformer"] = "lstm"
-    attention: Literal["soft", "hard"] = "soft"
-    embedding_width: Positive = 512
-    lstm_width: Positive = 512
-    attention_width: Positive = 512
-    attention_layers: Annotated[int, Field(ge=1, le=4)] = 1
-    activation: Literal["tanh", "relu"] = "tanh"
-    init_layers: Annotated[int, Field(ge=1, le=4)] = 1
-    selector: bool = True
-    prev2out: bool = True
-    ctx2out: bool = True
-    dropout: Rate = 0.5
-    embedding_dropout: Rate = 0.0
-    init_dropout: Rate = 0.0
-    channel_dropout: Rate = 0.0
-    scale_annotations: bool = False
-    initializer: Literal["normal", "glorot"] = "normal"
-
-    @model_validator(mode="after")
-    def _check_decoder(self):
-        if self.decoder == "transformer" and self.attention == "hard":
-            raise ValueError(
-                "attention = 'hard' must go with decoder = 'lstm'. Received: "
-                "decoder = 'transformer'; its attention is 'soft'"
-            )
-        return self
-
-
-@dataclass(frozen=True, config=STRICT)
 class TrainingSettings:
     """The objective, the optimiser, its schedule, and the end of training.
 
     Attributes:
         seed: seed of initial weights, order of captions and dropout; a training is
             reproducible on one machine.
-        objective: ``likelihood`` (the paper's), ``cider``, ``distil`` or ``text``, see
+        objective: ``likelihood`` (the paper's), ``cider`` or ``distil``, see
             :mod:`show_attend_tell.training`.
-        text: files of captions without photos, with ``text``.
         init_from: model to start from instead of random weights: a ``.keras`` file,
             ``shipped`` or ``shipped-lstm``, the package's Transformer and LSTM, or the
             name of an experiment whose run is in the same folder.
         epochs: maximum passes over every training caption (``cider``: photo).
-        rollouts: generation of captions with ``cider``: ``beam`` or ``sample``.
-        hypotheses: captions generated per photo, with ``cider``.
+        hypotheses: captions generated per photo by beam search, with ``cider``.
         batch_size: captions per step, of all workers together; a batch holds captions
             of similar length, or with ``cider`` all hypotheses of ``batch_size /
             hypotheses`` photos.
@@ -163,11 +110,9 @@ class TrainingSettings:
     """
 
     seed: Seed = 1
-    objective: Literal["likelihood", "cider", "distil", "text"] = "likelihood"
-    text: tuple[str, ...] = ()
+    objective: Literal["likelihood", "cider", "distil"] = "likelihood"
     init_from: str = ""
     epochs: Positive = 10
-    rollouts: Literal["beam", "sample"] = "beam"
     hypotheses: Annotated[int, Field(ge=2, lt=2**31)] = 5
     batch_size: Positive = 64
     optimizer: Literal["rmsprop", "adam", "adamw"] = "adam"
@@ -206,48 +151,46 @@ class TrainingSettings:
                 "initial_share needs a model in init_from. Received: initial_share = "
                 f"{self.initial_share}, init_from = ''"
             )
-        if self.text and self.objective != "text":
-            raise ValueError(f"text needs objective = 'text'. Received: {self.text}")
         return self
 
 
 @dataclass(frozen=True, config=STRICT)
-class DecodingSettings:
-    """The generation of captions, by search and by sampling.
+class DistillationSettings:
+    """The teachers and the loss of ``training.objective = "distil"``.
+
+    The equation is in :mod:`show_attend_tell.training.distillation`.
 
     Attributes:
-        method: ``beam``, ``greedy`` (a beam of one) or ``sample`` (sampled words).
-        beam: hypotheses kept per photo, with ``beam``.
-        temperature: divisor of log-probabilities, with ``sample``.
-        max_words: maximum number of words in a caption.
-        length_normalisation: exponent p of log p(y) / length**p by which finished
-            hypotheses are ranked; 0 is the plain sum.
-        allow_unknown: whether captions may contain `<unk>`.
-        locations: context of a word: ``expected`` (all locations averaged by alpha,
-            as in soft attention), ``likeliest`` (the location of the largest alpha),
-            or ``sampled`` (one location sampled from alpha).
-        seed: seed of sampled words and sampled locations.
-        region_strength: s of :func:`models.lstm.attention.region_bias`; 0 ignores
-            regions.
-        region_words: words written from a region, 0 for all; then from the whole photo.
-        rerank_weight: w of :mod:`models.reranking.reranker`, with a reranker only.
-        validation_beam: beam at validations during training, smaller for speed.
-        batch_size: photos decoded together.
+        teachers: models whose mean word probabilities are learnt: ``.keras`` files,
+            names of experiments whose runs are in the same folder, ``shipped`` or
+            ``shipped-lstm``.
+        temperature: divisor of the logits of teachers and student.
+        truth_weight: weight, 0 to 1, of the likelihood of the given captions; the rest
+            is that of the teachers.
     """
 
-    method: Literal["beam", "greedy", "sample"] = "beam"
-    beam: Positive = 5
+    teachers: tuple[str, ...] = ()
     temperature: Annotated[float, Field(gt=0)] = 1.0
-    max_words: Positive = 30
-    length_normalisation: NonNegative = 0.0
-    allow_unknown: bool = False
-    locations: Literal["expected", "likeliest", "sampled"] = "expected"
-    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
-    region_strength: NonNegative = 2.0
-    region_words: Count = 4
-    rerank_weight: NonNegative = 25.0
-    validation_beam: Positive = 3
-    batch_size: Positive = 64
+    truth_weight: Annotated[float, Field(ge=0, le=1)] = 0.0
+
+    def check(self, objective: str, attention: str) -> None:
+        """Validate the settings for an objective and a type of attention.
+
+        Raises:
+            ValueError: there are teachers without ``distil``, or ``distil`` without
+                teachers or with hard attention.
+        """
+        if (objective == "distil") != bool(self.teachers):
+            raise ValueError(
+                "distillation.teachers must name models if, and only if, objective = "
+                f"'distil'. Received: objective = {objective!r}, "
+                f"teachers = {list(self.teachers)}"
+            )
+        if objective == "distil" and attention == "hard":
+            raise ValueError(
+                "objective = 'distil' must go with attention = 'soft'. Received: "
+                "attention = 'hard'; train hard attention by likelihood"
+            )
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -280,17 +223,12 @@ class Experiment:
                 "attention = 'hard'; train hard attention by likelihood"
             )
         self.distillation.check(self.training.objective, self.model.attention)
-        if self.model.decoder == "transformer":
-            if self.decoding.locations != "expected":
-                raise ValueError(
-                    "decoding.locations must be 'expected' with decoder = "
-                    f"'transformer'. Received: {self.decoding.locations!r}"
-                )
-            if self.training.objective == "text":
-                raise ValueError(
-                    "objective = 'text' must go with decoder = 'lstm'. Received: "
-                    "decoder = 'transformer'; train it on photos"
-                )
+        locations = self.decoding.locations
+        if self.model.decoder == "transformer" and locations != "expected":
+            raise ValueError(
+                "decoding.locations must be 'expected' with decoder = 'transformer'. "
+                f"Received: {locations!r}"
+            )
         return self
 
 
@@ -359,6 +297,10 @@ def read_experiment_file(path: str | Path) -> AnyExperiment:
         raise ConfigError(
             f"{path}: cannot be read as TOML: {one_line(error)}"
         ) from None
+    training = values.get("training")
+    if isinstance(training, dict):
+        kept = {k: v for k, v in training.items() if _RETIRED.get(k, ...) != v}
+        values["training"] = kept
     return experiment_from_dict({"name": path.stem, **values}, str(path))
 
 

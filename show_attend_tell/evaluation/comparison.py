@@ -6,9 +6,11 @@ the photos. A p-value describes the choice of photos, not that of seeds, whose e
 the standard deviation shows.
 """
 
+import csv
 import dataclasses
+import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,8 +32,10 @@ from show_attend_tell.evaluation.report import score_photos
 from show_attend_tell.runtime.errors import ConfigError, EvaluationError, quote
 from show_attend_tell.runtime.json_text import parse_json
 from show_attend_tell.runtime.regular_files import read_text_bytes
+from show_attend_tell.runtime.table import align, markdown
 
 SCORES = "scores.json"
+FORMATS = ("text", "markdown", "csv", "latex")
 DEFAULT_METRICS = ("BLEU-1", "BLEU-4", "METEOR", "CIDEr")
 _SEED = re.compile(r"-seed-\d+(?=$|/|\.keras$)")
 # Settings of an evaluation that runs of one row share.
@@ -152,7 +156,9 @@ def compare_runs(
     resamples = [_mean_resamples([chosen[k] for k in group]) for group in groups]
     rows = []
     for group, own in zip(groups, resamples, strict=True):
-        p_values = {} if group is groups[0] else _p_values(own, resamples[0])
+        p_values = {}  # of the differences to the first row
+        if group is not groups[0]:
+            p_values = {name: paired_p(own[name] - resamples[0][name]) for name in own}
         members = [found[k] for k in group], [chosen[k] for k in group]
         rows.append(_row(*members, p_values))
     firsts = [found[group[0]] for group in groups]
@@ -280,13 +286,6 @@ def _mean_resamples(own: Sequence[dict[str, Statistic]]) -> dict[str, np.ndarray
     return {name: np.mean([one[name] for one in each], axis=0) for name in each[0]}
 
 
-def _p_values(
-    own: Mapping[str, np.ndarray], first: Mapping[str, np.ndarray]
-) -> dict[str, float]:
-    """Return the p-value of each score's difference to the first row."""
-    return {name: paired_p(scores - first[name]) for name, scores in own.items()}
-
-
 def _row(
     members: Sequence[EvaluatedRun],
     own: Sequence[dict[str, Statistic]],
@@ -318,3 +317,72 @@ def _with_distinct_labels(
         else row
         for row, first in zip(rows, firsts, strict=True)
     )
+
+
+def format_comparison(comparison: Comparison, style: str = "text") -> str:
+    """Return the table of a comparison.
+
+    Args:
+        comparison: the rows.
+        style: one of :data:`FORMATS`. CSV has the unrounded values in columns of their
+            own, all others have ``mean ± deviation (p)``.
+    """
+    if style == "csv":
+        return _to_csv(comparison)
+    header = ["run", "seeds", *comparison.rows[0].means]
+    rows = [
+        _cells(row, "$\\pm$" if style == "latex" else "±") for row in comparison.rows
+    ]
+    note = (
+        f"{comparison.photos} photos of {comparison.split}, tokenizer "
+        f"{comparison.tokenizer}; mean ± standard deviation over seeds; p of the "
+        "difference to the first row, paired bootstrap over photos"
+    )
+    if style == "latex":
+        return _to_latex(header, rows, note)
+    if style == "markdown":
+        return "\n".join([*markdown([header, *rows]), "", note])
+    return "\n".join([note, *align([header, *rows], "llr")])
+
+
+def _cells(row: ComparisonRow, plus_minus: str) -> list[str]:
+    """Return label, seeds and each score as text."""
+    cells = [row.label, " ".join(map(str, row.seeds))]
+    for name, mean in row.means.items():
+        text = f"{mean:.2f}"
+        if name in row.deviations:
+            text += f" {plus_minus} {row.deviations[name]:.2f}"
+        if name in row.p_values:
+            text += f" ({row.p_values[name]:.3f})"
+        cells.append(text)
+    return cells
+
+
+def _to_csv(comparison: Comparison) -> str:
+    columns = ["run", "seeds", "split", "photos", "tokenizer"]
+    for name in comparison.rows[0].means:
+        columns += [name, f"{name} deviation", f"{name} p"]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    for row in comparison.rows:
+        values = [row.label, " ".join(map(str, row.seeds)), comparison.split]
+        values += [comparison.photos, comparison.tokenizer]
+        for name, mean in row.means.items():
+            values += [mean, row.deviations.get(name, ""), row.p_values.get(name, "")]
+        writer.writerow(values)
+    return out.getvalue().rstrip("\n")
+
+
+def _to_latex(header: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> str:
+    """Return a ``tabular``; the note is a comment above it."""
+    lines = [" & ".join(map(_escape_latex, row)) for row in (header, *rows)]
+    body = "\n".join(f"{line} \\\\" for line in lines[1:])
+    return (
+        f"% {note}\n\\begin{{tabular}}{{ll{'r' * (len(header) - 2)}}}\n\\hline\n"
+        f"{lines[0]} \\\\\n\\hline\n{body}\n\\hline\n\\end{{tabular}}"
+    )
+
+
+def _escape_latex(cell: str) -> str:
+    return cell.replace("_", "\\_").replace("&", "\\&").replace("%", "\\%")

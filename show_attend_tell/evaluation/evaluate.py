@@ -7,11 +7,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import DecodingSettings, Experiment
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo
+from show_attend_tell.data.preprocessing import Box
 from show_attend_tell.data.splits import (
     Split,
     ViewsReader,
@@ -21,16 +24,8 @@ from show_attend_tell.data.splits import (
     open_mirror,
 )
 from show_attend_tell.evaluation.coco_results import read_coco_results
-from show_attend_tell.evaluation.layer_pointing import layer_note, pointing_by_layer
-from show_attend_tell.evaluation.pointing_game import (
-    Mention,
-    find_mentions,
-    visible_regions,
-)
-from show_attend_tell.evaluation.region_control import (
-    RegionControl,
-    measure_region_control,
-)
+from show_attend_tell.evaluation.pointing import find_targets, point, read_boxes
+from show_attend_tell.evaluation.probes import layer_note, measure_regions
 from show_attend_tell.evaluation.report import (
     EvaluationReport,
     decoding_label,
@@ -54,15 +49,20 @@ _DIGITS = 6  # decimals of log-probabilities in files
 class GeneratedCaptions(NamedTuple):
     """The captions generated for a split, in the order of its photos.
 
-    ``captions`` by photo id; ``log_probs`` in nats; ``mentions`` of objects, by the id
-    of the photos that have objects and can be read; ``control`` by regions around
-    objects, None if no photo has objects; ``notes``; ``seconds``.
+    Attributes:
+        captions: photo id -> caption.
+        log_probs: log p of each caption in nats.
+        pointing: photo id -> scores of its mentions, see :func:`pointing.point`, of
+            the photos whose boxes are known; None if no photo has any.
+        regions: see :func:`probes.measure_regions`; empty if no photo has objects.
+        notes: lines for the report.
+        seconds: duration.
     """
 
     captions: dict[str, str]
     log_probs: list[float]
-    mentions: dict[str, list[Mention]]
-    control: RegionControl | None
+    pointing: dict[str, np.ndarray] | None
+    regions: dict[str, float | None]
     notes: tuple[str, ...]
     seconds: float
 
@@ -79,6 +79,7 @@ def evaluate(
     progress: bool = True,
     mirror: bool = False,
     reranker: str | Path | None = None,
+    boxes: str | Path | None = None,
 ) -> EvaluationReport:
     """Generate the captions of a split, save them, score them, save the scores.
 
@@ -104,9 +105,11 @@ def evaluate(
         mirror: whether to average over the photos and their mirror images.
         reranker: file of a reranker, by which the hypotheses are ranked too, or
             ``none``; by default ``<model>.reranker.npz`` beside a single model.
+        boxes: file of the boxes of people, see :func:`pointing.read_boxes`, to measure
+            where attention points at words such as "man".
 
     Raises:
-        EvaluationError: `beam` is below 1.
+        EvaluationError: `beam` is below 1, or the boxes cannot be read.
         ModelFileError, FeatureError, ManifestError: the model or the prepared data are
             absent, or do not fit each other.
         MetricsError: the captions, which are already saved, cannot be scored.
@@ -132,7 +135,10 @@ def evaluate(
             views = open_mirror(experiment, work, reader, data)
             stack.callback(views.close)
             reader = ViewsReader(reader, views)
-        generated = _generate(captioner, reader, data, decoding, progress)
+        people = None
+        if boxes is not None:
+            people = read_boxes(boxes, [photo.id for photo in data.photos])
+        generated = _generate(captioner, reader, data, decoding, people, progress)
     suffix = f"-beam-{decoding.beam}" if decoding != experiment.decoding else ""
     if len(files) > 1:
         suffix += f"-ensemble-{len(files)}"
@@ -156,47 +162,15 @@ def evaluate(
         tokenizer,
         spice,
         made,
-        generated.mentions,
+        generated.pointing,
     )
-    report = _with_notes(report, generated, _left_out_note(chosen, data))
+    report = dataclasses.replace(
+        report,
+        scores={**report.scores, **generated.regions},
+        notes=_left_out_note(chosen, data) + generated.notes + report.notes,
+    )
     runs.write_json(folder / f"scores{suffix}.json", report.to_dict())
     return report
-
-
-def compare_beams(
-    experiment: Experiment,
-    work: str | Path,
-    runs_folder: str | Path,
-    split: str | None,
-    beams: Sequence[int],
-    tokenizer: str = "auto",
-    spice: bool = False,
-    progress: bool = True,
-    model: str | Path | Sequence[str | Path] | None = None,
-    mirror: bool = False,
-    reranker: str | Path | None = None,
-) -> list[EvaluationReport]:
-    """Evaluate an experiment with several beam widths; return a report for each.
-
-    Arguments and errors are those of :func:`evaluate`; `beams` are the beam widths,
-    duplicates are ignored.
-    """
-    return [
-        evaluate(
-            experiment,
-            work,
-            runs_folder,
-            split,
-            beam,
-            tokenizer,
-            spice,
-            model=model,
-            progress=progress,
-            mirror=mirror,
-            reranker=reranker,
-        )
-        for beam in dict.fromkeys(beams)
-    ]
 
 
 def score_file(
@@ -272,12 +246,13 @@ def _generate(
     reader: FeatureReader,
     data: Split,
     decoding: DecodingSettings,
+    people: dict[str, list[Box]] | None,
     progress: bool,
 ) -> GeneratedCaptions:
-    """Generate all captions; only the mentions of objects are kept of attention."""
+    """Generate all captions; of attention only the scores of mentions are kept."""
     started = time.monotonic()
-    regions, notes = visible_regions(data.photos, model.encoder_identity)
-    sentences, log_probs, mentions = [], [], {}
+    targets, notes = find_targets(data.photos, model.encoder_identity, people)
+    sentences, log_probs, pointing = [], [], {}
     title, count = f"{data.name}, beam {decoding.beam}", len(data.photos)
     with progress_bar(count, "photo", title, shown=progress) as bar:
         for part in generate_captions(model, reader, data.rows, decoding):
@@ -285,27 +260,27 @@ def _generate(
             photos = data.photos[len(sentences) : len(sentences) + len(words)]
             alpha = part.alpha[:, 0]  # (B, W, T, L) -> (B, T, L)
             for photo, caption, a in zip(photos, words, alpha, strict=True):
-                if photo.id in regions:
-                    region = regions[photo.id]
-                    mentions[photo.id] = find_mentions(
-                        caption, a, model.grid, photo.objects, region
-                    )
+                if target := targets.get(photo.id):
+                    pointing[photo.id] = point(caption, a, model.grid, target)
             sentences += words
             log_probs += part.log_probs[:, 0].tolist()
             bar.update(len(words))
     ids = [photo.id for photo in data.photos]
     captions = dict(zip(ids, map(" ".join, sentences), strict=True))
     seconds = time.monotonic() - started
-    control = None
-    if regions:
-        control = measure_region_control(
-            model, reader, data, captions, regions, decoding
-        )
+    has_objects = any(photo.objects for photo in data.photos)
+    regions = {}
+    if has_objects:
+        regions = measure_regions(model, reader, data, captions, targets, decoding)
+    if targets:
         model = model.captioner if isinstance(model, Reranked) else model
         if isinstance(model, Captioner):
-            given = model, reader, data, captions, regions
-            notes += layer_note(pointing_by_layer(*given))
-    return GeneratedCaptions(captions, log_probs, mentions, control, notes, seconds)
+            notes += layer_note(model, reader, data, captions, targets)
+        if not any(map(len, pointing.values())):
+            notes += ("no pointing: no caption names an object of its photo",)
+    if not has_objects and people is None:
+        pointing = None
+    return GeneratedCaptions(captions, log_probs, pointing, regions, notes, seconds)
 
 
 def _save_captions(path: Path, generated: GeneratedCaptions) -> None:
@@ -327,19 +302,4 @@ def _left_out_note(chosen: _SplitPhotos, data: Split) -> tuple[str, ...]:
     return (
         f"{len(missing)} photos of {data.name} without features or captions were left "
         f"out: {missing[0]} ...",
-    )
-
-
-def _with_notes(
-    report: EvaluationReport, generated: GeneratedCaptions, left_out: tuple[str, ...]
-) -> EvaluationReport:
-    """Return the report with the scores of regions, and all notes."""
-    scores, notes = dict(report.scores), generated.notes
-    if "exact_match" in scores:
-        control = generated.control or RegionControl(None, None)
-        scores["region_control"], scores["region_other"] = control
-    if generated.mentions and not any(generated.mentions.values()):
-        notes += ("no pointing: no caption names an object of its photo",)
-    return dataclasses.replace(
-        report, scores=scores, notes=left_out + notes + report.notes
     )

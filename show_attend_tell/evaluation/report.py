@@ -10,16 +10,13 @@ from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.vocabulary import tokenize
 from show_attend_tell.evaluation import metrics
 from show_attend_tell.evaluation.metrics import FILE_TOKEN_BLEU, bootstrap
-from show_attend_tell.evaluation.pointing_game import (
-    Mention,
-    is_exact,
-    pointing_statistic,
-)
+from show_attend_tell.evaluation.pointing import SCORES, pointing_statistics
 from show_attend_tell.runtime.provenance import collect_provenance
+from show_attend_tell.runtime.table import align
 
 _BLEU = tuple(f"BLEU-{n}" for n in range(1, 5))
 METRICS = (*_BLEU, *(f"{name}-no-bp" for name in _BLEU), "METEOR", "ROUGE-L", "CIDEr")
-_SHARES = ("exact_match", "pointing", "region_control", "region_other")
+_SHARES = ("exact_match", *SCORES, "region_control", "region_other")
 _FILE_TOKENS_TITLE = (
     "BLEU of the tokens in the files, lower case, final period {period}; probably the "
     "convention of Table 1"
@@ -34,9 +31,10 @@ class EvaluationReport:
         label: column title in a table, such as ``beam 5``.
         scores: :data:`METRICS` and, on request, ``SPICE`` in percent, 0 to 100 (CIDEr
             may exceed it); :data:`metrics.FILE_TOKEN_BLEU`, unless a note gives the
-            reason; for scenes, 0 to 1, ``exact_match``, ``pointing`` and the shares of
-            :class:`RegionControl`, ``region_control``, ``region_other``. None where a
-            score cannot be computed; a note gives the reason.
+            reason; where boxes are known :data:`pointing.SCORES`, and for scenes
+            ``exact_match``, ``region_control`` and ``region_other``, see
+            :func:`probes.measure_regions`, 0 to 1. None where a score cannot be
+            computed; a note gives the reason.
         split: name of the split.
         photos: number of photos.
         mean_length: mean number of words of a caption.
@@ -90,7 +88,7 @@ def make_report(
     tokenizer: str,
     spice: bool,
     made: Mapping[str, object],
-    mentions: Mapping[str, Sequence[Mention]] | None = None,
+    pointing: Mapping[str, np.ndarray] | None = None,
 ) -> EvaluationReport:
     """Score captions against all captions of their photos in the manifest.
 
@@ -102,8 +100,8 @@ def make_report(
         tokenizer: ``auto``, ``ptb`` or ``simple``.
         spice: whether to compute SPICE.
         made: origin of the captions.
-        mentions: photo id -> its mentions of objects, for scenes; None if the
-            pointing game was not played.
+        pointing: photo id -> scores of its mentions, (M, 4) from
+            :func:`pointing.point`; None where no boxes are known.
 
     Raises:
         MetricsError: the captions cannot be scored.
@@ -115,11 +113,14 @@ def make_report(
         name: value for name, value in result.scores.items() if name not in names
     }
     statistics, notes = dict(result.statistics), result.notes
-    if mentions is not None and "exact_match" in scores:
-        pointing = pointing_statistic(mentions.get(photo.id, ()) for photo in photos)
-        statistics["pointing"] = pointing
-        found = pointing.values[:, 1].any()  # a caption names an object
-        scores["pointing"] = pointing.score() if found else None
+    if pointing is not None:
+        scores |= dict.fromkeys(SCORES)
+        none = np.zeros((0, len(SCORES)))
+        mentions = [pointing.get(photo.id, none) for photo in photos]
+        if any(map(len, mentions)):
+            pointed = pointing_statistics(mentions)
+            statistics |= pointed
+            scores |= {name: each.score() for name, each in pointed.items()}
     origin = collect_provenance()
     versions = {**origin.pop("versions"), **result.versions}
     lengths = [len(caption.split()) for caption in captions.values()]
@@ -222,7 +223,7 @@ def _exact_match(captions: Mapping[str, str], photos: Sequence[Photo]):
     """Return the statistic of exact captions among the photos with objects."""
     exact = [
         bool(photo.objects)
-        and is_exact(tokenize(captions[photo.id]), map(tokenize, photo.captions))
+        and tokenize(captions[photo.id]) in map(tokenize, photo.captions)
         for photo in photos
     ]
     return bootstrap.ratio_statistic(exact, [bool(photo.objects) for photo in photos])
@@ -236,39 +237,40 @@ def table(reports: Sequence[EvaluationReport]) -> list[str]:
     """
     first = reports[0]
     names = dict.fromkeys(name for report in reports for name in report.scores)
-    own = [name for name in names if name in FILE_TOKEN_BLEU]
-    rows = [_row(name, reports) for name in names if name not in own]
+    of_files = [name for name in names if name in FILE_TOKEN_BLEU]
+    rows = [["", *(report.label for report in reports)]]
+    rows += [_row(name, reports) for name in names if name not in of_files]
     for name in ("mean_length", "distinct"):
-        rows.append((name, [f"{getattr(report, name):.3f}" for report in reports]))
-    own_rows = [_row(name, reports) for name in own]
-    labels = [report.label for report in reports]
-    cells = [labels, *(row for _, row in rows + own_rows)]
-    width = max(8, *(len(cell) for row in cells for cell in row))
-
-    def line(name: str, row: Sequence[str]) -> str:
-        return "  ".join([f"{name:14}", *(f"{cell:>{width}}" for cell in row)])
-
+        rows.append([name, *(f"{getattr(report, name):.3f}" for report in reports)])
+    count = len(rows)
+    rows += [_row(name, reports) for name in of_files]
+    lines = align(rows)
     ends = ", [95 % bootstrap interval]" if first.intervals else ""
-    lines = [
-        f"{first.photos} photos of {first.split}, tokenizer {first.made['tokenizer']}"
-        + ends,
-        line("", labels),
-        *(line(*row) for row in rows),
-    ]
-    if own:
+    title = f"{first.photos} photos of {first.split}, tokenizer "
+    title += first.made["tokenizer"] + ends
+    second = []
+    if of_files:
         appended = [report.made.get("period_appended") for report in reports]
         period = "appended" if any(appended) else "kept"
-        lines.append(_FILE_TOKENS_TITLE.format(period=period))
-        lines += [line(name.removesuffix("-files"), row) for name, row in own_rows]
+        second = [_FILE_TOKENS_TITLE.format(period=period)]
     notes = dict.fromkeys(note for report in reports for note in report.notes)
-    return lines + [f"note: {note}" for note in notes]
+    return [
+        title,
+        *lines[:count],
+        *second,
+        *lines[count:],
+        *(f"note: {note}" for note in notes),
+    ]
 
 
-def _row(name: str, reports: Sequence[EvaluationReport]) -> tuple[str, list[str]]:
+def _row(name: str, reports: Sequence[EvaluationReport]) -> list[str]:
     """Return the name of a score and its cell in every report."""
-    return name, [
-        _cell(name, report.scores.get(name), report.intervals.get(name))
-        for report in reports
+    return [
+        name.removesuffix("-files"),
+        *(
+            _cell(name, report.scores.get(name), report.intervals.get(name))
+            for report in reports
+        ),
     ]
 
 

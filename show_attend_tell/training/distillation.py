@@ -16,8 +16,7 @@ from pathlib import Path
 
 from keras import ops
 
-from show_attend_tell.config.distillation import DistillationSettings
-from show_attend_tell.config.settings import Experiment
+from show_attend_tell.config.settings import DistillationSettings, Experiment
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import PAD

@@ -10,7 +10,6 @@ from show_attend_tell.data.dataset import CaptionBatches, encode_captions
 from show_attend_tell.data.photo_batches import PhotoBatches
 from show_attend_tell.data.splits import Split
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.training.gradient_norms import EVERY, TermNorms
 from show_attend_tell.training.workers.group import ALONE, Workers
 from show_attend_tell.training.workers.step import make_worker_step
 
@@ -54,7 +53,6 @@ class Likelihood:
         name = "training.batch_size" if whole else "photos of a batch"
         workers.require_divisible(self.batches.batch_size, name)
         self._train_step, self._step_functions = train_step, {}
-        self._term_norms = None
 
     @property
     def steps(self) -> int:
@@ -64,24 +62,12 @@ class Likelihood:
     @property
     def graphs(self) -> int:
         """Number of graphs compiled so far; it rises during an update that compiles."""
-        return len(self._step_functions) + (self._term_norms is not None)
+        return len(self._step_functions)
 
     def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
         """Apply the updates of an epoch from number `start` on; yield values to log."""
-        first = epoch * self.steps + start + 1
-        for step, (x, y) in enumerate(self.batches.prefetched(epoch, start), first):
-            values = self._step_function(x, y)(x, y)
-            if step % EVERY == 0 and self.model.hard_attention is not None:
-                values = {**values, **self._measure_terms(step)}
-            yield values
-
-    def _measure_terms(self, step: int) -> dict:
-        """Return the gradient norm of each term, on the first batch of training."""
-        if self._term_norms is None:
-            batch = next(self.batches.batches(epoch=0))
-            given = (self.model, batch, self.batches.seed, self.workers)
-            self._term_norms = TermNorms(*given)
-        return self._term_norms(step)
+        for x, y in self.batches.prefetched(epoch, start):
+            yield self._step_function(x, y)(x, y)
 
     def _step_function(self, x: dict, y):
         """Return the compiled training step for batches shaped like this one.

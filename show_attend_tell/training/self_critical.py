@@ -1,47 +1,33 @@
 """Train by reward: the model's own captions, weighted by their CIDEr.
 
 Self-critical sequence training (Rennie et al., CVPR 2017) follows the gradient of the
-expected reward r by REINFORCE. For the K captions y_k generated for a photo a::
+expected reward r. For the K captions y_k generated for a photo a::
 
     dL/dW = -1/K sum_k (r(y_k) - b_k) d log p(y_k | a) / dW
 
 where the baseline b_k is the mean reward of the photo's other K - 1 captions.
 
-``rollouts = "sample"``: the captions are independent samples of p. As b_k does not
-depend on y_k, the gradient is unbiased (Luo, arXiv:2003.09971). The mean of all K
-rewards would depend on it, and scale the gradient by (K - 1)/K. p is the distribution
-that is sampled, over all words but <pad>, <start> and <unk>, which captions never
-contain. Words are sampled without dropout; the gradient has the model's dropout.
-
-``rollouts = "beam"``: as Cornia et al. (CVPR 2020, Sec. 3.3) do, the captions are the
-hypotheses of a beam search. No baseline is valid for them: they are not samples of p,
-each depends on the others, and the sum estimates no gradient of the expected reward.
-It raises the probability of the better hypotheses of the beam at the expense of the
-others.
+The captions are the hypotheses of a beam search, as in Cornia et al. (CVPR 2020, Sec.
+3.3). No baseline is valid for them: they are not samples of p, each depends on the
+others, and the sum estimates no gradient of the expected reward. It raises the
+probability of the better hypotheses at the expense of the others.
 
 Attention stays soft, and back-propagation passes through it as in the paper.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from keras import ops
 
 from show_attend_tell.config.settings import DecodingSettings, Experiment
 from show_attend_tell.data.dataset import part_of, read_views
 from show_attend_tell.data.splits import Split
-from show_attend_tell.data.vocabulary import END, PAD, START, UNKNOWN, Vocabulary
-from show_attend_tell.decoding import sample
+from show_attend_tell.data.vocabulary import PAD, START, Vocabulary
 from show_attend_tell.evaluation.metrics import CiderReward
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.generation import make_step, prepare_search
-from show_attend_tell.runtime.compilation import compiled
-from show_attend_tell.training.loss_step import make_train_step
 from show_attend_tell.training.maximum_likelihood import compiled_step
 from show_attend_tell.training.workers.group import ALONE, Workers
-
-FORBIDDEN = (PAD, START, UNKNOWN)  # never sampled
 
 
 class Rollouts(NamedTuple):
@@ -80,7 +66,6 @@ class SelfCritical:
         self.max_words = experiment.decoding.max_words
         self.reward = CiderReward(data.captions)
         self.settings, self._step = settings, None
-        self._sampler = compile_sampler(model)
 
     @property
     def steps(self) -> int:
@@ -107,7 +92,7 @@ class SelfCritical:
         rows = self.data.rows[chosen]
         features = read_views(self.readers, rows, rng, self.photos, self.own)
         chosen = chosen[self.own]
-        written = self._generate(features, rng)
+        written = self._generate(features)
         present = written.lengths > 0  # (P, K)
         present[len(chosen) :] = False  # padding of the last batch
         rewards = np.zeros(present.shape)
@@ -122,81 +107,19 @@ class SelfCritical:
         x = {"annotations": features, "tokens": inputs}
         weight = advantages(rewards, present).astype("float32").reshape(-1)  # (P K,)
         if self._step is None:
-            self._step = self._compile_step()
+            self._step = compiled_step(model, self.settings, workers=self.workers)
         values = self._step(x, targets, weight)
         total, count = self.workers.total([rewards[present].sum(), present.sum()])
         return {**values, "reward": total / max(count, 1)}
 
-    def _generate(self, features: np.ndarray, rng: np.random.Generator) -> Rollouts:
+    def _generate(self, features: np.ndarray) -> Rollouts:
         """Return K captions of each photo of features (P, L, D)."""
-        if self.settings.rollouts == "beam":
-            search = DecodingSettings(
-                beam=self.hypotheses,
-                max_words=self.max_words,
-                batch_size=len(features),
-            )
-            # XLA: one search serves all updates.
-            found = self.model.generate(features, search, xla=True)
-            return Rollouts(found.tokens, found.lengths, found.finished)
-        shape = self.photos, self.hypotheses, self.max_words
-        noise = rng.random(shape, np.float32)[self.own]  # (P, K, T)
-        found = self._sampler(*map(ops.convert_to_tensor, (features, noise)))
-        return Rollouts(*(np.array(ops.convert_to_numpy(x)) for x in found))
-
-    def _compile_step(self) -> Callable:
-        train_step = loss = None  # the model's own
-        if self.settings.rollouts == "sample":
-
-            def loss(x, targets, weight):
-                return sampled_loss(self.model, x, targets, weight)
-
-            train_step = make_train_step(self.model, loss)
-        given = (self.model, self.settings, train_step, self.workers, loss)
-        return compiled_step(*given)
-
-
-def compile_sampler(model: Captioner) -> Callable:
-    """Return a compiled function of features (P, L, D) and noise (P, K, T).
-
-    It returns the fields of :class:`Rollouts` as tensors. Photos are projected once
-    for all of their captions.
-    """
-
-    def write(features, noise):
-        words = np.prod(noise.shape) if all(noise.shape) else None  # P K T
-        memory = prepare_search(model, features, words)
-        given = noise.shape[-1], "expected", None
-        step, state = make_step(model, memory, *given)
-        found = sample(
-            step,
-            state,
-            noise,
-            start_id=START,
-            end_id=END,
-            pad_id=PAD,
-            forbidden=FORBIDDEN,
+        search = DecodingSettings(
+            beam=self.hypotheses, max_words=self.max_words, batch_size=len(features)
         )
-        return found.tokens, found.lengths, found.finished
-
-    return compiled(write, model)
-
-
-def sampled_loss(model: Captioner, x: dict, targets, weight):
-    """Return the mean of -weight log p of sampled captions.
-
-    p is renormalised over the words that can be sampled, as in sampling.
-
-    Args:
-        model: a captioner.
-        x: annotations (P K, L, D) and input tokens (P K, T).
-        targets: sampled words, (P K, T).
-        weight: advantage of each caption, (P K,).
-    """
-    outputs = model(x, training=True)
-    mask = np.zeros(outputs["logits"].shape[-1], "float32")  # one for each word
-    mask[list(FORBIDDEN)] = -1e9  # finite, as 0 times infinity is not a number
-    outputs = {**outputs, "logits": ops.cast(outputs["logits"], "float32") + mask}
-    return model.compute_loss(x, targets, outputs, weight, training=True)
+        # XLA: one search serves all updates.
+        captions = self.model.generate(features, search, xla=True)
+        return Rollouts(captions.tokens, captions.lengths, captions.finished)
 
 
 def reward_words(

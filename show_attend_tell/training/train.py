@@ -37,7 +37,6 @@ from show_attend_tell.training.optimizer import make_optimizer
 from show_attend_tell.training.position import Summary
 from show_attend_tell.training.self_critical import SelfCritical
 from show_attend_tell.training.tensorboard_log import TrainingLog
-from show_attend_tell.training.text_likelihood import TextLikelihood
 from show_attend_tell.training.workers.group import ALONE, Workers
 from show_attend_tell.training.workers.step import require_objective
 
@@ -111,8 +110,7 @@ def make_trainer(
     data, validation = load_splits(experiment, work, ("train", "val"), reader)
     vocabulary = Vocabulary.load(vocabulary_path(experiment, work))
     readers = [reader]
-    text = experiment.training.objective == "text"
-    if experiment.encoder.mirror and not text:
+    if experiment.encoder.mirror:
         mirror = open_mirror(experiment, work, reader, data)
         stack.callback(mirror.close)
         readers.append(mirror)
@@ -196,12 +194,9 @@ class CaptionTask:
             # The score of an initial model with the other attention type must not
             # enter model selection.
             self.start_counts = attention == experiment.model.attention
-        self.text, self.metric = None, settings.metric
+        self.metric = settings.metric
         given = (experiment, self.model, data)
-        if settings.objective == "text":
-            self.text = TextLikelihood(*given, validation)
-            self.objective, self.metric = self.text, self.text.METRIC
-        elif settings.objective == "distil":
+        if settings.objective == "distil":
             self.objective = make_distillation(*given, readers, teachers)
         else:
             objective = SelfCritical if settings.objective == "cider" else Likelihood
@@ -260,9 +255,7 @@ class CaptionTask:
         return TrainingLog(folder, self.experiment, self.validation)
 
     def validate(self, model: Captioner, step: int) -> dict[str, float]:
-        """Return the scores of generated captions, or of words by ``text``."""
-        if self.text:
-            return self.text.validate(model)
+        """Return the scores of generated captions."""
         scores, captions = validate(
             model, self.reader, self.validation, self.experiment.decoding
         )
@@ -271,8 +264,7 @@ class CaptionTask:
 
     def show(self, log: TrainingLog, model: Captioner, step: int) -> None:
         """Log captions and attention of a few validation photos."""
-        if not self.text:
-            log.log_samples(step, model, self.reader)
+        log.log_samples(step, model, self.reader)
 
     def show_best(self, log: TrainingLog, model: Captioner) -> None:
         """Write the word vectors for the projector."""

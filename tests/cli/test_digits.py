@@ -42,7 +42,6 @@ def test_digits_are_prepared_trained_and_evaluated_by_the_same_verbs(
     [
         ("eval", ["--beam", "3"], "needs an experiment with captions"),
         ("eval", ["--tokenizer", "ptb"], "needs an experiment with captions"),
-        ("train", ["--text", "words.txt"], "needs an experiment with captions"),
         ("train", ["--limit", "3"], "needs an experiment with captions"),
         ("train", ["--init-from", "shipped"], "with captions or that reads words"),
         ("eval", ["--lexicon", "a.txt"], "needs an experiment that reads words"),

@@ -243,7 +243,6 @@ def received(monkeypatch):
     replace("data_prep.extract.extract", SimpleNamespace(lines=lambda: ["extracted"]))
     replace("show_attend_tell.training.train.train", SUMMARY)
     replace("show_attend_tell.evaluation.evaluate.evaluate", REPORT)
-    replace("show_attend_tell.evaluation.evaluate.compare_beams", [REPORT, REPORT])
     replace("show_attend_tell.evaluation.evaluate.score_file", REPORT)
     return calls
 
@@ -337,23 +336,31 @@ def test_the_seed_is_a_setting(run, received, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("options", "arguments"),
+    ("options", "calls"),
     [
-        ([], (*PLACES, None)),
-        (["--split", "val", "--beam", "3"], (*PLACES, "val", 3)),
-        (["--beam", "1", "--beam", "5"], (*PLACES, None, (1, 5))),
-        (["--captions", "c.json"], (Path("c.json"), *PLACES[:2], None)),
+        ([], [(*PLACES, None, None)]),
+        (["--split", "val", "--beam", "3"], [(*PLACES, "val", 3)]),
+        (
+            ["--beam", "1", "--beam", "5", "--beam", "1"],
+            [(*PLACES, None, 1), (*PLACES, None, 5)],
+        ),
+        (["--captions", "c.json"], [(Path("c.json"), *PLACES[:2], None)]),
     ],
 )
-def test_eval_passes_its_options_and_prints_a_table(run, received, options, arguments):
+def test_eval_passes_its_options_and_prints_a_table(run, received, options, calls):
     code, out, _ = run("eval", *WHERE, *options, "--tokenizer", "simple", "--spice")
     assert code == 0
     assert "BLEU-4" in out
     assert "21.00" in out
-    ((*given, named),) = received
-    assert tuple(given) == arguments
-    assert named["tokenizer"] == "simple"
-    assert named["spice"] is True
+    assert [call[:-1] for call in received] == calls
+    assert received[0][-1]["tokenizer"] == "simple"
+    assert received[0][-1]["spice"] is True
+
+
+def test_eval_passes_the_boxes_which_captions_of_a_file_exclude(run, received):
+    assert run("eval", "--boxes", "people.jsonl")[0] == 0
+    assert received[0][-1]["boxes"] == Path("people.jsonl")
+    assert run("eval", "--boxes", "people.jsonl", "--captions", "c.json")[0] == 2
 
 
 def test_doctor_prints_a_line_for_each_finding_and_fails_on_problems(run, monkeypatch):

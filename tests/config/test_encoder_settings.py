@@ -2,7 +2,7 @@
 
 import pytest
 
-from show_attend_tell.config.encoder import EncoderSettings
+from show_attend_tell.config.captioner import EncoderSettings
 from show_attend_tell.config.settings import experiment_from_dict
 from show_attend_tell.runtime.errors import ConfigError
 

@@ -2,7 +2,7 @@
 
 from tiny_run import experiment
 
-from show_attend_tell.config.limits import limit_experiment, limit_message
+from show_attend_tell.config.experiments import limit_experiment, limit_message
 from show_attend_tell.data.manifest import Photo, first_of_each_split
 
 

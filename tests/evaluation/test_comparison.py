@@ -13,8 +13,11 @@ from show_attend_tell.config import runs
 from show_attend_tell.config.settings import experiment_to_toml
 from show_attend_tell.data import manifest
 from show_attend_tell.data.manifest import Photo
-from show_attend_tell.evaluation.comparison import compare_runs
-from show_attend_tell.evaluation.comparison_table import FORMATS, format_comparison
+from show_attend_tell.evaluation.comparison import (
+    FORMATS,
+    compare_runs,
+    format_comparison,
+)
 from show_attend_tell.evaluation.metrics import bootstrap, score
 from show_attend_tell.runtime.errors import EvaluationError, ResultsFileError
 

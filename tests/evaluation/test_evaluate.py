@@ -17,9 +17,9 @@ from show_attend_tell.data import manifest, splits
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.vocabulary import tokenize
+from show_attend_tell.evaluation import pointing
 from show_attend_tell.evaluation import report as evaluation_report
 from show_attend_tell.evaluation.evaluate import (
-    compare_beams,
     default_split,
     evaluate,
     score_file,
@@ -29,6 +29,7 @@ from show_attend_tell.evaluation.metrics import (
     file_token_bleu,
     validation_scores,
 )
+from show_attend_tell.evaluation.pointing import SCORES
 from show_attend_tell.evaluation.report import METRICS
 from show_attend_tell.evaluation.validation import generate_captions
 from show_attend_tell.models.captioner import Captioner
@@ -235,11 +236,9 @@ def test_with_java_every_score_is_a_number(place):
 
 
 @pytest.mark.usefixtures("no_java")
-def test_scores_json_of_a_comparison_has_the_experiments_own_beam(place, compiled):
+def test_scores_of_another_beam_have_files_and_a_column_of_their_own(place, compiled):
     (place.run / "scores.json").unlink()
-    reports = compare_beams(
-        EXPERIMENT, place.work, place.runs, None, [1, 2, 1], "simple", progress=False
-    )
+    reports = [place.evaluate(beam=beam) for beam in (1, 2)]
     assert [one.label for one in reports] == ["beam 1", "beam 2"]
     assert place.saved("scores.json")["beam"] == 2
     greedy = place.saved("scores-beam-1.json")
@@ -297,7 +296,29 @@ def test_scenes_also_have_exact_match_and_pointing(place, report, compiled):
     assert hits
     assert again.scores["pointing"] == pytest.approx(np.mean(hits))
     assert again.scores["exact_match"] >= 1 / 5
-    assert place.saved("scores.json")["pointing"] == again.scores["pointing"]
+    assert again.scores["pointing_random"] == 0.5
+    assert again.scores["pointing_centre"] == 0  # x1 is exclusive
+    saved = place.saved("scores.json")
+    assert {name: saved[name] for name in SCORES} == {
+        name: again.scores[name] for name in SCORES
+    }
+    assert saved["intervals"]["scores"].keys() >= set(SCORES)
+
+
+@pytest.mark.usefixtures("no_java")
+def test_boxes_of_people_measure_attention_at_words_for_people(
+    place, report, compiled, monkeypatch
+):
+    words = " ".join(report.captions.values()).split()
+    monkeypatch.setattr(pointing, "PEOPLE", set(words))
+    boxes = place.work / "people.jsonl"
+    rows = [{"file": name, "people": [[0, 0, 1, 1]]} for name in report.captions]
+    boxes.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    again = place.evaluate(boxes=boxes)
+    assert again.captions == report.captions
+    assert [again.scores[name] for name in SCORES] == pytest.approx([1, 1, 1, 1])
+    assert "exact_match" not in again.scores
+    assert any(line.startswith("pointing_mass") for line in again.lines())
 
 
 @pytest.mark.usefixtures("no_java")

@@ -1,12 +1,15 @@
 """Captions of models that carry convolutions: pipeline, ensembles, eval, exports."""
 
+import io
+
 import numpy as np
 import pytest
 from tiny_fine_tuning import FIRST, VGG
 from tiny_pipeline import make_captioner, photo_bytes
 
 import show_attend_tell as sat
-from show_attend_tell.config.encoder import EncoderSettings
+from show_attend_tell.config.captioner import EncoderSettings
+from show_attend_tell.data.preprocessing import load_photo
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.runtime.errors import CaptionError, ModelFileError
@@ -85,17 +88,18 @@ def test_an_export_contains_the_convolutions(files, tmp_path, form):
     photo = photo_bytes(3, "JPEG", quality=95)
     expected = pipeline.caption(photo)
     if form == "saved_model":
-        from show_attend_tell.deployment.exports.saved_model import export_saved_model
+        from show_attend_tell.deployment.exports.graphs import export_saved_model
 
         export_saved_model(files[1], tmp_path / "out")
         module = tf.saved_model.load(str(tmp_path / "out"))
-        found = module.signatures["serving_default"](tf.constant(photo))
+        pixels = np.asarray(load_photo(io.BytesIO(photo)))
+        found = module.signatures["serving_default"](tf.constant(pixels))
         words = [word.decode() for word in found["words"].numpy()]
         log_prob = float(found["log_prob"])
     else:
         from ai_edge_litert.interpreter import Interpreter
 
-        from show_attend_tell.deployment.exports.litert import export_litert
+        from show_attend_tell.deployment.exports.graphs import export_litert
 
         export_litert(files[1], tmp_path / "out.tflite")
         runner = Interpreter(str(tmp_path / "out.tflite")).get_signature_runner()

@@ -8,7 +8,7 @@ from tiny_captioner import PAD
 from tiny_run import experiment, prepare
 from tiny_training import assert_same_run, skip_captions
 
-from show_attend_tell.config.distillation import DistillationSettings
+from show_attend_tell.config.settings import DistillationSettings
 from show_attend_tell.data.encoder_identity import PACKAGED_DIGEST, ROUNDED_DIGEST
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.saving import load_captioner

@@ -8,7 +8,7 @@ from tiny_training import go, skip_graphs
 
 from show_attend_tell.cli import main as cli
 from show_attend_tell.data.vocabulary import Vocabulary
-from show_attend_tell.evaluation.evaluate import compare_beams, evaluate
+from show_attend_tell.evaluation.evaluate import evaluate
 from show_attend_tell.runtime.errors import ConfigError, ModelFileError
 from show_attend_tell.training.reranking import reranker_path
 
@@ -49,7 +49,7 @@ def test_a_run_is_evaluated_with_a_reranker(work, tmp_path, capsys):
     file = done.folder / "model.reranker.npz"
     with pytest.raises(ConfigError, match="several hypotheses"):
         evaluate(experiment(), work, runs, beam=1, reranker=file, **QUIET)
-    compare_beams(experiment(), work, runs, None, (2, 3), reranker=file, **QUIET)
+    evaluate(experiment(), work, runs, beam=3, reranker=file, **QUIET)
     assert (done.folder / "scores-beam-3-reranked.json").exists()
 
 

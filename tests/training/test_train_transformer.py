@@ -103,7 +103,6 @@ def test_a_transformer_teaches_and_learns_from_an_lstm(work, tmp_path, logged):
     [
         ({"model": {"attention": "hard"}}, "attention = 'hard' must go with"),
         ({"decoding": {"locations": "likeliest"}}, "decoding.locations must be"),
-        ({"training": {"objective": "text"}}, "objective = 'text' must go with"),
         ({"transformer": {"width": 30}}, "width must be a multiple of heads"),
         ({"transformer": {"headz": 2}}, "unknown key, nearest: transformer.heads"),
     ],

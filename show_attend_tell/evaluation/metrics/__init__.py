@@ -5,7 +5,7 @@ SPICE by its Java programs.
 """
 
 from show_attend_tell.evaluation.metrics.bootstrap import Statistic
-from show_attend_tell.evaluation.metrics.file_tokens import (
+from show_attend_tell.evaluation.metrics.ngrams import (
     FILE_TOKEN_BLEU,
     file_token_bleu,
 )

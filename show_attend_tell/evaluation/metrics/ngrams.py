@@ -1,10 +1,11 @@
 """Compute BLEU, ROUGE-L and CIDEr with pycocoevalcap's scorers.
 
-The arguments of each function are N tokenized captions (words joined by spaces) and the
-references of each caption in the same form. Scores are on the library's scale.
+The arguments of the functions of a metric are N tokenized captions (words joined by
+spaces) and the references of each caption in the same form. Scores are on the library's
+scale.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,12 +13,19 @@ from pycocoevalcap.bleu.bleu_scorer import BleuScorer
 from pycocoevalcap.cider.cider_scorer import CiderScorer
 from pycocoevalcap.rouge.rouge import Rouge
 
+from show_attend_tell.data.vocabulary import tokenize_as_written
 from show_attend_tell.evaluation.metrics.bootstrap import Statistic
 
 Texts = Sequence[str]
 
 ORDERS = 4
 _TINY, _SMALL = 1e-15, 1e-9  # of pycocoevalcap's BleuScorer, against division by zero
+
+PERIOD = "."
+SUFFIX = "-files"  # of the names of these scores
+FILE_TOKEN_BLEU = tuple(
+    f"BLEU-{n}{penalty}{SUFFIX}" for penalty in ("", "-no-bp") for n in range(1, 5)
+)
 
 
 def bleu(
@@ -89,6 +97,57 @@ class _BleuOfSums(NamedTuple):
             ratio = (sums[..., -2] + _TINY) / (sums[..., -1] + _SMALL)
             score = score * np.exp(np.minimum(1 - 1 / ratio, 0))
         return 100 * score
+
+
+class FileTokenBleu(NamedTuple):
+    """BLEU of the tokens of the files.
+
+    Attributes:
+        scores: :data:`FILE_TOKEN_BLEU` -> percent; empty if no reference has a period.
+        statistics: the statistic of each score.
+        period_appended: whether a period was appended to the captions.
+    """
+
+    scores: dict[str, float]
+    statistics: dict[str, Statistic]
+    period_appended: bool
+
+
+def file_token_bleu(
+    captions: Mapping[str, str], references: Mapping[str, Sequence[str]]
+) -> FileTokenBleu:
+    """Compute BLEU of the tokens in the files, probably as Table 1 of the paper does.
+
+    The authors' scripts pass the tokens of their files to the scorer: the final period
+    is a word, and there is no PTB tokenizer, which drops it. A period that ends the
+    caption and every reference raises BLEU. That Table 1 was scored so is likely, not
+    proven: the script that made it was not published. Here both sides are lower case.
+
+    A captioner trained without punctuation writes no period; one is then appended to
+    each of its captions.
+
+    Args:
+        captions: photo id -> caption.
+        references: photo id -> raw captions of the same photos, not all empty.
+    """
+    words = [tokenize_as_written(captions[photo]) for photo in captions]
+    texts = [list(map(tokenize_as_written, references[photo])) for photo in captions]
+    texts = [list(filter(None, of_photo)) for of_photo in texts]
+    appended = not any(tokens[-1:] == [PERIOD] for tokens in words)
+    if not any(tokens[-1] == PERIOD for of_photo in texts for tokens in of_photo):
+        return FileTokenBleu({}, {}, appended)
+    if appended:
+        words = [[*tokens, PERIOD] for tokens in words]
+    hypotheses = [" ".join(tokens) for tokens in words]
+    joined = [[" ".join(tokens) for tokens in of_photo] for of_photo in texts]
+    penalised, plain, _ = bleu(hypotheses, joined)
+    values = [100 * float(value) for value in (*penalised, *plain)]
+    statistics = bleu_statistics(hypotheses, joined).items()
+    return FileTokenBleu(
+        scores=dict(zip(FILE_TOKEN_BLEU, values, strict=True)),
+        statistics={f"{name}{SUFFIX}": statistic for name, statistic in statistics},
+        period_appended=appended,
+    )
 
 
 def rouge_l(

@@ -7,26 +7,21 @@ from importlib.metadata import version
 from itertools import islice
 
 from show_attend_tell.evaluation.metrics.bootstrap import Statistic, mean_statistic
-from show_attend_tell.evaluation.metrics.inputs import (
-    check_ids,
-    check_texts,
-    drop_empty,
-)
 from show_attend_tell.evaluation.metrics.java import java_version
-from show_attend_tell.evaluation.metrics.meteor import meteor
+from show_attend_tell.evaluation.metrics.java_metrics import meteor
+from show_attend_tell.evaluation.metrics.java_metrics import spice as spice_f_score
 from show_attend_tell.evaluation.metrics.ngrams import (
     bleu,
     bleu_statistics,
     cider,
     rouge_l,
 )
-from show_attend_tell.evaluation.metrics.spice import spice as spice_f_score
 from show_attend_tell.evaluation.metrics.tokenization import (
     STANFORD,
     TokenizerName,
     tokenize_all,
 )
-from show_attend_tell.runtime.errors import JavaError
+from show_attend_tell.runtime.errors import JavaError, MetricsError
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +42,7 @@ class ScoringResult:
             CIDEr and, if they are computed, METEOR and SPICE.
         statistics: metric -> statistic in percent whose score is that of `scores`.
         period_appended: whether a period was appended to the captions for the BLEU of
-            :mod:`metrics.file_tokens`; None where that was not computed.
+            :func:`metrics.ngrams.file_token_bleu`; None where that was not computed.
     """
 
     scores: dict[str, float]
@@ -83,8 +78,8 @@ def score(
         MetricsError: there are no captions, the photos differ, a photo has no
             reference with a word, or ``tokenizer="ptb"`` fails.
     """
-    check_ids(captions, references)
-    check_texts(captions, references)
+    _check_ids(captions, references)
+    _check_texts(captions, references)
     ids = list(captions)
     words, used, notes = _tokenized(ids, captions, references, tokenizer, java_timeout)
     scores, each = _without_java(*words)
@@ -133,7 +128,7 @@ def _tokenized(
     tokenized, used, notes = tokenize_all(raw, tokenizer, timeout)
     hypotheses, rest = tokenized[: len(ids)], iter(tokenized[len(ids) :])
     texts = [list(islice(rest, len(references[photo]))) for photo in ids]
-    kept = drop_empty(ids, texts)
+    kept = _drop_empty(ids, texts)
     dropped = sum(map(len, texts)) - sum(map(len, kept))
     if dropped:
         notes = [*notes, f"{dropped} references without a word were left out"]
@@ -192,12 +187,68 @@ def validation_scores(
         MetricsError: there are no captions, the photos differ, or a photo has no
             reference with a word.
     """
-    check_ids(captions, references)
+    _check_ids(captions, references)
     ids = list(captions)
     hypotheses = [" ".join(captions[photo]) for photo in ids]
     texts = [[" ".join(words) for words in references[photo]] for photo in ids]
-    texts = drop_empty(ids, texts)
+    texts = _drop_empty(ids, texts)
     return {
         "BLEU-4": 100 * bleu(hypotheses, texts)[0][3],
         "CIDEr": 100 * cider(hypotheses, texts)[0],
     }
+
+
+def _check_ids(
+    captions: Mapping[str, object], references: Mapping[str, object]
+) -> None:
+    """Raise an error unless exactly the photos with references have a caption.
+
+    Raises:
+        MetricsError: there are no captions, or the photos differ.
+    """
+    if not captions:
+        raise MetricsError("`captions` must name at least one photo. Received: none")
+    _require_none(captions.keys() - references.keys(), "no references", "add them")
+    remedy = "pass the references of the captioned photos only"
+    _require_none(references.keys() - captions.keys(), "no caption", remedy)
+
+
+def _require_none(photos: set[str], fault: str, remedy: str) -> None:
+    if photos:
+        first = min(map(str, photos))
+        raise MetricsError(f"{len(photos)} photos have {fault}: {first} ...; {remedy}")
+
+
+def _check_texts(captions: Mapping[str, str], references: Mapping) -> None:
+    """Raise an error unless captions are strings and references lists of strings.
+
+    Raises:
+        MetricsError: one of them is not; the message names its photo.
+    """
+    for photo, caption in captions.items():
+        if not isinstance(caption, str):
+            raise MetricsError(
+                f"{photo}: caption must be a string. Received: {caption!r}"
+            )
+        texts = references[photo]
+        listed = isinstance(texts, Sequence) and not isinstance(texts, str)
+        if not listed or not all(isinstance(text, str) for text in texts):
+            raise MetricsError(
+                f"{photo}: references must be a list of strings. Received: {texts!r}"
+            )
+
+
+def _drop_empty(ids: Sequence[str], references: Sequence[Sequence[str]]) -> list:
+    """Return the references that contain a word.
+
+    Raises:
+        MetricsError: a photo has no such reference.
+    """
+    kept = [[text for text in texts if text] for texts in references]
+    missing = [photo for photo, texts in zip(ids, kept, strict=True) if not texts]
+    if missing:
+        raise MetricsError(
+            f"{len(missing)} photos have no reference with a word: {missing[0]} ...; "
+            "remove or caption them"
+        )
+    return kept

@@ -60,7 +60,7 @@ class TransformerDecoder(MatrixLayer):
     """A Transformer with the methods of :class:`interface.CaptionDecoder`.
 
     Args:
-        settings: a :class:`config.transformer.TransformerSettings`.
+        settings: a :class:`config.captioner.TransformerSettings`.
         vocabulary_size: K.
         annotation_width: D.
         grid: rows and columns of the annotations.

@@ -51,7 +51,7 @@ class TransformerLayer(MatrixLayer):
     """Self-attention, optionally attention to a photo, and a feed-forward part.
 
     Args:
-        settings: a :class:`config.transformer.TransformerSettings`.
+        settings: a :class:`config.captioner.TransformerSettings`.
         seeds: iterator of the seeds of initial weights.
         with_photo: whether there is attention to a photo.
     """

@@ -15,7 +15,7 @@ from show_attend_tell.evaluation.metrics.bootstrap import (
     ratio_statistic,
     resample,
 )
-from show_attend_tell.evaluation.metrics.meteor import meteor, meteor_statistic
+from show_attend_tell.evaluation.metrics.java_metrics import meteor, meteor_statistic
 from show_attend_tell.evaluation.metrics.ngrams import bleu, bleu_statistics, rouge_l
 
 

@@ -12,8 +12,7 @@ import pytest
 
 from show_attend_tell.evaluation.metrics import score
 from show_attend_tell.evaluation.metrics.java import run_java
-from show_attend_tell.evaluation.metrics.meteor import meteor
-from show_attend_tell.evaluation.metrics.spice import spice
+from show_attend_tell.evaluation.metrics.java_metrics import meteor, spice
 from show_attend_tell.evaluation.metrics.tokenization import ptb_tokenize
 from show_attend_tell.runtime.errors import JavaError
 
@@ -46,7 +45,7 @@ def alive(pid: int) -> bool:
 def no_time_per_caption(monkeypatch):
     """Make the time limit of METEOR independent of the number of captions."""
     monkeypatch.setattr(
-        "show_attend_tell.evaluation.metrics.meteor._SECONDS_PER_CAPTION", 0
+        "show_attend_tell.evaluation.metrics.java_metrics._METEOR_SECONDS", 0
     )
 
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from show_attend_tell.evaluation.metrics import score
-from show_attend_tell.evaluation.metrics.meteor import meteor
+from show_attend_tell.evaluation.metrics.java_metrics import meteor
 from show_attend_tell.evaluation.metrics.tokenization import ptb_tokenize
 from show_attend_tell.runtime.errors import MetricsError
 

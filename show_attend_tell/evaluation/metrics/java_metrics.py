@@ -1,7 +1,10 @@
-"""Compute METEOR 1.5 with the jar that pycocoevalcap ships."""
+"""Compute METEOR 1.5 and, on request, SPICE with the jars that pycocoevalcap ships."""
 
+import json
 import math
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +13,7 @@ from show_attend_tell.evaluation.metrics.bootstrap import Statistic
 from show_attend_tell.evaluation.metrics.java import jar_path, run_java
 from show_attend_tell.runtime.errors import JavaError
 
-_SECONDS_PER_CAPTION = 1  # aligning 5 references takes about 0.01 s on one core
+_METEOR_SECONDS = 1  # a caption; aligning 5 references takes about 0.01 s on one core
 _LINE_LIMIT = 1 << 12  # bytes; the statistics of a caption have about 100
 # Parameters and module weights of English in METEOR 1.5, Denkowski and Lavie (2014).
 _ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75
@@ -20,6 +23,9 @@ _COLUMNS = 23  # statistics of a caption
 # default modules. With four modules in their place that need no data, and the default
 # weights, EVAL does not load the paraphrase table, which takes about 8 s.
 _EVAL_MODULES = ("-m", "exact exact exact exact", "-w", "1.0 0.6 0.8 0.6")
+_CORENLP = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
+_OUTPUT_LIMIT = 1 << 20  # bytes; it runs with -silent
+_SPICE_SECONDS = 2  # a caption, to parse 5 references on a slow core
 
 
 class MeteorScores(NamedTuple):
@@ -53,7 +59,7 @@ def meteor(
         JavaError: Java is absent, fails, exceeds the time limit or prints something
             else.
     """
-    seconds = timeout + _SECONDS_PER_CAPTION * len(hypotheses)
+    seconds = timeout + _METEOR_SECONDS * len(hypotheses)
     questions = [
         " ||| ".join(["SCORE", *map(_field, texts), _field(hypothesis)])
         for hypothesis, texts in zip(hypotheses, references, strict=True)
@@ -141,3 +147,49 @@ def _number(text: str) -> float:
     if not math.isfinite(value):
         raise JavaError(f"METEOR: java printed {text[:60]!r} instead of a number")
     return value
+
+
+def spice(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], timeout: float
+) -> list[float]:
+    """Return the SPICE F-score of each tokenized caption, 0 to 1.
+
+    Args:
+        hypotheses: N captions, words joined by spaces.
+        references: references of each caption, in the same form.
+        timeout: seconds for Java to start; time per caption is added.
+
+    Raises:
+        JavaError: Java or Stanford CoreNLP is absent, or the program failed.
+    """
+    program = jar_path("spice", "spice-1.0.jar")
+    if not all(Path(program).with_name("lib").joinpath(n).is_file() for n in _CORENLP):
+        raise JavaError(
+            "SPICE (AGPL) needs Stanford CoreNLP 3.6.0, about 400 MB: run "
+            "`python -m pycocoevalcap.spice.get_stanford_models` once"
+        )
+    rows = [
+        {"image_id": index, "test": hypothesis, "refs": list(texts)}
+        for index, (hypothesis, texts) in enumerate(
+            zip(hypotheses, references, strict=True)
+        )
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder, "in.json"), Path(folder, "out.json")
+        source.write_text(json.dumps(rows), encoding="utf-8")
+        arguments = ["-Xmx8G", "-jar", program, str(source), "-out", str(target)]
+        arguments += ["-subset", "-silent"]
+        seconds = timeout + _SPICE_SECONDS * len(rows)
+        run_java("SPICE", arguments, "", seconds, _OUTPUT_LIMIT)
+        return _read_scores(target, len(rows))
+
+
+def _read_scores(path: Path, count: int) -> list[float]:
+    try:
+        results = json.loads(path.read_text(encoding="utf-8"))
+        values = [float(item["scores"]["All"]["f"]) for item in results]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise JavaError(f"SPICE: java wrote no usable scores: {error!r}") from None
+    if len(values) != count or not all(map(math.isfinite, values)):
+        raise JavaError(f"SPICE: java scored {len(values)} captions of {count}")
+    return values

@@ -1,0 +1,287 @@
+"""Define the tables of an experiment that a captioner's file holds too.
+
+They describe the encoder, the decoder, hard attention and the generation of captions.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from show_attend_tell.config.fields import (
+    STRICT,
+    Count,
+    NonNegative,
+    Positive,
+    Rate,
+    Seed,
+)
+
+# Network and layer whose convolutions can be fine-tuned -> those of its block.
+_TRAINABLE = {
+    ("VGG16", "block5_conv3"): ("block5_conv1", "block5_conv2", "block5_conv3"),
+    ("VGG19", "block5_conv4"): (
+        *("block5_conv1", "block5_conv2", "block5_conv3", "block5_conv4"),
+    ),
+}
+_BEFORE = "block4_pool"  # the layer before those convolutions
+
+
+@dataclass(frozen=True, config=STRICT)
+class EncoderSettings:
+    """The network that computes annotation vectors of a photo.
+
+    Attributes:
+        network: a class of ``keras.applications``, or ``SceneNet`` of this package.
+        layer: name of the layer whose output is stored (after its ReLU for VGG).
+        weights: ``imagenet`` (downloaded), ``imagenet_8bit`` (of VGG16, packaged),
+            ``scenes`` (of SceneNet, packaged), ``none`` (random, seeded) or the path
+            of a ``.weights.h5`` file.
+        image_size: side, in pixels, of the network's square input.
+        resize: ``crop`` scales the shortest side to 8/7 of ``image_size`` (256 for
+            224, the paper's) and crops the centre; ``squash`` scales both sides.
+        precision: ``float32``, ``bfloat16``, or ``auto``, which is bfloat16 on a
+            graphics processor and on a processor with matrix units for it (AMX), and
+            float32 elsewhere; features are stored as float16 in either case.
+        mirror: whether to extract mirrored training photos too, which training then
+            samples with probability 1/2.
+        seed: seed of the random weights, used with ``weights = "none"`` only.
+        trainable_from: first convolution to fine-tune, up to ``layer``, the last of
+            block 5 of VGG16 or VGG19; empty for none. The output of the layer before
+            it is stored, and the fine-tuned convolutions are part of the captioner.
+    """
+
+    network: str = "VGG19"
+    layer: str = "block5_conv4"
+    weights: str = "imagenet"
+    image_size: Positive = 224
+    resize: Literal["crop", "squash"] = "crop"
+    precision: Literal["auto", "float32", "bfloat16"] = "float32"
+    mirror: bool = False
+    seed: Seed = 0
+    trainable_from: str = ""
+
+    @model_validator(mode="after")
+    def _check_trainable(self):
+        names = _TRAINABLE.get((self.network, self.layer), ())
+        if self.trainable_from and self.trainable_from not in names:
+            known = " or ".join(f"{one}'s {layer}" for one, layer in _TRAINABLE)
+            raise ValueError(
+                "trainable_from must be empty or a convolution of block 5, such as "
+                f"block5_conv1, with {known} as network and layer. Received: "
+                f"trainable_from = {self.trainable_from!r}, network = "
+                f"{self.network!r}, layer = {self.layer!r}"
+            )
+        return self
+
+    @property
+    def trainable_layers(self) -> tuple[str, ...]:
+        """The names of the fine-tuned convolutions, in order; empty for none."""
+        if not self.trainable_from:
+            return ()
+        names = _TRAINABLE[self.network, self.layer]
+        return names[names.index(self.trainable_from) :]
+
+    @property
+    def cached_layer(self) -> str:
+        """The layer whose output is stored: ``layer``, or the one before the above."""
+        if not self.trainable_from:
+            return self.layer
+        names = (_BEFORE, *_TRAINABLE[self.network, self.layer])
+        return names[names.index(self.trainable_from) - 1]
+
+
+@dataclass(frozen=True, config=STRICT)
+class ModelSettings:
+    """The widths and switches of the captioner; names follow the paper.
+
+    Attributes:
+        decoder: ``lstm`` (the paper's), or ``transformer``, with the settings of
+            ``[transformer]`` in place of the widths and switches below.
+        attention: ``soft`` (deterministic, Sec. 4.2) or ``hard`` (Sec. 4.1).
+        embedding_width: m. lstm_width: n. attention_width: width of f_att.
+        attention_layers: dense layers on the annotations in f_att; tanh between
+            them, none after the last (the authors use 2 for COCO).
+        activation: activation of f_att, ``tanh`` as in the authors' code.
+        init_layers: dense layers in each of f_init,c and f_init,h.
+        selector: whether there is a gate beta.
+        prev2out: whether the deep output has a term of the previous word.
+        ctx2out: whether the deep output has a term of the context.
+        dropout: rate in f_init, on h before the readout and after the readout's tanh.
+        embedding_dropout: rate on E y (the authors use none).
+        init_dropout: rate on mean_i a_i, the input of f_init (the authors use none).
+        channel_dropout: rate at which whole channels of the annotations are dropped,
+            one mask per photo.
+        scale_annotations: whether to divide annotations by their standard deviation,
+            measured on training photos and stored in the model (the authors do not).
+        initializer: initializer of matrices: ``normal`` is the authors' 0.01 N(0, 1),
+            ``glorot`` Glorot's uniform; recurrent matrices are orthogonal in both.
+    """
+
+    decoder: Literal["lstm", "transformer"] = "lstm"
+    attention: Literal["soft", "hard"] = "soft"
+    embedding_width: Positive = 512
+    lstm_width: Positive = 512
+    attention_width: Positive = 512
+    attention_layers: Annotated[int, Field(ge=1, le=4)] = 1
+    activation: Literal["tanh", "relu"] = "tanh"
+    init_layers: Annotated[int, Field(ge=1, le=4)] = 1
+    selector: bool = True
+    prev2out: bool = True
+    ctx2out: bool = True
+    dropout: Rate = 0.5
+    embedding_dropout: Rate = 0.0
+    init_dropout: Rate = 0.0
+    channel_dropout: Rate = 0.0
+    scale_annotations: bool = False
+    initializer: Literal["normal", "glorot"] = "normal"
+
+    @model_validator(mode="after")
+    def _check_decoder(self):
+        if self.decoder == "transformer" and self.attention == "hard":
+            raise ValueError(
+                "attention = 'hard' must go with decoder = 'lstm'. Received: "
+                "decoder = 'transformer'; its attention is 'soft'"
+            )
+        return self
+
+
+@dataclass(frozen=True, config=STRICT)
+class HardAttentionSettings:
+    """The training of hard attention, Sec. 4.1.
+
+    The defaults are the constants of the paper's equation and of the authors' code. In
+    that code they weigh more, because only the likelihood is averaged over the batch;
+    ``flickr8k_hard_authors`` has its weights in the units of this program.
+
+    Used with ``model.attention = "hard"`` only. The equation is in
+    :mod:`show_attend_tell.models.lstm.hard_attention`.
+
+    Attributes:
+        entropy_weight: lambda_e, weight of the entropy of alpha.
+        reinforce_weight: lambda_r, weight of the score-function term.
+        reward_per: reward of a location: log p(y|s~) - b of the whole ``caption`` (the
+            paper's equation), ``caption_mean``, the mean of log p(y_t|s~) - b over the
+            caption's words (the authors' code), or log p(y_t|s~) - b summed from the
+            location's own ``word`` on. In the last two b is the average of a word.
+        reward_scale: factor of the reward; 1/10 in the authors' code, where
+            ``reinforce_weight`` is the batch size.
+        baseline: b: ``moving``, the average of earlier batches (the paper's), or
+            ``samples``, log p of the same words in the caption's other samples, which
+            needs two samples or more.
+        baseline_decay: decay of the moving average b.
+        samples: location sequences sampled per caption; multiplies the batch size.
+        sampling_probability: probability that s~ is sampled and not replaced by its
+            expected value alpha. 1 always samples.
+        drawn_per: unit for which sampling or replacement is decided: the whole
+            ``minibatch`` (the authors' code), or each ``caption`` and sample.
+    """
+
+    entropy_weight: NonNegative = 0.002
+    reinforce_weight: NonNegative = 1.0
+    reward_per: Literal["caption", "caption_mean", "word"] = "caption"
+    reward_scale: Annotated[float, Field(gt=0)] = 0.1
+    baseline: Literal["moving", "samples"] = "moving"
+    baseline_decay: Rate = 0.9
+    samples: Positive = 1
+    sampling_probability: Annotated[float, Field(ge=0, le=1)] = 0.5
+    drawn_per: Literal["minibatch", "caption"] = "minibatch"
+
+    @model_validator(mode="after")
+    def _check_baseline(self):
+        if self.baseline == "samples" and self.samples < 2:
+            raise ValueError(
+                "baseline = 'samples' needs samples = 2 or more. "
+                f"Received: samples = {self.samples}"
+            )
+        return self
+
+
+@dataclass(frozen=True, config=STRICT)
+class TransformerSettings:
+    """The widths and switches of the decoder with ``model.decoder = "transformer"``.
+
+    The equations are in :mod:`show_attend_tell.models.transformer.decoder`. Of the
+    table ``[model]`` it uses ``embedding_dropout``, ``channel_dropout`` and
+    ``scale_annotations``.
+
+    Attributes:
+        layers: N. width: d, a multiple of 4 and of ``heads``. heads: H.
+        hidden: width of the feed-forward layers.
+        dropout: rate on the embedded words with their positions, and on the output of
+            each sublayer before it is added.
+        norm: position of the layer normalisation: ``pre``, before each sublayer and
+            after the last layer, or ``post``, after each sum (the paper's), which needs
+            ``training.warmup_steps``.
+        encoder_layers: layers of self-attention over the photo's locations; 0 for
+            none.
+        positions: ``grid`` adds sines of row and column to each location; ``none``
+            leaves the order of locations unknown.
+        tie_output: whether the matrix of the output is the transpose of E.
+        alpha_layer: number of the layer, from 1, whose attention on the photo is
+            alpha, the mean over its heads; 0 for the last layer.
+    """
+
+    layers: Positive = 3
+    width: Positive = 256
+    heads: Positive = 4
+    hidden: Positive = 1024
+    dropout: Rate = 0.3
+    norm: Literal["pre", "post"] = "pre"
+    encoder_layers: Count = 0
+    positions: Literal["grid", "none"] = "grid"
+    tie_output: bool = True
+    alpha_layer: Count = 0
+
+    @model_validator(mode="after")
+    def _check_sizes(self):
+        if self.width % self.heads or self.width % 4:
+            raise ValueError(
+                "width must be a multiple of heads and of 4. Received: "
+                f"width = {self.width}, heads = {self.heads}"
+            )
+        if self.alpha_layer > self.layers:
+            raise ValueError(
+                "alpha_layer must be at most layers; 0 is the last. Received: "
+                f"alpha_layer = {self.alpha_layer}, layers = {self.layers}"
+            )
+        return self
+
+
+@dataclass(frozen=True, config=STRICT)
+class DecodingSettings:
+    """The generation of captions, by search and by sampling.
+
+    Attributes:
+        method: ``beam``, ``greedy`` (a beam of one) or ``sample`` (sampled words).
+        beam: hypotheses kept per photo, with ``beam``.
+        temperature: divisor of log-probabilities, with ``sample``.
+        max_words: maximum number of words in a caption.
+        length_normalisation: exponent p of log p(y) / length**p by which finished
+            hypotheses are ranked; 0 is the plain sum.
+        allow_unknown: whether captions may contain `<unk>`.
+        locations: context of a word: ``expected`` (all locations averaged by alpha,
+            as in soft attention), ``likeliest`` (the location of the largest alpha),
+            or ``sampled`` (one location sampled from alpha).
+        seed: seed of sampled words and sampled locations.
+        region_strength: s of :func:`models.lstm.attention.region_bias`; 0 ignores
+            regions.
+        region_words: words written from a region, 0 for all; then from the whole photo.
+        rerank_weight: w of :mod:`models.reranking.reranker`, with a reranker only.
+        validation_beam: beam at validations during training, smaller for speed.
+        batch_size: photos decoded together.
+    """
+
+    method: Literal["beam", "greedy", "sample"] = "beam"
+    beam: Positive = 5
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    max_words: Positive = 30
+    length_normalisation: NonNegative = 0.0
+    allow_unknown: bool = False
+    locations: Literal["expected", "likeliest", "sampled"] = "expected"
+    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
+    region_strength: NonNegative = 2.0
+    region_words: Count = 4
+    rerank_weight: NonNegative = 25.0
+    validation_beam: Positive = 3
+    batch_size: Positive = 64

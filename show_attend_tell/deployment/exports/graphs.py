@@ -1,0 +1,234 @@
+"""Export a captioner as one TensorFlow graph: a SavedModel, or a LiteRT file.
+
+Both run without this package. A SavedModel takes a decoded photo of any size; a LiteRT
+file, for phones and boards, takes the square that the network sees, as LiteRT does not
+resize as Pillow does.
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import tensorflow as tf
+
+from show_attend_tell.config.settings import DecodingSettings
+from show_attend_tell.decoding import Hypotheses
+from show_attend_tell.inference.pipeline import load
+from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.encoder.network import Encoder
+from show_attend_tell.models.generation import build_generator, static_settings
+from show_attend_tell.runtime.errors import ExportError
+from show_attend_tell.runtime.files import atomic_path, atomic_write
+
+
+def export_saved_model(
+    model: str | Path,
+    folder: str | Path,
+    encoder_weights: str | Path | None = None,
+    beam: int | None = None,
+) -> None:
+    """Write a SavedModel atomically.
+
+    Its signature ``serving_default`` takes ``photo``, (H, W, 3) uint8 RGB, upright, and
+    returns
+
+    * ``caption``, () string;
+    * ``words``, (T,) strings;
+    * ``alpha``, (T, rows, columns), the attention of each word over the square that
+      the network sees;
+    * ``log_prob``, (), log p of the caption in nats.
+
+    Args:
+        model: a ``.keras`` file.
+        folder: path of the SavedModel.
+        encoder_weights: see :func:`~show_attend_tell.inference.pipeline.load`.
+        beam: number of hypotheses, fixed in the export; by default the model's.
+
+    Raises:
+        ExportError: the folder exists and is not empty, or the model samples its
+            locations.
+        CaptionError, ModelFileError, EncoderError: see ``pipeline.load``.
+    """
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ExportError(
+            f"`out` must be absent or an empty folder. Received: {folder}; name another"
+        )
+    pipeline = load(model, encoder_weights)
+    captioner, encoder = pipeline.captioner, pipeline.encoder
+    words = tf.constant(captioner.vocabulary.words)
+    generate = _captioning_graph(captioner, encoder, pipeline.decoding(beam=beam))
+    side, resize = encoder.settings.image_size, encoder.settings.resize
+
+    def caption(photo: tf.Tensor) -> dict[str, tf.Tensor]:
+        square = resize_to_square(photo, side, resize)
+        hypotheses = generate(square[None])  # (S, S, 3) -> (1, S, S, 3)
+        length = _number_of_words(hypotheses)
+        strings = tf.gather(words, hypotheses.tokens[0, 0, :length])  # (T,)
+        return {
+            "caption": tf.strings.reduce_join(strings, separator=" "),
+            "words": strings,
+            # (T, L) -> (T, rows, columns)
+            "alpha": tf.reshape(hypotheses.alpha[0, 0, :length], (-1, *captioner.grid)),
+            "log_prob": hypotheses.log_probs[0, 0],
+        }
+
+    photo = tf.TensorSpec((None, None, 3), tf.uint8, "photo")
+    module = _module(caption, photo, captioner, encoder)
+    with atomic_path(folder) as temporary:
+        signatures = {"serving_default": module.caption}
+        tf.saved_model.save(module, str(temporary), signatures=signatures)
+
+
+def export_litert(
+    model: str | Path,
+    file: str | Path,
+    encoder_weights: str | Path | None = None,
+    beam: int | None = None,
+) -> Path:
+    """Write a ``.tflite`` file and its ``.json``.
+
+    The file's signature ``serving_default`` takes ``square``, (1, S, S, 3) uint8 RGB,
+    and returns ``tokens`` (T,) int32, ``length`` (), the number of them that are words,
+    ``alpha`` (T, rows, columns) and ``log_prob`` (). Every operation is LiteRT's own.
+
+    Args:
+        model: a ``.keras`` file.
+        file: path of the ``.tflite`` file.
+        encoder_weights: see :func:`~show_attend_tell.inference.pipeline.load`.
+        beam: number of hypotheses, fixed in the export; by default the model's.
+
+    Returns:
+        Path of the JSON file: ``words`` by token, ``side`` S and ``resize``.
+
+    Raises:
+        ExportError: the model samples its locations.
+        CaptionError, ModelFileError, EncoderError: see ``pipeline.load``.
+    """
+    pipeline = load(model, encoder_weights)
+    captioner, encoder = pipeline.captioner, pipeline.encoder
+    if encoder.settings.precision != "float32":  # LiteRT has no bfloat16 convolution
+        weights = str(encoder_weights or encoder.settings.weights)
+        encoder = Encoder(
+            dataclasses.replace(encoder.settings, precision="float32", weights=weights)
+        )
+    generate = _captioning_graph(captioner, encoder, pipeline.decoding(beam=beam))
+
+    def caption(square: tf.Tensor) -> dict[str, tf.Tensor]:
+        hypotheses = generate(square)
+        return {
+            "tokens": hypotheses.tokens[0, 0],
+            "length": _number_of_words(hypotheses),
+            # (T, L) -> (T, rows, columns)
+            "alpha": tf.reshape(hypotheses.alpha[0, 0], (-1, *captioner.grid)),
+            "log_prob": hypotheses.log_probs[0, 0],
+        }
+
+    side = encoder.settings.image_size
+    square = tf.TensorSpec((1, side, side, 3), tf.uint8, "square")
+    module = _module(caption, square, captioner, encoder)
+    graph = module.caption.get_concrete_function()
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([graph], module)
+    metadata = {
+        "words": captioner.vocabulary.words,
+        "side": side,
+        "resize": encoder.settings.resize,
+    }
+    metadata_file = Path(file).with_suffix(".json")
+    atomic_write(metadata_file, json.dumps(metadata, ensure_ascii=False))
+    atomic_write(file, converter.convert())
+    return metadata_file
+
+
+def _captioning_graph(
+    captioner: Captioner, encoder: Encoder, decoding: DecodingSettings
+) -> Callable[[tf.Tensor], Hypotheses]:
+    """Return a function to be traced: one square (1, S, S, 3) uint8 -> Hypotheses.
+
+    It is not compiled by XLA, which some runtimes of exported graphs lack.
+    """
+    if decoding.locations == "sampled":  # an exported graph has no source of noise
+        raise ExportError(
+            "the model's decoding.locations must be 'expected' or 'likeliest' for an "
+            "export. Received: 'sampled'; train or save it with another"
+        )
+    generate = build_generator(captioner, static_settings(decoding))
+    L, D = captioner.grid[0] * captioner.grid[1], captioner.annotation_width
+    T = decoding.max_words
+
+    def graph(squares: tf.Tensor) -> Hypotheses:
+        features = encoder.annotations(squares)  # (1, S, S, 3) -> (1, L, D)
+        features = tf.ensure_shape(features, (1, L, D))
+        return generate(features, tf.zeros((1, 2, T)), tf.constant(1.0))
+
+    return graph
+
+
+def _number_of_words(hypotheses: Hypotheses) -> tf.Tensor:
+    """Return the length of the best hypothesis without the end word."""
+    return hypotheses.lengths[0, 0] - tf.cast(hypotheses.finished[0, 0], tf.int32)
+
+
+def _module(
+    caption: Callable, spec: tf.TensorSpec, captioner: Captioner, encoder: Encoder
+) -> tf.Module:
+    """Return a module of the function ``caption`` and the variables that it reads."""
+    module = tf.Module()
+    module.held = [weight.value for weight in (*captioner.weights, *encoder.weights)]
+    module.caption = tf.function(caption, autograph=False, input_signature=[spec])
+    return module
+
+
+def resize_to_square(photo: tf.Tensor, side: int, resize: str) -> tf.Tensor:
+    """Crop and resize a photo as :func:`data.preprocessing.to_square` does.
+
+    The filter is Pillow's, bicubic with antialiasing, and pixels are rounded between
+    the two axes; a few differ by a level, because Pillow's weights are integers.
+
+    Args:
+        photo: (H, W, 3) uint8, RGB.
+        side: side of the network's square, S, in pixels.
+        resize: ``crop`` or ``squash``, see ``data.preprocessing.seen_region``.
+
+    Returns:
+        (S, S, 3) uint8, RGB.
+    """
+    size = tf.cast(tf.shape(photo)[:2], tf.float32)  # height, width
+    start, extent = tf.zeros_like(size), size
+    if resize == "crop":
+        shortest = float(round(side * 8 / 7))
+        scaled = tf.round(size * shortest / tf.reduce_min(size))
+        pixel = size / scaled  # of the scaled photo, in pixels of the photo
+        start, extent = tf.floor((scaled - side) / 2) * pixel, side * pixel
+    scale = side / extent  # of rows and columns
+    # Pillow 13 resizes the longer axis first.
+    first = tf.cond(
+        size[0] > size[1], lambda: tf.constant([1, 0]), lambda: tf.constant([0, 1])
+    )
+    square = _resample(photo, side, scale, start, first)
+    square = _resample(square, side, scale, start, 1 - first)
+    return tf.ensure_shape(square, (side, side, 3))
+
+
+def _resample(photo, side: int, scale, start, axis) -> tf.Tensor:
+    """Resize one axis of a photo (H, W, 3) uint8 by the bicubic filter.
+
+    Args:
+        photo: the photo.
+        side: length of the axis in the result.
+        scale: (2,), factors of the height and the width.
+        start: (2,), first row and column of the region, in pixels of the photo.
+        axis: (2,) int32, 1 for the axis that is resized, 0 for the other one.
+    """
+    chosen = tf.cast(axis, tf.float32)
+    resized = tf.raw_ops.ScaleAndTranslate(
+        images=tf.cast(photo, tf.float32)[None],
+        size=tf.where(axis == 1, side, tf.shape(photo)[:2]),
+        scale=chosen * scale + 1 - chosen,
+        translation=-chosen * start * scale,
+        kernel_type="keyscubic",
+        antialias=True,
+    )[0]
+    # Half levels are rounded up, as in Pillow.
+    return tf.cast(tf.clip_by_value(tf.floor(resized + 0.5), 0, 255), tf.uint8)

@@ -1,0 +1,153 @@
+"""Run a model again where objects have boxes: attention by layer, and regions."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from show_attend_tell.config.settings import DecodingSettings
+from show_attend_tell.data.features import FeatureReader
+from show_attend_tell.data.region import cell_shares
+from show_attend_tell.data.splits import Split
+from show_attend_tell.data.vocabulary import PAD, START
+from show_attend_tell.evaluation.pointing import Target, point
+from show_attend_tell.evaluation.validation import best_words
+from show_attend_tell.models.captioner import Captioner
+
+_BATCH = 64  # photos whose layers are read together
+
+
+def layer_note(
+    model: Captioner,
+    reader: FeatureReader,
+    data: Split,
+    captions: Mapping[str, str],
+    targets: Mapping[str, Target],
+) -> tuple[str, ...]:
+    """Return a line with the hits of each layer, to choose ``alpha_layer``.
+
+    The model reads the captions that it has generated.
+
+    Returns:
+        The share of hits of each layer, the mean over its heads, and of each head;
+        nothing if the decoder has no heads or no caption names an object.
+    """
+    rows = [(photo.id, row) for photo, row in zip(data.photos, data.rows, strict=True)]
+    rows = [(photo, row) for photo, row in rows if photo in targets]
+    hits = []
+    for start in range(0, len(rows), _BATCH):
+        ids, batch = zip(*rows[start : start + _BATCH], strict=True)
+        words = [captions[photo].split() for photo in ids]
+        heads = model.attention_heads(reader.read(batch), _inputs(model, words))
+        if heads is None:
+            return ()
+        heads = np.asarray(heads)  # (B, N, H, T, L)
+        maps = np.concatenate([heads.mean(axis=2, keepdims=True), heads], axis=2)
+        for photo, caption, alpha in zip(ids, words, maps, strict=True):
+            scores = point(caption, alpha, model.grid, targets[photo])
+            hits.append(scores[..., 0])  # (N, 1 + H, M)
+    if not hits or not sum(scores.shape[-1] for scores in hits):
+        return ()
+    shares = np.concatenate(hits, axis=-1).mean(axis=-1)  # (N, 1 + H)
+    layers = [
+        f"{k}: {mean:.3f} (heads {', '.join(f'{head:.3f}' for head in each)})"
+        for k, (mean, *each) in enumerate(shares, start=1)
+    ]
+    return (f"pointing by layer of the decoder: {', '.join(layers)}",)
+
+
+def _inputs(model: Captioner, captions: list[list[str]]) -> np.ndarray:
+    """Return the words from <start> on, without the last, padded; (B, T)."""
+    longest = max(1, *(len(words) for words in captions))
+    inputs = np.full((len(captions), longest + 1), PAD, np.int32)
+    for row, words in zip(inputs, captions, strict=True):
+        row[0] = START
+        row[1 : len(words) + 1] = model.vocabulary.encode(words)
+    return inputs[:, :longest]
+
+
+class _Request(NamedTuple):
+    """A region to caption."""
+
+    row: int  # of the photo in the feature file
+    name: str  # of the object in the region
+    plain: str | None  # name of the object named first without a region
+    shares: np.ndarray  # (L,)
+
+
+def measure_regions(
+    model: Captioner,
+    reader: FeatureReader,
+    data: Split,
+    captions: Mapping[str, str],
+    targets: Mapping[str, Target],
+    decoding: DecodingSettings,
+) -> dict[str, float | None]:
+    """Measure whether a region around an object makes a caption name it first.
+
+    A caption is generated for each object, with the object's box as its region.
+
+    Args:
+        model: the captioner.
+        reader: reader of the feature file.
+        data: the split.
+        captions: photo id -> caption of the whole photo.
+        targets: photo id -> target; photos without one are ignored.
+        decoding: decoding settings.
+
+    Returns:
+        ``region_control``, the share of regions whose object is named first, and
+        ``region_other``, the same of objects that the caption of the whole photo does
+        not name first; None without regions.
+    """
+    names = {item["name"] for photo in data.photos for item in photo.objects}
+    requests = list(_requests(model.grid, data, captions, targets, names))
+    hits: list[bool] = []
+    for start in range(0, len(requests), decoding.batch_size):
+        block = requests[start : start + decoding.batch_size]
+        hypotheses = model.generate(
+            reader.read([request.row for request in block]),
+            decoding,
+            seeds=[(decoding.seed, start + k) for k in range(len(block))],
+            regions=np.stack([request.shares for request in block]),
+        )
+        for request, words in zip(block, best_words(model, hypotheses), strict=True):
+            hits.append(first_name(words, names) == request.name)
+    others = [
+        hit
+        for hit, request in zip(hits, requests, strict=True)
+        if request.plain is not None and request.plain != request.name
+    ]
+    shares = [sum(each) / len(each) if each else None for each in (hits, others)]
+    return dict(zip(("region_control", "region_other"), shares, strict=True))
+
+
+def _requests(
+    grid: tuple[int, int],
+    data: Split,
+    captions: Mapping[str, str],
+    targets: Mapping[str, Target],
+    names: Collection[str],
+) -> Iterator[_Request]:
+    """Yield a request for every object with a visible part."""
+    for photo, row in zip(data.photos, data.rows, strict=True):
+        if photo.id not in targets:
+            continue
+        x0, y0, x1, y1 = targets[photo.id].region
+        corner, size = np.array([x0, y0] * 2), np.array([x1 - x0, y1 - y0] * 2)
+        plain = first_name(captions[photo.id].split(), names)
+        for item in photo.objects:
+            box = np.clip((np.array(item["box"]) - corner) / size, 0, 1).tolist()
+            if box[0] < box[2] and box[1] < box[3]:
+                shares = cell_shares(tuple(box), grid)
+                yield _Request(int(row), item["name"], plain, shares)
+
+
+def first_name(words: Sequence[str], names: Collection[str]) -> str | None:
+    """Return the name that occurs first in a caption, of two at one word the longer."""
+    by_length = sorted((name.split() for name in names), key=len, reverse=True)
+    for start in range(len(words)):
+        for name in by_length:
+            if list(words[start : start + len(name)]) == name:
+                return " ".join(name)
+    return None

@@ -1,0 +1,171 @@
+"""A model run again where boxes are known: regions, and attention by layer."""
+
+import numpy as np
+import pytest
+
+from show_attend_tell.config.settings import DecodingSettings
+from show_attend_tell.data.manifest import Photo
+from show_attend_tell.data.splits import Split
+from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
+from show_attend_tell.decoding import Hypotheses
+from show_attend_tell.evaluation import probes
+from show_attend_tell.evaluation.pointing import Target
+from show_attend_tell.evaluation.probes import (
+    first_name,
+    layer_note,
+    measure_regions,
+)
+
+NAMES = ("red circle", "blue star", "star")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("a red circle above a blue star", "red circle"),
+        ("a blue star above a red circle", "blue star"),
+        ("a red star", "star"),
+        ("a circle", None),
+        ("", None),
+    ],
+)
+def test_the_first_name_is_that_of_the_earliest_whole_name(words, expected):
+    assert first_name(words.split(), NAMES) == expected
+
+
+class Model:
+    """A model of a 2 x 2 map that names the corner that a region covers."""
+
+    grid = (2, 2)
+    corners = ("red circle", "blue star", "green square", "green square")
+
+    class vocabulary:  # noqa: D106
+        @staticmethod
+        def decode(row):
+            return Model.corners[row[0]].split()
+
+    def __init__(self):
+        self.regions = []
+
+    def generate(self, features, decoding, seeds, regions):
+        assert len(features) == len(seeds) == len(regions) <= decoding.batch_size
+        self.regions += regions.tolist()
+        tokens = regions.argmax(-1)[:, None, None]
+        return Hypotheses(tokens, *[None] * 8)
+
+
+class Reader:
+    def read(self, rows):
+        return np.zeros((len(rows), 4, 1))
+
+
+def photo(name, *objects):
+    items = tuple({"name": n, "box": b} for n, b in objects)
+    return Photo(name, f"{name}.png", "test", ("a",), objects=items)
+
+
+@pytest.fixture
+def scenes():
+    return [
+        photo("one", ("red circle", [0, 0, 4, 4]), ("blue star", [4, 0, 8, 4])),
+        photo("two", ("blue star", [0, 4, 4, 8])),  # the model names a square there
+        photo("unreadable", ("red circle", [0, 0, 4, 4])),
+    ]
+
+
+def measure(scenes, **visible):
+    captions = {"one": "a red circle", "two": "a blue star", "unreadable": ""}
+    model = Model()
+    found = measure_regions(
+        model,
+        Reader(),
+        Split("test", scenes, np.arange(len(scenes)), []),
+        captions,
+        {name: Target({}, region) for name, region in visible.items()},
+        DecodingSettings(batch_size=2),
+    )
+    return model, found
+
+
+def test_shares_are_of_all_regions_and_of_objects_not_named_first(scenes):
+    whole = (0, 0, 8, 8)
+    model, found = measure(scenes, one=whole, two=whole)
+    assert model.regions == [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]]
+    assert found == {"region_control": 2 / 3, "region_other": 1.0}
+
+
+def test_boxes_are_mapped_to_the_part_that_the_encoder_sees(scenes):
+    model, found = measure(scenes, one=(2, 0, 6, 4))
+    assert model.regions == [[1, 0, 1, 0], [0, 1, 0, 1]]
+    assert found == {"region_control": 1.0, "region_other": 1.0}
+
+
+def test_without_visible_objects_there_are_no_shares(scenes):
+    assert measure(scenes)[1] == {"region_control": None, "region_other": None}
+
+
+VOCABULARY = Vocabulary((*SPECIAL, "a", "red", "circle", "star"))
+WHOLE = (0, 0, 10, 10)
+
+
+class LayeredModel:
+    """Layer 1 looks at the first cell of 2 x 2, layer 2 at the photo's feature."""
+
+    grid, vocabulary = (2, 2), VOCABULARY
+
+    def __init__(self):
+        self.inputs = []
+
+    def attention_heads(self, features, tokens):
+        self.inputs += tokens.tolist()
+        B, T = tokens.shape
+        heads = np.zeros((B, 2, 3, T, 4))
+        heads[:, 0, :, :, 0] = 1
+        for b in range(B):
+            heads[b, 1, :, :, int(features[b, 0, 0])] = 1
+        return heads
+
+
+class CellReader:
+    def read(self, rows):
+        return np.array(rows, float)[:, None, None]  # the row is the cell
+
+
+@pytest.fixture
+def layered():
+    photos = [
+        photo("p", ("red circle", (0, 0, 5, 5))),  # cell 0
+        photo("q", ("star", (5, 5, 10, 10))),  # cell 3
+        photo("r", ("star", (5, 5, 10, 10))),  # without a target
+    ]
+    return Split("val", photos, np.array([0, 3, 1]), [[]] * 3)
+
+
+TARGETS = {
+    "p": Target({("red", "circle"): [(0, 0, 5, 5)]}, WHOLE),
+    "q": Target({("star",): [(5, 5, 10, 10)]}, WHOLE),
+}
+CAPTIONS = {"p": "a red circle", "q": "a star", "r": "a star"}
+
+
+@pytest.mark.parametrize("batch", [1, 64])
+def test_the_note_has_the_hits_of_every_layer_and_head(layered, monkeypatch, batch):
+    monkeypatch.setattr(probes, "_BATCH", batch)
+    model = LayeredModel()
+    note = layer_note(model, CellReader(), layered, CAPTIONS, TARGETS)
+    first, second = ", ".join(["0.500"] * 3), ", ".join(["1.000"] * 3)
+    assert note == (
+        f"pointing by layer of the decoder: 1: 0.500 (heads {first}), 2: 1.000 (heads "
+        f"{second})",
+    )
+    start, a, red, star = VOCABULARY.encode(["<start>", "a", "red", "star"])
+    assert [row[:3] for row in model.inputs][0] == [start, a, red]
+    assert model.inputs[1][:2] == [start, a]
+    assert star not in np.ravel(model.inputs[1][:2])
+
+
+def test_a_model_without_heads_and_captions_without_objects_have_no_note(layered):
+    model, nothing = LayeredModel(), dict.fromkeys(CAPTIONS, "a")
+    assert layer_note(model, CellReader(), layered, nothing, TARGETS) == ()
+    model.attention_heads = lambda *arguments: None
+    assert layer_note(model, CellReader(), layered, CAPTIONS, TARGETS) == ()
