@@ -123,7 +123,7 @@ def find_families(folder: str | Path | None = None) -> list[Family]:
     if len(fonts) < FEW_FAMILIES:
         _LOGGER.warning(
             "only %d font families (%s); a reader of photos needs 40 or more, see "
-            "`Rendered words` in docs/usage.md",
+            "`Rendered words` in docs/digits_and_words.md",
             len(fonts),
             ", ".join(sorted(fonts)),
         )
