@@ -1,8 +1,8 @@
 """Train hard attention by the lower bound L_s, Sec. 4.1 of arXiv:1502.03044v3.
 
-This file holds sampling, rewards and surrogate loss; the arithmetic of baselines is in
-:mod:`models.lstm.baselines`. REINFORCE with CIDEr as the reward is in
-:mod:`training.self_critical`.
+This file holds sampling, rewards, baselines and surrogate loss.
+:mod:`siblings.ram.model` samples the places of glimpses with the same baselines.
+REINFORCE (Williams, 1992) with CIDEr as the reward is in :mod:`training.self_critical`.
 
 At every step one location is sampled, s_t ~ Multinoulli(alpha_t), Eq. (8), and the
 context is its annotation, Eq. (9). The objective, Eq. (10), and its gradient estimated
@@ -81,11 +81,6 @@ from keras import ops
 from show_attend_tell.config.settings import HardAttentionSettings
 from show_attend_tell.models.losses import token_losses
 from show_attend_tell.models.lstm.attention import sampled_location
-from show_attend_tell.models.lstm.baselines import (
-    mean_of_others,
-    moved_average,
-    reward_to_go,
-)
 from show_attend_tell.models.lstm.fast_gradient import Selection
 
 
@@ -298,6 +293,49 @@ class Variance(keras.metrics.Metric):
         count = ops.maximum(self.count, 1)
         mean = self.total / count
         return ops.maximum(self.squares / count - ops.square(mean), 0)
+
+
+def mean_of_others(values, samples):
+    """Return the mean over the other samples of each row's group.
+
+    Args:
+        values: (R, ...), R = B samples rows, those of a group side by side.
+        samples: two or more.
+
+    Returns:
+        (R, ...).
+    """
+    rest = values.shape[1:]
+    each = ops.reshape(values, (-1, samples, *rest))  # (R, ...) -> (B, samples, ...)
+    total = ops.sum(each, axis=1, keepdims=True)  # (B, 1, ...)
+    return ops.reshape((total - each) / (samples - 1), (-1, *rest))  # -> (R, ...)
+
+
+def reward_to_go(rewards):
+    """Return sum_{k >= t} r_k for each t.
+
+    Args:
+        rewards: r, (R, T).
+
+    Returns:
+        (R, T).
+    """
+    return ops.flip(ops.cumsum(ops.flip(rewards, axis=1), axis=1), axis=1)
+
+
+def moved_average(average, mean, decay, present=True):
+    """Return the moving average after a batch: d b + (1 - d) mean.
+
+    Call it after the batch's gradient is computed: a baseline must not depend on the
+    samples from which it is subtracted.
+
+    Args:
+        average: b before the batch, a scalar.
+        mean: mean reward of the batch.
+        decay: d, 0 to 1.
+        present: False where the batch has no reward; b is then returned.
+    """
+    return ops.where(present, decay * average + (1 - decay) * mean, average)
 
 
 def location_log_probs(alpha, context_weights, mask):

@@ -38,8 +38,8 @@ import numpy as np
 from keras import ops
 
 from show_attend_tell.config.siblings import GlimpseSettings
-from show_attend_tell.models.lstm.baselines import mean_of_others, moved_average
 from show_attend_tell.models.lstm.cell import lstm_update
+from show_attend_tell.models.lstm.hard_attention import mean_of_others, moved_average
 from show_attend_tell.siblings.classifier import DigitClassifier, make_dense
 from show_attend_tell.siblings.ram.retina import see
 
