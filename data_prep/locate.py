@@ -17,7 +17,7 @@ from data_prep.problems import (
     UNSAFE_ENTRY,
     Problems,
 )
-from show_attend_tell.data.photo_formats import is_photo
+from show_attend_tell.data.preprocessing import is_photo
 from show_attend_tell.runtime.errors import DataError, one_line
 from show_attend_tell.runtime.regular_files import (
     MAX_TEXT_BYTES,

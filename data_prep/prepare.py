@@ -37,6 +37,7 @@ def prepare(
 
     Raises:
         DataError: the data cannot be prepared, or have problems that are refused.
+        ManifestError: a set of ``data.also`` is not prepared.
         VocabularyError: no word is frequent enough.
         WordsError: the file of words cannot be read.
     """

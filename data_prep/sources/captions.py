@@ -18,7 +18,7 @@ from data_prep.sources.preparation import Preparation, Prepared
 from data_prep.unpack import missing_photos, unpack
 from show_attend_tell.config.settings import DataSettings
 from show_attend_tell.data.manifest import Photo, first_of_each_split, write_manifest
-from show_attend_tell.data.splits import vocabulary_path
+from show_attend_tell.data.splits import read_photos, vocabulary_path
 from show_attend_tell.data.vocabulary import (
     SPECIAL,
     TOKENIZERS,
@@ -76,11 +76,12 @@ def prepare_scenes(preparation: Preparation) -> Prepared:
 def _write(
     preparation: Preparation, photos: list[Photo], problems: Problems
 ) -> Prepared:
-    """Write the vocabulary, then the manifest."""
+    """Write the vocabulary, also of the sets of ``data.also``, then the manifest."""
     preparation.record(problems)
     experiment, folder = preparation.experiment, preparation.folder
     settings = experiment.data
-    vocabulary, coverage = _vocabulary(photos, settings)
+    further = read_photos(experiment, folder.parent, further=True)
+    vocabulary, coverage = _vocabulary([*photos, *further], settings)
     vocabulary.save(
         vocabulary_path(experiment, folder.parent),
         {"size": settings.vocabulary_size, "min_count": settings.min_count},

@@ -7,14 +7,13 @@ files where the data set has .jpg files.
 import io
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import numpy as np
 
-from data_prep.locate import DAMAGED_ARCHIVE, is_safe
+from data_prep.locate import DAMAGED_ARCHIVE
 from data_prep.problems import MALFORMED_LINE, Problems
 from data_prep.sources.preparation import Preparation, Prepared
 from data_prep.words.parts import SHEET, SHOWN
@@ -23,7 +22,7 @@ from show_attend_tell.data.characters import fold
 from show_attend_tell.data.words import IMAGES, Word, read_crop, write_manifest
 from show_attend_tell.runtime.errors import DataError, PhotoError, WordsError, one_line
 from show_attend_tell.runtime.files import atomic_path
-from show_attend_tell.runtime.regular_files import read_text_bytes, require_within
+from show_attend_tell.runtime.regular_files import require_within
 
 BAD_LABEL = "label with unknown characters or too many of them"
 BAD_CROP = "crop that cannot be read"
@@ -32,8 +31,7 @@ _SUFFIXES = (".jpg", ".jpeg", ".png")
 _MOST_BYTES = 20_000_000  # of a crop, or of the tags
 _SEED = 0  # of the order in which photos become validation photos
 
-Read = Callable[[str], bytes]
-"""Returns the content of a file of a source."""
+Root = Path | zipfile.Path  # a folder, or a folder in an archive
 
 
 class Crop(NamedTuple):
@@ -84,9 +82,9 @@ def read_iiit5k(data: str | Path, validation: int) -> tuple[list[Crop], Problems
     """
     data, problems = Path(data), Problems()
     crops: dict[str, list[Crop]] = {"train": [], "test": []}
-    for source in _sources(data):
+    for root in _roots(data):
         for split in crops:
-            crops[split] = crops[split] or _read_split(*source, split, problems)
+            crops[split] = crops[split] or _read_split(root, split, problems)
     train = crops["train"]
     if not train:
         first = f" ({problems.summary()[0]})" if problems else ""
@@ -109,21 +107,15 @@ def read_iiit5k(data: str | Path, validation: int) -> tuple[list[Crop], Problems
     return [*kept, *held, *crops["test"]], problems
 
 
-def _sources(data: Path) -> Iterator[tuple[Path, set[str], Read]]:
-    """Yield the path of each source, its file names, and a function that reads a file.
-
-    The sources are the folder, its subfolders that have tags, and its archives.
-    """
+def _roots(data: Path) -> Iterator[Root]:
+    """Yield every place with tags: folders and their archives, or an archive."""
     if not data.exists():
         raise DataError(f"{data}: no such folder; name the folder of IIIT5K's files")
     archives = [data]
     if data.is_dir():
-        archives = sorted(data.glob("*.zip"))
         tags = sorted([*data.glob("*.tags"), *data.glob("*/*.tags")])
-        for folder in dict.fromkeys(path.parent for path in tags):
-            files = (path for path in folder.rglob("*") if path.is_file())
-            names = {path.relative_to(folder).as_posix() for path in files}
-            yield folder, names, partial(_read_file, folder)
+        yield from dict.fromkeys(path.parent for path in tags)
+        archives = sorted(data.glob("*.zip"))
     for path in archives:
         try:
             archive = zipfile.ZipFile(path)
@@ -133,70 +125,61 @@ def _sources(data: Path) -> Iterator[tuple[Path, set[str], Read]]:
                 "file again"
             ) from None
         with archive:
-            members = {m.filename: m for m in archive.infolist() if is_safe(m)}
-            tags = [name for name in members if name.endswith(".tags")]
-            # A folder around all files is no part of their names.
-            base = min(tags, default="").rpartition("/")[0]
-            base += "/" if base else ""
-            members = {
-                name.removeprefix(base): member
-                for name, member in members.items()
-                if name.startswith(base)
-            }
-            yield path, set(members), partial(_read_member, archive, members)
+            tags = [name for name in archive.namelist() if name.endswith(".tags")]
+            folder, slash, _ = min(tags, default="").rpartition("/")
+            yield zipfile.Path(archive, folder + slash)
 
 
-def _read_file(folder: Path, name: str) -> bytes:
-    return read_text_bytes(folder / name, _MOST_BYTES)
-
-
-def _read_member(
-    archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], name: str
-) -> bytes:
-    with archive.open(members[name]) as file:
-        content = file.read(_MOST_BYTES + 1)  # the size in the archive may be forged
+def _read(path: Root) -> bytes:
+    """Return the content of a file, whose size in an archive may be forged."""
+    with path.open("rb") as file:
+        content = file.read(_MOST_BYTES + 1)
     require_within(len(content), _MOST_BYTES)
     return content
 
 
-def _read_split(
-    place: Path, names: set[str], read: Read, split: str, problems: Problems
-) -> list[Crop]:
-    """Return the crops of a split; empty if the source has no tags for it."""
-    tags = f"{split}.tags"
-    if tags not in names:
+def _read_split(root: Root, split: str, problems: Problems) -> list[Crop]:
+    """Return the crops of a split; empty if the place has no tags for it."""
+    tags = root / f"{split}.tags"
+    if not tags.is_file():
         return []
     try:
-        text = read(tags).decode("utf-8-sig")
+        text = _read(tags).decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise DataError(
-            f"{place}: {tags} must be UTF-8 text; get the file again"
-        ) from None
+        raise DataError(f"{tags}: must be UTF-8 text; get the file again") from None
     except (*DAMAGED_ARCHIVE, OSError) as error:
         raise DataError(
-            f"{place}: {tags} cannot be read ({one_line(error)}); get the file again"
+            f"{tags}: cannot be read ({one_line(error)}); get the file again"
         ) from None
     crops = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
         path, _, label = line.strip().partition(" ")
-        stem = PurePosixPath(path).with_suffix("")
-        candidates = [path, *(f"{stem}{suffix}" for suffix in _SUFFIXES)]
-        name = next((name for name in candidates if name in names), None)
         if not label:
-            problems.add(MALFORMED_LINE, f"{tags}: line {number}")
-        elif name is None:
-            problems.add(ABSENT_CROP, path)
-        else:
-            try:
+            problems.add(MALFORMED_LINE, f"{tags.name}: line {number}")
+            continue
+        try:
+            name = _find(root, path)
+            if name is None:
+                problems.add(ABSENT_CROP, path)
+            else:
                 row = Word(split, fold(label.strip()), name)
-                crops.append(Crop(row, read_crop(io.BytesIO(read(name)))))
-            except WordsError:
-                problems.add(BAD_LABEL, f"{path} {label.strip()}")
-            except (PhotoError, OSError, *DAMAGED_ARCHIVE):
-                problems.add(BAD_CROP, name)
+                crops.append(Crop(row, read_crop(io.BytesIO(_read(root / name)))))
+        except WordsError:
+            problems.add(BAD_LABEL, f"{path} {label.strip()}")
+        except (PhotoError, OSError, *DAMAGED_ARCHIVE):
+            problems.add(BAD_CROP, path)
     return crops
+
+
+def _find(root: Root, path: str) -> str | None:
+    """Return the name of the file that a path of the tags means, None if absent."""
+    stem = PurePosixPath(path).with_suffix("")
+    if stem.is_absolute() or ".." in stem.parts:
+        return None
+    names = [path, *(f"{stem}{suffix}" for suffix in _SUFFIXES)]
+    return next((name for name in names if (root / name).is_file()), None)
 
 
 def _validation_paths(paths: list[str], count: int) -> set[str]:

@@ -10,8 +10,7 @@ from data_prep.words.fonts import find_families
 from data_prep.words.parts import SHEET, render_words
 from data_prep.words.render import Renderer
 from data_prep.words.word_list import load_words
-from show_attend_tell.data.photo_formats import is_photo
-from show_attend_tell.data.preprocessing import load_photo
+from show_attend_tell.data.preprocessing import is_photo, load_photo
 from show_attend_tell.runtime.errors import DataError, PhotoError
 
 _MOST_PHOTOS = 300  # each word uses a part of one of them

@@ -1,13 +1,18 @@
 """Define the options and the help that several verbs share."""
 
+import dataclasses
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import UnionType
+from typing import Literal, Union, get_args, get_origin, get_type_hints
 
 import click
 
 from show_attend_tell.cli.tasks import require_accepted
 from show_attend_tell.config.shipped import experiment_summary, shipped_experiments
+from show_attend_tell.inference.request import CaptionRequest, Option
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
@@ -89,34 +94,57 @@ limit_option = click.option(
     help="Use only the first N photos of each split, in a separate data folder and "
     "run; pass the same N to prepare, features, train and eval.",
 )
-encoder_weights_option = click.option(
-    "--encoder-weights",
-    type=PATH,
-    metavar="FILE",
-    help="Weights file of the encoder, in place of the weights in its settings.",
-)
 
-models_option = click.option(
-    *("--model", "models"),
-    type=PATH,
-    multiple=True,
-    metavar="FILE",
-    help="A .keras file, `shipped` or `shipped-lstm`, in place of the default model; "
-    "repeatable, to average the word probabilities of several models.",
-)
-mirror_option = click.option(
-    "--mirror",
-    is_flag=True,
-    help="Average the word probabilities over the photo and its mirror image.",
-)
-reranker_option = click.option(
-    "--reranker",
-    type=PATH,
-    metavar="FILE",
-    help="A file of fit-reranker: rank the hypotheses of the beam by their predicted "
-    "CIDEr too. By default MODEL.reranker.npz, if it is beside a single model; `none` "
-    "ranks without.",
-)
+
+def _parsed(parse: Callable, context, parameter, text: str | None):
+    return None if text is None else parse(text)
+
+
+def _request_option(request: type, field: dataclasses.Field) -> Callable:
+    """Return the decorator that adds one field of a request to a verb."""
+    option: Option = field.metadata["option"]
+    flag = option.flag or "--" + field.name.replace("_", "-")
+    details = {"help": option.help, "metavar": option.metavar}
+    kind = get_type_hints(request)[field.name]
+    if kind is bool:
+        return click.option(flag, field.name, is_flag=True, help=option.help)
+    if get_origin(kind) in (Union, UnionType):  # ``int | None``
+        kind = get_args(kind)[0]
+    if option.parse is not None:
+        details["callback"] = functools.partial(_parsed, option.parse)
+    elif get_origin(kind) is Literal:
+        details["type"] = click.Choice(get_args(kind))
+    elif kind in (int, float):
+        ranges = {int: click.IntRange, float: click.FloatRange}
+        details["type"] = ranges[kind](option.least, option.most)
+    else:
+        details["type"] = PATH
+        details["multiple"] = get_origin(kind) is tuple
+    return click.option(flag, field.name, **details)
+
+
+_REQUEST_OPTIONS = {
+    field.name: _request_option(CaptionRequest, field)
+    for field in dataclasses.fields(CaptionRequest)
+    if "option" in field.metadata and field.metadata["option"].help is not None
+}
+encoder_weights_option = _REQUEST_OPTIONS["encoder_weights"]
+models_option = _REQUEST_OPTIONS["models"]
+mirror_option = _REQUEST_OPTIONS["mirror"]
+reranker_option = _REQUEST_OPTIONS["reranker"]
+
+
+def request_options(command: Callable) -> Callable:
+    """Add the options of a CaptionRequest to a verb, and pass it the ``request``."""
+
+    @functools.wraps(command)
+    def verb(**values):
+        fields = {name: values.pop(name) for name in _REQUEST_OPTIONS}
+        return command(request=CaptionRequest(**fields), **values)
+
+    for option in reversed(_REQUEST_OPTIONS.values()):
+        verb = option(verb)
+    return verb
 
 
 def figure_options(command: Callable) -> Callable:

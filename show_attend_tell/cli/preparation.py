@@ -19,6 +19,7 @@ from show_attend_tell.cli.options import (
     start_tensorflow,
     work_option,
 )
+from show_attend_tell.cli.tasks import TASKS
 
 
 @contextlib.contextmanager
@@ -116,7 +117,7 @@ def features(
     """
     require_cluster(cluster, workers)
     settings = load_settings(experiment, changes, limit=limit)
-    if settings.task != "caption":
+    if not TASKS[settings.task].has_captions:
         click.echo(f"{settings.name}: nothing to do, its model reads the pictures")
         return
     start_tensorflow()

@@ -80,7 +80,7 @@ def read(crops, model, beam, lexicon, attention, page, out) -> None:
 
 def _print_words(search, crops, lexicon, attention, page) -> int:
     """Print each word; return the number of crops that cannot be read."""
-    from show_attend_tell.inference.photo_files import find_photos
+    from show_attend_tell.inference.photos import find_photos
     from show_attend_tell.inference.result import Failure
     from show_attend_tell.inference.visualization.figures import (
         draw_figures,

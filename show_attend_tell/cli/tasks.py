@@ -40,12 +40,14 @@ class Task:
             all that no entry names.
         classes: names of the classes of its models.
         functions: imports and returns its functions.
+        has_captions: whether its experiments have captions, and features of photos.
     """
 
     described: str
     accepts: frozenset[str]
     classes: frozenset[str]
     functions: Callable[[], Functions]
+    has_captions: bool = False
 
 
 def _caption() -> Functions:
@@ -59,15 +61,16 @@ def _evaluate_captions(settings, work, runs, split, options) -> list[str]:
     from show_attend_tell.evaluation import evaluate as evaluation
     from show_attend_tell.evaluation.report import table
 
-    scoring = {name: options[name] for name in ("tokenizer", "spice")}
-    file, beams, run = options["captions"], options["beams"], (settings, work, runs)
+    scoring, file = {n: options[n] for n in ("tokenizer", "spice")}, options["captions"]
     if file is not None:
         return table([evaluation.score_file(file, settings, work, split, **scoring)])
-    scoring |= {name: options[name] for name in ("mirror", "reranker")}
+    scoring |= {name: options[name] for name in ("mirror", "reranker", "boxes")}
     scoring["model"] = options["models"] or None
-    scoring["boxes"] = options["boxes"]
-    widths = dict.fromkeys(beams or (None,))
-    return table([evaluation.evaluate(*run, split, beam, **scoring) for beam in widths])
+    reports = [
+        evaluation.evaluate(settings, work, runs, split, beam, **scoring)
+        for beam in dict.fromkeys(options["beams"] or (None,))
+    ]
+    return table(reports)
 
 
 def _classify() -> Functions:
@@ -109,40 +112,64 @@ def _evaluate_words(settings, work, runs, split, options) -> list[str]:
 
 
 # Of `train`: the workers of a cluster, or of TF_CONFIG, train one model together.
-JOINT, TF_CONFIG = "train --cluster without --seeds or --grid", "train TF_CONFIG"
+JOINT, TF_CONFIG = "train --cluster without --seeds", "train TF_CONFIG"
+
+
+def _accepts(verbs: dict[str, str]) -> frozenset[str]:
+    """Return verbs with each of their options, which commas separate."""
+    return frozenset(
+        f"{verb} {option}".strip()
+        for verb, options in verbs.items()
+        for option in options.split(", ")
+    )
+
 
 TASKS = {
     "caption": Task(
-        "with captions",
-        frozenset(
-            ["average", "calibrate", "fit-reranker", JOINT, TF_CONFIG]
-            + ["prepare --limit", "features --limit"]
-            + ["train --limit", "train --init-from", "eval --boxes"]
-            + ["eval --limit", "eval --beam", "eval --captions", "eval --model"]
-            + ["eval --mirror", "eval --reranker", "eval --tokenizer", "eval --spice"]
-            + ["export --format saved_model", "export --format litert"]
-            + ["export --beam", "export --accept-imagenet"]
-        ),
-        frozenset(["Captioner"]),
-        _caption,
+        described="with captions",
+        accepts=_accepts(
+            {
+                "average": "",
+                "calibrate": "",
+                "fit-reranker": "",
+                "prepare": "--limit",
+                "features": "--limit",
+                "train": "--limit, --init-from",
+                "eval": "--limit, --beam, --captions, --model, --mirror, --reranker, "
+                "--boxes, --tokenizer, --spice",
+                "export": "--format saved_model, --format litert, --beam, "
+                "--accept-imagenet",
+            }
+        )
+        | {JOINT, TF_CONFIG},
+        classes=frozenset(["Captioner"]),
+        functions=_caption,
+        has_captions=True,
     ),
     "classify": Task(
-        "that classifies digits",
-        frozenset(),
-        frozenset(["RecurrentAttention", "PictureClassifier", "WindowClassifier"]),
-        _classify,
+        described="that classifies digits",
+        accepts=frozenset(),
+        classes=frozenset(
+            ["RecurrentAttention", "PictureClassifier", "WindowClassifier"]
+        ),
+        functions=_classify,
     ),
     "generate": Task(
-        "that generates pictures", frozenset(["draw"]), frozenset(["Draw"]), _generate
+        described="that generates pictures",
+        accepts=_accepts({"draw": ""}),
+        classes=frozenset(["Draw"]),
+        functions=_generate,
     ),
     "read": Task(
-        "that reads words",
-        frozenset(
-            ["train --init-from", "eval --beam", "eval --lexicon"]
-            + ["eval --split train", "eval --split all"]
+        described="that reads words",
+        accepts=_accepts(
+            {
+                "train": "--init-from",
+                "eval": "--beam, --lexicon, --split train, --split all",
+            }
         ),
-        frozenset(["Reader"]),
-        _read,
+        classes=frozenset(["Reader"]),
+        functions=_read,
     ),
 }
 

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import sys
 
 import click
 
@@ -17,7 +18,6 @@ from show_attend_tell.cli.options import (
     start_tensorflow,
     work_option,
 )
-from show_attend_tell.cli.sweep import grid_option, train_several
 from show_attend_tell.cli.tasks import JOINT, TASKS, TF_CONFIG, require_use
 
 
@@ -52,7 +52,6 @@ def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
     help="Train with each seed, one after the other, in the runs NAME-seed-N, and "
     "compare the runs; --resume skips finished runs.",
 )
-@grid_option
 @cluster_options
 @click.option(
     "--init-from",
@@ -71,7 +70,6 @@ def train(
     name,
     seed,
     seeds,
-    grid,
     cluster,
     workers,
     init_from,
@@ -85,9 +83,9 @@ def train(
     if seed is not None and seeds is not None:
         raise click.UsageError("--seed and --seeds exclude each other.")
     require_cluster(cluster, workers)
-    several = seeds is not None or bool(grid)
+    several = seeds is not None
     if several and "TF_CONFIG" in os.environ:
-        raise click.UsageError("TF_CONFIG cannot be combined with --seeds or --grid.")
+        raise click.UsageError("TF_CONFIG cannot be combined with --seeds.")
     chosen = {"seed": seed, "init_from": init_from}
     settings = load_settings(experiment, changes, name, limit, chosen)
     joint = cluster is not None and not several
@@ -102,16 +100,65 @@ def train(
     else:
         together = {}
         if "TF_CONFIG" in os.environ:
-            from show_attend_tell.training.workers.joining import join
+            from show_attend_tell.cluster.training import join
 
             together["workers"] = join()  # before TensorFlow computes anything
         train = functools.partial(TASKS[settings.task].functions().train, **together)
     if several:
-        places = {"work": work, "runs": runs, "resume": resume, "overwrite": overwrite}
-        where = {"cluster": cluster, "workers": workers}
-        train_several(settings, seeds, grid, train, _print_training, **places, **where)
+        from show_attend_tell.cluster.seeds import Series, plan
+        from show_attend_tell.config.experiments import seed_variants
+
+        if cluster is not None:  # workers have another working directory
+            work, runs = work.absolute(), runs.absolute()
+        has_captions = TASKS[settings.task].has_captions
+        series = Series(work, runs, train, has_captions, progress=cluster is None)
+        jobs = plan(series, seed_variants(settings, seeds), resume, overwrite)
+        _train_several(series, jobs, cluster, workers)
         return
     _print_training(train(settings, work, runs, resume, overwrite))
+
+
+def _train_several(series, jobs, cluster: str | None, workers: int | None) -> None:
+    """Train a run for each seed, and print the runs and their table.
+
+    Exit with 1 if a run fails.
+
+    Args:
+        series: what the runs share.
+        jobs: the runs.
+        cluster: address of a Ray cluster, or None.
+        workers: number of its workers, or None.
+    """
+    from show_attend_tell.cluster import seeds
+
+    if cluster is None:
+        outcomes = seeds.train_in_turn(series, jobs)
+    else:
+        outcomes = seeds.train_on_cluster(series, jobs, cluster, workers)
+    failed = set()
+    for outcome in outcomes:
+        name = outcome.experiment.name
+        if outcome.fault is not None:
+            failed.add(name)
+            click.echo(f"error: {name}: {outcome.fault}", err=True)
+        elif outcome.summary is None:
+            click.echo(f"{name}: already finished")
+        else:
+            click.echo(f"{name}:")
+            _print_training(outcome.summary)
+    names = [job.experiment.name for job in jobs]
+    folders = [series.runs / name for name in names if name not in failed]
+    if series.evaluates and folders:
+        from show_attend_tell.evaluation.comparison import (
+            compare_runs,
+            format_comparison,
+        )
+
+        table = compare_runs(folders, series.work, series.runs)
+        click.echo(format_comparison(table))
+    if failed:
+        click.echo(f"{len(failed)} of {len(jobs)} runs have failed", err=True)
+        sys.exit(1)
 
 
 def _print_training(done) -> None:

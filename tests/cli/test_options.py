@@ -1,8 +1,5 @@
 """The help of verbs that take an experiment lists the shipped ones."""
 
-import subprocess
-import sys
-
 import pytest
 
 from show_attend_tell.cli import main as cli
@@ -30,18 +27,3 @@ def test_a_summary_is_the_first_sentence_of_the_header(tmp_path):
     assert experiment_summary(file) == "One, two: three"
     file.write_text("[data]\n# no header\n")
     assert experiment_summary(file) == ""
-
-
-CODE = """
-import sys
-from show_attend_tell.cli.main import main
-main(["train", "--help"])
-loaded = {"tensorflow", "keras", "numpy", "pydantic"} & set(sys.modules)
-print(sorted(loaded), file=sys.stderr)
-"""
-
-
-def test_help_imports_neither_tensorflow_nor_settings():
-    command = [sys.executable, "-c", CODE]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.stderr == "[]\n"

@@ -28,7 +28,7 @@ from show_attend_tell.config.words import WordSettings
 from show_attend_tell.data import manifest
 from show_attend_tell.data.splits import vocabulary_path
 from show_attend_tell.data.vocabulary import Vocabulary
-from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.errors import DataError, ManifestError
 from show_attend_tell.runtime.files import locked
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "flickr8k"
@@ -104,6 +104,25 @@ def test_the_vocabulary_with_punctuation_is_a_file_of_its_own(
     assert "." not in Vocabulary.load(folder / "vocabulary.json").words
     kept = an_experiment("flickr8k", punctuation="keep")
     assert vocabulary_path(kept, tmp_path / "work").name == "vocabulary-keep.json"
+
+
+def test_the_vocabulary_of_several_sets_has_the_training_captions_of_all(
+    prepare_flickr8k, tmp_path
+):
+    also, work = {"more": 1}, tmp_path / "work"
+    with pytest.raises(ManifestError, match=r"more/manifest\.jsonl: no such manifest"):
+        prepare_flickr8k(also=also)
+    assert not list(work.rglob("vocabulary*"))
+    photos = [
+        manifest.Photo("a", "a.jpg", "train", ["A zebra runs."]),
+        manifest.Photo("b", "b.jpg", "val", ["An emu runs."]),
+    ]
+    manifest.write_manifest(work / "more" / "manifest.jsonl", photos)
+    report = prepare_flickr8k(also=also)
+    words = Vocabulary.load(report.folder / "vocabulary+more.json").words
+    assert words[4:] == ("a", "runs", "cat", "dog", "zebra")
+    assert photos_of(report)["train"] == 2  # of the set that was prepared
+    assert not (report.folder / "vocabulary.json").exists()
 
 
 @pytest.mark.parametrize("change", [{"vocabulary_size": 6}, {"min_count": 3}])

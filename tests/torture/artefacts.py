@@ -187,7 +187,6 @@ class Artefacts:
             if outcome == "handled":
                 self._mend()
             path.write_bytes(whole)
-        tally.finish()
 
     def output(self, arguments: list[str]) -> str:
         """Return what a command prints."""

@@ -102,6 +102,8 @@ def _work(arguments: list[str], folder: str, limits: Limits, replies) -> None:
 
     Its streams are kept in memory, so that limits hold for its files alone.
     """
+    from show_attend_tell.cli.main import main  # before signals are sent
+
     out, err, changes = io.StringIO(), io.StringIO(), None
     replies.send("started")
     if limits.kill_at is not None or limits.count_to is not None:
@@ -112,8 +114,6 @@ def _work(arguments: list[str], folder: str, limits: Limits, replies) -> None:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             _limit(limits)
-            from show_attend_tell.cli.main import main
-
             main(arguments)
     except SystemExit as ending:
         code = ending.code if isinstance(ending.code, int) else 0

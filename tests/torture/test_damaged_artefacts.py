@@ -141,7 +141,6 @@ def test_damaged_parts_of_an_extraction(artefacts, world):
         if outcome == "handled" and features.read_bytes() != whole:
             outcome, signature = "failed", "features: other values after a resumption"
         tally.count(f"features, {number}, header.json: {what}", outcome, signature)
-    tally.finish()
 
 
 def _header(artefacts, world, features: Path, parts: Path) -> bytes:

@@ -68,7 +68,6 @@ def test_a_full_disk_loses_nothing(stage_of, tmp_path, verb):
                 text = f"after the disk was full: {', '.join(left[:3])}"
                 outcome, signature = "failed", text
         tally.count(case, outcome, signature)
-    tally.finish()
 
 
 def _changed(path: Path, value: object) -> bool:

@@ -81,7 +81,6 @@ def test_damaged_archives_are_refused_or_prepared(box, originals):
         what, content = kinds[number % len(kinds)](originals[name], rng)
         done = box.prepare({**originals, name: content})
         _count(tally, f"{number}, {name}: {what}", done)
-    tally.finish()
 
 
 def _flickr(text: str, rng: random.Random) -> tuple[str, bytes]:
@@ -177,7 +176,6 @@ def test_damaged_caption_files_are_refused_or_prepared(box, world):
         change = ["--set", f"data.source={kind}"]
         done = box.prepare({**photos, **files, name: content}, *change)
         _count(tally, f"{number}, {source}, {name}: {what}", done)
-    tally.finish()
 
 
 def test_damaged_experiments_are_refused_or_prepared(box, world):
@@ -198,7 +196,6 @@ def test_damaged_experiments_are_refused_or_prepared(box, world):
         arguments += ["--work", str(box.case / "work")]
         done = command_line.run(arguments, box.case, SECONDS)
         _count(tally, f"{number}, damaged.toml: {what}", done)
-    tally.finish()
 
 
 def _large_archives():
@@ -292,7 +289,6 @@ def test_special_files_in_a_data_folder_stop_nothing(world, tmp_path):
             outcome = "failed"
             signature = "work lost: " + command_line.general(done.err.splitlines()[-1])
         tally.count(f"prepare, {what}: {done.err[-200:]!r}", outcome, signature)
-    tally.finish()
 
 
 def test_zip_of_zeros_is_a_sound_archive():

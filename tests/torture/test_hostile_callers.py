@@ -78,7 +78,6 @@ def test_photos_posted(server, world, path, planned, damaged):
             outcome, signature = "failed", "Ghostscript was started"
         case = f"POST {path}, {os.fsdecode(name)!r}, {reply.status}"
         tally.count(case, outcome, signature)
-    tally.finish()
 
 
 def _is_bomb(name: bytes) -> bool:
@@ -140,7 +139,6 @@ def test_malformed_requests_are_refused_with_their_status(server):
         else:
             text = f"{what}: status {reply.status} in place of {sorted(right)}"
             tally.count(what, "failed", text)
-    tally.finish()
 
 
 def test_damaged_requests_cause_no_error_of_the_server(server):
@@ -163,7 +161,6 @@ def test_damaged_requests_cause_no_error_of_the_server(server):
             signature = f"status {status}: {_last_traceback(server)}" if bad else ""
             outcome = "failed" if bad else "refused" if status >= 400 else "handled"
             tally.count(what, outcome, signature)
-    tally.finish()
 
 
 def _send_raw(port: int, content: bytes) -> int:
@@ -296,7 +293,6 @@ def test_another_variant_delays_no_other_request(server):
             f"first request with {json.dumps(options)}: {first[0].seconds:.2f} s, "
             f"others waited up to {max(others):.2f} s meanwhile"
         )
-    tally.finish()
 
 
 def test_the_server_printed_no_traceback(server):

@@ -44,7 +44,6 @@ def test_models_that_carry_code_are_refused(world, tmp_path):
         if mark.exists():
             outcome, signature = "failed", "code of a model file was run"
         tally.count(f"caption, config.json is {what}", outcome, signature)
-    tally.finish()
 
 
 def _experiment_names(outside: Path):
@@ -64,7 +63,6 @@ def test_names_of_experiments_stay_in_the_folder_of_runs(artefacts, world):
         done = command_line.run(arguments, runs, SECONDS)
         done.strays = [s for s in done.strays if s != f"os.mkdir {runs}"]
         tally.count(f"train, name = {name[:40]!r}", *command_line.judge(done))
-    tally.finish()
 
 
 def _not_finite(world, root: Path):
@@ -106,7 +104,6 @@ def test_values_that_are_not_finite_are_refused(artefacts, world):
         done = command_line.run(arguments, artefacts.root, SECONDS)
         judged = command_line.judge(done, handled=f"accepted without a word: {what}")
         tally.count(f"{arguments[0]}, {what}", *judged)
-    tally.finish()
 
 
 def test_a_checkpoint_of_another_vocabulary_is_refused(artefacts, world):

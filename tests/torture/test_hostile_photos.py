@@ -134,7 +134,6 @@ def test_photos_captioned_one_by_one(world, tmp_path):
         if strays := watch.stop():
             outcome, signature = "failed", "stray: " + command_line.general(strays[0])
         tally.count(f"sat.load(...).caption({os.fsdecode(name)!r})", outcome, signature)
-    tally.finish()
 
 
 def test_photos_captioned_from_folders(world, tmp_path):
@@ -146,7 +145,6 @@ def test_photos_captioned_from_folders(world, tmp_path):
         part = {name: photos[name] for name in chunk}
         _count_folder(tally, world, tmp_path / f"part-{number}", part, required)
         world.mark.unlink(missing_ok=True)
-    tally.finish()
 
 
 @pytest.mark.parametrize("form", ["csv", "html", "json", "page", "figures"])

@@ -58,7 +58,6 @@ def test_killed_stages_continue_to_equal_results(stage_of, tmp_path, verb):
         else:
             case = f"{verb}, {chain}: killed at {moments}"
             count_end(tally, stage, folder, case, CHAIN)
-    tally.finish()
 
 
 @pytest.mark.parametrize("verb", STOPPED)
@@ -85,7 +84,6 @@ def test_stopped_stages_end_in_order_and_continue(stage_of, tmp_path, verb):
             tally.count(case, "failed", text)
         else:
             count_end(tally, stage, folder, case)
-    tally.finish()
 
 
 @pytest.mark.parametrize("verb", STOPPED)
@@ -105,7 +103,6 @@ def test_two_processes_on_one_folder_lose_nothing(stage_of, tmp_path, verb):
         elif lost := differences(folder, stage.reference, stage.parts):
             text = f"after two processes: {', '.join(lost[:3])}"
             tally.count(case, "failed", text)
-    tally.finish()
 
 
 @pytest.mark.parametrize("verb", CLOCK)
@@ -124,4 +121,3 @@ def test_a_killed_stage_continues_after_the_clock_was_set_back(
             os.utime(path, (time.time() + YEARS,) * 2)
         case = f"{verb}, killed at change {change}"
         count_end(tally, stage, folder, case, clock_back=True)
-    tally.finish()

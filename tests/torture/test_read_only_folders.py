@@ -49,7 +49,6 @@ def test_a_stage_that_cannot_write_is_refused_and_continues_later(
             outcome = "failed"
         tally.count(case, outcome, signature)
         count_end(tally, stage, folder, f"{case}, when it can be written again")
-    tally.finish()
 
 
 @pytest.mark.parametrize("verb", SHARE)

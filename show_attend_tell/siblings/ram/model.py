@@ -39,7 +39,7 @@ from keras import ops
 
 from show_attend_tell.config.siblings import GlimpseSettings
 from show_attend_tell.models.lstm.baselines import mean_of_others, moved_average
-from show_attend_tell.models.lstm.decoder import lstm_update
+from show_attend_tell.models.lstm.cell import lstm_update
 from show_attend_tell.siblings.classifier import DigitClassifier, make_dense
 from show_attend_tell.siblings.ram.retina import see
 

@@ -16,8 +16,7 @@ from show_attend_tell.inference.batch import (
     file_identity,
 )
 from show_attend_tell.inference.journal import Journal
-from show_attend_tell.inference.photo_files import find_photos
-from show_attend_tell.inference.read_ahead import read_ahead
+from show_attend_tell.inference.photos import find_photos, read_ahead
 from show_attend_tell.inference.result import Failure
 from show_attend_tell.runtime.errors import OutputFileError, PhotoError
 from show_attend_tell.runtime.progress import progress_bar

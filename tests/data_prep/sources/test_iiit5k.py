@@ -86,6 +86,23 @@ def test_crops_with_problems_are_skipped_and_named(tmp_path):
     assert "missing crop: 1 (train/99_1.png)" in problems.summary()
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_tags_name_no_files_outside_the_folder(tmp_path, packed):
+    outside = tmp_path / "outside.jpg"
+    outside.write_bytes(crop_bytes(5))
+    files = crop_files()
+    files["train.tags"] += f"\n../outside.jpg a\n{outside} a\n. a".encode()
+    folder = tmp_path / "data"
+    folder.mkdir()
+    if packed:
+        write_archive(folder / "a.zip", files)
+    else:
+        unpack(folder, files)
+    crops, problems = read_iiit5k(folder, 4)
+    assert len(crops) == 10
+    assert len(problems) == 3
+
+
 def error_of(*arguments):
     with pytest.raises(DataError) as error:
         read_iiit5k(*arguments)
@@ -99,7 +116,7 @@ def test_absent_empty_and_damaged_data_are_named(tmp_path):
     write_archive(tmp_path / "a.zip", {"train.tags": b"train/1_1.png word"})
     assert "Received: none (missing crop: 1 (train/1_1.png))" in error_of(tmp_path, 4)
     write_archive(tmp_path / "a.zip", {"train.tags": b"\xff\xfe\xff"})
-    assert "train.tags must be UTF-8 text" in error_of(tmp_path, 4)
+    assert "train.tags: must be UTF-8 text" in error_of(tmp_path, 4)
     path = write_archive(tmp_path / "a.zip", crop_files())
     assert "less than the 10 training crops" in error_of(tmp_path, 10)
     path.write_bytes(path.read_bytes()[:-30])
