@@ -19,32 +19,32 @@ _UPDATES = 20  # of each measurement of training
 _TRAINING_ROUNDS = 5
 
 
-def _seconds(cluster, make, arguments, tasks, workers: int) -> float:
-    """Return the seconds per task once all workers have run a task."""
+def _seconds(cluster, job, arguments, items, workers: int) -> float:
+    """Return the seconds per item once all workers have run an item."""
     ends = []
-    for _ in cluster.run(make, arguments, tasks, workers):
+    for _ in cluster.run(job, arguments, items, workers):
         ends.append(time.perf_counter())
-    # The workers start together; the first task of each is not measured.
+    # The workers start together; the first item of each is not measured.
     return (ends[-1] - ends[workers - 1]) / (len(ends) - workers)
 
 
 def _feature_tasks(folder: Path, files: list[Path], identity: dict) -> Iterator:
-    from data_prep.feature_parts import Part
-    from show_attend_tell.cluster.features import PartJob
-    from show_attend_tell.cluster.worker import Task
+    from data_prep.feature_shard import Shard
+    from show_attend_tell.cluster.features import ShardJob
+    from show_attend_tell.cluster.pool import WorkItem
 
     for number in range(_TASKS + 2):
-        part = Part(folder / f"{number}.h5", identity, False, tuple(map(str, files)))
-        yield Task(f"part {number}", PartJob(part, tuple(files)))
+        shard = Shard(folder / f"{number}.h5", identity, False, tuple(map(str, files)))
+        yield WorkItem(f"shard {number}", ShardJob(shard, tuple(files)))
 
 
 def _caption_tasks(folder: Path, files: list[Path]) -> Iterator:
-    from show_attend_tell.cluster.captions import ChunkJob
-    from show_attend_tell.cluster.worker import Task
+    from show_attend_tell.cluster.captions import Chunk
+    from show_attend_tell.cluster.pool import WorkItem
 
     for number in range(_TASKS + 2):
-        job = ChunkJob(folder / f"{number}.jsonl", tuple(files), frozenset())
-        yield Task(f"chunk {number}", job)
+        chunk = Chunk(folder / f"{number}.jsonl", tuple(files), frozenset())
+        yield WorkItem(f"chunk {number}", chunk)
 
 
 def measure(work: str, photos: int, rounds: int) -> dict:
@@ -62,6 +62,8 @@ def measure(work: str, photos: int, rounds: int) -> dict:
     from show_attend_tell.cluster.pool import connected
     from show_attend_tell.config.experiments import load_experiment
     from show_attend_tell.inference.batch import made_by
+    from show_attend_tell.inference.pipeline import load_requested
+    from show_attend_tell.inference.request import CaptionRequest
     from show_attend_tell.models.encoder.network import Encoder
     from show_attend_tell.models.pretrained import shipped_model
 
@@ -69,11 +71,10 @@ def measure(work: str, photos: int, rounds: int) -> dict:
     folder = Path(work)
     files = sorted(folder.rglob("*.jpg"))
     encoder = load_experiment("flickr8k_soft").encoder
-    loading = captions.Loading((str(shipped_model("shipped-lstm")),))
-    pipeline = loading.load()
-    decoding = pipeline.decoding()
+    request = CaptionRequest((shipped_model("shipped-lstm"),))
+    pipeline = load_requested(request)
     settings = captions.Settings(
-        *(decoding, None, made_by(pipeline, decoding)),
+        *(request, made_by(pipeline, request)),
         *(pipeline.encoder.identity(), photos * _TASKS),
     )
     identity = Encoder(encoder).identity()
@@ -83,12 +84,12 @@ def measure(work: str, photos: int, rounds: int) -> dict:
             for workers in (1, 2) if number % 2 else (2, 1):
                 works = {
                     "features": (
-                        cluster_features.make_worker,
+                        cluster_features.shard_writer,
                         (encoder, identity, photos * _TASKS),
                         _feature_tasks(folder, files, identity),
                     ),
                     "captions": (
-                        *(captions.make_worker, (loading, settings)),
+                        *(captions.shard_writer, (settings,)),
                         _caption_tasks(folder, files),
                     ),
                 }
@@ -104,16 +105,19 @@ def measure_training(quick: bool, rounds: int) -> dict:
     Returns:
         Seconds per update of each round, by number of workers.
     """
-    from show_attend_tell.cluster.training_workers import Job, run_together
+    from benchmarks.training_workers import seconds_per_update
+    from show_attend_tell.cluster.training import run_together
 
     found: dict[int, list[float]] = {1: [], 2: []}
     arguments = {"quick": quick, "updates": 2 if quick else _UPDATES}
     for number in range(rounds):
         for workers in (1, 2) if number % 2 else (2, 1):
             with tempfile.TemporaryDirectory() as folder:
-                name = "benchmarks.training_workers:seconds_per_update"
-                job = Job(name, arguments, Path(folder) / "ray")
-                found[workers].append(run_together("auto", job, workers))
+                ray_folder = Path(folder) / "ray"
+                taken = run_together(
+                    "auto", seconds_per_update, arguments, ray_folder, workers
+                )
+                found[workers].append(taken)
     return found
 
 

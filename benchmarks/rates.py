@@ -36,13 +36,13 @@ def _seconds(run, *arguments) -> float:
 
 
 def features(network: str, layer: str, weights: str, photos: str | None) -> dict:
-    """Run the feature worker of a cluster on one part after a warm-up."""
+    """Run the feature worker of a cluster on one shard after a warm-up."""
     from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
 
     start_tensorflow()
     from data_prep.extract import decode
-    from data_prep.feature_parts import Part
-    from show_attend_tell.cluster.features import FeatureWorker, PartJob
+    from data_prep.feature_shard import Shard
+    from show_attend_tell.cluster.features import FeatureWorker, ShardJob
     from show_attend_tell.config.settings import EncoderSettings
     from show_attend_tell.models.encoder.network import Encoder
 
@@ -56,8 +56,8 @@ def features(network: str, layer: str, weights: str, photos: str | None) -> dict
         def run(worker: FeatureWorker, count: int) -> int:
             chosen = tuple(files[:count])
             path = Path(folder, f"{count}.h5")
-            part = Part(path, identity, False, tuple(map(str, chosen)))
-            worker.run(PartJob(part, chosen))
+            shard = Shard(path, identity, False, tuple(map(str, chosen)))
+            worker.run(ShardJob(shard, chosen))
             return path.stat().st_size
 
         before = time.process_time()
@@ -87,23 +87,24 @@ def captions(photos: str | None) -> dict:
     start_tensorflow()
     from show_attend_tell.cluster import captions as cluster
     from show_attend_tell.inference.batch import made_by
+    from show_attend_tell.inference.pipeline import load_requested
+    from show_attend_tell.inference.request import CaptionRequest
     from show_attend_tell.models.pretrained import shipped_model
 
-    loading = cluster.Loading((str(shipped_model("shipped-lstm")),))
+    request = CaptionRequest((shipped_model("shipped-lstm"),))
     before = time.process_time()
-    pipeline = loading.load()
-    decoding = pipeline.decoding()
+    pipeline = load_requested(request)
     settings = cluster.Settings(
-        *(decoding, None, made_by(pipeline, decoding)),
+        *(request, made_by(pipeline, request)),
         *(pipeline.encoder.identity(), 10**6),
     )
-    worker = cluster.CaptionWorker(loading, settings)
+    worker = cluster.shard_writer(settings)
     with tempfile.TemporaryDirectory() as folder:
         files = tuple(_files(photos, folder))
         out = Path(folder, "captions.jsonl")
-        job = cluster.ChunkJob(out, files, frozenset())
-        warm = _seconds(worker.run, job)
-        seconds = _seconds(worker.run, job)
+        job = cluster.Chunk(out, files, frozenset())
+        warm = _seconds(worker, job)
+        seconds = _seconds(worker, job)
         size = out.stat().st_size
     return {
         "s a photo": seconds / len(files),
@@ -128,9 +129,7 @@ def updates(precision: str) -> dict:
 def metadata() -> dict:
     """Read a manifest of 100,000 rows; join the index of 200 shards, and open it."""
     from benchmarks.feature_file import identity
-    from data_prep.feature_parts import write_part
-    from data_prep.shard_writer import ShardWriter
-    from show_attend_tell.data.feature_shards import SHARD_ROWS
+    from data_prep.feature_writer import SHARD_ROWS, FeatureWriter
     from show_attend_tell.data.features import FeatureReader
     from show_attend_tell.data.manifest import Photo, read_manifest, write_manifest
 
@@ -146,9 +145,10 @@ def metadata() -> dict:
         count = _SHARDS * SHARD_ROWS
         tiny = identity(Sizes(locations=1, annotation_width=1))
         features = np.ones((SHARD_ROWS, 1, 1), np.float16)
-        with ShardWriter(Path(folder, "features.h5"), tiny, ids[:count]) as writer:
+        path = Path(folder, "features.h5")
+        with FeatureWriter(path, tiny, ids[:count], shards=True) as writer:
             for number in writer.missing:
-                write_part(writer.part(number), features, [""] * SHARD_ROWS)
+                writer.write(number, features, [""] * SHARD_ROWS)
             found["s of a shard for the index"] = _seconds(writer.finish) / _SHARDS
         size = Path(folder, "features.shards", "index.h5").stat().st_size
         found["bytes of the index a photo"] = size / count
@@ -169,28 +169,24 @@ def _memory(make: Callable[[], object]) -> int:
     return size
 
 
-class NoWork:
-    """A worker's object that returns its payload's length."""
-
-    def run(self, payload: tuple) -> int:
-        """Return the length."""
-        return len(payload)
+def no_work() -> Callable[[tuple], int]:
+    """Return the function of an empty job, which returns its payload's length."""
+    return len
 
 
 def driver() -> dict:
     """Run empty tasks with the payload of 256 photos, and wait for many of them."""
     import ray
 
-    from benchmarks.rates import NoWork  # not of __main__, which workers lack
-    from show_attend_tell.cluster.pool import connected
-    from show_attend_tell.cluster.worker import Task
+    from benchmarks.rates import no_work  # not of __main__, which workers lack
+    from show_attend_tell.cluster.pool import WorkItem, connected
 
     paths = tuple(Path(f"/data/photos/{k:010d}_0123456789.jpg") for k in range(256))
-    found = {"bytes of a task": float(len(pickle.dumps(Task("part 0", paths))))}
+    found = {"bytes of a task": float(len(pickle.dumps(WorkItem("part 0", paths))))}
     with connected("auto") as cluster:
-        tasks = (Task(f"part {number}", paths) for number in range(_TASKS))
+        tasks = (WorkItem(f"part {number}", paths) for number in range(_TASKS))
         start = time.perf_counter()
-        seconds = _seconds(lambda: sum(1 for _ in cluster.run(NoWork, (), tasks, 2)))
+        seconds = _seconds(lambda: sum(1 for _ in cluster.run(no_work, (), tasks, 2)))
         found["s of the driver a task, 2 workers"] = seconds / _TASKS
         found["s of the clock a task, 2 workers"] = (
             time.perf_counter() - start

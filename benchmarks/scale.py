@@ -23,8 +23,9 @@ from benchmarks.resources import PHOTOS, Rates
 from benchmarks.table import markdown, number
 
 FIGURE = Path(__file__).parents[1] / "docs" / "images" / "scale.png"
-WORKERS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-_ATTEMPTS = 4  # as in runtime.cluster
+WORKERS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # in the figure
+TABULATED = (1, 10, 100, 1000)
+_ATTEMPTS = 4  # as in cluster.pool
 _STEPS, _SEGMENTS = 2000, 5000  # simulated updates, and stretches between checkpoints
 _NEVER = math.inf
 
@@ -38,7 +39,7 @@ class Assumptions:
 
     Attributes:
         photo: VGG16 on one core, JPEG file to written feature; measured.
-        task_photos: photos of a task, ``data.feature_shards.SHARD_ROWS``.
+        task_photos: photos of a task, ``data_prep.feature_writer.SHARD_ROWS``.
         set_photos: photos of one data set; a larger collection is divided into sets
             that are extracted one after the other, as the driver holds the rows of a
             whole manifest in memory; assumed.
@@ -301,7 +302,7 @@ def features_table(a: Assumptions) -> str:
     head = ("workers", f"{small}: time, USD", "efficiency")
     head += (f"{medium}: time, USD", f"{large}: time, USD", "efficiency")
     lines = []
-    for workers in WORKERS:
+    for workers in TABULATED:
         cells, shares = [], []
         for photos in PHOTOS:
             seconds = features(photos, workers, a).seconds
@@ -316,7 +317,7 @@ def training_table(a: Assumptions) -> str:
     """Return the table of data-parallel training."""
     head = ("workers", "all-reduce", "update", "checkpoint every", "kept", "efficiency")
     lines = []
-    for workers in WORKERS:
+    for workers in TABULATED:
         interval = checkpoint_interval(a.checkpoint, a.mtbf / workers)
         update, kept = update_seconds(workers, a), availability(workers, a)
         lines.append(

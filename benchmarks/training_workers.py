@@ -18,7 +18,7 @@ def seconds_per_update(quick: bool, updates: int) -> float:
     from show_attend_tell.runtime.tensorflow_startup import start_keras
 
     start_keras()
-    from show_attend_tell.training.workers.joining import join
+    from show_attend_tell.cluster.training import join
 
     workers = join()
     import numpy as np

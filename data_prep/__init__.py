@@ -1,6 +1,6 @@
-"""Convert photos and captions of any source to a manifest, vocabulary and features.
+"""Convert data sets of any source to the files that training reads.
 
-Each reader in :mod:`data_prep.sources` reads one source; all return the same types.
-:func:`data_prep.prepare.prepare` calls the reader of the experiment's source, and
-:func:`data_prep.extract.extract` computes the features of the prepared photos.
+:mod:`data_prep.sources` registers the sources, :func:`data_prep.prepare.prepare` calls
+the source of an experiment, and :func:`data_prep.extract.extract` computes the features
+of prepared photos.
 """

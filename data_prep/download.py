@@ -8,27 +8,30 @@ an HTTP Range request.
 import hashlib
 import logging
 import os
-import time
 import zipfile
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import requests
+from requests.adapters import HTTPAdapter, Retry
 
 from data_prep.disk import require_space
+from data_prep.unpack import Progress
 from show_attend_tell.runtime.errors import DownloadError, one_line
 from show_attend_tell.runtime.files import locked
 
 _LOGGER = logging.getLogger(__name__)
 _CHUNK = 1 << 16  # bytes; an interruption loses the unfinished chunk
 _TIMEOUT = (20.0, 60.0)  # seconds to connect, and between two chunks
-_ATTEMPTS = 6  # consecutive requests without progress before giving up
-_PAUSE = 1.0  # seconds after the first failure, doubled after each further one
-
-Progress = Callable[[str, int, int], None]
-"""Called with the file name, the bytes received and the bytes in total."""
+_ATTEMPTS = 6  # responses in a row that add no byte, before giving up
+# Of each request, with pauses of 1, 2, 4, ... seconds, or as the server asks.
+_RETRIES = Retry(
+    total=5,
+    backoff_factor=1.0,
+    status_forcelist=[429, 500, 502, 503, 504],
+    raise_on_status=False,
+)
 
 
 @dataclass(frozen=True)
@@ -48,12 +51,12 @@ class RemoteFile:
 
     @property
     def name(self) -> str:
-        """The last part of the URL."""
+        """The file name."""
         return self.url.rsplit("/", 1)[1]
 
 
-_COCO = "http://images.cocodataset.org"  # its HTTPS certificate is of another host
-# Sizes and checksums are those of TensorFlow Datasets (url_checksums/coco.txt).
+_COCO = "http://images.cocodataset.org"  # its HTTPS certificate names another host
+# Sizes and checksums come from TensorFlow Datasets (url_checksums/coco.txt).
 COCO = (
     RemoteFile(
         f"{_COCO}/annotations/annotations_trainval2014.zip",
@@ -76,25 +79,24 @@ COCO = (
         "fe9be816052049c34717e077d9e34aa60814a55679f804cd043e3cbee3b9fde0",
     ),
 )
-# The authors give out the photos of Flickr8k and Flickr30k on request only. Karpathy's
-# splits of Flickr30k are in the same archive as those of COCO.
+# The authors send the photos of Flickr8k and Flickr30k on request only. Karpathy's
+# archive has the splits of COCO and of Flickr30k.
 FILES = {"coco": COCO, "flickr30k": (COCO[1],)}
 
 
 def download(source: str, folder: Path, progress: Progress | None = None) -> list[Path]:
-    """Download the files of a data set into a folder that ``prepare`` can read.
+    """Download the files of a data set into a folder; return their paths.
+
+    Complete files that are already present are kept.
 
     Args:
         source: ``coco``, or ``flickr30k`` for Karpathy's splits alone.
-        folder: the folder to write to; complete files already present are kept.
+        folder: the folder, which ``prepare`` can read.
         progress: called after every chunk.
 
-    Returns:
-        The paths of the files.
-
     Raises:
-        DownloadError: the source has no files to download, or a file cannot be
-            downloaded, verified or written.
+        DownloadError: the source has no files to download, or see
+            :func:`download_file`.
     """
     if source not in FILES:
         raise DownloadError(
@@ -112,15 +114,12 @@ def total_size(source: str) -> int:
 def download_file(
     remote: RemoteFile, folder: Path, progress: Progress | None = None
 ) -> Path:
-    """Download one file, or resume its download, and verify it.
+    """Download or resume a file; return its path after verification.
 
     Args:
         remote: the file.
         folder: the folder to write to; made if absent.
         progress: called after every chunk.
-
-    Returns:
-        The path of the verified file.
 
     Raises:
         DownloadError: the file cannot be downloaded, verified or written.
@@ -163,33 +162,31 @@ def _size(path: Path) -> int:
 
 def _receive_all(remote: RemoteFile, part: Path, progress: Progress) -> None:
     """Send requests until the part is complete or `_ATTEMPTS` in a row add nothing."""
-    largest, failures = _size(part), 0
-    while _size(part) < remote.size:
-        error: Exception = requests.ConnectionError("the connection was closed")
-        try:
-            _receive(remote, part, progress)
-        except requests.RequestException as caught:
-            status = 500 if caught.response is None else caught.response.status_code
-            if status < 500 and status != requests.codes.too_many_requests:
-                raise
-            error = caught
-        if _size(part) >= remote.size:
-            return
-        # A server without Range support starts over: only a new maximum is progress.
-        failures = 0 if _size(part) > largest else failures + 1
-        largest = max(largest, _size(part))
-        if failures == _ATTEMPTS:
-            raise error
-        _LOGGER.warning("%s: %s; trying again", remote.url, one_line(error))
-        time.sleep(_PAUSE * 2 ** (failures - 1))
+    with requests.Session() as session:
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, HTTPAdapter(max_retries=_RETRIES))
+        largest, failures = _size(part), 0
+        while _size(part) < remote.size:
+            dropped = _receive(session, remote, part, progress)
+            if _size(part) >= remote.size:
+                return
+            error = dropped or requests.ConnectionError("the connection was closed")
+            # Without Range support a download starts over: a new maximum is progress.
+            failures = 0 if _size(part) > largest else failures + 1
+            largest = max(largest, _size(part))
+            if failures == _ATTEMPTS:
+                raise error
+            _LOGGER.warning("%s: %s; trying again", remote.url, one_line(error))
 
 
-def _receive(remote: RemoteFile, part: Path, progress: Progress) -> None:
-    """Send one request for the missing bytes and append them to the part."""
+def _receive(
+    session: requests.Session, remote: RemoteFile, part: Path, progress: Progress
+) -> requests.RequestException | None:
+    """Append the missing bytes to the part; return the error that cut the response."""
     done = _size(part)
     # "identity" excludes compression, so that ranges count bytes of the file.
     headers = {"Accept-Encoding": "identity", "Range": f"bytes={done}-"}
-    with requests.get(
+    with session.get(
         remote.url, headers=headers, stream=True, timeout=_TIMEOUT
     ) as response:
         response.raise_for_status()
@@ -202,12 +199,16 @@ def _receive(remote: RemoteFile, part: Path, progress: Progress) -> None:
                 "file has changed, or a proxy sent another page"
             )
         with part.open("ab" if done else "wb") as file:
-            for chunk in response.iter_content(_CHUNK):
-                file.write(chunk)
-                done += len(chunk)
-                progress(remote.name, done, remote.size)
-                if done > remote.size:
-                    return
+            try:
+                for chunk in response.iter_content(_CHUNK):
+                    file.write(chunk)
+                    done += len(chunk)
+                    progress(remote.name, done, remote.size)
+                    if done > remote.size:
+                        return None
+            except requests.RequestException as error:
+                return error
+    return None
 
 
 def _fault(path: Path, remote: RemoteFile) -> str | None:

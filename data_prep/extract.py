@@ -1,6 +1,8 @@
 """Extract the features of a prepared data set: read the manifest, run the encoder."""
 
+import contextlib
 import dataclasses
+import itertools
 import logging
 import os
 import time
@@ -14,19 +16,18 @@ import numpy as np
 
 from data_prep.disk import format_bytes, free_bytes, require_space
 from data_prep.feature_writer import FeatureWriter
-from data_prep.shard_writer import open_writer
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data import manifest
-from show_attend_tell.data.feature_shards import shards_folder
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.manifest import Photo
-from show_attend_tell.data.shard_store import require_url
+from show_attend_tell.data.shard_store import require_url, shards_folder
+from show_attend_tell.data.splits import data_folders
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.runtime.errors import FeatureError, PhotoError
 from show_attend_tell.runtime.progress import ProgressBar, progress_bar
 
 BATCH = 32  # photos per step; another size may change the last bits of the features
-_AHEAD = 4  # parts decoded ahead of the network
+_AHEAD = 4  # batches decoded ahead of the network
 _FLOAT16 = 2  # bytes of a value
 
 _logger = logging.getLogger(__name__)
@@ -34,17 +35,16 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FileReport:
-    """Counts, sizes and problems of one feature file or folder of shards.
+    """Counts, sizes and problems of one feature set.
 
     Attributes:
-        path: the file or folder.
-        photos: number of rows of the file.
-        extracted: number of photos encoded in this run; the others were already
-            present.
+        path: the file or the folder of shards.
+        photos: number of photos.
+        extracted: number of photos that this run encoded; the others were present.
         seconds: duration of this run's extraction.
-        size: size of the file, in bytes.
+        size: size of the set, in bytes.
         dense_size: size of its values without compression, in bytes.
-        unreadable: id -> reason of every photo without features.
+        unreadable: id -> reason, of each photo without features.
     """
 
     path: Path
@@ -74,7 +74,7 @@ class FileReport:
 
 @dataclass(frozen=True)
 class ExtractReport:
-    """Reports of the files of one call of :func:`extract`, the mirrored file last."""
+    """Reports of all feature sets of one call of :func:`extract`."""
 
     files: tuple[FileReport, ...]
 
@@ -88,118 +88,106 @@ def extract(
     work: str | Path,
     encoder_weights: str | Path | None = None,
     overwrite: bool = False,
-    splits: Sequence[str] | None = None,
     progress: bool = True,
     mirror_splits: Sequence[str] = (),
     shards: bool = False,
-    write_parts: Callable | None = None,
+    write_shards: Callable | None = None,
     store: str | None = None,
 ) -> ExtractReport:
-    """Extract the features of all photos of an experiment's data.
+    """Extract the features of the photos of all splits of an experiment's data sets.
 
-    After an interruption the next call resumes, and the file has the same bytes.
+    After an interruption the next call resumes, and the files have the same bytes.
     Features that exist as a file or as shards, complete or not, keep their form.
 
     Args:
-        experiment: the experiment; its ``data.name`` and ``encoder`` are used. With
+        experiment: the experiment; its data sets and ``encoder`` are used. With
             ``encoder.mirror`` the features of the mirrored training photos are
             written to a second file.
-        work: the folder of ``<data.name>/manifest.jsonl``.
+        work: the folder of prepared data.
         encoder_weights: weights file that replaces ``encoder.weights``.
-        overwrite: replace existing features.
-        splits: the splits to extract; by default all but ``none``.
+        overwrite: whether to replace existing features.
         progress: whether to draw a progress bar on standard error.
         mirror_splits: further splits whose mirrored photos are extracted, each to a
             file of its own.
         shards: whether new features become a folder of shards in place of a file, see
-            :mod:`data.feature_shards`.
-        write_parts: writes the missing parts of a :class:`FeatureWriter`, with the
-            arguments of :func:`write_parts_here`, the default.
+            :mod:`data.features`.
+        write_shards: function that writes the missing shards of a
+            :class:`FeatureWriter`; :func:`write_shards_here` by default.
         store: URL below which new shards become objects, such as
             ``s3://bucket/folder``; see :mod:`data.shard_store`.
 
     Raises:
         EncoderError: the encoder cannot be built.
-        FeatureError: existing features are of another encoder or of other photos,
+        FeatureError: existing features belong to another encoder or to other photos,
             another extraction is running, or the disk is too small.
-        ManifestError: the manifest is absent or malformed.
+        ManifestError: a manifest is absent or malformed.
     """
     store = None if store is None else require_url(store)
-    folder = Path(work) / experiment.data.name
-    photos = _select(manifest.read_manifest(folder / "manifest.jsonl"), splits)
     settings = experiment.encoder
     if encoder_weights is not None:
         settings = dataclasses.replace(settings, weights=str(encoder_weights))
-    encoder = Encoder(settings)
-    encoder.expect(len(photos))
-    path = feature_path(folder, settings)
-    jobs = [(path, photos, False)]
-    trained = [photo for photo in photos if photo.split == "train"]
-    if settings.mirror and trained:
-        jobs.append((feature_path(folder, settings, mirror=True), trained, True))
-    for split in mirror_splits:
-        own = _select(photos, [split])
-        jobs.append((feature_path(folder, settings, True, split), own, True))
-    files = [
-        _extract_file(
-            *(encoder, *job, overwrite, progress, shards),
-            write_parts or write_parts_here,
-            store,
+    jobs: list[tuple[Path, list[Photo], bool]] = []
+    for folder in data_folders(experiment, work):
+        everything = manifest.read_manifest(folder / "manifest.jsonl")
+        photos = [photo for photo in everything if photo.split != "none"]
+        if not photos:
+            raise FeatureError(
+                f"{folder}: the manifest must have photos in a split. Received: none; "
+                "prepare the data again"
+            )
+        jobs.append((feature_path(folder, settings), photos, False))
+        for split in (*(["train"] if settings.mirror else []), *mirror_splits):
+            if chosen := [photo for photo in photos if photo.split == split]:
+                jobs.append((feature_path(folder, settings, True, split), chosen, True))
+    known = {photo.split for _, photos, _ in jobs for photo in photos}
+    if not known.issuperset(mirror_splits):
+        raise FeatureError(
+            "`mirror_splits` must name splits of the manifest, which has "
+            f"{sorted(known)}. Received: {list(mirror_splits)}; leave the option out"
         )
-        for job in jobs
-    ]
+    encoder = Encoder(settings)
+    encoder.expect(sum(len(photos) for _, photos, mirror in jobs if not mirror))
+    write_shards, files = write_shards or write_shards_here, []
+    for path, photos, mirror in jobs:
+        url = store and f"{store}/{path.parent.name}/{shards_folder(path).name}"
+        ids = [photo.id for photo in photos]
+        writer = FeatureWriter(
+            path, encoder.identity(), ids, mirror, overwrite, shards, url
+        )
+        files.append(_extract_set(encoder, writer, photos, write_shards, progress))
     return ExtractReport(tuple(files))
 
 
-def _select(photos: list[Photo], splits: Sequence[str] | None) -> list[Photo]:
-    if splits is None:
-        chosen = [photo for photo in photos if photo.split != "none"]
-    else:
-        chosen = [photo for photo in photos if photo.split in splits]
-    if not chosen:
-        known = sorted({photo.split for photo in photos})
-        raise FeatureError(
-            f"`splits` must name splits of the manifest, which has {known}. "
-            f"Received: {splits}"
-        )
-    return chosen
-
-
-def _extract_file(
+def _extract_set(
     encoder: Encoder,
-    path: Path,
+    writer: FeatureWriter,
     photos: list[Photo],
-    mirror: bool,
-    overwrite: bool,
+    write_shards: Callable,
     progress: bool,
-    shards: bool,
-    write_parts: Callable,
-    store: str | None,
 ) -> FileReport:
-    ids = [photo.id for photo in photos]
-    dense_size = len(ids) * encoder.grid[0] * encoder.grid[1] * encoder.width * _FLOAT16
+    """Write one feature set unless it is complete."""
+    dense_size = (
+        len(photos) * encoder.grid[0] * encoder.grid[1] * encoder.width * _FLOAT16
+    )
     start, extracted = time.perf_counter(), 0
-    identity, url = encoder.identity(), None
-    if store is not None:
-        url = f"{store}/{path.parent.name}/{shards_folder(path).name}"
-    with open_writer(path, identity, ids, mirror, overwrite, shards, url) as writer:
+    with writer:
         if not writer.complete:
-            extracted = sum(len(writer.rows(part)) for part in writer.missing)
+            extracted = sum(len(writer.rows(number)) for number in writer.missing)
             _logger.info(
                 "%s: %d photos, at most %s before compression; %s free",
                 writer.path,
-                len(ids),
+                len(photos),
                 format_bytes(dense_size),
-                format_bytes(free_bytes(path.parent)),
+                format_bytes(free_bytes(writer.path.parent)),
             )
-            write_parts(encoder, writer, photos, progress)
+            write_shards(encoder, writer, photos, progress)
             writer.finish()
         size = writer.size()
     seconds = time.perf_counter() - start
     with FeatureReader(writer.path) as reader:
         return FileReport(
             path=writer.path,
-            photos=len(ids),
+            photos=len(photos),
             extracted=extracted,
             seconds=seconds,
             size=size,
@@ -208,33 +196,34 @@ def _extract_file(
         )
 
 
-def write_parts_here(
+def write_shards_here(
     encoder: Encoder, writer: FeatureWriter, photos: list[Photo], progress: bool
 ) -> None:
-    """Write all missing parts; decode photos and write parts in threads.
+    """Write all missing shards; decode photos and write shards in threads.
 
     Args:
         encoder: computes the features.
-        writer: has the missing parts.
+        writer: has the missing shards.
         photos: photos in the order of the rows.
         progress: whether to draw a progress bar on standard error.
     """
-    bar = extraction_bar(writer, progress)
+    paths = ([photos[row].path for row in writer.rows(n)] for n in writer.missing)
+    threads = min(8, os.cpu_count() or 1)
+    decoded = decoded_batches(encoder, paths, writer.mirrored, threads)
     stored: Future | None = None
-    with ThreadPoolExecutor(1) as store, bar:
-        for count, (part, squares, problems) in enumerate(
-            _decode_parts(encoder, writer, photos)
-        ):
-            batches = (
-                (squares[first : first + BATCH], problems[first : first + BATCH])
-                for first in range(0, len(squares), BATCH)
-            )
-            features, _ = encode_batches(encoder, batches, bar.update)  # (n, L, D)
+    with (
+        ThreadPoolExecutor(1) as store,
+        contextlib.closing(decoded),
+        extraction_bar(writer, progress) as bar,
+    ):
+        for count, number in enumerate(writer.missing):
+            batches = itertools.islice(decoded, -(-len(writer.rows(number)) // BATCH))
+            features, problems = encode_batches(encoder, batches, bar.update)
             if stored:
                 stored.result()
-            if count == 1:  # the size of one part is known
+            if count == 1:  # the size of one shard is known
                 require_disk_space(writer)
-            stored = store.submit(writer.write, part, features, problems)
+            stored = store.submit(writer.write, number, features, problems)
         if stored:
             stored.result()
 
@@ -242,24 +231,29 @@ def write_parts_here(
 def extraction_bar(writer: FeatureWriter, shown: bool) -> ProgressBar:
     """Return a progress bar of the photos of a writer."""
     total = len(writer.image_ids)
-    left = sum(len(writer.rows(part)) for part in writer.missing)
+    left = sum(len(writer.rows(number)) for number in writer.missing)
     return progress_bar(
         total, "photo", writer.path.name, done=total - left, shown=shown
     )
 
 
+def require_disk_space(writer: FeatureWriter) -> None:
+    """Raise a FeatureError if the shards to be written do not fit on the disk."""
+    folder = writer.path.parent
+    require_space(writer.remaining_bytes(), folder, "features", FeatureError)
+
+
 def encode_batches(
     encoder: Encoder,
     batches: Iterable[tuple[np.ndarray, Sequence[str]]],
-    advance: Callable[[int], object] | None = None,
+    advance: Callable[[int], object] = lambda photos: None,
 ) -> tuple[np.ndarray, list[str]]:
-    """Return the features of a part and its problems.
+    """Return the features of a shard and its problems.
 
     Args:
         encoder: computes the features.
-        batches: the part's photos from its first row on, in batches of :data:`BATCH`:
-            (b, S, S, 3) uint8, and b reasons, "" for a photo that was decoded.
-        advance: is called with the number of photos of each batch.
+        batches: the shard's photos from :func:`decoded_batches`.
+        advance: called with the number of photos of each batch.
 
     Returns:
         (n, L, D) float16, zeros where there is a problem, and n reasons.
@@ -270,38 +264,43 @@ def encode_batches(
         encoded[np.array([bool(problem) for problem in problems])] = 0
         features.append(encoded)
         reasons += problems
-        if advance:
-            advance(len(encoded))
+        advance(len(encoded))
     return np.concatenate(features), reasons
 
 
-def require_disk_space(writer: FeatureWriter) -> None:
-    """Raise a FeatureError if the parts still to be written do not fit on the disk."""
-    folder = writer.path.parent
-    require_space(writer.remaining_bytes(), folder, "features", FeatureError)
+def decoded_batches(
+    encoder: Encoder, groups: Iterable[Sequence[Path]], mirror: bool, threads: int
+) -> Iterator[tuple[np.ndarray, list[str]]]:
+    """Decode photos in threads, some batches ahead of the network.
 
+    Args:
+        encoder: defines the preprocessing.
+        groups: paths of photos; each group is divided into batches of :data:`BATCH`.
+        mirror: whether to mirror the photos.
+        threads: number of threads.
 
-def _decode_parts(
-    encoder: Encoder, writer: FeatureWriter, photos: list[Photo]
-) -> Iterator[tuple[int, np.ndarray, list[str]]]:
-    """Yield the missing parts in order: number, (n, S, S, 3) uint8, problems."""
-    workers = min(8, os.cpu_count() or 1)
-    queue: deque[tuple[int, list[Future]]] = deque()
-    parts = iter(writer.missing)
-    with ThreadPoolExecutor(workers) as pool:
+    Yields:
+        (b, S, S, 3) uint8, and for each photo the reason why it is unreadable, or "".
+    """
+    queue: deque[list[Future]] = deque()
+
+    def oldest() -> tuple[np.ndarray, list[str]]:
+        photos = [job.result() for job in queue.popleft()]
+        squares, problems = zip(*photos, strict=True)
+        return np.stack(squares), list(problems)
+
+    with ThreadPoolExecutor(threads) as pool:
         try:
-            while True:
-                while len(queue) < _AHEAD and (part := next(parts, None)) is not None:
-                    jobs = [
-                        pool.submit(decode, encoder, photos[row].path, writer.mirrored)
-                        for row in writer.rows(part)
-                    ]
-                    queue.append((part, jobs))
-                if not queue:
-                    return
-                part, jobs = queue.popleft()
-                squares, problems = zip(*(job.result() for job in jobs), strict=True)
-                yield part, np.stack(squares), list(problems)
+            for group in groups:
+                for first in range(0, len(group), BATCH):
+                    paths = group[first : first + BATCH]
+                    queue.append(
+                        [pool.submit(decode, encoder, path, mirror) for path in paths]
+                    )
+                    if len(queue) > _AHEAD:
+                        yield oldest()
+            while queue:
+                yield oldest()
         finally:
             pool.shutdown(cancel_futures=True)
 

@@ -1,11 +1,11 @@
-"""Write a feature file in parts, so that an interrupted extraction resumes.
+"""Write a feature set shard by shard, so that an interrupted extraction resumes.
 
-The photos are divided into parts of :data:`PART` in their order. Each part is written
-atomically to a small file in ``<file>.parts/``. When all parts exist, their compressed
-chunks are copied in order to the feature file, which is renamed to its path at the
-end. The content of a part does not depend on interruptions, so the bytes of the
-feature file do not either. :mod:`data_prep.shard_writer` writes a folder of shards
-instead.
+The photos are divided into shards of :data:`SHARD_ROWS` in their order. Each shard is
+written atomically, by this process or by others on machines that see the same paths,
+and its content depends on neither the writer nor the other shards. At the end the index
+is written beside the shards; or, for a set of one file, the compressed chunks of all
+shards are copied to that file and the shards are deleted. So the bytes of a set do not
+depend on interruptions. :mod:`data.features` documents the layout.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import errno
 import hashlib
 import json
 import os
-import shutil
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -21,54 +21,67 @@ from typing import NoReturn
 import h5py
 import numpy as np
 
-from data_prep.feature_columns import fixed_width, write_column
-from data_prep.feature_parts import (
+from data_prep.feature_shard import (
     LIBVER,
-    Part,
-    digest_of,
-    durable_path,
-    open_part,
-    unwritable,
-    write_part,
+    Shard,
+    create_features,
+    file_in_memory,
+    fixed_width,
+    read_chunk,
+    write_column,
 )
 from show_attend_tell.data.encoder_identity import identity_difference
-from show_attend_tell.data.feature_checksums import chunk_checksum, read_chunk
-from show_attend_tell.data.feature_shards import HEADER, shards_folder
-from show_attend_tell.data.features import (
-    COMPRESSION,
-    FORMAT,
-    FeatureReader,
+from show_attend_tell.data.features import FORMAT, FeatureReader
+from show_attend_tell.data.shard_store import (
+    HEADER,
+    INDEX,
+    STORE,
+    FolderStore,
+    ObjectStore,
+    durable_path,
     parts_folder,
+    shard_name,
+    shards_folder,
+    store_at,
+    stored_url,
+    unwritable,
 )
-from show_attend_tell.data.shard_store import ObjectStore, stored_url
 from show_attend_tell.runtime.errors import FeatureError
-from show_attend_tell.runtime.files import locked
+from show_attend_tell.runtime.files import TEMPORARY, locked
 from show_attend_tell.runtime.json_text import parse_json
 from show_attend_tell.runtime.regular_files import read_text_bytes
 
-PART = 64  # photos: a second of a fast encoder, a megabyte of VGG's features
+SHARD_ROWS = 256  # photos: half a minute of VGG16 on one core, 5 MB
 # Bytes of HDF5's structures: of the file, and for each row of its indices and texts.
 _OVERHEAD, _ROW_OVERHEAD = 1 << 16, 256
 
 
 class FeatureWriter:
-    """Write one feature file, part by part, in any number of runs.
+    """Write one feature set, in any number of runs.
 
-    Use it as a context manager: it locks the file against another extraction. Write
-    the parts of :attr:`missing` with :meth:`write`, then call :meth:`finish`.
+    Use the writer as a context manager, which locks the set against another extraction
+    and leaves the disk unchanged until it is entered. Write the shards of
+    :attr:`missing` with :meth:`write`, then call :meth:`finish`. Existing features,
+    complete or not, keep their form, a file or a folder of shards. If the index of a
+    folder is absent, :meth:`finish` makes it again from the shards.
+
+    Args:
+        path: the feature file.
+        identity: the encoder's identity, from ``Encoder.identity``.
+        image_ids: N ids in the order of the rows.
+        mirrored: whether the photos are mirrored.
+        overwrite: whether to delete existing features in any form.
+        shards: whether a new set becomes a folder of shards.
+        url: the object store that receives the shards of a new set.
 
     Attributes:
-        path: the feature file.
-        image_ids: N ids in the order of the rows.
-        identity: the encoder's identity.
-        mirrored: whether the features are those of mirrored photos.
-        complete: whether the feature file already exists, made by this encoder from
-            these photos.
-        missing: numbers of the parts to write.
+        path: the feature file or the folder of shards.
+        complete: whether the set already exists, made by this encoder from these
+            photos.
+        missing: numbers of the shards to write.
     """
 
-    part_rows = PART
-    _copies = 2  # of each part on the disk, before the end
+    shard_rows = SHARD_ROWS  # of every shard but the last
 
     def __init__(
         self,
@@ -77,44 +90,34 @@ class FeatureWriter:
         image_ids: Sequence[str],
         mirrored: bool = False,
         overwrite: bool = False,
+        shards: bool = False,
+        url: str | None = None,
     ):
-        """Initialize the writer; the disk is unchanged until the context is entered.
-
-        Args:
-            path: the feature file.
-            identity: the encoder's identity, from ``Encoder.identity``.
-            image_ids: N ids in the order of the rows.
-            mirrored: whether the features are those of mirrored photos.
-            overwrite: delete existing features, also those in a folder of shards.
-        """
-        self.path, self._parts = Path(path), parts_folder(path)
-        self._result = self.path  # complete when it exists
-        self._lock_file = Path(f"{path}.lock")
-        self._forms = (self.path, self._parts, shards_folder(path))
-        self.image_ids = list(image_ids)
-        self.identity = identity
-        self.mirrored = mirrored
-        rows, columns = identity["grid"]
-        self._shape = (len(self.image_ids), rows * columns, identity["width"])
-        self._part_numbers = range(-(-len(self.image_ids) // self.part_rows))
-        self._overwrite = overwrite
+        self.path = self._file = Path(path)
+        self.image_ids, self.identity = list(image_ids), identity
+        self.mirrored, self._overwrite = mirrored, overwrite
+        self._shards, self._url = shards or url is not None, url
+        self._numbers = range(-(-len(self.image_ids) // self.shard_rows))
         self._lock = contextlib.ExitStack()
         self.complete = False
         self.missing: list[int] = []
 
     def __enter__(self) -> "FeatureWriter":
-        """Lock the file and determine the missing parts.
+        """Lock the set and determine the missing shards.
 
         Raises:
-            FeatureError: another extraction is running, or the existing file or
-                parts are of another encoder or of other photos.
+            FeatureError: another extraction is running, or the existing features
+                belong to another encoder, to other photos or to another store.
         """
         taken = FeatureError(
-            f"{self.path}: another extraction is writing it; wait for its end"
+            f"{self._file}: another extraction is writing it; wait for its end"
         )
         with contextlib.ExitStack() as stack:
             try:
-                stack.enter_context(locked(self._lock_file, taken))
+                stack.enter_context(locked(Path(f"{self._file}.lock"), taken))
+                if self._overwrite:
+                    self._delete()
+                self._choose_form()
                 self._find_missing()
             except OSError as error:
                 raise unwritable(self.path, error) from None
@@ -122,96 +125,116 @@ class FeatureWriter:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Release the lock; the written parts are kept for the next run."""
+        """Release the lock; the written shards are kept for the next run."""
         self._lock.close()
-
-    def _find_missing(self) -> None:
-        if self._overwrite:
-            self._delete()
-        if self._result.exists():
-            self._verify_finished()
-            self._delete_parts()
-            self.complete = True
-            return
-        header = self._header()
-        file = self.header_file
-        if file.exists():
-            self._verify_header(file, header)
-        else:
-            self._begin(header)
-            with durable_path(file) as temporary:
-                temporary.write_text(json.dumps(header, indent=1), encoding="utf-8")
-        present = self._part_sizes()
-        self.missing = [part for part in self._part_numbers if part not in present]
-
-    def _begin(self, header: dict) -> None:
-        """Make the folder of the parts.
-
-        Args:
-            header: content of the header, which is written afterwards.
-        """
-        shutil.rmtree(self._parts, ignore_errors=True)
-        self._parts.mkdir()
-
-    def _part_sizes(self) -> dict[int, int]:
-        """Return the bytes of each part that is present."""
-        files = {part: self._file(part) for part in self._part_numbers}
-        return {part: f.stat().st_size for part, f in files.items() if f.exists()}
 
     def _delete(self) -> None:
         """Delete the features in any form."""
-        for form in self._forms:
-            if form.is_dir():
-                if url := stored_url(form):
-                    ObjectStore(url).delete()
-                shutil.rmtree(form, ignore_errors=True)
-            else:
-                form.unlink(missing_ok=True)
+        folder = shards_folder(self._file)
+        store_at(folder, stored_url(folder)).delete()
+        FolderStore(folder).delete()
+        FolderStore(parts_folder(self._file)).delete()
+        self._file.unlink(missing_ok=True)
 
-    def _delete_parts(self) -> None:
-        """Delete the parts, which the feature file holds too."""
-        shutil.rmtree(self._parts, ignore_errors=True)
+    def _choose_form(self) -> None:
+        """Choose the form and the store of existing features, or of a new set."""
+        parts, folder = parts_folder(self._file), shards_folder(self._file)
+        begun_as_file = self._file.exists() or parts.exists()
+        if begun_as_file and self._url is not None:
+            raise FeatureError(
+                f"{self._file}: already present as a file, not in {self._url}; pass "
+                "--overwrite to replace it, or leave --store out"
+            )
+        self._joins = begun_as_file or not (self._shards or folder.is_dir())
+        if self._joins:
+            self._folder, self._result = parts, self._file
+            return
+        self.path = self._folder = folder
+        self._result = folder / INDEX
+        if self.header_file.exists():
+            url = stored_url(folder)
+            if self._url not in (None, url):
+                self._refuse(f"its shards are in {url or 'this folder'}")
+            self._url = url
+        elif self._url and ObjectStore(self._url).sizes().keys() - {HEADER}:
+            raise FeatureError(
+                f"{self._url}: must be empty. Received: objects, of features that "
+                f"{folder} does not name; delete them, or choose another store"
+            )
+
+    def _find_missing(self) -> None:
+        header = self._header()
+        if self._result.exists():
+            lost = not self._joins and len(self._sizes()) < len(self._numbers)
+            if not lost:
+                self._verify_finished()
+                self.complete = True
+                if self._joins:
+                    FolderStore(self._folder).delete()
+                return
+            self._verify_header(header)
+            self._result.unlink()  # `finish` writes it again
+        elif self.header_file.exists():
+            self._verify_header(header)
+        else:
+            self._begin(json.dumps(header, indent=1).encode())
+        present = self._sizes()
+        self.missing = [number for number in self._numbers if number not in present]
+
+    def _begin(self, header: bytes) -> None:
+        """Make the folder of the shards, with the header as its last file."""
+        folder = FolderStore(self._folder)
+        if self._url:  # first, in case the store refuses
+            ObjectStore(self._url).write(HEADER, header)
+        folder.delete()
+        self._folder.mkdir()
+        if self._url:
+            folder.write(STORE, json.dumps({"url": self._url}, indent=1).encode())
+        folder.write(HEADER, header)
+
+    def _sizes(self) -> dict[int, int]:
+        """Return the bytes of each shard that is present."""
+        sizes = store_at(self._folder, self._url).sizes()
+        names = {number: shard_name(number) for number in self._numbers}
+        return {n: sizes[name] for n, name in names.items() if name in sizes}
 
     @property
     def header_file(self) -> Path:
-        """The file beside the parts that names their encoder and photos."""
-        return self._parts / HEADER
+        """The file beside the shards that names their encoder and photos."""
+        return self._folder / HEADER
 
     def _header(self) -> dict:
         ids = "\n".join(self.image_ids).encode()
         return {
             "format": FORMAT,
-            "part": self.part_rows,
+            "part": self.shard_rows,
             "mirrored": self.mirrored,
             "photos": len(self.image_ids),
             "photos_digest": hashlib.sha256(ids).hexdigest(),
             "identity": self.identity,
         }
 
-    def _verify_header(self, file: Path, header: dict) -> None:
+    def _verify_header(self, expected: dict) -> None:
         try:
-            found = parse_json(read_text_bytes(file))
-        except (ValueError, OSError) as error:
-            self._refuse(f"the header of its parts is malformed ({error})")
-        if found == header:
+            header = parse_json(read_text_bytes(self.header_file))
+            if not isinstance(header, dict) or not isinstance(header["identity"], dict):
+                raise ValueError("not an object")
+        except (ValueError, OSError, KeyError) as error:
+            self._refuse(f"the header of its shards is malformed ({error})")
+        if header == expected:
             return
-        if not isinstance(found, dict) or not isinstance(found.get("identity"), dict):
-            self._refuse("the header of its parts is malformed (not an object)")
-        theirs, ours = found.pop("identity"), header.pop("identity")
+        theirs, ours = header.pop("identity"), expected.pop("identity")
         difference = (
             identity_difference(ours, theirs, exact=True)
-            or identity_difference(header, found)
+            or identity_difference(expected, header)
             or "precision or library versions differ"
         )
         self._refuse(f"begun with other settings: {difference}")
 
     def _verify_finished(self) -> None:
         with FeatureReader(self.path) as reader:
-            attributes, ids = reader.attributes, reader.image_ids
-        difference = identity_difference(
-            self.identity, attributes["identity"], exact=True
-        )
-        if difference:
+            theirs, ids = reader.attributes["identity"], reader.image_ids
+        if difference := identity_difference(self.identity, theirs, exact=True):
             self._refuse(f"made by another encoder: {difference}")
         if ids != self.image_ids:
             self._refuse(
@@ -221,109 +244,113 @@ class FeatureWriter:
 
     def _refuse(self, reason: str) -> NoReturn:
         raise FeatureError(
-            f"{self.path}: {reason}; pass --overwrite to replace the file, or move it"
+            f"{self.path}: {reason}; pass --overwrite to replace the features, or move "
+            "them"
         )
 
-    def _file(self, part: int) -> Path:
-        return self._parts / f"{part:06d}.h5"
+    def rows(self, number: int) -> range:
+        """Return the rows of a shard."""
+        first = number * self.shard_rows
+        return range(first, min(first + self.shard_rows, len(self.image_ids)))
 
-    def rows(self, part: int) -> range:
-        """Return the rows of a part."""
-        first = part * self.part_rows
-        return range(first, min(first + self.part_rows, len(self.image_ids)))
+    def shard(self, number: int) -> Shard:
+        """Return a shard with its place, encoder and photos."""
+        rows = self.rows(number)
+        ids = tuple(self.image_ids[rows.start : rows.stop])
+        file = self._folder / shard_name(number)
+        return Shard(file, self.identity, self.mirrored, ids, self._url)
 
-    def part(self, number: int) -> Part:
-        """Return a part with its file, encoder and photos."""
-        ids = tuple(self.image_ids[row] for row in self.rows(number))
-        return Part(self._file(number), self.identity, self.mirrored, ids)
+    def write(self, number: int, features: np.ndarray, problems: Sequence[str]) -> None:
+        """Write one shard; see :meth:`Shard.write`."""
+        self.shard(number).write(features, problems)
 
     def size(self) -> int:
-        """Return the bytes of the finished features."""
-        return self.path.stat().st_size
+        """Return the bytes of the finished set."""
+        if self._joins:
+            return self.path.stat().st_size
+        local = sum(FolderStore(self._folder).sizes().values())
+        return local + (sum(self._sizes().values()) if self._url else 0)
 
     def remaining_bytes(self) -> int:
-        """Return the bytes still to be written, extrapolated from the written parts.
+        """Return the bytes to be written to the disk, estimated from written shards.
 
-        The missing parts and the feature file count: :meth:`finish` deletes the parts
-        only after it has copied them.
+        The shards of a single file count twice: they are deleted after they are copied.
         """
-        written = self._part_sizes()
-        photos = sum(len(self.rows(part)) for part in written)
+        written = {} if self._url else self._sizes()
+        photos = sum(len(self.rows(number)) for number in written)
         size = sum(written.values())
-        return self._copies * size * len(self.image_ids) // max(photos, 1) - size
-
-    def write(self, part: int, features: np.ndarray, problems: Sequence[str]) -> None:
-        """Write one part atomically.
-
-        Args:
-            part: number of the part.
-            features: (len(rows), L, D) float16, zeros where there is a problem.
-            problems: for each row the reason why the photo is unreadable, or "".
-
-        Raises:
-            FeatureError: a value is NaN or infinite, or the disk cannot be written.
-        """
-        write_part(self.part(part), features, problems)
+        copies = 2 if self._joins else 1
+        return copies * size * len(self.image_ids) // max(photos, 1) - size
 
     def finish(self) -> None:
-        """Join all parts to the feature file and delete them.
+        """Write the index, or join all shards to one file and delete them.
 
         Raises:
-            FeatureError: a part is damaged, or the disk cannot be written.
+            FeatureError: a shard is damaged, or the disk cannot be written.
         """
-        reasons = [one for part in self._part_numbers for one in self._problems(part)]
-        texts = fixed_width(self.image_ids).nbytes + fixed_width(reasons).nbytes
-        self._try_space(texts)
+        for abandoned in self._folder.glob(f"{TEMPORARY}*"):  # by killed processes
+            abandoned.unlink(missing_ok=True)
+        columns = [self.shard(number).read_columns() for number in self._numbers]
+        problems = [problem for column, _ in columns for problem in column]
+        checksums = [checksum for _, column in columns for checksum in column]
+        if not self._joins:
+            with file_in_memory() as file:
+                self._write_index(file, problems, checksums)
+                file.flush()
+                content = file.id.get_file_image()
+            FolderStore(self._folder).write(INDEX, content)
+            return
+        self._require_space(problems)
         with (
             durable_path(self.path) as temporary,
             h5py.File(temporary, "w", libver=LIBVER) as file,
         ):
-            self._write_attributes(file)
-            features = file.create_dataset(
-                "features",
-                shape=self._shape,
-                dtype=np.float16,
-                chunks=(1, *self._shape[1:]),
-                track_times=False,
-                **COMPRESSION,
-            )
-            checksums = []
-            for part in self._part_numbers:
-                checksums += self._copy(part, features, reasons)
-            self._write_columns(file, reasons, checksums)
-        shutil.rmtree(self._parts)
+            self._write_index(file, problems, checksums)
+        FolderStore(self._folder).delete()
 
-    def _write_attributes(self, file: h5py.File) -> None:
-        """Write the attributes of a feature file but its digest."""
+    def _write_index(
+        self, file: h5py.File, problems: list[str], checksums: list[int]
+    ) -> None:
+        """Write attributes and columns, in a single file also the features."""
         file.attrs["format"] = FORMAT
         file.attrs["identity"] = np.bytes_(json.dumps(self.identity))
         file.attrs["mirrored"] = self.mirrored
         file.attrs["complete"] = True
-
-    def _write_columns(
-        self, file: h5py.File, reasons: list[str], checksums: list[int]
-    ) -> None:
-        """Write the digest and one value of each column for each photo."""
-        everything = Part(self.path, self.identity, self.mirrored, (*self.image_ids,))
-        file.attrs["digest"] = digest_of(everything, reasons, checksums)
-        written = np.array([not reason for reason in reasons], bool)
-        write_column(file, "image_ids", fixed_width(self.image_ids))
+        if self._joins:
+            self._copy_features(file, checksums)
+        else:
+            file.attrs["shard_rows"] = self.shard_rows
+        whole = Shard(self.path, self.identity, self.mirrored, tuple(self.image_ids))
+        file.attrs["digest"] = whole.digest(problems, checksums)
+        written = np.array([not problem for problem in problems], bool)
+        write_column(file, "image_ids", self.image_ids)
         write_column(file, "written", written)
-        write_column(file, "problems", fixed_width(reasons))
+        write_column(file, "problems", problems)
         write_column(file, "checksums", np.array(checksums, np.uint32))
 
-    def _try_space(self, texts: int) -> None:
-        """Raise an error if the feature file does not fit on the disk.
+    def _copy_features(self, file: h5py.File, checksums: list[int]) -> None:
+        """Copy the compressed chunks of all shards."""
+        rows, columns = self.identity["grid"]
+        shape = (len(self.image_ids), rows * columns, self.identity["width"])
+        features = create_features(file, shape, dtype=np.float16)
+        for number in self._numbers:
+            with self.shard(number).open() as source:
+                for place, row in enumerate(self.rows(number)):
+                    mask, chunk = read_chunk(source["features"], place)
+                    if zlib.crc32(chunk, mask) != checksums[row]:
+                        raise ValueError("its checksum differs")
+                    features.id.write_direct_chunk((row, 0, 0), chunk, mask)
 
-        HDF5 may end the process if a write fails, so the space is tried before.
+    def _require_space(self, problems: list[str]) -> None:
+        """Raise an error if the joined file does not fit on the disk.
 
-        Args:
-            texts: bytes of the ids and problems.
+        HDF5 may end the process if a write fails, so the space is reserved before.
         """
-        bound = texts + _OVERHEAD + _ROW_OVERHEAD * len(self.image_ids)
+        bound = fixed_width(self.image_ids).nbytes + fixed_width(problems).nbytes
+        bound += _OVERHEAD + _ROW_OVERHEAD * len(self.image_ids)
+        bound += sum(self._sizes().values())
         trial = self.path.with_name(f".writing-{self.path.name}")
         try:
-            bound += sum(self._file(part).stat().st_size for part in self._part_numbers)
             with trial.open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, bound)
         except AttributeError:  # not on macOS and Windows
@@ -333,34 +360,3 @@ class FeatureWriter:
                 raise unwritable(self.path, error) from None
         finally:
             trial.unlink(missing_ok=True)
-
-    def _problems(self, part: int) -> list[str]:
-        with open_part(self._file(part)) as source:
-            problems = source["problems"].asstr()[:].tolist()
-            if len(problems) != len(self.rows(part)):
-                raise ValueError("of another number of photos")
-        return problems
-
-    def _copy(
-        self, part: int, features: h5py.Dataset, problems: list[str]
-    ) -> list[int]:
-        """Copy the stored chunks of a part; return their checksums.
-
-        Args:
-            part: number of the part.
-            features: receives the chunks.
-            problems: those of all photos.
-        """
-        rows, one = self.rows(part), self.part(part)
-        with open_part(one.file) as source:
-            chunks = [
-                read_chunk(source["features"], place) for place in range(len(rows))
-            ]
-            checksums = [chunk_checksum(*chunk) for chunk in chunks]
-            if "digest" in source.attrs:  # not in parts of earlier versions
-                reasons = [problems[row] for row in rows]
-                if source.attrs["digest"] != digest_of(one, reasons, checksums):
-                    raise ValueError("its digest differs")
-        for row, (mask, chunk) in zip(rows, chunks, strict=True):
-            features.id.write_direct_chunk((row, 0, 0), chunk, mask)
-        return checksums

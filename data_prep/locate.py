@@ -1,4 +1,4 @@
-"""Find photos and text files below a folder, including those in zip archives."""
+"""Find photos and text files below a folder and in its zip archives."""
 
 import lzma
 import os
@@ -8,6 +8,7 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from data_prep.problems import (
     BROKEN_LINK,
@@ -16,7 +17,7 @@ from data_prep.problems import (
     UNSAFE_ENTRY,
     Problems,
 )
-from show_attend_tell.data.photo_formats import is_photo
+from show_attend_tell.data.preprocessing import is_photo
 from show_attend_tell.runtime.errors import DataError, one_line
 from show_attend_tell.runtime.regular_files import (
     MAX_TEXT_BYTES,
@@ -37,33 +38,24 @@ DAMAGED_ARCHIVE = (
     ArithmeticError,
     RuntimeError,
 )
+PHOTOS = "photos"  # folder of unpacked photos, beside the manifest
 _DEPTH = 4  # levels of folders searched below the data folder
 
 
-@dataclass(frozen=True)
-class TextFile:
-    """A text file.
-
-    Attributes:
-        label: its name in messages.
-        content: its bytes.
-    """
+class TextFile(NamedTuple):
+    """The text of a file, and the name of the file in messages."""
 
     label: str
-    content: bytes
+    text: str
 
-    def text(self) -> str:
-        """Return the content as text.
 
-        Raises:
-            DataError: the content is not UTF-8.
-        """
-        try:
-            return self.content.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{self.label}: must be UTF-8 text: {error}; convert the file"
-            ) from None
+def _decode(label: str, content: bytes) -> TextFile:
+    try:
+        return TextFile(label, content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{label}: must be UTF-8 text: {error}; convert the file"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -87,7 +79,7 @@ def _is_hidden(name: str) -> bool:
 
 
 def find_files(folder: Path, leave_out: Path, problems: Problems) -> list[Path]:
-    """Return every file below a folder, in a fixed order, shallow files first.
+    """Return every file below a folder, sorted, shallow files first.
 
     Hidden files, hidden folders and folders below the fourth level are ignored.
     Symlinked folders are followed unless they point back into the folder or to a
@@ -102,48 +94,35 @@ def find_files(folder: Path, leave_out: Path, problems: Problems) -> list[Path]:
         OSError: the folder itself cannot be read.
     """
     root = os.path.realpath(folder)
-    visited = {os.path.realpath(leave_out)} - {root}
+    visited = {os.path.realpath(leave_out)}
     files: list[Path] = []
-    level = [folder]
-    for _ in range(_DEPTH + 1):
-        deeper: list[Path] = []
-        for place in level:
-            real = os.path.realpath(place)
-            if real in visited:
+
+    def report(error: OSError) -> None:
+        if Path(error.filename) == folder:
+            raise error
+        problems.add(UNREADABLE_FOLDER, f"{error.filename}: {error.strerror}")
+
+    for place, folders, names in os.walk(folder, onerror=report, followlinks=True):
+        entered = []
+        deepest = len(Path(place).relative_to(folder).parts) == _DEPTH
+        for name in () if deepest else sorted(folders):
+            path = Path(place, name)
+            real = os.path.realpath(path)
+            points_back = os.path.commonpath([real, root]) in (real, root)
+            if not (_is_hidden(name) or (path.is_symlink() and points_back)):
+                entered += [] if real in visited else [name]
+                visited.add(real)
+        folders[:] = entered  # os.walk enters these only
+        for name in sorted(names):
+            path = Path(place, name)
+            if _is_hidden(name):
                 continue
-            visited.add(real)
-            try:
-                found = _visible_entries(place)
-            except OSError as error:
-                if place is folder:
-                    raise
-                problems.add(UNREADABLE_FOLDER, f"{place}: {error.strerror}")
-                continue
-            for entry in found:
-                path, link = place / entry.name, entry.is_symlink()
-                # For a link that loops DirEntry raises and os.path returns False.
-                if os.path.isdir(path) if link else entry.is_dir():
-                    if not (link and _points_back(path, root)):
-                        deeper.append(path)
-                elif os.path.isfile(path) if link else entry.is_file():
-                    files.append(path)
-                else:
-                    broken = link and not os.path.exists(path)
-                    problems.add(BROKEN_LINK if broken else SPECIAL_FILE, str(path))
-        level = deeper
-    return files
-
-
-def _visible_entries(folder: Path) -> list[os.DirEntry]:
-    with os.scandir(folder) as entries:
-        visible = [entry for entry in entries if not _is_hidden(entry.name)]
-    return sorted(visible, key=lambda entry: entry.name)
-
-
-def _points_back(link: Path, root: str) -> bool:
-    """Return whether a link points into `root` or to a folder above it."""
-    real = os.path.realpath(link)
-    return os.path.commonpath([real, root]) in (real, root)
+            if os.path.isfile(path):  # Path.is_file raises for a link that loops
+                files.append(path)
+            else:
+                broken = path.is_symlink() and not os.path.exists(path)
+                problems.add(BROKEN_LINK if broken else SPECIAL_FILE, str(path))
+    return sorted(files, key=lambda path: (len(path.parts), path))
 
 
 class DataFolder:
@@ -151,9 +130,12 @@ class DataFolder:
 
     Args:
         folder: the data folder.
-        leave_out: a folder that is not entered: that of the prepared data.
+        prepared: the folder of the prepared data, which is not entered. Packed photos
+            will be unpacked into its subfolder ``photos``.
 
     Attributes:
+        folder: the data folder, absolute.
+        unpacked: the folder of unpacked photos.
         photos: file name -> location of the photo, unpacked photos preferred.
         photo_files: paths of all unpacked photos.
         found_twice: names of photos in two folders; the first is used.
@@ -164,20 +146,20 @@ class DataFolder:
         DataError: the folder is absent or an archive is damaged.
     """
 
-    def __init__(self, folder: Path, leave_out: Path):
+    def __init__(self, folder: Path, prepared: Path):
         if not folder.is_dir():
             raise DataError(
                 f"{folder}: no such folder; name the folder that holds the photos "
                 "and captions"
             )
-        self.folder = folder.absolute()
+        self.folder, self.unpacked = folder.absolute(), prepared / PHOTOS
         self.problems = Problems()
         self.found_twice: set[str] = set()
         self.photos: dict[str, Path | Packed] = {}
         self.photo_files: list[Path] = []
         self._texts: dict[str, Path | Packed] = {}
         try:
-            files = find_files(self.folder, leave_out, self.problems)
+            files = find_files(self.folder, prepared, self.problems)
         except OSError as error:
             raise DataError(f"{folder}: cannot be read: {error}") from None
         for path in files:
@@ -191,8 +173,8 @@ class DataFolder:
         photo = is_photo(name)
         if photo and isinstance(place, Path):
             self.photo_files.append(place)
-        found = self.photos if photo else self._texts
-        earlier = found.setdefault(name, place)
+        places = self.photos if photo else self._texts
+        earlier = places.setdefault(name, place)
         if photo and earlier is not place and type(earlier) is type(place):
             self.found_twice.add(name)
 
@@ -213,49 +195,38 @@ class DataFolder:
                 self._add(name.name, Packed(path, member))
 
     def text(self, *names: str) -> TextFile | None:
-        """Return the first text file found among some names, or None.
+        """Return the text file with the first of the names that exists, or None.
 
         Args:
             names: file names, the preferred one first.
 
         Raises:
-            DataError: the file cannot be read.
+            DataError: the file cannot be read, or is not UTF-8.
         """
         for name in names:
             place = self._texts.get(name)
-            if place is None:
-                continue
-            if isinstance(place, Path):
+            if isinstance(place, Packed):
+                return _read_member(place)
+            if place is not None:
                 return read_text_file(place)
-            label = f"{place.archive}:{place.member.filename}"
-            return TextFile(label, _content_of_member(place, label))
         return None
 
     def require_text(self, *names: str) -> TextFile:
-        """Return the first text file found among some names.
-
-        Args:
-            names: file names, the preferred one first.
+        """Return the file of :meth:`text`.
 
         Raises:
             DataError: no file has one of the names, or it cannot be read.
         """
-        found = self.text(*names)
-        if found is None:
+        file = self.text(*names)
+        if file is None:
             raise DataError(
                 f"{self.folder}: {' or '.join(names)} must be in this folder, below "
                 "it or in a zip archive there; add the file or name another folder"
             )
-        return found
+        return file
 
-    def places(self, photo_folder: Path) -> dict[str, Path]:
-        """Return the path of every photo, of packed photos after unpacking.
-
-        Args:
-            photo_folder: the folder of unpacked photos.
-
-        Returns:
-            File name -> path.
+    def places(self) -> dict[str, Path]:
+        """Return file name -> path of every photo, after unpacking.
 
         Raises:
             DataError: the folder has no photos.
@@ -267,7 +238,7 @@ class DataFolder:
                 "name another folder"
             )
         return {
-            name: photo_folder / name if isinstance(place, Packed) else place
+            name: self.unpacked / name if isinstance(place, Packed) else place
             for name, place in self.photos.items()
         }
 
@@ -276,21 +247,23 @@ def read_text_file(path: Path) -> TextFile:
     """Read a text file, labelled with its path.
 
     Raises:
-        DataError: the file is too large or cannot be read.
+        DataError: the file is too large, cannot be read, or is not UTF-8.
     """
     try:
-        return TextFile(str(path), read_text_bytes(path))
+        content = read_text_bytes(path)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
+    return _decode(str(path), content)
 
 
-def _content_of_member(place: Packed, label: str) -> bytes:
+def _read_member(place: Packed) -> TextFile:
+    label = f"{place.archive}:{place.member.filename}"
     try:
         with zipfile.ZipFile(place.archive) as archive:
             require_within(place.member.file_size)
             with archive.open(place.member) as file:
-                content = file.read(MAX_TEXT_BYTES + 1)  # the size may be false
+                content = file.read(MAX_TEXT_BYTES + 1)  # the size may be forged
             require_within(len(content))
-            return content
     except (*DAMAGED_ARCHIVE, OSError) as error:
         raise DataError(f"{label}: cannot be unpacked: {one_line(error)}") from None
+    return _decode(label, content)

@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.runtime.files import atomic_write
 
 MALFORMED_LINE = "malformed line"
@@ -27,8 +26,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 class Problems:
     """Names of skipped items under the kind of their problem, in insertion order.
 
-    A problem is something that the user may want to correct; the item that has it is
-    skipped. A note is a choice made for the user, such as a split by hash.
+    The user may want to correct a problem; its item is skipped. A note is a choice made
+    for the user, such as a split by hash.
 
     Attributes:
         notes: sentences for the user.
@@ -45,10 +44,6 @@ class Problems:
     def names(self, kind: str) -> list[str]:
         """Return the names recorded under a kind."""
         return list(self._names.get(kind, ()))
-
-    def counts(self) -> dict[str, int]:
-        """Return the number of names of each kind."""
-        return {kind: len(names) for kind, names in self._names.items()}
 
     def __len__(self) -> int:
         return sum(map(len, self._names.values()))
@@ -70,7 +65,7 @@ class Problems:
         return lines
 
     def write_listing(self, path: Path) -> None:
-        """Write every name with its kind, one a line, or remove the file if none."""
+        """Write a line for each name and its kind; without names remove the file."""
         if not self:
             path.unlink(missing_ok=True)
             return
@@ -81,24 +76,8 @@ class Problems:
         ]
         atomic_write(path, "".join(lines))
 
-    def refuse(self, listing: Path) -> None:
-        """Raise an error if there is any problem.
-
-        Args:
-            listing: the file that :meth:`write_listing` wrote, named in the message.
-
-        Raises:
-            DataError: there are problems; the message has their summary.
-        """
-        if self:
-            raise DataError(
-                f"refused because of {len(self)} problems: "
-                f"{'; '.join(self.summary())}; correct them, which are listed in "
-                f"{listing}, or pass --on-problem skip"
-            )
-
 
 def printable(name: str) -> str:
-    """Escape control characters, and what UTF-8 cannot encode, such as other bytes."""
+    """Escape control characters, and surrogates, which UTF-8 cannot encode."""
     name = _CONTROL.sub(lambda match: repr(match[0])[1:-1], name)
     return name.encode("utf-8", "backslashreplace").decode("utf-8")

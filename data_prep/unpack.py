@@ -1,4 +1,4 @@
-"""Unpack photos from zip archives: resumably, and only into one folder."""
+"""Unpack photos from zip archives into one folder, resuming earlier work."""
 
 import errno
 import logging
@@ -26,12 +26,10 @@ _FAULTS_OF_ENTRIES = (None, errno.ENAMETOOLONG, errno.EINVAL)
 def missing_photos(
     photos: Mapping[str, Path | Packed], photo_folder: Path
 ) -> dict[str, Packed]:
-    """Return the packed photos that are not unpacked yet.
-
-    A photo is unpacked if its file has the size that the archive states.
+    """Return the packed photos whose file is absent or has another size.
 
     Args:
-        photos: file name -> location of the photo.
+        photos: file name -> location of the photo; unpacked photos are ignored.
         photo_folder: the folder of unpacked photos, which may be absent.
     """
     sizes = {}
@@ -52,13 +50,7 @@ def unpack(
 ) -> Problems:
     """Unpack the photos that are not unpacked yet.
 
-    The folders inside an archive are ignored: every photo is written to
-    ``photo_folder`` under its own file name, so no entry can leave the folder.
-
-    Args:
-        photos: file name -> location of the photo; unpacked photos are ignored.
-        photo_folder: the folder to write to; made if absent.
-        progress: called after every photo.
+    Only the file name of an entry is used, so no entry can leave ``photo_folder``.
 
     Returns:
         The damaged entries, whose photos are not written.
@@ -96,7 +88,7 @@ def unpack(
 
 
 def _unpack_one(archive: zipfile.ZipFile, photo: Packed, target: Path) -> str | None:
-    """Unpack one photo atomically; return the fault of a damaged entry, or None."""
+    """Unpack a photo atomically; return the fault of a damaged entry, or None."""
     try:
         with (
             archive.open(photo.member) as packed,

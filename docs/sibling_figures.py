@@ -18,12 +18,12 @@ from show_attend_tell.config.runs import MODEL
 from show_attend_tell.data.digits import held_out_pictures, read_digits
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
 from show_attend_tell.runtime.files import atomic_write
-from show_attend_tell.siblings.classification import evaluation as classification
-from show_attend_tell.siblings.classification.figures import draw_seen
-from show_attend_tell.siblings.classification.prediction import Predictor
-from show_attend_tell.siblings.draw import evaluation as generation
+from show_attend_tell.siblings.draw import task as generation
 from show_attend_tell.siblings.draw.data import held_out_binary
 from show_attend_tell.siblings.draw.figures import canvas_strip, encode_png
+from show_attend_tell.siblings.ram import task as classification
+from show_attend_tell.siblings.ram.figures import draw_seen
+from show_attend_tell.siblings.ram.prediction import Predictor
 
 _IMAGES = Path(__file__).resolve().parent / "images"
 _ROWS = 4

@@ -17,6 +17,7 @@ OUTSIDE = (
     "experiments/README.md",
     "experiments/LOG.md",
     "benchmarks/README.md",
+    "SECURITY.md",
     "show_attend_tell/models/weights/MODEL_CARD.md",
     "show_attend_tell/siblings/weights/MODEL_CARD.md",
 )

@@ -19,7 +19,7 @@ _HOMES = {
     "Captioner": "models.captioner",
     "CaptioningPipeline": "inference.pipeline",
     "DecodingSettings": "config.settings",
-    "Encoder": "models.encoder",
+    "Encoder": "models.encoder.network",
     "Experiment": "config.settings",
     "Failure": "inference.result",
     "FeatureReader": "data.features",
@@ -31,7 +31,7 @@ _IMPORT_TENSORFLOW = (
     "inference.pipeline",
     "inference.result",
     "models.captioner",
-    "models.encoder",
+    "models.encoder.network",
 )
 
 __all__ = [

@@ -125,11 +125,8 @@ def test_a_row_has_its_share_of_the_limit_and_whether_the_bar_was_reached():
     assert row(bar=Bar("ratio", most=1.05)).reached is False
     assert row().reached is None
     assert row(bar=Bar("ours", most=3), unit="GiB").to_json()["bar"] == "at most 3 GiB"
-
-
-def test_without_a_measured_rate_there_is_no_limit():
-    one = row(machine={"rates": {"bandwidth": 1e8}})
-    assert one.limited(cost.Cost({"float32": 1e9}, 1)).share_of_limit is None
+    unmeasured = row(machine={"rates": {"bandwidth": 1e8}})
+    assert unmeasured.limited(cost.Cost({"float32": 1e9}, 1)).share_of_limit is None
 
 
 def test_the_table_is_aligned_and_results_are_written_atomically(tmp_path):
@@ -150,18 +147,11 @@ def test_the_table_is_aligned_and_results_are_written_atomically(tmp_path):
     assert len(json.loads(path.read_text())) == 2
 
 
-def test_ratios_are_medians_over_rounds():
-    times = Times({"a": [2.0, 30.0, 8.0], "b": [1.0, 10.0, 2.0]}, {})
+def test_a_row_has_the_medians_and_the_ratio_of_both():
+    seconds = {"a": [2.0, 30.0, 8.0], "b": [1.0, 10.0, 2.0]}
+    times = Times(seconds, {}, {"a": [1.0, 2.0, 1.5], "b": [0.5, 1.9, 2.0]})
     assert times.ratio("a", "b") == 3
     assert times.median("b") == 2
-
-
-def test_a_row_has_the_medians_of_both():
-    times = Times(
-        {"a": [2.0, 30.0, 8.0], "b": [1.0, 10.0, 2.0]},
-        {},
-        {"a": [1.0, 2.0, 1.5], "b": [0.5, 1.9, 2.0]},
-    )
     assert times.fields("b", "a", units=10) == {
         "ours": 20,
         "baseline": 80,

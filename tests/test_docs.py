@@ -62,7 +62,12 @@ def test_notebooks_run_to_their_end_with_outputs_of_the_stored_kinds(path, monke
         assert bool(kept) == bool(kinds(cell)), cell.source
 
 
-DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md")]
+DOCUMENTS = [
+    *ROOT.glob("*.md"),
+    *ROOT.glob("docs/**/*.md"),
+    *(ROOT / name / "README.md" for name in ("experiments", "benchmarks")),
+]
+CARDS = sorted((ROOT / "show_attend_tell").rglob("MODEL_CARD.md"))
 EXPERIMENTS = sorted((ROOT / "experiments").glob("*.toml"))
 
 
@@ -75,9 +80,30 @@ def test_relative_links_of_documents_exist(path):
 
 def test_the_readme_shows_a_figure_and_is_short():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert "docs/images/attention.png" in "".join(text.splitlines()[:12])
-    assert (ROOT / "docs/images/attention.png").stat().st_size < 300_000
-    assert len(text.splitlines()) < 200
+    assert "docs/images/dog-attention.jpg" in "".join(text.splitlines()[:12])
+    assert (ROOT / "docs/images/dog-attention.jpg").stat().st_size < 300_000
+    assert len(text.splitlines()) <= 90
+    assert len(text.split()) <= 700
+
+
+def test_the_paths_of_the_readme_exist():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    _, _, table = text.partition("| in `show_attend_tell/` |")
+    paths = re.findall(r"`([\w./]+(?:\.py|/))`", table.partition("\n## ")[0])
+    assert len(paths) > 10
+    for path in paths:
+        assert (ROOT / "show_attend_tell" / path).exists(), path
+
+
+def test_the_tests_that_security_names_exist():
+    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    for name in re.findall(r"`([\w/]+/test_\w+\.py)", text):
+        assert (ROOT / "tests" / name).exists(), name
+
+
+def test_the_documents_are_short():
+    words = sum(len(path.read_text("utf-8").split()) for path in [*DOCUMENTS, *CARDS])
+    assert words <= 18_000
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)

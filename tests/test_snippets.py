@@ -1,4 +1,4 @@
-"""Python blocks of README.md and docs/usage.md run as they are printed."""
+"""Python blocks of README.md and docs/python.md run as they are printed."""
 
 import os
 import re
@@ -24,14 +24,11 @@ def blocks(name: str) -> list[str]:
 
 
 def run(name: str, folder: Path) -> subprocess.CompletedProcess:
-    """Run the blocks of a document, in order, in a folder with its photos and run."""
+    """Run the blocks of a document, in order, in a folder with its photos."""
     model = tiny_pipeline().file
-    for photo in ("photo.jpg", "prepared/scenes/photos/scene-test-00004.jpg"):
+    for photo in ("photo.jpg", "docs/images/dog.jpg"):
         (folder / photo).parent.mkdir(parents=True, exist_ok=True)
         (folder / photo).write_bytes(photo_bytes(1, "JPEG", size=(60, 40)))
-    own = folder / "experiments/runs/scenes/model.keras"
-    own.parent.mkdir(parents=True)
-    own.write_bytes(model.read_bytes())
     code = "\n".join([SETUP, *blocks(name)])
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.run(
@@ -50,9 +47,9 @@ def test_the_blocks_of_the_readme_run(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_blocks_of_the_usage_page_run(tmp_path):
-    assert len(blocks("docs/usage.md")) >= 3
-    done = run("docs/usage.md", tmp_path)
+def test_the_blocks_of_the_python_page_run(tmp_path):
+    assert len(blocks("docs/python.md")) >= 3
+    done = run("docs/python.md", tmp_path)
     assert done.returncode == 0, done.stderr
     first, second, third, failure, *_ = done.stdout.splitlines()
     assert first == second == third

@@ -2,9 +2,9 @@
 
     python -m data_prep.scenes.example_pictures FOLDER
 
-writes the photos into a folder. The only photo in the packages that this one requires
-is Matplotlib's sample: Grace Hopper, by James S. Davis, US Navy, public domain as a
-work of the federal government of the United States. It is offered whole and cropped.
+writes the photos into a folder. They are crops of Matplotlib's sample, the only photo
+that an installed dependency contains: Grace Hopper, by James S. Davis, US Navy, public
+domain as a work of the federal government of the United States.
 """
 
 import io
@@ -30,9 +30,9 @@ def example_pictures(scene_net: bool) -> list[tuple[str, bytes]]:
     """Return four example pictures.
 
     Args:
-        scene_net: whether the encoder is SceneNet; other encoders are trained on
-            photos, so their examples are photos, and one scene that shows what such a
-            model writes of a picture unlike its photos.
+        scene_net: whether the encoder is SceneNet. Other encoders are trained on
+            photos: their examples are photos and one scene, which shows the caption of
+            a picture unlike the training photos.
 
     Returns:
         The title of each picture and its JPEG bytes.

@@ -85,7 +85,7 @@ def write_scenes(
 
 
 def make_scene(seed: int, split: str, number: int) -> tuple[Image.Image, str, list]:
-    """Draw one scene.
+    """Draw a scene.
 
     Args:
         seed: seed of the whole data set.
@@ -181,7 +181,7 @@ def _fits(shapes: list[Shape]) -> bool:
         for value in (shape.x, shape.y)
     )
     apart = all(
-        math.hypot(one.x - two.x, one.y - two.y) >= (one.size + two.size) / 2.0 + _GAP
-        for one, two in itertools.combinations(shapes, 2)
+        math.hypot(a.x - b.x, a.y - b.y) >= (a.size + b.size) / 2.0 + _GAP
+        for a, b in itertools.combinations(shapes, 2)
     )
     return inside and apart

@@ -61,7 +61,7 @@ def draw_set(split: str, count: int) -> tuple[np.ndarray, dict[str, np.ndarray]]
         image, _, objects = make_scene(SEED, split, number)
         pictures[number] = to_square(image, side, "squash")
         labels.append(cell_labels(objects, SIDE, side // scene_net.STRIDE))
-    return pictures, {key: np.stack([one[key] for one in labels]) for key in labels[0]}
+    return pictures, {key: np.stack([row[key] for row in labels]) for key in labels[0]}
 
 
 def with_heads(network: keras.Model) -> keras.Model:

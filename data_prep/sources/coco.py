@@ -1,32 +1,22 @@
-"""Read COCO 2014: two annotation files, the photos, and Karpathy's splits if present.
+"""Read COCO 2014: two annotation files, the photos, and optionally Karpathy's splits.
 
 Chen et al., "Microsoft COCO Captions", arXiv:1504.00325.
 """
 
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-
 from data_prep.locate import DataFolder, TextFile
 from data_prep.problems import DUPLICATE_ID, MISSING_PHOTO, Problems
-from data_prep.sources.assemble import invert_split_lists, join_by_name
-from data_prep.sources.json_rows import parse_lists, select_valid_rows
-from data_prep.sources.karpathy import read_karpathy_file
+from data_prep.sources.captions import invert_split_lists, join_by_name
+from data_prep.sources.karpathy import (
+    parse_lists,
+    read_karpathy_file,
+    select_valid_rows,
+)
 from show_attend_tell.data.manifest import Photo
 
 ANNOTATIONS = {"train": "captions_train2014.json", "val": "captions_val2014.json"}
 SPLITS = "dataset_coco.json"
 
 Captions = dict[str, list[str]]
-
-
-def _names_by_id(rows: list, label: str, problems: Problems) -> dict[int, str]:
-    names: dict[int, str] = {}
-    kinds = {"id": int, "file_name": str}
-    for row in select_valid_rows(rows, kinds, f"{label} images", problems):
-        if row["id"] in names:
-            problems.add(DUPLICATE_ID, f"{label}: image {row['id']}")
-        names.setdefault(row["id"], row["file_name"])
-    return names
 
 
 def read_annotation_file(file: TextFile, problems: Problems) -> Captions:
@@ -44,7 +34,12 @@ def read_annotation_file(file: TextFile, problems: Problems) -> Captions:
         DataError: the file is not an annotation file.
     """
     images, annotations = parse_lists(file, "images", "annotations")
-    names = _names_by_id(images, file.label, problems)
+    names: dict[int, str] = {}
+    kinds = {"id": int, "file_name": str}
+    for row in select_valid_rows(images, kinds, f"{file.label} images", problems):
+        if row["id"] in names:
+            problems.add(DUPLICATE_ID, f"{file.label}: image {row['id']}")
+        names.setdefault(row["id"], row["file_name"])
     captions: Captions = {name: [] for name in names.values()}
     seen = set()
     kinds = {"id": int, "image_id": int, "caption": str}
@@ -60,38 +55,28 @@ def read_annotation_file(file: TextFile, problems: Problems) -> Captions:
     return captions
 
 
-def _merge(parts: Iterable[Captions], problems: Problems) -> Captions:
+def _read_annotations(
+    data: DataFolder, problems: Problems
+) -> tuple[dict[str, Captions], Captions]:
+    """Return the captions of each split, and of all splits."""
+    parts = {
+        split: read_annotation_file(data.require_text(name), problems)
+        for split, name in ANNOTATIONS.items()
+    }
     merged: Captions = {}
-    for part in parts:
+    for part in parts.values():
         for name, texts in part.items():
             if name in merged:
                 problems.add(DUPLICATE_ID, name)
             merged.setdefault(name, texts)
-    return merged
+    return parts, merged
 
 
-def _read_annotations(data: DataFolder, problems: Problems) -> dict[str, Captions]:
-    return {
-        split: read_annotation_file(data.require_text(name), problems)
-        for split, name in ANNOTATIONS.items()
-    }
-
-
-def read_coco(
-    data: DataFolder, photo_folder: Path, restval: bool = True
-) -> tuple[list[Photo], Problems]:
+def read_coco(data: DataFolder) -> tuple[list[Photo], Problems]:
     """Read COCO 2014.
 
-    Args:
-        data: the folder of the annotation files, the photos (``train2014/``,
-            ``val2014/``) and optionally ``dataset_coco.json``, unpacked or in zip
-            archives.
-        photo_folder: the folder of unpacked photos.
-        restval: whether Karpathy's ``restval`` is added to the training split.
-
-    Returns:
-        The photos and their problems. Without ``dataset_coco.json`` the splits are
-        COCO's own: 82,783 training and 40,504 validation photos, no test photos.
+    Without ``dataset_coco.json`` the splits are COCO's: 82,783 training and 40,504
+    validation photos, no test photos.
 
     Raises:
         DataError: annotations or photos are absent.
@@ -99,17 +84,14 @@ def read_coco(
     problems = Problems()
     karpathy_file = data.text(SPLITS)
     if karpathy_file is None:
-        parts = _read_annotations(data, problems)
-        captions = _merge(parts.values(), problems)
-        lists: Mapping[str, Iterable[str]] = parts
-        problems.notes.append(f"no {SPLITS}: the splits are COCO's own, without test")
+        lists, captions = _read_annotations(data, problems)
+        problems.notes.append(f"no {SPLITS}: the splits are COCO's, without test")
     else:
-        splits = read_karpathy_file(karpathy_file, problems, restval)
-        lists, captions = splits.lists, splits.captions
+        lists, captions = read_karpathy_file(karpathy_file, problems)
         if any(map(data.text, ANNOTATIONS.values())):
-            captions = _merge(_read_annotations(data, problems).values(), problems)
+            _, captions = _read_annotations(data, problems)
         else:
             problems.notes.append(f"no annotations: the captions come from {SPLITS}")
-    by_name = invert_split_lists(lists, problems)
-    places = data.places(photo_folder)
-    return join_by_name(places, captions, by_name, problems), problems
+    splits = invert_split_lists(lists, problems)
+    photos = join_by_name(data.places(), captions, splits, problems, data.found_twice)
+    return photos, problems

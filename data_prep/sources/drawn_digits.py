@@ -1,7 +1,4 @@
-"""Draw digits in the fonts of Matplotlib, for examples that download nothing.
-
-They are no handwriting: a model trained on them is for notebooks and tests.
-"""
+"""Draw digits in the fonts of Matplotlib, for notebooks and tests without downloads."""
 
 import math
 from pathlib import Path
@@ -10,8 +7,7 @@ import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from show_attend_tell.data.digit_image import digit_of_image
-from show_attend_tell.data.digits import CLASSES, Digits
+from show_attend_tell.data.digits import CLASSES, Digits, digit_of_image
 
 _FONTS = (
     "DejaVuSans",
@@ -35,7 +31,7 @@ def drawn_digits(count: int, seed: int = 0) -> Digits:
     """Return digits in random fonts, turned, slanted and stretched at random.
 
     Args:
-        count: number of digits; every class is drawn equally often, but for a rest.
+        count: number of digits; the numbers of two classes differ by at most one.
         seed: seed of fonts, shapes and order.
     """
     rng = np.random.default_rng(seed)
@@ -47,7 +43,7 @@ def drawn_digits(count: int, seed: int = 0) -> Digits:
 
 
 def _draw(text: str, font, rng: np.random.Generator) -> np.ndarray:
-    """Return one digit, (28, 28) uint8."""
+    """Draw a digit, (28, 28) uint8."""
     image, middle = Image.new("L", (_SIDE, _SIDE)), _SIDE / 2
     ImageDraw.Draw(image).text((middle, middle), text, 255, font, anchor="mm")
     turn, slant, stretch = rng.uniform(-1, 1, 3) * (_TURN, _SLANT, _STRETCH)

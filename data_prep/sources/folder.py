@@ -1,4 +1,4 @@
-"""Read the user's own photos: a folder with ``captions.csv`` or ``captions.jsonl``.
+"""Read the user's photos: a folder with ``captions.csv`` or ``captions.jsonl``.
 
 Columns, or keys, are ``file`` (or ``path``), ``caption`` and optionally ``split``; a
 photo with several captions has several rows. File names are relative to the folder.
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from data_prep.locate import DataFolder, TextFile, read_text_file
 from data_prep.problems import MALFORMED_LINE, NO_CAPTIONS, Problems
-from data_prep.sources.assemble import invert_split_lists, join_by_name
+from data_prep.sources.captions import invert_split_lists, join_by_name
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.runtime.errors import DataError, quote
 from show_attend_tell.runtime.json_text import is_encodable, parse_json
@@ -27,17 +27,9 @@ _SPLITS |= {"training": "train", "dev": "val", "valid": "val", "validation": "va
 Row = tuple[str, str, str | None]  # file, caption, split
 
 
-def split_by_hash(photo_id: str, seed: int = 0) -> str:
-    """Return the split of a photo, independent of the other photos.
-
-    Args:
-        photo_id: the photo's id.
-        seed: seed of the hash.
-
-    Returns:
-        ``val`` or ``test`` for a tenth of the photos each, else ``train``.
-    """
-    digest = hashlib.sha256(f"{seed}:{photo_id}".encode()).digest()
+def split_by_hash(photo_id: str) -> str:
+    """Return a split that depends on the id only: a tenth each of val and test."""
+    digest = hashlib.sha256(f"0:{photo_id}".encode()).digest()
     share = int.from_bytes(digest[:8], "big") / 2**64
     if share < VALIDATION:
         return "val"
@@ -45,8 +37,8 @@ def split_by_hash(photo_id: str, seed: int = 0) -> str:
 
 
 def _csv_rows(file: TextFile) -> Iterator[tuple[int, dict | None]]:
-    """Yield the last line number of a row, and the row, None if it is malformed."""
-    rows = csv.reader(io.StringIO(file.text(), newline=""))
+    """Yield the last line number and the values of each row, None if malformed."""
+    rows = csv.reader(io.StringIO(file.text, newline=""))
     columns: list[str] = []
     while True:
         before = rows.line_num
@@ -83,8 +75,8 @@ def _require_columns(file: TextFile, columns: list[str]) -> list[str]:
 
 
 def _json_rows(file: TextFile) -> Iterator[tuple[int, object]]:
-    """Yield the number of a line and its value, None if it is not JSON."""
-    for number, line in enumerate(file.text().split("\n"), start=1):
+    """Yield the number and the value of each line, None if it is not JSON."""
+    for number, line in enumerate(file.text.split("\n"), start=1):
         if line.strip():
             try:
                 yield number, parse_json(line)
@@ -93,7 +85,7 @@ def _json_rows(file: TextFile) -> Iterator[tuple[int, object]]:
 
 
 def _parse_row(values: object) -> Row | None:
-    """Return the row of a record of the table, or None if it is malformed."""
+    """Return file, caption and split of a row, or None if it is malformed."""
     if not isinstance(values, dict):
         return None
     file = values.get("file") or values.get("path")
@@ -130,18 +122,10 @@ def _read_rows(folder: Path, problems: Problems) -> list[Row]:
     return rows
 
 
-def read_own_folder(
-    data: DataFolder, photo_folder: Path, seed: int = 0
-) -> tuple[list[Photo], Problems]:
-    """Read the user's own photos.
+def read_folder(data: DataFolder) -> tuple[list[Photo], Problems]:
+    """Read the user's photos; an id is the path relative to the folder.
 
-    Args:
-        data: the folder.
-        photo_folder: ignored; own photos are not unpacked from archives.
-        seed: seed of the split by hash, used if no row names a split.
-
-    Returns:
-        The photos and their problems. An id is the path relative to the folder.
+    Photos in archives are not read.
 
     Raises:
         DataError: the table of captions is absent, or it cannot be read.
@@ -155,15 +139,14 @@ def read_own_folder(
         if split is not None:
             lists.setdefault(split, []).append(name)
     splits = invert_split_lists(lists, problems)
+    unnamed = len(captions.keys() - splits.keys())
     if not lists:
-        splits = {name: split_by_hash(name, seed) for name in captions}
+        splits = {name: split_by_hash(name) for name in captions}
         problems.notes.append(
             f"no row names a split: {1 - VALIDATION - TEST:.0%} of the photos train, "
-            f"{VALIDATION:.0%} validate, {TEST:.0%} test, by a hash of id and seed "
-            f"{seed}"
+            f"{VALIDATION:.0%} validate, {TEST:.0%} test, by a hash of the id"
         )
-    elif captions.keys() - splits.keys():
-        unnamed = len(captions.keys() - splits.keys())
+    elif unnamed:
         problems.notes.append(f"photos that name no split, put in 'none': {unnamed}")
     places = {name: data.folder / name for name in captions}
     for path in sorted(set(data.photo_files).difference(places.values())):

@@ -1,24 +1,22 @@
-"""Read the digits of MNIST from their idx files, and prepare them.
+"""Read and prepare the digits of MNIST.
 
-The files are ``train-images-idx3-ubyte`` and ``train-labels-idx1-ubyte``, and where
-they are present ``t10k-images-idx3-ubyte`` and ``t10k-labels-idx1-ubyte``, the
-held-back digits; each as it is or gzipped. Keras' ``mnist.npz`` is read too.
+The files are ``train-images-idx3-ubyte`` and ``train-labels-idx1-ubyte``, and
+optionally ``t10k-images-idx3-ubyte`` and ``t10k-labels-idx1-ubyte``, the test digits.
+They may be gzipped. The single file ``mnist.npz`` of Keras is read too.
 """
 
 import gzip
 import struct
-import time
-import zipfile
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from show_attend_tell.config.siblings import DIGIT, DigitExperiment
+from data_prep.sources.preparation import Preparation, Prepared
+from show_attend_tell.config.siblings import DIGIT
 from show_attend_tell.data.digits import CLASSES, Digits, write_digits
+from show_attend_tell.runtime.array_file import DAMAGED
 from show_attend_tell.runtime.errors import DataError, one_line
-from show_attend_tell.runtime.files import locked
 
 KERAS_FILE = "mnist.npz"
 _NAMES = {"train": "train", "test": "t10k"}  # split -> start of the files' names
@@ -26,70 +24,26 @@ _KINDS = {"images": "images-idx3-ubyte", "labels": "labels-idx1-ubyte"}
 _MOST = 1_000_000  # digits that a header may announce
 
 
-@dataclass(frozen=True)
-class DigitsReport:
-    """Counts of prepared digits.
-
-    Attributes:
-        path: the file of the digits.
-        counts: split -> number of digits.
-        validation: how many of the training digits are the validation digits.
-        seconds: wall-clock time.
-    """
-
-    path: Path
-    counts: dict[str, int]
-    validation: int
-    seconds: float
-
-    def lines(self) -> list[str]:
-        """Return the report as lines to print."""
-        train = self.counts["train"]
-        lines = [
-            f"train: {train - self.validation:,} digits",
-            f"val: {self.validation:,} digits, the last ones of the training files",
-        ]
-        if "test" in self.counts:
-            lines.append(f"test: {self.counts['test']:,} digits")
-        return [*lines, f"prepared in {self.path.parent} ({self.seconds:.0f} s)"]
-
-
-def prepare_digits(
-    experiment: DigitExperiment, data: Path | None, work: Path
-) -> DigitsReport:
+def prepare_mnist(preparation: Preparation) -> Prepared:
     """Write the digits of an experiment to one file.
-
-    Args:
-        experiment: the settings.
-        data: the user's folder with the files of MNIST.
-        work: the folder of all prepared data sets, each in a folder of its name.
 
     Raises:
         DataError: a file is absent, damaged or not what its name promises.
     """
-    started = time.monotonic()
-    if data is None:
+    data = preparation.require_data()
+    splits = read_mnist(data)
+    counts = {split: len(digits.labels) for split, digits in splits.items()}
+    validation = preparation.experiment.data.validation
+    if counts["train"] <= validation:
         raise DataError(
-            "`data` must be the folder of MNIST's files. Received: None; pass the "
-            "folder with --data"
+            f"{data}: data.validation must be less than the {counts['train']} training "
+            f"digits. Received: {validation}; lower it"
         )
-    splits = read_mnist(Path(data))
-    count, validation = len(splits["train"].labels), experiment.data.validation
-    if count <= validation:
-        raise DataError(
-            f"{data}: data.validation must be less than the {count} training digits. "
-            f"Received: {validation}; lower it"
-        )
-    folder = Path(work).absolute() / experiment.data.name
-    taken = DataError(f"{folder}: another process is preparing it; wait for its end")
-    with locked(folder / ".prepare.lock", taken):
-        path = write_digits(folder, splits)
-    return DigitsReport(
-        path=path,
-        counts={split: len(digits.labels) for split, digits in splits.items()},
-        validation=validation,
-        seconds=time.monotonic() - started,
-    )
+    write_digits(preparation.folder, splits)
+    held_back = {"train": counts.pop("train") - validation, "val": validation}
+    fact = "the validation digits are the last ones of the training files"
+    digits = {split: {"digits": count} for split, count in (held_back | counts).items()}
+    return Prepared(preparation.folder, digits, [fact])
 
 
 def read_mnist(data: Path) -> dict[str, Digits]:
@@ -102,7 +56,7 @@ def read_mnist(data: Path) -> dict[str, Digits]:
         raise DataError(f"{data}: no such folder; name the folder of MNIST's files")
     if (data / KERAS_FILE).is_file() and _find(data, "train", "images") is None:
         return _read_keras_file(data / KERAS_FILE)
-    found = {}
+    splits = {}
     for split in _NAMES:
         paths = [_find(data, split, kind) for kind in _KINDS]
         if split == "test" and paths == [None, None]:
@@ -113,8 +67,8 @@ def read_mnist(data: Path) -> dict[str, Digits]:
                     f"{data}: no file {_NAMES[split]}-{kind}, also with .gz; name the "
                     "folder of MNIST's files with --data"
                 )
-        found[split] = _checked(data, split, *map(read_idx, paths))
-    return found
+        splits[split] = _checked(data, split, *map(read_idx, paths))
+    return splits
 
 
 def _find(data: Path, split: str, kind: str) -> Path | None:
@@ -124,7 +78,7 @@ def _find(data: Path, split: str, kind: str) -> Path | None:
 
 
 def _checked(origin: Path, split: str, images: np.ndarray, labels: np.ndarray):
-    """Return digits whose shapes and labels are those of MNIST."""
+    """Return digits after validating shapes and labels."""
     N = len(images)
     fits = images.shape == (N, DIGIT, DIGIT) and labels.shape == (N,) and N
     if not fits or images.dtype != np.uint8 or labels.max() >= CLASSES:
@@ -175,7 +129,7 @@ def _read_keras_file(path: Path) -> dict[str, Digits]:
                 for split in _NAMES
                 if split == "train" or f"x_{split}" in stored
             }
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+    except DAMAGED as error:
         raise DataError(
             f"{path}: cannot be read ({one_line(error)}); get the file again"
         ) from None

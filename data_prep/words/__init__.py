@@ -1,1 +1,1 @@
-"""Render training words for a reader, and read the crops of IIIT5K."""
+"""Render words that look like words in photos, to train a reader on."""

@@ -1,6 +1,5 @@
-"""Define how often, and how much, rendered words differ from plain text."""
+"""Define how often, and how strongly, rendered words differ from plain text."""
 
-import dataclasses
 from dataclasses import dataclass
 
 Range = tuple[float, float]
@@ -8,37 +7,37 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True)
 class Effects:
-    """Probabilities and ranges of what happens to a word.
+    """Probabilities and ranges of the effects on a word.
 
-    Lengths are shares of the font's size unless stated otherwise.
+    Lengths are fractions of the font size unless stated otherwise.
 
     Attributes:
         slanted: probability of an italic font, where a family has one.
-        spaced: probability that letters are apart or overlap.
-        spacing: the space between them.
+        spaced: probability of extra or negative letter spacing.
+        spacing: range of that spacing.
         small_caps: probability that capitals after the first are smaller.
         strokes: probability of a stroke of 0, 1 and 2 pixels around letters.
-        heavy: probability of a stroke that makes letters much bolder, in its place.
+        heavy: probability of a much bolder stroke instead.
         shadow: probability of a shadow.
         outline: probability of an outline in another colour.
         hollow: probability that an outlined word has the ground's colour.
         ruled: probability of a frame, or a line under the word.
         board: probability that the ground ends near the word.
-        neighbours: probability of parts of words above, below or beside.
-        rotation: deviation, in degrees.
+        neighbours: probability of parts of words above, below or beside the word.
+        rotation: standard deviation, in degrees.
         turned: probability of any rotation up to ``most_turned`` degrees.
         most_turned: see above.
-        shear: deviation, as a tangent.
+        shear: standard deviation, as a tangent.
         leaning: probability of a shear in the range ``lean``, to the right.
         lean: see above.
-        perspective: change of width and height from end to end, as shares.
+        perspective: largest relative change of width and height from end to end.
         arc: probability that the word is on an arc.
         bend: angle of the arc, in degrees.
-        margin_x, margin_y: air beside and above the word, shares of its height;
-            negative where the crop cuts letters.
+        margin_x, margin_y: margins beside and above the word, as fractions of its
+            height; negative margins cut letters.
         contrast: least difference of grey levels between text and ground.
-        field: grey levels by which light varies, at most.
-        shaded: probability that letters are darker at one end than at the other.
+        field: largest variation of light, in grey levels.
+        shaded: probability that letters fade into the ground, upwards or downwards.
         relief: probability that letters have a bright and a dark edge.
         texture: probability of a texture, or of a photo, on the ground.
         reduced: probability of a lower resolution.
@@ -46,7 +45,7 @@ class Effects:
         blur: radius of the largest Gaussian blur, in pixels of the crop.
         motion: probability of motion blur.
         sharpened: probability of the halos that cameras add.
-        noise: deviation of the strongest noise, in grey levels.
+        noise: standard deviation of the strongest noise, in grey levels.
         compressed: probability of JPEG compression.
         quality: quality of JPEG.
         gamma: exponent of grey levels.
@@ -91,41 +90,3 @@ class Effects:
     quality: tuple[int, int] = (35, 95)
     gamma: Range = (0.7, 1.4)
     inverted: float = 0.10
-
-
-NATURAL = Effects()
-UNDAMAGED = dataclasses.replace(
-    NATURAL,
-    reduced=0.0,
-    blur=0.0,
-    motion=0.0,
-    sharpened=0.0,
-    noise=0.0,
-    compressed=0.0,
-    gamma=(1.0, 1.0),
-    inverted=0.0,
-)
-PLAIN = dataclasses.replace(
-    UNDAMAGED,
-    spaced=0.0,
-    small_caps=0.0,
-    strokes=(1.0, 0.0, 0.0),
-    heavy=0.0,
-    shadow=0.0,
-    outline=0.0,
-    ruled=0.0,
-    board=0.0,
-    neighbours=0.0,
-    rotation=0.0,
-    turned=0.0,
-    shear=0.0,
-    leaning=0.0,
-    perspective=(0.0, 0.0),
-    arc=0.0,
-    margin_x=(0.0, 0.0),
-    margin_y=(0.0, 0.0),
-    field=0.0,
-    shaded=0.0,
-    relief=0.0,
-    texture=0.0,
-)

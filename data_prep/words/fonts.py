@@ -1,9 +1,8 @@
-"""Find the fonts of rendered words: families, their files, and faces of a size.
+"""Find fonts to render words in: families, their files, and faces of a size.
 
-Without a folder of the user the fonts are those of installed ``fontpkg-*`` packages, of
-the system, and DejaVu, which Matplotlib contains. Fonts without a glyph of their own
-for each letter and digit are left out, and so are symbol fonts, whose glyphs are unlike
-those of DejaVu.
+Unless the user names a folder, the fonts come from installed ``fontpkg-*`` packages,
+the system and Matplotlib, which contains DejaVu. A font needs a different glyph for
+each letter and digit. Symbol fonts, whose glyphs look nothing like DejaVu, are ignored.
 """
 
 import functools
@@ -52,11 +51,11 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Font:
-    """A font file, at one point of its axes if it is variable.
+    """A font file; for a variable font, with a value for each axis.
 
     Attributes:
         path: path of the file.
-        axes: value of each axis; none for other fonts.
+        axes: value of each axis; empty unless the font is variable.
         punctuation: whether it has a glyph for each of :data:`PUNCTUATION`.
         slanted: whether it is italic or oblique.
     """
@@ -75,11 +74,11 @@ class Family:
     fonts: tuple[Font, ...]
 
     def choose(self, slanted: bool, position: float) -> Font:
-        """Return one of the slanted or upright fonts, or of all if there are none.
+        """Choose a slanted or an upright font, or any font if there are none.
 
         Args:
-            slanted: whether it is to be slanted.
-            position: its position among them, in [0, 1).
+            slanted: whether to choose a slanted font.
+            position: position of the font among its kind, in [0, 1).
         """
         fonts = [font for font in self.fonts if font.slanted == slanted] or self.fonts
         return fonts[int(position * len(fonts))]
@@ -87,7 +86,7 @@ class Family:
 
 @functools.lru_cache(maxsize=256)
 def open_face(font: Font, size: int) -> ImageFont.FreeTypeFont:
-    """Return the face of a font in a size, in pixels."""
+    """Return the face of a font at a size in pixels."""
     # Raqm, which orders letters of other scripts, is not installed everywhere.
     face = ImageFont.truetype(font.path, size, layout_engine=ImageFont.Layout.BASIC)
     if font.axes:
@@ -96,9 +95,9 @@ def open_face(font: Font, size: int) -> ImageFont.FreeTypeFont:
 
 
 def find_families(folder: str | Path | None = None) -> list[Family]:
-    """Return the font families that words can be rendered in, by name.
+    """Return the usable font families, sorted by name.
 
-    Fewer than :data:`FEW_FAMILIES` are logged as a warning.
+    Logs a warning if there are fewer than :data:`FEW_FAMILIES`.
 
     Args:
         folder: a folder of font files, searched with its subfolders in place of
@@ -110,25 +109,25 @@ def find_families(folder: str | Path | None = None) -> list[Family]:
     if folder is not None and not Path(folder).is_dir():
         raise DataError(f"{folder}: no such folder; name a folder of font files")
     paths = _installed() if folder is None else _files_below(Path(folder))
-    found: dict[str, list[Font]] = {}
+    fonts: dict[str, list[Font]] = {}
     for path in sorted({path.resolve() for path in paths}):
         for name, font in _usable(path):
-            found.setdefault(name, []).append(font)
-    if not found:
+            fonts.setdefault(name, []).append(font)
+    if not fonts:
         raise DataError(
-            f"`fonts` must be a folder of .ttf or .otf files that have all letters and "
-            f"digits. Received: {'installed fonts' if folder is None else folder}, "
+            "`data.fonts` must be a folder of .ttf or .otf files that have all letters "
+            f"and digits. Received: {'installed fonts' if folder is None else folder}, "
             f"with {len(paths)} font files, none of them usable; name another folder, "
             f"or {INSTALL}"
         )
-    if len(found) < FEW_FAMILIES:
+    if len(fonts) < FEW_FAMILIES:
         _LOGGER.warning(
             "only %d font families (%s); a reader of photos needs 40 or more, see "
-            "`Rendered words` in docs/usage.md",
-            len(found),
-            ", ".join(sorted(found)),
+            "`Rendered words` in docs/digits_and_words.md",
+            len(fonts),
+            ", ".join(sorted(fonts)),
         )
-    return [Family(name, tuple(found[name])) for name in sorted(found)]
+    return [Family(name, tuple(fonts[name])) for name in sorted(fonts)]
 
 
 def _files_below(folder: Path) -> list[Path]:
@@ -140,7 +139,7 @@ def _installed() -> list[Path]:
     import matplotlib
     from matplotlib.font_manager import findSystemFonts
 
-    # Its other fonts are those of formulas.
+    # Matplotlib's other fonts are for formulas.
     paths = list(Path(matplotlib.get_data_path(), "fonts/ttf").glob("DejaVu*.ttf"))
     for package in entry_points(group="fontpkg.family"):
         spec = importlib.util.find_spec(package.value)
@@ -150,7 +149,7 @@ def _installed() -> list[Path]:
 
 
 def _usable(path: Path) -> Iterator[tuple[str, Font]]:
-    """Yield the family's name and the fonts of a file, none if it is not usable."""
+    """Yield family name and font of each usable weight of a file."""
     try:
         require_regular(path)
         if path.stat().st_size > _MOST_BYTES:
@@ -171,7 +170,7 @@ def _usable(path: Path) -> Iterator[tuple[str, Font]]:
 
 
 def _family_name(face: ImageFont.FreeTypeFont) -> str | None:
-    """Return the family of a face without weight and width, None of a symbol font."""
+    """Return the family name without weight and width, or None for a symbol font."""
     name = " ".join((face.getname()[0] or "").split())
     if not name or _SYMBOLS.search(name):
         return None
@@ -181,7 +180,7 @@ def _family_name(face: ImageFont.FreeTypeFont) -> str | None:
 
 
 def _points(face: ImageFont.FreeTypeFont) -> Iterator[tuple[float, ...]]:
-    """Yield values of the axes: some weights, the default of the others."""
+    """Yield values of the axes: several weights, and the default of each other axis."""
     try:
         axes = face.get_variation_axes()
     except OSError:  # not a variable font
@@ -197,25 +196,24 @@ def _points(face: ImageFont.FreeTypeFont) -> Iterator[tuple[float, ...]]:
         )
 
 
-def _picture(face: ImageFont.FreeTypeFont, character: str) -> tuple:
+def _glyph(face: ImageFont.FreeTypeFont, character: str) -> tuple:
     mask = face.getmask(character)
     return mask.size, bytes(mask)
 
 
 def _has_glyphs(face: ImageFont.FreeTypeFont, characters: str) -> bool:
-    """Return whether each character has ink that is not that of an absent glyph."""
-    absent = _picture(face, _ABSENT)
-    pictures = [_picture(face, one) for one in characters]
-    return all(any(content) and (size, content) != absent for size, content in pictures)
+    """Return whether each character has ink, and not the ink of an absent glyph."""
+    absent = _glyph(face, _ABSENT)
+    glyphs = [_glyph(face, character) for character in characters]
+    return all(any(ink) and (size, ink) != absent for size, ink in glyphs)
 
 
 def _has_letters(face: ImageFont.FreeTypeFont) -> bool:
-    """Return whether letters and digits have glyphs of their own, in both cases."""
-    for letters in (_LOWER, _LOWER.upper()):
-        if not _has_glyphs(face, letters + _DIGITS):
-            return False
-        pictures = {_picture(face, one) for one in letters + _DIGITS}
-        if len(pictures) < len(letters + _DIGITS) - _MOST_ALIKE:
+    """Return whether letters and digits have different glyphs, in both cases."""
+    for characters in (_LOWER + _DIGITS, _LOWER.upper() + _DIGITS):
+        glyphs = {_glyph(face, character) for character in characters}
+        few = len(glyphs) < len(characters) - _MOST_ALIKE
+        if few or not _has_glyphs(face, characters):
             return False
     return likeness(face) >= _LEAST_LIKE
 
@@ -236,8 +234,8 @@ def _reference() -> np.ndarray:
 def _shapes(face: ImageFont.FreeTypeFont) -> np.ndarray:
     """Return glyphs of capitals and digits, (36, 256), each of mean 0 and norm 1."""
     shapes = []
-    for one in _LOWER.upper() + _DIGITS:
-        mask = face.getmask(one)
+    for character in _LOWER.upper() + _DIGITS:
+        mask = face.getmask(character)
         image = Image.frombytes("L", mask.size, bytes(mask)).crop(mask.getbbox())
         shapes.append(np.asarray(image.resize((_SIDE, _SIDE)), np.float64).ravel())
     centred = np.stack(shapes) - np.mean(shapes, axis=1, keepdims=True)

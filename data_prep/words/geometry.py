@@ -17,13 +17,7 @@ _SHORTEST = 6
 
 
 def place(layers: Layers, rng: np.random.Generator, effects: Effects) -> Layers:
-    """Return the layers in a crop around the word; ``box`` is the whole crop.
-
-    Args:
-        layers: the layers as drawn.
-        rng: the word's generator.
-        effects: rotation, shear, perspective, arc and margins.
-    """
+    """Return the layers in a crop around the word; ``box`` is the whole crop."""
     if rng.random() < effects.arc and _is_long(layers.box):
         layers = _on_an_arc(layers, rng, effects)
     forward = _homography(layers.box, rng, effects)
@@ -36,11 +30,11 @@ def place(layers: Layers, rng: np.random.Generator, effects: Effects) -> Layers:
         int(np.clip(math.ceil(side), _SHORTEST, LONGEST)) for side in (x1 - x0, y1 - y0)
     )
     shift = np.array([[1.0, 0.0, x0], [0.0, 1.0, y0], [0.0, 0.0, 1.0]])
-    # Pillow needs the place in the source of each pixel of the crop.
+    # Pillow maps pixels of the crop to pixels of the source.
     backward = np.linalg.inv(forward) @ shift
     data = tuple((backward / backward[2, 2]).ravel()[:8])
     kind, how = Image.Transform.PERSPECTIVE, Image.Resampling.BILINEAR
-    if np.allclose(data, np.round(data)):  # no pixel is between others
+    if np.allclose(data, np.round(data)):  # every pixel maps to a pixel
         how = Image.Resampling.NEAREST
     return _changed(
         layers,
@@ -56,16 +50,16 @@ def _is_long(box: Box) -> bool:
 
 
 def _changed(layers: Layers, box: Box, change) -> Layers:
-    """Return the layers with each mask changed, and another box."""
+    """Return the layers with another box, after changing each mask."""
     masks = {name: getattr(layers, name) for name in _MASKS}
     masks = {name: change(mask) for name, mask in masks.items() if mask is not None}
     return dataclasses.replace(layers, box=box, **masks)
 
 
 def _homography(box: Box, rng: np.random.Generator, effects: Effects) -> np.ndarray:
-    """Return the (3, 3) matrix from the place of a pixel to that in the picture.
+    """Return the (3, 3) matrix from pixels of the mask to pixels of the picture.
 
-    The middle of the box remains where it is.
+    The middle of the box stays in place.
     """
     x0, y0, x1, y1 = box
     angle = math.radians(rng.normal(0.0, 1.0) * effects.rotation)
@@ -78,7 +72,7 @@ def _homography(box: Box, rng: np.random.Generator, effects: Effects) -> np.ndar
     cos, sin = math.cos(angle), math.sin(angle)
     turn = np.array([[cos, -sin, 0.0], [sin, cos, 0.0], [0.0, 0.0, 1.0]])
     lean = np.array([[1.0, shear, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    # One end of the word is `high` lower than the middle, the other one higher.
+    # One end of the word is lower than the middle by `high`, the other end higher.
     far = np.eye(3)
     far[2, :2] = 2 * high / max(x1 - x0, 1), 2 * wide / max(y1 - y0, 1)
     middle = np.eye(3)
@@ -89,7 +83,7 @@ def _homography(box: Box, rng: np.random.Generator, effects: Effects) -> np.ndar
 
 
 def _bounds(forward: np.ndarray, box: Box) -> tuple[float, float, float, float]:
-    """Return the smallest box around the places of a box's corners."""
+    """Return the bounding box of a box's transformed corners."""
     x0, y0, x1, y1 = box
     corners = np.array([[x0, x1, x1, x0], [y0, y0, y1, y1], [1.0] * 4])
     x, y, scale = forward @ corners
@@ -100,8 +94,8 @@ def _bounds(forward: np.ndarray, box: Box) -> tuple[float, float, float, float]:
 def _on_an_arc(layers: Layers, rng: np.random.Generator, effects: Effects) -> Layers:
     """Bend the layers so that the word is on an arc, upwards or downwards.
 
-    A point of the picture at the angle t from the arc's middle and the distance r from
-    its centre shows the mask at x = t R and y = R - r, R being the arc's radius.
+    For an arc of radius R, the pixel at angle t from the arc's middle and distance r
+    from its centre shows the mask at x = t R and y = R - r.
     """
     x0, y0, x1, y1 = layers.box
     bend = math.radians(rng.uniform(*effects.bend))
@@ -115,14 +109,14 @@ def _on_an_arc(layers: Layers, rng: np.random.Generator, effects: Effects) -> La
     edges = [round(width * k / _STRIPS) for k in range(_STRIPS + 1)]
 
     def source(x: float, y: float) -> tuple[float, float]:
-        """Return the place in the mask of a place in the picture."""
+        """Return the point of the mask that a point of the picture shows."""
         across = x - middle_x
         along = radius + up * (middle_y + (sag if up < 0 else 0) - y)
         turned = math.atan2(across, max(along, 1.0))
         distance = math.hypot(across, max(along, 1.0))
         return middle_x + turned * radius, middle_y - up * (distance - radius)
 
-    # Pillow maps a quadrilateral linearly, so that of the word must not be higher.
+    # Pillow maps a quadrilateral linearly, so the word's must not be higher than it.
     rows = (0, max(0, y0 - 2), min(high, y1 + sag + 2), high)
     mesh = []
     for left, right in itertools.pairwise(edges):
@@ -135,7 +129,7 @@ def _on_an_arc(layers: Layers, rng: np.random.Generator, effects: Effects) -> La
         kind, how = Image.Transform.MESH, Image.Resampling.BILINEAR
         return mask.transform((width, high), kind, mesh, how)
 
-    # The box of the bent word: its ink alone, not that of its neighbours.
+    # The box of the bent word excludes the ink of its neighbours.
     alone = Image.new("L", layers.text.size)
     alone.paste(layers.text.crop(layers.box), layers.box)
     box = bent(alone).getbbox() or layers.box

@@ -1,6 +1,6 @@
-"""Draw the layers of a word before it is placed: masks of ink, each of one grey level.
+"""Draw a word as layers: masks of ink, each to be painted in a single grey level.
 
-All masks of a word have the same size, (H, W), with room around the word for its
+All masks of a word have the same size, (H, W), with space around the word for its
 neighbours and for rotation.
 """
 
@@ -26,7 +26,7 @@ _HEAVY = (1 / 26, 1 / 15)  # strokes of heavy letters, as shares of the size
 
 @dataclass(frozen=True)
 class Layers:
-    """The masks of a word, of which all but the text may be absent.
+    """The masks of a word; all but the text are optional.
 
     Attributes:
         text: the word and its neighbours.
@@ -34,7 +34,7 @@ class Layers:
         shadow: shadow of the text.
         outline: the text and a line around it.
         ruled: a frame, or a line under the word.
-        board: the ground on which the word is written, where it ends near the word.
+        board: the ground under the word, where it ends near the word.
         hollow: whether the text has the ground's level.
     """
 
@@ -58,11 +58,11 @@ def draw_layers(
     """Draw the layers of a word.
 
     Args:
-        text: what is written.
+        text: the text to draw.
         font: its font.
         size: size of the font, in pixels.
         rng: the word's generator.
-        effects: what happens to the word.
+        effects: probabilities and ranges of the effects.
         neighbour: returns the text of another word.
     """
     pieces, width = _spread(text, font, size, rng, effects)
@@ -72,7 +72,7 @@ def draw_layers(
     pen = _Pen(font, size, math.ceil(width))
     mask = pen.write(pieces, stroke=stroke)
     box = mask.getbbox()
-    own, extra = mask, {}
+    word, extra = mask, {}
     if rng.random() < effects.outline:
         around = stroke + int(rng.integers(1, 2 + size // 14))
         extra["outline"] = pen.write(pieces, stroke=around)
@@ -85,13 +85,13 @@ def draw_layers(
     if rng.random() < effects.neighbours:
         mask = ImageChops.lighter(mask, _neighbours(pen, neighbour, rng))
     if rng.random() < effects.shadow:
-        extra["shadow"] = _shadow(own, size, rng)
+        extra["shadow"] = _shadow(word, size, rng)
     return Layers(text=mask, box=box, **extra)
 
 
 @dataclass(frozen=True)
 class _Pen:
-    """Writes on masks in one font: the word starts `size` pixels from the edges."""
+    """Writes text on masks; the word starts `size` pixels from the edges."""
 
     font: Font
     size: int
@@ -100,7 +100,7 @@ class _Pen:
     def write(
         self, pieces: Pieces, x: float = 0.0, y: float = 0.0, stroke: int = 0
     ) -> Mask:
-        """Return a mask of text, moved by (x, y) from the place of the word."""
+        """Return a mask of text at the offset (x, y) from the word's place."""
         ascent, descent = open_face(self.font, self.size).getmetrics()
         ascent, descent = (min(part, 2 * self.size) for part in (ascent, descent))
         shape = self.width + 2 * self.size, ascent + descent + 2 * self.size
@@ -117,9 +117,9 @@ class _Pen:
 def _spread(
     text: str, font: Font, size: int, rng: np.random.Generator, effects: Effects
 ) -> tuple[Pieces, float]:
-    """Return the pieces of a text, which are letters if they are apart, and its width.
+    """Return the pieces of a text and its width; spaced letters are pieces.
 
-    A text in one piece has the kerning of its font.
+    A text that is a single piece has the kerning of its font.
     """
     spaced = rng.random() < effects.spaced
     small_caps = rng.random() < effects.small_caps and text.isupper() and len(text) > 1
@@ -130,9 +130,9 @@ def _spread(
     small = round(size * _SMALL)
     pieces, x = [], 0.0
     for position, letter in enumerate(text):
-        own = small if small_caps and position else size
-        pieces.append((letter, x, own))
-        x += max(1.0, open_face(font, own).getlength(letter) + space)
+        letter_size = small if small_caps and position else size
+        pieces.append((letter, x, letter_size))
+        x += max(1.0, open_face(font, letter_size).getlength(letter) + space)
     return pieces, x
 
 
@@ -154,7 +154,7 @@ def _neighbours(pen: _Pen, neighbour: Callable, rng: np.random.Generator) -> Mas
 
 
 def _shadow(mask: Mask, size: int, rng: np.random.Generator) -> Mask:
-    """Return the mask moved by some pixels, and blurred."""
+    """Return the mask, shifted by a few pixels and blurred."""
     reach = max(1, size // 10)
     x, y = (int(rng.integers(-reach, reach + 1)) for _ in range(2))
     moved = ImageChops.offset(mask, x or 1, y or 1)
@@ -177,7 +177,7 @@ def _ruled(shape: Shape, box: Box, size: int, rng: np.random.Generator) -> Mask:
 
 
 def _board(shape: Shape, box: Box, size: int, rng: np.random.Generator) -> Mask:
-    """Return a mask of a rectangle around the word, of which two sides are near it."""
+    """Return a mask of a rectangle around the word; two of its sides are near."""
     air = size * rng.uniform(0.03, 0.2, 4)
     air[rng.permutation(4)[:2]] = 2 * max(shape)
     x0, y0, x1, y1 = box

@@ -1,22 +1,18 @@
-"""Render many words on several processor cores, in parts that outlive an interruption.
+"""Render many words on several processor cores, and resume after an interruption.
 
-A part is a file of at most 250 words of a split in a folder beside the result, whose
-name has the digest of the renderer. Run again, the words of finished parts are not
-rendered again, whatever the number of words. As each word has its own generator, the
-number of processes does not change a byte.
+A part is a file of at most 250 words of a split, in a folder whose name has the digest
+of the renderer. The next run reuses finished parts, even for another number of words.
+Each word has its own generator, so the number of processes changes no byte.
 """
 
-import contextlib
-import functools
 import json
+import logging
 import multiprocessing
 import os
 import shutil
 import signal
 import threading
-import zipfile
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -25,83 +21,85 @@ from typing import NamedTuple
 import numpy as np
 
 from data_prep.disk import require_space
+from data_prep.unpack import Progress
 from data_prep.words.render import Renderer, contact_sheet
-from show_attend_tell.data.word_crops import HEIGHT, WIDTH
-from show_attend_tell.data.words import IMAGES, MANIFEST, Word, write_manifest
+from show_attend_tell.data.words import (
+    HEIGHT,
+    IMAGES,
+    MANIFEST,
+    WIDTH,
+    Word,
+    write_manifest,
+)
+from show_attend_tell.runtime.array_file import DAMAGED
 from show_attend_tell.runtime.errors import DataError
-from show_attend_tell.runtime.files import atomic_path, atomic_write, locked
-from show_attend_tell.runtime.progress import progress_bar
+from show_attend_tell.runtime.files import atomic_path, atomic_write
 
 PART = 250  # most words of a part, rendered in a second
 SHEET = "contact_sheet.png"
+SHOWN = 96  # words on the contact sheet
 RECORD = "rendering.json"  # how the words were rendered
-_SHOWN = 96  # words on the contact sheet
-_DAMAGE = (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error)
 
+_LOGGER = logging.getLogger(__name__)
 _renderer: Renderer  # of a worker process
 
 
 class Part(NamedTuple):
-    """Words of a split, from one number up to another."""
+    """Words `start` to `stop` of a split, and their file."""
 
     split: str
     start: int
     stop: int
-
-    @property
-    def words(self) -> int:
-        """Return how many they are."""
-        return self.stop - self.start
-
-    def path(self, folder: Path) -> Path:
-        """Return the part's file."""
-        return folder / f"{self.split}-{self.start:09d}-{self.stop:09d}.npz"
+    path: Path
 
 
 def render_words(
     renderer: Renderer,
-    train: int,
-    validation: int,
-    folder: str | Path,
+    counts: Mapping[str, int],
+    folder: Path,
     workers: int | None = None,
-    shown: bool = True,
+    progress: Progress | None = None,
 ) -> bool:
     """Render words into a folder: crops, manifest, record and contact sheet.
 
     Args:
         renderer: renders a word by its number.
-        train: number of training words.
-        validation: number of validation words, of their own generators.
+        counts: split -> number of words, each with its own generator.
         folder: the folder to write to; made if absent.
-        workers: number of processes; by default that of processor cores.
-        shown: whether a progress bar is shown.
+        workers: number of processes; by default the number of processor cores.
+        progress: called after every part.
 
     Returns:
-        Whether words were rendered: if not, the folder has the same ones already.
+        Whether words were rendered; False if the folder already holds the same words.
 
     Raises:
-        DataError: the disk is full, a worker was killed, or another process renders
-            into the folder.
+        DataError: the disk is full, or a worker was killed.
     """
-    folder = Path(folder).absolute()
-    taken = DataError(f"{folder}: another process is preparing it; wait for its end")
-    with locked(folder / ".prepare.lock", taken):
-        record = _record(renderer, train, validation)
-        if _is_rendered(folder, record):
-            return False
-        parts = folder / f".parts-{PART}-{record['digest'][:16]}"
-        jobs = [
-            Part(split, start, min(start + PART, count))
-            for split, count in (("train", train), ("val", validation))
-            for start in range(0, count, PART)
-        ]
-        size = 2 * (train + validation) * HEIGHT * WIDTH  # the parts, and the words
-        require_space(size, folder, "rendered words", DataError)
-        _render_parts(renderer, jobs, parts, workers or _cores(), shown)
-        _assemble(parts, jobs, folder)
-        atomic_write(folder / RECORD, json.dumps(record, indent=2) + "\n")
-        for unfinished in folder.glob(".parts-*"):
-            shutil.rmtree(unfinished)
+    record = {
+        "digest": renderer.digest(),
+        "seed": renderer.seed,
+        "train": counts["train"],
+        "validation": counts["val"],
+        "list": len(renderer.words),
+        "photos": len(renderer.photos),
+        "families": [family.name for family in renderer.families],
+    }
+    if _is_rendered(folder, record):
+        return False
+    stored = folder / f".parts-{PART}-{record['digest'][:16]}"
+    parts = []
+    for split, count in counts.items():
+        for start in range(0, count, PART):
+            stop = min(start + PART, count)
+            path = stored / f"{split}-{start:09d}-{stop:09d}.npz"
+            parts.append(Part(split, start, stop, path))
+    size = 2 * sum(counts.values()) * HEIGHT * WIDTH  # the parts, and the words
+    require_space(size, folder, "rendered words", DataError)
+    _render_parts(renderer, parts, workers or _cores(), progress)
+    _assemble(parts, folder)
+    atomic_write(folder / RECORD, json.dumps(record, indent=2) + "\n")
+    for unfinished in folder.glob(".parts-*"):
+        shutil.rmtree(unfinished)
     return True
 
 
@@ -113,83 +111,64 @@ def _cores() -> int:
         return os.cpu_count() or 1
 
 
-def _record(renderer: Renderer, train: int, validation: int) -> dict:
-    return {
-        "digest": renderer.digest(),
-        "seed": renderer.seed,
-        "train": train,
-        "validation": validation,
-        "list": len(renderer.words),
-        "photos": len(renderer.photos),
-        "families": [family.name for family in renderer.families],
-    }
-
-
 def _is_rendered(folder: Path, record: dict) -> bool:
-    """Return whether the folder has the words of a record."""
+    """Return whether the folder holds the words that a record describes."""
     files = (folder / name for name in (IMAGES, MANIFEST, SHEET))
     try:
-        found = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        earlier = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return found == record and all(path.is_file() for path in files)
+    return earlier == record and all(path.is_file() for path in files)
 
 
 def _render_parts(
-    renderer: Renderer, parts: list[Part], folder: Path, workers: int, shown: bool
+    renderer: Renderer, parts: list[Part], workers: int, progress: Progress | None
 ) -> None:
-    """Render the parts whose files are absent."""
-    absent = [part for part in parts if not part.path(folder).is_file()]
-    render = functools.partial(_render_part, folder=folder)
-    total = sum(part.words for part in parts)
-    done = total - sum(part.words for part in absent)
-    with (
-        progress_bar(total, "word", "rendering", done=done, shown=shown) as bar,
-        _runner(renderer, min(workers, len(absent))) as run,
-    ):
-        bar.update(0)  # the time of the first part is that of rendering
-        for count in run(render, absent):
-            bar.update(count)
+    """Render the parts whose files are absent, in this process or in several."""
+    absent = [part for part in parts if not part.path.is_file()]
+    total = sum(part.stop - part.start for part in parts)
+    done = total - sum(part.stop - part.start for part in absent)
 
+    processes = min(workers, len(absent))
+    if absent:
+        _LOGGER.info("rendering %d words, processes: %d", total - done, processes)
 
-@contextlib.contextmanager
-def _runner(renderer: Renderer, workers: int) -> Iterator:
-    """Yield a function that calls another one on jobs, here or in processes."""
-    if workers <= 1:
-        _start(renderer)
-        yield map
+    def report(part: Part) -> None:
+        nonlocal done
+        done += part.stop - part.start
+        if progress:
+            progress("rendering words", done, total)
+
+    if processes <= 1:
+        for part in absent:
+            _render_part(renderer, part)
+            report(part)
         return
-    # A new process has no threads of this one, and none of its locks.
+    # Spawned, not forked: a fork would copy locks that other threads hold.
     pool = ProcessPoolExecutor(
-        workers,
+        processes,
         multiprocessing.get_context("spawn"),
         initializer=_start_worker,
         initargs=(renderer,),
     )
-
-    def run(function, jobs: Iterable) -> Iterator[int]:
-        for future in as_completed([pool.submit(function, job) for job in jobs]):
-            yield future.result()
-
     try:
-        yield run
+        jobs = {pool.submit(_render_in_worker, part): part for part in absent}
+        for job in as_completed(jobs):
+            job.result()
+            report(jobs[job])
     except BrokenProcessPool:
         raise DataError(
             "a process that renders words was killed, perhaps for its memory; run the "
-            "same command again to continue, with fewer --workers"
+            "same command again to continue, on fewer cores, such as `taskset -c 0`"
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _start(renderer: Renderer) -> None:
+def _start_worker(renderer: Renderer) -> None:
+    """Initialise a worker: ignore Ctrl-C, which the parent handles, and end with it."""
     global _renderer
     _renderer = renderer
-
-
-def _start_worker(renderer: Renderer) -> None:
-    """Prepare a worker process: it ends with its parent, which handles Ctrl-C."""
-    _start(renderer)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -199,30 +178,33 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _render_part(part: Part, folder: Path) -> int:
-    """Render one part into its file; return the number of words."""
+def _render_in_worker(part: Part) -> None:
+    _render_part(_renderer, part)
+
+
+def _render_part(renderer: Renderer, part: Part) -> None:
+    """Render a part into its file."""
     numbers = range(part.start, part.stop)
-    rendered = (_renderer.render(part.split, number) for number in numbers)
+    rendered = (renderer.render(part.split, number) for number in numbers)
     crops, words = zip(*rendered, strict=True)
-    with atomic_path(part.path(folder)) as temporary:
+    with atomic_path(part.path) as temporary:
         np.savez(temporary, crops=np.stack(crops), words=np.array(words))
-    return part.words
 
 
-def _assemble(stored: Path, parts: list[Part], folder: Path) -> None:
+def _assemble(parts: list[Part], folder: Path) -> None:
     """Write the words of all parts as the files of a prepared folder."""
-    for name in (RECORD, MANIFEST):  # they describe the words of before
+    for name in (RECORD, MANIFEST):  # they describe the previous words
         (folder / name).unlink(missing_ok=True)
     rows, first = [], None
-    shape = sum(part.words for part in parts), HEIGHT, WIDTH
+    shape = sum(part.stop - part.start for part in parts), HEIGHT, WIDTH
     with atomic_path(folder / IMAGES) as temporary:
         array = np.lib.format.open_memmap(temporary, "w+", np.uint8, shape)
         for part in parts:
-            crops, words = _read_part(part.path(stored))
-            array[len(rows) : len(rows) + part.words] = crops
+            crops, words = _read_part(part.path)
+            array[len(rows) : len(rows) + len(words)] = crops
             rows += (Word(part.split, word) for word in words)
             if first is None:
-                first = contact_sheet(crops[:_SHOWN], words[:_SHOWN])
+                first = contact_sheet(crops[:SHOWN], words[:SHOWN])
         array.flush()
         del array
     with atomic_path(folder / SHEET) as temporary:
@@ -235,7 +217,7 @@ def _read_part(path: Path) -> tuple[np.ndarray, list[str]]:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             return stored["crops"], stored["words"].tolist()
-    except _DAMAGE:
+    except DAMAGED:
         path.unlink(missing_ok=True)
         raise DataError(
             f"{path}: a part is damaged and was removed; run the same command again to "

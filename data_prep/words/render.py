@@ -1,4 +1,4 @@
-"""Render words as they look in photos, each from its own generator.
+"""Render words as they look in photos, each with its own generator.
 
 A word is chosen, drawn in a font, placed in a crop, painted and damaged. The same
 arguments render the same bytes with the same versions of Pillow and NumPy.
@@ -10,22 +10,21 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import PIL
-from PIL import Image
+from PIL import Image, ImageDraw
 
-from data_prep.words.damage import damage
-from data_prep.words.effects import NATURAL, Effects
+from data_prep.words.effects import Effects
 from data_prep.words.fonts import Family, Font, open_face
 from data_prep.words.geometry import LONGEST, place
 from data_prep.words.layers import Layers, draw_layers
-from data_prep.words.paint import paint
+from data_prep.words.paint import damage, paint
 from data_prep.words.word_list import WordList, sample_index
-from show_attend_tell.data.word_crops import resize_crop
-from show_attend_tell.data.words import SPLITS
+from show_attend_tell.data.words import SPLITS, resize_crop
 
-VERSION = 2  # of the renderer: another one renders other bytes
+VERSION = 2  # raise it when the same arguments render other bytes
 _SIZES = (28, 32, 38, 44, 52, 60)  # of fonts, in pixels
 _TRIES = 10  # of words that have no ink in a font
 _SPACE = 0.35  # of a font's size between letters, at most, and room at both ends
@@ -36,22 +35,22 @@ class Renderer:
     """Renders words by number.
 
     Attributes:
-        families: the fonts; the probability of a family is that of the square root of
-            its number of fonts, as signs are often set in families of many weights.
+        families: the fonts; a family is chosen in proportion to the square root of its
+            number of fonts, because signs are often set in families of many weights.
         words: the words.
         seed: seed of all words.
-        photos: (H, W) uint8, from which grounds are cut.
-        effects: what happens to words.
+        photos: (H, W) uint8; grounds are cut from them.
+        effects: probabilities and ranges of the effects on words.
     """
 
     families: Sequence[Family]
     words: WordList
     seed: int = 0
     photos: Sequence[np.ndarray] = ()
-    effects: Effects = NATURAL
+    effects: Effects = Effects()
 
     def render(self, split: str, number: int) -> tuple[np.ndarray, str]:
-        """Render one word.
+        """Render a word.
 
         Args:
             split: ``train`` or ``val``.
@@ -71,7 +70,7 @@ class Renderer:
         return np.cumsum([len(family.fonts) ** 0.5 for family in self.families])
 
     def _draw(self, rng: np.random.Generator) -> tuple[Layers, str]:
-        """Draw a word in a font; choose another one if it leaves no ink."""
+        """Draw a word in a font; choose another word if it leaves no ink."""
         for _ in range(_TRIES):
             shown = self.words.sample(rng)
             family = self.families[sample_index(self._shares, rng)]
@@ -87,9 +86,13 @@ class Renderer:
         raise RuntimeError(f"no ink in {_TRIES} words")
 
     def digest(self) -> str:
-        """Return a digest of all that determines the bytes."""
+        """Return a digest of everything that determines the bytes."""
         fonts = [
-            (family.name, _file_digest(font.path), font.axes)
+            (
+                family.name,
+                hashlib.sha256(Path(font.path).read_bytes()).hexdigest(),
+                font.axes,
+            )
             for family in self.families
             for font in family.fonts
         ]
@@ -109,20 +112,13 @@ class Renderer:
 
 
 def _fits(text: str, font: Font, size: int) -> bool:
-    """Return whether a text, its letters apart, is narrower than the widest crop."""
+    """Return whether a text with spaced letters is narrower than the widest crop."""
     space = _SPACE * size * (len(text) + 2)
     return open_face(font, size).getlength(text) + space < LONGEST
 
 
-def _file_digest(path: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def contact_sheet(crops: np.ndarray, words: Sequence[str], columns: int = 8):
-    """Return a picture of crops with the word under each."""
-    from PIL import ImageDraw
-
+    """Return a picture of all crops, each above its word."""
     N, high, wide = crops.shape
     rows = -(-N // columns)
     sheet = Image.new("L", (columns * (wide + 8), rows * (high + 18)), 255)

@@ -1,7 +1,7 @@
-"""Choose the words to render: from a list, numbers, addresses, and random letters.
+"""Sample words to render: listed words, numbers, addresses and random letters.
 
-The lengths are those of the words in IIIT5K's photos, long ones more often. Punctuation
-is part of the picture and not of the word.
+The lengths follow the words in IIIT5K's photos, with more long words. Punctuation is
+part of the picture and not of the word.
 """
 
 import hashlib
@@ -17,33 +17,26 @@ from show_attend_tell.runtime.errors import DataError
 
 # Words of 1, 2, ... characters among the 2,000 of IIIT5K train.
 _COUNTS = (65, 257, 343, 358, 310, 228, 181, 91, 78, 34, 27, 12, 5, 6, 0, 0, 2, 1, 1)
-# To 22. Long words are rare in photos, and the hardest ones to read.
-_LENGTHS = np.array([*_COUNTS, *[0] * (MAX_LENGTH - 1 - len(_COUNTS))]) + [
-    *[10] * 15,
-    *[3] * (MAX_LENGTH - 16),
-]
+# To 22 characters. Long words are rare in photos, and the hardest ones to read.
+_LENGTHS = np.repeat([10, 3], [15, MAX_LENGTH - 16])
+_LENGTHS[: len(_COUNTS)] += _COUNTS
 _FEW = 100  # listed words of a length, too few to be chosen often
 # Shares: words of the list, random letters, numbers, one or two characters, addresses.
 _KINDS = (0.69, 0.10, 0.12, 0.05, 0.04)
 _CASES = (0.48, 0.27, 0.20, 0.05)  # upper, title, lower, mixed
 _PUNCTUATED = 0.15
-_PAIRS = (("", "."), ("", ","), ("", "!"), ("", "?"), ("", ":"), ("'", "'"))
-_PAIRS += (('"', '"'), ('"', ""), ("", '"'), ("-", ""), ("", "-"), ("$", ""))
-_PAIRS += (
-    ("(", ")"),
-    ("", ")"),
-    ("#", ""),
-    ("+", ""),
-    ("", "!!"),
-    ("*", ""),
-    ("", "*"),
-)
+# The word is at the underscore.
+_PUNCTUATION = """
+    _. _, _! _? _: '_' "_" "_ _" -_ _- $_ (_) _) #_ +_ _!! *_ _*
+""".split()
 # A digit is written for each 0. Numbers of one to five digits are the most frequent.
-_FORMATS = ("0", "00", "000", "0000", "00000") * 6
-_FORMATS += ("000000", "0000000", "00000000", "0000000000", "000-0000", "000-000-0000")
-_FORMATS += ("0%", "00%", "00%", "$0", "$00", "$0.00", "$00.00", "$000", "0.0", "00.0")
-_FORMATS += ("0,000", "00,000", "0:00", "00:00", "0/0", "00/00", "0-0", "00-00", "+00")
-_FORMATS += ("0st", "0nd", "0rd", "0th", "00th", "00s", "0000s", "00km", "000m", "00kg")
+_FORMATS = "0 00 000 0000 00000".split() * 6
+_FORMATS += """
+    000000 0000000 00000000 0000000000 000-0000 000-000-0000
+    0% 00% 00% $0 $00 $0.00 $00.00 $000 0.0 00.0
+    0,000 00,000 0:00 00:00 0/0 00/00 0-0 00-00 +00
+    0st 0nd 0rd 0th 00th 00s 0000s 00km 000m 00kg
+""".split()
 _ENDS = ("com", "net", "org", "co.uk", "in", "de", "edu", "info")
 _INSIDE = "'-./&."
 _LETTERS = tuple("abcdefghijklmnopqrstuvwxyz")
@@ -54,10 +47,10 @@ _MOST_FREQUENT = 100_000
 
 @dataclass(frozen=True)
 class Shown:
-    """A word and its picture's text.
+    """A word and the text that its picture shows.
 
     Attributes:
-        word: the word in small letters, what a reader must return.
+        word: the word in small letters, the label for a reader.
         text: the word in capitals or small letters, perhaps with punctuation.
     """
 
@@ -72,8 +65,8 @@ class Shown:
 class WordList:
     """Words by length, and their frequency.
 
-    Half of the words are chosen uniformly among those of a length, half by the square
-    root of their frequency, so that rare and frequent ones both occur.
+    For a length, half of the words are drawn uniformly and half by the square root of
+    their frequency, so that both rare and frequent words occur.
 
     Args:
         frequencies: word in small letters -> frequency, any positive number.
@@ -122,16 +115,22 @@ class WordList:
         return Shown(word, _punctuated(text, rng) if text.isalnum() else text)
 
     def neighbour(self, rng: np.random.Generator) -> str:
-        """Return the text of a word beside another one."""
+        """Return the text of a neighbouring word."""
         return _cased(self._listed(rng), rng)
 
     def _address(self, rng: np.random.Generator) -> str:
-        """Return an address of the network, or two words in one."""
+        """Return an internet address, or two words in one."""
         while True:
-            one, other = self._listed(rng), self._listed(rng)
+            first, second = self._listed(rng), self._listed(rng)
             end = _ENDS[rng.integers(len(_ENDS))]
-            forms = (f"www.{one}.{end}", f"{one}.{end}", f"{one}@{other}.{end}")
-            forms += (one + other, f"{one}-{other}", f"www.{one}{other}.{end}")
+            forms = (
+                f"www.{first}.{end}",
+                f"{first}.{end}",
+                f"{first}@{second}.{end}",
+                f"{first}{second}",
+                f"{first}-{second}",
+                f"www.{first}{second}.{end}",
+            )
             text = forms[rng.integers(len(forms))]
             if sum(map(str.isalnum, text)) <= MAX_LENGTH:
                 return text
@@ -144,7 +143,7 @@ class WordList:
 
 
 def sample_index(cumulative: np.ndarray, rng: np.random.Generator) -> int:
-    """Return a random position, by cumulative weights."""
+    """Return a random index in proportion to its weight."""
     place = np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right")
     return min(int(place), len(cumulative) - 1)
 
@@ -154,9 +153,9 @@ def _random_letters(rng: np.random.Generator, length: int) -> str:
 
 
 def _number(rng: np.random.Generator) -> str:
-    """Return digits in one of the formats, in a tenth of the cases with letters."""
+    """Return a number in one of the formats; one in ten has letters too."""
     text = _FORMATS[rng.integers(len(_FORMATS))]
-    text = "".join(rng.choice(_DIGITS) if one == "0" else one for one in text)
+    text = "".join(rng.choice(_DIGITS) if sign == "0" else sign for sign in text)
     if rng.random() >= 0.1 or not text.isdigit():
         return text
     letters = _random_letters(rng, rng.integers(1, 3))
@@ -171,26 +170,24 @@ def _cased(word: str, rng: np.random.Generator) -> str:
         return word.capitalize()
     if case == 2:
         return word
-    upper = rng.random(len(word)) < 0.5
-    pairs = zip(word, upper, strict=True)
-    return "".join(one.upper() if up else one for one, up in pairs)
+    letters = zip(word, rng.random(len(word)) < 0.5, strict=True)
+    return "".join(letter.upper() if upper else letter for letter, upper in letters)
 
 
 def _punctuated(text: str, rng: np.random.Generator) -> str:
-    """Add punctuation to a word, as around some words of photos."""
+    """Add punctuation to some words, as signs do."""
     if rng.random() >= _PUNCTUATED:
         return text
     if len(text) > 3 and rng.random() < 0.3:  # inside the word
         place = rng.integers(1, len(text))
         return text[:place] + _INSIDE[rng.integers(len(_INSIDE))] + text[place:]
-    before, after = _PAIRS[rng.integers(len(_PAIRS))]
-    return before + text + after
+    return _PUNCTUATION[rng.integers(len(_PUNCTUATION))].replace("_", text)
 
 
 def load_words(path: str | Path | None = None) -> WordList:
-    """Return the words of a file, or those of an installed list.
+    """Return the words of a file, or of an installed list.
 
-    The installed list is that of the package ``wordfreq``, else that of the system.
+    The installed list is the package ``wordfreq``, otherwise a list of the system.
 
     Args:
         path: see :func:`show_attend_tell.data.characters.read_word_file`.
@@ -206,19 +203,16 @@ def load_words(path: str | Path | None = None) -> WordList:
     except ImportError:
         pass
     else:
-        words = wordfreq.top_n_list("en", _MOST_FREQUENT)
-        kept = (word for word in words if word.isascii() and word.isalpha())
-        return WordList(
-            {
-                word: wordfreq.word_frequency(word, "en")
-                for word in kept
-                if len(word) <= MAX_LENGTH
-            }
-        )
+        frequencies = {
+            word: wordfreq.word_frequency(word, "en")
+            for word in wordfreq.top_n_list("en", _MOST_FREQUENT)
+            if word.isascii() and word.isalpha() and len(word) <= MAX_LENGTH
+        }
+        return WordList(frequencies)
     for system in map(Path, _SYSTEM_LISTS):
         if system.is_file():
             return WordList(dict.fromkeys(read_word_file(system), 1.0))
     raise DataError(
-        "`words` must be a file of words where no list is installed. Received: None; "
-        f"name a file with --words, or {INSTALL}"
+        "`data.words` must be a file of words where no list is installed. Received: "
+        f"none; name a file with --set data.words=FILE, or {INSTALL}"
     )

@@ -8,7 +8,7 @@ from show_attend_tell.cli.options import (
     PATH,
     encoder_weights_option,
     experiment_option,
-    require_captions,
+    load_settings,
     runs_option,
     set_option,
     start_tensorflow,
@@ -48,10 +48,7 @@ def calibrate(
     photos upside down, close-ups of them, drawn scenes, and those of --other. Writes
     <model>.confidence.npz beside the model.
     """
-    from show_attend_tell.config.experiments import load_experiment
-
-    settings = load_experiment(experiment, changes)
-    require_captions(settings)
+    settings = load_settings(experiment, changes)
     start_tensorflow()
     from show_attend_tell.models.pretrained import model_path
     from show_attend_tell.training.confidence.calibration import calibrate
@@ -73,14 +70,14 @@ def _drawn_scenes(limit: int):
 
 
 def _pictures(folder: Path, limit: int):
-    """Yield the pictures of a folder; those that cannot be read are skipped."""
+    """Yield the pictures of a folder; skip unreadable files."""
     from show_attend_tell.data.preprocessing import load_photo
-    from show_attend_tell.inference.photo_files import find_photos
+    from show_attend_tell.inference.photos import find_photos
     from show_attend_tell.inference.result import Failure
     from show_attend_tell.runtime.errors import PhotoError
 
-    found = [one for one in find_photos([folder]) if not isinstance(one, Failure)]
-    for path in found[:limit]:
+    photos = [path for path in find_photos([folder]) if not isinstance(path, Failure)]
+    for path in photos[:limit]:
         try:
             yield load_photo(path)
         except PhotoError as error:

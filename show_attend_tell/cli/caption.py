@@ -1,25 +1,19 @@
-"""Define the verbs for trained models: ``caption``, ``average`` and ``export``."""
+"""Define the verb ``caption``."""
 
+import dataclasses
 import functools
 import json
 import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import click
 
 from show_attend_tell.cli import cluster as on_cluster
-from show_attend_tell.cli import metadata
-from show_attend_tell.cli.experiment_help import ExperimentCommand
 from show_attend_tell.cli.options import (
     PATH,
-    encoder_weights_option,
-    experiment_option,
     figure_options,
-    mirror_option,
-    models_option,
-    require_captions,
-    reranker_option,
-    runs_option,
-    set_option,
+    request_options,
     start_tensorflow,
 )
 
@@ -31,36 +25,7 @@ _OUT = (
 
 @click.command()
 @click.argument("photos", nargs=-1, required=True, type=PATH, metavar="PHOTO...")
-@models_option
-@mirror_option
-@reranker_option
-@encoder_weights_option
-@click.option(
-    "--beam", type=click.IntRange(min=1), help="Beam width; overrides the model's."
-)
-@click.option(
-    "--locations",
-    type=click.Choice(["expected", "likeliest", "sampled"]),
-    help="Context of each word; overrides the model's: all locations weighted by "
-    "attention (soft), the one of highest attention, or one sampled (hard).",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    help="Seed of sampled locations; overrides the model's.",
-)
-@click.option(
-    "--region",
-    metavar="X0,Y0,X1,Y1",
-    help="Write the caption from this part of the photo, in pixels of the photo as "
-    "displayed; with one photo only.",
-)
-@click.option(
-    "--min-confidence",
-    type=click.FloatRange(0, 1),
-    metavar="P",
-    help="Leave out captions whose confidence is below P, 0 to 1.",
-)
+@request_options
 @click.option("--out", type=PATH, metavar="FILE", help=_OUT)
 @click.option(
     "--json", "as_json", is_flag=True, help="Print JSON Lines with all details."
@@ -70,25 +35,26 @@ _OUT = (
     is_flag=True,
     help="Give a .csv of --out the columns that `exiftool -csv=FILE` reads.",
 )
-@metadata.metadata_options
+@click.option(
+    "--write-metadata",
+    is_flag=True,
+    help="Write each caption into the metadata of its photo, as description "
+    "and alternative text. A description by a person is kept.",
+)
+@click.option(
+    "--overwrite-metadata",
+    is_flag=True,
+    help="Let --write-metadata replace descriptions by a person.",
+)
 @on_cluster.caption_options
 @figure_options
 def caption(
     photos,
-    models,
-    mirror,
-    reranker,
-    encoder_weights,
-    beam,
-    locations,
-    seed,
-    region,
-    min_confidence,
+    request,
     out,
     as_json,
     exiftool_columns,
     write_metadata,
-    target,
     overwrite_metadata,
     cluster,
     workers,
@@ -100,70 +66,105 @@ def caption(
     page,
 ) -> None:
     """Generate captions of photos, or of all photos in folders."""
-    from show_attend_tell.models.pretrained import DEFAULT
-
-    metadata.require_consistent(write_metadata, target, overwrite_metadata)
+    if overwrite_metadata and not write_metadata:
+        raise click.UsageError("--overwrite-metadata needs --write-metadata.")
     on_cluster.require_cluster(cluster, workers)
-    loaded = models or (DEFAULT,), encoder_weights, mirror, reranker
     if cluster is not None:
         on_cluster.caption_photos(
-            *(cluster, loaded, photos, out),
-            {"beam": beam, "locations": locations, "seed": seed},
-            (as_json, attention, page, region, write_metadata, exiftool_columns),
-            min_confidence=min_confidence,
+            cluster,
+            request,
+            photos,
+            out,
+            (as_json, attention, page, write_metadata, exiftool_columns),
             workers=workers,
             form=shard_format,
             price_per_hour=price_per_hour,
         )
         return
-    _require_csv(exiftool_columns, out)
+    if exiftool_columns and (out is None or out.suffix.lower() != ".csv"):
+        raise click.UsageError("--exiftool-columns needs --out FILE.csv.")
     if out is not None and (as_json or attention is not None or page is not None):
         raise click.UsageError(
             "--out cannot be combined with --json, --attention or --html."
         )
-    if region is not None and (out is not None or write_metadata or len(photos) != 1):
+    if request.region is not None and (
+        out is not None or write_metadata or len(photos) != 1
+    ):
         raise click.UsageError(
             "--region needs one photo, and no --out or --write-metadata."
         )
-    if out is not None:
-        written = (target, overwrite_metadata) if write_metadata else None
-        _caption_into(
-            *(out, photos, loaded, beam, locations, seed, min_confidence),
-            *(exiftool_columns, written),
-        )
-        return
     start_tensorflow()
-    from show_attend_tell.data.region import parse_region
-    from show_attend_tell.inference.head_attention import heads_figure_of
-    from show_attend_tell.inference.result import Failure, LowConfidence
-    from show_attend_tell.inference.visualization.figures import (
-        draw_figures,
-        write_attention_page,
-    )
+    if out is not None:
+        from show_attend_tell.inference.batch import require_known_ending
 
-    pipeline = _load(*loaded)
-    decoding = pipeline.decoding(beam=beam, locations=locations, seed=seed)
+        require_known_ending(out)
+    from show_attend_tell.inference.pipeline import load_requested
+
+    pipeline = load_requested(request)
+    pipeline.decoding(request)  # refuses wrong settings before photos are searched
     writer = None
     if write_metadata:
-        writer = metadata.open_writer(pipeline, decoding, target, overwrite_metadata)
-        # Captions of an earlier run have neither details nor a confidence.
-        details = (attention, page, min_confidence)
-        if not as_json and all(option is None for option in details):
-            photos = metadata.print_present(writer, photos)
-    if region is None:
-        results = pipeline.caption_photos(photos, decoding, min_confidence)
+        writer = _open_writer(pipeline, request, overwrite_metadata)
+    if out is not None:
+        failed = _caption_into(out, pipeline, photos, request, exiftool_columns, writer)
     else:
-        box = parse_region(region)
-        results = pipeline.caption_region(photos[0], box, decoding, min_confidence)
+        # Captions of an earlier run have neither details nor a confidence.
+        details = (attention, page, request.min_confidence)
+        if writer and not as_json and all(option is None for option in details):
+            photos = _print_present(writer, photos)
+        results = _results(pipeline, photos, request, writer, page)
+        drawn = ((result, []) for result in results)
+        if attention is not None:
+            drawn = _draw(pipeline, results, attention, formats, theme == "dark")
+        failed = _print_results(drawn, as_json, page)
+    unwritten = writer is not None and _report_metadata(writer)
+    if failed or unwritten:
+        sys.exit(1)
+
+
+def _caption_into(out, pipeline, photos, request, exiftool_columns, writer) -> bool:
+    """Write captions into a file; return whether a photo failed."""
+    from show_attend_tell.inference.batch import caption_into_file
+    from show_attend_tell.inference.journal import COLUMNS, EXIFTOOL_COLUMNS
+    from show_attend_tell.inference.result import LowConfidence
+
+    columns = EXIFTOOL_COLUMNS if exiftool_columns else COLUMNS
+    report = caption_into_file(
+        pipeline, photos, out, request, columns=columns, metadata=writer
+    )
+    for failure in report.failures:
+        click.echo(click.format_filename(failure.reason), err=True)
+    click.echo(report.summary())
+    return any(not isinstance(result, LowConfidence) for result in report.failures)
+
+
+def _results(pipeline, photos, request, writer, page):
+    """Yield the results of photos; write their metadata and one page on the way."""
+    from show_attend_tell.inference.photos import to_input
+    from show_attend_tell.inference.visualization.figures import write_attention_page
+
+    if request.region is None:
+        results = pipeline.caption_photos(photos, request)
+    else:
+        results = pipeline.caption_inputs([to_input(photos[0])], request)
     if writer is not None:
-        results = metadata.write_results(writer, results)
-    if page is not None:
-        results = write_attention_page(results, page)
-    drawn = ((result, []) for result in results)
-    if attention is not None:
-        draw_heads = functools.partial(heads_figure_of, pipeline)
-        given = attention, formats, theme == "dark"
-        drawn = draw_figures(results, *given, draw_heads)
+        results = _with_metadata(writer, results)
+    return results if page is None else write_attention_page(results, page)
+
+
+def _draw(pipeline, results, folder, formats, dark):
+    """Yield each result and the files of its figures."""
+    from show_attend_tell.inference.visualization.figures import draw_figures
+    from show_attend_tell.inference.visualization.heads_figure import heads_figure_of
+
+    draw_heads = functools.partial(heads_figure_of, pipeline)
+    return draw_figures(results, folder, formats, dark, draw_heads)
+
+
+def _print_results(drawn, as_json, page) -> bool:
+    """Print results and the files of their figures; return whether a photo failed."""
+    from show_attend_tell.inference.result import Failure, LowConfidence
+
     failures, left_out = 0, 0
     for result, figures in drawn:
         failure = isinstance(result, Failure)
@@ -185,142 +186,55 @@ def caption(
         click.echo(f"page: {click.format_filename(page)}", err=True)
     if failures > 1:
         click.echo(f"{failures} photos not captioned", err=True)
-    unwritten = writer is not None and metadata.report(writer)
-    if failures or unwritten:
-        sys.exit(1)
+    return failures > 0
 
 
-def _require_csv(exiftool_columns, out) -> None:
-    if exiftool_columns and (out is None or out.suffix.lower() != ".csv"):
-        raise click.UsageError("--exiftool-columns needs --out FILE.csv.")
+def _open_writer(pipeline, request, overwrite: bool):
+    """Return the MetadataWriter of a pipeline's captions."""
+    from show_attend_tell.inference.batch import made_by
+    from show_attend_tell.inference.metadata import MetadataWriter
+
+    kept = dataclasses.replace(request, min_confidence=None)  # not in the metadata
+    return MetadataWriter(made_by(pipeline, kept), overwrite)
 
 
-def _load(models, encoder_weights, mirror, reranker):
-    from show_attend_tell.inference.pipeline import load
+def _print_present(writer, photos: Iterable[Path]) -> list:
+    """Print the captions that photos have already; return the other photos.
 
-    model = models[0] if len(models) == 1 else models
-    return load(model, encoder_weights, mirror=mirror, reranker=reranker)
+    Args:
+        writer: the MetadataWriter.
+        photos: photos and folders.
 
-
-def _caption_into(
-    out,
-    photos,
-    loaded,
-    beam,
-    locations,
-    seed,
-    min_confidence,
-    exiftool_columns,
-    written,
-) -> None:
-    start_tensorflow()
-    from show_attend_tell.inference.batch import (
-        caption_into_file,
-        require_known_ending,
-    )
-    from show_attend_tell.inference.result import LowConfidence
-    from show_attend_tell.inference.table import COLUMNS, EXIFTOOL_COLUMNS
-
-    require_known_ending(out)
-    pipeline = _load(*loaded)
-    decoding = pipeline.decoding(beam=beam, locations=locations, seed=seed)
-    writer = metadata.open_writer(pipeline, decoding, *written) if written else None
-    columns = EXIFTOOL_COLUMNS if exiftool_columns else COLUMNS
-    report = caption_into_file(
-        *(pipeline, photos, out, decoding),
-        columns=columns,
-        metadata=writer,
-        min_confidence=min_confidence,
-    )
-    for failure in report.failures:
-        click.echo(click.format_filename(failure.reason), err=True)
-    click.echo(report.summary())
-    unwritten = writer is not None and metadata.report(writer)
-    failed = any(not isinstance(one, LowConfidence) for one in report.failures)
-    if failed or unwritten:
-        sys.exit(1)
-
-
-@click.command(cls=ExperimentCommand)
-@click.argument("models", nargs=-1, required=True, type=PATH, metavar="MODEL...")
-@experiment_option
-@set_option
-@runs_option
-@click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
-def average(models, experiment, changes, runs, overwrite) -> None:
-    """Average the weights of models into a new run.
-
-    The models must have been trained from the same initial weights. The run is named
-    after the experiment.
+    Returns:
+        Photos without a caption by the same model and settings, and failures.
     """
-    from show_attend_tell.config.experiments import load_experiment
+    from show_attend_tell.inference.photos import find_photos
+    from show_attend_tell.inference.result import Failure
 
-    settings = load_experiment(experiment, changes)
-    require_captions(settings)
-    start_tensorflow()
-    from show_attend_tell.training.weight_averaging import average_models
-
-    out = average_models(models, settings, runs, overwrite)
-    click.echo(f"{out}: the mean of {len(models)} models")
-
-
-@click.command()
-@click.argument("model", type=PATH)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["saved_model", "litert", "half", "8bit"]),
-    required=True,
-    help="saved_model: a TensorFlow SavedModel from pixels to captions. "
-    "litert: a .tflite file from pixels to words, and its .json. "
-    "half: a .keras file with float16 weights. 8bit: one with 8 bits per weight.",
-)
-@click.option("--out", type=PATH, required=True, help="Folder or file to write.")
-@encoder_weights_option
-@click.option(
-    "--beam", type=click.IntRange(min=1), help="Beam width; overrides the model's."
-)
-@click.option(
-    "--accept-imagenet",
-    is_flag=True,
-    help="half, 8bit: let the model accept the ImageNet weights of Keras too.",
-)
-def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
-    """Export a trained model to another format."""
-    smaller = form in ("half", "8bit")
-    if smaller and encoder_weights is not None:
-        raise click.UsageError(
-            f"--format {form} cannot be combined with --encoder-weights."
-        )
-    if not smaller and accept_imagenet:
-        raise click.UsageError(
-            f"--format {form} cannot be combined with --accept-imagenet."
-        )
-    start_tensorflow()
-    from show_attend_tell.models.pretrained import NAMES, shipped_model
-
-    if str(model) in NAMES:
-        model = shipped_model(str(model))
-    if form == "saved_model":
-        from show_attend_tell.deployment.exports.graphs import export_saved_model
-
-        export_saved_model(model, out, encoder_weights, beam)
-        click.echo(f"{out}")
-    elif form == "litert":
-        from show_attend_tell.deployment.exports.graphs import export_litert
-
-        beside = export_litert(model, out, encoder_weights, beam)
-        click.echo(f"{out}\n{beside}")
-    else:
-        _export_smaller(model, out, accept_imagenet, form == "8bit", beam)
+    others = []
+    for photo in find_photos(photos):
+        caption = "" if isinstance(photo, Failure) else writer.find_caption(photo)
+        if caption:
+            writer.present += 1
+            click.echo(f"{click.format_filename(photo)}: {caption}")
+        else:
+            others.append(photo)
+    return others
 
 
-def _export_smaller(model, out, accept_imagenet, eight_bit, beam) -> None:
-    from show_attend_tell.deployment.exports.half_precision import save_half
-    from show_attend_tell.siblings.export import export_smaller, is_of_digits
+def _with_metadata(writer, results: Iterable) -> Iterator:
+    """Write the metadata of captions as they are generated, and yield them."""
+    from show_attend_tell.inference.result import Failure
 
-    if is_of_digits(model) and not accept_imagenet and beam is None:
-        size = export_smaller(model, out, eight_bit)
-    else:
-        size = save_half(model, out, accept_imagenet, eight_bit, beam)
-    click.echo(f"{out}: {size / 1e6:.1f} MB")
+    for result in results:
+        if not isinstance(result, Failure):
+            writer.write(result.path, result.text)
+        yield result
+
+
+def _report_metadata(writer) -> bool:
+    """Print failures and counts on standard error; return whether any failed."""
+    for failure in writer.failures:
+        click.echo(click.format_filename(failure.reason), err=True)
+    click.echo(writer.summary(), err=True)
+    return bool(writer.failures)

@@ -1,4 +1,4 @@
-"""Define the options of verbs that run in the workers of a Ray cluster."""
+"""Define the options of verbs that work on a Ray cluster."""
 
 import sys
 from collections.abc import Callable
@@ -18,18 +18,18 @@ def cluster_options(command: Callable) -> Callable:
         "--workers",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Worker processes of the cluster; by default one for each processor.",
+        help="Worker processes of the cluster; by default one per processor.",
     )(command)
     return click.option(
         "--cluster",
         metavar="auto|HOST:PORT",
-        help="Run in the workers of a Ray cluster: the one at this address, or one on "
-        "this machine, which is started if need be.",
+        help="Run on a Ray cluster: the cluster at this address, or with auto the "
+        "cluster on this machine, which is started if necessary.",
     )(command)
 
 
 def caption_options(command: Callable) -> Callable:
-    """Add the options of captions on a cluster."""
+    """Add the options of ``caption`` on a cluster."""
     command = click.option(
         "--price-per-hour",
         type=click.FloatRange(min=0),
@@ -48,37 +48,32 @@ def caption_options(command: Callable) -> Callable:
 
 
 def require_cluster(cluster: str | None, workers: int | None) -> None:
-    """Raise a usage error if an option of the cluster is given without one."""
+    """Raise a usage error if --workers is used without --cluster."""
     if cluster is None and workers is not None:
         raise click.UsageError("--workers needs --cluster.")
 
 
-def caption_photos(cluster, loaded, photos, out, decoding, others, **options) -> None:
+def caption_photos(cluster, request, photos, out, others, **options) -> None:
     """Caption photos into a folder of shards; exit with 1 if a photo has no caption.
 
     Args:
         cluster: address.
-        loaded: model files, encoder weights, whether photos are mirrored, reranker.
+        request: the CaptionRequest.
         photos: files, folders and manifests.
         out: the folder.
-        decoding: options of decoding by name.
         others: options that are refused unless they are absent.
         **options: further arguments of ``caption_on_cluster``.
     """
-    if out is None or any(others):
+    if out is None or request.region is not None or any(others):
         raise click.UsageError(
             "--cluster needs --out FOLDER, and cannot be combined with "
             f"{_NOT_COMBINED}."
         )
     start_tensorflow()
-    from show_attend_tell.cluster.captions import Loading, caption_on_cluster
+    from show_attend_tell.cluster.captions import caption_on_cluster
     from show_attend_tell.inference.result import LowConfidence
 
-    models, encoder_weights, mirror, reranker = loaded
-    weights = None if encoder_weights is None else str(encoder_weights)
-    reranker = None if reranker is None else str(reranker)
-    loading = Loading(tuple(map(str, models)), weights, mirror, reranker)
-    report = caption_on_cluster(cluster, loading, photos, out, decoding, **options)
+    report = caption_on_cluster(cluster, request, photos, out, **options)
     for failure in report.failures:
         click.echo(click.format_filename(failure.reason), err=True)
     click.echo("\n".join(report.lines()))

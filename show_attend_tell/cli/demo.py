@@ -62,10 +62,9 @@ def _load(named, encoder_weights, queue, hosts):
 
     from data_prep.scenes.example_pictures import example_pictures
     from show_attend_tell.deployment.server.app import Example, create_app
+    from show_attend_tell.deployment.server.digits import DigitModels
+    from show_attend_tell.deployment.server.words import WordReader
     from show_attend_tell.inference.pipeline import load
-    from show_attend_tell.siblings import pretrained
-    from show_attend_tell.siblings.page_models import PageModels
-    from show_attend_tell.siblings.page_reader import PageReader
 
     pipelines = {name: load(model, encoder_weights) for name, model in named.items()}
     for pipeline in pipelines.values():
@@ -74,8 +73,7 @@ def _load(named, encoder_weights, queue, hosts):
     first = next(iter(pipelines.values()))
     pictures = example_pictures(first.encoder.settings.network == "SceneNet")
     examples = [Example(*p) for p in pictures]
-    digits = PageModels.shipped() if pretrained.are_shipped() else None
-    reader = PageReader.shipped() if pretrained.is_reader_shipped() else None
+    digits, reader = DigitModels.shipped(), WordReader.shipped()
     return create_app(
         *(pipelines, examples, queue), hosts=hosts, digits=digits, reader=reader
     )

@@ -1,4 +1,4 @@
-"""Check the machine and the installation and report what is missing."""
+"""Check the machine and the installation, and report problems."""
 
 import json
 import os
@@ -26,19 +26,19 @@ from show_attend_tell.runtime.tensorflow_startup import start_keras
 _OLDEST_PYTHON = (3, 11)
 _PACKAGES = ("tensorflow", "keras", "numpy", "h5py", "hdf5plugin", "pillow")
 _PACKAGES += ("nltk", "pycocoevalcap", "pydantic", "matplotlib", "tensorboard")
-_LITTLE_DISK = 5e9  # bytes; Flickr8k with its features needs more
+_LITTLE_DISK = 5e9  # bytes; Flickr8k and its features need more
 _LITTLE_MEMORY = 4e9  # bytes
 
 
 class Finding(NamedTuple):
-    """One line of the report: ``OK``, ``note`` (a feature is lost) or ``problem``."""
+    """A line of the report: ``OK``, ``note`` (a missing feature) or ``problem``."""
 
     level: Literal["OK", "note", "problem"]
     text: str
 
 
 def examine() -> Iterator[Finding]:
-    """Yield the findings, each as soon as it is known."""
+    """Yield the findings, one after the other."""
     yield from _check_python()
     yield from _check_packages()
     yield from _check_processor()
@@ -138,9 +138,9 @@ def _check_tensorflow() -> Iterator[Finding]:
 
 
 def _check_packaged_encoder() -> Iterator[Finding]:
-    """Yield whether the pretrained models and the weights of their encoder are whole.
+    """Yield whether the pretrained models and the encoder's weights are complete.
 
-    Of the files beside the default model only the presence is checked.
+    The files beside the default model must be present; their content is not read.
     """
     from show_attend_tell.models.encoder.quantised_weights import (
         WEIGHTS,

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from show_attend_tell.cli.experiment_help import ExperimentCommand
 from show_attend_tell.cli.options import (
     PATH,
+    ExperimentCommand,
     load_settings,
     name_option,
     runs_option,
@@ -28,8 +28,8 @@ def _check_suffix(context, parameter, value: Path) -> Path:
 @click.option(
     *("--experiment", "-e"),
     metavar="NAME|FILE",
-    help="Name of a shipped experiment that generates, or a .toml file, whose run has "
-    "the model; by default the model in the package.",
+    help="Shipped experiment that generates, or a .toml file: draw with the model of "
+    "its run. By default the model in the package.",
 )
 @set_option
 @runs_option
@@ -67,35 +67,27 @@ def _check_suffix(context, parameter, value: Path) -> Path:
     required=True,
     callback=_check_suffix,
     metavar="FILE",
-    help="A .png file of the pictures, or a .gif file of how they are drawn, with the "
+    help="A .png file of the pictures, or a .gif file that shows each step and the "
     "windows that write.",
 )
 def draw(experiment, changes, runs, name, count, columns, scale, seed, out) -> None:
-    """Draw new pictures by a trained model, such as digits.
+    """Draw new pictures, such as digits, with a trained model.
 
-    Without --experiment, --name and --set the model is the one in the package, trained
+    Without --experiment, --name and --set, draw with the model in the package, trained
     as draw_mnist.
     """
     settings = None
     if experiment or changes or name:
         settings = load_settings(experiment or "draw_mnist", changes, name)
-        if settings.task != "generate":
-            raise click.UsageError(
-                "needs an experiment that generates pictures. Received: "
-                f"{settings.name}, whose task is {settings.task!r}."
-            )
     start_tensorflow()
     from show_attend_tell.config.runs import MODEL
-    from show_attend_tell.siblings import pretrained
     from show_attend_tell.siblings.draw.bound import sample
-    from show_attend_tell.siblings.draw.evaluation import load_model
     from show_attend_tell.siblings.draw.figures import save_samples
+    from show_attend_tell.siblings.draw.task import load_model
+    from show_attend_tell.siblings.model_files import DRAW, shipped_file
 
     if settings is None:
-        model, source = (
-            pretrained.load_shipped("draw_mnist"),
-            "the model in the package",
-        )
+        model, source = load_model(shipped_file(DRAW)), "the model in the package"
     else:
         path = runs / settings.name / MODEL
         model, source = load_model(path, settings), str(path)

@@ -2,11 +2,10 @@
 
 import click
 
-from show_attend_tell.cli.experiment_help import ExperimentCommand
 from show_attend_tell.cli.options import (
     PATH,
+    ExperimentCommand,
     experiment_option,
-    is_of_digits,
     limit_option,
     load_settings,
     mirror_option,
@@ -18,6 +17,7 @@ from show_attend_tell.cli.options import (
     start_tensorflow,
     work_option,
 )
+from show_attend_tell.cli.tasks import TASKS
 
 
 @click.command("eval", cls=ExperimentCommand)
@@ -29,8 +29,8 @@ from show_attend_tell.cli.options import (
 @click.option(
     "--split",
     type=click.Choice(["val", "test", "train", "all"]),
-    help="Split to evaluate; by default test if it has captions, digits or words, else "
-    "val. train and all are for words.",
+    help="Split to evaluate; by default test if the data have it, else val. train and "
+    "all need an experiment that reads words.",
 )
 @click.option(
     *("--beam", "beams"),
@@ -48,8 +48,8 @@ from show_attend_tell.cli.options import (
     "--lexicon",
     type=PATH,
     metavar="FILE",
-    help="Text file of words, one a line, with an experiment that reads: the nearest "
-    "of these is measured.",
+    help="Text file of words, one a line: measure the nearest of these words, with an "
+    "experiment that reads words.",
 )
 @models_option
 @mirror_option
@@ -73,90 +73,20 @@ from show_attend_tell.cli.options import (
     "--spice", is_flag=True, help="Also compute SPICE; downloads CoreNLP, needs Java."
 )
 @limit_option
-def evaluate(
-    experiment,
-    changes,
-    work,
-    runs,
-    name,
-    split,
-    beams,
-    captions,
-    lexicon,
-    models,
-    mirror,
-    reranker,
-    boxes,
-    tokenizer,
-    spice,
-    limit,
-) -> None:
+def evaluate(experiment, changes, work, runs, name, split, limit, **options) -> None:
     """Generate the captions of a split, and save and score them.
 
-    With an experiment on digits or words, measure the error, the bound or the word
+    For an experiment on digits or words, measure the error, the bound or the word
     accuracy of its model.
     """
-    others = models or mirror or reranker or boxes
-    if captions is not None and others:
-        raise click.UsageError(
-            "--captions excludes --model, --mirror, --reranker and --boxes."
-        )
-    if captions is not None and beams:
-        raise click.UsageError("--captions and --beam exclude each other.")
+    if options["captions"] is not None:
+        if any(options[n] for n in ("models", "mirror", "reranker", "boxes")):
+            raise click.UsageError(
+                "--captions excludes --model, --mirror, --reranker and --boxes."
+            )
+        if options["beams"]:
+            raise click.UsageError("--captions and --beam exclude each other.")
     settings = load_settings(experiment, changes, name, limit)
-    if settings.task == "read":
-        if others or captions or spice or tokenizer != "auto":
-            raise click.UsageError(
-                "--captions, --model, --mirror, --reranker, --boxes, --tokenizer and "
-                "--spice need an experiment with captions."
-            )
-        _measure_reader(settings, work, runs, split, beams or (1,), lexicon)
-        return
-    if split in ("train", "all") or lexicon is not None:
-        raise click.UsageError(
-            "--lexicon, --split train and --split all need an experiment that reads "
-            "words."
-        )
-    if is_of_digits(settings):
-        if others or beams or captions or spice or tokenizer != "auto":
-            raise click.UsageError(
-                "--beam, --captions, --model, --mirror, --reranker, --boxes, "
-                "--tokenizer and --spice need an experiment with captions."
-            )
-        start_tensorflow()
-        if settings.task == "generate":
-            from show_attend_tell.siblings.draw.evaluation import evaluate as measure
-        else:
-            from show_attend_tell.siblings.classification.evaluation import (
-                evaluate as measure,
-            )
-
-        click.echo("\n".join(measure(settings, work, runs, split).lines()))
-        return
     start_tensorflow()
-    from show_attend_tell.evaluation import evaluate as evaluation
-    from show_attend_tell.evaluation.report import table
-
-    scoring = {"tokenizer": tokenizer, "spice": spice}
-    if captions is not None:
-        reports = [evaluation.score_file(captions, settings, work, split, **scoring)]
-    else:
-        scoring |= {"model": models or None, "mirror": mirror, "reranker": reranker}
-        reports = [
-            evaluation.evaluate(
-                settings, work, runs, split, beam, boxes=boxes, **scoring
-            )
-            for beam in dict.fromkeys(beams or (None,))
-        ]
-    click.echo("\n".join(table(reports)))
-
-
-def _measure_reader(settings, work, runs, split, beams, lexicon) -> None:
-    start_tensorflow()
-    from show_attend_tell.siblings.words.evaluation import evaluate as measure
-    from show_attend_tell.siblings.words.lexicon import Lexicon
-
-    words = None if lexicon is None else Lexicon.load(lexicon)
-    for beam in beams:
-        report = measure(settings, work, runs, split, beam, words)
-        click.echo("\n".join(report.lines()))
+    measure = TASKS[settings.task].functions().evaluate
+    click.echo("\n".join(measure(settings, work, runs, split, options)))

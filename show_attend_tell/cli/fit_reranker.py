@@ -5,7 +5,7 @@ import click
 from show_attend_tell.cli.options import (
     PATH,
     experiment_option,
-    require_captions,
+    load_settings,
     set_option,
     start_tensorflow,
     work_option,
@@ -28,12 +28,9 @@ def fit_reranker(experiment, changes, work, out) -> None:
     Predicts from the features of a photo which n-grams its captions have. The
     hypothesis of highest expected CIDEr then moves up. Needs prepare and features.
     """
-    from show_attend_tell.config.experiments import load_experiment
-
-    settings = load_experiment(experiment, changes)
-    require_captions(settings)
+    settings = load_settings(experiment, changes)
     start_tensorflow()
-    from show_attend_tell.models.reranking.file import save_reranker
+    from show_attend_tell.models.reranker_file import save_reranker
     from show_attend_tell.training.reranking import fit_reranker as fit
     from show_attend_tell.training.reranking import reranker_path
 

@@ -1,4 +1,4 @@
-"""Run the console script ``show-attend-tell``: argument parsing and printing only.
+"""Run the console script ``show-attend-tell``.
 
 Each verb imports its modules when it runs, so that ``--help`` is fast.
 """
@@ -17,15 +17,15 @@ import click
 
 from show_attend_tell import __version__
 from show_attend_tell.cli.calibrate import calibrate
-from show_attend_tell.cli.caption import average, caption, export
+from show_attend_tell.cli.caption import caption
 from show_attend_tell.cli.compare import compare
 from show_attend_tell.cli.demo import demo
 from show_attend_tell.cli.draw import draw
 from show_attend_tell.cli.evaluate import evaluate
 from show_attend_tell.cli.fit_reranker import fit_reranker
+from show_attend_tell.cli.models import average, export
 from show_attend_tell.cli.preparation import download, features, prepare
 from show_attend_tell.cli.read import read
-from show_attend_tell.cli.render_words import render_words
 from show_attend_tell.cli.train import train
 from show_attend_tell.runtime.errors import ShowAttendTellError
 
@@ -40,7 +40,6 @@ _REMEDIES = {
     "features": _CONTINUES,
     "prepare": _CONTINUES,
     "read": "run the same command again; with --out it continues",
-    "render-words": _CONTINUES,
     "train": "continue with --resume, or without it if there is no checkpoint yet",
 }
 
@@ -48,12 +47,12 @@ _REMEDIES = {
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit status: 0 success; 1 error, with one line on standard error; 2 wrong "
-    "usage; 130 interrupted by Ctrl-C; 143 terminated by SIGTERM. After either, all "
-    "files are complete; train writes a checkpoint first.",
+    "usage; 130 interrupted by Ctrl-C; 143 terminated by SIGTERM. An interrupted verb "
+    "leaves complete files; train writes a checkpoint first.",
 )
 @click.version_option(__version__, prog_name="show-attend-tell")
 def cli() -> None:
-    """Caption photos by Show, Attend and Tell, in Keras 3.
+    """Caption photos with Show, Attend and Tell, in Keras 3.
 
     `caption` describes your photos with the pretrained model. To train on a data set,
     run prepare, features, train and eval in this order.
@@ -62,13 +61,13 @@ def cli() -> None:
 
 for verb in (prepare, features, train, evaluate, average, calibrate, fit_reranker):
     cli.add_command(verb)
-for verb in (caption, compare, demo, draw, export, download, read, render_words):
+for verb in (caption, compare, demo, draw, export, download, read):
     cli.add_command(verb)
 
 
 @cli.command()
 def doctor() -> None:
-    """Check this machine and installation; exits with 1 on problems."""
+    """Check this machine and installation; exit with 1 on problems."""
     from show_attend_tell.cli.doctor import examine
 
     problems = 0
@@ -96,12 +95,12 @@ def _one_line(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _interrupted_by_sigterm() -> Iterator[list[int]]:
-    """Raise KeyboardInterrupt at the first SIGTERM, so that verbs end as by Ctrl-C.
+    """Raise KeyboardInterrupt at the first SIGTERM, so that verbs end as after Ctrl-C.
 
-    Later ones are ignored: the verb is writing its last file.
+    Later signals are ignored: the verb is writing its last file.
 
     Yields:
-        A list, to which the signal is added when it arrives.
+        A list that receives the signal.
     """
     received = []
     if threading.current_thread() is not threading.main_thread():
@@ -114,9 +113,9 @@ def _interrupted_by_sigterm() -> Iterator[list[int]]:
             raise KeyboardInterrupt
 
     def raise_again(unraisable, hook=sys.unraisablehook) -> None:
-        """Interrupt once more if Python dropped the error, as in a destructor."""
+        """Interrupt again if Python dropped the error, as in a destructor."""
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
-            # Later, as an error of this function would be dropped too.
+            # Later, because Python would drop an error of this function too.
             threading.Timer(0.05, _thread.interrupt_main).start()
         else:
             hook(unraisable)
@@ -132,7 +131,7 @@ def _interrupted_by_sigterm() -> Iterator[list[int]]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0, 1 (error), 2 (usage), 130 or 143 (stopped)."""
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a path may be no valid text
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a path may be invalid text
         sys.stdout.reconfigure(errors="backslashreplace")
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     for package in _OWN_PACKAGES:
@@ -156,12 +155,12 @@ def _run(arguments: Sequence[str] | None, received: list[int]) -> None:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         _exit_interrupted(arguments, received)
-    except (SystemError, RuntimeError) as error:  # C code turns interruptions into them
+    except (SystemError, RuntimeError) as error:  # C code raises them when interrupted
         cause = error.__cause__ or error.__context__
         if not (received or isinstance(cause, KeyboardInterrupt)):
             raise
         _exit_interrupted(arguments, received)
-    except BrokenPipeError:  # the reader of the pipe, such as head, has closed it
+    except BrokenPipeError:  # the reading program, such as head, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (ShowAttendTellError, OSError) as error:

@@ -1,16 +1,24 @@
-"""Define the options that several verbs of the command line share."""
+"""Define the options and the help that several verbs share."""
 
+import dataclasses
+import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import UnionType
+from typing import Literal, Union, get_args, get_origin, get_type_hints
 
 import click
+
+from show_attend_tell.cli.tasks import require_accepted
+from show_attend_tell.config.shipped import experiment_summary, shipped_experiments
+from show_attend_tell.inference.request import CaptionRequest, Option
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 class LocalPath(click.Path):
-    """A path; a URL, which would become the name of a folder here, is wrong usage."""
+    """A path; a URL, which would name a folder on this machine, is wrong usage."""
 
     def convert(self, value, parameter, context):
         """Return the path."""
@@ -25,6 +33,19 @@ class LocalPath(click.Path):
 
 
 PATH = LocalPath(path_type=Path)
+
+
+class ExperimentCommand(click.Command):
+    """A verb whose ``--help`` ends with the shipped experiments."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the epilog, and a table of the experiments."""
+        super().format_epilog(ctx, formatter)
+        if files := shipped_experiments():
+            with formatter.section("Experiments"):
+                formatter.write_dl(
+                    [(name, experiment_summary(file)) for name, file in files.items()]
+                )
 
 
 def start_tensorflow() -> None:
@@ -70,37 +91,60 @@ limit_option = click.option(
     "--limit",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Use the first N photos of each split only, in a data folder and a run of "
-    "their own; pass it to prepare, features, train and eval alike.",
-)
-encoder_weights_option = click.option(
-    "--encoder-weights",
-    type=PATH,
-    metavar="FILE",
-    help="Weights file of the encoder, in place of the weights in its settings.",
+    help="Use only the first N photos of each split, in a separate data folder and "
+    "run; pass the same N to prepare, features, train and eval.",
 )
 
-models_option = click.option(
-    *("--model", "models"),
-    type=PATH,
-    multiple=True,
-    metavar="FILE",
-    help="A .keras file, `shipped` or `shipped-lstm`, in place of the default model; "
-    "repeatable, to average the word probabilities of several models.",
-)
-mirror_option = click.option(
-    "--mirror",
-    is_flag=True,
-    help="Average the word probabilities over the photo and its mirror image.",
-)
-reranker_option = click.option(
-    "--reranker",
-    type=PATH,
-    metavar="FILE",
-    help="A file of fit-reranker: rank the hypotheses of the beam by their predicted "
-    "CIDEr too. By default MODEL.reranker.npz, if it is beside a single model; `none` "
-    "ranks without.",
-)
+
+def _parsed(parse: Callable, context, parameter, text: str | None):
+    return None if text is None else parse(text)
+
+
+def _request_option(request: type, field: dataclasses.Field) -> Callable:
+    """Return the decorator that adds one field of a request to a verb."""
+    option: Option = field.metadata["option"]
+    flag = option.flag or "--" + field.name.replace("_", "-")
+    details = {"help": option.help, "metavar": option.metavar}
+    kind = get_type_hints(request)[field.name]
+    if kind is bool:
+        return click.option(flag, field.name, is_flag=True, help=option.help)
+    if get_origin(kind) in (Union, UnionType):  # ``int | None``
+        kind = get_args(kind)[0]
+    if option.parse is not None:
+        details["callback"] = functools.partial(_parsed, option.parse)
+    elif get_origin(kind) is Literal:
+        details["type"] = click.Choice(get_args(kind))
+    elif kind in (int, float):
+        ranges = {int: click.IntRange, float: click.FloatRange}
+        details["type"] = ranges[kind](option.least, option.most)
+    else:
+        details["type"] = PATH
+        details["multiple"] = get_origin(kind) is tuple
+    return click.option(flag, field.name, **details)
+
+
+_REQUEST_OPTIONS = {
+    field.name: _request_option(CaptionRequest, field)
+    for field in dataclasses.fields(CaptionRequest)
+    if "option" in field.metadata and field.metadata["option"].help is not None
+}
+encoder_weights_option = _REQUEST_OPTIONS["encoder_weights"]
+models_option = _REQUEST_OPTIONS["models"]
+mirror_option = _REQUEST_OPTIONS["mirror"]
+reranker_option = _REQUEST_OPTIONS["reranker"]
+
+
+def request_options(command: Callable) -> Callable:
+    """Add the options of a CaptionRequest to a verb, and pass it the ``request``."""
+
+    @functools.wraps(command)
+    def verb(**values):
+        fields = {name: values.pop(name) for name in _REQUEST_OPTIONS}
+        return command(request=CaptionRequest(**fields), **values)
+
+    for option in reversed(_REQUEST_OPTIONS.values()):
+        verb = option(verb)
+    return verb
 
 
 def figure_options(command: Callable) -> Callable:
@@ -139,32 +183,37 @@ def figure_options(command: Callable) -> Callable:
     return command
 
 
-def is_of_digits(settings) -> bool:
-    """Return whether an experiment is on digits, and has no captions."""
-    return settings.task != "caption"
-
-
-def require_captions(settings) -> None:
-    """Raise a usage error if an experiment has no captions."""
-    if is_of_digits(settings):
-        raise click.UsageError(
-            f"needs an experiment with captions. Received: {settings.name}, whose "
-            f"task is {settings.task!r}."
-        )
-
-
 def load_settings(
     name: str,
     changes: Sequence[str],
     run_name: str | None = None,
     limit: int | None = None,
+    training: Mapping[str, object] | None = None,
 ):
-    """Load an experiment; apply changes, a limit of photos and a name of the run."""
+    """Load an experiment, and apply the options of the running verb to it.
+
+    Args:
+        name: name or file of the experiment.
+        changes: values of ``--set``.
+        run_name: name of the run folder, in place of the experiment's name.
+        limit: number of photos of each split.
+        training: settings of the table ``[training]``; None keeps the experiment's.
+
+    Raises:
+        UsageError: the experiment's task does not accept the verb or an option.
+    """
     from show_attend_tell.config.experiments import load_experiment, rename
 
     settings = load_experiment(name, changes)
+    require_accepted(settings.task, settings.name)
+    changed = [
+        f"training.{key}={value}"
+        for key, value in (training or {}).items()
+        if value is not None
+    ]
+    if changed:
+        settings = load_experiment(name, (*changes, *changed))
     if limit is not None:
-        require_captions(settings)
         from show_attend_tell.config.experiments import limit_experiment, limit_message
 
         settings = limit_experiment(settings, limit)

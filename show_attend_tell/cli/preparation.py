@@ -8,18 +8,18 @@ from pathlib import Path
 import click
 
 from show_attend_tell.cli.cluster import cluster_options, require_cluster
-from show_attend_tell.cli.experiment_help import ExperimentCommand
 from show_attend_tell.cli.options import (
     PATH,
+    ExperimentCommand,
     encoder_weights_option,
     experiment_option,
-    is_of_digits,
     limit_option,
     load_settings,
     set_option,
     start_tensorflow,
     work_option,
 )
+from show_attend_tell.cli.tasks import TASKS
 
 
 @contextlib.contextmanager
@@ -49,9 +49,7 @@ def _progress() -> Iterator[Callable[[str, int, int], None] | None]:
 @experiment_option
 @set_option
 @work_option
-@click.option(
-    "--data", type=PATH, help="Folder with the data set's photos and captions."
-)
+@click.option("--data", type=PATH, help="Folder with the files of the data set.")
 @click.option(
     "--on-problem",
     type=click.Choice(["skip", "refuse"]),
@@ -61,20 +59,13 @@ def _progress() -> Iterator[Callable[[str, int, int], None] | None]:
 )
 @limit_option
 def prepare(experiment, changes, work, data, on_problem, limit) -> None:
-    """Make the manifest and the vocabulary of a data set, or digits or words."""
+    """Prepare a data set: photos with captions, digits or words.
+
+    An interrupted preparation resumes when it is run again.
+    """
     from data_prep.prepare import prepare
 
     settings = load_settings(experiment, changes, limit=limit)
-    if settings.task == "read":
-        from data_prep.words.prepare import prepare_words
-
-        click.echo("\n".join(prepare_words(settings.data, data, work).lines()))
-        return
-    if is_of_digits(settings):
-        from data_prep.sources.mnist import prepare_digits
-
-        click.echo("\n".join(prepare_digits(settings, data, work).lines()))
-        return
     with _progress() as progress:
         report = prepare(settings, data, work, on_problem, progress, limit)
     click.echo("\n".join(report.lines()))
@@ -126,7 +117,7 @@ def features(
     """
     require_cluster(cluster, workers)
     settings = load_settings(experiment, changes, limit=limit)
-    if is_of_digits(settings):
+    if not TASKS[settings.task].has_captions:
         click.echo(f"{settings.name}: nothing to do, its model reads the pictures")
         return
     start_tensorflow()

@@ -13,7 +13,7 @@ from show_attend_tell.cli.options import PATH, start_tensorflow
     "--model",
     type=PATH,
     metavar="FILE",
-    help="A .keras file of a reader, in place of the one in the package.",
+    help="A .keras file of a reader, in place of the reader in the package.",
 )
 @click.option(
     "--beam",
@@ -26,7 +26,7 @@ from show_attend_tell.cli.options import PATH, start_tensorflow
     "--lexicon",
     type=PATH,
     metavar="FILE",
-    help="Text file of words, one a line: read the nearest of these.",
+    help="Text file of words, one a line: print the nearest of these words.",
 )
 @click.option(
     "--attention",
@@ -44,31 +44,28 @@ from show_attend_tell.cli.options import PATH, start_tensorflow
     "--out",
     type=PATH,
     metavar="FILE",
-    help="Write words to FILE, a .jsonl. An interrupted run is resumed.",
+    help="Write words to FILE, a .jsonl; resume an interrupted run.",
 )
 def read(crops, model, beam, lexicon, attention, page, out) -> None:
     """Read the words of crops, or of all crops in folders.
 
-    A crop is a picture of one word, of digits and letters; capitals are read as small
+    A crop is a picture of one word with digits and letters. Capitals become small
     letters.
     """
     if out is not None and (attention is not None or page is not None):
         raise click.UsageError("--out cannot be combined with --attention or --html.")
     start_tensorflow()
-    from show_attend_tell.siblings.pretrained import READER, shipped_file
+    from show_attend_tell.siblings.model_files import READER, shipped_file
     from show_attend_tell.siblings.words.generation import Searcher
     from show_attend_tell.siblings.words.lexicon import Lexicon
-    from show_attend_tell.siblings.words.reading_file import (
-        read_into_file,
-        require_jsonl,
-    )
-    from show_attend_tell.siblings.words.training import load_reader
+    from show_attend_tell.siblings.words.reading import read_into_file, require_jsonl
+    from show_attend_tell.siblings.words.task import load_model
 
     if out is not None:
         require_jsonl(out)
     words = None if lexicon is None else Lexicon.load(lexicon)
     file = model or shipped_file(READER)
-    search = Searcher(load_reader(file), beam)
+    search = Searcher(load_model(file), beam)
     if out is None:
         failed = _print_words(search, crops, words, attention, page)
     else:
@@ -82,8 +79,8 @@ def read(crops, model, beam, lexicon, attention, page, out) -> None:
 
 
 def _print_words(search, crops, lexicon, attention, page) -> int:
-    """Print words as they are read; return the number of crops that cannot be."""
-    from show_attend_tell.inference.photo_files import find_photos
+    """Print each word; return the number of crops that cannot be read."""
+    from show_attend_tell.inference.photos import find_photos
     from show_attend_tell.inference.result import Failure
     from show_attend_tell.inference.visualization.figures import (
         draw_figures,
@@ -96,8 +93,8 @@ def _print_words(search, crops, lexicon, attention, page) -> int:
     )
     from show_attend_tell.siblings.words.reading import read_files
 
-    for name, given in (("attention", attention), ("html", page)):
-        if given is not None:
+    for name, target in (("attention", attention), ("html", page)):
+        if target is not None:
             require_places(search.model, name)
     results = read_files(search, list(find_photos(crops)), lexicon)
     if page is not None:

@@ -1,12 +1,15 @@
 """Define the verb ``train``."""
 
+import functools
+import os
+import sys
+
 import click
 
 from show_attend_tell.cli.cluster import cluster_options, require_cluster
-from show_attend_tell.cli.experiment_help import ExperimentCommand
 from show_attend_tell.cli.options import (
+    ExperimentCommand,
     experiment_option,
-    is_of_digits,
     limit_option,
     load_settings,
     name_option,
@@ -15,11 +18,7 @@ from show_attend_tell.cli.options import (
     start_tensorflow,
     work_option,
 )
-from show_attend_tell.cli.sweep import grid_option, train_several
-from show_attend_tell.cli.training_workers import (
-    captioner_training,
-    require_joint_training,
-)
+from show_attend_tell.cli.tasks import JOINT, TASKS, TF_CONFIG, require_use
 
 
 def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
@@ -51,15 +50,14 @@ def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
     callback=_parse_seeds,
     metavar="N,N,...",
     help="Train with each seed, one after the other, in the runs NAME-seed-N, and "
-    "compare them; with --resume, finished ones are skipped.",
+    "compare the runs; --resume skips finished runs.",
 )
-@grid_option
 @cluster_options
 @click.option(
     "--init-from",
     metavar="MODEL|NAME",
     help="Initial model: a .keras file, the experiment of another run, `shipped` or "
-    "`shipped-lstm`. Its words are kept, and those that are new in the data are added.",
+    "`shipped-lstm`. It keeps its words, and new words of the data are added.",
 )
 @click.option("--resume", is_flag=True, help="Continue from the run's last checkpoint.")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
@@ -72,7 +70,6 @@ def train(
     name,
     seed,
     seeds,
-    grid,
     cluster,
     workers,
     init_from,
@@ -86,34 +83,82 @@ def train(
     if seed is not None and seeds is not None:
         raise click.UsageError("--seed and --seeds exclude each other.")
     require_cluster(cluster, workers)
-    several = seeds is not None or bool(grid)
-    if init_from is not None:
-        training = load_settings(experiment, changes, name, limit).training
-        if not hasattr(training, "init_from"):
-            raise click.UsageError(
-                "--init-from needs an experiment of captions or words."
-            )
-    own = {"seed": seed, "init_from": init_from}
-    own = [f"training.{key}={v}" for key, v in own.items() if v is not None]
-    settings = load_settings(experiment, (*changes, *own), name, limit)
-    require_joint_training(cluster, several, is_of_digits(settings))
+    several = seeds is not None
+    if several and "TF_CONFIG" in os.environ:
+        raise click.UsageError("TF_CONFIG cannot be combined with --seeds.")
+    chosen = {"seed": seed, "init_from": init_from}
+    settings = load_settings(experiment, changes, name, limit, chosen)
+    joint = cluster is not None and not several
+    for use, is_given in ((JOINT, joint), (TF_CONFIG, "TF_CONFIG" in os.environ)):
+        if is_given:
+            require_use(use, settings.task, settings.name)
     start_tensorflow()
-    if is_of_digits(settings):
-        if settings.task == "generate":
-            from show_attend_tell.siblings.draw.training import train
-        elif settings.task == "read":
-            from show_attend_tell.siblings.words.training import train
-        else:
-            from show_attend_tell.siblings.classification.training import train
+    if joint:
+        from show_attend_tell.cluster.training import train_on_cluster
+
+        train = functools.partial(train_on_cluster, cluster=cluster, count=workers)
     else:
-        train = captioner_training(None if several else cluster, workers)
+        together = {}
+        if "TF_CONFIG" in os.environ:
+            from show_attend_tell.cluster.training import join
+
+            together["workers"] = join()  # before TensorFlow computes anything
+        train = functools.partial(TASKS[settings.task].functions().train, **together)
     if several:
-        places = {"work": work, "runs": runs, "resume": resume, "overwrite": overwrite}
-        where = {"cluster": cluster, "workers": workers}
-        train_several(settings, seeds, grid, train, _print_training, **places, **where)
+        from show_attend_tell.cluster.seeds import Series, plan
+        from show_attend_tell.config.experiments import seed_variants
+
+        if cluster is not None:  # workers have another working directory
+            work, runs = work.absolute(), runs.absolute()
+        has_captions = TASKS[settings.task].has_captions
+        series = Series(work, runs, train, has_captions, progress=cluster is None)
+        jobs = plan(series, seed_variants(settings, seeds), resume, overwrite)
+        _train_several(series, jobs, cluster, workers)
         return
-    places = (work, runs, resume, overwrite)
-    _print_training(train(settings, *places))
+    _print_training(train(settings, work, runs, resume, overwrite))
+
+
+def _train_several(series, jobs, cluster: str | None, workers: int | None) -> None:
+    """Train a run for each seed, and print the runs and their table.
+
+    Exit with 1 if a run fails.
+
+    Args:
+        series: what the runs share.
+        jobs: the runs.
+        cluster: address of a Ray cluster, or None.
+        workers: number of its workers, or None.
+    """
+    from show_attend_tell.cluster import seeds
+
+    if cluster is None:
+        outcomes = seeds.train_in_turn(series, jobs)
+    else:
+        outcomes = seeds.train_on_cluster(series, jobs, cluster, workers)
+    failed = set()
+    for outcome in outcomes:
+        name = outcome.experiment.name
+        if outcome.fault is not None:
+            failed.add(name)
+            click.echo(f"error: {name}: {outcome.fault}", err=True)
+        elif outcome.summary is None:
+            click.echo(f"{name}: already finished")
+        else:
+            click.echo(f"{name}:")
+            _print_training(outcome.summary)
+    names = [job.experiment.name for job in jobs]
+    folders = [series.runs / name for name in names if name not in failed]
+    if series.evaluates and folders:
+        from show_attend_tell.evaluation.comparison import (
+            compare_runs,
+            format_comparison,
+        )
+
+        table = compare_runs(folders, series.work, series.runs)
+        click.echo(format_comparison(table))
+    if failed:
+        click.echo(f"{len(failed)} of {len(jobs)} runs have failed", err=True)
+        sys.exit(1)
 
 
 def _print_training(done) -> None:

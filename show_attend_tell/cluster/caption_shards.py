@@ -1,22 +1,23 @@
-"""Write captions as shards in a folder, so that an interrupted run resumes by photo.
+"""Write captions as shards in a folder; an interrupted run resumes by photo.
 
 The photos of a run are divided in their order into chunks of :data:`SHARD_PHOTOS`. A
-shard holds the captions of the photos of one chunk, and is written atomically. Its
-name, ``captions-<chunk>-<digest of the photos>.jsonl`` or ``.parquet``, depends on the
-photos alone: two workers that are given the same photos write the same file.
+shard holds the captions of one chunk and is written atomically. Its name,
+``captions-<chunk>-<digest of the photos>.jsonl`` or ``.parquet``, depends on the photos
+alone: two workers that caption the same photos write the same file.
 
 ``header.json`` names the model and the settings of all captions. ``index.json``,
-written at the end, lists the shards; their order by name is that of the photos.
+written at the end, lists the shards, whose order by name is the order of the photos.
 """
 
 import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from show_attend_tell.inference.journal import ENCODING, FIELDS, row_line
+from show_attend_tell.inference.result import Failure
 from show_attend_tell.runtime.errors import ClusterError, OutputFileError, one_line
 from show_attend_tell.runtime.files import (
     TEMPORARY,
@@ -33,7 +34,7 @@ HEADER, INDEX = "header.json", "index.json"
 
 
 def shard_name(chunk: int, paths: Sequence[str], form: str) -> str:
-    """Return the name of the shard of some photos of a chunk."""
+    """Return the name of the shard that holds a chunk's photos."""
     text = "\n".join(paths).encode(**ENCODING)
     return f"captions-{chunk:06d}-{hashlib.sha256(text).hexdigest()[:16]}.{form}"
 
@@ -127,7 +128,7 @@ class CaptionFolder:
         taken = OutputFileError(
             f"{self.path}: another process is writing it; wait, or name another folder"
         )
-        self._require_own()
+        self._require_usable()
         with contextlib.ExitStack() as stack:
             stack.enter_context(locked(self.path / ".lock", taken))
             self._open()
@@ -137,8 +138,11 @@ class CaptionFolder:
     def __exit__(self, *error: object) -> None:
         self._lock.close()
 
-    def __contains__(self, path: str) -> bool:
+    def __contains__(self, photo: Path | Failure) -> bool:
         """Return whether a photo has a caption from an earlier run."""
+        if isinstance(photo, Failure):
+            return False
+        path = str(photo)
         stored = _stored_path(path) if self.form == "parquet" else path
         return stored in self._present
 
@@ -147,7 +151,7 @@ class CaptionFolder:
         """The file that names the model and the settings."""
         return self.path / HEADER
 
-    def _require_own(self) -> None:
+    def _require_usable(self) -> None:
         """Raise an error, and write nothing, if the path has other content."""
         if not self.path.exists() or self.header_file.exists():
             return
@@ -168,9 +172,9 @@ class CaptionFolder:
             self._verify(header)
         else:
             atomic_write(self.header_file, json.dumps(header, indent=1))
-        for left_over in self.path.glob(f"{TEMPORARY}*"):  # by processes killed
-            left_over.unlink(missing_ok=True)
-        for file in self._shards():
+        for temporary in self.path.glob(f"{TEMPORARY}*"):  # of killed processes
+            temporary.unlink(missing_ok=True)
+        for file in sorted(self.path.glob(f"captions-*.{self.form}")):
             paths = {row["path"] for row in read_shard(file)}
             if not self._present.isdisjoint(paths):
                 raise OutputFileError(
@@ -182,17 +186,14 @@ class CaptionFolder:
 
     def _verify(self, header: dict) -> None:
         try:
-            found = parse_json(read_text_bytes(self.header_file))
+            present = parse_json(read_text_bytes(self.header_file))
         except (OSError, ValueError) as error:
-            found = one_line(error)
-        if found != header:
+            present = one_line(error)
+        if present != header:
             raise OutputFileError(
                 f"{self.path}: must have captions of {header}. Received: "
-                f"{one_line(found)}; name another folder, or remove this one"
+                f"{one_line(present)}; name another folder, or remove this one"
             )
-
-    def _shards(self) -> Iterator[Path]:
-        yield from sorted(self.path.glob(f"captions-*.{self.form}"))
 
     def add(self, name: str, rows: int) -> None:
         """Record a shard that a worker has written."""

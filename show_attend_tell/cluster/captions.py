@@ -1,13 +1,14 @@
-"""Caption photos in the workers of a Ray cluster, a shard of them at a time in each.
+"""Caption photos on a Ray cluster, one shard of captions for each work item.
 
 The numbers of a caption depend, by rounding, on the photo's row in its batch. A chunk
 of photos is therefore captioned in the batches in which one machine would caption it;
-photos whose caption is already present keep their rows, which stay empty.
+a photo whose caption is already present keeps its row, which stays empty.
 """
 
+import dataclasses
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,36 +18,20 @@ from show_attend_tell.cluster.caption_shards import (
     shard_name,
     write_shard,
 )
-from show_attend_tell.cluster.pool import Cluster, connected
-from show_attend_tell.cluster.worker import Task, visible
-from show_attend_tell.config.settings import DecodingSettings
+from show_attend_tell.cluster.nodes import visible
+from show_attend_tell.cluster.pool import WorkItem, connected
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.data.manifest import read_manifest
-from show_attend_tell.inference.batch import distinct_photos, made_by
+from show_attend_tell.inference.batch import BatchReport, distinct_photos, made_by
 from show_attend_tell.inference.journal import caption_row
-from show_attend_tell.inference.photo_files import find_photos
-from show_attend_tell.inference.pipeline import CaptioningPipeline, load
-from show_attend_tell.inference.result import Caption, Failure, LowConfidence
-from show_attend_tell.models.reranking.file import NONE
+from show_attend_tell.inference.photos import find_photos
+from show_attend_tell.inference.pipeline import CaptioningPipeline, load_requested
+from show_attend_tell.inference.request import CaptionRequest
+from show_attend_tell.inference.result import Caption, Failure
+from show_attend_tell.models.reranker_file import NONE
 from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.runtime.progress import progress_bar
-
-
-@dataclass(frozen=True)
-class Loading:
-    """The arguments of :func:`inference.pipeline.load` in every process."""
-
-    models: tuple[str, ...]
-    encoder_weights: str | None = None
-    mirror: bool = False
-    reranker: str | None = None
-
-    def load(self) -> CaptioningPipeline:
-        """Load the pipeline."""
-        model = self.models[0] if len(self.models) == 1 else self.models
-        return load(
-            model, self.encoder_weights, mirror=self.mirror, reranker=self.reranker
-        )
+from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 
 @dataclass(frozen=True)
@@ -54,120 +39,88 @@ class Settings:
     """What all captions of a run share.
 
     Attributes:
-        decoding: settings of ``pipeline.decoding``.
-        min_confidence: captions below it are left out.
+        request: the user's choices, with absolute paths of files.
         made_by: the models and settings, from :func:`inference.batch.made_by`.
         encoder: identity of the driver's encoder.
         photos: number of photos of the run.
     """
 
-    decoding: DecodingSettings
-    min_confidence: float | None
+    request: CaptionRequest
     made_by: str
     encoder: dict
     photos: int
 
 
 @dataclass(frozen=True)
-class ChunkJob:
-    """The payload of a task.
+class Chunk:
+    """Consecutive photos of a run, and the shard of their captions.
 
     Attributes:
         file: the shard to write.
-        found: photos of a chunk, in their order.
-        present: places of those whose caption is already present.
+        photos: the photos, in the order of the run.
+        present: photos whose caption an earlier run has written.
     """
 
     file: Path
-    found: tuple[Path | Failure, ...]
+    photos: tuple[Path | Failure, ...]
     present: frozenset[Path]
 
 
-class CaptionWorker:
-    """Caption chunks of photos and write shards in a worker process."""
+def shard_writer(
+    settings: Settings,
+) -> Callable[[Chunk], tuple[int, list[Failure]]]:
+    """Load the model in a worker process; return the function that writes a shard.
 
-    def __init__(self, loading: Loading, settings: Settings):
-        """Load the model and its encoder.
+    Raises:
+        CaptionError: the model or the encoder differs from the driver's.
+    """
+    start_keras()
+    pipeline = load_requested(settings.request)
+    made_here = made_by(pipeline, settings.request)
+    encoder = pipeline.encoder.identity()
+    difference = identity_difference(settings.encoder, encoder, exact=True)
+    if made_here != settings.made_by:
+        difference = f"{made_here} instead of {settings.made_by}"
+    if difference:
+        raise CaptionError(
+            "the model and the encoder must be the driver's. Received: "
+            f"{difference}; copy the same files to every node"
+        )
 
-        Raises:
-            CaptionError: the model or the encoder is not that of the driver.
-        """
-        self._pipeline, self._settings = loading.load(), settings
-        decoding, lowest = settings.decoding, settings.min_confidence
-        found = made_by(self._pipeline, decoding, lowest)
-        encoder = self._pipeline.encoder.identity()
-        difference = identity_difference(settings.encoder, encoder, exact=True)
-        if found != settings.made_by:
-            difference = f"{found} instead of {settings.made_by}"
-        if difference:
-            raise CaptionError(
-                "the model and the encoder must be those of the driver. Received: "
-                f"{difference}; copy the same files to every node"
-            )
-
-    def run(self, job: ChunkJob) -> tuple[int, list[Failure]]:
-        """Write a shard; return the number of its captions, and the failures.
-
-        Raises:
-            OSError: the shard cannot be written.
-        """
+    def write(chunk: Chunk) -> tuple[int, list[Failure]]:
+        """Write a shard; return the number of captions, and the failures."""
         rows, failures = [], []
-        settings = self._settings
-        for one in self._pipeline.caption_found(
-            job.found,
-            settings.decoding,
-            settings.min_confidence,
-            job.present.__contains__,
-            settings.photos,
+        is_present = chunk.present.__contains__
+        for result in pipeline.caption_inputs(
+            chunk.photos, settings.request, is_present, settings.photos
         ):
-            if isinstance(one, Caption):
-                rows.append(caption_row(one, settings.made_by))
+            if isinstance(result, Caption):
+                rows.append(caption_row(result, settings.made_by))
             else:
-                failures.append(one)
+                failures.append(result)
         if rows:
-            write_shard(job.file, rows)
+            write_shard(chunk.file, rows)
         return len(rows), failures
 
-
-def make_worker(loading: Loading, settings: Settings) -> CaptionWorker:
-    """Start TensorFlow in a worker process and return its worker."""
-    from show_attend_tell.runtime.tensorflow_startup import start_keras
-
-    start_keras()
-    return CaptionWorker(loading, settings)
+    return write
 
 
 @dataclass(frozen=True)
-class ClusterReport:
+class ClusterReport(BatchReport):
     """The counts of a run of :func:`caption_on_cluster`.
 
     Attributes:
         out: the folder.
-        written: captions written by this run.
-        present: photos whose caption was already present.
-        failures: photos without a caption, those left out included.
         seconds: duration of the run without the start of the driver.
         price_per_hour: price of the whole cluster, in any currency; None: unknown.
     """
 
-    out: Path
-    written: int
-    present: int
-    failures: tuple[Failure, ...]
-    seconds: float
+    seconds: float = 0.0
     price_per_hour: float | None = None
 
     def lines(self) -> list[str]:
         """Return the counts, the rate and the cost as lines to print."""
-        parts = [f"{self.out}: {self.written} captions written"]
-        if self.present:
-            parts.append(f"{self.present} already present")
-        low = sum(isinstance(one, LowConfidence) for one in self.failures)
-        if low:
-            parts.append(f"{low} left out for low confidence")
-        if len(self.failures) > low:
-            parts.append(f"{len(self.failures) - low} photos skipped")
-        lines = [", ".join(parts)]
+        lines = [self.summary()]
         if self.written:
             rate = self.written / self.seconds
             speed = f"{rate:.2f} photos/s, the start of the workers included"
@@ -197,11 +150,9 @@ def find_all_photos(paths: Iterable[str | os.PathLike]) -> list[Path | Failure]:
 
 def caption_on_cluster(
     address: str,
-    loading: Loading,
+    request: CaptionRequest,
     paths: Iterable[str | os.PathLike],
     out: str | Path,
-    decoding: dict | None = None,
-    min_confidence: float | None = None,
     workers: int | None = None,
     form: str = "jsonl",
     price_per_hour: float | None = None,
@@ -211,12 +162,10 @@ def caption_on_cluster(
 
     Args:
         address: see :func:`cluster.pool.connected`.
-        loading: the model, which all nodes see.
+        request: the user's choices; all nodes see its files.
         paths: see :func:`find_all_photos`; all nodes see the photos.
         out: the folder, which all nodes see.
-        decoding: arguments of ``CaptioningPipeline.decoding``.
-        min_confidence: captions below it are left out, and reported.
-        workers: number of workers; by default one for each processor.
+        workers: number of workers; by default one per processor.
         form: ``jsonl`` or ``parquet``.
         price_per_hour: price of the whole cluster.
         shown: whether to show a progress bar.
@@ -228,89 +177,85 @@ def caption_on_cluster(
         OutputFileError: see :class:`CaptionFolder`.
     """
     with connected(address) as cluster:
-        pipeline = loading.load()
-        loading = _absolute(loading, pipeline)
-        pipeline.require_calibration(min_confidence)
-        found = find_all_photos(paths)
-        chosen = pipeline.decoding(**(decoding or {}))
+        pipeline = load_requested(request)
+        request = _absolute(request, pipeline)
+        pipeline.require_calibration(request)
+        photos = find_all_photos(paths)
         settings = Settings(
-            chosen,
-            min_confidence,
-            made_by(pipeline, chosen, min_confidence),
+            request,
+            made_by(pipeline, request),
             pipeline.encoder.identity(),
-            sum(not isinstance(one, Failure) for one in found),
+            sum(not isinstance(photo, Failure) for photo in photos),
         )
         start = time.perf_counter()
         out = Path(os.path.abspath(out))
         with CaptionFolder(out, settings.made_by, form) as folder:
-            written, failures = _caption_all(
-                cluster, (loading, settings), found, folder, workers, shown
-            )
+            items = _items(photos, folder)
+            done = cluster.run(shard_writer, (settings,), items, workers)
+            written, failures = _collect(done, photos, folder, shown)
             folder.finish()
         seconds = time.perf_counter() - start
-        present = len(found) - written - len(failures)
+        present = len(photos) - written - len(failures)
         return ClusterReport(
-            out, written, present, tuple(failures), seconds, price_per_hour
+            out,
+            written,
+            present,
+            tuple(failures),
+            seconds=seconds,
+            price_per_hour=price_per_hour,
         )
 
 
-def _caption_all(
-    cluster: Cluster,
-    arguments: tuple[Loading, Settings],
-    found: Sequence[Path | Failure],
+def _collect(
+    done: Iterable[tuple[WorkItem, tuple[int, list[Failure]]]],
+    photos: Sequence[Path | Failure],
     folder: CaptionFolder,
-    workers: int | None,
     shown: bool,
 ) -> tuple[int, list[Failure]]:
-    """Write all absent shards; return the number of captions, and the failures."""
-    failures: list[tuple[str, list[Failure]]] = []
-    written = 0
-    present = sum(_is_present(one, folder) for one in found)
-    with progress_bar(len(found), "photo", "caption", done=present, shown=shown) as bar:
-        for task, (rows, failed) in cluster.run(
-            make_worker, arguments, _tasks(found, folder), workers
-        ):
+    """Return the number of captions written, and the failures in the photos' order."""
+    written, failures = 0, {}
+    present = sum(photo in folder for photo in photos)
+    with progress_bar(
+        len(photos), "photo", "caption", done=present, shown=shown
+    ) as bar:
+        for item, (rows, failed) in done:
             if rows:
-                folder.add(task.payload.file.name, rows)
+                folder.add(item.payload.file.name, rows)
             written += rows
-            failures.append((task.name, failed))
+            failures[item.name] = failed
             bar.update(rows + len(failed))
-    in_order = sorted(failures, key=lambda named: named[0])
-    return written, [one for _, failed in in_order for one in failed]
+    return written, [one for name in sorted(failures) for one in failures[name]]
 
 
-def _absolute(loading: Loading, pipeline: CaptioningPipeline) -> Loading:
-    """Return absolute paths, as workers have another working directory."""
+def _absolute(request: CaptionRequest, pipeline: CaptioningPipeline) -> CaptionRequest:
+    """Return a request with absolute paths; workers have another working directory."""
     files = pipeline.file if isinstance(pipeline.file, tuple) else (pipeline.file,)
-    weights = loading.encoder_weights
+    weights, reranker = request.encoder_weights, request.reranker
     if weights is not None and os.path.isfile(weights):
-        weights = os.path.abspath(weights)
-    reranker = loading.reranker
-    if reranker not in (None, NONE):
-        reranker = os.path.abspath(reranker)
-    files = tuple(map(os.path.abspath, files))
-    return Loading(files, weights, loading.mirror, reranker)
+        weights = Path(os.path.abspath(weights))
+    if reranker is not None and str(reranker) != NONE:
+        reranker = Path(os.path.abspath(reranker))
+    return dataclasses.replace(
+        request,
+        models=tuple(Path(os.path.abspath(file)) for file in files),
+        encoder_weights=weights,
+        reranker=reranker,
+    )
 
 
-def _is_present(one: Path | Failure, folder: CaptionFolder) -> bool:
-    return not isinstance(one, Failure) and str(one) in folder
-
-
-def _tasks(found: Sequence[Path | Failure], folder: CaptionFolder) -> Iterator[Task]:
-    """Yield the tasks of the chunks of which a photo has no caption yet."""
+def _items(
+    photos: Sequence[Path | Failure], folder: CaptionFolder
+) -> Iterator[WorkItem]:
+    """Yield the chunks with a photo that has no caption yet."""
     header = visible(folder.header_file)
-    for chunk, first in enumerate(range(0, len(found), SHARD_PHOTOS)):
-        photos = tuple(found[first : first + SHARD_PHOTOS])
-        present = frozenset(one for one in photos if _is_present(one, folder))
-        left = [one for one in photos if one not in present]
-        if not left:
+    for number, first in enumerate(range(0, len(photos), SHARD_PHOTOS)):
+        chunk = tuple(photos[first : first + SHARD_PHOTOS])
+        present = frozenset(photo for photo in chunk if photo in folder)
+        absent = [photo for photo in chunk if photo not in present]
+        if not absent:
             continue
-        paths = [str(one) for one in left if not isinstance(one, Failure)]
-        seen = (header, *(visible(path) for path in _first_readable(paths)))
-        file = folder.path / shard_name(chunk, paths, folder.form)
-        yield Task(f"photos of {file.name}", ChunkJob(file, photos, present), seen)
-
-
-def _first_readable(paths: Sequence[str]) -> list[str]:
-    """Return the first path of a file that exists, in a list."""
-    return next(([path] for path in paths if os.path.isfile(path)), [])
+        paths = [str(photo) for photo in absent if not isinstance(photo, Failure)]
+        readable = next((path for path in paths if os.path.isfile(path)), None)
+        sights = (header,) if readable is None else (header, visible(readable))
+        file = folder.path / shard_name(number, paths, folder.form)
+        yield WorkItem(f"photos of {file.name}", Chunk(file, chunk, present), sights)

@@ -1,108 +1,80 @@
-"""Extract features in the workers of a Ray cluster, a part at a time in each.
+"""Extract features on a Ray cluster, one shard for each work item.
 
 The driver reads the manifest and writes the header and the index; the workers read the
-photos and write the parts. All use the same paths.
+photos and write the shards. All use the same paths.
 """
 
 import dataclasses
+import functools
 import os
-from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from data_prep.extract import (
-    BATCH,
     ExtractReport,
-    decode,
+    decoded_batches,
     encode_batches,
     extract,
     extraction_bar,
     require_disk_space,
 )
-from data_prep.feature_parts import Part, write_part
+from data_prep.feature_shard import Shard
 from data_prep.feature_writer import FeatureWriter
-from show_attend_tell.cluster.pool import Cluster, connected
-from show_attend_tell.cluster.worker import Task, visible
+from show_attend_tell.cluster.nodes import visible
+from show_attend_tell.cluster.pool import Cluster, WorkItem, connected
 from show_attend_tell.config.settings import EncoderSettings, Experiment
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.runtime.errors import EncoderError
+from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 _DECODERS = 2  # threads of a worker
-_AHEAD = 2 * BATCH  # photos decoded ahead of the network
 
 
 @dataclass(frozen=True)
-class PartJob:
-    """The payload of a task: one part, and the paths of its photos."""
+class ShardJob:
+    """A shard to write, and the paths of its photos."""
 
-    part: Part
+    shard: Shard
     photos: tuple[Path, ...]
 
 
-class FeatureWorker:
-    """Encode photos and write parts in a worker process."""
+def shard_writer(
+    settings: EncoderSettings, identity: dict, photos: int
+) -> Callable[[ShardJob], int]:
+    """Build the encoder in a worker process; return the function that writes a shard.
 
-    def __init__(self, settings: EncoderSettings, identity: dict, photos: int):
-        """Build the encoder.
+    Args:
+        settings: settings of the driver's encoder.
+        identity: the identity of the driver's encoder.
+        photos: the number of photos that the driver's encoder expects.
 
-        Args:
-            settings: settings of the driver's encoder.
-            identity: its identity.
-            photos: the number of photos that it expects.
+    Raises:
+        EncoderError: the encoder cannot be built here, or differs from the driver's.
+    """
+    start_keras()
+    encoder = Encoder(settings)
+    encoder.expect(photos)
+    identity_here = encoder.identity()
+    if identity_here != identity:
+        difference = identity_difference(identity, identity_here, exact=True)
+        versions = f"{identity_here['versions']} instead of {identity['versions']}"
+        raise EncoderError(
+            "the encoder must be the driver's. Received: "
+            f"{difference or f'versions {versions}'}; install the same packages and "
+            "weights on every node"
+        )
 
-        Raises:
-            EncoderError: the encoder cannot be built here, or is another one.
-        """
-        self._encoder = Encoder(settings)
-        self._encoder.expect(photos)
-        found = self._encoder.identity()
-        if found != identity:
-            difference = identity_difference(identity, found, exact=True)
-            versions = f"{found['versions']} instead of {identity['versions']}"
-            raise EncoderError(
-                "the encoder must be that of the driver. Received: "
-                f"{difference or f'versions {versions}'}; install the same packages "
-                "and weights on every node"
-            )
-
-    def run(self, job: PartJob) -> int:
-        """Write a part; return the number of its photos that could not be decoded.
-
-        Raises:
-            FeatureError: a feature is not finite, or the disk cannot be written.
-        """
-        features, problems = encode_batches(self._encoder, self._decoded(job))
-        write_part(job.part, features, problems)
+    def write(job: ShardJob) -> int:
+        """Write a shard; return the number of photos that could not be decoded."""
+        decoded = decoded_batches(encoder, [job.photos], job.shard.mirrored, _DECODERS)
+        features, problems = encode_batches(encoder, decoded)
+        job.shard.write(features, problems)
         return sum(map(bool, problems))
 
-    def _decoded(self, job: PartJob) -> Iterator[tuple[np.ndarray, list[str]]]:
-        """Yield batches: (b, S, S, 3) uint8 and problems; the next ones are decoded."""
-        mirror, left = job.part.mirrored, iter(job.photos)
-        queue: deque[Future] = deque()
-        with ThreadPoolExecutor(_DECODERS) as pool:
-            for first in range(0, len(job.photos), BATCH):
-                count = min(BATCH, len(job.photos) - first)
-                while len(queue) < BATCH + _AHEAD and (path := next(left, None)):
-                    queue.append(pool.submit(decode, self._encoder, path, mirror))
-                batch = [queue.popleft().result() for _ in range(count)]
-                squares, problems = zip(*batch, strict=True)
-                yield np.stack(squares), list(problems)
-
-
-def make_worker(
-    settings: EncoderSettings, identity: dict, photos: int
-) -> FeatureWorker:
-    """Start TensorFlow in a worker process and return its worker."""
-    from show_attend_tell.runtime.tensorflow_startup import start_keras
-
-    start_keras()
-    return FeatureWorker(settings, identity, photos)
+    return write
 
 
 def extract_on_cluster(
@@ -112,38 +84,35 @@ def extract_on_cluster(
     workers: int | None = None,
     **options: object,
 ) -> ExtractReport:
-    """Extract the features of an experiment's data in the workers of a cluster.
+    """Extract the features of an experiment's data on a cluster.
 
-    New features become a folder of shards. Its bytes do not depend on the workers, as
-    long as their processors are of the same kind.
+    New features become a folder of shards. Its bytes do not depend on the workers if
+    their processors are of the same kind.
 
     Args:
         experiment: see :func:`data_prep.extract.extract`.
         work: the folder of prepared data, which all nodes see.
         address: see :func:`cluster.pool.connected`.
-        workers: number of workers; by default one for each processor.
+        workers: number of workers; by default one per processor.
         **options: further arguments of :func:`data_prep.extract.extract`.
 
     Raises:
-        ClusterError: see :func:`cluster.pool.connected`.
-        EncoderError: see :func:`data_prep.extract.extract`, as the errors below.
-        FeatureError: see there.
-        ManifestError: see there.
+        ClusterError: see :func:`cluster.pool.connected` and
+            :meth:`cluster.pool.Cluster.run`.
+        EncoderError, FeatureError, ManifestError: see
+            :func:`data_prep.extract.extract`.
     """
     with connected(address) as cluster:
-
-        def write_parts(
-            encoder: Encoder, writer: FeatureWriter, photos: list[Photo], progress: bool
-        ) -> None:
-            _write_parts(cluster, workers, encoder, writer, photos, progress)
-
-        work = os.path.abspath(work)  # workers have another working directory
         return extract(
-            experiment, work, shards=True, write_parts=write_parts, **options
+            experiment,
+            os.path.abspath(work),  # workers have another working directory
+            shards=True,
+            write_shards=functools.partial(_write_shards, cluster, workers),
+            **options,
         )
 
 
-def _write_parts(
+def _write_shards(
     cluster: Cluster,
     workers: int | None,
     encoder: Encoder,
@@ -151,27 +120,27 @@ def _write_parts(
     photos: list[Photo],
     progress: bool,
 ) -> None:
-    """Write all missing parts by the workers of a cluster."""
+    """Write all missing shards; see :func:`data_prep.extract.write_shards_here`."""
     settings = encoder.settings
     if os.path.isfile(settings.weights):  # workers have another working directory
         weights = os.path.abspath(settings.weights)
         settings = dataclasses.replace(settings, weights=weights)
     arguments = settings, encoder.identity(), encoder.expected
-    tasks = _tasks(writer, photos)
+    items = _items(writer, photos)
     with extraction_bar(writer, progress) as bar:
-        done = cluster.run(make_worker, arguments, tasks, workers)
-        for count, (task, _) in enumerate(done):
-            bar.update(len(task.payload.photos))
-            if count == 0:  # the size of one part is known
+        written = cluster.run(shard_writer, arguments, items, workers)
+        for count, (item, _) in enumerate(written):
+            bar.update(len(item.payload.photos))
+            if count == 0:  # the size of one shard is known
                 require_disk_space(writer)
 
 
-def _tasks(writer: FeatureWriter, photos: list[Photo]) -> Iterator[Task]:
-    """Yield the tasks of the missing parts."""
+def _items(writer: FeatureWriter, photos: list[Photo]) -> Iterator[WorkItem]:
+    """Yield the missing shards."""
     header = visible(writer.header_file)
     for number in writer.missing:
         paths = tuple(photos[row].path for row in writer.rows(number))
         present = next((path for path in paths if path.is_file()), None)
-        seen = (header,) if present is None else (header, visible(present))
-        job = PartJob(writer.part(number), paths)
-        yield Task(f"part {number} of {writer.path}", job, seen)
+        sights = (header,) if present is None else (header, visible(present))
+        job = ShardJob(writer.shard(number), paths)
+        yield WorkItem(f"shard {number} of {writer.path}", job, sights)

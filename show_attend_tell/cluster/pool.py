@@ -1,12 +1,11 @@
-"""Run tasks in worker processes of a Ray cluster.
+"""Run a job over a stream of work items in the processes of a Ray cluster.
 
-Only this module and :mod:`cluster.training_workers` connect to Ray.
+A job is a function. Called once in each worker process, it starts TensorFlow, builds
+its networks and returns the function that works on an item. Ray places the items; the
+item of a killed process or node runs again in another one. A job must therefore write
+its results atomically, and write the same result if an item runs twice.
 
-Every worker is a Ray actor that builds its networks once and then runs one task after
-the other. A worker or a node that is killed loses at most the task that it runs; the
-task is given to another worker, and a new worker is started when the cluster has a free
-processor. Tasks must therefore write their results atomically, and write the same
-result if they run twice.
+Only this module and :mod:`cluster.training` connect to Ray.
 """
 
 import contextlib
@@ -14,30 +13,43 @@ import functools
 import itertools
 import logging
 import os
+import pickle
 import signal
+import socket
 import threading
-import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from show_attend_tell import __version__
-from show_attend_tell.cluster.address import resolve_address
-from show_attend_tell.cluster.nodes import run_on_each_node
-from show_attend_tell.cluster.worker import (
-    Task,
-    Worker,
-    build_verified,
-    invisible,
+from show_attend_tell.cluster.nodes import (
+    Sight,
+    require_visible,
+    resolve_address,
 )
-from show_attend_tell.runtime.errors import ClusterError, one_line
+from show_attend_tell.runtime.errors import ClusterError, ShowAttendTellError, one_line
 
-_ATTEMPTS = 4  # workers that one task may end
-_POLL_SECONDS = 5.0
-_WAITING_SECONDS = 30.0  # between log lines while no worker has started
-_OBJECT_STORE = 200_000_000  # bytes of a Ray started here: tasks return counts only
+_ATTEMPTS = 4  # workers that one item may end
+_OBJECT_STORE = 200_000_000  # bytes of a Ray started here: items return counts only
 
 _logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class WorkItem:
+    """An item of work.
+
+    Attributes:
+        name: its name in messages; no other item has it.
+        payload: argument of the job's function.
+        visible: paths that a worker must see as the driver does, from
+            :func:`cluster.nodes.visible`.
+    """
+
+    name: str
+    payload: Any
+    visible: tuple[Sight, ...] = ()
 
 
 class Cluster:
@@ -52,10 +64,10 @@ class Cluster:
         return int(self._ray.cluster_resources().get("CPU", 0))
 
     def processors_each(self, workers: int) -> int:
-        """Return how many processors each of some workers, on any nodes, can have.
+        """Return how many processors each of several workers can have.
 
         Args:
-            workers: number of workers; if there are more than processors, some wait.
+            workers: number of workers; if it exceeds the processors, some wait.
         """
         nodes = (node for node in self._ray.nodes() if node["Alive"])
         counts = [int(node["Resources"].get("CPU", 0)) for node in nodes]
@@ -64,59 +76,126 @@ class Cluster:
                 return each
         return 1
 
-    def _require_visible(self, seen: tuple[tuple[str, int | None], ...]) -> None:
-        """Raise a ClusterError unless every node sees the same paths as this process.
-
-        A worker verifies them too, but only after minutes if it has networks to build.
-        """
-        if not seen:
-            return
-        for host, fault in run_on_each_node(self._ray, invisible, seen):
-            if fault is not None:
-                raise ClusterError(f"node {host}: {fault}")
-
     def run(
         self,
-        make: Callable[..., Any],
+        job: Callable[..., Callable[[Any], Any]],
         arguments: tuple,
-        tasks: Iterable[Task],
+        items: Iterable[WorkItem],
         workers: int | None = None,
         processors: int = 1,
         keep_going: bool = False,
-    ) -> Iterator[tuple[Task, Any]]:
-        """Run tasks in workers.
+    ) -> Iterator[tuple[WorkItem, Any]]:
+        """Run a job over items.
 
         Args:
-            make: a class or function of a module; called once in each worker process,
-                it returns an object with the method ``run(payload)``.
-            arguments: arguments of `make`.
-            tasks: tasks, taken from the iterable when a worker is free.
-            workers: most workers; by default one for each processor.
+            job: a function of a module, see the module's docstring.
+            arguments: arguments of `job`.
+            items: the items; each is drawn when a worker is free.
+            workers: items that run at the same time; by default one per processor.
             processors: processors of each worker.
-            keep_going: whether a task that has ended several workers is yielded with a
-                ClusterError as its value, and the others are run.
+            keep_going: whether the run continues after an item that has ended several
+                workers; its value is then a ClusterError.
 
         Yields:
-            Each task and the value of ``run``, in the order in which they end.
+            Each item and its value, in the order in which they finish.
 
         Raises:
-            ClusterError: a node does not see a path of the first task, which is found
-                before a worker is started; a worker differs from this process, does not
-                see a path of its task, or reports an error; or a task has ended several
+            ClusterError: a worker has another version of this package, does not see a
+                path of its item, or reports an error; or an item has ended several
                 workers.
         """
-        tasks = iter(tasks)
-        # No more workers than tasks: the start of one takes seconds of a processor.
-        first = list(itertools.islice(tasks, workers or max(self.processors, 1)))
+        ray, items = self._ray, iter(items)
+        first = list(itertools.islice(items, workers or max(self.processors, 1)))
         if not first:
             return
-        self._require_visible(first[0].visible)
-        make = functools.partial(make, *arguments)
-        pool = _Pool(self._ray, make, len(first), processors, keep_going)
+        if ray.available_resources().get("CPU", 0) < processors:
+            _logger.warning("waiting for a free processor of the cluster")
+        # Ray's own retries have no limit where its memory monitor ends a worker.
+        remote = ray.remote(num_cpus=processors, max_retries=0)
+        task = remote(task_of(pickle.dumps((job, arguments, processors)), __version__))
+        running: dict[Any, WorkItem] = {}
+        attempts: Counter[str] = Counter()
+
+        def start(items: Iterable[WorkItem]) -> None:
+            for item in items:
+                running[task.remote(pickle.dumps(item))] = item
+
+        start(first)
+        while running:
+            (done, *_), _ = ray.wait(list(running))
+            item = running.pop(done)
+            try:
+                value, fault = ray.get(done)
+            except ray.exceptions.RayTaskError:
+                raise  # a mistake in this package
+            except ray.exceptions.RayError as error:
+                attempts[item.name] += 1
+                if attempts[item.name] < _ATTEMPTS:
+                    _logger.warning("a worker has ended (%s)", one_line(error))
+                    start([item])
+                    continue
+                value, fault = _lost(item, error), None
+                if not keep_going:
+                    raise value from None
+            if fault is not None:
+                raise ClusterError(fault)
+            start(itertools.islice(items, 1))
+            yield item, value
+
+
+def _lost(item: WorkItem, error: Exception) -> ClusterError:
+    return ClusterError(
+        f"{item.name}: {_ATTEMPTS} workers ended while it ran ({one_line(error)}); "
+        "give the workers more memory, or remove the photo or the setting that ends "
+        "them"
+    )
+
+
+def task_of(setup: bytes, version: str) -> Callable[[bytes], tuple[Any, str | None]]:
+    """Return the function that Ray calls with a pickled item.
+
+    It returns the value and None, or None and the line of an error.
+
+    Args:
+        setup: the pickled job, its arguments and the processors of a worker.
+        version: the driver's version of this package.
+    """
+
+    def run_item(item: bytes) -> tuple[Any, str | None]:
+        # Ray pickles a nested function by value: the node may lack this package.
         try:
-            yield from pool.run(itertools.chain(first, tasks))
-        finally:
-            pool.close()
+            from show_attend_tell import __version__ as installed
+        except ImportError as error:
+            installed = f"none ({error})"
+        if installed != version:
+            return None, (
+                f"worker on {socket.gethostname()}: must have version {version} of "
+                f"this package. Received: {installed}; install the same version on "
+                "every node"
+            )
+        from show_attend_tell.cluster.pool import work_on
+
+        return work_on(setup, pickle.loads(item))
+
+    return run_item
+
+
+def work_on(setup: bytes, item: WorkItem) -> tuple[Any, str | None]:
+    """Run an item in this worker process; see :func:`task_of`."""
+    try:
+        require_visible(item.visible)
+        return _prepared(setup)(item.payload), None
+    except (ShowAttendTellError, OSError) as error:
+        return None, f"worker on {socket.gethostname()}: {one_line(error, 1000)}"
+
+
+@functools.lru_cache(maxsize=1)
+def _prepared(setup: bytes) -> Callable[[Any], Any]:
+    """Return the function of a job's items; prepare this process once."""
+    job, arguments, processors = pickle.loads(setup)
+    for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"):
+        os.environ[name] = str(processors)
+    return job(*arguments)
 
 
 @contextlib.contextmanager
@@ -126,12 +205,11 @@ def connected(address: str) -> Iterator[Cluster]:
     Args:
         address: ``host:port`` of the head of a cluster to which this machine belongs,
             or ``auto``: the environment variable ``RAY_ADDRESS``, or the cluster that
-            runs on this machine, or else one that is started for this process and ends
-            with it.
+            runs on this machine, or else a cluster that is started for this process and
+            ends with it.
 
     Raises:
-        ClusterError: Ray is not installed, nothing answers at the address, or a node
-            has another version of this package.
+        ClusterError: Ray is not installed, or nothing answers at the address.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
@@ -146,8 +224,6 @@ def connected(address: str) -> Iterator[Cluster]:
     with _signal_handler_kept():
         _connect(ray, address)
     try:
-        if address != "local":
-            _require_same_version(ray)
         yield Cluster(ray)
     finally:
         ray.shutdown()
@@ -159,7 +235,7 @@ def _connect(ray: Any, address: str) -> None:
         started = {"include_dashboard": False, "object_store_memory": _OBJECT_STORE}
     try:
         ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **started)
-    except Exception as error:  # Ray raises one of the base class if a node is slow
+    except Exception as error:  # Ray raises the base class if a node is slow
         remedy = (
             "check that the versions of Ray and Python are those of the cluster, and "
             "that this machine belongs to it"
@@ -182,134 +258,3 @@ def _signal_handler_kept() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _require_same_version(ray: Any) -> None:
-    """Raise a ClusterError if a node has another version of this package."""
-
-    def version() -> str:  # sent by value: the other node may lack this module
-        try:
-            import show_attend_tell
-        except ImportError as error:
-            return f"none ({error})"
-        return show_attend_tell.__version__
-
-    for host, theirs in run_on_each_node(ray, version):
-        if theirs != __version__:
-            raise ClusterError(
-                f"{host}: must have version {__version__} of this package. "
-                f"Received: {theirs}; install the same version on every node"
-            )
-
-
-class _Pool:
-    """Workers that are started, given tasks, and replaced when they die."""
-
-    def __init__(
-        self,
-        ray: Any,
-        make: Callable[[], Any],
-        count: int,
-        processors: int = 1,
-        keep_going: bool = False,
-    ):
-        self._ray, self._count = ray, count
-        self._make = functools.partial(build_verified, make, __version__)
-        self._processors, self._keep_going = processors, keep_going
-        options = {"num_cpus": processors, "max_restarts": 0, "max_task_retries": 0}
-        self._actor = ray.remote(**options)(Worker)
-        self._starting: dict[Any, Any] = {}  # reference -> worker
-        self._idle: list[Any] = []  # workers
-        self._running: dict[Any, tuple[Any, Task]] = {}  # reference -> worker, task
-        self._again: deque[Task] = deque()  # tasks of dead workers
-        self._attempts: Counter[str] = Counter()
-        self._deaths = 0  # since the last task that ended
-
-    def run(self, tasks: Iterator[Task]) -> Iterator[tuple[Task, Any]]:
-        """Yield every task and its value."""
-        worked = time.monotonic()
-        while True:
-            self._give(tasks)
-            if self._idle and not self._running:
-                return
-            references = [*self._running, *self._starting]
-            done, _ = self._ray.wait(references, timeout=_POLL_SECONDS)
-            for reference in done:
-                yield from self._receive(reference)
-            if self._running or done:
-                worked = time.monotonic()
-            elif time.monotonic() - worked > _WAITING_SECONDS:
-                worked = time.monotonic()
-                _logger.warning("waiting for a free processor of the cluster")
-
-    def _give(self, tasks: Iterator[Task]) -> None:
-        """Start workers in place of absent ones, and give tasks to idle ones."""
-        present = len(self._starting) + len(self._idle) + len(self._running)
-        for _ in range(self._count - present):
-            worker = self._actor.remote(self._make, self._processors)
-            self._starting[worker.prepare.remote()] = worker
-        while self._idle:
-            task = self._again.popleft() if self._again else next(tasks, None)
-            if task is None:
-                return
-            worker = self._idle.pop()
-            self._running[worker.run.remote(task)] = worker, task
-
-    def _receive(self, reference: Any) -> Iterator[tuple[Task, Any]]:
-        """Yield the value of a task that ended; raise its fault.
-
-        The worker is idle afterwards, or is forgotten because it died.
-        """
-        if reference in self._starting:
-            worker, task = self._starting.pop(reference), None
-        else:
-            worker, task = self._running.pop(reference)
-        exceptions = self._ray.exceptions
-        try:
-            value, fault = self._ray.get(reference)
-        except exceptions.RayTaskError:
-            raise  # a mistake in this package
-        except exceptions.RayError as error:
-            self._kill(worker)  # it may be alive, out of reach for a while
-            cause = str(error).strip().rpartition("\n")[2]  # after the actor's ids
-            yield from self._record_death(task, one_line(cause or error))
-            return
-        if fault is not None:
-            raise ClusterError(fault)
-        self._idle.append(worker)
-        if task is not None:
-            self._deaths = 0
-            yield task, value
-
-    def _record_death(
-        self, task: Task | None, reason: str
-    ) -> Iterator[tuple[Task, ClusterError]]:
-        """Keep the task of a dead worker for another, unless too many have died."""
-        self._deaths += 1
-        if task is not None:
-            self._attempts[task.name] += 1
-            if self._attempts[task.name] < _ATTEMPTS:
-                self._again.append(task)
-            else:
-                fault = ClusterError(
-                    f"{task.name}: {_ATTEMPTS} workers ended while it ran ({reason}); "
-                    "give the workers more memory, or remove the photo or the setting "
-                    "that ends them"
-                )
-                if not self._keep_going:
-                    raise fault
-                self._deaths = 0
-                yield task, fault
-        if self._deaths > _ATTEMPTS * self._count:
-            raise ClusterError(f"workers end before they finish a task ({reason})")
-        _logger.warning("a worker has ended (%s); another takes its place", reason)
-
-    def close(self) -> None:
-        """End all workers."""
-        running = (worker for worker, _ in self._running.values())
-        for worker in (*self._starting.values(), *self._idle, *running):
-            self._kill(worker)
-
-    def _kill(self, worker: Any) -> None:
-        with contextlib.suppress(Exception):  # the connection may be lost
-            self._ray.kill(worker)

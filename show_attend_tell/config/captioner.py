@@ -267,7 +267,7 @@ class DecodingSettings:
         region_strength: s of :func:`models.lstm.attention.region_bias`; 0 ignores
             regions.
         region_words: words written from a region, 0 for all; then from the whole photo.
-        rerank_weight: w of :mod:`models.reranking.reranker`, with a reranker only.
+        rerank_weight: w of :mod:`models.reranker`, with a reranker only.
         validation_beam: beam at validations during training, smaller for speed.
         batch_size: photos decoded together.
     """

@@ -1,4 +1,4 @@
-"""Define the settings of DRAW, which reads and writes by a window of Gaussian filters.
+"""Define the settings of DRAW, which reads and writes with Gaussian filters.
 
 The equations are in :mod:`show_attend_tell.siblings.draw`.
 """
@@ -11,9 +11,9 @@ from pydantic.dataclasses import dataclass
 from show_attend_tell.config.fields import STRICT, Positive
 
 Steps = Annotated[int, Field(ge=1, le=1000)]
-# Two filters at least: the distance of the centres is divided by N - 1.
+# At least two filters: the distance of the centres is divided by N - 1.
 Filters = Annotated[int, Field(ge=2, le=1000)]
-# e^20 is beyond any picture, and its square is still a number of 32 bits.
+# e^20 exceeds any picture, and its square still fits 32 bits.
 Limit = Annotated[float, Field(gt=0, le=20)]
 
 
@@ -27,12 +27,11 @@ class DrawSettings:
         write: N of the window that writes.
         latent: width of z_t.
         width: width of both LSTMs.
-        attention: whether reading and writing use windows; without them both see the
+        attention: whether to read and write with windows; without windows both use the
             whole picture, and ``read`` and ``write`` are ignored.
         canvas_start: initial value of every pixel of c_0, a learned log-odds.
-        log_variance_limit: log sigma^2 of the filters is clipped to this distance
-            from 0.
-        log_scale_limit: log delta~ and log gamma are clipped to this distance from 0.
+        log_variance_limit: largest absolute value of log sigma^2 of the filters.
+        log_scale_limit: largest absolute value of log delta~ and of log gamma.
     """
 
     steps: Steps = 10
@@ -55,7 +54,7 @@ class DrawReaderSettings:
         read: N of the window, N x N filters.
         width: width of the LSTM.
         log_variance_limit: see :class:`DrawSettings`.
-        log_scale_limit: see the same class.
+        log_scale_limit: see :class:`DrawSettings`.
     """
 
     steps: Steps = 8

@@ -29,11 +29,11 @@ class ReaderSettings:
             choice) or ``recurrent``.
         iterations: n, how often a stage applies its shared kernel; ignored by
             ``plain``, which has the two kernels of ``recursive_untied`` with n = 1.
-        channels: channels of each stage (the paper's 64, 128, 256, 512); between two
-            stages the picture is halved.
-        batch_norm: whether sums of a convolution are normalised by the batch, each
-            iteration with statistics of its own.
-        share_feedforward: whether all iterations of a ``recurrent`` stage have one
+        channels: channels of each stage (the paper's 64, 128, 256, 512); pooling halves
+            the picture between two stages.
+        batch_norm: whether to normalise the sums of a convolution by the batch, with
+            separate statistics for each iteration.
+        share_feedforward: whether all iterations of a ``recurrent`` stage share the
             kernel of its input.
         decoder: ``independent`` (no recurrent layer), ``rnn1_start``, ``rnn1``,
             ``rnn2``, ``rnn2_factored`` or ``attention``: the paper's 1c, 1u, 2u and 2f.
@@ -91,21 +91,20 @@ class ReaderTrainingSettings(DigitTrainingSettings):
     Attributes:
         init_from: initial model of the same settings, a ``.keras`` file or the name of
             another run; empty for random weights.
-        optimizer: see :class:`config.siblings.DigitTrainingSettings`, as for every key
-            that is not described here.
+        optimizer: see :class:`config.siblings.DigitTrainingSettings`, which describes
+            all other keys.
         learning_rate: see the same class.
         warmup_steps: see the same class.
         weight_decay: see the same class.
         clip_norm: see the same class.
         average_decay: see the same class.
         label_smoothing: epsilon of :func:`models.losses.token_losses`.
-        augment: whether training crops are changed in contrast, moved by up to 2
-            pixels and given noise, anew in every epoch.
+        augment: whether every epoch moves and distorts the training crops anew, and
+            adds noise.
         precision: type of the convolutions' products, ``float32`` or ``bfloat16``,
             faster where the processor has units for it. Weights, statistics and
             recurrent layers stay float32.
-        metric: validation score that selects the model: words in percent that are
-            right.
+        metric: validation score that selects the model: percentage of correct words.
     """
 
     init_from: str = ""

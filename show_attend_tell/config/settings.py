@@ -6,6 +6,7 @@ raises a :class:`ConfigError` of one line that names the file, the key and the r
 """
 
 import dataclasses
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -54,6 +55,9 @@ class DataSettings:
         max_words: training captions are cut to this many words (the authors' 100).
         punctuation: ``drop``, or ``keep``: words are the tokens of the files (the
             authors'), so that the captioner learns to write the final period.
+        also: further prepared data sets, read together with ``name`` as one. The value
+            of each is its weight: how many times an epoch shows each of its training
+            captions (0.5: half of them, chosen anew); those of ``name`` are shown once.
     """
 
     name: Name
@@ -62,6 +66,18 @@ class DataSettings:
     min_count: Positive = 1
     max_words: Positive = 100
     punctuation: Literal["drop", "keep"] = "drop"
+    also: dict[Name, Annotated[float, Field(gt=0, le=1000)]] = field(
+        default_factory=dict
+    )
+
+    @model_validator(mode="after")
+    def _check_also(self):
+        if self.name in self.also:
+            raise ValueError(
+                f"data.also must name data sets other than data.name, {self.name!r}; "
+                "leave it out"
+            )
+        return self
 
 
 @dataclass(frozen=True, config=STRICT)

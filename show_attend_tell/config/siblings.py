@@ -1,9 +1,8 @@
-"""Define the settings of experiments on digits, in place of photos with captions.
+"""Define the settings of experiments that classify digits, ``task = "classify"``.
 
-An experiment whose file has ``task = "classify"`` has the tables ``[data]``,
-``[training]``, and one of ``[glimpse]``, the recurrent attention model, ``[draw]``, the
-windows of DRAW, and ``[classifier]``, a network that sees the whole picture. A table of
-another task is an unknown key.
+Such an experiment has the tables ``[data]`` and ``[training]``, and one table of its
+model: ``[glimpse]``, the recurrent attention model, ``[draw]``, the windows of DRAW, or
+``[classifier]``, a network that sees the whole picture.
 """
 
 from typing import Annotated, Literal
@@ -24,19 +23,19 @@ from show_attend_tell.config.fields import (
 
 DIGIT = 28  # side of a digit of MNIST, in pixels
 PIECE = 8  # side of a piece of clutter, in pixels
-_MODELS = ("glimpse", "draw", "classifier")  # tables, of which one is given
+_MODELS = ("glimpse", "draw", "classifier")  # an experiment has one of these tables
 
 
 @dataclass(frozen=True, config=STRICT)
 class DigitSettings:
-    """The digits and the pictures that are made of them.
+    """The digits, and the pictures that contain them.
 
     Attributes:
         name: subfolder of the work folder that holds the prepared digits.
         source: ``mnist``.
-        canvas: side of a picture, in pixels; a digit of 28 x 28 pixels is placed
-            anywhere in it, anew in every epoch of training.
-        clutter: pieces of 8 x 8 pixels of other digits that are added to a picture.
+        canvas: side of a picture, in pixels; each epoch of training places a digit of
+            28 x 28 pixels at a new random place.
+        clutter: number of pieces of other digits, 8 x 8 pixels, in a picture.
         validation: how many of the last training digits are the validation digits.
     """
 
@@ -54,23 +53,23 @@ class GlimpseSettings:
     The equations are in :mod:`show_attend_tell.siblings.ram.model`.
 
     Attributes:
-        patch: g, side of what the retina returns of each scale, in cells.
-        scales: k, number of scales, each twice as wide as the one before.
-        glimpses: T, looks at a picture.
-        locations: ``learned``, or ``random``: every place is uniform, to measure what
-            learning it adds.
+        patch: g, cells along a side of the retina's patch of each scale.
+        scales: k, number of scales; each is twice as wide as the scale before.
+        glimpses: T, number of glimpses at a picture.
+        locations: ``learned``, or ``random``: uniform places, the baseline of a learned
+            policy.
         first: the first place: ``random`` (uniform), ``centre``, or ``learned``.
-        reach: distance from the centre, in pixels, of the coordinates -1 and 1; 0 is
-            half the picture's side.
+        reach: distance in pixels between the centre and the coordinate 1; 0 is half the
+            picture's side.
         deviation: sigma of the location policy, in coordinates.
         reinforce_weight: lambda, weight of the REINFORCE term.
         reinforce_per: the ``sum`` of that term over glimpses, or their ``mean``.
-        baseline: ``learned`` (the paper's b_t), ``moving`` average of the reward of
+        baseline: ``learned`` (the paper's b_t), ``moving``, the average reward of
             earlier batches, or ``samples``, the reward of the picture's other runs.
         baseline_decay: decay of the moving average.
         samples: runs for each picture in training; multiplies the batch size.
-        policy_reaches: the last part that the REINFORCE term trains: the ``location``
-            network alone, or through it the ``core`` and the glimpse network.
+        policy_reaches: what the REINFORCE term trains: the ``location`` network alone,
+            or through it also the ``core`` and the glimpse network.
         core: ``relu`` (the paper's for digits) or ``lstm``.
         width: width of the core and of the glimpse network's output.
         glimpse_width: width of the layers on the retina and on the place.
@@ -107,12 +106,12 @@ class GlimpseSettings:
 
 @dataclass(frozen=True, config=STRICT)
 class ClassifierSettings:
-    """A classifier of whole pictures, with which the glimpses are compared.
+    """A classifier of whole pictures, the baseline of glimpses.
 
     Attributes:
-        kind: ``dense`` layers, or a ``convolution`` of 8 filters of 10 x 10 pixels at
-            every fifth pixel before them (the paper's).
-        widths: widths of the dense layers before the last one.
+        kind: ``dense`` layers, or the paper's ``convolution`` before them: 8 filters of
+            10 x 10 pixels with stride 5.
+        widths: widths of the dense layers before the last layer.
     """
 
     kind: Literal["dense", "convolution"] = "dense"
@@ -173,13 +172,18 @@ class DigitExperiment:
     classifier: ClassifierSettings | None = None
     draw: DrawReaderSettings | None = None
 
+    @property
+    def model(self) -> GlimpseSettings | ClassifierSettings | DrawReaderSettings:
+        """The settings of the model, from whichever table the file has."""
+        return self.glimpse or self.classifier or self.draw
+
     @model_validator(mode="after")
     def _check_tables(self):
-        given = [key for key in _MODELS if getattr(self, key)]
-        if len(given) != 1:
+        tables = [key for key in _MODELS if getattr(self, key)]
+        if len(tables) != 1:
             raise ValueError(
                 "task = 'classify' needs one of the tables [glimpse], [draw] and "
-                f"[classifier]. Received: {', '.join(given) or 'none'}"
+                f"[classifier]. Received: {', '.join(tables) or 'none'}"
             )
         if self.glimpse:
             require_inside("glimpse.patch", self.glimpse.patch, self.data)
@@ -189,7 +193,7 @@ class DigitExperiment:
 
 
 def require_inside(key: str, side: int, data: DigitSettings) -> None:
-    """Raise ValueError if the side of what sees a picture is longer than its own."""
+    """Raise ValueError if a patch or window has a longer side than the picture."""
     if side > data.canvas:
         raise ValueError(
             f"`{key}` must be at most the {data.canvas} pixels of data.canvas. "

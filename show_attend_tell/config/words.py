@@ -1,4 +1,4 @@
-"""Define the words of an experiment that reads, ``task = "read"``: its table [data]."""
+"""Define the table ``[data]`` of experiments that read words, ``task = "read"``."""
 
 import dataclasses
 from typing import Annotated, Literal
@@ -14,18 +14,18 @@ _RENDERED = ("count", "fonts", "words", "photos", "seed")  # keys of rendered wo
 
 @dataclass(frozen=True, config=STRICT)
 class WordSettings:
-    """The words of an experiment: rendered ones, or crops of photos.
+    """The words of an experiment: rendered words, or crops of photos.
 
     Attributes:
         name: subfolder of the work folder that holds the prepared words; experiments
             with the same name share them.
-        source: ``words``, which are rendered, or ``iiit5k``, crops of photos.
+        source: ``words``, rendered words, or ``iiit5k``, crops of photos.
         count: number of rendered training words.
-        validation: number of validation words; 0 is 2,000 rendered words, or 400 of
+        validation: number of validation words; 0 means 2,000 rendered words, or 400 of
             the training crops.
         fonts: folder of font files; by default installed fonts are used.
         words: file of words, one a line; by default an installed list is used.
-        photos: folder of photos, of which parts become grounds.
+        photos: folder of photos whose parts become backgrounds.
         seed: seed of the rendered words.
     """
 

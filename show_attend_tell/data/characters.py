@@ -1,7 +1,6 @@
-"""Spell words by the 36 characters of a word reader, and by their tokens.
+"""Encode words as tokens: the digits, the small letters and three special tokens.
 
-The characters are the digits and the small letters. Capitals count as small letters, in
-rendered words, in the labels of crops and in scores alike.
+Capitals count as small letters in rendered words, labels and scores.
 """
 
 import logging
@@ -28,15 +27,15 @@ def fold(word: str) -> str:
     """Return the word in small letters, the form in which words are compared.
 
     Raises:
-        WordsError: the word is empty or too long, or has another character than
-            0-9, A-Z and a-z.
+        WordsError: the word is empty or too long, or has characters other than 0-9,
+            A-Z and a-z.
     """
     folded = word.lower()
-    others = [one for one in word if one.lower() not in CHARACTERS or not one.isascii()]
-    if others:
+    odd = [c for c in word if c.lower() not in CHARACTERS or not c.isascii()]
+    if odd:
         raise WordsError(
             f"`word` must have the characters 0-9, a-z and A-Z only. Received: "
-            f"{quote(word)}, with {quote(others[0])}; remove the word"
+            f"{quote(word)}, with {quote(odd[0])}; remove the word"
         )
     if not 1 <= len(folded) <= MAX_LENGTH:
         raise WordsError(
@@ -47,20 +46,12 @@ def fold(word: str) -> str:
 
 
 def encode(word: str) -> list[int]:
-    """Return the tokens of a word, its characters and ``<end>``.
-
-    Raises:
-        WordsError: see :func:`fold`.
-    """
-    return [*(_ID_OF[one] for one in fold(word)), END]
+    """Return the tokens of a word: its characters, folded, and ``<end>``."""
+    return [*(_ID_OF[character] for character in fold(word)), END]
 
 
 def encode_words(words: Iterable[str]) -> np.ndarray:
-    """Return the tokens of words, (N, 24) int32, with ``<pad>`` after each ``<end>``.
-
-    Raises:
-        WordsError: see :func:`fold`.
-    """
+    """Return the tokens of words, (N, 24) int32, padded after each ``<end>``."""
     rows = [encode(word) for word in words]
     tokens = np.full((len(rows), STEPS), PAD, np.int32)
     for row, ids in zip(tokens, rows, strict=True):
@@ -69,9 +60,7 @@ def encode_words(words: Iterable[str]) -> np.ndarray:
 
 
 def decode(tokens: Sequence[int]) -> str:
-    """Return the word of tokens: the characters before the first ``<end>``.
-
-    ``<pad>`` and ``<start>`` are left out.
+    """Return the characters before the first ``<end>``, without special tokens.
 
     Raises:
         WordsError: a token is no position in :data:`TOKENS`.

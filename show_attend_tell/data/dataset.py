@@ -1,8 +1,9 @@
 """Batch captions with the features of their photos, for training.
 
 The order of an epoch is a function of (seed, epoch) alone, so a resumed training equals
-an uninterrupted one. Every caption occurs once an epoch, in batches of captions of
-similar length. Batches are padded to few lengths, so that few graphs are compiled.
+an uninterrupted one. Every caption occurs once an epoch, or w times if its data set has
+the weight w, in batches of captions of similar length. Batches are padded to few
+lengths, so that few graphs are compiled.
 """
 
 import itertools
@@ -55,14 +56,15 @@ class Captions(NamedTuple):
 def padded_length(length: int, few: bool = False) -> int:
     """Return the number of steps to which a batch of captions is padded.
 
-    Even numbers from 8 to 16, multiples of 4 to 24, multiples of 16 beyond. Compiling a
-    length takes seconds, which rare lengths do not amortise: Flickr8k has 9 graphs and
-    0.9 % more steps than with 11 graphs, for all even numbers and multiples of 4.
+    The result is an even number from 8 to 16, a multiple of 4 up to 24, and a multiple
+    of 16 beyond. Compiling a length takes seconds, which rare lengths do not amortise:
+    Flickr8k has 9 graphs and 0.9 % more steps than with 11 graphs, one for every even
+    number and multiple of 4.
 
     Args:
         length: steps of the longest caption of the batch.
-        few: whether to return multiples of 12 only, for trainings of so few updates
-            that compiling takes longer than the steps that are saved.
+        few: whether to return multiples of 12 only, for trainings so short that
+            compiling takes longer than the steps it saves.
     """
     if few:
         return -(-length // 12) * 12
@@ -80,9 +82,9 @@ def encode_captions(
     """Encode the tokenized captions of each photo.
 
     Args:
-        captions: captions of each photo, each caption a sequence of words.
-        vocabulary: map of words to ids.
-        max_words: maximum number of words; longer captions are cut.
+        captions: for each photo a list of captions, each a sequence of words.
+        vocabulary: maps words to ids.
+        max_words: longer captions are cut to this many words.
 
     Returns:
         All non-empty captions, in order.
@@ -117,6 +119,30 @@ def epoch_order(
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
+def shown_items(weights: np.ndarray, seed: int, epoch: int) -> np.ndarray:
+    """Return the items that an epoch shows, each in proportion to its weight.
+
+    An item of weight w is shown floor(w) times. Of all items of this weight a share of
+    w - floor(w), drawn anew for each epoch, is shown once more. So every epoch has the
+    same length.
+
+    Args:
+        weights: weight of each item, (N,).
+        seed: seed of the experiment.
+        epoch: number of the epoch, from 0.
+
+    Returns:
+        Positions of items; 0 to N - 1 in order if all weights are 1.
+    """
+    rng = np.random.default_rng([seed, epoch, 0, 1])  # not a batch's generator
+    shown = [np.repeat(np.arange(len(weights)), weights.astype(np.int64))]
+    for weight in np.unique(weights):
+        (items,) = np.nonzero(weights == weight)
+        count = round(float(weight % 1) * len(items))
+        shown.append(rng.choice(items, count, replace=False))
+    return np.concatenate(shown)
+
+
 def read_views(
     readers: Sequence[FeatureReader],
     rows: np.ndarray,
@@ -131,8 +157,8 @@ def read_views(
         rows: rows of the photos, (N,), N at most `batch_size`.
         rng: generator that chooses the readers.
         batch_size: rows of the batch; rows beyond N are zero.
-        own: rows of the batch that are read and returned, by default all. The readers
-            chosen do not depend on them.
+        own: rows of the batch to read and return, all by default; the choice of
+            readers does not depend on it.
 
     Returns:
         (batch_size, L, D) float16.
@@ -195,6 +221,8 @@ class CaptionBatches:
         few_lengths: see :func:`padded_length`.
         part: (k, n): the batches have part k of n equal parts of their rows. All
             parts are padded to the length of the whole batch.
+        weights: how many times an epoch shows the captions of each photo, (photos,);
+            once by default.
     """
 
     def __init__(
@@ -206,6 +234,7 @@ class CaptionBatches:
         seed: int,
         few_lengths: bool = False,
         part: tuple[int, int] = (0, 1),
+        weights: np.ndarray | None = None,
     ):
         self.captions = captions
         self.few_lengths = few_lengths
@@ -213,15 +242,23 @@ class CaptionBatches:
         self.readers = tuple(readers)
         self.batch_size = batch_size
         self.seed = seed
-        self.lengths = captions.lengths  # of what a batch has `batch_size` of
+        self._set_items(captions.lengths, captions.photos, weights)
         self.captions_per_row = 1
         self.own = part_of(batch_size, *part)
-        self._error: ShowAttendTellError | None = None  # raised inside of tf.data
+        self._error: ShowAttendTellError | None = None  # raised inside tf.data
+
+    def _set_items(
+        self, lengths: np.ndarray, photos: np.ndarray, weights: np.ndarray | None
+    ) -> None:
+        """Store length and weight of the items; a batch has `batch_size` items."""
+        self.lengths = lengths
+        self.weights = np.ones(len(lengths)) if weights is None else weights[photos]
+        self._shown = len(shown_items(self.weights, self.seed, 0))
 
     @property
     def steps(self) -> int:
         """Number of batches in an epoch."""
-        return -(-len(self.lengths) // self.batch_size)
+        return -(-self._shown // self.batch_size)
 
     @property
     def padded_lengths(self) -> list[int]:
@@ -236,12 +273,13 @@ class CaptionBatches:
 
         Yields:
             Annotations (B, L, D) float16; inputs, which begin with <start>, and
-            targets, which end with <end>, (B, T) int32 each; B rows of this part.
+            targets, which end with <end>, (B, T) int32 each; B is the size of the part.
         """
-        order = epoch_order(self.lengths, self.batch_size, self.seed, epoch)
+        shown = shown_items(self.weights, self.seed, epoch)
+        order = epoch_order(self.lengths[shown], self.batch_size, self.seed, epoch)
         for number in range(start, len(order)):
             rng = np.random.default_rng([self.seed, epoch, number])
-            yield self._make_batch(order[number], rng)
+            yield self._make_batch(shown[order[number]], rng)
 
     def _make_batch(self, chosen: np.ndarray, rng: np.random.Generator) -> tuple:
         inputs, targets = pad_captions(
@@ -303,10 +341,10 @@ def measure_deviation(
         rows: rows of the training photos.
         seed: seed of the selection of photos.
         photos: maximum number of photos to measure.
-        convert: function of features (n, L, D) that returns the annotations.
+        convert: function that turns features (n, L, D) into annotations.
 
     Raises:
-        FeatureError: all values are equal, so that nothing can be learnt from them.
+        FeatureError: all values are equal, so nothing can be learnt from them.
     """
     rng = np.random.default_rng(seed)
     chosen = rng.permutation(np.asarray(rows))[:photos]

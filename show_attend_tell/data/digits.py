@@ -1,29 +1,35 @@
-"""Read and write prepared digits, and place them in larger, cluttered pictures.
+"""Read and write prepared digits, and make pictures of digits.
 
-``digits.npz`` holds the digits of a data set as arrays ``<split>_images``, (N, 28, 28)
-uint8, and ``<split>_labels``, (N,) uint8, of the splits ``train`` and, where there are
-held-back digits, ``test``. The last training digits are the validation digits.
+``digits.npz`` holds the arrays ``<split>_images``, (N, 28, 28) uint8, and
+``<split>_labels``, (N,) uint8, of the split ``train`` and optionally ``test``. The last
+training digits are the validation digits.
+
+Pictures are digits placed in a larger, cluttered canvas, or a photo of one digit that
+is reduced to 28 x 28 pixels as the authors of MNIST did: its ink fills 20 x 20 pixels
+with its proportions kept, and its centre of mass is in the middle.
 """
 
 import contextlib
 import hashlib
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from PIL import Image
 
 from show_attend_tell.config.siblings import DIGIT, PIECE, DigitSettings
-from show_attend_tell.runtime.errors import DigitsError, one_line
+from show_attend_tell.runtime.array_file import DAMAGED
+from show_attend_tell.runtime.errors import DigitsError, PhotoError, one_line
 from show_attend_tell.runtime.files import atomic_path
 
 FILE = "digits.npz"
 CLASSES = 10
 _PLACES_SEED = 0  # of validation and test pictures, the same for every model
 _SPLITS = {"val": 1, "test": 2}
-_DAMAGE = (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error)
+_BOX = 20  # longer side of the ink of a photo, in pixels
+_LEAST = 24  # least difference of brightness between ink and ground, of 255
+_INK = 0.3  # share of the darkest ink above which a pixel is part of the digit
 
 
 class Digits(NamedTuple):
@@ -53,7 +59,7 @@ def write_digits(folder: str | Path, splits: Mapping[str, Digits]) -> Path:
 
 
 def holds_test_digits(folder: str | Path) -> bool:
-    """Return whether a prepared folder has the held-back digits.
+    """Return whether a prepared folder has test digits.
 
     Raises:
         DigitsError: the file is absent or damaged.
@@ -83,16 +89,15 @@ def read_digits(folder: str | Path, split: str, validation: int) -> Digits:
                 "folder that holds the t10k files"
             )
         digits = Digits(*(stored[f"{stored_split}_{f}"] for f in Digits._fields))
-    if digits.images.shape[1:] != (DIGIT, DIGIT) or len(digits.images) != len(
-        digits.labels
-    ):
-        raise _damaged(path, f"its arrays have the shapes {digits.images.shape}")
+        N = len(digits.labels)
+        if digits.images.shape != (N, DIGIT, DIGIT):
+            raise ValueError(f"its images have the shape {digits.images.shape}")
     if split == "test":
         return digits
-    if len(digits.labels) <= validation:
+    if N <= validation:
         raise DigitsError(
-            f"{path}: data.validation must be less than the {len(digits.labels)} "
-            f"training digits. Received: {validation}; lower it"
+            f"{path}: data.validation must be less than the {N} training digits. "
+            f"Received: {validation}; lower it"
         )
     chosen = slice(-validation, None) if split == "val" else slice(-validation)
     return Digits(digits.images[chosen], digits.labels[chosen])
@@ -100,7 +105,7 @@ def read_digits(folder: str | Path, split: str, validation: int) -> Digits:
 
 @contextlib.contextmanager
 def _open(path: Path) -> Iterator[Mapping[str, np.ndarray]]:
-    """Yield the arrays of the file, which are read where they are used."""
+    """Yield the arrays of the file, which are read on access; convert their errors."""
     if not path.is_file():
         raise DigitsError(f"{path}: no such file; run `prepare` first")
     try:
@@ -108,14 +113,10 @@ def _open(path: Path) -> Iterator[Mapping[str, np.ndarray]]:
             yield arrays
     except DigitsError:
         raise
-    except _DAMAGE as error:
-        raise _damaged(path, error) from None
-
-
-def _damaged(path: Path, reason: object) -> DigitsError:
-    return DigitsError(
-        f"{path}: cannot be read ({one_line(reason)}); run `prepare` again"
-    )
+    except DAMAGED as error:
+        raise DigitsError(
+            f"{path}: cannot be read ({one_line(error)}); run `prepare` again"
+        ) from None
 
 
 def make_pictures(
@@ -130,11 +131,10 @@ def make_pictures(
         images: digits, (N, 28, 28) uint8.
         pool: digits of the same split, whose pieces are the clutter, (M, 28, 28).
         settings: ``canvas`` H and the number of pieces, ``clutter``.
-        rng: random places and pieces; a picture as large as a digit without clutter
-            uses none.
+        rng: generator of places and pieces.
 
     Returns:
-        (N, H, H) uint8; sums of ink end at 255.
+        (N, H, H) uint8; sums of ink are clipped to 255.
     """
     N, H = len(images), settings.canvas
     if H == DIGIT and not settings.clutter:
@@ -164,7 +164,47 @@ def _add(sums: np.ndarray, pieces: np.ndarray, start: np.ndarray) -> None:
 
 
 def held_out_pictures(digits: Digits, settings: DigitSettings, split: str) -> Digits:
-    """Return the pictures of validation or test digits, the same in every call."""
+    """Return the pictures of validation or test digits, always the same ones."""
     rng = np.random.default_rng([_PLACES_SEED, _SPLITS[split]])
     images = make_pictures(digits.images, digits.images, settings, rng)
     return Digits(images, digits.labels)
+
+
+def digit_of_image(image: Image.Image) -> np.ndarray:
+    """Return the digit of an image, (28, 28) uint8, where 255 is ink.
+
+    The ground is the median brightness of the border; ink may be darker or brighter.
+
+    Raises:
+        PhotoError: the image has no ink.
+    """
+    grey = np.asarray(image.convert("L"), np.float32)  # (H, W)
+    border = np.concatenate([grey[0], grey[-1], grey[:, 0], grey[:, -1]])
+    ink = np.abs(grey - np.median(border))
+    most = float(ink.max())
+    if most < _LEAST:
+        raise PhotoError(
+            "`photo` must show a digit. Received: the same brightness everywhere; draw "
+            "a digit, or choose another photo"
+        )
+    ink = np.where(ink > _INK * most, ink / most, 0)
+    rows, columns = (np.flatnonzero(ink.any(axis=axis)) for axis in (1, 0))
+    ink = ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    scale = _BOX / max(ink.shape)
+    height, width = (max(1, round(side * scale)) for side in ink.shape)
+    small = Image.fromarray(np.uint8(np.round(255 * ink)))
+    small = np.asarray(small.resize((width, height), Image.Resampling.BOX))
+    return _centred(small)
+
+
+def _centred(ink: np.ndarray) -> np.ndarray:
+    """Place ink of at most 20 x 20 pixels with its centre of mass in the middle."""
+    digit, corner = np.zeros((DIGIT, DIGIT), np.uint8), []
+    for axis, side in enumerate(ink.shape):
+        weights = ink.sum(axis=1 - axis, dtype=np.float64)
+        centre = np.average(np.arange(side) + 0.5, weights=weights)
+        first = round(DIGIT / 2 - centre)
+        corner.append(min(max(first, 0), DIGIT - side))
+    top, left = corner
+    digit[top : top + ink.shape[0], left : left + ink.shape[1]] = ink
+    return digit

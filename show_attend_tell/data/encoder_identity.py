@@ -1,9 +1,9 @@
-"""Compare encoders: whether a model of one may read features of the other.
+"""Compare encoders: decide whether a model may read another encoder's features.
 
-Other encoders are refused by :mod:`data.features` and :mod:`data.splits` (feature
-files), :mod:`inference.encoder_matching` (photos), :mod:`models.saving` (initial
-weights), :mod:`models.encoder.initial` (fine-tuned convolutions) and
-:mod:`data_prep.feature_writer` (interrupted extractions).
+These modules refuse another encoder: :mod:`data.features` and :mod:`data.splits` for
+feature files, :mod:`inference.encoder_matching` for photos, :mod:`models.saving` for
+initial weights, :mod:`models.encoder.initial` for fine-tuned convolutions and
+:mod:`data_prep.feature_writer` for interrupted extractions.
 """
 
 import hashlib
@@ -11,9 +11,9 @@ from pathlib import Path
 
 from show_attend_tell.config.settings import EncoderSettings
 
-# Keys that are stored for the record; they do not make two encoders different.
+# Keys stored for the record; two encoders that differ in these alone are equal.
 _INFORMATIVE = ("weights", "precision", "seed", "versions", "accepts")
-# Values of `encoder.weights` that are not a file.
+# Values of `encoder.weights` that name no file.
 BUILT_IN_WEIGHTS = ("imagenet", "imagenet_8bit", "none", "scenes")
 # Digests up to VGG16's block5_conv3, printed by data_prep.quantise_encoder: of the
 # packaged weights, and of the weights that were rounded to make them.
@@ -24,20 +24,18 @@ ROUNDED_DIGEST = "9371966e1f1ab8aa3ea26ef386db298c8fd51ae48be9762745774babdb206a
 def identity_difference(
     expected: dict, found: dict, exact: bool = False, either: bool = False
 ) -> str | None:
-    """Describe the difference of two encoders; None if their features agree.
+    """Describe the difference between two encoders; None if their features agree.
 
     Precision, library versions and the source of the weights are ignored: they change
-    features by rounding, or not at all. The packaged weights are accepted in place of
-    those that were rounded to make them; the other way round with `either` only.
+    features by rounding, or not at all. The packaged weights may replace the weights
+    that were rounded to make them; the reverse is allowed only with `either`.
 
     Args:
         expected: identity of the required encoder, from ``Encoder.identity``.
         found: identity of the other encoder.
-        exact: whether to refuse the packaged weights in place of others, as within one
-            feature file.
-        either: whether to accept the weights that were rounded in place of the
-            packaged ones too, as for captions of photos, or of two models that read
-            the same features.
+        exact: whether to refuse that replacement, as within one feature file.
+        either: whether to allow both directions, as for captions of photos, or for two
+            models that read the same features.
 
     Returns:
         For instance ``layer block5_conv3 instead of block5_conv4``.
@@ -54,19 +52,19 @@ def identity_difference(
 
 
 def _as_rounded(identity: dict) -> dict:
-    """Return an identity with the rounded weights in place of the packaged ones."""
+    """Return an identity in which the original weights replace the packaged ones."""
     if identity.get("weights_digest") != PACKAGED_DIGEST:
         return identity
     return {**identity, "weights_digest": ROUNDED_DIGEST}
 
 
 def accepts_packaged(identity: dict) -> bool:
-    """Return whether an encoder's weights are those that the packaged ones round."""
+    """Return whether the packaged weights were rounded from an encoder's weights."""
     return identity.get("weights_digest") == ROUNDED_DIGEST
 
 
 def settings_difference(settings: EncoderSettings, found: dict) -> str | None:
-    """Describe the difference of an experiment's encoder settings and an identity.
+    """Describe the difference between an experiment's encoder settings and an identity.
 
     Precision is ignored. Weights are compared by name only where both names are
     built-in: ``features --encoder-weights FILE`` may load the same weights from a file,

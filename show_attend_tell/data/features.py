@@ -1,79 +1,61 @@
-"""Read feature files and define their HDF5 layout: names, types and attributes.
+"""Read feature sets and define their HDF5 layout: names, types and attributes.
 
-A feature file holds, for N photos of L locations and D channels,
+A set holds the features of N photos in shards, which are HDF5 files, and has one index.
+It is a single file, ``features-<network>-<layer>.h5``, which is its own index and only
+shard; or a folder, ``features-<network>-<layer>.shards``, of ``index.h5``, of
+``header.json`` (the encoder and the photos, written first) and of the shards
+``000000.h5``, ``000001.h5`` and so on, each of ``shard_rows`` photos but the last. The
+shards may be in an object store, see :mod:`data.shard_store`.
 
-==============  ===========  =====================================================
+==============  ===========  ==========================================================
 ``features``    (N, L, D)    float16, one chunk per photo, zeros if not written
 ``image_ids``   (N,)         UTF-8 text, ids of the manifest
 ``written``     (N,)         bool, False for a photo that could not be decoded
 ``problems``    (N,)         UTF-8 text, the reason it could not, or empty
 ``checksums``   (N,)         uint32, CRC-32 of each photo's compressed chunk
-==============  ===========  =====================================================
+==============  ===========  ==========================================================
 
-and the attributes ``format`` (:data:`FORMAT`), ``identity`` (JSON of
-``Encoder.identity``), ``mirrored`` (bool), ``complete`` (bool) and ``digest`` (SHA-256
-of all but the features). Files without ``checksums`` and ``digest``, which earlier
-versions wrote, are read without these tests. A folder of shards may take the place of
-the file, see :mod:`data.feature_shards`.
+The index of a folder has all columns but ``features``; a shard has ``features``,
+``problems`` and ``checksums`` of its photos. Both have the attribute ``digest``
+(SHA-256 of all but the features); the index has the attributes ``format``
+(:data:`FORMAT`), ``identity`` (JSON of ``Encoder.identity``), ``mirrored`` (bool),
+``complete`` (bool) and, in a folder, ``shard_rows``. Files of version 0.1 have neither
+``checksums`` nor ``digest`` and are read without these tests.
 
-After a ReLU about 95 % of VGG's values are exact zeros, so every chunk is compressed.
-Measured on conv5_3 of 512 photos, one core, as ratios to the dense float16 file: size,
-and time to read 64 random photos (7 ms for the dense file):
-
-=============================  =====  =====
-LZ4-HC of Blosc, no shuffle    0.105  1.03    chosen
-LZ4 of Blosc, no shuffle       0.142  1.34
-LZ4 of Blosc, bit shuffle      0.304  1.79
-Zstandard                      0.084  2.00
-Zstandard of Blosc             0.089  2.15
-gzip 1                         0.110  3.76
-LZF                            0.143  5.38
-=============================  =====  =====
-
-Checking the CRC-32 adds an eighth to the time of reading: 11.7 ms for 64 photos, which
-take 10.4 ms without it.
-
-Shuffling of any kind makes the file larger and slower here, because it scatters the
-long runs of zeros.
+HDF5's own checksum of chunks protects a chunk but not the tree that finds it, so that a
+flipped bit there may return another photo's values.
 """
 
+import hashlib
+import json
 import threading
+import zlib
+from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 
 import h5py
-import hdf5plugin
+import hdf5plugin  # noqa: F401 - registers the decompression with HDF5
 import numpy as np
 
 from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data.encoder_identity import identity_difference
-from show_attend_tell.data.feature_checksums import (
-    chunk_checksum,
-    index_digest,
-    read_chunk,
+from show_attend_tell.data.shard_store import (
+    INDEX,
+    feature_set,
+    open_store,
+    parts_folder,
+    shard_name,
 )
-from show_attend_tell.data.feature_shards import INDEX, ShardedFeatures, feature_set
+from show_attend_tell.runtime.array_file import DAMAGED
 from show_attend_tell.runtime.errors import FeatureError, one_line
 from show_attend_tell.runtime.json_text import parse_json
 from show_attend_tell.runtime.regular_files import require_regular
 
 FORMAT = 1
-COMPRESSION = hdf5plugin.Blosc(
-    cname="lz4hc", clevel=5, shuffle=hdf5plugin.Blosc.NOSHUFFLE
-)
-
-# Errors of h5py for files that are damaged or of another layout.
-DAMAGED = (
-    OSError,
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    RuntimeError,
-    ArithmeticError,
-)
-_LONGEST = 200  # characters of a message of HDF5
 _INFINITE = 0x7C00  # bits of infinity in float16; those of NaN are larger
+# A process may open 1,024 files by default, and training reads two feature sets.
+_OPEN = 256
 
 
 def feature_path(
@@ -88,7 +70,7 @@ def feature_path(
         folder: ``prepared/<data.name>``.
         settings: settings of the encoder.
         mirror: whether to return the file of the mirrored photos of a split.
-        split: that split.
+        split: the split of the mirrored photos.
     """
     ending = ".mirror.h5" if split == "train" else f".mirror-{split}.h5"
     ending = ending if mirror else ".h5"
@@ -96,10 +78,10 @@ def feature_path(
 
 
 class FeatureReader:
-    """An open feature set, read photo by photo and never as a whole.
+    """Read an open feature set photo by photo, never as a whole.
 
-    A set is one file, or a folder of shards in its place. Use the reader as a context
-    manager or call :meth:`close`. Several threads may share it.
+    Use the reader as a context manager or call :meth:`close`. Several threads may share
+    it.
 
     Attributes:
         path: path of the file or the folder.
@@ -110,12 +92,12 @@ class FeatureReader:
         attributes: ``format``, ``identity`` (a dict), ``mirrored``, ``complete``.
 
     Raises:
-        FeatureError: the file is absent, damaged or incomplete, or was made by
-            an encoder other than ``identity``.
+        FeatureError: the set is absent, damaged or incomplete, was made by an encoder
+            other than ``identity``, or its object store does not answer.
     """
 
     def __init__(self, path: str | Path, identity: dict | None = None):
-        """Open and verify a file.
+        """Open a set and verify all but the features.
 
         Args:
             path: path of the file, or of the file whose place the shards take.
@@ -124,98 +106,94 @@ class FeatureReader:
         """
         self.path = feature_set(path)
         self._lock = threading.Lock()
-        self._shards: ShardedFeatures | None = None
-        self._file = _open(self.path)
+        self._shards: OrderedDict[int, h5py.Dataset] = OrderedDict()  # by last use
+        self._store = None
+        self._index = _open_index(self.path)
         try:
-            self._read_layout()
+            self._read_index()
+            self._find_shards()
             self._verify(identity)
-        except BaseException:
+        except BaseException as error:
             self.close()
-            raise
-
-    def _read_layout(self) -> None:
-        file = self._file
-        try:
-            self.attributes = _read_attributes(file)
-            self._features = self._find_features()
-            fault = _layout_fault(file, self._features, self.attributes["identity"])
-            if fault is None:
-                self._written = file["written"][:]
-                self.image_ids: list[str] = list(file["image_ids"].asstr()[:])
-                reasons = file["problems"].asstr()[:].tolist()
-                if len(set(self.image_ids)) < len(self.image_ids):
-                    fault = "an id occurs twice"
-                elif any(np.array(reasons, object)[self._written]):
-                    fault = "`written` and `problems` contradict each other"
-                else:
-                    self._checksums, fault = self._read_checksums(reasons)
-        except FeatureError:  # of a store that does not answer
-            raise
-        except DAMAGED as error:
-            fault = str(error)
-        if fault is not None:
+            if isinstance(error, FeatureError) or not isinstance(error, DAMAGED):
+                raise
             raise FeatureError(
                 f"{self.path}: not a feature file of this package "
-                f"({one_line(fault)}); extract the features again"
-            )
-        self.shape: tuple[int, int, int] = self._features.shape
-        self.rows = {
-            name: row for row, name in enumerate(self.image_ids) if self._written[row]
-        }
-        self.problems = {
-            name: reason
-            for name, reason in zip(self.image_ids, reasons, strict=True)
-            if reason
-        }
+                f"({one_line(error)}); extract the features again"
+            ) from None
 
-    def _find_features(self) -> h5py.Dataset | ShardedFeatures:
-        """Return the dataset of the file, or that of all shards."""
-        file, identity = self._file, self.attributes["identity"]
-        if not self.path.is_dir():
-            return _own_dataset(file, "features")
+    def _read_index(self) -> None:
+        """Read attributes and columns, or raise one of :data:`DAMAGED`."""
+        file = self._index
+        text = _as_text(file.attrs["identity"])
+        identity = parse_json(text)
+        if not isinstance(identity, dict):
+            raise ValueError("`identity` must be an object")
+        self.attributes = {
+            "format": int(file.attrs["format"]),
+            "identity": identity,
+            "mirrored": bool(file.attrs["mirrored"]),
+            "complete": bool(file.attrs["complete"]),
+        }
         count = len(_own_dataset(file, "image_ids"))
-        shape = (count, int(np.prod(identity["grid"])), int(identity["width"]))
-        rows = int(file.attrs["shard_rows"])
-        self._shards = ShardedFeatures(self.path, rows, shape)
-        return self._shards
-
-    def _read_checksums(
-        self, problems: list[str]
-    ) -> tuple[np.ndarray | None, str | None]:
-        """Return the checksums of the rows, and a fault; files may have neither."""
-        file = self._file
+        self.image_ids: list[str] = _column(file, "image_ids", "text", count)
+        reasons = _column(file, "problems", "text", count)
+        self._written = _column(file, "written", "bool", count)
+        if len(set(self.image_ids)) < count:
+            raise ValueError("an id occurs twice")
+        if any(np.array(reasons, object)[self._written]):
+            raise ValueError("`written` and `problems` contradict each other")
         if ("checksums" in file) != ("digest" in file.attrs):
-            return None, "one of `checksums` and `digest` is absent"
-        if "digest" not in file.attrs:
-            return None, None
-        checksums = _column(file, "checksums", len(self.image_ids))[:]
-        if checksums.dtype.kind != "u":
-            return None, "`checksums` are no unsigned integers"
-        identity = _text_of(file.attrs["identity"])
-        content = self.image_ids, problems, checksums
-        digest = index_digest(identity, self.attributes["mirrored"], *content)
-        whole = np.array([not problem for problem in problems], bool)
-        if _text_of(file.attrs["digest"]) != digest or (whole != self._written).any():
-            return None, "ids, problems or checksums differ from `digest`"
-        return checksums, None
+            raise ValueError("one of `checksums` and `digest` is absent")
+        self._checksums = None
+        if "digest" in file.attrs:
+            self._checksums = _column(file, "checksums", "unsigned integers", count)
+            content = self.image_ids, reasons, self._checksums
+            digest = index_digest(text, self.attributes["mirrored"], *content)
+            stored = _as_text(file.attrs["digest"])
+            whole = [not reason for reason in reasons]
+            if stored != digest or whole != self._written.tolist():
+                raise ValueError("ids, problems or checksums differ from `digest`")
+        ids = enumerate(self.image_ids)
+        self.rows = {name: row for row, name in ids if self._written[row]}
+        named = zip(self.image_ids, reasons, strict=True)
+        self.problems = {name: reason for name, reason in named if reason}
+
+    def _find_shards(self) -> None:
+        """Verify the first shard and that the others exist; they are opened later."""
+        file, count = self._index, len(self.image_ids)
+        identity = self.attributes["identity"]
+        if self.path.is_dir():
+            self._shard_rows = int(file.attrs["shard_rows"])
+            if self._shard_rows < 1:
+                raise ValueError("`shard_rows` must be at least 1")
+            grid, width = identity["grid"], identity["width"]
+            self._store = open_store(self.path)
+            present = self._store.sizes()
+            for number in range(-(-count // self._shard_rows)):
+                if shard_name(number) not in present:
+                    raise ValueError(f"the shard {shard_name(number)} is absent")
+        else:
+            self._shard_rows = max(count, 1)
+            features = self._shards[0] = _own_dataset(file, "features")
+            grid = identity.get("grid", features.shape[1:2])
+            width = identity.get("width", features.shape[-1])
+        self.shape = (count, int(np.prod(grid)), int(width))
+        if count:
+            self._require_layout(0, self._shard(0))
 
     def _verify(self, identity: dict | None) -> None:
-        if self.attributes["format"] != FORMAT:
-            raise FeatureError(
-                f"{self.path}: `format` must be {FORMAT}. Received: "
-                f"{self.attributes['format']}; extract the features again"
-            )
-        if not self.attributes["complete"]:
-            raise FeatureError(
-                f"{self.path}: incomplete; extract the features again to finish it"
-            )
-        if identity is None:
+        attributes = self.attributes
+        difference = identity_difference(identity or {}, attributes["identity"])
+        if attributes["format"] != FORMAT:
+            fault = f"`format` must be {FORMAT}. Received: {attributes['format']};"
+        elif not attributes["complete"]:
+            fault = "incomplete;"
+        elif identity is not None and difference:
+            fault = f"made by another encoder: {difference}; choose that encoder, or"
+        else:
             return
-        if difference := identity_difference(identity, self.attributes["identity"]):
-            raise FeatureError(
-                f"{self.path}: made by another encoder: {difference}; extract the "
-                "features again or choose the encoder that made them"
-            )
+        raise FeatureError(f"{self.path}: {fault} extract the features again")
 
     def read(self, rows: Sequence[int]) -> np.ndarray:
         """Read photos by their rows, in any order and with repetitions.
@@ -244,7 +222,7 @@ class FeatureReader:
                 f"{self.path}: photo {name!r} has no features: "
                 f"{self.problems.get(name, 'no reason is stored')}"
             )
-        # Each row is read once, in the order of the file.
+        # Each row is read once, in the order of the shards.
         unique, positions = np.unique(order, return_inverse=True)
         features = np.empty((len(unique), locations, width), np.float16)
         with self._lock:
@@ -262,42 +240,70 @@ class FeatureReader:
         return features if in_order else features[positions]
 
     def _read_row(self, row: int, features: np.ndarray, position: int) -> None:
-        shards = self._shards
+        number, place = divmod(row, self._shard_rows)
         try:
-            dataset, place = shards.locate(row) if shards else (self._features, row)
+            shard = self._shard(number)
             if self._checksums is not None:
-                found = chunk_checksum(*read_chunk(dataset, place))
-                if found != self._checksums[row]:
+                mask, chunk = shard.id.read_direct_chunk((place, 0, 0))
+                if zlib.crc32(chunk, mask) != self._checksums[row]:
                     raise ValueError("its checksum differs")
-            dataset.read_direct(features, np.s_[place], np.s_[position])
+            shard.read_direct(features, np.s_[place], np.s_[position])
         except FeatureError:  # of a store that does not answer
             raise
         except DAMAGED as error:
-            remedy = shards.remedy(row) if shards else "run `features --overwrite`"
+            remedy = "run `features --overwrite`"
+            if self._store is not None:
+                damaged = self._store.place(shard_name(number))
+                remedy = f"delete {damaged}; then run `features` again"
             raise FeatureError(
                 f"{self.path}: the features of photo {self.image_ids[row]!r} cannot be "
                 f"read ({one_line(error)}); {remedy}"
             ) from None
 
+    def _shard(self, number: int) -> h5py.Dataset:
+        """Return the features of a shard, open, or raise one of :data:`DAMAGED`."""
+        if not self._index:
+            raise ValueError("the reader is closed")
+        features = self._shards.pop(number, None)
+        if features is None:
+            path = self._store.local(shard_name(number))
+            require_regular(path)
+            file = h5py.File(path, "r")
+            try:
+                features = _own_dataset(file, "features")
+                self._require_layout(number, features)
+            except BaseException:
+                file.close()
+                raise
+        self._shards[number] = features
+        if len(self._shards) > _OPEN:
+            self._shards.popitem(last=False)[1].file.close()
+        return features
+
+    def _require_layout(self, number: int, features: h5py.Dataset) -> None:
+        count, *shape = self.shape
+        rows = min(self._shard_rows, count - number * self._shard_rows)
+        whole = features.shape == (rows, *shape) and 0 not in shape
+        if not whole or features.dtype != np.float16:
+            raise ValueError(
+                f"`features` must be {(rows, *shape)} float16. Received: "
+                f"{features.shape} {features.dtype}"
+            )
+
     def close(self) -> None:
-        """Close the file or the shards; later reads fail."""
+        """Close all files; later reads fail."""
         with self._lock:
-            self._file.close()
-            if self._shards is not None:
-                self._shards.close()
+            while self._shards:
+                self._shards.popitem()[1].file.close()
+            self._index.close()
 
     def __enter__(self) -> "FeatureReader":
         """Return the reader itself."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Close the file."""
+        """Close all files."""
         self.close()
-
-
-def parts_folder(path: str | Path) -> Path:
-    """Return the folder of a feature file's parts during extraction."""
-    return Path(f"{Path(path)}.parts")
 
 
 def all_finite(features: np.ndarray) -> np.ndarray:
@@ -317,71 +323,28 @@ def all_finite(features: np.ndarray) -> np.ndarray:
     return np.isfinite(features).all(axis=(1, 2))  # (B, L, D) -> (B,)
 
 
-def _text_of(value: str | bytes) -> str:
-    """Return an attribute's text; of fixed width it is read as bytes."""
-    return value.decode() if isinstance(value, bytes) else value
+def index_digest(
+    identity: str,
+    mirrored: bool,
+    image_ids: Sequence[str],
+    problems: Sequence[str],
+    checksums: Sequence[int],
+) -> str:
+    """Return the SHA-256 of everything in a set besides its features.
 
-
-def _read_attributes(file: h5py.File) -> dict:
-    """Return the attributes of a file, or raise one of :data:`DAMAGED`."""
-    identity = parse_json(file.attrs["identity"])
-    if not isinstance(identity, dict):
-        raise ValueError("`identity` must be an object")
-    return {
-        "format": int(file.attrs["format"]),
-        "identity": identity,
-        "mirrored": bool(file.attrs["mirrored"]),
-        "complete": bool(file.attrs["complete"]),
-    }
-
-
-def _layout_fault(
-    file: h5py.File, features: h5py.Dataset | ShardedFeatures, identity: dict
-) -> str | None:
-    """Return a difference of the datasets to the documented layout, or None."""
-    if features.ndim != 3 or features.dtype != np.float16 or 0 in features.shape[1:]:
-        return "`features` must be (N, L, D) float16"
-    count, locations, width = features.shape
-    if "grid" in identity and locations != np.prod(identity["grid"]):
-        return "`features` must have as many locations as the encoder's grid"
-    if width != identity.get("width", width):
-        return "`features` must have the encoder's width"
-    for name in ("written", "image_ids", "problems"):
-        dataset = _column(file, name, count)
-        if name != "written" and h5py.check_string_dtype(dataset.dtype) is None:
-            return f"`{name}` must be text"
-    return None if file["written"].dtype == bool else "`written` must be bool"
-
-
-def _column(file: h5py.File, name: str, count: int) -> h5py.Dataset:
-    """Return a dataset of one value for each photo.
-
-    Raises:
-        ValueError: the entry is another one.
+    Args:
+        identity: the encoder's identity, as the text of the attribute.
+        mirrored: whether the photos were mirrored.
+        image_ids: N ids.
+        problems: N reasons, "" for a photo that was written.
+        checksums: N values of CRC-32.
     """
-    dataset = _own_dataset(file, name)
-    if dataset.shape != (count,):
-        raise ValueError(f"`{name}` must have one value for each photo")
-    # A false size of the header must not allocate memory that the file lacks.
-    if dataset.id.get_storage_size() < dataset.size * dataset.dtype.itemsize:
-        raise ValueError(f"`{name}` is incomplete")
-    return dataset
+    texts = json.dumps([identity, mirrored, list(image_ids), list(problems)])
+    numbers = np.asarray(checksums, "<u4").tobytes()
+    return hashlib.sha256(texts.encode() + numbers).hexdigest()
 
 
-def _own_dataset(file: h5py.File, name: str) -> h5py.Dataset:
-    """Return a dataset whose values are in the file itself; links may name others.
-
-    Raises:
-        ValueError: the entry is another one.
-    """
-    link = file.get(name, getlink=True)
-    item = file[name] if isinstance(link, h5py.HardLink) else None
-    if not isinstance(item, h5py.Dataset) or item.is_virtual or item.external:
-        raise ValueError(f"`{name}` must be a dataset of this file")
-    return item
-
-
-def _open(path: Path) -> h5py.File:
+def _open_index(path: Path) -> h5py.File:
     is_folder = path.is_dir()
     file = path / INDEX if is_folder else path
     try:
@@ -394,7 +357,43 @@ def _open(path: Path) -> h5py.File:
             reason = "no such feature file; extract the features"
         raise FeatureError(f"{path}: {reason}") from None
     except DAMAGED as error:
-        raise FeatureError(
-            f"{file}: damaged or not HDF5 ({one_line(error)}); extract the features "
-            "again"
-        ) from None
+        fault = f"damaged or not HDF5 ({one_line(error)}); extract the features again"
+        raise FeatureError(f"{file}: {fault}") from None
+
+
+def _as_text(value: str | bytes) -> str:
+    """Return an attribute's text; h5py returns bytes for text of fixed width."""
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _column(
+    file: h5py.File, name: str, kind: str, count: int
+) -> np.ndarray | list[str]:
+    """Return a dataset of one value for each photo, or raise a ValueError.
+
+    Args:
+        file: the index.
+        name: name of the dataset.
+        kind: ``text``, ``bool`` or ``unsigned integers``.
+        count: number of photos.
+    """
+    dataset = _own_dataset(file, name)
+    if dataset.shape != (count,):
+        raise ValueError(f"`{name}` must have one value for each photo")
+    is_text = h5py.check_string_dtype(dataset.dtype) is not None
+    known = {"b": "bool", "u": "unsigned integers"}
+    if kind != ("text" if is_text else known.get(dataset.dtype.kind)):
+        raise ValueError(f"`{name}` must be {kind}")
+    # A forged size in the header must not allocate more memory than the file holds.
+    if dataset.id.get_storage_size() < dataset.size * dataset.dtype.itemsize:
+        raise ValueError(f"`{name}` is incomplete")
+    return dataset.asstr()[:].tolist() if is_text else dataset[:]
+
+
+def _own_dataset(file: h5py.File, name: str) -> h5py.Dataset:
+    """Return a dataset whose values are in the file itself, or raise a ValueError."""
+    link = file.get(name, getlink=True)
+    item = file[name] if isinstance(link, h5py.HardLink) else None
+    if not isinstance(item, h5py.Dataset) or item.is_virtual or item.external:
+        raise ValueError(f"`{name}` must be a dataset of this file")
+    return item

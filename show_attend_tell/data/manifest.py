@@ -5,8 +5,8 @@ A manifest is a JSON Lines file in UTF-8. Every row is an object with the keys `
 of a photo below the manifest's folder is stored relative to that folder, so that a
 prepared folder can be moved as a whole.
 
-``<manifest>.sha256`` holds its digest, in the form of ``sha256sum``. Manifests of
-earlier versions have none, so theirs is not compared.
+``<manifest>.sha256`` holds its digest in the format of ``sha256sum``. Manifests of
+version 0.1 have no digest and are read without this test.
 """
 
 import hashlib
@@ -34,8 +34,8 @@ class Photo:
         id: unique in the manifest; the photo's file name, or its path below the
             user's folder.
         path: path of the photo, absolute or relative to the manifest's folder.
-        split: ``train``, ``val``, ``test`` or ``none`` (in no list). A split is a
-            property of the photo, so all captions of a photo are in the same split.
+        split: ``train``, ``val``, ``test`` or ``none`` (in no list); all captions of a
+            photo belong to its split.
         captions: raw text, stripped of white space at both ends.
         objects: ``{"name": str, "box": [x0, y0, x1, y1]}`` in pixel coordinates of the
             photo; the top left corner is inside the box, the bottom right outside.
@@ -71,7 +71,7 @@ def _is_text(value: object) -> bool:
 
 def _fault_of_object(item: object) -> str | None:
     if not isinstance(item, dict) or set(item) != {"name", "box"}:
-        return "every one of `objects` must have the keys `name` and `box`"
+        return "each of `objects` must have the keys `name` and `box`"
     box = item["box"]
     numbers = isinstance(box, list | tuple) and all(
         isinstance(value, int | float) and not isinstance(value, bool) for value in box

@@ -1,25 +1,78 @@
-"""Decode and resize photos for the encoder, and map boxes between the two.
+"""Decode photos, resize them for the encoder, and map boxes between the two.
 
 Extraction, captioning and figures all use :func:`load_photo` and :func:`to_square`, so
-that training and inference have the same pixels.
+that training and inference have the same pixels. HEIC is decoded if the package
+pillow-heif is installed, which the extra ``[heic]`` requires.
 """
 
+import contextlib
+import logging
 import os
 import struct
+import threading
+import warnings
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import IO
 
 import numpy as np
-from PIL import ExifTags, Image
+from PIL import ExifTags, Image, features
 
-from show_attend_tell.data import photo_formats
-from show_attend_tell.data.photo_formats import PHOTO_FORMATS
-from show_attend_tell.data.pillow_warnings import pillow_warnings_ignored
 from show_attend_tell.runtime.errors import PhotoError
 from show_attend_tell.runtime.regular_files import require_regular
 
 Box = tuple[float, float, float, float]
+
+_HEIC = (".heic", ".heif")
+_RAW = tuple(
+    ".3fr .arw .cr2 .cr3 .crw .dng .nef .nrw .orf .pef .raf .raw .rw2 .srw .x3f".split()
+)
+
+
+def _register_heic() -> bool:
+    """Let Pillow decode HEIC; return whether pillow-heif is installed."""
+    with contextlib.suppress(ImportError, OSError):  # OSError: a library is absent
+        import pillow_heif
+
+        pillow_heif.register_heif_opener()
+        return True
+    return False
+
+
+HAS_HEIC = _register_heic()
+HAS_AVIF = bool(features.check("avif"))  # since Pillow 11.3, if built with libavif
+
+# Formats that Pillow decodes without another program; EPS, for instance, would start
+# Ghostscript. JPEG includes MPO.
+PHOTO_FORMATS = (
+    *("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "JPEG2000", "PPM"),
+    *(("AVIF",) if HAS_AVIF else ()),
+    *(("HEIF",) if HAS_HEIC else ()),
+)
+
+# Files of a folder with these suffixes, in lower case, are photos.
+PHOTO_SUFFIXES = frozenset(
+    [
+        *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif"),
+        *(".tif", ".tiff", ".jp2", ".ppm", ".pgm"),
+        *((".avif",) if HAS_AVIF else ()),
+        *(_HEIC if HAS_HEIC else ()),
+    ]
+)
+
+# Photos that cannot be decoded, by suffix, with the remedy.
+_REMEDIES = (
+    dict.fromkeys(
+        _HEIC,
+        "HEIC cannot be read; run pip install 'show-attend-tell[heic]', or convert it "
+        "to JPEG",
+    )
+    | {
+        ".avif": "AVIF cannot be read; run pip install --upgrade pillow",
+        ".jxl": "JPEG XL cannot be read; convert it to JPEG",
+    }
+    | dict.fromkeys(_RAW, "raw photos cannot be read; export it as JPEG")
+)
 
 # Errors of Pillow's decoders for files that are damaged, truncated, too large or not
 # photos. Most are not documented.
@@ -41,6 +94,11 @@ UNREADABLE = (
 
 _LONGEST_REASON = 200  # characters of Pillow's message
 
+_lock = threading.Lock()
+_pillow = logging.getLogger("PIL")
+_active = 0  # threads that are decoding
+_restore = contextlib.ExitStack()
+
 # EXIF orientation -> the operation that makes the photo upright.
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -51,6 +109,50 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+
+
+def remedy(path: str | os.PathLike) -> str:
+    """Return why a photo cannot be decoded and what to do, empty for other files."""
+    suffix = _suffix(path)
+    return "" if suffix in PHOTO_SUFFIXES else _REMEDIES.get(suffix, "")
+
+
+def is_raw(path: str | os.PathLike) -> bool:
+    """Return whether a file has a suffix of raw photos."""
+    return _suffix(path) in _RAW
+
+
+def is_photo(path: str | os.PathLike) -> bool:
+    """Return whether a file has one of :data:`PHOTO_SUFFIXES`."""
+    return _suffix(path) in PHOTO_SUFFIXES
+
+
+def _suffix(path: str | os.PathLike) -> str:
+    return os.path.splitext(path)[1].lower()
+
+
+@contextlib.contextmanager
+def pillow_warnings_ignored() -> Iterator[None]:
+    """Ignore what Pillow reports in the body other than by an error.
+
+    Filters and levels belong to the process, not to a thread: the first of several
+    threads changes them, and the last restores them.
+    """
+    global _active
+    with _lock:
+        if not _active:
+            _restore.enter_context(warnings.catch_warnings())
+            warnings.filterwarnings("ignore", module=r"PIL\.")
+            _restore.callback(_pillow.setLevel, _pillow.level)
+            _pillow.setLevel(logging.CRITICAL + 1)
+        _active += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _active -= 1
+            if not _active:
+                _restore.close()
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
@@ -101,7 +203,7 @@ def load_photo(
     Args:
         file: path or open binary file; the first frame of an animation is used.
         formats: Pillow's names of the formats that may be decoded, at most
-            :data:`data.photo_formats.PHOTO_FORMATS`.
+            :data:`PHOTO_FORMATS`.
 
     Raises:
         PhotoError: the file is absent, not a regular file, or cannot be decoded.
@@ -116,7 +218,7 @@ def load_photo(
     except UNREADABLE as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         if isinstance(error, Image.UnidentifiedImageError):
-            reason = photo_formats.remedy(name) or "unknown image format"
+            reason = remedy(name) or "unknown image format"
         reason = reason[:_LONGEST_REASON]
         raise PhotoError(f"{name}: cannot be read as a photo: {reason}") from None
 

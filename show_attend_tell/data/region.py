@@ -1,4 +1,4 @@
-"""Parse regions of photos and compute the share of each location inside them.
+"""Parse regions of photos and compute how much of each location they cover.
 
 A region is a box (x0, y0, x1, y1) in pixels of the photo as it is displayed, after its
 EXIF orientation; decimals are allowed, x1 and y1 are exclusive.
@@ -32,7 +32,7 @@ def parse_region(text: str) -> Box:
 def region_in_view(
     region: Sequence[float], photo_size: tuple[int, int], side: int, resize: str
 ) -> Box:
-    """Return the part of a region that is in the network's square input.
+    """Clip a region to the network's square input.
 
     Args:
         region: (x0, y0, x1, y1) in pixels of the photo.

@@ -1,17 +1,32 @@
-"""Open the prepared data of an experiment: the splits of its manifest, and features."""
+"""Open the prepared data sets of an experiment: their splits and their features.
 
+An experiment reads ``data.name`` and the sets of ``data.also`` as one data set. Prepare
+each set and extract its features as if it were alone, then prepare the experiment that
+names them all: ``prepare`` builds its vocabulary from the training captions of all sets
+and stores it beside the vocabulary of ``data.name`` alone. Each set keeps its manifest
+and its feature files, in its own folder.
+
+The ids of the photos of a further set begin with its name, ``SET/ID``. A split is the
+union of the sets' splits of this name. The weight of a set is the number of times that
+an epoch of training shows its captions; everything else reads each photo once. To
+evaluate one set alone, pass ``--set data.also={}``, with ``--set data.name=SET`` for a
+further set.
+"""
+
+import contextlib
+import dataclasses
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from show_attend_tell.config.settings import Experiment
+from show_attend_tell.config.settings import EncoderSettings, Experiment
 from show_attend_tell.data.encoder_identity import settings_difference
-from show_attend_tell.data.feature_shards import feature_set
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.manifest import Photo, read_manifest
+from show_attend_tell.data.shard_store import feature_set
 from show_attend_tell.data.vocabulary import TOKENIZERS
 from show_attend_tell.runtime.errors import FeatureError, ManifestError
 from show_attend_tell.runtime.gc_pause import uncollected
@@ -25,15 +40,18 @@ class Split:
 
     Attributes:
         name: name of the split.
-        photos: photos in the order of the manifest.
-        rows: row of each photo in the feature file, (photos,).
+        photos: photos in the order of the manifests.
+        rows: row of each photo in the reader of the features, (photos,).
         captions: tokenized captions of each photo.
+        weights: how many times an epoch shows each photo's captions, (photos,); once
+            by default.
     """
 
     name: str
     photos: list[Photo]
     rows: np.ndarray
     captions: list[list[list[str]]]
+    weights: np.ndarray | None = None
 
 
 def folder_of(experiment: Experiment, work: str | Path) -> Path:
@@ -41,11 +59,68 @@ def folder_of(experiment: Experiment, work: str | Path) -> Path:
     return Path(work) / experiment.data.name
 
 
+def data_folders(experiment: Experiment, work: str | Path) -> list[Path]:
+    """Return the prepared folders of all of the experiment's data sets."""
+    data = experiment.data
+    # The data settings of the siblings have no further sets.
+    names = (data.name, *sorted(getattr(data, "also", ())))
+    return [Path(work) / name for name in names]
+
+
 def vocabulary_path(experiment: Experiment, work: str | Path) -> Path:
-    """Return the path of the vocabulary, which depends on ``data.punctuation``."""
-    keeps = experiment.data.punctuation == "keep"
-    name = "vocabulary-keep.json" if keeps else "vocabulary.json"
-    return folder_of(experiment, work) / name
+    """Return the path of the vocabulary, named after what determines its words."""
+    name = "vocabulary-keep" if experiment.data.punctuation == "keep" else "vocabulary"
+    name = "+".join([name, *sorted(experiment.data.also)])
+    return folder_of(experiment, work) / f"{name}.json"
+
+
+def read_photos(
+    experiment: Experiment, work: str | Path, further: bool = False
+) -> list[Photo]:
+    """Read the manifests of an experiment's data sets.
+
+    Args:
+        experiment: settings of the data.
+        work: the folder of prepared data.
+        further: whether to read the sets of ``data.also`` alone.
+
+    Returns:
+        All photos; the id of a photo of ``data.also`` is ``SET/ID``.
+
+    Raises:
+        ManifestError: a manifest is absent or malformed, or two photos have one id.
+    """
+    folders = data_folders(experiment, work)[1 if further else 0 :]
+    sets = _read_sets(experiment, folders).values()
+    return [photo for photos in sets for photo in photos]
+
+
+def _read_sets(
+    experiment: Experiment, folders: Sequence[Path]
+) -> dict[Path, list[Photo]]:
+    """Return the photos of each data set, by its folder."""
+    sets, ids = {}, set()
+    for folder in folders:
+        photos = read_manifest(folder / "manifest.jsonl")
+        if folder.name != experiment.data.name:
+            photos = [
+                dataclasses.replace(photo, id=_joint_id(experiment, folder, photo.id))
+                for photo in photos
+            ]
+        sets[folder], names = photos, {photo.id for photo in photos}
+        if names & ids:
+            raise ManifestError(
+                f"{folder}: a photo becomes {min(names & ids)!r}, the id of another "
+                "photo; rename the data set"
+            )
+        ids |= names
+    return sets
+
+
+def _joint_id(experiment: Experiment, folder: Path, photo: str) -> str:
+    """Return the id of a photo among the photos of all data sets."""
+    first = folder.name == experiment.data.name
+    return photo if first else f"{folder.name}/{photo}"
 
 
 def open_features(
@@ -54,34 +129,107 @@ def open_features(
     mirror: bool = False,
     identity: dict | None = None,
     split: str = "train",
-) -> FeatureReader:
-    """Open the experiment's feature file.
+) -> "FeatureReader | JointReader":
+    """Open the features of all of the experiment's data sets.
 
     Args:
         experiment: settings of the data and the encoder.
         work: the folder of prepared data.
-        mirror: whether to open the file of the mirrored photos.
+        mirror: whether to open the features of the mirrored photos.
         identity: identity of the encoder that must have made the features; by default
             only the experiment's encoder settings are compared.
         split: split of the mirrored photos.
 
     Raises:
-        FeatureError: the file is absent, incomplete, or made by another encoder or
+        FeatureError: a feature set is absent, incomplete, or made by another encoder or
             with other encoder settings.
     """
-    folder, settings = folder_of(experiment, work), experiment.encoder
-    path = feature_path(folder, settings, mirror, split)
-    reader = FeatureReader(path, identity)
+    settings, readers = experiment.encoder, {}
+    with contextlib.ExitStack() as stack:
+        for folder in data_folders(experiment, work):
+            path = feature_path(folder, settings, mirror, split)
+            if mirror and not feature_set(path).exists():
+                if readers:  # a further set may have no photo of the split
+                    continue
+                if split != "train":
+                    raise FeatureError(
+                        f"{path}: no such feature file; run `features --mirror-split "
+                        f"{split}`"
+                    )
+            reader = stack.enter_context(FeatureReader(path, identity))
+            _require_settings(reader, settings, mirror)
+            readers[folder] = reader
+            identity = identity or reader.attributes["identity"]
+        stack.pop_all()
+    if not experiment.data.also:
+        return reader
+    rows, places = {}, []
+    for number, (folder, reader) in enumerate(readers.items()):
+        for name, row in reader.rows.items():
+            rows[_joint_id(experiment, folder, name)] = len(places)
+            places.append((number, row))
+    return JointReader([*readers.values()], rows, np.array(places).reshape(-1, 2))
+
+
+def _require_settings(
+    reader: FeatureReader, settings: EncoderSettings, mirror: bool
+) -> None:
     difference = settings_difference(settings, reader.attributes["identity"])
     if not difference and reader.attributes["mirrored"] != mirror:
         difference = f"mirrored photos {not mirror} instead of {mirror}"
     if difference:
-        reader.close()
         raise FeatureError(
             f"{reader.path}: made with other settings of [encoder]: {difference}; run "
             "`features --overwrite`, or restore the settings (drop the --set)"
         )
-    return reader
+
+
+class JointReader:
+    """A reader whose rows are rows of several feature sets, or of one in another order.
+
+    Args:
+        readers: readers of the sets, made by one encoder.
+        rows: id -> row, of each photo that can be read.
+        places: (N, 2): for each row the number of its reader, and the row there.
+
+    Attributes:
+        path: the path of the first set, for messages.
+        rows: as above.
+        shape: (N, L, D).
+        attributes: the attributes of the first set.
+    """
+
+    def __init__(
+        self,
+        readers: Sequence["FeatureReader | JointReader"],
+        rows: dict[str, int],
+        places: np.ndarray,
+    ):
+        self._readers, self._places, self.rows = readers, places, rows
+        self.path, self.attributes = readers[0].path, readers[0].attributes
+        self.shape = (len(places), *readers[0].shape[1:])
+
+    def read(self, rows: Sequence[int]) -> np.ndarray:
+        """Read photos by their rows; see :meth:`FeatureReader.read`."""
+        numbers, places = self._places[np.asarray(rows, np.int64)].T
+        features = np.empty((len(numbers), *self.shape[1:]), np.float16)
+        for number in np.unique(numbers):
+            (chosen,) = np.nonzero(numbers == number)
+            features[chosen] = self._readers[number].read(places[chosen])
+        return features
+
+    def close(self) -> None:
+        """Close all sets."""
+        for reader in self._readers:
+            reader.close()
+
+    def __enter__(self) -> "JointReader":
+        """Return the reader itself."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close all sets."""
+        self.close()
 
 
 def load_split(
@@ -92,7 +240,7 @@ def load_split(
     Photos without features or captions are left out; the log counts them.
 
     Raises:
-        ManifestError: the manifest is absent or malformed, or the split is empty.
+        ManifestError: a manifest is absent or malformed, or the split is empty.
     """
     return load_splits(experiment, work, [name], reader)[0]
 
@@ -101,38 +249,36 @@ def load_split(
 def load_splits(
     experiment: Experiment, work: str | Path, names: Sequence[str], reader
 ) -> list[Split]:
-    """Read several splits, see :func:`load_split`; the manifest is read once."""
-    path = folder_of(experiment, work) / "manifest.jsonl"
-    photos = read_manifest(path)
-    tokenizer = TOKENIZERS[experiment.data.punctuation]
-    return [_select_split(photos, name, reader, path, tokenizer) for name in names]
+    """Read several splits, see :func:`load_split`; the manifests are read once."""
+    sets = _read_sets(experiment, data_folders(experiment, work))
+    return [_select_split(experiment, sets, name, reader) for name in names]
 
 
 def _select_split(
-    everything: Sequence[Photo],
-    name: str,
-    reader: FeatureReader,
-    path: Path,
-    tokenizer: Callable[[str], list[str]],
+    experiment: Experiment, sets: dict[Path, list[Photo]], name: str, reader
 ) -> Split:
-    of_split = [photo for photo in everything if photo.split == name]
-    photos = [p for p in of_split if p.id in reader.rows and any(p.captions)]
+    photos, weights = [], []
+    for folder, everything in sets.items():
+        of_split = [photo for photo in everything if photo.split == name]
+        kept = [p for p in of_split if p.id in reader.rows and any(p.captions)]
+        if left_out := len(of_split) - len(kept):
+            logger.warning("%s: %d photos of %s left out", folder, left_out, name)
+        photos += kept
+        weights += [experiment.data.also.get(folder.name, 1.0)] * len(kept)
     if not photos:
         raise ManifestError(
-            f"{path}: split {name!r} has no photo with a caption and features; choose "
-            "another split, or run `prepare` and `features` again"
+            f"{next(iter(sets))}: split {name!r} has no photo with a caption and "
+            "features; choose another split, or run `prepare` and `features` again"
         )
-    if len(photos) < len(of_split):
-        left_out = len(of_split) - len(photos)
-        logger.warning("%s: %d photos of %s left out", path, left_out, name)
+    tokenizer = TOKENIZERS[experiment.data.punctuation]
     captions = [[tokenizer(text) for text in p.captions] for p in photos]
     rows = np.asarray([reader.rows[p.id] for p in photos], np.int64)
-    return Split(name, photos, rows, captions)
+    return Split(name, photos, rows, captions, np.array(weights))
 
 
 def open_mirror(
     experiment: Experiment, work: str | Path, reader: FeatureReader, data: Split
-) -> "ReorderedReader":
+) -> JointReader:
     """Open the features of the mirrored photos of a split.
 
     Args:
@@ -145,13 +291,6 @@ def open_mirror(
         FeatureError: the file is absent, incomplete, made by another encoder, or lacks
             a photo of `data`.
     """
-    path = feature_path(
-        folder_of(experiment, work), experiment.encoder, True, data.name
-    )
-    if data.name != "train" and not feature_set(path).exists():
-        raise FeatureError(
-            f"{path}: no such feature file; run `features --mirror-split {data.name}`"
-        )
     identity = reader.attributes["identity"]
     mirror = open_features(experiment, work, True, identity, data.name)
     missing = [photo.id for photo in data.photos if photo.id not in mirror.rows]
@@ -161,21 +300,11 @@ def open_mirror(
             f"{mirror.path}: {len(missing)} photos of {data.name} are missing, the "
             f"first is {missing[0]}; run `features` again"
         )
-    return ReorderedReader(mirror, reader)
-
-
-class ReorderedReader:
-    """A reader addressed by the rows of another file that holds the same photos."""
-
-    def __init__(self, own: FeatureReader, other: FeatureReader):
-        self._own, self.shape, self.close = own, own.shape, own.close
-        ids = {row: name for name, row in other.rows.items()}
-        shared = {row: name for row, name in ids.items() if name in own.rows}
-        self._rows = {row: own.rows[name] for row, name in shared.items()}
-
-    def read(self, rows) -> np.ndarray:
-        """Read photos by their rows in the other file."""
-        return self._own.read([self._rows[int(row)] for row in rows])
+    # Photos of other splits have no mirror image; their rows are refused.
+    places = np.full((reader.shape[0], 2), (0, -1))
+    places[data.rows, 1] = [mirror.rows[photo.id] for photo in data.photos]
+    rows = {photo.id: row for photo, row in zip(data.photos, data.rows, strict=True)}
+    return JointReader([mirror], rows, places)
 
 
 class ViewsReader:
@@ -186,7 +315,7 @@ class ViewsReader:
         mirror: reader of their mirror images by the same rows.
     """
 
-    def __init__(self, reader: FeatureReader, mirror: ReorderedReader):
+    def __init__(self, reader: FeatureReader, mirror: JointReader):
         self._readers = (reader, mirror)
 
     def read(self, rows) -> np.ndarray:

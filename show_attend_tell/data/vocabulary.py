@@ -47,10 +47,10 @@ def tokenize(text: str) -> list[str]:
 
 
 def _split_plain(text: str) -> list[str]:
-    """Split a caption of plain words at spaces, a fast path with Treebank's result.
+    """Split a caption of plain words at spaces, as Treebank would, but faster.
 
     Returns:
-        The words; none if the caption needs Treebank, as one in 25 does.
+        The words; none if the caption needs Treebank, as every 25th does.
     """
     text = text.removesuffix(".").replace(", ", " ")
     words = [] if _NOT_PLAIN.search(text) else text.split()
@@ -80,8 +80,8 @@ def tokenize_as_written(text: str) -> list[str]:
     """Split a caption at spaces into lower-case words, punctuation included.
 
     The token files of Flickr8k and Flickr30k have spaces around punctuation, "a dog
-    runs .", so these are the tokens of the files, which the authors' code reads. A
-    period attached to the last word, as in the captions of COCO, is a word of its own.
+    runs .", so the words equal the tokens that the authors' code reads. A period
+    attached to the last word, as in the captions of COCO, becomes a separate word.
 
     Args:
         text: one raw caption.
@@ -146,15 +146,15 @@ class Vocabulary:
         """Count words and keep the most frequent.
 
         Args:
-            captions: tokenized captions of the training split only.
+            captions: tokenized captions of the training split.
             size: maximum number of words, special tokens included.
             min_count: words that occur fewer times are dropped.
 
         Returns:
-            Words by descending count, then by spelling, so that the order is fixed.
+            Words by descending count; words of equal count are sorted by spelling.
 
         Raises:
-            VocabularyError: no word is left.
+            VocabularyError: no word occurs often enough.
         """
         counts = Counter(word for caption in captions for word in caption)
         kept = [word for word, count in counts.items() if count >= min_count]
@@ -168,7 +168,7 @@ class Vocabulary:
         return cls(SPECIAL + tuple(kept[: size - len(SPECIAL)]))
 
     def extended(self, other: "Vocabulary") -> "Vocabulary":
-        """Return these words, then those of another vocabulary that are not in it."""
+        """Return these words, followed by the new words of another vocabulary."""
         return type(self)((*self.words, *(w for w in other.words if w not in self)))
 
     def encode(self, words: Sequence[str]) -> list[int]:
@@ -203,7 +203,7 @@ class Vocabulary:
     def load(cls, path: str | Path) -> "Vocabulary":
         """Read a vocabulary written by :meth:`save`.
 
-        Files of earlier versions have no digest, so theirs is not compared.
+        Files of version 0.1 have no digest and are read without comparing it.
 
         Raises:
             VocabularyError: the file is absent, malformed, or differs from its digest.

@@ -1,27 +1,70 @@
-"""Read and write prepared words: crops in one array, and a manifest of their words.
+"""Read crops of words, and prepared words: crops in one array, words in a manifest.
 
 ``words.npy`` has the crops, (N, 32, 100) uint8. ``words.jsonl`` has one row for each,
 in the same order: ``split``, ``word`` in small letters, and for the crop of a photo
-``path``. The rows of a split follow each other.
+``path``. The rows of a split are adjacent.
+
+Preparation, evaluation and the verb ``read`` share the functions for crops, so that
+training and inference see the same pixels.
 """
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
+from PIL import Image
 
 from show_attend_tell.data.characters import fold
-from show_attend_tell.data.word_crops import HEIGHT, WIDTH
+from show_attend_tell.data.preprocessing import load_photo
 from show_attend_tell.runtime.errors import WordsError, one_line, quote
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.json_text import is_encodable, parse_json
 from show_attend_tell.runtime.regular_files import read_text_bytes
 
+HEIGHT, WIDTH = 32, 100  # pixels of a crop
+# The least grey levels by which a crop is divided: noise of one level in an empty crop
+# must not become a picture.
+LEAST_DEVIATION = 1.0
 IMAGES, MANIFEST = "words.npy", "words.jsonl"
 SPLITS = ("train", "val", "test")
 _MOST_BYTES = 4_000_000_000  # of a manifest; a row has some 40
+
+
+def read_crop(file: str | os.PathLike | IO[bytes]) -> np.ndarray:
+    """Read the crop of a word, (32, 100) uint8, after applying its EXIF orientation.
+
+    Args:
+        file: path or open binary file.
+
+    Raises:
+        PhotoError: the file is absent, not a regular file, or cannot be decoded.
+    """
+    return resize_crop(load_photo(file))
+
+
+def resize_crop(image: Image.Image) -> np.ndarray:
+    """Convert an image of a word to (32, 100) uint8: grey, bicubic, any proportions."""
+    grey = image.convert("L")
+    return np.asarray(grey.resize((WIDTH, HEIGHT), Image.Resampling.BICUBIC), np.uint8)
+
+
+def normalise(crops: np.ndarray) -> np.ndarray:
+    """Return (x - mean) / deviation, with the statistics of each crop.
+
+    Args:
+        crops: (..., 32, 100) grey levels from 0 to 255.
+
+    Returns:
+        The same shape in float32; a crop of one grey level is 0 everywhere.
+    """
+    x = np.asarray(crops, np.float32)
+    mean = x.mean(axis=(-2, -1), keepdims=True)
+    deviation = x.std(axis=(-2, -1), keepdims=True)
+    return (x - mean) / np.maximum(deviation, LEAST_DEVIATION)
 
 
 @dataclass(frozen=True)
@@ -31,7 +74,7 @@ class Word:
     Attributes:
         split: one of :data:`SPLITS`.
         word: the word in small letters.
-        path: the crop's path, as the data set names it; empty for a rendered word.
+        path: path of the crop in its data set; empty for a rendered word.
     """
 
     split: str
@@ -44,7 +87,7 @@ class WordData:
     """The crops of a split with their words.
 
     Attributes:
-        images: (N, 32, 100) uint8, read from the file where they are used.
+        images: (N, 32, 100) uint8, mapped from the file.
         words: the word of each crop, in small letters.
         paths: the path of each crop, empty for rendered words.
     """
@@ -66,8 +109,8 @@ class WordData:
             split: ``train``, ``val``, ``test``, or ``all`` of them.
 
         Raises:
-            WordsError: a file is absent or damaged, the two do not fit each other, or
-                there are no words of the split.
+            WordsError: a file is absent or damaged, the numbers of crops and words
+                differ, or there are no words of the split.
         """
         folder = Path(folder)
         rows = _read_manifest(folder / MANIFEST)
@@ -84,17 +127,14 @@ class WordData:
                 f"`split` must be {' or '.join(map(repr, known))} in {folder}. "
                 f"Received: {quote(split)}; choose one of these"
             )
-        first, last = chosen[0], chosen[-1] + 1
-        if last - first != len(chosen):
+        first, end = chosen[0], chosen[-1] + 1
+        if end - first != len(chosen):
             raise WordsError(
                 f"{folder / MANIFEST}: the rows of {split} must follow each other; "
                 "prepare the words again"
             )
-        return cls(
-            images[first:last],
-            [row.word for row in rows[first:last]],
-            [row.path for row in rows[first:last]],
-        )
+        words = [row.word for row in rows[first:end]]
+        return cls(images[first:end], words, [row.path for row in rows[first:end]])
 
 
 def write_manifest(folder: Path, rows: Iterable[Word]) -> None:
@@ -111,48 +151,46 @@ def write_manifest(folder: Path, rows: Iterable[Word]) -> None:
 
 def _read_manifest(path: Path) -> list[Word]:
     try:
-        text = read_text_bytes(path, _MOST_BYTES)
-    except FileNotFoundError:
-        raise WordsError(f"{path}: no such file; run `prepare` first") from None
+        lines = read_text_bytes(path, _MOST_BYTES).splitlines()
     except OSError as error:
-        raise _damaged(path, error) from None
-    return [
-        _parse_row(line, f"{path}: line {number}")
-        for number, line in enumerate(text.splitlines(), start=1)
-    ]
+        raise _unreadable(path, error) from None
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            rows.append(_parse_row(line))
+        except (ValueError, TypeError) as error:
+            raise _unreadable(f"{path}: line {number}", error) from None
+    return rows
 
 
-def _parse_row(line: bytes, place: str) -> Word:
-    try:
-        values = parse_json(line)
-        if not isinstance(values, dict) or not all(
-            isinstance(value, str) and is_encodable(value) for value in values.values()
-        ):
-            raise ValueError("a row must be a JSON object of strings")
-        row = Word(**values)
-        if row.split not in SPLITS:
-            raise ValueError(f"`split` must be one of {', '.join(SPLITS)}")
-        if fold(row.word) != row.word:
-            raise ValueError("`word` must be in small letters")
-    except (ValueError, TypeError) as error:
-        raise _damaged(place, error) from None
+def _parse_row(line: bytes) -> Word:
+    values = parse_json(line)
+    if not isinstance(values, dict) or not all(
+        isinstance(value, str) and is_encodable(value) for value in values.values()
+    ):
+        raise ValueError("a row must be a JSON object of strings")
+    row = Word(**values)
+    if row.split not in SPLITS:
+        raise ValueError(f"`split` must be one of {', '.join(SPLITS)}")
+    if fold(row.word) != row.word:
+        raise ValueError("`word` must be in small letters")
     return row
 
 
 def _map_images(path: Path) -> np.ndarray:
     try:
         images = np.load(path, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError:
-        raise WordsError(f"{path}: no such file; run `prepare` first") from None
     except (OSError, ValueError, EOFError) as error:
-        raise _damaged(path, error) from None
+        raise _unreadable(path, error) from None
     shape = getattr(images, "shape", ())  # an archive of arrays has none
     if shape[1:] != (HEIGHT, WIDTH) or images.dtype != np.uint8:
-        raise _damaged(path, f"its crops have the shape {shape}")
+        raise _unreadable(path, f"its crops have the shape {shape}")
     return images
 
 
-def _damaged(place: object, reason: object) -> WordsError:
+def _unreadable(place: object, reason: object) -> WordsError:
+    if isinstance(reason, FileNotFoundError):
+        return WordsError(f"{place}: no such file; run `prepare` first")
     return WordsError(
         f"{place}: cannot be read ({one_line(reason)}); prepare the words again"
     )

@@ -23,8 +23,8 @@ from show_attend_tell.config.settings import (
     experiment_to_dict,
     read_experiment_file,
 )
-from show_attend_tell.data.manifest import Photo, read_manifest
-from show_attend_tell.data.splits import folder_of
+from show_attend_tell.data.manifest import Photo
+from show_attend_tell.data.splits import folder_of, read_photos
 from show_attend_tell.evaluation.coco_results import read_captions
 from show_attend_tell.evaluation.metrics import Statistic
 from show_attend_tell.evaluation.metrics.bootstrap import paired_p, resample
@@ -240,7 +240,7 @@ def _require_comparable(found: Sequence[EvaluatedRun]) -> None:
 def _photos_of(run: EvaluatedRun, work: str | Path) -> list[Photo]:
     """Return the photos that a run captions, from the manifest."""
     path = folder_of(run.experiment, work) / "manifest.jsonl"
-    by_id = {photo.id: photo for photo in read_manifest(path)}
+    by_id = {photo.id: photo for photo in read_photos(run.experiment, work)}
     missing = [photo for photo in run.captions if photo not in by_id]
     if missing:
         raise EvaluationError(

@@ -11,7 +11,6 @@ import numpy as np
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import DecodingSettings, Experiment
-from show_attend_tell.data import manifest
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.preprocessing import Box
@@ -22,6 +21,7 @@ from show_attend_tell.data.splits import (
     load_split,
     open_features,
     open_mirror,
+    read_photos,
 )
 from show_attend_tell.evaluation.coco_results import read_coco_results
 from show_attend_tell.evaluation.pointing import find_targets, point, read_boxes
@@ -34,12 +34,9 @@ from show_attend_tell.evaluation.report import (
     make_report,
 )
 from show_attend_tell.evaluation.validation import best_words, generate_captions
-from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.ensemble import load_ensemble
+from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.pretrained import model_path
-from show_attend_tell.models.reranking.file import with_reranker
-from show_attend_tell.models.reranking.reranker import Reranked, reranker_of
-from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.models.saving import load_generator
 from show_attend_tell.runtime.errors import EvaluationError, ManifestError
 from show_attend_tell.runtime.progress import progress_bar
 
@@ -122,11 +119,9 @@ def evaluate(
     folder = Path(runs_folder) / experiment.name
     files = _model_files(folder / runs.MODEL if model is None else model, runs_folder)
     chosen = _photos_of_split(experiment, work, split)
-    several = mirror or len(files) > 1
-    captioner = load_ensemble(files, mirror) if several else load_captioner(files[0])
-    captioner = with_reranker(captioner, reranker, files)
-    reranker = reranker_of(captioner, decoding)
-    identity = captioner.encoder_identity
+    generator = load_generator(files, mirror, reranker)
+    reranker = generator.reranker_file(decoding)
+    identity = generator.encoder_identity
     with contextlib.ExitStack() as stack:
         reader = open_features(experiment, work, identity=identity)
         stack.enter_context(reader)
@@ -138,7 +133,7 @@ def evaluate(
         people = None
         if boxes is not None:
             people = read_boxes(boxes, [photo.id for photo in data.photos])
-        generated = _generate(captioner, reader, data, decoding, people, progress)
+        generated = _generate(generator, reader, data, decoding, people, progress)
     suffix = f"-beam-{decoding.beam}" if decoding != experiment.decoding else ""
     if len(files) > 1:
         suffix += f"-ensemble-{len(files)}"
@@ -230,7 +225,7 @@ def _photos_of_split(
 ) -> _SplitPhotos:
     """Read the photos of a split, or of the default split, from the manifest."""
     path = folder_of(experiment, work) / "manifest.jsonl"
-    photos = manifest.read_manifest(path)
+    photos = read_photos(experiment, work)
     split = split or default_split(photos)
     return _SplitPhotos(path, split, [p for p in photos if p.split == split])
 
@@ -242,7 +237,7 @@ def default_split(photos: Iterable[Photo]) -> str:
 
 
 def _generate(
-    model: Captioner,
+    model: Generator,
     reader: FeatureReader,
     data: Split,
     decoding: DecodingSettings,
@@ -273,9 +268,8 @@ def _generate(
     if has_objects:
         regions = measure_regions(model, reader, data, captions, targets, decoding)
     if targets:
-        model = model.captioner if isinstance(model, Reranked) else model
-        if isinstance(model, Captioner):
-            notes += layer_note(model, reader, data, captions, targets)
+        if model.captioner is not None:
+            notes += layer_note(model.captioner, reader, data, captions, targets)
         if not any(map(len, pointing.values())):
             notes += ("no pointing: no caption names an object of its photo",)
     if not has_objects and people is None:

@@ -7,24 +7,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from show_attend_tell.config.settings import DecodingSettings
-from show_attend_tell.inference.journal import CaptionJournal
-from show_attend_tell.inference.metadata.writer import MetadataWriter
-from show_attend_tell.inference.photo_files import find_photos
-from show_attend_tell.inference.pipeline import (
-    BATCH,
-    CaptioningPipeline,
-)
-from show_attend_tell.inference.result import Caption, Failure, LowConfidence
-from show_attend_tell.inference.sampled_captions import is_sampled
-from show_attend_tell.inference.table import (
+from show_attend_tell.inference.journal import (
     COLUMNS,
+    CaptionJournal,
     Columns,
     require_replaceable,
     write_table,
 )
+from show_attend_tell.inference.metadata import MetadataWriter
+from show_attend_tell.inference.photos import find_photos
+from show_attend_tell.inference.pipeline import BATCH, CaptioningPipeline
+from show_attend_tell.inference.request import CaptionRequest, is_sampled
+from show_attend_tell.inference.result import Caption, Failure, LowConfidence
 from show_attend_tell.inference.visualization.gallery import readable, write_gallery
-from show_attend_tell.models.reranking.reranker import reranker_of
 from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.runtime.progress import progress_bar
 
@@ -38,7 +33,7 @@ class BatchReport:
     Attributes:
         out: the output file.
         written: captions written by this run.
-        present: photos whose caption was already present.
+        present: photos captioned by an earlier run.
         failures: photos without a caption, those left out included.
         nouns: what is written, and what it is made from, in the plural.
     """
@@ -55,7 +50,7 @@ class BatchReport:
         parts = [f"{readable(str(self.out))}: {self.written} {results} written"]
         if self.present:
             parts.append(f"{self.present} already present")
-        low = sum(isinstance(one, LowConfidence) for one in self.failures)
+        low = sum(isinstance(failure, LowConfidence) for failure in self.failures)
         if low:
             parts.append(f"{low} left out for low confidence")
         if len(self.failures) > low:
@@ -76,11 +71,10 @@ def caption_into_file(
     pipeline: CaptioningPipeline,
     paths: Iterable[str | os.PathLike],
     out: str | Path,
-    decoding: DecodingSettings | None = None,
+    request: CaptionRequest | None = None,
     shown: bool = True,
     columns: Columns = COLUMNS,
     metadata: MetadataWriter | None = None,
-    min_confidence: float | None = None,
 ) -> BatchReport:
     """Write the captions of many photos into a file.
 
@@ -88,20 +82,19 @@ def caption_into_file(
 
     Args:
         pipeline: a pipeline loaded from a file.
-        paths: photos, and folders whose photos are captioned, nested ones too.
+        paths: photos, and folders, which are searched recursively.
         out: ``.jsonl``; or ``.csv`` or ``.html``, written at the end from a ``.jsonl``
             of the same name beside it.
-        decoding: settings of ``pipeline.decoding``; by default the model's.
+        request: the user's choices; by default the model's own.
         shown: whether to show a progress bar.
         columns: columns of a ``.csv``.
         metadata: writes every caption into the metadata of its photo too.
-        min_confidence: captions below it are left out of the file, and reported.
 
     Raises:
-        CaptionError: the ending of `out` is unknown, the pipeline has no file, or
-            `min_confidence` is given and the model has no calibration.
+        CaptionError: the ending of `out` is unknown, the pipeline has no file, or see
+            :meth:`CaptioningPipeline.caption_photos`.
         OutputFileError: see :class:`~show_attend_tell.inference.journal.CaptionJournal`
-            and :func:`~show_attend_tell.inference.table.require_replaceable`.
+            and :func:`~show_attend_tell.inference.journal.require_replaceable`.
     """
     require_known_ending(out)
     if pipeline.file is None:
@@ -109,72 +102,66 @@ def caption_into_file(
             "`pipeline` must be loaded from a file, by which rows are recognised as "
             "its own. Received: one without a file; save its captioner and load it"
         )
-    pipeline.require_calibration(min_confidence)
-    out, decoding = Path(out), decoding or pipeline.decoding()
+    out, request = Path(out), request or CaptionRequest()
+    pipeline.require_calibration(request)
     kind = out.suffix.lower()
     journal_file = out if kind == ".jsonl" else out.with_suffix(".jsonl")
-    found = distinct_photos(find_photos(paths))
-    author = made_by(pipeline, decoding, min_confidence)
+    photos = distinct_photos(find_photos(paths))
+    author = made_by(pipeline, request)
     with CaptionJournal(journal_file, author) as journal:
         if kind == ".csv":
             require_replaceable(out, journal.rows)
-        left = [one for one in found if isinstance(one, Failure) or one not in journal]
-        present, failures = len(found) - len(left), []
+        present, failures = sum(photo in journal for photo in photos), []
         if metadata is not None:
-            _write_present(metadata, found, journal)
+            _write_present(metadata, photos, journal)
 
-        def has_caption(one: object) -> bool:
-            return not isinstance(one, Failure) and one in journal
-
-        results = pipeline.caption_found(found, decoding, min_confidence, has_caption)
+        results = pipeline.caption_inputs(photos, request, journal.__contains__)
         with progress_bar(
-            len(found), "photo", "caption", done=present, shown=shown
+            len(photos), "photo", "caption", done=present, shown=shown
         ) as bar:
             while batch := list(itertools.islice(results, BATCH)):
-                captions = [one for one in batch if isinstance(one, Caption)]
+                captions = [result for result in batch if isinstance(result, Caption)]
                 journal.append(captions)
                 if metadata is not None:
-                    for one in captions:
-                        metadata.write(one.path, one.text)
-                failures += [one for one in batch if isinstance(one, Failure)]
+                    for caption in captions:
+                        metadata.write(caption.path, caption.text)
+                failures += [result for result in batch if isinstance(result, Failure)]
                 bar.update(len(batch))
         if kind == ".csv":
             write_table(out, journal.rows, columns)
         elif kind != ".jsonl":
             write_gallery(out, journal.rows, failures)
-    return BatchReport(out, len(left) - len(failures), present, tuple(failures))
+    written = len(photos) - present - len(failures)
+    return BatchReport(out, written, present, tuple(failures))
 
 
 def _write_present(
     metadata: MetadataWriter,
-    found: Iterable[Path | Failure],
+    photos: Iterable[Path | Failure],
     journal: CaptionJournal,
 ) -> None:
     """Write the metadata of photos whose rows an interrupted run has written."""
     captions = {os.path.abspath(row["path"]): row["caption"] for row in journal.rows}
-    for one in found:
-        if not isinstance(one, Failure) and one in journal:
-            metadata.write(one, captions[os.path.abspath(one)])
+    for photo in photos:
+        if photo in journal:
+            metadata.write(photo, captions[os.path.abspath(photo)])
 
 
-def distinct_photos(found: Iterable[Path | Failure]) -> Sequence[Path | Failure]:
+def distinct_photos(photos: Iterable[Path | Failure]) -> Sequence[Path | Failure]:
     """Remove photos named twice, by whatever path."""
-    photos: dict[object, Path | Failure] = {}
-    for one in found:
-        key = one if isinstance(one, Failure) else one.absolute()
-        photos.setdefault(key, one)
-    return list(photos.values())
+    distinct: dict[object, Path | Failure] = {}
+    for photo in photos:
+        key = photo if isinstance(photo, Failure) else photo.absolute()
+        distinct.setdefault(key, photo)
+    return list(distinct.values())
 
 
-def made_by(
-    pipeline: CaptioningPipeline,
-    decoding: DecodingSettings,
-    min_confidence: float | None = None,
-) -> str:
+def made_by(pipeline: CaptioningPipeline, request: CaptionRequest | None = None) -> str:
     """Return the models and the settings that must not be mixed in one file."""
+    request = request or CaptionRequest()
+    decoding = pipeline.decoding(request)
     files = pipeline.file if isinstance(pipeline.file, tuple) else (pipeline.file,)
     models = " + ".join(map(file_identity, files))
-    mirror = getattr(pipeline.captioner, "mirror", False)  # of an ensemble
     how = f"beam {decoding.beam}"
     if decoding.method == "sample":
         how = f"words sampled at temperature {decoding.temperature}"
@@ -182,14 +169,14 @@ def made_by(
         how += f", {decoding.locations}"
     if is_sampled(decoding):
         how += f" with seed {decoding.seed}"
-    if mirror:
+    if pipeline.generator.mirror:
         how += ", mirrored photos too"
-    reranker = reranker_of(pipeline.generator, decoding)
+    reranker = pipeline.generator.reranker_file(decoding)
     if reranker is not None:
         name = file_identity(reranker)
         how += f", ranked by {name} with weight {decoding.rerank_weight:g}"
-    if min_confidence is not None:
-        how += f", confidence at least {min_confidence:g}"
+    if request.min_confidence is not None:
+        how += f", confidence at least {request.min_confidence:g}"
     return f"{models}, {how}"
 
 

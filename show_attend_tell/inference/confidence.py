@@ -12,20 +12,29 @@ over the top, middle and bottom rows, scaled to length 1, the statistics are
 
 mu, V and lambda are the mean, the principal directions and the variances of g over the
 training photos; f_w is the share of training photos with word w in a caption, and u_w
-its ridge regression on z_k = y_k / sqrt(lambda_k). All statistics fall where a photo is
-unlike those of the training. Two logistic regressions of them are multiplied:
+its ridge regression on z_k = y_k / sqrt(lambda_k). All statistics are low for
+a photo that looks nothing like the training photos. The confidence is the product of
+two logistic regressions:
 
-    confidence = P(photo like those of the training) P(caption better than half | like)
+    confidence = P(photo like the training photos) P(caption better than half | like)
 
-where half of the photos are taken to be unlike. "Better than half" means a CIDEr above
-the median of the validation captions.
+The first assumes that half of the photos look nothing like the training photos. "Better
+than half" means a CIDEr above the median of the validation captions.
 """
 
+import dataclasses
+import hashlib
+import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from show_attend_tell.decoding import Hypotheses
+from show_attend_tell.models.generator import Generator
+from show_attend_tell.runtime.array_file import DAMAGED, read_arrays
+from show_attend_tell.runtime.errors import CalibrationError, one_line
+from show_attend_tell.runtime.files import atomic_path
 
 STATISTICS = ("residual", "distance", "layout", "grounding", "log_prob", "weakest")
 FAMILIARITY = ("residual", "distance", "layout", "grounding", "log_prob")
@@ -35,6 +44,15 @@ _LIMIT = 4.0  # standard deviations: a statistic beyond them changes nothing mor
 _SMALLEST = 1e-12
 _LEAST_P = 1e-3  # of a word, where its regression gives less
 _WEAKEST = 3  # words
+
+# The file of ``model.keras`` is ``model.confidence.npz``: NumPy arrays without pickle,
+# and ``about``, JSON with the digest of the model that it belongs to.
+FORMAT = 1
+_SMALL = np.float16  # of the two large matrices; the others are float32
+_MOST_BYTES = 64_000_000  # unpacked
+_REMEDY = "run `show-attend-tell calibrate` for this model, or remove the file"
+_SPACE = ("mean", "components", "variances", "layout", "words", "shares")
+_ARRAYS = (*_SPACE, "word_weights", "centre", "scale", "familiarity", "quality")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +82,7 @@ class PhotoSpace:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Everything that turns features and hypotheses into a confidence.
+    """Convert features and hypotheses to a confidence.
 
     Attributes:
         space: the distribution of the training photos.
@@ -162,7 +180,7 @@ def statistics(space: PhotoSpace, g: np.ndarray, hypotheses: Hypotheses) -> np.n
     centred = g.astype(np.float64) - space.mean
     y = centred @ space.components  # (N, G) -> (N, k)
     z = y / np.sqrt(space.variances)
-    rest = ((centred - y @ space.components.T) ** 2).sum(axis=1)  # (N,)
+    outside = ((centred - y @ space.components.T) ** 2).sum(axis=1)  # (N,)
     D = len(space.layout)
     direction = g[:, :D].astype(np.float64) - g[:, -D:]  # (N, D)
     norms = np.linalg.norm(direction, axis=1) * np.linalg.norm(space.layout)
@@ -171,7 +189,7 @@ def statistics(space: PhotoSpace, g: np.ndarray, hypotheses: Hypotheses) -> np.n
     written = np.arange(log_p.shape[1]) < lengths[:, None]  # (N, T)
     sorted_log_p = np.sort(np.where(written, log_p, np.inf), axis=1)
     columns = {
-        "residual": -np.log(np.maximum(rest, _SMALLEST)),
+        "residual": -np.log(np.maximum(outside, _SMALLEST)),
         "distance": -np.log(np.maximum((z**2).mean(axis=1), _SMALLEST)),
         "layout": direction @ space.layout / np.maximum(norms, _SMALLEST),
         "grounding": _grounding(space, z, tokens),
@@ -203,3 +221,136 @@ def _grounding(space: PhotoSpace, z: np.ndarray, tokens: np.ndarray) -> np.ndarr
     of_words = np.take_along_axis(ratios, index, axis=1)  # (N, V) -> (N, T)
     counts = np.maximum(content.sum(axis=1), 1)
     return np.where(content, of_words, 0).sum(axis=1) / counts
+
+
+def calibration_path(model: str | Path) -> Path:
+    """Return the path of a model's calibration."""
+    return Path(model).with_suffix(".confidence.npz")
+
+
+def model_digest(captioner: Generator) -> str:
+    """Return the SHA-256 of a captioner's vocabulary and weights, in hexadecimal."""
+    digest = hashlib.sha256("\n".join(captioner.vocabulary.words).encode())
+    for weight in captioner.weights:
+        digest.update(np.ascontiguousarray(np.asarray(weight, np.float32)))
+    return digest.hexdigest()
+
+
+def save_calibration(
+    calibration: Calibration, captioner: Generator, model: str | Path, measured: dict
+) -> Path:
+    """Write the calibration of a model atomically; return its path.
+
+    Args:
+        calibration: the calibration.
+        captioner: the generator of one model and its reranker.
+        model: path of the model, beside which the file is written.
+        measured: values for JSON that are kept with it.
+    """
+    space = {f.name: getattr(calibration.space, f.name) for f in _fields(PhotoSpace)}
+    others = {f.name: getattr(calibration, f.name) for f in _fields(Calibration)}
+    about = {
+        "format": FORMAT,
+        "model": model_digest(captioner),
+        "reranker": _reranker_digest(captioner),
+        "statistics": STATISTICS,
+        "measured": measured,
+    }
+    arrays = {name: np.float32(value) for name, value in (space | others).items()}
+    arrays["words"] = space["words"].astype(np.int32)
+    for name in ("components", "word_weights"):
+        arrays[name] = space[name].astype(_SMALL)
+    path = calibration_path(model)
+    with atomic_path(path) as temporary:
+        np.savez_compressed(temporary, about=json.dumps(about), **arrays)
+    return path
+
+
+def find_calibration(captioner: Generator, model: str | Path) -> Calibration | None:
+    """Read the calibration beside a model.
+
+    Returns:
+        None if there is no file, or if its captions were ranked in another way: by
+        another reranker, or only one of them by a reranker.
+
+    Raises:
+        CalibrationError: the file is damaged, or belongs to another model.
+    """
+    path = calibration_path(model)
+    if not path.exists():
+        return None
+    try:
+        arrays, about = _read(path)
+        fault = _layout_fault(arrays, about, captioner)
+    except DAMAGED as error:
+        fault = one_line(error)
+    if fault:
+        raise CalibrationError(
+            f"{path}: not a calibration of this package ({fault}); {_REMEDY}"
+        )
+    if about.get("model") != model_digest(captioner):
+        raise CalibrationError(
+            f"{path}: must be the calibration of {Path(model).name}. Received: that "
+            f"of another model; {_REMEDY}"
+        )
+    if about.get("reranker") != _reranker_digest(captioner):
+        return None
+    space = {name: arrays[name] for name in (*_SPACE, "word_weights")}
+    others = {name: arrays[name] for name in _ARRAYS if name not in space}
+    return Calibration(PhotoSpace(captioner.grid, **space), **others)
+
+
+def _reranker_digest(captioner: Generator) -> str | None:
+    """Return the SHA-256 of a captioner's reranker; None without one."""
+    reranker = captioner.reranker
+    return None if reranker is None else reranker.digest()
+
+
+def _fields(kind: type) -> list[dataclasses.Field]:
+    """Return the fields that are stored as arrays."""
+    return [f for f in dataclasses.fields(kind) if f.name not in ("grid", "space")]
+
+
+def _read(path: Path) -> tuple[dict[str, np.ndarray], dict]:
+    """Return the arrays as float64 or integers, and ``about``."""
+    arrays, about = read_arrays(path, _ARRAYS, FORMAT, _MOST_BYTES)
+    for name, value in arrays.items():
+        kind = np.int64 if name == "words" else np.float64
+        if value.dtype.kind not in ("i" if name == "words" else "f"):
+            raise ValueError(f"`{name}` has the type {value.dtype}")
+        arrays[name] = value.astype(kind)
+    return arrays, about
+
+
+def _layout_fault(
+    arrays: dict[str, np.ndarray], about: dict, captioner: Generator
+) -> str | None:
+    """Return a difference to the documented layout, or None."""
+    if about.get("statistics") != list(STATISTICS):
+        return "its statistics are those of another version"
+    D, k, V = captioner.annotation_width, arrays["variances"].size, arrays["words"].size
+    shapes = {
+        "mean": (3 * D,),
+        "components": (3 * D, k),
+        "variances": (k,),
+        "layout": (D,),
+        "words": (V,),
+        "shares": (V,),
+        "word_weights": (k, V),
+        "centre": (len(STATISTICS),),
+        "scale": (len(STATISTICS),),
+        "familiarity": (len(FAMILIARITY) + 1,),
+        "quality": (len(QUALITY) + 1,),
+    }
+    for name, shape in shapes.items():
+        if arrays[name].shape != shape:
+            return f"`{name}` must be {shape}, and is {arrays[name].shape}"
+        if not np.isfinite(arrays[name]).all():
+            return f"`{name}` must be finite"
+    positive = all((arrays[n] > 0).all() for n in ("variances", "shares", "scale"))
+    if not (k and V and positive):
+        return "variances, shares and scales must be positive"
+    words = arrays["words"]
+    if words[0] < 0 or (np.diff(words) <= 0).any():
+        return "`words` must be ascending ids"
+    return None

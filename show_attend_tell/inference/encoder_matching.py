@@ -10,21 +10,21 @@ from show_attend_tell.data.encoder_identity import (
     identity_difference,
     is_accepted,
 )
-from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder.network import Encoder
+from show_attend_tell.models.generator import Generator
 from show_attend_tell.runtime.errors import CaptionError
 
 _REQUIRED = {"network", "layer", "weights", "image_size", "resize"}
 
 
 def matching_encoder(
-    captioner: Captioner, file: Path, weights: str | Path | None = None
+    generator: Generator, file: Path, weights: str | Path | None = None
 ) -> Encoder:
-    """Build the encoder whose annotations a captioner reads.
+    """Build the encoder whose annotations a generator reads.
 
     Args:
-        captioner: a loaded captioner.
-        file: its file, beside which a file of weights is looked up.
+        generator: a generator of loaded captioners.
+        file: the first model file, beside which a file of weights is looked up.
         weights: a file, or a name of ``EncoderSettings.weights``; by default the
             weights that the captioner was trained with, or the packaged ones if they
             are rounded from those. Either of these two is accepted for the other.
@@ -34,7 +34,7 @@ def matching_encoder(
             trained with.
         EncoderError: the weights cannot be loaded.
     """
-    wanted = captioner.encoder_identity
+    wanted = generator.encoder_identity
     known = {field.name for field in dataclasses.fields(EncoderSettings)}
     settings = {name: value for name, value in wanted.items() if name in known}
     if not settings.keys() >= _REQUIRED:
@@ -44,13 +44,15 @@ def matching_encoder(
         )
     weights = weights or _trained_weights(file, wanted)
     changes = {"weights": str(weights)}
-    if settings.get("precision") == "bfloat16":  # which is slow without units for it
+    if (
+        settings.get("precision") == "bfloat16"
+    ):  # slow on processors without bfloat16 units
         changes["precision"] = "auto"
     encoder = Encoder(EncoderSettings(**settings | changes))
-    found = encoder.identity()
+    identity = encoder.identity()
     if is_accepted(wanted, weights):
-        found["weights_digest"] = wanted["weights_digest"]
-    difference = identity_difference(wanted, found, either=True)
+        identity["weights_digest"] = wanted["weights_digest"]
+    difference = identity_difference(wanted, identity, either=True)
     if difference:
         raise CaptionError(
             f"{file}: trained with the {wanted['network']} weights "

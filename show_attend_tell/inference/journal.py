@@ -1,4 +1,4 @@
-"""Append captions or words to a JSON Lines file that survives a killed process.
+"""Write captions or words as JSON Lines that survive a killed process, and as CSV.
 
 The rows of a batch are appended in one write; a row that a killed process left
 incomplete is removed when the file is opened again.
@@ -6,17 +6,20 @@ incomplete is removed when the file is opened again.
 
 import abc
 import contextlib
+import csv
 import json
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from show_attend_tell.inference.result import Caption
+from show_attend_tell.inference.result import Caption, as_sentence
+from show_attend_tell.inference.xmp import creator_tool
 from show_attend_tell.runtime.errors import OutputFileError
-from show_attend_tell.runtime.files import locked
+from show_attend_tell.runtime.files import atomic_path, locked
 
 FIELDS = ("path", "caption", "log_prob", "score", "made_by", "confidence")
 # A path may contain bytes that are not UTF-8; this encoding restores them.
@@ -202,3 +205,98 @@ def row_line(row: dict) -> str:
     """Return the line of a row, with its line feed."""
     # Only a path that cannot be printed is escaped; other alphabets stay readable.
     return json.dumps(row, ensure_ascii=not row["path"].isprintable()) + "\n"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table.
+
+    Attributes:
+        names: the first line of the file.
+        values: row of the journal -> the values of its line.
+    """
+
+    names: tuple[str, ...]
+    values: Callable[[Mapping], tuple]
+
+
+def _exiftool_values(row: Mapping) -> tuple[str, ...]:
+    sentence = as_sentence(row["caption"])
+    return row["path"], sentence, sentence, creator_tool(row["made_by"])
+
+
+COLUMNS = Columns(FIELDS, lambda row: tuple(row[field] for field in FIELDS))
+# Columns that `exiftool -csv=FILE PHOTO...` writes into photos.
+EXIFTOOL_COLUMNS = Columns(
+    (
+        "SourceFile",
+        "XMP-dc:Description",
+        "XMP-iptcCore:AltTextAccessibility",
+        "XMP-xmp:CreatorTool",
+    ),
+    _exiftool_values,
+)
+
+
+def write_table(
+    path: Path, rows: Iterable[Mapping], columns: Columns = COLUMNS
+) -> None:
+    """Write rows as CSV atomically, after one line of column names."""
+    with (
+        atomic_path(path) as temporary,
+        temporary.open("w", newline="", **ENCODING) as file,
+    ):
+        plain = csv.writer(file, lineterminator="\n")
+        # Python 3.11 writes a carriage return without quotes, and cannot read it then.
+        quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
+        plain.writerow(columns.names)
+        for row in rows:
+            values = columns.values(row)
+            returns = any("\r" in str(value) for value in values)
+            (quoted if returns else plain).writerow(values)
+
+
+def _cells(values: Iterable) -> tuple[str, ...]:
+    """Return the texts of values as :mod:`csv` writes them."""
+    return tuple("" if value is None else str(value) for value in values)
+
+
+def require_replaceable(path: Path, rows: Sequence[Mapping]) -> None:
+    """Raise unless :func:`write_table` with these rows loses no line of the file.
+
+    A CSV file has other lines if it was made by another program, or by version 0.1,
+    which kept no journal beside it.
+
+    Raises:
+        OutputFileError: the file has a line that is not among `rows`, or is no CSV.
+        OSError: the file cannot be read.
+    """
+    if not path.exists():
+        return
+    kept = set()
+    for columns in (COLUMNS, EXIFTOOL_COLUMNS):
+        lines = {columns.names, *(_cells(columns.values(row)) for row in rows)}
+        kept |= lines
+        if columns is COLUMNS:  # versions before 0.3 wrote no confidence, the last one
+            kept |= {line[:-1] for line in lines}
+    journal = path.with_suffix(".jsonl").name
+    for line in _lines(path):
+        if line is None or tuple(line) not in kept:
+            received = "" if line is None else f", {','.join(line)[:60]!r}"
+            raise OutputFileError(
+                f"{path}: must be absent, or made from {journal} beside it. "
+                f"Received: a line that is not in {journal}{received}; name another "
+                "file, or move this one"
+            )
+
+
+def _lines(path: Path) -> Iterator[list[str] | None]:
+    """Yield the lines of a CSV file, None for one that is not CSV."""
+    if not path.is_file():
+        yield None  # a folder, or a named pipe, from which reading would block
+        return
+    with path.open(newline="", **ENCODING) as file:
+        try:
+            yield from csv.reader(file)
+        except csv.Error:
+            yield None

@@ -1,6 +1,7 @@
 """Define the results of captioning: a caption with its details, or a failure."""
 
 import dataclasses
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,11 +10,24 @@ import numpy as np
 from show_attend_tell.data.preprocessing import Box
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.decoding import Hypotheses
-from show_attend_tell.inference.sentence import as_sentence
 from show_attend_tell.inference.visualization import attention_page
 
 _DIGITS = 6  # decimals in JSON; float32 has no more
 LOW_CONFIDENCE = 0.2  # captions below it are marked
+# Tokenizers separate the end of a word and punctuation: "a man 's hat , a dog ."
+_SEPARATED = re.compile(r" +(?=(?:'(?:s|re|ve|ll|d|m)|n't|[,;:!?.])(?:\s|$))")
+
+
+def as_sentence(caption: str) -> str:
+    """Return a caption with a capital at the start and a full stop at the end.
+
+    Spaces before punctuation and before endings such as "'s" are removed, and so are
+    full stops that tokenizers leave at the end.
+    """
+    text = _SEPARATED.sub("", " ".join(caption.split())).rstrip(" .")
+    if not text:
+        return ""
+    return f"{text[:1].upper()}{text[1:]}{'' if text[-1] in '!?' else '.'}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +75,7 @@ class Caption:
             longest length.
         attention: (T, rows, columns) weights alpha over the part of the photo that
             the network sees; each word's sum to 1.
-        beta: (T,) gates; 1 if the model has none, as a Transformer.
+        beta: (T,) gates; 1 if the model has no gates, like the Transformer.
         alternatives: other captions of the photo, best first.
         square: (S, S, 3) uint8, the network's input; not part of the JSON.
         view: (H, W, 3) uint8, the same part of the photo in its own proportions, for
@@ -70,8 +84,8 @@ class Caption:
             generated from; None if a word was generated from the expected context.
         region: (x0, y0, x1, y1) as fractions of the width and height of ``view``, the
             part of it from which the caption was written; None for the whole photo.
-        confidence: probability, 0 to 1, that the photo is like those of the training
-            and the caption better than half of the validation captions, see
+        confidence: probability, 0 to 1, that the photo resembles the training photos
+            and the caption is better than half of the validation captions, see
             :mod:`inference.confidence`; None if the model has no calibration.
     """
 
@@ -108,9 +122,9 @@ class Caption:
     def to_dict(self) -> dict:
         """Return values for JSON; attention and beta are rounded to six decimals."""
         values = {
-            one.name: getattr(self, one.name)
-            for one in dataclasses.fields(self)
-            if one.name not in ("square", "view", "locations", "region")
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name not in ("square", "view", "locations", "region")
         }
         for name in ("word_log_probs", "attention", "beta"):
             values[name] = np.round(values[name].astype(np.float64), _DIGITS).tolist()
@@ -139,7 +153,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class LowConfidence(Failure):
-    """A photo whose caption is left out, for its confidence is below a minimum."""
+    """A photo whose caption is left out because its confidence is too low."""
 
 
 def caption_from_hypotheses(
@@ -221,3 +235,21 @@ def unless_doubtful(
         f"{result.path}: left out, its confidence {result.confidence:.2f} is below "
         f"{min_confidence:g}",
     )
+
+
+def distinct_samples(samples: Hypotheses) -> Hypotheses:
+    """Remove repeated captions; the first sample stays first, others by score.
+
+    Args:
+        samples: every field is (N, 1, ...), one hypothesis for each of N samples.
+
+    Returns:
+        Hypotheses of one photo, every field (W, ...) with W <= N.
+    """
+    samples = Hypotheses(*(field[:, 0] for field in samples))  # (N, 1, ...) -> (N, ...)
+    others = 1 + np.argsort(-samples.scores[1:], kind="stable")
+    kept: dict[bytes, int] = {}
+    for row in (0, *others):
+        kept.setdefault(samples.tokens[row].tobytes(), int(row))
+    rows = list(kept.values())
+    return Hypotheses(*(field[rows] for field in samples))

@@ -22,22 +22,13 @@ from show_attend_tell.models.decoder_interface import (
     CompiledParts,
     Dropouts,
 )
+from show_attend_tell.models.decoders import DECODERS
 from show_attend_tell.models.encoder.trainable import make_convolutions
-from show_attend_tell.models.generation import (
-    MANY_PHOTOS,
-    compile_generator,
-    generate_in_batches,
-    make_region_bias,
-    number_of_words,
-    require_annotations,
-    static_settings,
-    uniform_noise,
-)
+from show_attend_tell.models.generation import number_of_words
+from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.losses import CaptionMean, caption_losses
-from show_attend_tell.models.lstm.caption_decoder import LstmDecoder
 from show_attend_tell.models.lstm.fast_gradient import SOFT
 from show_attend_tell.models.lstm.hard_attention import HardAttention
-from show_attend_tell.models.transformer.decoder import TransformerDecoder
 from show_attend_tell.runtime.errors import ConfigError
 
 
@@ -100,8 +91,8 @@ class Captioner(keras.Model):
         self.transformer = _made(TransformerSettings, transformer)
         self.seed = seed
         self.compiled_parts = self._compile_fn = None
-        self._generators = {}
         self._create_layers(convolutions)
+        self.generator = Generator([self])
         for layer in (self, self.decoder):  # layers take Keras' global dtype policy
             if layer.compute_dtype == "float16":
                 raise ConfigError(
@@ -112,11 +103,11 @@ class Captioner(keras.Model):
 
     def _create_layers(self, convolutions):
         s = self.settings
-        self.decoder, dropout = self._make_decoder()
+        self.decoder = DECODERS[s.decoder].build_for(self)
         self.annotation_scale = self.add_weight(
             shape=(), initializer="ones", trainable=False, name="annotation_scale"
         )
-        self.dropout = keras.layers.Dropout(dropout, seed=self.seed)
+        self.dropout = keras.layers.Dropout(self.decoder.dropout, seed=self.seed)
         self.word_dropout = keras.layers.Dropout(
             s.embedding_dropout, seed=self.seed + 1
         )
@@ -129,21 +120,13 @@ class Captioner(keras.Model):
             self.hard_attention = HardAttention(
                 self.hard, self.seed + 4, name="hard_attention"
             )
-        given = (convolutions, self.annotation_width, self.grid, self.seed)
-        self.convolutions = make_convolutions(*given)
+        self.convolutions = make_convolutions(
+            convolutions, self.annotation_width, self.grid, self.seed
+        )
         self.caption_mean = CaptionMean()
         self.word_loss = keras.metrics.Mean(name="word_loss")
         self.attention_loss = keras.metrics.Mean(name="attention_loss")
         self.built = True
-
-    def _make_decoder(self):
-        """Return the decoder of the settings and the dropout of its hidden layers."""
-        sizes = len(self.vocabulary), self.annotation_width
-        if self.settings.decoder == "transformer":
-            given = self.transformer, *sizes, self.grid, self.seed
-            return TransformerDecoder(*given, name="decoder"), self.transformer.dropout
-        decoder = LstmDecoder(self.settings, *sizes, self.seed, name="decoder")
-        return decoder, self.settings.dropout
 
     def set_annotation_scale(self, deviation):
         """Divide annotations by `deviation` from now on; the scale is a saved weight.
@@ -166,7 +149,7 @@ class Captioner(keras.Model):
         """
         self.transformer = dataclasses.replace(self.transformer, alpha_layer=layer)
         self.decoder.settings = self.transformer
-        self._generators.clear()  # traced with the other layer
+        self.generator = Generator([self])  # traces its searches again
 
     def attention_heads(self, annotations, tokens, bias=None):
         """Return the attention of each layer and head at given words.
@@ -329,47 +312,16 @@ class Captioner(keras.Model):
         return self.caption_mean(y, words + attention, sample_weight=present)
 
     def generate(self, annotations, decoding=None, seeds=None, xla=None, regions=None):
-        """Generate captions of photos.
+        """Generate captions of photos, see :meth:`models.generator.Generator.generate`.
 
         Args:
             annotations: features as stored, (N, L, D), any float type.
             decoding: DecodingSettings; by default those saved with the model.
-            seeds: N seeds, one for each photo, whose random numbers then depend on no
-                other photo; by default ``decoding.seed`` seeds all photos together.
-                Seeds affect sampled words and sampled locations only; the hypotheses
-                of a beam share the noise of their photo.
-            xla: whether XLA compiles the search, which pays for many photos; by
-                default for ``generation.MANY_PHOTOS`` or more. The hypotheses differ
-                by rounding alone.
-            regions: (N, L) in [0, 1], the part of each photo from which its caption is
-                written, see :func:`models.lstm.attention.region_bias`, or None.
-
-        Returns:
-            :class:`~show_attend_tell.decoding.Hypotheses` of NumPy arrays, N rows,
-            best hypothesis first.
-
-        Raises:
-            ValueError: the shape of annotations or regions, or the number of seeds, is
-                wrong.
+            seeds: N seeds, one for each photo.
+            xla: whether XLA compiles the search.
+            regions: (N, L) in [0, 1], the part of each photo that is described.
         """
-        L, D = self.grid[0] * self.grid[1], self.annotation_width
-        require_annotations(annotations, (L, D))
-        decoding = decoding or self.decoding
-        xla = len(annotations) >= MANY_PHOTOS if xla is None else xla
-        key = static_settings(decoding), xla
-        region = make_region_bias(regions, len(annotations), L, decoding)
-        if key not in self._generators:
-            self._generators[key] = compile_generator(self, *key)
-        seeds = decoding.seed if seeds is None else seeds
-        noise = uniform_noise(seeds, len(annotations), decoding.max_words)  # (N, 2, T)
-        return generate_in_batches(
-            self._generators[key],
-            annotations,
-            noise,
-            decoding.temperature,
-            decoding.batch_size,
-            region,
-        )
+        return self.generator.generate(annotations, decoding, seeds, xla, regions)
 
     def get_config(self):
         """Return the arguments of :meth:`from_config` as JSON values."""

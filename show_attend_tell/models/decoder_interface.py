@@ -1,14 +1,44 @@
 """Define the methods that a captioner requires of its decoder, and what they exchange.
 
-The captioner, generation, ensembles and exports call these methods and read no weight
-of a decoder. :class:`models.lstm.caption_decoder.LstmDecoder` and
-:class:`models.transformer.decoder.TransformerDecoder` have them.
+The captioner, generators and exports call these methods and read no weight of a
+decoder. :mod:`models.decoders` lists the decoders.
 """
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+import keras
+from keras import ops
+
+from show_attend_tell.models.encoder.quantised_weights import dequantised
 from show_attend_tell.models.lstm.fast_gradient import SOFT
+
+
+def product(x, w, precision="float32"):
+    """Multiply (..., p) by (p, q) in `precision`; return (..., q) in the dtype of x."""
+    p, q = w.shape
+    rows = ops.reshape(x, (-1, p))  # (..., p) -> (rows, p)
+    rows = ops.matmul(ops.cast(rows, precision), ops.cast(w, precision))  # (rows, q)
+    return ops.cast(ops.reshape(rows, (*ops.shape(x)[:-1], q)), x.dtype)
+
+
+class MatrixLayer(keras.layers.Layer):
+    """A layer of matrices and biases, which a model file may hold in 8 bits."""
+
+    def matrix(self, name, rows, columns, seeds):
+        """Add a matrix with Glorot's initial values; `seeds` is an iterator."""
+        initializer = keras.initializers.GlorotUniform(seed=next(seeds))
+        return self.add_weight(
+            shape=(rows, columns), initializer=initializer, name=name
+        )
+
+    def bias(self, name, width):
+        """Add a bias, initially zero."""
+        return self.add_weight(shape=(width,), initializer="zeros", name=name)
+
+    def load_own_variables(self, store):
+        """Set the weights to those of a model file, of 8 bits or not."""
+        super().load_own_variables(dequantised(store))
 
 
 class CompiledParts(NamedTuple):
@@ -56,12 +86,18 @@ class CaptionDecoder(Protocol):
             annotations in training, to compute its part of the work once.
         selects_locations: whether the context may be one location, as in hard
             attention.
+        dropout: rate of the dropout of its hidden layers.
         embedding: E, (K, m).
     """
 
     shares_photos: bool
     selects_locations: bool
+    dropout: float
     embedding: Any
+
+    @classmethod
+    def build_for(cls, captioner) -> "CaptionDecoder":
+        """Return a new decoder with the settings, words and photos of a captioner."""
 
     def memory(self, annotations, parts=WHOLE, dropouts=NO_DROPOUT) -> Any:
         """Return the tensors that are computed once per photo, from (P, L, D)."""

@@ -1,4 +1,7 @@
-"""Compile the captioner's decoding and generate captions in batches."""
+"""Search the captions of photos: the step of one captioner, and batches of photos.
+
+:class:`models.generator.Generator` composes the steps of its members.
+"""
 
 import dataclasses
 from typing import NamedTuple
@@ -24,15 +27,16 @@ _SPECIAL = {"start_id": START, "end_id": END, "pad_id": PAD}
 
 
 def require_annotations(annotations, expected):
-    """Validate that annotations are (N, L, D), where `expected` is (L, D).
+    """Validate that annotations are (N, ...), where `expected` is the shape (...).
 
     Raises:
         ValueError: the shape differs or N is 0.
     """
-    shape, (L, D) = np.shape(annotations), expected
-    if len(shape) != 3 or shape[0] == 0 or shape[1:] != expected:
+    shape = np.shape(annotations)
+    if shape[1:] != expected or not shape or not shape[0]:
+        sizes = ", ".join(map(str, expected))
         raise ValueError(
-            f"`annotations` must be (N, {L}, {D}) with N > 0. "
+            f"`annotations` must be (N, {sizes}) with N > 0. "
             f"Received: shape {tuple(shape)}; pass the features of the model's encoder"
         )
 
@@ -111,14 +115,14 @@ def uniform_noise(seed, photos, max_words):
             f"`seeds` must be one number or one for each of the {photos} photos. "
             f"Received: {len(seed)} of them; pass one for each photo"
         )
-    rngs = [np.random.default_rng(one) for one in seed]
+    rngs = [np.random.default_rng(number) for number in seed]
     return np.stack([rng.random((2, max_words), np.float32) for rng in rngs])
 
 
 class RegionBias(NamedTuple):
     """The direction of attention to regions of photos."""
 
-    scores: object  # (B, L), see models.attention.region_bias
+    scores: object  # (B, L), see models.lstm.attention.region_bias
     words: object  # () int32, the number of words whose scores get it
 
 
@@ -128,7 +132,7 @@ def prepare_search(model, features, words):
     Args:
         model: a Captioner.
         features: as stored, (B, L, D).
-        words: see :meth:`interface.CaptionDecoder.search_memory`.
+        words: see :meth:`models.decoder_interface.CaptionDecoder.search_memory`.
     """
     return model.decoder.search_memory(model._prepare(features), words)
 
@@ -201,38 +205,35 @@ def _selection(locations, noise):
     return argmax_location if locations == "likeliest" else None
 
 
-PARTS = prepare_search, make_step  # of a captioner
-
-
-def compile_generator(model, decoding, xla=True, parts=PARTS):
+def compile_search(generator, decoding, xla=True):
     """Compile the functions of :func:`search_functions`, and join them.
 
     The search is compiled once without regions and once for all regions.
 
     Args:
-        model: a Captioner.
+        generator: a :class:`models.generator.Generator`.
         decoding: DecodingSettings from :func:`static_settings`.
         xla: whether XLA compiles the search, see :func:`runtime.compilation.compiled`.
             It does not compile the preparation, large products that TensorFlow computes
             in half the time.
-        parts: see :func:`search_functions`.
     """
-    prepare, search = search_functions(model, decoding, parts)
-    return _joined(compiled(prepare, model, False), compiled(search, model, xla))
+    prepare, search = search_functions(generator, decoding)
+    return _joined(
+        compiled(prepare, generator, False), compiled(search, generator, xla)
+    )
 
 
-def build_generator(model, decoding, parts=PARTS):
+def build_search(generator, decoding):
     """Return the function (features, noise, temperature, region) -> Hypotheses.
 
     The function takes features (B, L, D), noise (B, 2, T), for words and for
     locations, the temperature, a scalar tensor, and optionally a RegionBias.
 
     Args:
-        model: a Captioner.
+        generator: a :class:`models.generator.Generator`.
         decoding: DecodingSettings from :func:`static_settings`.
-        parts: see :func:`search_functions`.
     """
-    return _joined(*search_functions(model, decoding, parts))
+    return _joined(*search_functions(generator, decoding))
 
 
 def _joined(prepare, search):
@@ -242,31 +243,26 @@ def _joined(prepare, search):
     return generate
 
 
-def search_functions(model, decoding, parts=PARTS):
-    """Return the two functions of :func:`build_generator`.
+def search_functions(generator, decoding):
+    """Return the two functions of :func:`build_search`.
 
-    The first computes from the features what the second reads in place of them.
-
-    Args:
-        model: a Captioner.
-        decoding: DecodingSettings from :func:`static_settings`.
-        parts: functions that prepare the model's search and return its step.
+    The first computes from the features the tensors that the second reads.
     """
-    prepare_search, make_step = parts
     unknown = () if decoding.allow_unknown else (UNKNOWN,)
     rules = {**_SPECIAL, "forbidden": (PAD, START, *unknown)}
 
     def prepare(features):
         photos = features.shape[0]
-        words = None  # of an unknown number of photos
+        words = None  # the number of photos is unknown
         if photos is not None:
             words = photos * decoding.beam * decoding.max_words
-        return prepare_search(model, features, words)
+        return generator.prepare_search(features, words)
 
     def search(memory, noise, temperature, region):
-        B = ops.shape(noise)[0]
-        given = decoding.max_words, decoding.locations, noise[:, 1], region
-        step, state = make_step(model, memory, *given)
+        B, max_words = ops.shape(noise)[0], decoding.max_words
+        step, state = generator.make_step(
+            memory, max_words, decoding.locations, noise[:, 1], region
+        )
         if decoding.method == "beam":
             return beam_search(
                 step,
@@ -275,26 +271,24 @@ def search_functions(model, decoding, parts=PARTS):
                 **rules,
                 beam=decoding.beam,
                 length_normalisation=decoding.length_normalisation,
-                max_words=decoding.max_words,
+                max_words=max_words,
             )
         if decoding.method == "greedy":
-            return greedy(step, state, B, **rules, max_words=decoding.max_words)
+            return greedy(step, state, B, **rules, max_words=max_words)
         # noise (B, 2, T) -> (B, T)
         return sample(step, state, noise[:, 0], **rules, temperature=temperature)
 
     return prepare, search
 
 
-def generate_in_batches(
-    generator, features, noise, temperature, batch_size, region=None
-):
-    """Run a compiled generator over N photos; return NumPy Hypotheses of N rows.
+def search_in_batches(search, features, noise, temperature, batch_size, region=None):
+    """Run a compiled search over N photos; return NumPy Hypotheses of N rows.
 
     The last batch is padded with zeros, so that one graph serves every batch and a
     photo's caption does not depend on the number of photos.
 
     Args:
-        generator: from :func:`compile_generator`.
+        search: from :func:`compile_search`.
         features: (N, L, D).
         noise: (N, 2, T).
         temperature: number above 0, used by ``sample`` only.
@@ -311,7 +305,7 @@ def generate_in_batches(
             words = ops.convert_to_tensor(np.int32(region.words))
             scores = _padded(region.scores[rows], batch_size)
             inputs = *inputs, RegionBias(scores, words)
-        result = generator(*inputs)
+        result = search(*inputs)
         kept = min(batch_size, N - start)
         # (B, W, ...) -> (kept, W, ...)
         parts.append([ops.convert_to_numpy(field)[:kept] for field in result])

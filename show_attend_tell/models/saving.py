@@ -1,8 +1,8 @@
-"""Load a captioner from its model file, or copy its weights into another."""
+"""Load captioners from their model files, or copy the weights of one into another."""
 
 import itertools
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -23,7 +23,9 @@ from show_attend_tell.config.settings import (
 )
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.new_words import extend_weight
+from show_attend_tell.models.reranker_file import find_reranker
 from show_attend_tell.runtime.errors import (
     ConfigError,
     ModelFileError,
@@ -111,6 +113,28 @@ def load_captioner(path: str | Path) -> Captioner:
                 f"{weight.path}; train again with a lower training.learning_rate"
             )
     return model
+
+
+def load_generator(
+    files: Sequence[str | Path],
+    mirror: bool = False,
+    reranker: str | Path | None = None,
+) -> Generator:
+    """Load the captioners that generate together, and their reranker.
+
+    Args:
+        files: one model file or several.
+        mirror: whether to average over photos and their mirror images.
+        reranker: see :func:`models.reranker_file.find_reranker`. A search of one
+            hypothesis is an error if a reranker is named, and not ranked otherwise.
+
+    Raises:
+        ModelFileError: a file is absent, damaged or of another kind, or the files
+            differ in vocabulary or encoder.
+    """
+    members = [load_captioner(file) for file in files]
+    ranking = find_reranker(reranker, files)
+    return Generator(members, mirror, ranking, files, must_rank=reranker is not None)
 
 
 def _require_types(path: Path) -> None:

@@ -1,6 +1,6 @@
-"""Read files of NumPy arrays that may be damaged or hostile: ``.npz`` without pickle.
+"""Read ``.npz`` files that may be damaged or hostile, without pickle.
 
-Beside the arrays there is ``about``, a JSON object with the key ``format``.
+A file holds arrays and ``about``, a JSON object with the key ``format``.
 """
 
 import lzma
@@ -32,10 +32,10 @@ def read_arrays(
         path: the file.
         names: names of the arrays.
         form: the required ``format``.
-        most_bytes: most bytes of the unpacked file.
+        most_bytes: maximum size of the unpacked file.
 
     Raises:
-        One of :data:`DAMAGED`, unless the file is of that format.
+        DAMAGED: the file cannot be read, or has another format.
     """
     require_regular(path)
     with zipfile.ZipFile(path) as archive:

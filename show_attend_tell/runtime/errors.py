@@ -1,7 +1,7 @@
-"""Every error that a user may meet: one tree, whose root catches them all.
+"""Define every error that a user may meet, as one tree under a common base class.
 
-The message of each is one line: what must hold, what was received, what to do about it.
-The command line prints it and ends with exit status 1.
+Each message is one line: the requirement, the value received and the remedy. The
+command line prints the message and ends with exit status 1.
 """
 
 
@@ -15,10 +15,10 @@ def one_line(error: object, limit: int = 200) -> str:
 
 
 def quote(value: object, limit: int = 80) -> str:
-    """Return ``repr(value)`` in at most `limit` characters, to be quoted in an error.
+    """Return ``repr(value)``, cut to `limit` characters, to quote it in an error.
 
-    An integer of thousands of digits and deeply nested lists have no ``repr``; the
-    name of their type is returned.
+    The result for integers of thousands of digits and deeply nested lists, whose
+    ``repr`` fails, is the name of their type.
     """
     try:
         return _cut(repr(value), limit)
@@ -46,7 +46,7 @@ class RunError(ShowAttendTellError):
 
 
 class ClusterError(ShowAttendTellError):
-    """A cluster cannot be used: Ray is absent, or a worker differs or has failed."""
+    """A cluster cannot be used: Ray is absent, or a worker differs or failed."""
 
 
 class TrainingError(ShowAttendTellError):
@@ -96,7 +96,7 @@ class EncoderError(ShowAttendTellError):
 
 
 class ModelFileError(ShowAttendTellError):
-    """A model file is absent, damaged, or not a captioner."""
+    """A model file is absent or damaged, or holds no captioner."""
 
 
 class CalibrationError(ShowAttendTellError):

@@ -1,7 +1,7 @@
 """Write files atomically: readers see the old file or the new one, never a part.
 
-Of two processes that write the same path one may fail, or rename what the other has not
-finished; :func:`locked` prevents that.
+If two processes write the same path, one may fail or rename a file that the other has
+not finished; :func:`locked` prevents this.
 """
 
 import contextlib
@@ -23,18 +23,18 @@ def atomic_path(path: str | Path, unique: bool = False) -> Iterator[Path]:
     """Yield a temporary path in the same folder and rename it to `path` at the end.
 
     The temporary file keeps the suffix, which some writers look at, and is removed if
-    the body raises. Write a file or make a folder at it; a folder replaces an empty
-    one only.
+    the body raises an error. The body may make a folder instead of a file; a folder
+    replaces only an empty one.
 
     Args:
         path: the file or folder to write; its parent folder is made.
-        unique: whether to choose another temporary name each time, so that processes
-            on several machines, which hold no lock, may write the same content. A
-            killed process leaves its temporary file.
+        unique: whether to choose a new temporary name each time, so that processes on
+            several machines may write the same content without a lock. A killed
+            process leaves its temporary file behind.
 
     Raises:
-        OSError: the file cannot be written; its ``filename`` is set, and is never that
-            of the temporary file.
+        OSError: the file cannot be written; its ``filename`` is set, and never names
+            the temporary file.
     """
     path = Path(path)
     temporary = _temporary_path(path, f"{uuid.uuid4().hex}-" if unique else "")
@@ -75,8 +75,8 @@ def atomic_write(path: str | Path, content: str | bytes) -> None:
         content: text or bytes.
 
     Raises:
-        OSError: the folder cannot be written or the disk is full; an existing file is
-            left as it was.
+        OSError: the folder cannot be written or the disk is full; an existing file
+            stays as it was.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
     with atomic_path(path) as temporary:
@@ -87,8 +87,8 @@ def atomic_write(path: str | Path, content: str | bytes) -> None:
 def locked(path: str | Path, taken: Exception, seconds: float = 0) -> Iterator[None]:
     """Hold a lock among processes.
 
-    The lock file is never removed: otherwise a process that opened it earlier and one
-    that creates a new file could both lock.
+    The lock file is never removed: otherwise one process could lock the removed file
+    and another a new one.
 
     Args:
         path: the lock file; its folder is made.

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 def uncollected() -> Iterator[None]:
     """Pause the cyclic garbage collector in the body or in a decorated function.
 
-    While many objects are created it runs repeatedly, also over the objects of
-    TensorFlow, without freeing any: half of the time of reading COCO's captions.
+    While many objects are created, the collector scans them and TensorFlow's objects
+    again and again without freeing any, which takes half of the time of reading COCO's
+    captions.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -1,4 +1,4 @@
-"""Parse JSON of any origin."""
+"""Parse JSON from an untrusted source."""
 
 import json
 from collections.abc import Callable
@@ -12,7 +12,7 @@ def parse_json(
 
     Args:
         text: the document; bytes are decoded as UTF-8, UTF-16 or UTF-32.
-        object_pairs_hook: as that of ``json.loads``; it must not raise an error.
+        object_pairs_hook: see ``json.loads``; it must not raise an error.
 
     Raises:
         ValueError: the document is malformed, nested too deeply or has a huge number;
@@ -32,7 +32,7 @@ def parse_json(
 
 
 def is_encodable(text: str) -> bool:
-    """Return whether UTF-8 can encode a text; JSON can contain halves of surrogates."""
+    """Return whether UTF-8 can encode a text; JSON may contain lone surrogates."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

@@ -13,11 +13,11 @@ _COMPILING = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<compiling{postfix}]"
 
 
 class ProgressBar(tqdm):
-    """A tqdm bar whose rate and time left come from recent updates at full speed.
+    """A tqdm bar that computes rate and time left from recent updates.
 
-    The first update of a bar usually compiles a graph, and so do those with
-    ``compiling=True``: their time is left out. While there is no other update the bar
-    shows "compiling" in place of the time left.
+    The rate ignores the time of the first update, which usually compiles a graph, and
+    of updates with ``compiling=True``. Until another update the bar shows "compiling"
+    in place of the time left.
 
     Args:
         clock: returns seconds.
@@ -31,7 +31,7 @@ class ProgressBar(tqdm):
         super().__init__(**options)
 
     def update(self, n: int = 1, compiling: bool = False) -> bool | None:
-        """Advance by `n` units; `compiling` leaves the time since the last one out."""
+        """Advance by `n` units; with `compiling`, ignore the time that this took."""
         now = self._clock()
         if self._since is not None and not compiling:
             self._recent.append((n, now - self._since))
@@ -42,18 +42,18 @@ class ProgressBar(tqdm):
         return super().update(n)
 
     def exclude_pause(self) -> None:
-        """Leave the time since the last update out, as that of a validation."""
+        """Ignore the time since the last update, such as a validation."""
         if self._since is not None:
             self._since = self._clock()
 
     @property
     def format_dict(self) -> dict:
-        """The values that the bar shows, see tqdm."""
+        """Values that the bar shows, see tqdm."""
         values = super().format_dict
         if self._rate:
             return {**values, "rate": self._rate}
         if self.n == self.total:
-            return {**values, "rate": None}  # tqdm's own: of all updates
+            return {**values, "rate": None}  # tqdm's average of all updates
         return {**values, "rate": 0.0, "bar_format": _COMPILING}
 
 
@@ -69,10 +69,10 @@ def progress_bar(
     """Return a bar on standard error; a context manager with ``update(n)``.
 
     Args:
-        total: units of work in all.
+        total: total number of units.
         unit: name of a unit.
         title: text before the bar.
-        done: units done before, when work is resumed.
+        done: units that an interrupted run has done.
         shown: whether the bar is shown.
         clock: returns seconds.
     """

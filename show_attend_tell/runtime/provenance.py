@@ -1,4 +1,4 @@
-"""Collect the git revision, library versions and machine size that made a result."""
+"""Record the git revision, library versions and number of cores behind a result."""
 
 import os
 import platform
@@ -26,7 +26,7 @@ def git_revision() -> str | None:
 
     Returns:
         Twelve hexadecimal digits, followed by ``+`` if tracked files of the package
-        have uncommitted changes; None for source that is not in a git repository.
+        have uncommitted changes; None if the source is in no git repository.
     """
     commit = _git("rev-parse", "--short=12", "HEAD")
     # An installation inside another repository's folder is not tracked by it.

@@ -1,4 +1,4 @@
-"""Read regular files only: no pipe, device or socket, and no more than a limit."""
+"""Refuse to read pipes, devices, sockets, and files larger than a limit."""
 
 import os
 import stat
@@ -8,12 +8,12 @@ MAX_TEXT_BYTES = 500_000_000  # of one text; the largest of COCO has 144 MB
 
 
 def require_regular(path: str | os.PathLike) -> None:
-    """Raise an error if a path is not that of a regular file.
+    """Raise an error unless a path names a regular file.
 
     Opening a named pipe waits for its writer, and a device may have no end.
 
     Raises:
-        OSError: the path is absent, or not that of a regular file.
+        OSError: the path is absent, or names no regular file.
     """
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError("not a regular file")
@@ -32,7 +32,7 @@ def read_text_bytes(path: str | os.PathLike, limit: int = MAX_TEXT_BYTES) -> byt
     require_regular(path)
     with Path(path).open("rb") as file:
         require_within(os.fstat(file.fileno()).st_size, limit)
-        content = file.read(limit + 1)  # the size of a growing file is not the last
+        content = file.read(limit + 1)  # the file may have grown since
     require_within(len(content), limit)
     return content
 

@@ -1,6 +1,7 @@
 """Models beside the captioner that attend to parts of a picture.
 
-``ram/`` and ``draw/`` have one model each and do not import each other. Their trainings
-share the modules of this folder; ``classification/`` trains and measures every
-classifier, that of ``draw/`` too.
+``ram/`` classifies digits, ``draw/`` generates them, and ``words/`` reads words. Each
+folder has its model, ``task`` (building and loading it), ``training``, ``evaluation``
+and ``figures``. They share the modules of this folder; only ``ram/`` imports another
+model, the classifier that reads with DRAW's window.
 """

@@ -1,9 +1,17 @@
-"""Define the arguments and the loss that every classifier of digits has."""
+"""Define what all classifiers of digits share, and the classifiers of whole pictures.
+
+The latter are the baselines of Sec. 4.1 of arXiv:1406.6247.
+"""
 
 import dataclasses
 
 import keras
+import numpy as np
 from keras import ops
+
+from show_attend_tell.config.siblings import ClassifierSettings
+
+FILTERS, FILTER, STRIDE = 8, 10, 5  # of the paper's convolution
 
 
 class DigitClassifier(keras.Model):
@@ -29,7 +37,7 @@ class DigitClassifier(keras.Model):
         self.classes, self.seed = classes, seed
 
     def losses_of(self, labels, outputs, training=True) -> dict:
-        """Return the mean cross entropy and the error in percent, as scalars.
+        """Return the loss and the values to log, as scalars.
 
         Args:
             labels: class of each picture, (B,).
@@ -37,7 +45,7 @@ class DigitClassifier(keras.Model):
             training: ignored.
 
         Returns:
-            ``loss`` and ``cross_entropy``, which are equal, and ``error``.
+            ``loss`` and ``cross_entropy``, which are equal, and ``error`` in percent.
         """
         labels, logits = ops.cast(labels, "int32"), outputs["logits"]
         loss = ops.mean(
@@ -49,20 +57,6 @@ class DigitClassifier(keras.Model):
         error = 100 * ops.mean(ops.cast(wrong, "float32"))
         return {"loss": loss, "cross_entropy": loss, "error": error}
 
-    def compute_loss(
-        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
-    ):
-        """Return the mean loss of a batch.
-
-        Args:
-            x: ignored.
-            y: class of each picture, (B,).
-            y_pred: outputs of :meth:`call`.
-            sample_weight: ignored.
-            training: see :meth:`losses_of`.
-        """
-        return self.losses_of(y, y_pred, training)["loss"]
-
     def get_config(self):
         """Return the arguments of the constructor."""
         return {
@@ -72,3 +66,58 @@ class DigitClassifier(keras.Model):
             "classes": self.classes,
             "seed": self.seed,
         }
+
+
+@keras.saving.register_keras_serializable("show_attend_tell")
+class PictureClassifier(DigitClassifier):
+    """Dense layers on all pixels, or on a layer of convolutions."""
+
+    settings_class = ClassifierSettings
+
+    def __init__(self, settings, canvas, classes=10, seed=0, **kwargs):
+        super().__init__(settings, canvas, classes, seed, **kwargs)
+        settings = self.settings
+        states = np.random.SeedSequence(seed).generate_state(len(settings.widths) + 2)
+        seeds = (int(k) for k in states)
+        self.convolution, width = None, canvas**2
+        if settings.kind == "convolution":
+            self.convolution = keras.layers.Conv2D(
+                FILTERS,
+                FILTER,
+                STRIDE,
+                activation="relu",
+                kernel_initializer=keras.initializers.GlorotUniform(seed=next(seeds)),
+                name="convolution",
+            )
+            self.convolution.build((None, canvas, canvas, 1))
+            width = FILTERS * ((canvas - FILTER) // STRIDE + 1) ** 2
+        self.hidden = []
+        for number, units in enumerate(settings.widths, start=1):
+            layer = make_dense(seeds, width, units, f"hidden_{number}", "relu")
+            self.hidden.append(layer)
+            width = units
+        self.act = make_dense(seeds, width, classes, "act")
+        self.built = True
+
+    def call(self, images, training=False):
+        """Return ``logits`` (B, classes) of pictures (B, H, H) in [0, 1]."""
+        hidden = images
+        if self.convolution is not None:
+            hidden = self.convolution(ops.expand_dims(images, -1))
+        # (B, H, H) or (B, rows, columns, filters) -> (B, features)
+        hidden = ops.reshape(hidden, (-1, int(np.prod(hidden.shape[1:]))))
+        for layer in self.hidden:
+            hidden = layer(hidden)
+        return {"logits": self.act(hidden)}
+
+
+def make_dense(seeds, inputs, units, name, activation=None):
+    """Return a built dense layer with Glorot's initial weights from the next seed."""
+    layer = keras.layers.Dense(
+        units,
+        activation,
+        kernel_initializer=keras.initializers.GlorotUniform(seed=next(seeds)),
+        name=name,
+    )
+    layer.build((None, inputs))
+    return layer

@@ -21,7 +21,7 @@ from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import PAD
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.ensemble import Ensemble
+from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.training.loss_step import make_train_step
@@ -50,7 +50,7 @@ def make_distillation(
         ModelFileError: a file is no captioner, or has another vocabulary or encoder.
     """
     teachers = [load_captioner(file) for file in files]
-    together = Ensemble([model, *teachers], names=["the experiment", *files])
+    together = Generator([model, *teachers], names=["the experiment", *files])
     given = together.encoder_identity, model.encoder_identity
     if difference := identity_difference(*given):
         raise ModelFileError(

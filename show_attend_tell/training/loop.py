@@ -26,7 +26,7 @@ from show_attend_tell.runtime.progress import ProgressBar, progress_bar
 from show_attend_tell.training.checkpoint import restore_checkpoint, save_checkpoint
 from show_attend_tell.training.divergence import LossMonitor
 from show_attend_tell.training.position import Position, Summary
-from show_attend_tell.training.workers.group import ALONE, Workers
+from show_attend_tell.training.workers import ALONE, Workers
 
 
 class Settings(Protocol):

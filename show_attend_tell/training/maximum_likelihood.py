@@ -10,8 +10,7 @@ from show_attend_tell.data.dataset import CaptionBatches, encode_captions
 from show_attend_tell.data.photo_batches import PhotoBatches
 from show_attend_tell.data.splits import Split
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.training.workers.group import ALONE, Workers
-from show_attend_tell.training.workers.step import make_worker_step
+from show_attend_tell.training.workers import ALONE, Workers, make_worker_step
 
 FEW = 1000  # updates of a whole training below which captions have few lengths
 
@@ -47,6 +46,7 @@ class Likelihood:
         self.batches = batches(
             *(captions, data.rows, readers, settings.batch_size, settings.seed, few),
             part=workers.part,
+            weights=data.weights,
         )
         photos = self.batches.batch_size * self.batches.captions_per_row
         whole = photos == settings.batch_size and model.convolutions is None

@@ -1,7 +1,7 @@
 """Fit a reranker to the training photos: kernel ridge regression in closed form.
 
 Of the training photos, the vectors Y (N, G) of their captions, each the mean of
-:mod:`models.reranking.ngrams`, have the truncated singular value decomposition
+:mod:`models.reranker`, have the truncated singular value decomposition
 U S Q^T. With M landmarks among the N descriptors x_n, K = k(x, x_j) (N, M) and K_M
 the M rows of the landmarks, the coefficients minimise ::
 
@@ -32,8 +32,8 @@ from show_attend_tell.models.encoder.quantised_weights import (
     dequantise,
     quantise,
 )
-from show_attend_tell.models.reranking.ngrams import NgramVectors
-from show_attend_tell.models.reranking.reranker import (
+from show_attend_tell.models.reranker import (
+    NgramVectors,
     Reranker,
     descriptors,
     kernel,
@@ -56,8 +56,8 @@ def reranker_path(experiment: Experiment, work: str | Path) -> Path:
     """Return the path of an experiment's reranker: beside its features, named alike."""
     folder = folder_of(experiment, work)
     name = feature_path(folder, experiment.encoder).stem.replace("features", "reranker")
-    keeps = experiment.data.punctuation == "keep"
-    return folder / f"{name}{'-keep' if keeps else ''}.npz"
+    words = vocabulary_path(experiment, work).stem.removeprefix("vocabulary")
+    return folder / f"{name}{words}.npz"
 
 
 def fit_reranker(
@@ -98,7 +98,7 @@ def fit(
     """Fit a reranker to descriptors (N, D) and the ids of each photo's captions.
 
     Args:
-        photos: from :func:`models.reranking.reranker.descriptors`.
+        photos: from :func:`models.reranker.descriptors`.
         captions: ids of the words of each photo's captions, at least one.
         words: the vocabulary.
         identity: of the encoder.

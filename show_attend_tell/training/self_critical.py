@@ -21,13 +21,13 @@ from typing import NamedTuple
 import numpy as np
 
 from show_attend_tell.config.settings import DecodingSettings, Experiment
-from show_attend_tell.data.dataset import part_of, read_views
+from show_attend_tell.data.dataset import part_of, read_views, shown_items
 from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import PAD, START, Vocabulary
 from show_attend_tell.evaluation.metrics import CiderReward
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.training.maximum_likelihood import compiled_step
-from show_attend_tell.training.workers.group import ALONE, Workers
+from show_attend_tell.training.workers import ALONE, Workers
 
 
 class Rollouts(NamedTuple):
@@ -60,6 +60,8 @@ class SelfCritical:
         settings = experiment.training
         self.model, self.data, self.readers = model, data, readers
         self.hypotheses, self.seed = settings.hypotheses, settings.seed
+        once = np.ones(len(data.rows))
+        self.weights = once if data.weights is None else data.weights
         self.photos = settings.batch_size // settings.hypotheses
         workers.require_divisible(self.photos, "batch_size / hypotheses")
         self.workers, self.own = workers, part_of(self.photos, *workers.part)
@@ -69,8 +71,8 @@ class SelfCritical:
 
     @property
     def steps(self) -> int:
-        """Number of updates in an epoch, which uses every photo once."""
-        return -(-len(self.data.rows) // self.photos)
+        """Number of updates in an epoch, which shows each photo weight times."""
+        return -(-len(shown_items(self.weights, self.seed, 0)) // self.photos)
 
     @property
     def graphs(self) -> int:
@@ -79,9 +81,9 @@ class SelfCritical:
 
     def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
         """Apply the updates of an epoch from number `start` on; yield values to log."""
-        order = np.random.default_rng([self.seed, epoch]).permutation(
-            len(self.data.rows)
-        )
+        shown = shown_items(self.weights, self.seed, epoch)
+        order = np.random.default_rng([self.seed, epoch]).permutation(len(shown))
+        order = shown[order]
         for number in range(start, self.steps):
             chosen = order[number * self.photos : (number + 1) * self.photos]
             rng = np.random.default_rng([self.seed, epoch, number])

@@ -37,8 +37,7 @@ from show_attend_tell.training.optimizer import make_optimizer
 from show_attend_tell.training.position import Summary
 from show_attend_tell.training.self_critical import SelfCritical
 from show_attend_tell.training.tensorboard_log import TrainingLog
-from show_attend_tell.training.workers.group import ALONE, Workers
-from show_attend_tell.training.workers.step import require_objective
+from show_attend_tell.training.workers import ALONE, Workers, require_objective
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +60,7 @@ def train(
         resume: continue from the run's checkpoint.
         overwrite: replace an earlier run of the same name.
         progress: whether to show a bar with the time left.
-        workers: the workers that train together, see :mod:`training.workers.joining`.
+        workers: the workers that train together, see :mod:`cluster.training`.
 
     Raises:
         ClusterError: another worker differs, has failed or has ended.

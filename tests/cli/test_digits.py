@@ -40,10 +40,12 @@ def test_digits_are_prepared_trained_and_evaluated_by_the_same_verbs(
 @pytest.mark.parametrize(
     ("verb", "options", "message"),
     [
-        ("eval", ["--beam", "3"], "need an experiment with captions"),
-        ("eval", ["--tokenizer", "ptb"], "need an experiment with captions"),
+        ("eval", ["--beam", "3"], "needs an experiment with captions"),
+        ("eval", ["--tokenizer", "ptb"], "needs an experiment with captions"),
         ("train", ["--limit", "3"], "needs an experiment with captions"),
-        ("train", ["--init-from", "shipped"], "--init-from needs an experiment"),
+        ("train", ["--init-from", "shipped"], "with captions or that reads words"),
+        ("eval", ["--lexicon", "a.txt"], "needs an experiment that reads words"),
+        ("eval", ["--split", "all"], "--split all needs an experiment that reads"),
         ("prepare", [], "pass the folder with --data"),
         ("train", [], "no such file; run `prepare` first"),
         ("eval", [], "no such file; run `prepare` first"),

@@ -54,19 +54,24 @@ def test_doctor_reports_the_packaged_encoder():
     assert "vgg16_8bit.npz, 15.0 MB" in finding.text
 
 
-def test_doctor_works_without_a_pretrained_model(monkeypatch, tmp_path):
-    monkeypatch.setattr(pretrained, "SHIPPED", tmp_path / "absent.keras")
-    (absent,) = doctor._check_packaged_encoder()
-    assert absent.level == "note"
-    assert "absent.keras" in absent.text
-
-
-def test_doctor_reports_a_damaged_pretrained_model(monkeypatch, tmp_path):
-    monkeypatch.setattr(pretrained, "SHIPPED", tmp_path / "damaged.keras")
-    (tmp_path / "damaged.keras").write_bytes(b"PK")
-    (damaged,) = doctor._check_packaged_encoder()
-    assert damaged.level == "problem"
-    assert "install the package again" in damaged.text
+@pytest.mark.parametrize(
+    ("content", "level", "text"),
+    [
+        (None, "note", "model.keras"),
+        (b"PK", "problem", "install the package again"),
+    ],
+    ids=["absent", "damaged"],
+)
+def test_doctor_reports_a_pretrained_model_that_cannot_be_loaded(
+    monkeypatch, tmp_path, content, level, text
+):
+    file = tmp_path / "model.keras"
+    if content is not None:
+        file.write_bytes(content)
+    monkeypatch.setattr(pretrained, "SHIPPED", file)
+    (finding,) = doctor._check_packaged_encoder()
+    assert finding.level == level
+    assert text in finding.text
 
 
 def test_doctor_reports_what_is_missing_beside_the_default_model(monkeypatch, tmp_path):

@@ -1,4 +1,4 @@
-"""Captions as shards: those of one machine, each photo once, whoever is killed."""
+"""Shards equal the captions of one machine, whichever process is killed."""
 
 import contextlib
 import json
@@ -18,14 +18,14 @@ from tiny_pipeline import tiny_pipeline
 from show_attend_tell.cli import main as cli
 from show_attend_tell.cluster import captions
 from show_attend_tell.cluster.captions import (
-    CaptionWorker,
     ClusterReport,
-    Loading,
     Settings,
     caption_on_cluster,
+    shard_writer,
 )
 from show_attend_tell.data.manifest import Photo, write_manifest
 from show_attend_tell.inference.batch import caption_into_file, made_by
+from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import Failure, LowConfidence
 from show_attend_tell.runtime.errors import CaptionError, OutputFileError
 
@@ -35,16 +35,16 @@ BROKEN = "0020.jpg"
 
 
 class Here:
-    """The interface of a cluster, in this process and in reverse order."""
+    """A cluster in this process, which finishes items in reverse order."""
 
     interrupted_after = None
 
-    def run(self, make, arguments, tasks, workers):
-        worker = make(*arguments)
-        for count, task in enumerate(reversed(list(tasks))):
+    def run(self, job, arguments, items, workers):
+        write = job(*arguments)
+        for count, item in enumerate(reversed(list(items))):
             if count == self.interrupted_after:
                 raise KeyboardInterrupt
-            yield task, worker.run(task.payload)
+            yield item, write(item.payload)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def here(monkeypatch):
 
     monkeypatch.setattr(captions, "connected", connected)
     monkeypatch.setattr(captions, "SHARD_PHOTOS", CHUNK)
-    monkeypatch.setattr(captions, "load", lambda *a, **b: tiny_pipeline())
+    monkeypatch.setattr(captions, "load_requested", lambda request: tiny_pipeline())
     return here
 
 
@@ -79,10 +79,10 @@ def photos(tmp_path_factory) -> Path:
     return write_photos(tmp_path_factory.mktemp("few") / "photos", 45, 40)
 
 
-def run(photos, out, **options):
-    loading = Loading((str(tiny_pipeline().file),))
+def run(photos, out, choices=None, **options):
+    request = CaptionRequest((tiny_pipeline().file,), **(choices or {}))
     return caption_on_cluster(
-        "auto", loading, [photos], out, **{"shown": False, **options}
+        "auto", request, [photos], out, **{"shown": False, **options}
     )
 
 
@@ -99,7 +99,7 @@ def alone(photos: Path, out: Path) -> bytes:
 def test_shards_together_are_the_file_of_one_machine(here, photos, tmp_path):
     report = run(photos, tmp_path / "out")
     assert (report.written, report.present) == (44, 0)
-    assert [one.path.name for one in report.failures] == [BROKEN]
+    assert [failure.path.name for failure in report.failures] == [BROKEN]
     assert lines(tmp_path / "out") == alone(photos, tmp_path / "one.jsonl")
     index = json.loads((tmp_path / "out" / "index.json").read_text())
     assert index["captions"] == 44
@@ -137,7 +137,7 @@ def test_new_photos_are_captioned_once_and_no_other_again(here, tmp_path, form):
         if row["made_by"].startswith("model.keras")
     ]
     assert len(rows) == 26
-    assert {row["path"] for row in rows} == {str(one) for one in photos.iterdir()}
+    assert {row["path"] for row in rows} == set(map(str, photos.iterdir()))
 
 
 def captions_of(file: Path) -> list[dict]:
@@ -148,10 +148,10 @@ def captions_of(file: Path) -> list[dict]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def test_captions_of_other_settings_and_other_files_are_refused(here, photos, tmp_path):
+def test_other_settings_and_other_files_are_refused(here, photos, tmp_path):
     run(photos, tmp_path / "out")
     with pytest.raises(OutputFileError, match=r"beam 1.*Received: .*beam 3"):
-        run(photos, tmp_path / "out", decoding={"beam": 1})
+        run(photos, tmp_path / "out", {"beam": 1})
     with pytest.raises(OutputFileError, match="must be empty, or begun by this"):
         run(photos, photos)
     assert not (photos / ".lock").exists()
@@ -182,26 +182,27 @@ def test_a_manifest_names_the_photos(here, photos, tmp_path):
 
 def test_a_worker_with_another_model_or_encoder_refuses_to_work(here):
     pipeline = tiny_pipeline()
-    decoding, encoder = pipeline.decoding(), pipeline.encoder.identity()
-    made = made_by(pipeline, decoding)
-    loading = Loading((str(pipeline.file),))
-    CaptionWorker(loading, Settings(decoding, None, made, encoder, 9))
-    other = Settings(decoding, None, made, {**encoder, "weights_digest": "0" * 64}, 9)
-    with pytest.raises(CaptionError, match=r"those of the driver.*weights_digest"):
-        CaptionWorker(loading, other)
+    request, encoder = CaptionRequest((pipeline.file,)), pipeline.encoder.identity()
+    made = made_by(pipeline, request)
+    shard_writer(Settings(request, made, encoder, 9))
+    other = Settings(request, made, {**encoder, "weights_digest": "0" * 64}, 9)
+    with pytest.raises(CaptionError, match=r"must be the driver's.*weights_digest"):
+        shard_writer(other)
     with pytest.raises(CaptionError, match="instead of another model"):
-        CaptionWorker(loading, Settings(decoding, None, "another model", encoder, 9))
+        shard_writer(Settings(request, "another model", encoder, 9))
 
 
 def test_the_report_has_the_rate_and_the_cost_of_a_million(tmp_path):
     failures = (Failure(tmp_path, "broken"), LowConfidence(tmp_path, "left out"))
-    report = ClusterReport(tmp_path, 7200, 5, failures, 3600.0, 3.6)
+    report = ClusterReport(
+        tmp_path, 7200, 5, failures, seconds=3600.0, price_per_hour=3.6
+    )
     assert report.lines() == [
         f"{tmp_path}: 7200 captions written, 5 already present, 1 left out for low "
         "confidence, 1 photos skipped",
         "2.00 photos/s, the start of the workers included; 500.00 per million photos",
     ]
-    assert len(ClusterReport(tmp_path, 0, 5, (), 1.0).lines()) == 1
+    assert len(ClusterReport(tmp_path, 0, 5, (), seconds=1.0).lines()) == 1
 
 
 def command_line(capsys, *arguments):
@@ -221,20 +222,20 @@ def test_the_verb_prints_counts_and_unreadable_photos(here, photos, tmp_path, ca
 
 
 @pytest.mark.parametrize(
-    "options",
-    [["--cluster", "auto"], ["--cluster", "auto", "--out", "x", "--json"]],
+    ("options", "message"),
+    [
+        (["--cluster", "auto"], "--cluster needs --out FOLDER"),
+        (["--cluster", "auto", "--out", "x", "--json"], "--cluster needs --out FOLDER"),
+        (["--workers", "2"], "--workers needs --cluster"),
+    ],
 )
-def test_options_that_do_not_fit_are_wrong_usage(photos, capsys, options):
+def test_options_that_do_not_fit_are_wrong_usage(photos, capsys, options, message):
     code, _, err = command_line(capsys, photos, *options)
     assert code == 2
-    assert "--cluster needs --out FOLDER" in err
+    assert message in err
 
 
-def test_workers_without_a_cluster_are_wrong_usage(photos, capsys):
-    assert command_line(capsys, photos, "--workers", "2")[0] == 2
-
-
-# Real workers of a real cluster.
+# On a real cluster.
 
 
 @pytest.fixture(scope="module")
@@ -246,14 +247,16 @@ def large_photos(tmp_path_factory) -> Path:
 
 CHILD = """
 import sys
+from pathlib import Path
 sys.path[:0] = {paths}
 from show_attend_tell.cluster import captions
+from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.runtime.tensorflow_startup import start_keras
 start_keras()
 captions.SHARD_PHOTOS = {chunk}
 model, photos, out, address = sys.argv[1:]
-loading = captions.Loading((model,))
-captions.caption_on_cluster(address, loading, [photos], out, workers=1)
+request = CaptionRequest((Path(model),))
+captions.caption_on_cluster(address, request, [photos], out, workers=1)
 """
 
 
@@ -278,14 +281,14 @@ def test_a_killed_driver_worker_and_node_change_no_byte(
     assert present < 6
     actions = [(present + 1, kill_a_busy_worker), (present + 3, nodes.kill_node)]
     kills = Interruptions(out, "captions-*", actions)
-    loading = Loading((model,))
+    request = CaptionRequest((Path(model),))
     with kills, caplog.at_level(logging.WARNING):
         report = caption_on_cluster(
-            nodes.address, loading, [large_photos], out, workers=2, shown=False
+            nodes.address, request, [large_photos], out, workers=2, shown=False
         )
     assert kills.done == 2
     assert "a worker has ended" in caplog.text
     assert report.present >= CHUNK
     assert report.written + report.present == PHOTOS - 1
-    assert [one.path.name for one in report.failures] == [BROKEN]
+    assert [failure.path.name for failure in report.failures] == [BROKEN]
     assert lines(out) == alone(large_photos, tmp_path / "one.jsonl")

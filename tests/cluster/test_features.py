@@ -1,4 +1,4 @@
-"""Features by the workers of a cluster, some of which are killed."""
+"""Features written on a cluster, while workers are killed."""
 
 import json
 import logging
@@ -15,10 +15,10 @@ import pytest
 from PIL import Image
 
 from data_prep.extract import extract
-from data_prep.shard_writer import ShardWriter
+from data_prep.feature_writer import FeatureWriter
 from show_attend_tell.cluster import features as cluster_features
 from show_attend_tell.cluster import pool as cluster
-from show_attend_tell.cluster.features import FeatureWorker, extract_on_cluster
+from show_attend_tell.cluster.features import extract_on_cluster, shard_writer
 from show_attend_tell.config.settings import EncoderSettings, experiment_from_dict
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo, write_manifest
@@ -49,11 +49,11 @@ def experiment():
 def test_a_worker_with_another_encoder_refuses_to_work():
     settings = EncoderSettings(**{**SETTINGS, "weights": "none", "resize": "crop"})
     identity = Encoder(settings).identity()
-    FeatureWorker(settings, identity, 1)
-    with pytest.raises(EncoderError, match=r"that of the driver.*weights_digest"):
-        FeatureWorker(settings, {**identity, "weights_digest": "0" * 64}, 1)
+    shard_writer(settings, identity, 1)
+    with pytest.raises(EncoderError, match=r"must be the driver's.*weights_digest"):
+        shard_writer(settings, {**identity, "weights_digest": "0" * 64}, 1)
     with pytest.raises(EncoderError, match=r"versions .* instead of \{'keras': '0'\}"):
-        FeatureWorker(settings, {**identity, "versions": {"keras": "0"}}, 1)
+        shard_writer(settings, {**identity, "versions": {"keras": "0"}}, 1)
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +78,9 @@ def photos(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def expected(photos) -> dict[str, bytes]:
     """Return the shards that this process writes."""
-    before, ShardWriter.part_rows = ShardWriter.part_rows, ROWS
+    before, FeatureWriter.shard_rows = FeatureWriter.shard_rows, ROWS
     report = extract(experiment(), photos, shards=True, progress=False)
-    ShardWriter.part_rows = before
+    FeatureWriter.shard_rows = before
     found = content(photos)
     assert sum(name.startswith("0") for name in found) == 12
     assert len(report.files[0].unreadable) == 2
@@ -99,17 +99,17 @@ def content(work: Path) -> dict[str, bytes]:
 def work(photos, expected, monkeypatch) -> Path:
     """Return the prepared folder without features."""
     shutil.rmtree(folder_of(photos), ignore_errors=True)
-    monkeypatch.setattr(ShardWriter, "part_rows", ROWS)
+    monkeypatch.setattr(FeatureWriter, "shard_rows", ROWS)
     return photos
 
 
 CHILD = """
 import sys
 sys.path[:0] = {paths}
-from data_prep.shard_writer import ShardWriter
-from test_cluster_features import ROWS, experiment
+from data_prep.feature_writer import FeatureWriter
+from test_features import ROWS, experiment
 from show_attend_tell.cluster.features import extract_on_cluster
-ShardWriter.part_rows = ROWS
+FeatureWriter.shard_rows = ROWS
 extract_on_cluster(experiment(), sys.argv[1], sys.argv[2], 1, progress=False)
 """
 
@@ -174,20 +174,15 @@ def test_workers_write_shards_into_an_object_store(
 
 
 @pytest.mark.cluster
-def test_a_folder_that_workers_cannot_see_is_one_line_and_writes_no_shard(
+def test_a_node_without_the_folder_or_with_another_version_is_one_line(
     work, nodes, monkeypatch
 ):
     nodes.ensure(1)
-    monkeypatch.setattr(cluster_features, "visible", lambda path: (str(path), 1))
-    with pytest.raises(ClusterError, match=r"node .*header\.json: not the file"):
-        extract_on_cluster(experiment(), work, nodes.address, progress=False)
-    assert [file.name for file in folder_of(work).iterdir()] == ["header.json"]
-
-
-@pytest.mark.cluster
-def test_a_node_with_another_version_is_one_line(work, nodes, monkeypatch):
-    nodes.ensure(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster_features, "visible", lambda path: (str(path), 1))
+        with pytest.raises(ClusterError, match=r"worker .*header\.json: not the file"):
+            extract_on_cluster(experiment(), work, nodes.address, progress=False)
     monkeypatch.setattr(cluster, "__version__", "0.0.1")
     with pytest.raises(ClusterError, match=r"must have version 0\.0\.1 .* Received: "):
         extract_on_cluster(experiment(), work, nodes.address, progress=False)
-    assert not folder_of(work).exists()
+    assert [file.name for file in folder_of(work).iterdir()] == ["header.json"]

@@ -1,6 +1,6 @@
-"""Connections that fail in one line, and what a worker verifies before a task."""
+"""Work items run once, lost items again, and faults are one line."""
 
-import functools
+import pickle
 import sys
 import time
 from types import SimpleNamespace
@@ -8,23 +8,23 @@ from types import SimpleNamespace
 import pytest
 
 from show_attend_tell.cluster import pool as cluster
-from show_attend_tell.cluster import worker as cluster_worker
-from show_attend_tell.cluster.address import resolve_address
-from show_attend_tell.cluster.pool import connected
-from show_attend_tell.cluster.worker import Task, Worker, visible
+from show_attend_tell.cluster.nodes import resolve_address, visible
+from show_attend_tell.cluster.pool import WorkItem, connected, task_of
 from show_attend_tell.runtime.errors import ClusterError, FeatureError
 
+PREPARED = []  # of this process
 
-class Doubling:
-    """A worker's object that counts its tasks."""
 
-    runs = 0
+def doubling(factor=2):
+    """Return the function of a job, which fails for None."""
+    PREPARED.append(factor)
 
-    def run(self, payload):
-        self.runs += 1
+    def run(payload):
         if payload is None:
             raise FeatureError("the disk is full;\nfree space")
-        return 2 * payload
+        return factor * payload
+
+    return run
 
 
 def unbuildable():
@@ -40,105 +40,88 @@ class RayTaskError(RayError):
 
 
 class FakeRay:
-    """Ray's functions for a pool, with workers in this process that may die."""
+    """Ray's functions for a pool; `ends` returns whether an item ends its worker."""
 
     exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
 
-    def __init__(self, dies):
-        self.dies, self.started, self.killed = dies, 0, 0
+    def __init__(self, ends=lambda item: False, free=2.0):
+        self.ends, self.free = ends, free
+        self.started, self.most = 0, 0
 
-    def remote(self, **options):
-        return lambda actor: type("Actor", (), {"remote": self.start})
+    def available_resources(self):
+        return {"CPU": self.free}
 
-    def start(self, make, processors):
+    def remote(self, num_cpus, max_retries):
+        assert max_retries == 0
+        return lambda task: SimpleNamespace(remote=lambda item: self.start(task, item))
+
+    def start(self, task, item):
         self.started += 1
-        return FakeActor(self, Doubling())
+        return task, item
 
-    def wait(self, references, timeout):
+    def wait(self, references):
+        self.most = max(self.most, len(references))
         return references[:1], references[1:]
 
     def get(self, reference):
-        return reference()
+        task, item = reference
+        if self.ends(pickle.loads(item)):
+            raise RayError("the worker died")
+        return task(item)
 
-    def kill(self, actor):
-        self.killed += 1
 
-
-class FakeActor:
-    def __init__(self, ray, object_):
-        self.ray, self.object = ray, object_
-        self.alive = True
-        self.prepare = self.run = self
-
-    def remote(self, task=None):
-        def result():
-            if self.alive and self.ray.dies(task):
-                self.alive = False
-            if not self.alive:
-                raise RayError("class_name: Worker\n\tpid: 7\nthe worker died")
-            if task is None:
-                return None, None
-            if task.payload == "fault":
-                return None, "worker on host: the disk is full"
-            return self.object.run(task.payload), None
-
-        return result
+@pytest.fixture(autouse=True)
+def process(monkeypatch):
+    """Restore what a job prepares in this process."""
+    for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.setenv(name, "1")
+    PREPARED.clear()
+    cluster._prepared.cache_clear()
 
 
 def run_pool(ray, payloads, workers=2, **options):
-    tasks = [Task(f"task {number}", value) for number, value in enumerate(payloads)]
-    done = cluster.Cluster(ray).run(Doubling, (), tasks, workers, **options)
-    return {task.name: value for task, value in done}
+    items = [WorkItem(f"item {number}", value) for number, value in enumerate(payloads)]
+    done = cluster.Cluster(ray).run(doubling, (), items, workers, **options)
+    return {item.name: value for item, value in done}
 
 
-def test_each_task_is_run_once_by_the_workers():
-    ray = FakeRay(lambda task: False)
-    found = run_pool(ray, range(7))
-    assert found == {f"task {n}": 2 * n for n in range(7)}
-    assert (ray.started, ray.killed) == (2, 2)
+DOUBLED = {f"item {n}": 2 * n for n in range(7)}
 
 
-def test_no_more_workers_than_tasks_are_started():
-    ray = FakeRay(lambda task: False)
-    assert run_pool(ray, [4, 5], workers=8) == {"task 0": 8, "task 1": 10}
-    assert ray.started == 2
+@pytest.mark.parametrize("workers", [1, 2, 8])
+def test_each_item_is_run_once_and_the_process_is_prepared_once(workers):
+    ray = FakeRay()
+    assert run_pool(ray, range(7), workers) == DOUBLED
+    assert (ray.started, ray.most) == (7, min(workers, 7))
+    assert PREPARED == [2]
+    assert run_pool(FakeRay(), []) == {}
 
 
-def test_a_worker_out_of_reach_is_killed_as_it_may_be_alive():
-    deaths = iter([False, False, True])
-    ray = FakeRay(lambda task: next(deaths, False))
-    assert len(run_pool(ray, range(3))) == 3
-    assert (ray.started, ray.killed) == (3, 3)
+def test_the_item_of_a_dead_worker_is_run_again(caplog):
+    deaths = iter([False, False, True, False, True])
+    ray = FakeRay(lambda item: next(deaths, False))
+    assert run_pool(ray, range(7)) == DOUBLED
+    assert ray.started == 9
+    assert caplog.text.count("a worker has ended (the worker died)") == 2
 
 
-def test_no_worker_is_started_without_tasks():
-    ray = FakeRay(lambda task: False)
-    assert run_pool(ray, []) == {}
-    assert ray.started == 0
+def test_an_item_that_ends_every_worker_is_named_and_need_not_end_the_others():
+    def ends(item):
+        return item.payload == 3
 
-
-def test_the_task_of_a_dead_worker_is_run_by_another():
-    deaths = iter([False, False, False, True, False, True])
-    ray = FakeRay(lambda task: next(deaths, False))
-    found = run_pool(ray, range(7))
-    assert found == {f"task {n}": 2 * n for n in range(7)}
-    assert ray.started == 4
-
-
-def test_a_task_that_ends_every_worker_is_named():
-    ray = FakeRay(lambda task: task is not None and task.payload == 3)
-    with pytest.raises(ClusterError, match="task 3: 4 workers ended while it ran"):
+    ray = FakeRay(ends)
+    with pytest.raises(ClusterError, match="item 3: 4 workers ended while it ran"):
         run_pool(ray, range(7))
-    assert ray.killed == ray.started
-
-
-def test_a_task_that_ends_every_worker_need_not_end_the_others():
-    ray = FakeRay(lambda task: task is not None and task.payload == 3)
-    found = run_pool(ray, range(7), keep_going=True)
-    fault = found.pop("task 3")
+    values = run_pool(FakeRay(ends), range(7), keep_going=True)
+    fault = values.pop("item 3")
     assert isinstance(fault, ClusterError)
-    assert "task 3: 4 workers ended while it ran" in str(fault)
-    assert found == {f"task {n}": 2 * n for n in range(7) if n != 3}
+    assert "item 3: 4 workers ended while it ran" in str(fault)
+    assert values == {name: n for name, n in DOUBLED.items() if name != "item 3"}
+
+
+def test_a_cluster_without_a_free_processor_is_logged(caplog):
+    assert run_pool(FakeRay(free=0.0), [1]) == {"item 0": 2}
+    assert "waiting for a free processor" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -161,61 +144,36 @@ def test_the_processors_of_the_nodes_are_shared_among_the_workers(nodes, workers
     assert cluster.Cluster(ray).processors_each(workers) == each
 
 
-def test_workers_that_cannot_start_end_the_run():
-    with pytest.raises(ClusterError, match=r"finish a task \(the worker died\)$"):
-        run_pool(FakeRay(lambda task: task is None), range(3))
-
-
-def test_the_error_of_a_worker_ends_the_run():
-    with pytest.raises(ClusterError, match="^worker on host: the disk is full$"):
-        run_pool(FakeRay(lambda task: False), [1, "fault", 3])
-
-
-@pytest.fixture
-def worker(monkeypatch):
-    for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"):
-        monkeypatch.setenv(name, "1")  # restored afterwards
-    worker = Worker(Doubling, 1)
-    assert worker.prepare() == (None, None)
-    return worker
-
-
-def test_a_worker_builds_its_object_once_and_runs_tasks(worker):
-    assert worker.run(Task("one", 4)) == (8, None)
-    assert worker.run(Task("two", 5)) == (10, None)
-
-
-def test_errors_of_a_worker_are_one_line_with_its_host(worker):
-    value, fault = worker.run(Task("one", None))
+def fault_of(item, job=doubling, version=cluster.__version__):
+    task = task_of(pickle.dumps((job, (), 1)), version)
+    value, fault = task(pickle.dumps(item))
     assert value is None
     assert fault.startswith("worker on ")
-    assert fault.endswith(": the disk is full; free space")
-    assert Worker(unbuildable, 1).prepare()[1].endswith(": another encoder")
+    assert "\n" not in fault
+    return fault
 
 
-def test_a_node_that_joined_later_with_another_version_is_refused():
-    build = functools.partial(cluster_worker.build_verified, Doubling, "0.0.1")
-    _, fault = Worker(build, 1).prepare()
-    assert fault.startswith("worker on ")
-    assert "must have version 0.0.1 of this package. Received: " in fault
-    assert (
-        type(cluster_worker.build_verified(Doubling, cluster_worker.__version__))
-        is Doubling
-    )
+def test_errors_of_a_worker_are_one_line_with_its_host_and_end_the_run():
+    item = WorkItem("an item", None)
+    assert fault_of(item).endswith(": the disk is full; free space")
+    assert fault_of(item, job=unbuildable).endswith(": another encoder")
+    refused = "must have version 0.0.1 of this package. Received: "
+    assert refused in fault_of(item, version="0.0.1")
+    with pytest.raises(ClusterError, match="^worker on .*: the disk is full; free spa"):
+        run_pool(FakeRay(), [1, None, 3])
 
 
-def test_a_path_that_a_worker_cannot_see_is_refused_before_the_task(worker, tmp_path):
+def test_a_path_that_a_worker_cannot_see_is_refused_before_the_item(tmp_path):
     file = tmp_path / "header.json"
     file.write_text("{}")
-    seen = (visible(file), visible(tmp_path))
-    assert worker.run(Task("one", 1, seen)) == (2, None)
+    item = WorkItem("an item", 1, (visible(file), visible(tmp_path)))
     file.write_text("{ }")
-    _, fault = worker.run(Task("one", 1, seen))
-    assert "not the file that the driver sees (3 bytes instead of 2)" in fault
+    refused = "not the file that the driver sees (3 bytes instead of 2)"
+    assert refused in fault_of(item)
     file.unlink()
-    _, fault = worker.run(Task("one", 1, seen))
-    assert f"{file}: not visible here (No such file or directory); use a" in fault
-    assert worker._object.runs == 1
+    refused = f"{file}: not visible here (No such file or directory); use a"
+    assert refused in fault_of(item)
+    assert PREPARED == []
 
 
 def test_ray_that_is_not_installed_is_one_line_with_the_extra(monkeypatch):
@@ -246,10 +204,10 @@ def test_an_address_that_nothing_answers_is_refused_within_seconds(
 ):
     grpc = pytest.importorskip("grpc")
     start = time.monotonic()
-    for name, given in ((address, "auto"), ("auto", address)):
-        monkeypatch.setenv("RAY_ADDRESS", name)
+    for variable, option in ((address, "auto"), ("auto", address)):
+        monkeypatch.setenv("RAY_ADDRESS", variable)
         with pytest.raises(ClusterError, match="no Ray answers") as caught:
-            resolve_address(given, grpc)
+            resolve_address(option, grpc)
         assert "\n" not in str(caught.value)
     assert time.monotonic() - start < 20
 

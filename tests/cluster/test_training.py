@@ -1,4 +1,4 @@
-"""Training in the workers of a Ray cluster, one of which is killed."""
+"""Several workers of a cluster train together, while one is killed."""
 
 import os
 import signal
@@ -41,9 +41,10 @@ def test_a_killed_worker_changes_no_weight(tmp_path, work, nodes):
         os.kill(process, signal.SIGKILL)
 
     kills = Interruptions(tmp_path / "two" / "tiny", CHECKPOINT, [(1, kill)])
-    given = (SETTINGS, work, tmp_path / "two")
     with kills:
-        done = train_on_cluster(*given, cluster=nodes.address, count=2)
+        done = train_on_cluster(
+            SETTINGS, work, tmp_path / "two", cluster=nodes.address, count=2
+        )
     assert kills.done == len(killed) == 1
     assert (done.steps, done.stopped) == (21, "all epochs done")
     train(SETTINGS, work, tmp_path / "one", progress=False)
@@ -59,12 +60,12 @@ def test_a_killed_worker_changes_no_weight(tmp_path, work, nodes):
 
 
 def test_faults_of_workers_are_one_line(tmp_path, work, nodes, monkeypatch):
-    given = (SETTINGS, work, tmp_path)
+    places = (work, tmp_path)
     with pytest.raises(ClusterError, match="at most the 2 processors.*Received: 3"):
-        train_on_cluster(*given, cluster=nodes.address, count=3)
+        train_on_cluster(SETTINGS, *places, cluster=nodes.address, count=3)
     monkeypatch.setattr(cluster, "visible", lambda path: (str(path), 1))
     with pytest.raises(ClusterError, match=r"experiment\.toml: not the file that"):
-        train_on_cluster(*given, cluster=nodes.address, count=2)
+        train_on_cluster(SETTINGS, *places, cluster=nodes.address, count=2)
     assert not (tmp_path / "tiny" / CHECKPOINT).exists()
 
 

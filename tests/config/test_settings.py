@@ -366,3 +366,11 @@ def test_a_run_of_version_0_3_is_read_without_its_retired_settings(small_file):
     small_file.write_text(text.replace("[training]\n", '[training]\ntext = ["a"]\n'))
     with pytest.raises(ConfigError, match=r"training\.text: unknown key"):
         read_experiment_file(small_file)
+
+
+def test_further_data_sets_have_weights_and_other_names():
+    assert experiment_from_dict(changed("data", also={"b": 2})).data.also == {"b": 2.0}
+    for also in ({"b": 0}, {"b": -1}, {"../b": 1}, {"b": 1e9}, ["b"]):
+        assert "data.also" in message_of(changed("data", also=also))
+    name = experiment_from_dict(changed("data")).data.name
+    assert "other than data.name" in message_of(changed("data", also={name: 1}))

@@ -12,6 +12,7 @@ from show_attend_tell.data.dataset import (
     epoch_order,
     measure_deviation,
     padded_length,
+    shown_items,
 )
 from show_attend_tell.data.vocabulary import END, PAD, START, UNKNOWN, Vocabulary
 from show_attend_tell.runtime.errors import FeatureError
@@ -30,14 +31,16 @@ class Reader:
         return np.broadcast_to(values, (len(rows), L, D)).astype(np.float16)
 
 
-def make(lengths, batch_size=4, seed=1, readers=None, part=(0, 1)):
+def make(lengths, batch_size=4, seed=1, readers=None, part=(0, 1), weights=None):
     """Return batches of captions; each word of a caption is 10 + its number."""
     photos = np.arange(len(lengths)) % PHOTOS
     tokens = [np.full(length, 10 + k, np.int32) for k, length in enumerate(lengths)]
     rows = np.arange(PHOTOS)[::-1]
     captions = Captions.join(photos, tokens)
     readers = readers or [Reader()]
-    return CaptionBatches(captions, rows, readers, batch_size, seed, part=part)
+    return CaptionBatches(
+        captions, rows, readers, batch_size, seed, part=part, weights=weights
+    )
 
 
 def seen(batches):
@@ -273,3 +276,38 @@ def test_few_padded_lengths_are_multiples_of_twelve(length):
     found = padded_length(length, few=True)
     assert found % 12 == 0
     assert length <= found < length + 12
+
+
+weights_lists = st.lists(st.sampled_from([0.3, 1.0, 2.0, 2.5]), min_size=1, max_size=30)
+
+
+@given(weights_lists, st.integers(0, 5), st.integers(0, 3))
+def test_an_epoch_shows_each_item_in_proportion_to_its_weight(weights, seed, epoch):
+    weights = np.array(weights)
+    counts = np.bincount(shown_items(weights, seed, epoch), minlength=len(weights))
+    for weight in np.unique(weights):
+        of_weight = counts[weights == weight]
+        assert set(of_weight) <= {int(weight), int(np.ceil(weight))}
+        assert abs(of_weight.sum() - weight * len(of_weight)) <= 0.5
+    assert len(shown_items(weights, seed, epoch + 1)) == counts.sum()
+
+
+def test_items_of_weight_one_are_shown_in_order():
+    np.testing.assert_array_equal(shown_items(np.ones(5), 3, 2), np.arange(5))
+
+
+def test_weights_of_photos_choose_their_captions():
+    weights = np.array([1.0, 2.0, 0.5, 1.0, 1.0, 1.0, 1.0])
+    batches = make([3] * 28, weights=weights)  # four captions of each photo
+    other = [seen(batches.batches(epoch)) for epoch in (1, 2)]
+    for captions in other:
+        counts = np.bincount(np.array(captions) % PHOTOS)
+        np.testing.assert_array_equal(counts, [4, 8, 2, 4, 4, 4, 4])
+        assert -(-len(captions) // 4) == batches.steps
+    halves = [{k for k in captions if k % PHOTOS == 2} for captions in other]
+    assert halves[0] != halves[1]  # drawn anew
+    rest = list(batches.batches(1, start=3))
+    whole = list(batches.batches(1))[3:]
+    for ours, theirs in zip(rest, whole, strict=True):
+        for one, another in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(one, another)

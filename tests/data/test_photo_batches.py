@@ -26,7 +26,7 @@ class Reader:
 counts_lists = st.lists(st.integers(1, 4), min_size=1, max_size=7)
 
 
-def make(counts, batch_size=6, seed=1, readers=None, lengths=None, part=(0, 1)):
+def make(counts, batch_size=6, seed=1, readers=None, lengths=None, **options):
     """Return batches of photos with `counts` captions; words are 10 + the number."""
     photos = np.repeat(np.arange(len(counts)), counts)
     if lengths is None:
@@ -35,7 +35,7 @@ def make(counts, batch_size=6, seed=1, readers=None, lengths=None, part=(0, 1)):
     captions = Captions.join(photos, tokens)
     rows = np.arange(len(counts))[::-1]  # of 7 photos
     readers = readers or [Reader()]
-    return PhotoBatches(captions, rows, readers, batch_size, seed, part=part)
+    return PhotoBatches(captions, rows, readers, batch_size, seed, **options)
 
 
 @given(counts_lists, st.integers(1, 9), st.integers(0, 3), st.integers(0, 3))
@@ -142,3 +142,15 @@ def test_the_dataset_yields_the_batches():
     for (x, y), expected in zip(batches.prefetched(0), batches.batches(0), strict=True):
         for ours, theirs in zip((*x.values(), y), expected, strict=True):
             np.testing.assert_array_equal(ours, theirs)
+
+
+def test_weights_choose_photos_with_all_their_captions():
+    weights = np.array([2.0, 1.0, 1.0])
+    batches = make([3, 3, 3], weights=weights)
+    captions = [
+        words[0] - 10
+        for _, _, targets in batches.batches(0)
+        for words in targets
+        if words[0]
+    ]
+    assert sorted(captions) == [0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8]

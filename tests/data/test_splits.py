@@ -4,9 +4,9 @@ import logging
 
 import numpy as np
 import pytest
-from tiny_run import IDENTITY, experiment, prepare
+from tiny_run import IDENTITY, experiment, prepare, write_features
 
-from data_prep.shard_writer import ShardWriter
+from data_prep.feature_writer import FeatureWriter
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.manifest import Photo, read_manifest, write_manifest
 from show_attend_tell.data.splits import (
@@ -14,6 +14,8 @@ from show_attend_tell.data.splits import (
     load_split,
     open_features,
     open_mirror,
+    read_photos,
+    vocabulary_path,
 )
 from show_attend_tell.runtime.errors import FeatureError, ManifestError
 
@@ -61,17 +63,19 @@ def to_shards(path):
         values = reader.read(range(len(ids)))
     path.unlink()
     mirrored = attributes["mirrored"]
-    with ShardWriter(path, attributes["identity"], ids, mirrored) as writer:
-        for part in writer.missing:
-            rows = writer.rows(part)
-            writer.write(part, values[rows.start : rows.stop], [""] * len(rows))
+    with FeatureWriter(
+        path, attributes["identity"], ids, mirrored, shards=True
+    ) as writer:
+        for number in writer.missing:
+            rows = writer.rows(number)
+            writer.write(number, values[rows.start : rows.stop], [""] * len(rows))
         writer.finish()
     return values
 
 
 def test_shards_take_the_place_of_feature_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(ShardWriter, "part_rows", 4)
     work = prepare(tmp_path, mirror=True)
+    monkeypatch.setattr(FeatureWriter, "shard_rows", 4)
     folder, encoder = folder_of(experiment(), work), experiment().encoder
     plain, mirrored = (
         to_shards(feature_path(folder, encoder, m)) for m in (False, True)
@@ -178,3 +182,113 @@ def test_unmirrored_features_in_the_mirrored_file_are_refused(tmp_path):
     mirrored.write_bytes(plain.read_bytes())
     with pytest.raises(FeatureError, match="mirrored photos False instead of True"):
         open_features(experiment(), work, mirror=True)
+
+
+SETS = experiment(data={"also": {"more": 0.5}})
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """Prepare two data sets with equal ids and other features."""
+    work = prepare(tmp_path_factory.mktemp("two"), mirror=True)
+    return prepare(work, mirror=True, name="more", seed=4)
+
+
+def values_of(work, name, mirror=False):
+    """Return id -> features of one data set."""
+    path = feature_path(work / name, experiment().encoder, mirror)
+    with FeatureReader(path) as reader:
+        rows = reader.rows
+        return dict(zip(rows, reader.read(list(rows.values())), strict=True))
+
+
+@pytest.mark.parametrize("mirror", [False, True])
+def test_several_data_sets_are_read_as_one(two, mirror):
+    with open_features(SETS, two, identity=IDENTITY) as plain:
+        split = load_split(SETS, two, "train", plain)
+        reader = open_mirror(SETS, two, plain, split) if mirror else plain
+        read = reader.read(split.rows[::-1])[::-1]
+        reader.close()
+    ids = [f"photo-{k:02d}" for k in range(12)]
+    assert [photo.id for photo in split.photos] == ids + [f"more/{k}" for k in ids]
+    np.testing.assert_array_equal(split.weights, [1.0] * 12 + [0.5] * 12)
+    expected = [
+        values_of(two, name, mirror)[photo]
+        for name in ("made-up", "more")
+        for photo in ids
+    ]
+    np.testing.assert_array_equal(read, expected)
+    assert [photo.path.parent.name for photo in split.photos[11:13]] == [
+        "made-up",
+        "more",
+    ]
+
+
+def test_a_split_is_the_union_of_the_sets_that_have_it(tmp_path):
+    work = prepare(tmp_path)
+    prepare(work, name="more")
+    path = work / "more" / "manifest.jsonl"
+    photos = [p for p in read_manifest(path) if p.split == "train"]
+    write_manifest(path, [*photos, Photo("new", "b.png", "test", ["A dog."])])
+    with open_features(SETS, work) as reader:
+        assert len(load_split(SETS, work, "val", reader).photos) == 4
+    assert len(read_photos(SETS, work)) == 16 + 12 + 1
+
+
+def test_the_vocabulary_of_several_sets_is_a_file_of_its_own(tmp_path):
+    also = {"more": 1, "b": 2}
+    for punctuation, name in (("drop", "vocabulary"), ("keep", "vocabulary-keep")):
+        sets = experiment(data={"also": also, "punctuation": punctuation})
+        path = vocabulary_path(sets, tmp_path)
+        assert path == tmp_path / "made-up" / f"{name}+b+more.json"
+
+
+def change_encoder(work):
+    (work / "more" / "features-Tiny-last.h5").unlink()
+    features = np.ones((1, 6, 5), np.float16)
+    write_features(work / "more", ["photo-00"], features, False, {**IDENTITY, "x": 1})
+
+
+@pytest.mark.parametrize(
+    ("damage", "error", "message"),
+    [
+        (
+            lambda work: (work / "more" / "features-Tiny-last.h5").unlink(),
+            FeatureError,
+            r"more/features-Tiny-last\.h5: no such feature file",
+        ),
+        (change_encoder, FeatureError, "made by another encoder: x 1 instead of none"),
+        (
+            lambda work: (work / "more" / "manifest.jsonl").unlink(),
+            ManifestError,
+            r"more/manifest\.jsonl: no such manifest",
+        ),
+        (
+            lambda work: write_manifest(
+                work / "made-up" / "manifest.jsonl",
+                [Photo("more/photo-00", "a.png", "train", ["A dog."])],
+            ),
+            ManifestError,
+            "a photo becomes 'more/photo-00', the id of another photo",
+        ),
+    ],
+)
+def test_a_set_that_is_absent_or_does_not_fit_is_named_in_one_line(
+    tmp_path, damage, error, message
+):
+    work = prepare(tmp_path)
+    prepare(work, name="more")
+    damage(work)
+    with pytest.raises(error, match=message) as caught:
+        with open_features(SETS, work) as reader:
+            load_split(SETS, work, "train", reader)
+    assert "\n" not in str(caught.value)
+
+
+def test_mirrored_photos_of_a_set_that_are_absent_are_named(tmp_path):
+    work = prepare(tmp_path, mirror=True)
+    prepare(work, name="more")
+    with open_features(SETS, work) as reader:
+        split = load_split(SETS, work, "train", reader)
+        with pytest.raises(FeatureError, match="the first is more/photo-00"):
+            open_mirror(SETS, work, reader, split)

@@ -45,7 +45,8 @@ class Handler(BaseHTTPRequestHandler):
 def server(monkeypatch):
     """Yield a server of one file; each of ``drops`` is the end of one response."""
     monkeypatch.setattr(download, "_ATTEMPTS", 3)
-    monkeypatch.setattr(download, "_PAUSE", 0.001)
+    retries = download._RETRIES.new(total=2, backoff_factor=0.001)
+    monkeypatch.setattr(download, "_RETRIES", retries)
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.content, server.ranges, server.shift = CONTENT, True, 0
         server.drops, server.statuses, server.starts = [], [], []

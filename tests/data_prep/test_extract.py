@@ -12,7 +12,7 @@ from PIL import Image
 
 from data_prep import disk
 from data_prep.extract import BATCH, extract
-from data_prep.feature_writer import PART
+from data_prep.feature_writer import FeatureWriter
 from show_attend_tell.config.settings import Experiment, experiment_from_dict
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import FeatureReader
@@ -21,7 +21,8 @@ from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.runtime.errors import FeatureError
 
 SIDE = 16
-TRAIN, VAL = PART + 10, 5
+ROWS = 64  # of a shard, so that few photos have two
+TRAIN, VAL = ROWS + 10, 5
 BROKEN, ABSENT = 3, TRAIN + 1
 NAME = "features-SceneNet-annotations"
 
@@ -31,11 +32,11 @@ import os, signal, sys
 from pathlib import Path
 sys.path[:0] = {paths}
 from data_prep.feature_writer import FeatureWriter
-from test_extract import run
-write = FeatureWriter.write
+from test_extract import ROWS, run
+write, FeatureWriter.shard_rows = FeatureWriter.write, ROWS
 
-def deadly(self, part, features, problems):
-    write(self, part, features, problems)
+def deadly(self, number, features, problems):
+    write(self, number, features, problems)
     os.kill(os.getpid(), signal.SIGKILL)
 
 FeatureWriter.write = deadly
@@ -43,7 +44,7 @@ run(Path(sys.argv[1]))
 """
 
 
-def experiment(**encoder) -> Experiment:
+def experiment(also=None, **encoder) -> Experiment:
     settings = {
         "network": "SceneNet",
         "layer": "annotations",
@@ -53,7 +54,7 @@ def experiment(**encoder) -> Experiment:
     return experiment_from_dict(
         {
             "name": "tiny",
-            "data": {"name": "tiny", "source": "folder"},
+            "data": {"name": "tiny", "source": "folder", "also": also or {}},
             "encoder": {**settings, **encoder},
             "model": {},
             "training": {},
@@ -86,6 +87,13 @@ def prepare(work: Path) -> list[Photo]:
     return photos
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _small_shards():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FeatureWriter, "shard_rows", ROWS)
+        yield
+
+
 @pytest.fixture(scope="module")
 def work(tmp_path_factory) -> Path:
     work = tmp_path_factory.mktemp("work")
@@ -111,7 +119,7 @@ def test_every_photo_in_a_split_gets_its_features(work, report):
         assert reader.shape == (TRAIN + VAL, 4, 64)
         assert len(reader.rows) == TRAIN + VAL - 2
         assert f"{TRAIN + VAL}.png" not in reader.image_ids  # of split none
-    for number in (0, BATCH, PART + 3):
+    for number in (0, BATCH, ROWS + 3):
         image = encoder.load_photo(work / "tiny" / "photos" / f"{number}.png")
         expected = encoder.encode(encoder.preprocess(image)[None])[0]
         found = read(path, f"{number}.png")
@@ -183,7 +191,7 @@ def test_a_killed_extraction_is_resumed_to_the_same_bytes(tmp_path, work, report
     with pytest.raises(FeatureError, match="incomplete"):
         FeatureReader(path)
     resumed = run(tmp_path).files[0]
-    assert resumed.extracted == TRAIN + VAL - PART
+    assert resumed.extracted == TRAIN + VAL - ROWS
     whole = tmp_path / "whole.h5"
     path.rename(whole)
     assert run(tmp_path).files[0].extracted == TRAIN + VAL
@@ -198,7 +206,7 @@ def test_a_disk_that_is_too_small_is_one_line_after_the_first_part(
     with pytest.raises(FeatureError, match=r"features need .*kB of .*10\.0B free"):
         run(tmp_path)
     monkeypatch.undo()
-    assert run(tmp_path).files[0].extracted == TRAIN + VAL - PART
+    assert run(tmp_path).files[0].extracted == TRAIN + VAL - ROWS
 
 
 def test_features_of_another_encoder_are_refused_or_overwritten(tmp_path):
@@ -211,11 +219,21 @@ def test_features_of_another_encoder_are_refused_or_overwritten(tmp_path):
     assert again.files[0].extracted == TRAIN + VAL
 
 
-def test_splits_choose_the_photos(tmp_path):
+def test_mirrored_photos_of_an_unknown_split_are_refused(work):
+    with pytest.raises(FeatureError, match=r"which has \['train', 'val'\]"):
+        run(work, mirror_splits=["test"])
+
+
+def test_each_data_set_gets_a_file_of_its_own(tmp_path):
     prepare(tmp_path)
-    assert run(tmp_path, splits=["val"]).files[0].photos == VAL
-    with pytest.raises(FeatureError, match="`splits` must name splits"):
-        run(tmp_path, splits=["test"])
+    photos = [photo for photo in prepare(tmp_path / "other") if photo.split == "train"]
+    (tmp_path / "other" / "tiny").rename(tmp_path / "more")
+    manifest.write_manifest(tmp_path / "more" / "manifest.jsonl", photos)
+    sets = experiment(mirror=True, also={"more": 2.0})
+    report = extract(sets, tmp_path, mirror_splits=["val"], progress=False)
+    names = [f"tiny/{NAME}.h5", f"tiny/{NAME}.mirror.h5", f"tiny/{NAME}.mirror-val.h5"]
+    names += [f"more/{NAME}.h5", f"more/{NAME}.mirror.h5"]  # it has no photo of val
+    assert [str(file.path.relative_to(tmp_path)) for file in report.files] == names
 
 
 def test_a_weights_file_replaces_that_of_the_settings(tmp_path, work):

@@ -1,4 +1,4 @@
-"""Test that interruptions do not change the bytes of a feature file."""
+"""A file or a folder of shards: the same values and bytes, whatever interrupts them."""
 
 import shutil
 import signal
@@ -11,21 +11,84 @@ import h5py
 import numpy as np
 import pytest
 
-from data_prep.feature_writer import PART, FeatureWriter
+from data_prep.feature_writer import FeatureWriter
+from show_attend_tell.data import features
 from show_attend_tell.data.features import FeatureReader
+from show_attend_tell.data.shard_store import feature_set, shards_folder
 from show_attend_tell.runtime.errors import FeatureError
 
-COUNT = 2 * PART + 3  # three parts
+ROWS = 64
+COUNT = 2 * ROWS + 3  # three shards
+UNREADABLE = ROWS + 6
 IDENTITY = {"network": "net", "grid": [2, 2], "width": 3, "precision": "float32"}
+OTHER = {**IDENTITY, "network": "other"}
+IDS = [f"{row}.jpg" for row in range(COUNT)]
+PROBLEMS = ["broken" if row == UNREADABLE else "" for row in range(COUNT)]
+VALUES = np.random.default_rng(3).normal(size=(COUNT, 4, 3)).astype(np.float16)
+VALUES[UNREADABLE] = 0
+FORMS = pytest.mark.parametrize("shards", [False, True], ids=["file", "shards"])
 
-# Write the file and kill the process before or after the given rename: of the header
-# (1), of a part (2 to 4) or of the feature file (5).
-ROOT = Path(__file__).resolve().parents[2]
-CHILD = """
+FOLDERS = [str(Path(__file__).parents[k]) for k in (2, 0)]
+CHILD = f"""
 import os, signal, sys
 from pathlib import Path
-sys.path[:0] = {paths}
+sys.path[:0] = {FOLDERS}
 from test_feature_writer import write
+"""
+
+
+class Writer(FeatureWriter):
+    """The writer, with few rows in a shard."""
+
+    shard_rows = ROWS
+
+
+def write(path, numbers=None, finish=True, identity=IDENTITY, **options) -> list[int]:
+    """Write or finish a set; return the shards written by this call."""
+    with Writer(path, identity, IDS, **options) as writer:
+        if writer.complete:
+            return []
+        numbers = writer.missing if numbers is None else numbers
+        for number in numbers:
+            rows = slice(writer.rows(number).start, writer.rows(number).stop)
+            writer.write(number, VALUES[rows], PROBLEMS[rows])
+        if finish:
+            writer.finish()
+    return numbers
+
+
+def content(path: Path) -> dict[str, bytes]:
+    """Return the bytes of all files of a set."""
+    path = feature_set(path)
+    files = path.iterdir() if path.is_dir() else [path]
+    return {file.name: file.read_bytes() for file in files}
+
+
+def run(script: str, *arguments: object) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-c", CHILD + script, *map(str, arguments)]
+    return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory) -> dict[bool, dict[str, bytes]]:
+    """Return the bytes of a file and of a folder of shards."""
+    sets = {}
+    for shards in (False, True):
+        path = tmp_path_factory.mktemp("whole") / "features.h5"
+        assert write(path, shards=shards) == [0, 1, 2]
+        assert path.exists() != shards
+        sets[shards] = content(path)
+    return sets
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "features.h5"
+
+
+# The process is killed before or after the given rename: of the header (1), of a shard
+# (2 to 4), or of the file or the index (5).
+DEADLY = """
 replace, calls = os.replace, []
 
 def deadly(source, target):
@@ -38,183 +101,183 @@ def deadly(source, target):
         replace(source, target)
 
 os.replace = deadly
-write(Path(sys.argv[1]))
+write(Path(sys.argv[1]), shards={shards})
 """
 
 
-def write(path: Path, identity: dict = IDENTITY, **options) -> list[int]:
-    """Write or finish the file; return the parts written by this call."""
-    rng = np.random.default_rng(3)
-    values = rng.normal(size=(COUNT, 4, 3)).astype(np.float16)
-    problems = ["broken" if row == 70 else "" for row in range(COUNT)]
-    ids = [f"{row}.jpg" for row in range(COUNT)]
-    with FeatureWriter(path, identity, ids, **options) as writer:
-        if writer.complete:
-            return []
-        written = list(writer.missing)
-        for part in writer.missing:
-            rows = slice(writer.rows(part).start, writer.rows(part).stop)
-            writer.write(part, values[rows], problems[rows])
-        writer.finish()
-    return written
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory) -> bytes:
-    path = tmp_path_factory.mktemp("whole") / "features.h5"
-    assert write(path) == [0, 1, 2]
-    return path.read_bytes()
-
-
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("call", [1, 3, 5])
+@pytest.mark.parametrize(
+    ("shards", "call", "after"),
+    [(False, call, after) for call in (1, 3, 5) for after in (False, True)]
+    + [(True, 3, False), (True, 5, False)],
+)
 def test_a_killed_writer_is_resumed_to_the_same_bytes(
-    tmp_path, uninterrupted, call, after
+    path, uninterrupted, shards, call, after
 ):
-    path = tmp_path / "features.h5"
-    folders = [str(ROOT), str(ROOT / "tests" / "support"), str(Path(__file__).parent)]
-    script = CHILD.format(paths=folders, call=call, after=after)
-    child = subprocess.run([sys.executable, "-c", script, str(path)], check=False)
-    assert child.returncode == -signal.SIGKILL
+    child = run(DEADLY.format(call=call, after=after, shards=shards), path)
+    assert child.returncode == -signal.SIGKILL, child.stderr
     done = max(0, call - 2 + after)
-    assert write(path) == ([] if done > 3 else list(range(done, 3)))
-    assert path.read_bytes() == uninterrupted
-    assert not list(tmp_path.glob("*.parts"))
-    assert not list(tmp_path.glob(".writing-*"))
+    expected = [] if done > 3 else list(range(done, 3))
+    assert write(path, shards=shards) == expected
+    assert content(path) == uninterrupted[shards]
+    assert not list(path.parent.rglob(".writing-*"))
+    assert not list(path.parent.glob("*.parts"))
 
 
-def test_the_bytes_do_not_depend_on_the_time(tmp_path, uninterrupted):
+def test_the_bytes_do_not_depend_on_the_time_or_the_order(path, uninterrupted):
     time.sleep(1.1)  # HDF5 stores times in whole seconds
-    write(tmp_path / "features.h5")
-    assert (tmp_path / "features.h5").read_bytes() == uninterrupted
+    write(path, [2, 0], finish=False, shards=True)
+    with pytest.raises(FeatureError, match="run the extraction again to continue"):
+        FeatureReader(path)
+    assert write(path) == [1]  # the form of what was begun
+    assert content(path) == uninterrupted[True]
+    write(path, overwrite=True)
+    assert content(path) == uninterrupted[False]
 
 
-def test_a_finished_file_is_kept(tmp_path, uninterrupted):
-    path = tmp_path / "features.h5"
-    path.write_bytes(uninterrupted)
-    (tmp_path / "features.h5.parts").mkdir()  # as after a kill while deleting it
+def test_shards_and_one_file_are_read_alike(path, tmp_path):
+    write(path, shards=True)
+    write(tmp_path / "one.h5")
+    rows = [COUNT - 1, 3, ROWS, ROWS - 1, 3, 0]
+    with (
+        FeatureReader(path, IDENTITY) as shards,
+        FeatureReader(tmp_path / "one.h5") as file,
+    ):
+        assert shards.path == tmp_path / "features.shards"
+        for name in ("image_ids", "shape", "rows", "problems", "attributes"):
+            assert getattr(shards, name) == getattr(file, name)
+        np.testing.assert_array_equal(shards.read(rows), VALUES[rows])
+        np.testing.assert_array_equal(shards.read(rows), file.read(rows))
+        with pytest.raises(FeatureError, match=r"70\.jpg.*broken"):
+            shards.read([UNREADABLE])
+    for reader in (shards, file):
+        with pytest.raises(FeatureError, match="closed"):
+            reader.read([0])
+
+
+def test_few_shards_are_open_together(path, monkeypatch):
+    monkeypatch.setattr(features, "_OPEN", 1)
+    write(path, shards=True)
+    with FeatureReader(path) as reader:
+        for row in [0, ROWS, 1, COUNT - 1, 2]:
+            np.testing.assert_array_equal(reader.read([row])[0], VALUES[row])
+            assert len(reader._shards) == 1
+
+
+@FORMS
+def test_a_finished_set_is_kept_in_its_form(path, uninterrupted, shards):
+    write(path, shards=shards)
+    assert write(path, shards=not shards) == []
+    assert content(path) == uninterrupted[shards]
+
+
+def test_parts_that_a_finished_file_holds_are_deleted(path, uninterrupted):
+    write(path)
+    parts = path.with_name("features.h5.parts")
+    parts.mkdir()  # as after a kill while they are deleted
     assert write(path) == []
-    assert path.read_bytes() == uninterrupted
-    assert not (tmp_path / "features.h5.parts").exists()
+    assert content(path) == uninterrupted[False]
+    assert not parts.exists()
 
 
-def test_a_finished_file_of_another_encoder_is_refused(tmp_path, uninterrupted):
-    path = tmp_path / "features.h5"
-    path.write_bytes(uninterrupted)
-    other = {**IDENTITY, "network": "other"}
+@FORMS
+def test_a_finished_set_of_another_encoder_is_refused_or_overwritten(path, shards):
+    write(path, shards=shards)
     with pytest.raises(FeatureError, match=r"net instead of other.*--overwrite"):
-        write(path, other)
-    assert write(path, other, overwrite=True) == [0, 1, 2]
-    with FeatureReader(path, other) as reader:
+        write(path, identity=OTHER)
+    assert write(path, identity=OTHER, overwrite=True, shards=not shards) == [0, 1, 2]
+    assert path.exists() == shards
+    assert shards_folder(path).exists() != shards
+    with FeatureReader(path, OTHER) as reader:
         assert reader.problems == {"70.jpg": "broken"}
 
 
-def test_a_finished_file_of_other_photos_is_refused(tmp_path, uninterrupted):
-    path = tmp_path / "features.h5"
-    path.write_bytes(uninterrupted)
+def test_a_finished_file_of_other_photos_is_refused(path):
+    write(path)
     with (
         pytest.raises(FeatureError, match="other photos"),
-        FeatureWriter(path, IDENTITY, ["a.jpg"]),
+        Writer(path, IDENTITY, ["a.jpg"]),
     ):
         pass
+
+
+@FORMS
+@pytest.mark.parametrize(
+    ("identity", "ids", "reason"),
+    [
+        (OTHER, IDS, "network net instead of other"),
+        ({**IDENTITY, "precision": "bfloat16"}, IDS, "precision or library versions"),
+        (IDENTITY, IDS[1:], r"photos 131 instead of 130.*--overwrite"),
+    ],
+)
+def test_a_set_begun_with_other_settings_is_refused(
+    path, shards, identity, ids, reason
+):
+    write(path, [0], finish=False, shards=shards)
+    with (
+        pytest.raises(FeatureError, match=reason),
+        Writer(path, identity, ids),
+    ):
+        pass
+    with Writer(path, identity, ids, overwrite=True) as writer:
+        assert writer.missing == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"network": "other"}, "network net instead of other"),
-        ({"precision": "bfloat16"}, "precision or library versions"),
-    ],
+    "text",
+    [b"{", b"[]", b"null", b'{"identity": 3}', b"[" * 10**5, b"9" * 5000, b"\xff"],
 )
-def test_parts_of_another_encoder_are_refused(tmp_path, change, reason):
-    path = tmp_path / "features.h5"
-    with FeatureWriter(path, IDENTITY, ["a", "b"]):
-        pass
-    with (
-        pytest.raises(FeatureError, match=reason),
-        FeatureWriter(path, {**IDENTITY, **change}, ["a", "b"]),
-    ):
-        pass
+def test_a_malformed_header_is_refused(path, text):
+    write(path, [0], finish=False)
+    path.with_name("features.h5.parts").joinpath("header.json").write_bytes(text)
+    with pytest.raises(FeatureError, match=r"header .* malformed .*--overwrite"):
+        write(path)
 
 
-def test_parts_with_a_malformed_header_are_refused(tmp_path):
-    path = tmp_path / "features.h5"
-    with FeatureWriter(path, IDENTITY, ["a"]):
-        (tmp_path / "features.h5.parts" / "header.json").write_bytes(b"{")
-    with (
-        pytest.raises(FeatureError, match=r"header .* malformed .*--overwrite"),
-        FeatureWriter(path, IDENTITY, ["a"]),
-    ):
-        pass
-
-
-def test_parts_of_other_photos_are_refused(tmp_path):
-    path = tmp_path / "features.h5"
-    with FeatureWriter(path, IDENTITY, ["a", "b"]):
-        pass
-    with (
-        pytest.raises(FeatureError, match=r"photos 2 instead of 3.*--overwrite"),
-        FeatureWriter(path, IDENTITY, ["a", "b", "c"]),
-    ):
-        pass
-    with FeatureWriter(path, IDENTITY, ["a", "b", "c"], overwrite=True) as writer:
-        assert writer.missing == [0]
-
-
-def test_parts_without_a_header_are_deleted(tmp_path, uninterrupted):
-    path = tmp_path / "features.h5"
-    parts = tmp_path / "features.h5.parts"
+def test_shards_without_a_header_are_deleted(path, uninterrupted):
+    parts = path.with_name("features.h5.parts")
     parts.mkdir()
     (parts / "000000.h5").write_bytes(b"of unknown origin")
     assert write(path) == [0, 1, 2]
-    assert path.read_bytes() == uninterrupted
+    assert content(path) == uninterrupted[False]
 
 
-def test_two_extractions_into_one_file_are_refused(tmp_path):
-    path = tmp_path / "features.h5"
+def test_two_extractions_into_one_set_are_refused_in_any_form(path):
+    write(path, shards=True)
     with (
-        FeatureWriter(path, IDENTITY, ["a"]),
+        Writer(path, IDENTITY, IDS),
         pytest.raises(FeatureError, match="another extraction"),
-        FeatureWriter(path, IDENTITY, ["a"]),
+        Writer(path, IDENTITY, IDS, overwrite=True),
     ):
         pass
-    with FeatureWriter(path, IDENTITY, ["a"]) as writer:
-        assert writer.missing == [0]
-    shutil.rmtree(tmp_path / "features.h5.parts")
+    assert write(path) == []
 
 
-def test_the_remaining_bytes_are_those_of_missing_parts_and_the_file(tmp_path):
-    path = tmp_path / "features.h5"
-    ids = [f"{row}.jpg" for row in range(4 * PART)]
-    values = np.ones((PART, 4, 3), np.float16)
-    with FeatureWriter(path, IDENTITY, ids) as writer:
+@FORMS
+def test_the_remaining_bytes_count_the_copies_of_a_file(path, shards):
+    with Writer(path, IDENTITY, IDS[:-3] * 2, shards=shards) as writer:
         assert writer.remaining_bytes() == 0  # unknown
-        writer.write(0, values, [""] * PART)
-        writer.write(1, values, [""] * PART)
-        part = (tmp_path / "features.h5.parts" / "000000.h5").stat().st_size
-        assert writer.remaining_bytes() == 2 * part + 4 * part
+        size = 0
+        for number in (0, 1):
+            writer.write(number, np.ones((ROWS, 4, 3), np.float16), [""] * ROWS)
+            size += writer.shard(number).file.stat().st_size
+        assert writer.remaining_bytes() == (size if shards else 3 * size)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_features_that_are_not_finite_are_refused(tmp_path, value):
-    features = np.zeros((2, 4, 3), np.float16)
-    features[1, 2, 0] = value
-    path = tmp_path / "features.h5"
-    with FeatureWriter(path, IDENTITY, ["a.jpg", "b.jpg"]) as writer:
+def test_features_that_are_not_finite_are_refused(path, value):
+    values = np.zeros((2, 4, 3), np.float16)
+    values[1, 2, 0] = value
+    with Writer(path, IDENTITY, ["a.jpg", "b.jpg"]) as writer:
         with pytest.raises(FeatureError, match=r"photo 'b\.jpg' must be finite"):
-            writer.write(0, features, ["", ""])
-        assert [file.name for file in (tmp_path / "features.h5.parts").iterdir()] == [
-            "header.json"
-        ]
+            writer.write(0, values, ["", ""])
+        files = path.with_name("features.h5.parts").iterdir()
+        assert [file.name for file in files] == ["header.json"]
 
 
 FULL = """
-import resource, sys
-from pathlib import Path
-sys.path[:0] = {paths}
+import resource
 from show_attend_tell.runtime.errors import FeatureError
-from test_feature_writer import write
-resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, resource.RLIM_INFINITY))
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
 try:
     write(Path(sys.argv[1]))
 except FeatureError as error:
@@ -223,68 +286,87 @@ except FeatureError as error:
 
 
 @pytest.mark.parametrize("share", [0.001, 0.1, 0.3, 0.6, 0.9, 0.999])
-def test_a_full_disk_is_one_line_and_the_writer_resumes(tmp_path, uninterrupted, share):
-    path = tmp_path / "features.h5"
-    folders = [str(ROOT), str(ROOT / "tests" / "support"), str(Path(__file__).parent)]
-    script = FULL.format(paths=folders, size=int(share * len(uninterrupted)))
-    child = subprocess.run(
-        [sys.executable, "-c", script, str(path)],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+def test_a_full_disk_is_one_line_and_the_writer_resumes(path, uninterrupted, share):
+    size = len(uninterrupted[False]["features.h5"])
+    child = run(FULL, path, int(share * size))
     assert child.returncode == 1, child
     assert len(child.stderr.splitlines()) == 1, child.stderr
     assert "cannot be written" in child.stderr
     assert not path.exists()
-    assert not list(tmp_path.glob(".writing-*"))
+    assert not list(path.parent.glob(".writing-*"))
     write(path)
-    assert path.read_bytes() == uninterrupted
+    assert content(path) == uninterrupted[False]
 
 
-def test_a_damaged_part_is_refused_by_name(tmp_path):
-    path = tmp_path / "features.h5"
-    with FeatureWriter(path, IDENTITY, ["a.jpg"]) as writer:
-        (tmp_path / "features.h5.parts" / "000000.h5").write_bytes(b"no part")
-        with pytest.raises(
-            FeatureError, match=r"000000\.h5: damaged .*delete the file"
-        ):
-            writer.finish()
-
-
-def test_a_flipped_bit_in_a_part_is_refused_by_name(tmp_path):
-    features = np.arange(24, dtype=np.float16).reshape(2, 4, 3)
-    part = tmp_path / "features.h5.parts" / "000000.h5"
-    with FeatureWriter(tmp_path / "features.h5", IDENTITY, ["a.jpg", "b"]) as writer:
-        writer.write(0, features, ["", ""])
-        content = bytearray(part.read_bytes())
-        content[content.index(features[1].tobytes()) + 5] ^= 8
-        part.write_bytes(content)
-        with pytest.raises(FeatureError, match=r"000000\.h5: .*digest differs.*delete"):
-            writer.finish()
-
-
-def test_parts_of_an_earlier_version_are_joined(tmp_path, uninterrupted):
-    path = tmp_path / "features.h5"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FeatureWriter, "finish", lambda _: None)
-        write(path)
-    for part in (tmp_path / "features.h5.parts").glob("*.h5"):
-        with h5py.File(part, "r+") as file:
-            del file.attrs["digest"]
+def test_an_absent_index_is_made_again_from_the_shards(path, uninterrupted):
+    write(path, shards=True)
+    (shards_folder(path) / "index.h5").unlink()
     assert write(path) == []
-    assert path.read_bytes() == uninterrupted
+    assert content(path) == uninterrupted[True]
+
+
+def test_a_lost_shard_is_named_and_written_again_and_no_other(path, uninterrupted):
+    write(path, shards=True)
+    folder = shards_folder(path)
+    for name in ("000000.h5", "000001.h5"):
+        (folder / name).unlink()
+        with pytest.raises(FeatureError, match=f"the shard {name} is absent"):
+            FeatureReader(path)
+        with pytest.raises(FeatureError, match="begun with other settings"):
+            write(path, identity=OTHER)
+        assert (folder / "index.h5").exists()
+        assert write(path) == [int(name[:6])]
+        assert content(path) == uninterrupted[True]
+
+
+def test_a_damaged_chunk_and_exchanged_shards_are_found(path, uninterrupted):
+    write(path, shards=True)
+    first, second = (shards_folder(path) / f"00000{n}.h5" for n in (0, 1))
+    whole = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    with FeatureReader(path) as reader, pytest.raises(FeatureError, match="checksum"):
+        reader.read([0])
+    first.write_bytes(whole)
+    with h5py.File(first) as file:
+        chunk = file["features"].id.get_chunk_info(5)
+    damaged = bytearray(whole)
+    damaged[chunk.byte_offset + 20] ^= 1
+    first.write_bytes(damaged)
+    with FeatureReader(path) as reader:
+        damage = r"photo '5\.jpg' cannot be read .*; delete .*000000\.h5; then run"
+        with pytest.raises(FeatureError, match=damage):
+            reader.read([5])
+        assert reader.read([4, 6]).shape == (2, 4, 3)
+    first.unlink()
+    assert write(path) == [0]
+    assert content(path) == uninterrupted[True]
+
+
+def flip_a_bit(shard: Path) -> None:
+    """Flip a bit of the first photo's values, which no digest of the shard covers."""
+    with h5py.File(shard) as file:
+        chunk = file["features"].id.get_chunk_info(0)
+    damaged = bytearray(shard.read_bytes())
+    damaged[chunk.byte_offset + 20] ^= 1
+    shard.write_bytes(damaged)
 
 
 @pytest.mark.parametrize(
-    "content", [b"[]", b"null", b'{"identity": 3}', b"[" * 10**5, b"9" * 5000, b"\xff"]
+    ("shards", "damage", "reason"),
+    [
+        (False, lambda shard: shard.write_bytes(b"no shard"), "file signature"),
+        (False, flip_a_bit, "its checksum differs"),
+        (False, lambda s: shutil.copy(s.with_name("000001.h5"), s), "digest differs"),
+        (True, lambda s: shutil.copy(s.with_name("000001.h5"), s), "digest differs"),
+    ],
 )
-def test_malformed_headers_of_parts_are_refused(tmp_path, content):
-    path = tmp_path / "features.h5"
-    with FeatureWriter(path, IDENTITY, ["a"]):
-        (tmp_path / "features.h5.parts" / "header.json").write_bytes(content)
-    with (
-        pytest.raises(FeatureError, match=r"header .* malformed .*--overwrite"),
-        FeatureWriter(path, IDENTITY, ["a"]),
-    ):
-        pass
+def test_a_damaged_shard_is_refused_by_name_at_the_end(path, shards, damage, reason):
+    write(path, finish=False, shards=shards)
+    folder = shards_folder(path) if shards else path.with_name("features.h5.parts")
+    shard = folder / "000000.h5"
+    damage(shard)
+    message = rf"000000\.h5: damaged \(.*{reason}.*\); delete the file"
+    with pytest.raises(FeatureError, match=message):
+        write(path)
+    shard.unlink()
+    assert write(path) == [0]

@@ -1,6 +1,5 @@
 """Shards in an object store: the bytes of a folder, each shard downloaded once."""
 
-import contextlib
 import gc
 import io
 import json
@@ -8,11 +7,15 @@ import json
 import numpy as np
 import pytest
 
-from data_prep.shard_writer import ShardWriter, open_writer
+from data_prep.feature_writer import FeatureWriter
 from show_attend_tell.data import shard_store
-from show_attend_tell.data.feature_shards import shards_folder
 from show_attend_tell.data.features import FeatureReader
-from show_attend_tell.data.shard_store import ObjectStore, open_store, require_url
+from show_attend_tell.data.shard_store import (
+    ObjectStore,
+    open_store,
+    require_url,
+    shards_folder,
+)
 from show_attend_tell.runtime.errors import FeatureError
 
 COUNT, ROWS = 11, 4  # three shards
@@ -29,7 +32,7 @@ OBJECTS = [*SHARDS, "header.json"]
 def url(request, tmp_path, monkeypatch):
     """Return the URL of an empty store."""
     pytest.importorskip("fsspec", reason="needs the packages of '.[cluster]'")
-    monkeypatch.setattr(ShardWriter, "part_rows", ROWS)
+    monkeypatch.setattr(FeatureWriter, "shard_rows", ROWS)
     monkeypatch.setenv(shard_store.CACHE, str(tmp_path / "cache"))
     if request.param == "memory":
         from fsspec.implementations.memory import MemoryFileSystem
@@ -46,7 +49,7 @@ def path(tmp_path):
 
 
 def write(path, url=None, parts=None, values=VALUES, **options):
-    with open_writer(path, IDENTITY, IDS, url=url, **options) as writer:
+    with FeatureWriter(path, IDENTITY, IDS, url=url, **options) as writer:
         missing = [] if writer.complete else writer.missing
         for part in missing if parts is None else parts:
             rows = slice(writer.rows(part).start, writer.rows(part).stop)
@@ -79,7 +82,7 @@ def test_the_shards_of_a_store_are_those_of_a_folder(path, url, tmp_path):
     assert json.loads(found.pop("store.json")) == {"url": url}
     assert {**found, **objects(url)} == expected
     assert sorted(found) == ["header.json", "index.h5"]
-    with open_writer(path, IDENTITY, IDS) as writer:
+    with FeatureWriter(path, IDENTITY, IDS) as writer:
         assert writer.complete
         assert writer.size() > sum(map(len, expected.values()))
     rows = [10, 3, 8, 0, 3]
@@ -175,10 +178,9 @@ def test_no_object_of_hdf5_can_be_freed_while_hdf5_reads_a_store(
             enabled.append(gc.isenabled())
             return super().readinto(buffer)
 
-    @contextlib.contextmanager
     def recorded(self, name):
         with real(self, name) as file:
-            yield Recording(file.read())
+            return Recording(file.read())
 
     monkeypatch.setattr(ObjectStore, "open", recorded)
     write(path, url)
@@ -221,7 +223,7 @@ def test_a_bucket_that_cannot_be_written_is_one_line_and_writes_nothing(path, s3
 def test_a_malformed_store_file_is_one_line(tmp_path):
     (tmp_path / "store.json").write_text('{"url": "http://host"}')
     with pytest.raises(FeatureError, match=r"store\.json: must hold the URL of the sh"):
-        open_store(tmp_path, tmp_path / "index.h5")
+        open_store(tmp_path)
 
 
 def test_a_library_that_is_not_installed_is_named(monkeypatch):

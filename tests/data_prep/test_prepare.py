@@ -3,6 +3,7 @@
 import functools
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import get_args, get_type_hints
 
 import pytest
@@ -17,17 +18,38 @@ from data_prep_files import (
 )
 
 from data_prep.locate import DataFolder
-from data_prep.prepare import DRAWN, SOURCES, prepare
+from data_prep.prepare import prepare
 from data_prep.problems import Problems
 from data_prep.scenes.scenes import write_scenes
+from data_prep.sources import SOURCES
 from show_attend_tell.config.settings import DataSettings
+from show_attend_tell.config.siblings import DigitSettings
+from show_attend_tell.config.words import WordSettings
 from show_attend_tell.data import manifest
 from show_attend_tell.data.splits import vocabulary_path
 from show_attend_tell.data.vocabulary import Vocabulary
-from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.errors import DataError, ManifestError
 from show_attend_tell.runtime.files import locked
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "flickr8k"
+
+COVERAGE = "vocabulary: {} words cover {} of the words of the training captions"
+
+
+def photos_of(report):
+    return {split: counts["photos"] for split, counts in report.counts.items()}
+
+
+@pytest.fixture
+def prepare_flickr8k(tmp_path):
+    """Return a function that writes a tiny Flickr8k and prepares it."""
+
+    def run(packed=False, texts=(), on_problem="skip", limit=None, **settings):
+        data = make_flickr8k(tmp_path / "data", packed, **dict(texts))
+        experiment = an_experiment("flickr8k", **settings)
+        return prepare(experiment, data, tmp_path / "work", on_problem, limit=limit)
+
+    return run
 
 
 def files_below(folder):
@@ -39,23 +61,29 @@ def files_below(folder):
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_flickr8k_becomes_a_manifest_and_a_vocabulary(tmp_path, packed):
-    data = make_flickr8k(tmp_path / "data", packed)
-    report = prepare(an_experiment("flickr8k"), data, tmp_path / "work")
+def test_flickr8k_becomes_a_manifest_and_a_vocabulary(
+    prepare_flickr8k, tmp_path, packed
+):
+    report = prepare_flickr8k(packed)
     photos = manifest.read_manifest(report.folder / "manifest.jsonl")
     assert report.folder == tmp_path / "work" / "tiny"
-    assert report.photos == {"train": 2, "val": 1, "test": 1, "none": 1}
-    assert report.captions == {"train": 4, "val": 2, "test": 2, "none": 2}
+    assert photos_of(report) == {"train": 2, "val": 1, "test": 1, "none": 1}
+    assert report.counts["train"] == {"photos": 2, "captions": 4}
     assert all(photo.path.read_bytes() == JPEG for photo in photos)
     assert not (report.folder / "problems.txt").exists()
+    words = Vocabulary.load(report.folder / "vocabulary.json").words
+    assert words[4:] == ("a", "runs", "cat", "dog")  # of the training split only
+    assert report.facts == [COVERAGE.format("4", "100.00%")]
+    before = files_below(report.folder)
+    prepare_flickr8k(packed)
+    assert files_below(report.folder) == before
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_a_limit_keeps_the_first_photos_of_each_split(tmp_path, packed):
-    data = make_flickr8k(tmp_path / "data", packed)
-    every = prepare(an_experiment("flickr8k"), data, tmp_path / "all").folder
-    report = prepare(an_experiment("flickr8k"), data, tmp_path / "work", limit=1)
-    assert report.photos == {"train": 1, "val": 1, "test": 1, "none": 1}
+def test_a_limit_keeps_the_first_photos_of_each_split(prepare_flickr8k, packed):
+    every = prepare_flickr8k(packed, name="all").folder
+    report = prepare_flickr8k(packed, limit=1)
+    assert photos_of(report) == {"train": 1, "val": 1, "test": 1, "none": 1}
     photos = manifest.read_manifest(report.folder / "manifest.jsonl")
     assert all(photo.path.read_bytes() == JPEG for photo in photos)
     firsts = {}
@@ -66,45 +94,43 @@ def test_a_limit_keeps_the_first_photos_of_each_split(tmp_path, packed):
         assert len(list((report.folder / "photos").iterdir())) == len(photos)
 
 
-def test_the_vocabulary_is_of_the_training_split_only(tmp_path):
-    data = make_flickr8k(tmp_path / "data", packed=False)
-    report = prepare(an_experiment("flickr8k"), data, tmp_path / "work")
-    words = Vocabulary.load(report.folder / "vocabulary.json").words
-    assert words[4:] == ("a", "runs", "cat", "dog")
-    assert (report.words, report.coverage) == (4, 1.0)
-
-
-def test_the_vocabulary_with_punctuation_is_a_file_of_its_own(tmp_path):
-    data = make_flickr8k(tmp_path / "data", packed=False)
-    prepare(an_experiment("flickr8k"), data, tmp_path / "work")
-    kept = an_experiment("flickr8k", punctuation="keep")
-    report = prepare(kept, data, tmp_path / "work")
-    words = Vocabulary.load(report.folder / "vocabulary-keep.json").words
+def test_the_vocabulary_with_punctuation_is_a_file_of_its_own(
+    prepare_flickr8k, tmp_path
+):
+    prepare_flickr8k()
+    folder = prepare_flickr8k(punctuation="keep").folder
+    words = Vocabulary.load(folder / "vocabulary-keep.json").words
     assert sorted(words[4:]) == sorted([".", "a", "runs", "cat", "dog"])
-    without = Vocabulary.load(report.folder / "vocabulary.json").words
-    assert "." not in without
+    assert "." not in Vocabulary.load(folder / "vocabulary.json").words
+    kept = an_experiment("flickr8k", punctuation="keep")
     assert vocabulary_path(kept, tmp_path / "work").name == "vocabulary-keep.json"
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [({"vocabulary_size": 6}, ("a", "runs")), ({"min_count": 3}, ("a", "runs"))],
-)
-def test_size_and_minimum_count_bound_the_vocabulary(tmp_path, change, words):
-    data = make_flickr8k(tmp_path / "data", packed=False)
-    report = prepare(an_experiment("flickr8k", **change), data, tmp_path / "work")
-    assert Vocabulary.load(report.folder / "vocabulary.json").words[4:] == words
-    assert report.coverage == pytest.approx(8 / 12)
+def test_the_vocabulary_of_several_sets_has_the_training_captions_of_all(
+    prepare_flickr8k, tmp_path
+):
+    also, work = {"more": 1}, tmp_path / "work"
+    with pytest.raises(ManifestError, match=r"more/manifest\.jsonl: no such manifest"):
+        prepare_flickr8k(also=also)
+    assert not list(work.rglob("vocabulary*"))
+    photos = [
+        manifest.Photo("a", "a.jpg", "train", ["A zebra runs."]),
+        manifest.Photo("b", "b.jpg", "val", ["An emu runs."]),
+    ]
+    manifest.write_manifest(work / "more" / "manifest.jsonl", photos)
+    report = prepare_flickr8k(also=also)
+    words = Vocabulary.load(report.folder / "vocabulary+more.json").words
+    assert words[4:] == ("a", "runs", "cat", "dog", "zebra")
+    assert photos_of(report)["train"] == 2  # of the set that was prepared
+    assert not (report.folder / "vocabulary.json").exists()
 
 
-@pytest.mark.parametrize("packed", [True, False])
-def test_preparing_again_gives_the_same_bytes(tmp_path, packed):
-    data = make_flickr8k(tmp_path / "data", packed)
-    folder = prepare(an_experiment("flickr8k"), data, tmp_path / "work").folder
-    before = files_below(folder)
-    assert set(before) >= {"manifest.jsonl", "vocabulary.json"}
-    prepare(an_experiment("flickr8k"), data, tmp_path / "work")
-    assert files_below(folder) == before
+@pytest.mark.parametrize("change", [{"vocabulary_size": 6}, {"min_count": 3}])
+def test_size_and_minimum_count_bound_the_vocabulary(prepare_flickr8k, change):
+    report = prepare_flickr8k(**change)
+    words = Vocabulary.load(report.folder / "vocabulary.json").words
+    assert words[4:] == ("a", "runs")
+    assert report.facts == [COVERAGE.format("2", "66.67%")]
 
 
 FAULTY = {
@@ -112,10 +138,9 @@ FAULTY = {
 }
 
 
-def test_problems_are_skipped_and_listed_by_name(tmp_path):
-    data = make_flickr8k(tmp_path / "data", True, **FAULTY)
-    report = prepare(an_experiment("flickr8k"), data, tmp_path / "work")
-    assert report.photos == {"train": 1}
+def test_problems_are_skipped_and_listed_by_name(prepare_flickr8k):
+    report = prepare_flickr8k(True, FAULTY)
+    assert photos_of(report) == {"train": 1}
     listed = (report.folder / "problems.txt").read_text().splitlines()
     assert "empty caption\tcat.jpg#0" in listed
     assert "missing photo\tfox.jpg" in listed
@@ -123,12 +148,13 @@ def test_problems_are_skipped_and_listed_by_name(tmp_path):
     lines = report.lines()
     assert "train: 1 photos, 1 captions" in lines
     assert "skipped: photo without captions: 3 (cat.jpg, cow.jpg, hen.jpg)" in lines
+    prepare_flickr8k(True, on_problem="refuse")  # the list of problems is removed
+    assert not (report.folder / "problems.txt").exists()
 
 
-def test_problems_are_refused_before_any_work(tmp_path):
-    data = make_flickr8k(tmp_path / "data", True, **FAULTY)
+def test_problems_are_refused_before_any_work(prepare_flickr8k, tmp_path):
     with pytest.raises(DataError, match="refused because of 6 problems") as caught:
-        prepare(an_experiment("flickr8k"), data, tmp_path / "work", "refuse")
+        prepare_flickr8k(True, FAULTY, "refuse")
     assert "\n" not in str(caught.value)
     assert set(files_below(tmp_path / "work")) == {
         "tiny/problems.txt",
@@ -145,15 +171,6 @@ def test_a_second_process_that_prepares_the_same_data_is_refused(tmp_path):
         prepare(an_experiment("flickr8k"), tmp_path, tmp_path / "work")
 
 
-def test_the_list_of_problems_is_removed_when_there_are_none(tmp_path):
-    data = make_flickr8k(tmp_path / "data", True, **FAULTY)
-    report = prepare(an_experiment("flickr8k"), data, tmp_path / "work")
-    assert (report.folder / "problems.txt").exists()
-    make_flickr8k(tmp_path / "data", packed=True)
-    prepare(an_experiment("flickr8k"), data, tmp_path / "work", "refuse")
-    assert not (report.folder / "problems.txt").exists()
-
-
 @pytest.mark.parametrize("on_problem", ["skip", "refuse"])
 def test_a_damaged_photo_is_a_problem(tmp_path, on_problem):
     data = make_flickr8k(tmp_path / "data", packed=True)
@@ -168,19 +185,19 @@ def test_a_damaged_photo_is_a_problem(tmp_path, on_problem):
             prepare(*arguments)
         assert not (tmp_path / "work" / "tiny" / "manifest.jsonl").exists()
     else:
-        assert prepare(*arguments).photos["train"] == 1
+        assert photos_of(prepare(*arguments))["train"] == 1
 
 
-def test_without_training_captions_there_is_no_vocabulary(tmp_path):
-    data = make_flickr8k(tmp_path / "data", True, **{"Flickr_8k.trainImages": "\n"})
+def test_without_training_captions_there_is_no_vocabulary(prepare_flickr8k, tmp_path):
     with pytest.raises(DataError, match="no training captions"):
-        prepare(an_experiment("flickr8k"), data, tmp_path / "work")
+        prepare_flickr8k(True, {"Flickr_8k.trainImages": "\n"})
     assert not (tmp_path / "work" / "tiny" / "manifest.jsonl").exists()
 
 
-def test_a_kill_while_writing_leaves_the_earlier_manifest(tmp_path, monkeypatch):
-    data = make_flickr8k(tmp_path / "data", packed=False)
-    folder = prepare(an_experiment("flickr8k"), data, tmp_path / "work").folder
+def test_a_kill_while_writing_leaves_the_earlier_manifest(
+    prepare_flickr8k, monkeypatch
+):
+    folder = prepare_flickr8k().folder
     before = (folder / "manifest.jsonl").read_bytes()
 
     def die(descriptor):
@@ -188,20 +205,21 @@ def test_a_kill_while_writing_leaves_the_earlier_manifest(tmp_path, monkeypatch)
 
     monkeypatch.setattr(os, "fsync", die)
     with pytest.raises(KeyboardInterrupt):
-        prepare(an_experiment("flickr8k"), data, tmp_path / "work")
+        prepare_flickr8k()
     assert (folder / "manifest.jsonl").read_bytes() == before
 
 
-def test_photos_and_captions_of_different_sets_are_refused(tmp_path):
-    data = make_flickr8k(tmp_path / "data", packed=False)
-    make_file(data / "text" / "Flickr8k.token.txt", "other.jpg#0\tA dog .\n")
+def test_photos_and_captions_of_different_sets_are_refused(prepare_flickr8k):
     with pytest.raises(DataError, match=r"no photo has captions: .* \(other\.jpg\)"):
-        prepare(an_experiment("flickr8k"), data, tmp_path / "work")
+        prepare_flickr8k(texts={"Flickr8k.token": "other.jpg#0\tA dog .\n"})
 
 
-def test_a_source_without_a_folder_is_one_line(tmp_path):
-    with pytest.raises(DataError, match="`data` must be the folder"):
-        prepare(an_experiment("coco"), None, tmp_path / "work")
+@pytest.mark.parametrize("source", ["coco", "mnist", "iiit5k"])
+def test_a_source_without_a_folder_is_one_line(tmp_path, source):
+    experiment = SimpleNamespace(data=SimpleNamespace(name="tiny", source=source))
+    message = f"`data` must be the folder of {source}'s files.*pass the folder with"
+    with pytest.raises(DataError, match=message):
+        prepare(experiment, None, tmp_path / "work")
 
 
 def test_coco_photos_are_unpacked_from_both_archives(tmp_path):
@@ -212,7 +230,7 @@ def test_coco_photos_are_unpacked_from_both_archives(tmp_path):
         text = coco_json({name: ["A man ."]}, first=number)
         make_file(data / "annotations" / f"captions_{split}2014.json", text)
     report = prepare(an_experiment("coco"), data, tmp_path / "work")
-    assert report.photos == {"train": 1, "val": 1}
+    assert photos_of(report) == {"train": 1, "val": 1}
     for photo in manifest.read_manifest(report.folder / "manifest.jsonl"):
         assert photo.path == report.folder / "photos" / photo.id
         assert photo.path.read_bytes() == JPEG
@@ -229,29 +247,30 @@ def test_own_photos_are_not_copied(tmp_path):
 
 def test_scenes_are_drawn_into_the_folder(tmp_path, monkeypatch):
     few = functools.partial(write_scenes, train=4, val=1, test=1)
-    monkeypatch.setattr("data_prep.prepare.write_scenes", few)
+    monkeypatch.setattr("data_prep.sources.captions.write_scenes", few)
     report = prepare(an_experiment("scenes"), None, tmp_path / "work")
-    assert report.photos == {"train": 4, "val": 1, "test": 1}
+    assert photos_of(report) == {"train": 4, "val": 1, "test": 1}
     for photo in manifest.read_manifest(report.folder / "manifest.jsonl"):
         assert photo.path.parent == report.folder / "photos"
         assert photo.path.is_file()
         assert photo.objects
 
 
-def test_every_source_of_the_settings_has_a_reader():
-    names = get_args(get_type_hints(DataSettings)["source"])
-    assert sorted(names) == sorted([*SOURCES, DRAWN])
+def test_every_source_of_the_settings_is_registered():
+    tables = (DataSettings, DigitSettings, WordSettings)
+    names = [n for table in tables for n in get_args(get_type_hints(table)["source"])]
+    assert sorted(names) == sorted(SOURCES)
 
 
 def test_the_data_folder_is_searched_once(tmp_path, monkeypatch):
     data = make_flickr8k(tmp_path / "data", packed=True)
     searched = []
 
-    def count(folder, leave_out):
+    def count(folder, prepared):
         searched.append(folder)
-        return DataFolder(folder, leave_out)
+        return DataFolder(folder, prepared)
 
-    monkeypatch.setattr("data_prep.prepare.DataFolder", count)
+    monkeypatch.setattr("data_prep.sources.captions.DataFolder", count)
     prepare(an_experiment("flickr8k"), data, tmp_path / "work")
     assert searched == [data]
 
@@ -260,7 +279,7 @@ def test_a_broken_link_is_skipped_and_listed(tmp_path):
     data = make_flickr8k(tmp_path / "data", packed=False)
     (data / "loop").symlink_to("loop")
     report = prepare(an_experiment("flickr8k"), data, tmp_path / "work")
-    assert report.photos["train"] == 2
+    assert photos_of(report)["train"] == 2
     assert f"skipped: broken link: 1 ({data / 'loop'})" in report.lines()
 
 
@@ -269,12 +288,14 @@ def test_the_real_flickr8k_gives_the_known_counts(tmp_path):
         pytest.skip("needs the Flickr8k archives beside the repository")
     experiment = an_experiment("flickr8k", vocabulary_size=10_000, min_count=5)
     report = prepare(experiment, REAL, tmp_path)
-    assert report.photos == {"train": 6000, "val": 1000, "none": 91}
-    assert report.captions == {"train": 30000, "val": 5000, "none": 455}
-    assert report.problems.counts() == {"missing photo": 1}
+    assert report.counts == {
+        "train": {"photos": 6000, "captions": 30000},
+        "val": {"photos": 1000, "captions": 5000},
+        "none": {"photos": 91, "captions": 455},
+    }
+    assert len(report.problems) == 1
     assert report.problems.names("missing photo") == ["2258277193_586949ec62.jpg.1"]
-    assert report.words == 2538
-    assert report.coverage == pytest.approx(0.974, abs=5e-4)
+    assert report.facts[0].startswith("vocabulary: 2,538 words cover 97.4")
     photos = manifest.read_manifest(report.folder / "manifest.jsonl")
     assert all(photo.path.is_file() for photo in photos)
 

@@ -32,8 +32,8 @@ from show_attend_tell.evaluation.metrics import (
 from show_attend_tell.evaluation.pointing import SCORES
 from show_attend_tell.evaluation.report import METRICS
 from show_attend_tell.evaluation.validation import generate_captions
-from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.models.generator import Generator
+from show_attend_tell.models.saving import load_generator
 from show_attend_tell.runtime.errors import (
     FeatureError,
     ManifestError,
@@ -53,12 +53,13 @@ def evaluated(original):
     """Return the report with default settings and the model that was loaded for it."""
     loaded = []
 
-    def load(path: Path) -> Captioner:
-        loaded.append(load_captioner(path))
-        return loaded[-1]
+    def load(files: list[Path], *options) -> Generator:
+        generator = load_generator(files, *options)
+        loaded.append(generator.captioner)
+        return generator
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("show_attend_tell.evaluation.evaluate.load_captioner", load)
+        patch.setattr("show_attend_tell.evaluation.evaluate.load_generator", load)
         patch.setenv("PATH", "")  # no Java: METEOR takes seconds to start
         return original.evaluate(), loaded[0]
 
@@ -81,7 +82,8 @@ def compiled(evaluated, monkeypatch):
     """Load every model file as one captioner, whose graphs are compiled already."""
     model = evaluated[1]
     monkeypatch.setattr(
-        "show_attend_tell.evaluation.evaluate.load_captioner", lambda path: model
+        "show_attend_tell.evaluation.evaluate.load_generator",
+        lambda *options: model.generator,
     )
     return model
 

@@ -16,8 +16,8 @@ from PIL import Image
 
 from show_attend_tell.inference.batch import caption_into_file
 from show_attend_tell.inference.pipeline import CaptioningPipeline
-from show_attend_tell.inference.result import Failure
-from show_attend_tell.inference.sentence import as_sentence
+from show_attend_tell.inference.request import CaptionRequest
+from show_attend_tell.inference.result import Failure, as_sentence
 from show_attend_tell.inference.visualization.gallery import write_gallery
 from show_attend_tell.runtime.errors import CaptionError, OutputFileError
 
@@ -91,9 +91,9 @@ def test_a_csv_of_version_0_1_is_neither_lost_nor_repeated(pipeline, folder, tmp
 def test_another_beam_is_not_mixed_in(pipeline, folder, tmp_path):
     out = tmp_path / "captions.csv"
     caption_into_file(pipeline, [folder], out, shown=False)
-    greedy = pipeline.decoding(beam=1)
+    request = CaptionRequest(beam=1)
     with pytest.raises(OutputFileError, match="beam 3, and not by .* beam 1"):
-        caption_into_file(pipeline, [folder], out, greedy, shown=False)
+        caption_into_file(pipeline, [folder], out, request, shown=False)
 
 
 def test_the_gallery_shows_every_photo_with_a_text_to_copy(pipeline, folder, tmp_path):
@@ -148,7 +148,7 @@ def test_a_killed_run_is_resumed_without_loss_or_repetition(pipeline, folder, tm
 
 
 def test_a_pipeline_without_a_file_is_refused(pipeline, folder, tmp_path):
-    unsaved = CaptioningPipeline(pipeline.captioner, pipeline.encoder)
+    unsaved = CaptioningPipeline(pipeline.generator, pipeline.encoder)
     with pytest.raises(CaptionError, match="`pipeline` must be loaded from a file"):
         caption_into_file(unsaved, [folder], tmp_path / "captions.jsonl", shown=False)
 

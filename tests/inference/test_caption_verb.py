@@ -6,10 +6,11 @@ import pytest
 from PIL import Image
 from tiny_pipeline import photo_bytes
 
-from show_attend_tell.inference.metadata.xmp import XmpPacket
+from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import Failure
 from show_attend_tell.inference.visualization import figures
 from show_attend_tell.inference.visualization.attention_figure import attention_figure
+from show_attend_tell.inference.xmp import XmpPacket
 from show_attend_tell.models import pretrained
 
 
@@ -53,7 +54,7 @@ def test_it_passes_its_options_to_decoding(run, pipeline, photo):
         ),
     ):
         _, (line,), _ = run("--json", *options, photo)
-        (expected,) = pipeline.caption_photos([photo], pipeline.decoding(**changes))
+        (expected,) = pipeline.caption_photos([photo], CaptionRequest(**changes))
         assert json.loads(line) == json.loads(json.dumps(expected.to_dict()))
 
 
@@ -196,7 +197,6 @@ def test_out_with_metadata_completes_an_interrupted_run(run, photos):
 def test_metadata_options_without_effect_are_refused(run, photo, tmp_path):
     for options in (
         ("--overwrite-metadata",),
-        ("--metadata-in", "file"),
         ("--exiftool-columns",),
         ("--exiftool-columns", "--out", tmp_path / "a.jsonl"),
     ):

@@ -5,18 +5,21 @@ import pytest
 import tiny_pipeline
 from PIL import Image
 
-from show_attend_tell.inference.head_attention import head_attention, heads_figure_of
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.visualization.figures import draw_figures
+from show_attend_tell.inference.visualization.heads_figure import (
+    head_attention,
+    heads_figure_of,
+)
 from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.models.ensemble import Ensemble
+from show_attend_tell.models.generator import Generator
 
 
 @pytest.fixture(scope="module")
 def pipeline():
     encoder = Encoder(tiny_pipeline.ENCODER)
     captioner = tiny_pipeline.make_captioner(encoder, decoder="transformer")
-    return CaptioningPipeline(captioner, encoder)
+    return CaptioningPipeline(captioner.generator, encoder)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +51,7 @@ def test_a_region_directs_the_heads_too(pipeline, photo, caption):
 
 def test_an_ensemble_and_an_lstm_have_no_heads(pipeline, caption):
     lstm = tiny_pipeline.make_captioner(pipeline.encoder)
-    for other in (lstm, Ensemble([pipeline.captioner, lstm])):
+    for other in (lstm.generator, Generator([pipeline.captioner, lstm])):
         one = CaptioningPipeline(other, pipeline.encoder)
         assert heads_figure_of(one, caption) is None
 

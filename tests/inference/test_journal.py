@@ -17,9 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from show_attend_tell.inference.journal import ENCODING, FIELDS, CaptionJournal
+from show_attend_tell.inference.journal import (
+    ENCODING,
+    FIELDS,
+    CaptionJournal,
+    require_replaceable,
+    write_table,
+)
 from show_attend_tell.inference.result import Caption, Failure
-from show_attend_tell.inference.table import require_replaceable, write_table
 from show_attend_tell.inference.visualization.gallery import write_gallery
 from show_attend_tell.runtime.errors import OutputFileError
 

@@ -9,6 +9,7 @@ from tiny_pipeline import ENCODER, make_captioner, photo_bytes
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.inference.batch import caption_into_file
 from show_attend_tell.inference.pipeline import CaptioningPipeline
+from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import _single_locations
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.runtime.errors import OutputFileError
@@ -37,8 +38,11 @@ def test_locations_are_none_unless_attention_selected_them(selected, expected):
 
 def test_other_seeds_sample_other_locations(pipeline, photo):
     seeds = (None, 0, 2, 4, 6, 7)
-    found = [pipeline.caption(photo, None, "sampled", seed) for seed in seeds]
-    sampled = [() if one.locations is None else tuple(one.locations) for one in found]
+    captions = [pipeline.caption(photo, locations="sampled", seed=k) for k in seeds]
+    sampled = [
+        () if caption.locations is None else tuple(caption.locations)
+        for caption in captions
+    ]
     assert sampled[0] == sampled[1]  # the model's own seed is 0
     assert len(set(sampled)) > 2
 
@@ -47,9 +51,9 @@ def test_a_photos_samples_do_not_depend_on_other_photos(pipeline, photo, tmp_pat
     for seed in (6, 7):
         (tmp_path / f"{seed}.png").write_bytes(photo_bytes(seed))
     among = [tmp_path / "6.png", photo, tmp_path / "7.png"]
-    decoding = pipeline.decoding(locations="sampled", seed=4)
-    (alone,) = pipeline.caption_photos([photo], decoding)
-    _, found, _ = pipeline.caption_photos(among, decoding)
+    request = CaptionRequest(locations="sampled", seed=4)
+    (alone,) = pipeline.caption_photos([photo], request)
+    _, found, _ = pipeline.caption_photos(among, request)
     assert found.locations.tolist() == alone.locations.tolist()
 
 
@@ -69,9 +73,9 @@ def test_rows_of_other_locations_or_seeds_are_not_mixed(pipeline, photo, tmp_pat
     ):
         out = tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl"
         batch = (pipeline, [photo], out)
-        caption_into_file(*batch, pipeline.decoding(**how), shown=False)
+        caption_into_file(*batch, CaptionRequest(**how), shown=False)
         with pytest.raises(OutputFileError, match=message):
-            caption_into_file(*batch, pipeline.decoding(**other), shown=False)
+            caption_into_file(*batch, CaptionRequest(**other), shown=False)
 
 
 def test_the_models_own_locations_are_the_default():
@@ -79,6 +83,8 @@ def test_the_models_own_locations_are_the_default():
     model = make_captioner(encoder)
     own = {**dataclasses.asdict(model.decoding), "locations": "likeliest"}
     model.decoding = DecodingSettings(**own)
-    pipeline = CaptioningPipeline(model, encoder)
+    pipeline = CaptioningPipeline(model.generator, encoder)
     assert pipeline.decoding() == DecodingSettings(**own)
-    assert pipeline.decoding(locations="expected").locations == "expected"
+    assert (
+        pipeline.decoding(CaptionRequest(locations="expected")).locations == "expected"
+    )

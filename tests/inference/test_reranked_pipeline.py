@@ -9,10 +9,9 @@ from tiny_pipeline import photo_bytes
 from show_attend_tell.cli import main as cli
 from show_attend_tell.inference.batch import caption_into_file, made_by
 from show_attend_tell.inference.pipeline import load
-from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.ensemble import Ensemble
-from show_attend_tell.models.reranking.file import reranker_beside, save_reranker
-from show_attend_tell.models.reranking.reranker import descriptors
+from show_attend_tell.inference.request import CaptionRequest
+from show_attend_tell.models.reranker import descriptors
+from show_attend_tell.models.reranker_file import reranker_beside, save_reranker
 from show_attend_tell.runtime.errors import (
     CaptionError,
     ConfigError,
@@ -79,12 +78,12 @@ def test_captions_of_both_orders_are_not_mixed_in_a_file(
     pipeline, reranked, file, photos, tmp_path
 ):
     out = tmp_path / "captions.jsonl"
-    caption_into_file(reranked, [photos], out, reranked.decoding())
-    assert "reranker.npz" in made_by(reranked, reranked.decoding())
+    caption_into_file(reranked, [photos], out, CaptionRequest())
+    assert "reranker.npz" in made_by(reranked, CaptionRequest())
     with pytest.raises(OutputFileError):
-        caption_into_file(pipeline, [photos], out, pipeline.decoding())
+        caption_into_file(pipeline, [photos], out, CaptionRequest())
     with pytest.raises(CaptionError, match="needs a calibration"):
-        list(reranked.caption_photos([photos], min_confidence=0.5))
+        list(reranked.caption_photos([photos], CaptionRequest(min_confidence=0.5)))
 
 
 def test_the_command_line_captions_with_a_reranker(
@@ -123,16 +122,15 @@ def model(pipeline, file, tmp_path):
 
 def test_the_reranker_beside_a_single_model_is_used(model, reranked, photos):
     found = load(model)
-    assert found.generator.reranker_file == reranker_beside(model)
-    assert isinstance(found.captioner, Captioner)
+    assert found.generator.reranker_file(found.decoding()) == reranker_beside(model)
     for ours, theirs in zip(
         found.caption_photos([photos]), reranked.caption_photos([photos]), strict=True
     ):
         assert ours.text == theirs.text
-    assert isinstance(load(model, reranker="none").generator, Captioner)
-    assert isinstance(load([model, model]).generator, Ensemble)
+    assert load(model, reranker="none").generator.reranker is None
+    assert load([model, model]).generator.reranker is None
     mirrored = load(model, mirror=True)
-    assert mirrored.generator.reranker_file == reranker_beside(model)
+    assert mirrored.generator.reranker.file == reranker_beside(model)
 
 
 def test_a_reranker_that_is_found_leaves_one_hypothesis_as_it_is(
@@ -140,15 +138,15 @@ def test_a_reranker_that_is_found_leaves_one_hypothesis_as_it_is(
 ):
     found = load(model)
     for ours, theirs in zip(
-        found.caption_photos([photos], found.decoding(beam=1)),
-        pipeline.caption_photos([photos], pipeline.decoding(beam=1)),
+        found.caption_photos([photos], CaptionRequest(beam=1)),
+        pipeline.caption_photos([photos], CaptionRequest(beam=1)),
         strict=True,
     ):
         assert (ours.text, ours.log_prob) == (theirs.text, theirs.log_prob)
-    assert "ranked by" not in made_by(found, found.decoding(beam=1))
-    assert "ranked by" in made_by(found, found.decoding())
+    assert "ranked by" not in made_by(found, CaptionRequest(beam=1))
+    assert "ranked by" in made_by(found, CaptionRequest())
     with pytest.raises(ConfigError, match="several hypotheses"):
-        list(reranked.caption_photos([photos], reranked.decoding(beam=1)))
+        list(reranked.caption_photos([photos], CaptionRequest(beam=1)))
 
 
 def test_a_damaged_reranker_beside_the_model_is_one_line(model):

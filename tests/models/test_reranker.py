@@ -1,6 +1,5 @@
 """Reranking: vectors of captions, the prediction of CIDEr, order, and the file."""
 
-import copy
 import dataclasses
 import lzma
 import math
@@ -13,13 +12,14 @@ import tiny_captioner as tiny
 
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.vocabulary import END, UNKNOWN
-from show_attend_tell.models.reranking.file import (
+from show_attend_tell.models.generator import Generator
+from show_attend_tell.models.reranker import NgramVectors, descriptors
+from show_attend_tell.models.reranker_file import (
+    NONE,
+    find_reranker,
     load_reranker,
     save_reranker,
-    with_reranker,
 )
-from show_attend_tell.models.reranking.ngrams import NgramVectors
-from show_attend_tell.models.reranking.reranker import Reranked, descriptors
 from show_attend_tell.runtime.errors import ManifestError, ModelFileError
 from show_attend_tell.training import reranking
 from show_attend_tell.training.reranking import GAMMA, LAMBDA, fit
@@ -182,14 +182,10 @@ def test_blocks_of_photos_give_the_same(photos, captions, reranker, monkeypatch)
     np.testing.assert_allclose(found.coefficients, reranker.coefficients, rtol=1e-6)
 
 
-def test_a_reranked_captioner_can_be_copied(captioner, reranker):
-    assert copy.copy(Reranked(captioner, reranker)).grid == captioner.grid
-
-
 def test_hypotheses_are_ranked_by_the_stated_score(rng, captioner, reranker):
     annotations = tiny.photos(rng, 3)
     plain = captioner.generate(annotations, DECODING)
-    found = Reranked(captioner, reranker).generate(annotations, DECODING)
+    found = Generator([captioner], reranker=reranker).generate(annotations, DECODING)
     for b in range(3):
         hypotheses = [row[row > END].tolist() for row in plain.tokens[b]]
         predicted = reranker.predict(descriptors(annotations[b : b + 1]))[0]
@@ -208,7 +204,7 @@ def test_without_weight_the_order_is_the_captioner_s(rng, captioner, reranker):
     annotations = tiny.photos(rng, 3)
     same = dataclasses.replace(DECODING, rerank_weight=0.0)
     for ours, theirs in zip(
-        Reranked(captioner, reranker).generate(annotations, same),
+        Generator([captioner], reranker=reranker).generate(annotations, same),
         captioner.generate(annotations, DECODING),
         strict=True,
     ):
@@ -218,7 +214,7 @@ def test_without_weight_the_order_is_the_captioner_s(rng, captioner, reranker):
 def test_places_without_a_hypothesis_stay_last(rng, captioner, reranker):
     annotations = tiny.photos(rng, 2)
     many = dataclasses.replace(DECODING, beam=30, max_words=1)
-    found = Reranked(captioner, reranker).generate(annotations, many)
+    found = Generator([captioner], reranker=reranker).generate(annotations, many)
     absent = found.lengths == 0
     assert absent.any()
     assert not absent[:, 0].any()
@@ -234,7 +230,7 @@ def test_a_region_gives_its_own_prediction(rng, captioner, reranker):
     np.testing.assert_allclose(
         descriptors(annotations, shares)[0], np.sqrt(np.maximum(mean, 0)), rtol=1e-3
     )
-    ranked = Reranked(captioner, reranker)
+    ranked = Generator([captioner], reranker=reranker)
     region = ranked.generate(annotations, DECODING, regions=shares)
     plain = captioner.generate(annotations, DECODING, regions=shares)
     words = [row[row > END].tolist() for row in plain.tokens[0]]
@@ -252,9 +248,9 @@ def test_the_file_gives_the_reranker_back(tmp_path, rng, reranker, captioner):
     assert (found.vocabulary, found.gamma) == (tiny.WORDS, GAMMA)
     new = descriptors(tiny.photos(rng))
     np.testing.assert_allclose(found.predict(new), reranker.predict(new), atol=0.02)
-    assert with_reranker(captioner, None) is captioner
-    ranked = with_reranker(captioner, path)
-    assert (ranked.reranker_file, ranked.grid) == (path, captioner.grid)
+    assert found.file == path
+    assert find_reranker(None, [tmp_path / "model.keras"]) is None
+    assert find_reranker(NONE, [tmp_path / "new" / "model.keras"]) is None
 
 
 @pytest.mark.parametrize(
@@ -270,7 +266,7 @@ def test_another_model_s_reranker_is_one_line(
 ):
     save_reranker(dataclasses.replace(reranker, **changes), tmp_path / "other.npz")
     with pytest.raises(ModelFileError, match=message) as error:
-        with_reranker(captioner, tmp_path / "other.npz")
+        Generator([captioner], reranker=load_reranker(tmp_path / "other.npz"))
     assert "\n" not in str(error.value)
 
 

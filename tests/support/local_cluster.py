@@ -24,8 +24,8 @@ _SYSTEM = {
     "worker_register_timeout_seconds": 300,
     "agent_register_timeout_ms": 300_000,
 }
-# A node waits 15 seconds for the agents to write the ports that it is not given, and
-# then ends. That of the dashboard's agent cannot be given: on a loaded machine this
+# A node waits 15 seconds until its agents have written the ports that they choose, and
+# then ends. The port of the dashboard's agent cannot be set: on a loaded machine this
 # agent is late, and the node is started again.
 _STARTS = 5
 _AGENT_PORTS = (
@@ -56,7 +56,7 @@ class LocalCluster:
         self._others = []
 
     def ensure(self, count: int) -> None:
-        """Start nodes until there are so many."""
+        """Start nodes until the cluster has `count` nodes."""
         while 1 + len(self._others) < count:
             self._others.append(_started(self._add_node))
 
@@ -71,7 +71,7 @@ class LocalCluster:
 
 
 def _started(start: Callable[[], Any]) -> Any:
-    """Return the value of a function that starts a node; repeat it if that is late."""
+    """Return the value of a function that starts a node; retry it if it fails."""
     for _ in range(_STARTS - 1):
         # Ray raises an error of the base class.
         with contextlib.suppress(Exception):
@@ -89,33 +89,31 @@ def _end_processes_of_ray() -> None:
 
 
 def _node() -> dict:
-    """Return the arguments of a node, with ports that are free."""
+    """Return the arguments of a node, with free ports."""
     with contextlib.ExitStack() as stack:
-        free = [stack.enter_context(socket.socket()) for _ in _AGENT_PORTS]
-        for one in free:
-            one.bind(("", 0))
-        numbers = [one.getsockname()[1] for one in free]
+        sockets = [stack.enter_context(socket.socket()) for _ in _AGENT_PORTS]
+        for free in sockets:
+            free.bind(("", 0))
+        numbers = [free.getsockname()[1] for free in sockets]
     ports = dict(zip(_AGENT_PORTS, numbers, strict=True))
     return {"num_cpus": 1, "object_store_memory": _STORE, **ports}
 
 
 def busy_workers() -> list[int]:
-    """Return the process ids of this process's workers that run a task."""
-    return processes(b"ray::Worker.run")
+    """Return the process ids of this process's workers that run an item."""
+    return processes(b"ray::run_item")
 
 
 def processes(name: bytes) -> list[int]:
-    """Return the process ids of this process's actors whose command has a name."""
-    found = []
+    """Return the process ids of this process's workers whose command has a name."""
+    workers = []
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
+        with contextlib.suppress(OSError):
             command = (folder / "cmdline").read_bytes()
-        except OSError:
-            continue
-        of_ray = command.startswith(b"ray::") and name in command
-        if of_ray and is_descendant(folder.name):
-            found.append(int(folder.name))
-    return sorted(found)
+            is_worker = command.startswith(b"ray::") and name in command
+            if is_worker and is_descendant(folder.name):
+                workers.append(int(folder.name))
+    return sorted(workers)
 
 
 def is_descendant(process: str) -> bool:
@@ -142,16 +140,21 @@ def kill_worker_with(file: Path) -> None:
 
 
 def kill_a_busy_worker() -> None:
-    while not (found := busy_workers()):
+    while not (workers := busy_workers()):
         time.sleep(0.005)
-    os.kill(found[0], signal.SIGKILL)
+    os.kill(workers[0], signal.SIGKILL)
 
 
 class Interruptions(threading.Thread):
-    """Call functions when a folder has given numbers of matching files.
+    """Call functions once a folder has enough matching files; a context manager.
 
-    A context manager, which ends the thread. There is no other time limit than that of
-    the test, since a loaded machine may need minutes to start a worker.
+    Only the test's own time limit applies, because a loaded machine may need minutes to
+    start a worker.
+
+    Args:
+        folder: the folder.
+        pattern: pattern of the files.
+        actions: pairs of the number of files and the function to call.
     """
 
     def __init__(

@@ -1,5 +1,6 @@
 """Fonts, words and archives of crops for tests that need no installed fonts."""
 
+import dataclasses
 import io
 import zipfile
 from pathlib import Path
@@ -8,7 +9,7 @@ import matplotlib
 import numpy as np
 from PIL import Image
 
-from data_prep.words.effects import NATURAL
+from data_prep.words.effects import Effects
 from data_prep.words.fonts import Family, Font
 from data_prep.words.render import Renderer
 from data_prep.words.word_list import Shown, WordList
@@ -18,6 +19,23 @@ SANS = Font(str(FONTS / "DejaVuSans.ttf"))
 SERIF = Font(str(FONTS / "DejaVuSerif-Bold.ttf"))
 FAMILIES = [Family("DejaVu Sans", (SANS,)), Family("DejaVu Serif", (SERIF,))]
 LISTED = {"stop": 4.0, "open": 1.0, "a": 1.0, "hotel": 2.0, "restaurant": 0.5}
+
+NATURAL = Effects()
+UNDAMAGED = dataclasses.replace(
+    NATURAL,
+    **dict.fromkeys("reduced blur motion sharpened noise compressed".split(), 0.0),
+    **{"inverted": 0.0, "gamma": (1.0, 1.0)},
+)
+_NEVER = """
+    spaced small_caps heavy shadow outline ruled board neighbours rotation turned shear
+    leaning arc field shaded relief texture
+""".split()
+PLAIN = dataclasses.replace(
+    UNDAMAGED,
+    **dict.fromkeys(_NEVER, 0.0),
+    **dict.fromkeys(("perspective", "margin_x", "margin_y"), (0.0, 0.0)),
+    strokes=(1.0, 0.0, 0.0),
+)
 
 
 class OneWord:

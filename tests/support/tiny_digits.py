@@ -8,8 +8,8 @@ from PIL import Image, ImageDraw
 
 from show_attend_tell.config.draw import DrawSettings
 from show_attend_tell.config.siblings import GlimpseSettings
+from show_attend_tell.deployment.server.digits import DigitModels
 from show_attend_tell.siblings.draw.model import Draw
-from show_attend_tell.siblings.page_models import PageModels
 from show_attend_tell.siblings.ram.model import RecurrentAttention
 
 GLIMPSES, STEPS = 3, 4
@@ -37,7 +37,7 @@ def _random(model):
 @functools.cache
 def tiny_models():
     """Return both, the same in the whole test session."""
-    return PageModels(tiny_ram(), tiny_draw())
+    return DigitModels(tiny_ram(), tiny_draw())
 
 
 def drawing_bytes(ink=255, ground=0, side=280):

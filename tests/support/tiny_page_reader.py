@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image
 from tiny_reader import drawn_crop, settings_of
 
-from show_attend_tell.siblings.page_reader import PageReader
+from show_attend_tell.deployment.server.words import WordReader
 from show_attend_tell.siblings.words.model import Reader
 
 
@@ -22,7 +22,7 @@ def random_reader(variant=None):
 @functools.cache
 def tiny_page_reader():
     """Return a reader of the page, the same in the whole test session."""
-    return PageReader(random_reader())
+    return WordReader(random_reader())
 
 
 def crop_bytes(word="stop"):

@@ -18,6 +18,7 @@ from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
 from show_attend_tell.inference.pipeline import CaptioningPipeline, load
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder.network import Encoder
+from show_attend_tell.models.generator import Generator
 
 WORDS = ("a", "red", "blue", "circle", "square", "above", "below", "the")
 ENCODER = EncoderSettings("SceneNet", "annotations", "none", 32, "crop")
@@ -59,16 +60,14 @@ def tiny_pipeline() -> CaptioningPipeline:
 
 def with_decoding(pipeline: CaptioningPipeline, **changes) -> CaptioningPipeline:
     """Return a pipeline with the same graphs and decoding settings of its own."""
-    captioner = pipeline.captioner
 
-    class Model:
-        decoding = dataclasses.replace(captioner.decoding, **changes)
-        settings = captioner.settings
-        vocabulary = captioner.vocabulary
-        grid = captioner.grid
-        generate = captioner.generate
+    class OwnDecoding(Generator):
+        decoding = dataclasses.replace(pipeline.generator.decoding, **changes)
 
-    return CaptioningPipeline(Model(), pipeline.encoder)
+        def __init__(self):
+            vars(self).update(vars(pipeline.generator))
+
+    return CaptioningPipeline(OwnDecoding(), pipeline.encoder)
 
 
 def photo_bytes(seed=1, kind="PNG", size=(96, 72), **options) -> bytes:

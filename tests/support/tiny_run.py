@@ -3,7 +3,7 @@
 import numpy as np
 from PIL import Image
 
-from data_prep.feature_writer import PART, FeatureWriter
+from data_prep.feature_writer import SHARD_ROWS, FeatureWriter
 from show_attend_tell.config.settings import experiment_from_dict
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import feature_path
@@ -42,14 +42,14 @@ def experiment(name="tiny", **changes):
     return experiment_from_dict({"name": name, **tables})
 
 
-def prepare(work, mirror=False, identity=IDENTITY):
+def prepare(work, mirror=False, identity=IDENTITY, name="made-up", seed=3):
     """Write manifest, vocabulary and features of 12 training and 4 other photos.
 
     A photo's annotations encode its caption's colour and shape, so they can be learnt.
     """
-    folder = work / "made-up"
+    folder = work / name
     folder.mkdir(parents=True)
-    rng = np.random.default_rng(3)
+    rng = np.random.default_rng(seed)
     photos, features = [], []
     for k in range(16):
         name, split = f"photo-{k:02d}", "train" if k < 12 else "val"
@@ -74,7 +74,7 @@ def prepare(work, mirror=False, identity=IDENTITY):
 def write_features(folder, ids, features, mirror=False, identity=IDENTITY):
     """Write a feature file of all photos."""
     path = feature_path(folder, experiment().encoder, mirror)
-    assert len(ids) <= PART
+    assert len(ids) <= SHARD_ROWS
     with FeatureWriter(path, identity, ids, mirrored=mirror) as writer:
         writer.write(0, features, [""] * len(ids))
         writer.finish()

@@ -5,6 +5,7 @@ import zipfile
 
 import keras
 import numpy as np
+import pytest
 from tiny_run import experiment
 
 from show_attend_tell.config.runs import CHECKPOINT, MODEL
@@ -97,3 +98,18 @@ def interrupt(patch, when):
         after_update(self, *arguments)
 
     patch.setattr(Trainer, "_after_update", stop)
+
+
+def assert_resumes(train, folder, monkeypatch, when):
+    """Interrupt a training after an update, resume it, and compare the two runs.
+
+    ``train`` takes the folder of runs, and whether to resume.
+    """
+    train(folder / "whole")
+    with monkeypatch.context() as patch:
+        interrupt(patch, when)
+        with pytest.raises(KeyboardInterrupt):
+            train(folder / "parts")
+    assert read_checkpoint(folder / "parts")[1]["step"] == when
+    train(folder / "parts", resume=True)
+    assert_same_run(folder / "whole", folder / "parts")

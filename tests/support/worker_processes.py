@@ -15,11 +15,11 @@ ROOT = Path(__file__).parents[2]
 
 
 def free_addresses(count: int) -> list[str]:
-    """Return addresses of ports that nothing uses."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
-    for one in sockets:
-        one.close()
+    """Return addresses with free ports."""
+    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    addresses = [f"127.0.0.1:{server.getsockname()[1]}" for server in servers]
+    for server in servers:
+        server.close()
     return addresses
 
 
@@ -28,10 +28,10 @@ class Training:
 
     Args:
         folder: the runs' folder is ``folder / "runs"``, the settings are written here.
-        work: the prepared data; a list gives every worker its own.
+        work: the prepared data, or a list with the data of each worker.
         count: number of workers.
         code: run in every process before the training, such as patches.
-        options: further options of the verb ``train``; a list of each worker's.
+        options: further options of ``train``, or a list with each worker's options.
         changes: changed settings of the tiny experiment.
     """
 
@@ -44,10 +44,10 @@ class Training:
         addresses = free_addresses(count)
         self.folder, self.runs, self.processes = folder, folder / "runs", []
         paths = [str(ROOT), str(ROOT / "tests" / "support")]
-        for rank, (own_work, own) in enumerate(zip(works, every, strict=True)):
+        for rank, (place, added) in enumerate(zip(works, every, strict=True)):
             script = f"import sys; sys.path[:0] = {paths}; rank = {rank}\n{code}\n"
             script += "from show_attend_tell.cli.main import main; main()"
-            arguments = ["train", "-e", file, "--work", own_work, "--runs", self.runs]
+            arguments = ["train", "-e", file, "--work", place, "--runs", self.runs]
             task = {"type": "worker", "index": rank}
             config = {"cluster": {"worker": addresses}, "task": task}
             env = {
@@ -55,7 +55,7 @@ class Training:
                 **({"TF_CONFIG": json.dumps(config)} if count > 1 else {}),
                 **{"TF_NUM_INTRAOP_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
             }
-            command = [sys.executable, "-c", script, *map(str, [*arguments, *own])]
+            command = [sys.executable, "-c", script, *map(str, [*arguments, *added])]
             # Into files: a process whose pipe is full would block the others.
             with self._file("out", rank).open("w") as out:
                 with self._file("err", rank).open("w") as err:
@@ -68,11 +68,11 @@ class Training:
     def end(self, seconds=240) -> list[tuple[int, str, str]]:
         """Return exit status, output and errors of each process."""
         try:
-            codes = [one.wait(timeout=seconds) for one in self.processes]
+            codes = [process.wait(timeout=seconds) for process in self.processes]
         finally:
-            for one in self.processes:
-                one.kill()
-                one.wait()
+            for process in self.processes:
+                process.kill()
+                process.wait()
         return [
             (code, *(self._file(kind, rank).read_text() for kind in ("out", "err")))
             for rank, code in enumerate(codes)

@@ -14,6 +14,10 @@ import numpy as np
 from tally import Tally
 
 SECONDS = 60  # a case that takes longer counts as hanging
+_ODD_ATTRIBUTES = (
+    *(1.5, -1, 2**62, np.nan, np.zeros(3), b"a", mutations.LONG_INTEGER),
+    *("", "null", "[1]", "[" * 10**5, "{}", '{"grid": [0, 0], "width": -1}'),
+)
 Damage = Callable[[bytes, random.Random], tuple[str, bytes]]
 
 
@@ -35,10 +39,14 @@ def text_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
     return rng.choice(list(mutations.hostile_texts()))
 
 
+def toml_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
+    """Change a line of the settings of a run."""
+    return mutations.toml_changed(content.decode(), rng)
+
+
 def config_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
     """Edit a JSON file inside a model file, or a value of the weights."""
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
+    files = unzipped(content)
     name = rng.choice(["config.json"] * 5 + ["metadata.json"] + sorted(files))
     if name.endswith(".json"):
         what, files[name] = mutations.json_changed(files[name].decode(), rng)
@@ -49,8 +57,7 @@ def config_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
 
 def array_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
     """Replace an array of a checkpoint by another shape, type or a pickle."""
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
+    files = unzipped(content)
     name = rng.choice(sorted(files))
     if name.endswith(".json"):
         what, files[name] = mutations.json_changed(files[name].decode(), rng)
@@ -72,6 +79,12 @@ def array_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
     return f"{name} of {what}", zipped(files)
 
 
+def unzipped(content: bytes) -> dict[str, bytes]:
+    """Return the files of an archive: name -> content."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
 def zipped(files: dict[str, bytes]) -> bytes:
     """Return an archive of some files."""
     buffer = io.BytesIO()
@@ -87,21 +100,7 @@ def hdf5_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
     with h5py.File(buffer, "r+") as file:
         if rng.random() < 0.35:
             name = rng.choice(sorted(file.attrs))
-            odd = rng.choice(
-                [
-                    1.5,
-                    -1,
-                    2**62,
-                    "",
-                    "null",
-                    "[1]",
-                    "[" * 10**5,
-                    "{}",
-                    np.zeros(3),
-                    b"a",
-                ]
-                + [mutations.LONG_INTEGER, '{"grid": [0, 0], "width": -1}', np.nan]
-            )
+            odd = rng.choice(_ODD_ATTRIBUTES)
             file.attrs[name] = odd
             return f"attribute {name} = {odd!r:.40}", _closed(file, buffer)
         name = rng.choice(sorted(file))
@@ -188,7 +187,6 @@ class Artefacts:
             if outcome == "handled":
                 self._mend()
             path.write_bytes(whole)
-        tally.finish()
 
     def output(self, arguments: list[str]) -> str:
         """Return what a command prints."""

@@ -204,8 +204,23 @@ def refusal_lines(err: str) -> list[str]:
     return [line for line in lines if line.strip() and not _PROGRESS.search(line)]
 
 
-def judge(done: Done) -> tuple[str, str]:
-    """Return ``refused``, ``handled`` or ``failed``, and the signature of a failure."""
+def judge(done: Done, handled: str = "", refused: str = "") -> tuple[str, str]:
+    """Return ``refused``, ``handled`` or ``failed``, and the signature of a failure.
+
+    Args:
+        done: how the call ended.
+        handled: signature of a success, where the call must be refused.
+        refused: signature of a refusal, where the call must succeed.
+    """
+    outcome, signature = _judge(done)
+    if outcome == "handled" and handled:
+        return "failed", handled
+    if outcome == "refused" and refused:
+        return "failed", f"{refused}: {done.err.strip()[-150:]}"
+    return outcome, signature
+
+
+def _judge(done: Done) -> tuple[str, str]:
     if done.signature:
         return "failed", done.signature
     if done.strays:

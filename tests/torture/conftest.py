@@ -24,6 +24,15 @@ def pytest_configure(config):
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark every test of this folder."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.torture)
+            item.add_marker(pytest.mark.timeout(7200, method="thread"))
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     """Skip the parts for which no time is left, before their data is made."""
     if item.get_closest_marker("torture") and time.time() > tally.end():

@@ -80,13 +80,7 @@ _OTHERS = {
 _NAMES = (
     *(b"cr\rname", b"lf\nname", b"crlf\r\nname", b"quote\"'name", b"comma,name"),
     *(b"caf\xe9", b"\xff\xfe", "\U0001f600".encode(), b"-dash", b"--help", b" space "),
-    *(
-        b"<script>",
-        b"%s%n",
-        b"$(touch outside)",
-        b"a\tb",
-        b"x" * 240,
-    ),
+    *(b"<script>", b"%s%n", b"$(touch outside)", b"a\tb", b"x" * 240),
     *("\u202egpj".encode(), "\u0301".encode(), b"\x1b[31mred", b"=cmd|x", b"\x7f"),
     *("\u2028line".encode(), b"a\x85b", "\x85".encode(), b"\x0b\x0c", b"*?[", b"{}"),
 )
@@ -165,9 +159,7 @@ def whole_but_unusual() -> Iterator[tuple[str, bytes]]:
             image.save(buffer, form)
             yield f"mode-{mode.replace(';', '-')}.{suffix}", buffer.getvalue()
     for number, exif in enumerate(_exif()):
-        for form in ("JPEG", "PNG", "WEBP", "TIFF"):
-            if form == "TIFF":
-                continue
+        for form in ("JPEG", "PNG", "WEBP"):
             content = photo_bytes(number, form, exif=exif) if exif else photo_bytes(2)
             suffix = FORMATS[form] if exif else "jpg"
             yield f"exif-{number}-{form}.{suffix}", content
@@ -183,6 +175,18 @@ def whole_but_unusual() -> Iterator[tuple[str, bytes]]:
             yield f"whole.{suffix}", photo_bytes(5, form)
     yield "WHOLE.JPG", photo_bytes(5)
     yield "png-named.jpg", photo_bytes(5, "PNG")
+
+
+def corpus(count: int) -> tuple[dict[bytes, bytes], set[bytes]]:
+    """Return photos, name -> content, and the names that must be captioned.
+
+    Args:
+        count: number of photos with damaged bytes.
+    """
+    whole = {name.encode(): content for name, content in whole_but_unusual()}
+    whole |= dict(named())
+    others = {name.encode(): content for name, content in damaged(count)}
+    return whole | others, set(whole)
 
 
 def named() -> Iterator[tuple[bytes, bytes]]:

@@ -129,9 +129,7 @@ def count_end(
 ) -> None:
     """Run a stage to its end and compare; a chain of kills counts as so many."""
     done = stage.start(folder, **limits).end(SECONDS)
-    outcome, signature = command_line.judge(done)
-    if outcome == "refused":
-        outcome, signature = "failed", "refused: " + done.err.strip()[-150:]
+    outcome, signature = command_line.judge(done, refused="refused")
     lost = [] if signature else differences(folder, stage.reference, stage.parts)
     if lost:
         outcome, signature = "failed", f"results differ: {', '.join(lost[:3])}"

@@ -53,7 +53,10 @@ class Tally:
     notes: list[str] = field(default_factory=list)
 
     def within_time(self, cases: Iterable[T]) -> Iterator[T]:
-        """Yield the cases until the part's share, or TORTURE_MINUTES, is used up."""
+        """Yield the cases until the part's time is used up; then :meth:`finish`.
+
+        The time is the part's share of TORTURE_MINUTES.
+        """
         allowed = self.share * MINUTES / _FULL_MINUTES
         until = min(time.time() + allowed, end())
         for case in cases:
@@ -62,8 +65,9 @@ class Tally:
                     f"{self.part}: out of time (share {allowed:.0f} s) after "
                     f"{self.tried} of {self.planned} cases; raise TORTURE_MINUTES"
                 )
-                return
+                break
             yield case
+        self.finish()
 
     def count(self, case: str, outcome: str, signature: str = "") -> None:
         """Add the outcome of one case.

@@ -2,9 +2,9 @@
 
 import random
 import shutil
-import zipfile
 from pathlib import Path
 
+import child_process
 import command_line
 import mutations
 import pytest
@@ -16,10 +16,10 @@ from artefacts import (
     json_damage,
     line_damage,
     text_damage,
+    toml_damage,
 )
+from stages import content_of
 from tally import Tally, scaled
-
-pytestmark = [pytest.mark.torture, pytest.mark.timeout(7200, method="thread")]
 
 BYTES = (mutations.bytes_damaged, 4)
 
@@ -51,14 +51,7 @@ def test_damaged_vocabularies(artefacts, world):
     arguments += ["--set", "training.epochs=1"]
     damages = [BYTES, (json_damage, 3), (text_damage, 1)]
     path = artefacts.prepared / "vocabulary.json"
-    artefacts.try_all(tally, path, damages, arguments, lambda: _weights(model))
-
-
-def _weights(path: Path) -> dict:
-    """Return the members of a model file that hold values."""
-    with zipfile.ZipFile(path) as archive:
-        names = set(archive.namelist()) - {"metadata.json"}
-        return {name: archive.read(name) for name in names}
+    artefacts.try_all(tally, path, damages, arguments, lambda: content_of(model))
 
 
 def test_damaged_feature_files(artefacts, world):
@@ -94,18 +87,15 @@ def test_damaged_checkpoints(artefacts, world):
     arguments = world.stage("train", artefacts.root, "--resume")
     damages = [BYTES, (array_damage, 6), (mutations.zip_fields_changed, 2)]
     model = artefacts.run / "model.keras"
-    artefacts.try_all(tally, path, damages, arguments, lambda: _weights(model))
+    artefacts.try_all(tally, path, damages, arguments, lambda: content_of(model))
 
 
 def test_damaged_settings_of_a_run(artefacts, world):
     tally = Tally("damaged settings of runs", scaled(40), 7)
     path = artefacts.run / "experiment.toml"
-
-    def toml(content: bytes, rng: random.Random) -> tuple[str, bytes]:
-        return mutations.toml_changed(content.decode(), rng)
-
     arguments = world.stage("train", artefacts.root, "--resume")
-    artefacts.try_all(tally, path, [BYTES, (toml, 4), (text_damage, 1)], arguments)
+    damages = [BYTES, (toml_damage, 4), (text_damage, 1)]
+    artefacts.try_all(tally, path, damages, arguments)
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv"])
@@ -151,13 +141,10 @@ def test_damaged_parts_of_an_extraction(artefacts, world):
         if outcome == "handled" and features.read_bytes() != whole:
             outcome, signature = "failed", "features: other values after a resumption"
         tally.count(f"features, {number}, header.json: {what}", outcome, signature)
-    tally.finish()
 
 
 def _header(artefacts, world, features: Path, parts: Path) -> bytes:
     """Return the header of an unfinished extraction, from one killed at its end."""
-    import child_process
-
     features.unlink()
     for change in range(4, 60):
         arguments = world.stage("features", artefacts.root)

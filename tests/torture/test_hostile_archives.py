@@ -14,9 +14,10 @@ import command_line
 import mutations
 import pytest
 import world as worlds
+from artefacts import line_damage
+from data_prep_files import coco_json, karpathy_json
 from tally import Tally, scaled
-
-pytestmark = [pytest.mark.torture, pytest.mark.timeout(7200, method="thread")]
+from world import NAMES
 
 SECONDS = 20  # a case that takes longer counts as hanging
 LARGE = 1_500  # MB of text in one archive entry
@@ -80,7 +81,6 @@ def test_damaged_archives_are_refused_or_prepared(box, originals):
         what, content = kinds[number % len(kinds)](originals[name], rng)
         done = box.prepare({**originals, name: content})
         _count(tally, f"{number}, {name}: {what}", done)
-    tally.finish()
 
 
 def _flickr(text: str, rng: random.Random) -> tuple[str, bytes]:
@@ -99,35 +99,18 @@ def _flickr(text: str, rng: random.Random) -> tuple[str, bytes]:
 
 
 def _coco() -> dict[str, str]:
-    files = {}
-    for split, names in (("train", worlds.NAMES[:11]), ("val", worlds.NAMES[11:])):
-        images = [{"id": k, "file_name": name} for k, name in enumerate(names)]
-        said = [
-            {"id": k, "image_id": k, "caption": "A red circle."}
-            for k in range(len(names))
-        ]
-        files[f"captions_{split}2014.json"] = json.dumps(
-            {"images": images, "annotations": said}
-        )
-    files["dataset_coco.json"] = json.dumps(
-        {
-            "images": [
-                {
-                    "filename": name,
-                    "split": "train" if k < 11 else "val",
-                    "sentences": [{"raw": "A red circle."}],
-                }
-                for k, name in enumerate(worlds.NAMES)
-            ]
-        }
-    )
-    return files
+    caption, parts = ["A red circle."], {"train": NAMES[:11], "val": NAMES[11:]}
+    rows = [(name, split, caption) for split in parts for name in parts[split]]
+    return {"dataset_coco.json": karpathy_json(rows)} | {
+        f"captions_{split}2014.json": coco_json(dict.fromkeys(names, caption))
+        for split, names in parts.items()
+    }
 
 
 def _rows() -> tuple[str, str]:
     rows = [
         {"file": n, "caption": "A red circle.", "split": "val" if k > 10 else "train"}
-        for k, n in enumerate(worlds.NAMES)
+        for k, n in enumerate(NAMES)
     ]
     buffer = io.StringIO()
     table = csv.DictWriter(buffer, ["file", "caption", "split"])
@@ -136,20 +119,14 @@ def _rows() -> tuple[str, str]:
     return buffer.getvalue(), "".join(json.dumps(row) + "\n" for row in rows)
 
 
+_ODD_CELLS = (
+    *("x" * 300 + ".jpg", "dog " * 10**5, "", '"', '"a\nb"', "../../outside.jpg"),
+    *("/etc/passwd", "a\rb", "\0", "\ud800", ".", "/dev/zero", "photo00.jpg/a"),
+)
+
+
 def _csv_damaged(text: str, rng: random.Random) -> tuple[str, bytes]:
-    odd = rng.choice(
-        [
-            *(
-                "x" * 300 + ".jpg",
-                "dog " * 10**5,
-                "",
-                '"',
-                '"a\nb"',
-                "../../outside.jpg",
-            ),
-            *("/etc/passwd", "a\rb", "\0", "\ud800", ".", "/dev/zero", "photo00.jpg/a"),
-        ]
-    )
+    odd = rng.choice(_ODD_CELLS)
     lines = text.splitlines()
     at, column = rng.randrange(len(lines)), rng.randrange(3)
     cells = (lines[at].split(",") + ["", "", ""])[:3]
@@ -160,10 +137,7 @@ def _csv_damaged(text: str, rng: random.Random) -> tuple[str, bytes]:
 
 
 def _rows_damaged(text: str, rng: random.Random) -> tuple[str, bytes]:
-    lines = text.encode().split(b"\n")
-    at = rng.randrange(len(lines) - 1)
-    what, lines[at] = mutations.json_changed(lines[at].decode(), rng)
-    return f"line {at}: {what}", b"\n".join(lines)
+    return line_damage(text.encode(), rng)
 
 
 def _damaged_texts(rng: random.Random):
@@ -202,7 +176,6 @@ def test_damaged_caption_files_are_refused_or_prepared(box, world):
         change = ["--set", f"data.source={kind}"]
         done = box.prepare({**photos, **files, name: content}, *change)
         _count(tally, f"{number}, {source}, {name}: {what}", done)
-    tally.finish()
 
 
 def test_damaged_experiments_are_refused_or_prepared(box, world):
@@ -223,7 +196,6 @@ def test_damaged_experiments_are_refused_or_prepared(box, world):
         arguments += ["--work", str(box.case / "work")]
         done = command_line.run(arguments, box.case, SECONDS)
         _count(tally, f"{number}, damaged.toml: {what}", done)
-    tally.finish()
 
 
 def _large_archives():
@@ -253,12 +225,10 @@ def test_a_small_archive_of_much_text_takes_little_memory(world, tmp_path, what)
 
 def _special_folders(world, data: Path):
     """Yield descriptions, after making each kind of entry in a data folder."""
-    photo = world.photos / worlds.NAMES[0]
+    photo = world.photos / NAMES[0]
 
     def fresh(what: str) -> str:
-        if data.exists():
-            child_process.remove_nested(data)  # too deep for rmtree
-            shutil.rmtree(data)
+        child_process.remove(data)
         shutil.copytree(world.data, data)
         return what
 
@@ -319,7 +289,6 @@ def test_special_files_in_a_data_folder_stop_nothing(world, tmp_path):
             outcome = "failed"
             signature = "work lost: " + command_line.general(done.err.splitlines()[-1])
         tally.count(f"prepare, {what}: {done.err[-200:]!r}", outcome, signature)
-    tally.finish()
 
 
 def test_zip_of_zeros_is_a_sound_archive():

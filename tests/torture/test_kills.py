@@ -1,15 +1,15 @@
-"""Stages killed, stopped and continued: the results must be those of one run."""
+"""Kill, stop and continue stages: the results must equal those of a single run."""
 
+import os
 import random
 import signal
+import time
 from pathlib import Path
 
 import command_line
 import pytest
 from stages import SECONDS, Stage, count_end, differences
 from tally import Tally, scaled
-
-pytestmark = [pytest.mark.torture, pytest.mark.timeout(7200, method="thread")]
 
 CHAIN = 6  # kills before a stage is left to end
 # Stage -> kills, planned kills, seconds in a run of 10 minutes.
@@ -21,6 +21,8 @@ STAGES = {
     "eval": (6, 25),
 }
 STOPPED = {"prepare": 3, "features": 8, "caption": 10, "train": 15, "eval": 10}
+CLOCK = {"prepare": 4, "features": 8, "caption": 12, "train": 12, "eval": 12}
+YEARS = 10 * 365 * 86_400  # seconds
 
 
 def _kill(stage: Stage, folder: Path, rng: random.Random) -> tuple[str, object]:
@@ -56,7 +58,6 @@ def test_killed_stages_continue_to_equal_results(stage_of, tmp_path, verb):
         else:
             case = f"{verb}, {chain}: killed at {moments}"
             count_end(tally, stage, folder, case, CHAIN)
-    tally.finish()
 
 
 @pytest.mark.parametrize("verb", STOPPED)
@@ -83,7 +84,6 @@ def test_stopped_stages_end_in_order_and_continue(stage_of, tmp_path, verb):
             tally.count(case, "failed", text)
         else:
             count_end(tally, stage, folder, case)
-    tally.finish()
 
 
 @pytest.mark.parametrize("verb", STOPPED)
@@ -103,4 +103,21 @@ def test_two_processes_on_one_folder_lose_nothing(stage_of, tmp_path, verb):
         elif lost := differences(folder, stage.reference, stage.parts):
             text = f"after two processes: {', '.join(lost[:3])}"
             tally.count(case, "failed", text)
-    tally.finish()
+
+
+@pytest.mark.parametrize("verb", CLOCK)
+def test_a_killed_stage_continues_after_the_clock_was_set_back(
+    stage_of, tmp_path, verb
+):
+    tally = Tally(f"clock set back, {verb}", scaled(2), CLOCK[verb])
+    rng, stage = random.Random(verb), stage_of(verb)
+    folder = tmp_path / "past"
+    for _ in tally.within_time(range(tally.planned)):
+        stage.reset(folder)
+        change = rng.randint(1, stage.change_count)
+        done = stage.start(folder, kill_at=change).end(SECONDS)
+        assert done.code in (0, -signal.SIGKILL), done
+        for path in folder.rglob("*"):
+            os.utime(path, (time.time() + YEARS,) * 2)
+        case = f"{verb}, killed at change {change}"
+        count_end(tally, stage, folder, case, clock_back=True)

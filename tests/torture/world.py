@@ -6,11 +6,11 @@ import os
 import shutil
 import sys
 import tempfile
-import zipfile
 from pathlib import Path
 
 import command_line
 import numpy as np
+from data_prep_files import make_zip
 from PIL import Image
 
 NAMES = [f"photo{k:02d}.jpg" for k in range(16)]
@@ -140,14 +140,9 @@ def texts() -> dict[str, str]:
 def write_data(folder: Path) -> None:
     """Write the two archives of the data set."""
     folder.mkdir(parents=True)
-    with zipfile.ZipFile(folder / "Flickr8k_Dataset.zip", "w") as archive:
-        for k, name in enumerate(NAMES):
-            archive.writestr(f"Flicker8k_Dataset/{name}", photo_bytes(k))
-    with zipfile.ZipFile(
-        folder / "Flickr8k_text.zip", "w", zipfile.ZIP_DEFLATED
-    ) as archive:
-        for name, text in texts().items():
-            archive.writestr(name, text)
+    photos = {f"Flicker8k_Dataset/{n}": photo_bytes(k) for k, n in enumerate(NAMES)}
+    make_zip(folder / "Flickr8k_Dataset.zip", photos)
+    make_zip(folder / "Flickr8k_text.zip", texts())
 
 
 def enclose(root: Path) -> Path:

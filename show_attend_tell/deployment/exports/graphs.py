@@ -16,9 +16,10 @@ import tensorflow as tf
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.inference.pipeline import load
+from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.models.generation import build_generator, static_settings
+from show_attend_tell.models.generation import build_search, static_settings
 from show_attend_tell.runtime.errors import ExportError
 from show_attend_tell.runtime.files import atomic_path, atomic_write
 
@@ -59,7 +60,9 @@ def export_saved_model(
     pipeline = load(model, encoder_weights)
     captioner, encoder = pipeline.captioner, pipeline.encoder
     words = tf.constant(captioner.vocabulary.words)
-    generate = _captioning_graph(captioner, encoder, pipeline.decoding(beam=beam))
+    generate = _captioning_graph(
+        captioner, encoder, pipeline.decoding(CaptionRequest(beam=beam))
+    )
     side, resize = encoder.settings.image_size, encoder.settings.resize
 
     def caption(photo: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -114,7 +117,9 @@ def export_litert(
         encoder = Encoder(
             dataclasses.replace(encoder.settings, precision="float32", weights=weights)
         )
-    generate = _captioning_graph(captioner, encoder, pipeline.decoding(beam=beam))
+    generate = _captioning_graph(
+        captioner, encoder, pipeline.decoding(CaptionRequest(beam=beam))
+    )
 
     def caption(square: tf.Tensor) -> dict[str, tf.Tensor]:
         hypotheses = generate(square)
@@ -154,7 +159,7 @@ def _captioning_graph(
             "the model's decoding.locations must be 'expected' or 'likeliest' for an "
             "export. Received: 'sampled'; train or save it with another"
         )
-    generate = build_generator(captioner, static_settings(decoding))
+    generate = build_search(captioner.generator, static_settings(decoding))
     L, D = captioner.grid[0] * captioner.grid[1], captioner.annotation_width
     T = decoding.max_words
 

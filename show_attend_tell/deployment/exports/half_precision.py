@@ -9,14 +9,15 @@ import dataclasses
 import io
 import tempfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import h5py
+import keras
 import numpy as np
 
 from show_attend_tell.models.encoder.quantised_weights import (
     SCALE,
-    dequantise,
     quantise,
 )
 from show_attend_tell.models.saving import load_captioner
@@ -38,6 +39,7 @@ def save_half(
     imagenet: bool = False,
     eight_bit: bool = False,
     beam: int | None = None,
+    load: Callable[[str | Path], keras.Model] = load_captioner,
 ) -> int:
     """Write a copy of a model file with smaller weights, atomically.
 
@@ -48,6 +50,8 @@ def save_half(
             weights; for a model trained with a rounded or converted copy of them.
         eight_bit: whether matrices and kernels have 8 bits per weight.
         beam: beam width of the new file; by default the model's.
+        load: loads the source; a model that is no captioner has neither ``imagenet``
+            nor ``beam``.
 
     Returns:
         The size of the new file in bytes.
@@ -57,7 +61,7 @@ def save_half(
             float16, or ``imagenet`` is set for an encoder that :data:`KERAS_FILES` does
             not list.
     """
-    model = load_captioner(source)
+    model = load(source)
     if beam is not None:
         model.decoding = dataclasses.replace(model.decoding, beam=beam)
     if imagenet:
@@ -74,58 +78,13 @@ def save_half(
     with tempfile.TemporaryDirectory() as folder, atomic_path(target) as temporary:
         full = Path(folder) / "full.keras"
         model.save(full)
-        write_smaller(full, temporary, source, eight_bit)
+        with zipfile.ZipFile(full) as old, zipfile.ZipFile(temporary, "w") as new:
+            for name in old.namelist():
+                content = old.read(name)
+                if name == _WEIGHTS:
+                    content = _half_weights(content, source, eight_bit)
+                new.writestr(name, content, zipfile.ZIP_DEFLATED)
     return Path(target).stat().st_size
-
-
-def write_smaller(
-    full: Path, target: Path, source: str | Path, eight_bit: bool
-) -> None:
-    """Copy a ``.keras`` archive with smaller weights; `source` is named in errors.
-
-    Raises:
-        ModelFileError: a weight does not fit into float16.
-    """
-    with zipfile.ZipFile(full) as old, zipfile.ZipFile(target, "w") as new:
-        for name in old.namelist():
-            content = old.read(name)
-            if name == _WEIGHTS:
-                content = _half_weights(content, source, eight_bit)
-            new.writestr(name, content, zipfile.ZIP_DEFLATED)
-
-
-def write_expanded(path: Path, target: Path) -> None:
-    """Copy a ``.keras`` archive whose weights of 8 bits become float32, without scales.
-
-    The copy can be loaded by layers that do not read weights of 8 bits themselves.
-    """
-    with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w") as new:
-        for name in old.namelist():
-            content = old.read(name)
-            if name == _WEIGHTS:
-                content = _expanded_weights(content)
-            new.writestr(name, content)
-
-
-def _expanded_weights(content: bytes) -> bytes:
-    buffer = io.BytesIO()
-    with h5py.File(io.BytesIO(content)) as old, h5py.File(buffer, "w") as new:
-
-        def copy(name: str, item: h5py.Group | h5py.Dataset) -> None:
-            if name.endswith(SCALE):
-                return
-            if isinstance(item, h5py.Group):
-                copied = new.require_group(name)
-            else:
-                values = item[()]
-                if values.dtype == np.int8:
-                    values = dequantise(values, old[name + SCALE][()])
-                copied = new.create_dataset(name, data=values)
-            copied.attrs.update(item.attrs)
-
-        new.attrs.update(old.attrs)
-        old.visititems(copy)
-    return buffer.getvalue()
 
 
 def _half_weights(content: bytes, source: str | Path, eight_bit: bool) -> bytes:

@@ -20,7 +20,7 @@ _DISCARDED = 2**28  # bytes read of the body of a refused request
 
 
 async def _discard(receive: Receive) -> None:
-    """Read the rest of a body; a client that cannot send it all misses the response."""
+    """Read the whole body; a client that cannot finish sending misses the response."""
     left = _DISCARDED
     while left > 0:
         message = await receive()
@@ -51,8 +51,8 @@ async def _refuse(
 class Guard:
     """Middleware that refuses requests before they are handled, and adds headers.
 
-    Refused are large bodies, and requests from pages of other servers: a page of
-    another site could otherwise have its visitors use this server.
+    It refuses large bodies and requests from the pages of other servers: otherwise a
+    page of another site could send its visitors' requests to this server.
 
     Args:
         app: the application.

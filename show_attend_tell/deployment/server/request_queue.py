@@ -41,8 +41,8 @@ class RequestQueue:
         Args:
             function: the function to run.
             *arguments: its arguments.
-            prepare: slow preparation of this request. It runs in a second worker
-                thread, so that requests without one do not wait for it.
+            prepare: slow preparation of this request. A second worker thread runs it,
+                so that other requests do not wait.
 
         Raises:
             BusyError: the queue is full.

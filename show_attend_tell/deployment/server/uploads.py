@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-from show_attend_tell.data.pillow_warnings import pillow_warnings_ignored
-from show_attend_tell.data.preprocessing import load_photo
+from show_attend_tell.data.preprocessing import load_photo, pillow_warnings_ignored
 from show_attend_tell.runtime.errors import UploadError, one_line
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")

@@ -202,7 +202,7 @@ def _check(words: Sequence[str], attention: np.ndarray, numbers: dict) -> None:
             )
     L = attention.shape[1] * attention.shape[2]
     locations = numbers["locations"]
-    if locations is not None and not all(-1 <= one < L for one in locations):
+    if locations is not None and not all(-1 <= location < L for location in locations):
         raise ValueError(
             f"`locations` must be in [-1, {L}). Received: {list(locations)}"
         )

@@ -9,13 +9,13 @@ the same constants.
 import base64
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.resources import files
 from typing import Literal
 
+import jinja2
 import numpy as np
 from PIL import Image
 
-from show_attend_tell.inference.sentence import capitalized
-from show_attend_tell.inference.visualization import templating
 from show_attend_tell.inference.visualization.attention_figure import (
     GLOW,
     SIGMA,
@@ -30,7 +30,21 @@ FRAME_HEIGHT = 620  # pixels, the frame's height in Jupyter until its script set
 _TEMPLATE = "attention_page.html"
 _CONSTANTS = {"sigma": SIGMA, "veil": VEIL, "glow": GLOW}
 
+_ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(str(files(__package__) / "templates")),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    keep_trailing_newline=True,
+)
+_ENVIRONMENT.policies["json.dumps_kwargs"] = {"allow_nan": False}
+
 Unit = Literal["word", "character"]  # each has attention of its own
+
+
+def stream_template(name: str, **values: object) -> Iterator[str]:
+    """Yield a template piece by piece; an iterator among the values is read lazily."""
+    yield from _ENVIRONMENT.get_template(name).generate(values)
 
 
 def stream_page(
@@ -42,11 +56,11 @@ def stream_page(
         results: objects of type :class:`~show_attend_tell.inference.result.Caption`,
             or others with `describe`.
         describe: returns the :func:`photo_values` of a result that is no caption.
-        unit: a part of a text, as the page names it.
+        unit: the page's name for a part of the text.
     """
     photos = map(describe or _photo_data, results)
     constants = {**_CONSTANTS, "unit": unit}
-    return templating.stream(_TEMPLATE, constants=constants, photos=photos)
+    return stream_template(_TEMPLATE, constants=constants, photos=photos)
 
 
 def render_page(captions: Iterable) -> str:
@@ -57,19 +71,20 @@ def render_page(captions: Iterable) -> str:
 def render_frame(caption) -> str:
     """Return the page of one caption inside an ``iframe``, for Jupyter.
 
-    A frame isolates the page's style and script from those of the notebook.
+    A frame isolates the page's style and script from the notebook.
     """
-    return templating.render(
+    pieces = stream_template(
         "frame.html",
         title=caption.sentence,
         page=render_page([caption]),
         height=FRAME_HEIGHT,
     )
+    return "".join(pieces)
 
 
 def _photo_data(caption) -> dict:
     """Return the values for JSON of one photo with all its captions."""
-    beams = [_beam_data(one) for one in (caption, *caption.alternatives)]
+    beams = [_beam_data(text) for text in (caption, *caption.alternatives)]
     values = photo_values(
         caption.path.name, caption.view, caption.attention.shape[1:], beams
     )
@@ -81,14 +96,15 @@ def _photo_data(caption) -> dict:
 
 
 def shown_gates(beta: np.ndarray) -> np.ndarray | None:
-    """Return gates (T,) as they are drawn: None if all are 1, of models without."""
+    """Return the gates (T,) to draw; None for a model without gates."""
     return None if (beta == 1).all() else beta
 
 
 def _beam_data(caption) -> dict:
     """Return the values for JSON of a caption or alternative."""
     locations, beta = caption.locations, shown_gates(caption.beta)
-    words = [*map(capitalized, caption.words[:1]), *caption.words[1:]]
+    first = "".join(caption.words[:1])
+    words = [first[:1].upper() + first[1:], *caption.words[1:]][: len(caption.words)]
     p = np.exp(caption.word_log_probs.astype(np.float64))
     values = text_values(
         caption.sentence, words, caption.log_prob, p, caption.attention

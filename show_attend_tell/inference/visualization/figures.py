@@ -107,9 +107,9 @@ def write_attention_page(
     Args:
         results: results of ``CaptioningPipeline.caption_photos``.
         path: path of the page; its folder is made.
-        describe: for results that are no captions, see
-            :func:`visualization.attention_page.stream_page`, as for `unit`.
-        unit: a part of a text, as the page names it.
+        describe: describes a result that is no caption, see
+            :func:`visualization.attention_page.stream_page`.
+        unit: the page's name for a part of the text.
 
     Yields:
         Each result; the file exists once all have been taken.

@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote_from_bytes
 
-from show_attend_tell.inference.result import LOW_CONFIDENCE, Failure
-from show_attend_tell.inference.sentence import as_sentence
-from show_attend_tell.inference.visualization import templating
+from show_attend_tell.inference.result import LOW_CONFIDENCE, Failure, as_sentence
+from show_attend_tell.inference.visualization.attention_page import stream_template
 from show_attend_tell.runtime.files import atomic_path
 
 
@@ -36,7 +35,7 @@ def write_gallery(
     values = {"count": len(rows), "cards": cards, "reasons": reasons}
     values["low"] = LOW_CONFIDENCE
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        file.writelines(templating.stream("gallery.html", **values))
+        file.writelines(stream_template("gallery.html", **values))
 
 
 def _source(photo: str, folder: Path) -> str:

@@ -130,15 +130,21 @@ class Encoder:
         side, resize = self.settings.image_size, self.settings.resize
         return preprocessing.to_view(image, side, resize, VIEW)
 
-    def encode(self, squares: np.ndarray) -> np.ndarray:
+    def encode(self, squares: np.ndarray, mirror: bool = False) -> np.ndarray:
         """Compute the annotation vectors of a batch.
 
         Args:
             squares: (B, S, S, 3) uint8, RGB, from :meth:`preprocess`.
+            mirror: whether to encode the mirror images too.
 
         Returns:
-            (B, L, D) float16, clipped to the range of float16.
+            (B, L, D) float16, clipped to the range of float16; with `mirror`
+            (B, 2, L, D), of the photo and its mirror image.
         """
+        if mirror:
+            squares = np.asarray(squares)
+            views = (squares, squares[:, :, ::-1])
+            return np.stack([self.encode(view) for view in views], axis=1)
         squares, parts, done = np.asarray(squares, np.uint8), [], 0
         if self._encode_block:
             done = len(squares) - len(squares) % _BLOCK

@@ -1,4 +1,7 @@
-"""Compute attention: scores, weights alpha, context phi, gate beta and z_hat.
+"""Compute the LSTM decoder's attention: e, alpha, context phi, gate beta and z_hat.
+
+The Transformer's attention is in :mod:`models.transformer.attention`. Training computes
+the equations below in :mod:`models.lstm.fast_gradient`, an accelerator.
 
 One notation for the whole package; sizes: B batch, L locations, D annotation width,
 A attention width, T words, K vocabulary, n LSTM, m embedding, W beam.

@@ -1,4 +1,9 @@
-"""Compute one step of the paper's decoder: attention, gate, LSTM and deep output.
+"""Read and write captions with the paper's decoder.
+
+A step is attention, gate, LSTM and deep output. Training with tanh attention runs the
+steps of :mod:`models.lstm.fast_gradient`, which computes the same numbers faster.
+``_get_initial_lstm``, ``_project_features`` and ``_attention_layer`` have the names of
+the reference implementation.
 
 Notation and shapes: :mod:`show_attend_tell.models.lstm.attention`.
 """
@@ -8,10 +13,23 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from show_attend_tell.models.encoder.quantised_weights import dequantised
-from show_attend_tell.models.initializers import OrthogonalGates
-from show_attend_tell.models.lstm import fast_gradient as decoder_custom_gradient
-from show_attend_tell.models.lstm.attention import Attention, attend
+from show_attend_tell.models.decoder_interface import (
+    NO_DROPOUT,
+    WHOLE,
+    MatrixLayer,
+    NextWord,
+    keep,
+    product,
+)
+from show_attend_tell.models.encoder.trainable import captions_per_photo
+from show_attend_tell.models.lstm import fast_gradient
+from show_attend_tell.models.lstm.attention import (
+    Attention,
+    ExponentialProjection,
+    attend,
+    exp_twice,
+)
+from show_attend_tell.models.lstm.cell import OrthogonalGates, lstm_update
 from show_attend_tell.models.lstm.fast_gradient import SOFT
 
 
@@ -26,34 +44,17 @@ class StepOutput(NamedTuple):
     beta: object  # (B,)
 
 
-def lstm_update(gates, c):
-    """Advance the LSTM, Eq. (1)-(3): c' = f*c + i*g, h' = o*tanh(c').
+class LstmMemory(NamedTuple):
+    """The tensors that the LSTM reads at every step."""
 
-    Args:
-        gates: the affine map of [E y, h, z_hat] in the order i, f, o, g; (..., 4n).
-        c: (..., n).
-
-    Returns:
-        h' and c', (..., n).
-    """
-    # (..., 4n) -> four of (..., n). Split, not sliced: the gradient of a slice is a sum
-    # of padded tensors, which XLA computes by going through the gates again.
-    i, f, o, g = ops.split(gates, 4, axis=-1)
-    i, f, o, g = ops.sigmoid(i), ops.sigmoid(f), ops.sigmoid(o), ops.tanh(g)
-    c = f * c + i * g
-    return o * ops.tanh(c), c
+    annotations: object  # a, (P, L, D)
+    projected: object  # W_a a + b, (P, L, A); ExponentialProjection in a tanh search
+    kernel: object = None  # in a search, see LstmDecoder.state_kernel
+    word_gates: object = None  # gates of all words, (K, 4n); None: compute each
 
 
-def product(x, w, precision="float32"):
-    """Multiply (..., p) by (p, q) in `precision`; return (..., q) in the dtype of x."""
-    p, q = w.shape
-    rows = ops.reshape(x, (-1, p))  # (..., p) -> (rows, p)
-    rows = ops.matmul(ops.cast(rows, precision), ops.cast(w, precision))  # (rows, q)
-    return ops.cast(ops.reshape(rows, (*ops.shape(x)[:-1], q)), x.dtype)
-
-
-class Decoder(keras.layers.Layer):
-    """The weights of the paper's decoder and the arithmetic of one step.
+class LstmDecoder(MatrixLayer):
+    """The paper's decoder.
 
     The products of h that a step needs (W_h h for attention, U h for the LSTM,
     f_beta) are one matrix product with :meth:`state_kernel`.
@@ -65,19 +66,29 @@ class Decoder(keras.layers.Layer):
         seed: seed of the initial weights.
     """
 
+    shares_photos = False  # the initial state of each caption has its own dropout
+    selects_locations = True
+
+    @classmethod
+    def build_for(cls, captioner) -> "LstmDecoder":
+        """Return a new decoder for a captioner."""
+        return cls(
+            captioner.settings,
+            len(captioner.vocabulary),
+            captioner.annotation_width,
+            captioner.seed,
+            name="decoder",
+        )
+
     def __init__(self, settings, vocabulary_size, annotation_width, seed=0, **kwargs):
         super().__init__(**kwargs)
-        self.settings = settings
+        self.settings, self.dropout = settings, settings.dropout
         self.vocabulary_size = vocabulary_size
         self.annotation_width = annotation_width
         self.seed = seed
         self.activation = keras.activations.get(settings.activation)
         self._create_weights()
         self.built = True
-
-    def load_own_variables(self, store):
-        """Set the weights to those of a model file, of 8 bits or not."""
-        super().load_own_variables(dequantised(store))
 
     def _matrix(self, name, rows, columns):
         """Add a matrix, initialised as 0.01 N(0, 1) (the authors') or by Glorot."""
@@ -91,9 +102,6 @@ class Decoder(keras.layers.Layer):
             shape=(rows, columns), initializer=initializer, name=name
         )
 
-    def _bias(self, name, width):
-        return self.add_weight(shape=(width,), initializer="zeros", name=name)
-
     def _create_weights(self):
         s, D, K = self.settings, self.annotation_width, self.vocabulary_size
         m, n, A = s.embedding_width, s.lstm_width, s.attention_width
@@ -103,12 +111,12 @@ class Decoder(keras.layers.Layer):
         widths = [D] + [A] * s.attention_layers
         pairs = list(zip(widths[:-1], widths[1:], strict=True))
         self.w_a = [self._matrix(f"w_a_{j}", i, o) for j, (i, o) in enumerate(pairs)]
-        self.b_a = [self._bias(f"b_a_{j}", o) for j, (_, o) in enumerate(pairs)]
+        self.b_a = [self.bias(f"b_a_{j}", o) for j, (_, o) in enumerate(pairs)]
         self.w_h = self._matrix("w_h", n, A)
         self.w_att = self._matrix("w_att", A, 1)
         if s.selector:  # f_beta
             self.w_beta = self._matrix("w_beta", n, 1)
-            self.b_beta = self._bias("b_beta", 1)
+            self.b_beta = self.bias("b_beta", 1)
         # LSTM on E y, z_hat and h; columns of the gates i, f, o, g
         self.lstm_y = self._matrix("lstm_y", m, 4 * n)
         self.lstm_z = self._matrix("lstm_z", D, 4 * n)
@@ -117,23 +125,23 @@ class Decoder(keras.layers.Layer):
             initializer=OrthogonalGates(self.seed * 1000 + 500),
             name="lstm_h",
         )
-        self.lstm_b = self._bias("lstm_b", 4 * n)
+        self.lstm_b = self.bias("lstm_b", 4 * n)
         self.init = {part: self._mlp(f"init_{part}", D, n) for part in "hc"}
         # deep output
-        self.l_h, self.l_b = self._matrix("l_h", n, m), self._bias("l_b", m)
+        self.l_h, self.l_b = self._matrix("l_h", n, m), self.bias("l_b", m)
         if s.ctx2out:
             self.l_z = self._matrix("l_z", D, m)
-        self.l_o, self.l_o_b = self._matrix("l_o", m, K), self._bias("l_o_b", K)
+        self.l_o, self.l_o_b = self._matrix("l_o", m, K), self.bias("l_o_b", K)
 
     def _mlp(self, name, D, n):
         """Add f_init: hidden layers of width D, the last of width n."""
         widths = [D] * self.settings.init_layers + [n]
         return [
-            (self._matrix(f"{name}_w{j}", i, o), self._bias(f"{name}_b{j}", o))
+            (self._matrix(f"{name}_w{j}", i, o), self.bias(f"{name}_b{j}", o))
             for j, (i, o) in enumerate(zip(widths[:-1], widths[1:], strict=True))
         ]
 
-    def project(self, annotations, precision="float32"):
+    def _project_features(self, annotations, precision="float32"):
         """Return W_a a_i + b, (B, L, D) -> (B, L, A), once per photo."""
         projected = annotations
         for j, (w, b) in enumerate(zip(self.w_a, self.b_a, strict=True)):
@@ -232,50 +240,28 @@ class Decoder(keras.layers.Layer):
             annotations, projected, products[..., :A], beta_logit, select_weights, bias
         )
         gates = word_gates + products[..., A : A + 4 * n]  # (..., 4n)
-        gates = gates + ops.matmul(
-            attention.z_hat, self.lstm_z
-        )  # (..., D) -> (..., 4n)
+        gates = gates + ops.matmul(attention.z_hat, self.lstm_z)
         h, c = lstm_update(gates, c)  # (..., n)
         return StepOutput(h, c, *attention)
 
     def unroll(
-        self,
-        word_gates,
-        h,
-        c,
-        annotations,
-        projected,
-        compile_fn=None,
-        selection=SOFT,
+        self, word_gates, h, c, annotations, projected, compile_fn=None, selection=SOFT
     ):
         """Run the steps of given words (teacher forcing).
 
-        Tanh attention uses the gradient of :mod:`models.lstm.fast_gradient`.
-
-        Args:
-            word_gates: (B, T, 4n), T known.
-            h: h_0, (B, n).
-            c: c_0, (B, n).
-            annotations: (B, L, D).
-            projected: (B, L, A).
-            compile_fn: see :func:`models.lstm.fast_gradient.unroll`; None leaves
-                compilation to the caller.
-            selection: for hard attention, see the same function.
-
-        Returns:
-            h (B, T, n), z_hat (B, T, D), alpha and the context weights (B, T, L), and
-            beta (B, T).
+        Arguments and results are those of :func:`models.lstm.fast_gradient.unroll`,
+        which runs the steps with tanh attention.
         """
         tensors = word_gates, h, c, annotations, projected
         if self.settings.activation == "tanh":
-            return self._unroll_custom_gradient(*tensors, compile_fn, selection)
+            return self._unroll_fast(*tensors, compile_fn, selection)
 
         def loop(*tensors):
             return self._unroll_autodiff(*tensors, selection)
 
         return (compile_fn(loop) if compile_fn else loop)(*tensors)
 
-    def _unroll_custom_gradient(
+    def _unroll_fast(
         self, word_gates, h, c, annotations, projected, compile_fn, selection
     ):
         # Reshaped to tensors: a custom gradient must not be given variables.
@@ -286,8 +272,7 @@ class Decoder(keras.layers.Layer):
             b_beta = ops.reshape(self.b_beta, (1,))
         kernel = self.state_kernel()  # (n, A + 4n + 1)
         weights = (annotations, projected, kernel, w_att, lstm_z, b_beta)
-        given = weights, compile_fn, selection
-        return decoder_custom_gradient.unroll(word_gates, h, c, *given)
+        return fast_gradient.unroll(word_gates, h, c, weights, compile_fn, selection)
 
     def _unroll_autodiff(self, word_gates, h, c, annotations, projected, selection):
         kernel, steps = self.state_kernel(), []
@@ -308,14 +293,101 @@ class Decoder(keras.layers.Layer):
         Args:
             embedded: E y_{t-1}, (..., m).
             h: (..., n).
-            z_hat: (..., D); None for a context of zero.
+            z_hat: (..., D).
             dropout: function applied to h and to the tanh.
             precision: dtype of the matrix products.
         """
         hidden = product(dropout(h), self.l_h, precision) + self.l_b  # (..., m)
         if self.settings.prev2out:
             hidden = hidden + embedded
-        if self.settings.ctx2out and z_hat is not None:
+        if self.settings.ctx2out:
             hidden = hidden + product(z_hat, self.l_z, precision)
         # (..., m) -> (..., K)
         return product(dropout(ops.tanh(hidden)), self.l_o, precision) + self.l_o_b
+
+    def memory(self, annotations, parts=WHOLE, dropouts=NO_DROPOUT) -> LstmMemory:
+        """Project photos, (P, L, D), once; no dropout is applied."""
+        projected = self._project_features(annotations, parts.precision)
+        return LstmMemory(annotations, projected)
+
+    def read(
+        self, tokens, memory, dropouts, parts=WHOLE, selection=SOFT, samples=1
+    ) -> dict:
+        """Run the decoder over given words, see :meth:`Captioner.teacher_force`."""
+        a, projected = memory.annotations, memory.projected
+        if (C := captions_per_photo(tokens, a)) > 1:  # (P, ...) -> (B, ...)
+            a, projected = (ops.repeat(x, C, axis=0) for x in (a, projected))
+        c, h = self._get_initial_lstm(a, dropouts)  # (B, L, D) -> (B, n)
+        embedded = dropouts.words(self.embed(tokens))  # (B, T) -> (B, T, m)
+        gates = self.word_gates(embedded, parts.precision)  # (B, T, 4n)
+        if samples > 1:  # (B, ...) -> (R, ...)
+            a, projected, c, h, embedded, gates = (
+                ops.repeat(x, samples, axis=0)
+                for x in (a, projected, c, h, embedded, gates)
+            )
+        # (R, T, n), (R, T, D), twice (R, T, L), (R, T)
+        h, z_hat, alpha, context_weights, beta = self.unroll(
+            gates, h, c, a, projected, parts.compile_fn, selection
+        )
+        logits = self.readout(
+            embedded, h, z_hat, dropouts.hidden, parts.precision
+        )  # (R, T, K)
+        outputs = {"logits": logits, "alpha": alpha, "beta": beta}
+        if selection is not SOFT:
+            outputs["context_weights"] = context_weights
+        return outputs
+
+    def head_weights(self, tokens, memory, bias=None) -> None:
+        """Return None: attention has no heads."""
+
+    def search_memory(self, annotations, words: int | None) -> LstmMemory:
+        """Project photos, (B, L, D), and all words if that is less work."""
+        projected = self._project_features(annotations)
+        if self.settings.activation == "tanh":
+            projected = ExponentialProjection(exp_twice(projected))
+        word_gates = None
+        if words is not None and words > self.vocabulary_size:
+            word_gates = self.word_gates(ops.convert_to_tensor(self.embedding))
+        return LstmMemory(annotations, projected, self.state_kernel(), word_gates)
+
+    def start(self, memory: LstmMemory, max_words: int) -> dict:
+        """Return ``{"h", "c"}`` of (B, n); any number of words may follow."""
+        c, h = self._get_initial_lstm(memory.annotations)
+        return {"h": h, "c": c}
+
+    def next_word(
+        self, tokens, state, memory: LstmMemory, select_weights=None, bias=None
+    ) -> NextWord:
+        """Advance W hypotheses of each photo by one word, tokens y_{t-1} (B, W)."""
+        embedded = self.embed(tokens)  # (B, W) -> (B, W, m)
+        if memory.word_gates is None:
+            gates = self.word_gates(embedded)  # (B, W, m) -> (B, W, 4n)
+        else:
+            gates = ops.take(memory.word_gates, tokens, axis=0)  # (B, W, 4n)
+        out = self.step(
+            gates,
+            state["h"],
+            state["c"],
+            memory.annotations,
+            memory.projected,
+            memory.kernel,
+            select_weights,
+            bias,
+        )  # h, c (B, W, n), z_hat (B, W, D), alpha (B, W, L), beta (B, W)
+        logits = self.readout(embedded, out.h, out.z_hat, keep)  # (B, W, K)
+        state = {"h": out.h, "c": out.c}
+        return NextWord(logits, state, out.alpha, out.context_weights, out.beta)
+
+    def _get_initial_lstm(self, features, dropouts=NO_DROPOUT):
+        """Return c_0 and h_0, in this order, (B, n) each, from the mean annotation."""
+        h, c = self.initial_state(features, dropouts.hidden, dropouts.initial)
+        return c, h
+
+    def _attention_layer(self, features, features_proj, h):
+        """Return the gated context (B, D), alpha (B, L) and beta (B,) for h (B, n)."""
+        beta_logit = None
+        if self.settings.selector:
+            beta_logit = ops.matmul(h, self.w_beta) + self.b_beta
+        state = ops.matmul(h, self.w_h)
+        z_hat, alpha, _, beta = self.attend(features, features_proj, state, beta_logit)
+        return z_hat, alpha, beta

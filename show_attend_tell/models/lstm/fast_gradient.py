@@ -1,10 +1,12 @@
-"""Compute the steps of `models.decoder.Decoder.step` with a hand-written gradient.
+"""Accelerate training: the LSTM decoder's steps with a gradient written by hand.
 
-The outputs and all gradients equal autodiff of that function with tanh attention;
-``tests/models/lstm/test_fast_gradient.py`` compares them. Autodiff keeps the (B,
-L, A) hidden layer of f_att for each of the T words, makes a cotangent as large for each
-and adds T gradients of every matrix. Here the hidden layer is computed again, and sums
-over words are taken once, after the loop.
+This module adds no equation. It differentiates Eq. (4)-(6) and the gate of
+:mod:`models.lstm.attention`, and the gated cell of :mod:`models.lstm.cell`, as
+:meth:`models.lstm.decoder.LstmDecoder.step` joins them. Outputs and gradients equal
+autodiff of that method with tanh attention; ``tests/models/lstm/test_fast_gradient.py``
+compares them. Autodiff keeps the (B, L, A) hidden layer of f_att for each of the T
+words, makes a cotangent as large for each and adds T gradients of every matrix. This
+module computes the hidden layer again and sums over words once, after the loop.
 
 Forward, for t = 1 .. T, with P = W_a a and [s, u, v] = h_{t-1} [W_h, U, w_beta]::
 
@@ -111,7 +113,7 @@ def unroll(
     compile_fn: Callable | None = None,
     selection: Selection = SOFT,
 ):
-    """Run the steps of :meth:`Decoder.step` with tanh attention over given words.
+    """Run the steps of :meth:`LstmDecoder.step` with tanh attention over given words.
 
     Args:
         word_gates: x, the words' part of the gates, (B, T, 4n); T known.
@@ -236,7 +238,7 @@ def _step_function(select):
 
 
 def _step(select, carry, row, constants):
-    """Compute `models.decoder.Decoder.step`.
+    """Compute :meth:`models.lstm.decoder.LstmDecoder.step`.
 
     Args:
         select: see :class:`Selection`.

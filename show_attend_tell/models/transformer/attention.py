@@ -1,4 +1,6 @@
-"""Compute attention in heads, and the sines that encode positions.
+"""Compute the Transformer's attention in heads, and the sines that encode positions.
+
+The paper's own attention is in :mod:`models.lstm.attention`.
 
 "Attention is all you need", arXiv:1706.03762, Sec. 3.2 and 3.5::
 
@@ -11,12 +13,10 @@ Further sizes: d width, H heads, d_h = d / H, R rows of x (words, or hypotheses 
 beam). The others are those of :mod:`models.lstm.attention`.
 """
 
-import keras
 import numpy as np
 from keras import ops
 
-from show_attend_tell.models.encoder.quantised_weights import dequantised
-from show_attend_tell.models.lstm.decoder import product
+from show_attend_tell.models.decoder_interface import MatrixLayer, product
 
 MASKED = -1e9  # added to the score of a row that must not be read; its weight is then 0
 
@@ -43,25 +43,6 @@ def causal_bias(words):
     """Return the bias (T, T) with which word t reads the words up to t alone."""
     later = np.arange(words) > np.arange(words)[:, None]
     return np.where(later, MASKED, 0.0).astype(np.float32)
-
-
-class MatrixLayer(keras.layers.Layer):
-    """A layer of matrices and biases, which a model file may hold in 8 bits."""
-
-    def matrix(self, name, rows, columns, seeds):
-        """Add a matrix with Glorot's initial values; `seeds` is an iterator."""
-        initializer = keras.initializers.GlorotUniform(seed=next(seeds))
-        return self.add_weight(
-            shape=(rows, columns), initializer=initializer, name=name
-        )
-
-    def bias(self, name, width):
-        """Add a bias, initially zero."""
-        return self.add_weight(shape=(width,), initializer="zeros", name=name)
-
-    def load_own_variables(self, store):
-        """Set the weights to those of a model file, of 8 bits or not."""
-        super().load_own_variables(dequantised(store))
 
 
 class HeadAttention(MatrixLayer):

@@ -30,13 +30,13 @@ from show_attend_tell.models.decoder_interface import (
     WHOLE,
     CompiledParts,
     Dropouts,
+    MatrixLayer,
     NextWord,
+    product,
 )
 from show_attend_tell.models.encoder.trainable import captions_per_photo
-from show_attend_tell.models.lstm.decoder import product
 from show_attend_tell.models.lstm.fast_gradient import SOFT
 from show_attend_tell.models.transformer.attention import (
-    MatrixLayer,
     causal_bias,
     grid_positions,
     sinusoids,
@@ -57,7 +57,7 @@ class Memory(NamedTuple):
 
 
 class TransformerDecoder(MatrixLayer):
-    """A Transformer with the methods of :class:`interface.CaptionDecoder`.
+    """A Transformer, see :class:`models.decoder_interface.CaptionDecoder`.
 
     Args:
         settings: a :class:`config.captioner.TransformerSettings`.
@@ -70,11 +70,24 @@ class TransformerDecoder(MatrixLayer):
     shares_photos = True
     selects_locations = False
 
+    @classmethod
+    def build_for(cls, captioner) -> "TransformerDecoder":
+        """Return a new decoder for a captioner."""
+        return cls(
+            captioner.transformer,
+            len(captioner.vocabulary),
+            captioner.annotation_width,
+            captioner.grid,
+            captioner.seed,
+            name="decoder",
+        )
+
     def __init__(
         self, settings, vocabulary_size, annotation_width, grid, seed=0, **kwargs
     ):
         super().__init__(**kwargs)
         self.settings, self.grid = settings, tuple(grid)
+        self.dropout = settings.dropout
         s, d, seeds = settings, settings.width, itertools.count(seed * 1000)
         self.embedding = self.add_weight(
             shape=(vocabulary_size, d),

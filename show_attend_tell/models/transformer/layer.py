@@ -15,12 +15,10 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from show_attend_tell.models.decoder_interface import keep
-from show_attend_tell.models.lstm.decoder import product
+from show_attend_tell.models.decoder_interface import MatrixLayer, keep, product
 from show_attend_tell.models.transformer.attention import (
     MASKED,
     HeadAttention,
-    MatrixLayer,
 )
 
 EPSILON = 1e-5  # added to the variance in a layer normalisation

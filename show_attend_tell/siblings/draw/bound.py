@@ -1,4 +1,4 @@
-"""Measure bounds of -log p(x) by a trained model, and sample from it."""
+"""Measure bounds of -log p(x) with a trained model, and sample from it."""
 
 from typing import NamedTuple
 
@@ -41,15 +41,13 @@ class Measurer:
     def _run(self, images: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
         s = self.model.settings
         noise = rng.standard_normal((len(images), s.steps, s.latent), np.float32)
-        found = self._draw(*map(ops.convert_to_tensor, (images, noise)))
-        return [ops.convert_to_numpy(x).astype(np.float64) for x in found]
+        terms = self._draw(*map(ops.convert_to_tensor, (images, noise)))
+        return [ops.convert_to_numpy(x).astype(np.float64) for x in terms]
 
     def bound(self, images: np.ndarray, seed: int = 0) -> Bound:
-        """Return the terms of the bound, by one sample of z for each picture.
+        """Return the terms of the bound, from one sample of z for each picture.
 
-        Args:
-            images: (N, H, W) uint8.
-            seed: seed of the samples.
+        The pictures are (N, H, W) uint8; the seed decides the samples.
         """
         rng = np.random.default_rng(seed)
         parts = [
@@ -64,24 +62,19 @@ class Measurer:
         """Return the importance-weighted bound of each picture, in nats; (N,).
 
         It is -log 1/K sum_k p(x, z_k) / q(z_k | x) for K samples z_k of q, Eq. (8) of
-        Burda et al., arXiv:1509.00519. Its expectation falls with K, from that of L to
-        -log p(x). The ratio is that of the sample: with the closed form of L^z in its
-        place the result would be no bound.
-
-        Args:
-            images: (N, H, W) uint8.
-            samples: K.
-            seed: seed of the samples.
+        Burda et al., arXiv:1509.00519. Its expectation falls with K, from the
+        expectation of L to -log p(x). The ratio is the ratio of the sample: with the
+        closed form of L^z instead, the result would not be a bound. ``samples`` is K.
         """
-        rng, found = np.random.default_rng(seed), []
+        rng, bounds = np.random.default_rng(seed), []
         together = max(1, BATCH // samples)
         for first in range(0, len(images), together):
             batch = images[first : first + together]
             # (n, H, W) -> (n K, H, W) -> log weights (n, K)
             l_x, _, log_ratio = self._run(np.repeat(batch, samples, axis=0), rng)
             logs = -(l_x + log_ratio.sum(axis=1)).reshape(len(batch), samples)
-            found.append(np.log(samples) - np.logaddexp.reduce(logs, axis=1))
-        return np.concatenate(found)
+            bounds.append(np.log(samples) - np.logaddexp.reduce(logs, axis=1))
+        return np.concatenate(bounds)
 
 
 class Sampler:
@@ -96,12 +89,7 @@ class Sampler:
         self._generate = compiled(model.generate, model, xla=False)
 
     def __call__(self, count: int, seed: int) -> dict[str, np.ndarray]:
-        """Return the outputs of :meth:`Draw.generate` for new pictures.
-
-        Args:
-            count: number of pictures.
-            seed: seed of z.
-        """
+        """Return the outputs of :meth:`Draw.generate`; the seed decides z."""
         s, rng, parts = self.model.settings, np.random.default_rng(seed), []
         for first in range(0, count, BATCH):
             rows = min(BATCH, count - first)
@@ -112,5 +100,5 @@ class Sampler:
 
 
 def sample(model: Draw, count: int, seed: int) -> dict[str, np.ndarray]:
-    """Return pictures of a model that is used once; see :class:`Sampler`."""
+    """Return new pictures from a model; see :class:`Sampler`."""
     return Sampler(model)(count, seed)

@@ -5,8 +5,8 @@ At each of T steps the model sees what a window of N x N filters reads::
     h_t = LSTM(h_{t-1}, gamma F_Y x F_X^T), the window's parameters being W h_{t-1}
     p(y | x) = softmax(W h_T)
 
-with h_0 learned. It is trained by the cross entropy alone: the window, unlike the
-places of :mod:`siblings.ram`, has a gradient.
+with h_0 learned. The loss is the cross entropy alone: the window, unlike the places of
+:mod:`siblings.ram`, has a gradient.
 """
 
 import keras
@@ -26,14 +26,7 @@ from show_attend_tell.siblings.draw.layers import Affine, Lstm
 
 @keras.saving.register_keras_serializable("show_attend_tell")
 class WindowClassifier(DigitClassifier):
-    """A classifier that reads with DRAW's window.
-
-    Args:
-        settings: a :class:`config.draw.DrawReaderSettings`, or its values.
-        canvas: H, side of a picture in pixels.
-        classes: number of classes.
-        seed: seed of the initial weights.
-    """
+    """A classifier that reads with DRAW's window."""
 
     settings_class = DrawReaderSettings
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.generation import GenerationExperiment
-from show_attend_tell.data.digits import read_digits
 from show_attend_tell.runtime.files import atomic_write
 from show_attend_tell.siblings.draw.bound import Measurer, sample
 from show_attend_tell.siblings.draw.data import held_out_binary
@@ -21,8 +20,8 @@ from show_attend_tell.siblings.draw.figures import (
     save_samples,
 )
 from show_attend_tell.siblings.draw.model import Draw
-from show_attend_tell.siblings.saved_model import read_model_of
-from show_attend_tell.siblings.scores import chosen_split, write_scores
+from show_attend_tell.siblings.draw.task import load_model
+from show_attend_tell.siblings.evaluation import open_digits, write_scores
 
 WEIGHTED, SAMPLES = 1000, 50  # pictures and samples of the importance-weighted bound
 GENERATED, COMPARED = 100, 10  # pictures drawn, and those compared with digits
@@ -31,41 +30,23 @@ _SCALE = 3  # side of a pixel in a figure
 
 @dataclass(frozen=True)
 class BoundReport:
-    """The bound of a model on the pictures of a split, in nats for each picture.
-
-    Attributes:
-        experiment: the experiment's name.
-        split: the split of the digits.
-        pictures: number of pictures.
-        bound: mean of L, an upper bound of -log p(x); less is better.
-        standard_error: of that mean, over the pictures.
-        reconstruction: mean of L^x.
-        divergence: mean of L^z.
-        divergence_of_steps: its parts.
-        bits_per_pixel: the bound divided by the pixels, in bits.
-        weighted_bound: importance-weighted bound of the first pictures.
-        weighted_pictures: number of these.
-        weighted_samples: samples of z for each of these.
-        measured: how the bound was measured.
-        pixels_digest: digest of the binary pictures.
-        figures: files of generated pictures.
-    """
+    """The bound of a model on the pictures of a split, in nats for each picture."""
 
     experiment: str
     split: str
-    pictures: int
-    bound: float
-    standard_error: float
-    reconstruction: float
-    divergence: float
-    divergence_of_steps: list[float]
-    bits_per_pixel: float
-    weighted_bound: float
-    weighted_pictures: int
-    weighted_samples: int
-    measured: str
-    pixels_digest: str
-    figures: list[Path]
+    pictures: int  # number of pictures
+    bound: float  # mean of L, an upper bound of -log p(x); less is better
+    standard_error: float  # of that mean, over the pictures
+    reconstruction: float  # mean of L^x
+    divergence: float  # mean of L^z
+    divergence_of_steps: list[float]  # its parts
+    bits_per_pixel: float  # the bound divided by the pixels, in bits
+    weighted_bound: float  # importance-weighted bound of the first pictures
+    weighted_pictures: int  # number of these
+    weighted_samples: int  # samples of z for each of these
+    measured: str  # how the bound was measured
+    pixels_digest: str  # digest of the binary pictures
+    figures: list[Path]  # files of generated pictures
 
     def lines(self) -> list[str]:
         """Return the report as lines to print."""
@@ -94,19 +75,15 @@ def evaluate(
         experiment: the settings.
         work: folder of prepared data.
         runs_folder: folder of the run folder.
-        split: ``val`` or ``test``; by default test if there are such digits.
+        split: see :func:`siblings.evaluation.open_digits`.
 
     Raises:
         DigitsError: the prepared digits are absent, damaged, or not of the split.
         ModelFileError: the model is absent, damaged or of other settings.
     """
-    prepared = Path(work) / experiment.data.name
     run = Path(runs_folder) / experiment.name
-    split = chosen_split(prepared, split)
-    digits, training = (
-        read_digits(prepared, name, experiment.data.validation)
-        for name in (split, "train")
-    )
+    split, digits = open_digits(experiment, work, split)
+    _, training = open_digits(experiment, work, "train")
     model = load_model(run / runs.MODEL, experiment)
     images = held_out_binary(digits, experiment.data, split)
     report = measure(experiment, model, images, split)
@@ -119,30 +96,23 @@ def evaluate(
 def measure(
     experiment: GenerationExperiment, model: Draw, images: np.ndarray, split: str
 ) -> BoundReport:
-    """Return the bound of a model on pictures.
-
-    Args:
-        experiment: the settings.
-        model: the trained model.
-        images: binary pictures, (N, H, W) uint8.
-        split: its name.
-    """
+    """Return the bound of a model on the binary pictures of a split, (N, H, W)."""
     measurer, N = Measurer(model), len(images)
-    found, some = measurer.bound(images), images[:WEIGHTED]
-    bound = float(found.whole.mean())
-    steps = found.divergence.mean(axis=0)
+    terms, first = measurer.bound(images), images[:WEIGHTED]
+    bound = float(terms.whole.mean())
+    steps = terms.divergence.mean(axis=0)
     return BoundReport(
         experiment=experiment.name,
         split=split,
         pictures=N,
         bound=bound,
-        standard_error=float(found.whole.std() / math.sqrt(N)),
-        reconstruction=float(found.reconstruction.mean()),
+        standard_error=float(terms.whole.std() / math.sqrt(N)),
+        reconstruction=float(terms.reconstruction.mean()),
         divergence=float(steps.sum()),
         divergence_of_steps=steps.tolist(),
         bits_per_pixel=bound / (images[0].size * math.log(2)),
-        weighted_bound=float(measurer.weighted_bound(some, SAMPLES).mean()),
-        weighted_pictures=len(some),
+        weighted_bound=float(measurer.weighted_bound(first, SAMPLES).mean()),
+        weighted_pictures=len(first),
         weighted_samples=SAMPLES,
         measured=f"fixed binarisation; {experiment.data.binarise} in training; one "
         "sample of z for each picture",
@@ -152,15 +122,10 @@ def measure(
 
 
 def save_figures(folder: Path, model: Draw, training: np.ndarray) -> list[Path]:
-    """Write samples, their animation, and some beside the nearest training digits.
+    """Write samples, their animation, and the training digits nearest to some samples.
 
-    Args:
-        folder: folder of the files.
-        model: the trained model.
-        training: training digits, (M, 28, 28) uint8.
-
-    Returns:
-        The paths; without the last file if pictures are larger than a digit.
+    The training digits are (M, 28, 28) uint8; pictures larger than a digit have no
+    nearest digits. Returns the paths.
     """
     outputs = sample(model, GENERATED, seed=0)
     paths = [folder / "samples.png", folder / "samples.gif"]
@@ -172,20 +137,3 @@ def save_figures(folder: Path, model: Draw, training: np.ndarray) -> list[Path]:
         paths.append(folder / "nearest.png")
         atomic_write(paths[-1], encode_png(image))
     return paths
-
-
-def load_model(path: Path, experiment: GenerationExperiment) -> Draw:
-    """Load the model of a run.
-
-    Raises:
-        ModelFileError: the file is absent, damaged, or of other settings.
-    """
-    side = experiment.data.canvas
-    expected = (experiment.draw, side, side)
-
-    def matches(model):
-        if not isinstance(model, Draw):
-            return False
-        return (model.settings, model.height, model.width) == expected
-
-    return read_model_of(path, matches)

@@ -1,4 +1,8 @@
-"""Draw generated pictures: a grid, an animation, and the canvas after each step."""
+"""Draw generated pictures as a grid, as an animation, and step by step.
+
+``outputs`` are arrays, from :func:`siblings.draw.bound.sample` or :meth:`Draw.draw`.
+``scale`` is the side of a pixel in the result.
+"""
 
 import io
 from pathlib import Path
@@ -24,9 +28,9 @@ def tile(pictures: np.ndarray, columns: int, scale: int, boxes=None) -> Image.Im
     Args:
         pictures: (N, H, W) in [0, 1].
         columns: pictures in a row.
-        scale: side of a pixel in the result.
-        boxes: windows to draw, from :func:`window_boxes`, one for each picture, or
-            None for a picture without one.
+        scale: side of a pixel.
+        boxes: the window of each picture, from :func:`window_boxes`, or None for a
+            picture without a window.
     """
     N, H, W = pictures.shape
     rows = -(-N // columns)
@@ -34,18 +38,18 @@ def tile(pictures: np.ndarray, columns: int, scale: int, boxes=None) -> Image.Im
     whole = Image.new("RGB", (columns * wide + 1, rows * high + 1), _GAP)
     for k, picture in enumerate(pictures):
         pixels = np.uint8(np.round(255 * picture)).repeat(scale, 0).repeat(scale, 1)
-        one = Image.fromarray(pixels).convert("RGB")
+        panel = Image.fromarray(pixels).convert("RGB")
         if boxes is not None and boxes[k] is not None:
-            _draw_box(one, *boxes[k], scale)
+            _draw_box(panel, *boxes[k], scale)
         row, column = divmod(k, columns)
-        whole.paste(one, (column * wide + 1, row * high + 1))
+        whole.paste(panel, (column * wide + 1, row * high + 1))
     return whole
 
 
 def _draw_box(image: Image.Image, box: np.ndarray, sigma: float, scale: int) -> None:
-    """Draw a rectangle whose line is as wide as the filters are.
+    """Draw a rectangle whose line is as wide as the filters.
 
-    A window may be larger than the picture: its frame is then on the border.
+    The frame of a window larger than the picture is drawn on the border.
     """
     farthest = np.array([*image.size, *image.size]) - 1
     corners = np.clip(box * scale, 0, farthest).tolist()
@@ -56,7 +60,7 @@ def _draw_box(image: Image.Image, box: np.ndarray, sigma: float, scale: int) -> 
 def window_boxes(parameters: np.ndarray, N: int, size, settings) -> list[tuple]:
     """Return what to draw of windows: left, top, right and bottom, and sigma.
 
-    The rectangle is through the centres of the outer filters. Coordinates are pixels
+    The rectangle goes through the centres of the outer filters. Coordinates are pixels
     from the top left corner of the picture.
 
     Args:
@@ -65,11 +69,10 @@ def window_boxes(parameters: np.ndarray, N: int, size, settings) -> list[tuple]:
         size: height and width of the picture.
         settings: the model's settings, for the limits of windows.
     """
-    given = ops.convert_to_tensor(parameters)
-    window = make_window(given, N, *size, settings)
+    window = make_window(ops.convert_to_tensor(parameters), N, *size, settings)
     x, y, stride, variance, _ = (ops.convert_to_numpy(field) for field in window)
     reach = (N - 1) / 2 * stride
-    # Pixel 1 is from 0 to 1, and its centre is at 1/2.
+    # Pixel 1 extends from 0 to 1, and its centre is 1/2.
     sides = np.stack([x - reach, y - reach, x + reach, y + reach], axis=1) - 0.5
     limit = 4 * max(size)  # Pillow's coordinates are integers of 32 bits
     return list(zip(sides.clip(-limit, limit), np.sqrt(variance), strict=True))
@@ -95,7 +98,7 @@ def encode_png(image: Image.Image) -> bytes:
 
 
 def sample_grid(outputs: dict, model: Draw, columns: int, scale: int) -> Image.Image:
-    """Return the last canvases of :func:`siblings.draw.bound.sample` in a grid."""
+    """Return the last canvases of samples in a grid."""
     return tile(probabilities(outputs["canvas"][:, -1], model), columns, scale)
 
 
@@ -113,10 +116,9 @@ def sample_frames(
     return [*frames, tile(pictures[:, -1], columns, scale)]
 
 
-def encode_gif(frames: list[Image.Image]) -> bytes:
-    """Return the bytes of an animation that shows its last frame longer."""
-    each = int(1000 * max(_SECONDS / len(frames), 1 / _FRAMES_PER_SECOND))
-    durations = [each] * (len(frames) - 1) + [_LAST]
+def encode_gif(frames: list[Image.Image], each: int, last: int) -> bytes:
+    """Return the bytes of an animation, given its frames' durations in milliseconds."""
+    durations = [each] * (len(frames) - 1) + [last]
     buffer = io.BytesIO()
     frames[0].save(
         buffer,
@@ -133,7 +135,8 @@ def save_samples(path: Path, outputs: dict, model: Draw, columns: int, scale: in
     """Write samples as a grid (``.png``) or as an animation (``.gif``)."""
     if path.suffix.lower() == ".gif":
         frames = sample_frames(outputs, model, columns, scale)
-        atomic_write(path, encode_gif(frames))
+        each = int(1000 * max(_SECONDS / len(frames), 1 / _FRAMES_PER_SECOND))
+        atomic_write(path, encode_gif(frames, each, _LAST))
     else:
         grid = sample_grid(outputs, model, columns, scale)
         atomic_write(path, encode_png(grid))
@@ -142,21 +145,16 @@ def save_samples(path: Path, outputs: dict, model: Draw, columns: int, scale: in
 def canvas_strip(images: np.ndarray, outputs: dict, model: Draw, scale=2):
     """Return a row for each picture: the picture, then the canvas after each step.
 
-    A window is that which wrote last.
-
-    Args:
-        images: (N, H, W) in [0, 1].
-        outputs: of :meth:`Draw.draw`, as arrays.
-        model: the model that drew them.
-        scale: side of a pixel in the result.
+    The panel of a step shows the window that wrote in this step. The pictures are
+    (N, H, W) in [0, 1].
     """
     N, T = outputs["l_z"].shape
     pictures = probabilities(outputs["canvas"], model)  # (N, T + 1, H, W)
     panels = np.concatenate([images[:, None], pictures], axis=1)
     boxes = [None] * (N * (T + 2))
     if "write" in outputs:
-        found = written_boxes(outputs["write"].reshape(N * T, -1), model)
-        for k, box in enumerate(found):
+        written = written_boxes(outputs["write"].reshape(N * T, -1), model)
+        for k, box in enumerate(written):
             row, t = divmod(k, T)
             boxes[row * (T + 2) + t + 2] = box
     shape = (-1, model.height, model.width)
@@ -166,17 +164,17 @@ def canvas_strip(images: np.ndarray, outputs: dict, model: Draw, scale=2):
 def nearest_figure(
     drawn: np.ndarray, training: np.ndarray, columns: int, scale: int
 ) -> Image.Image:
-    """Return drawn pictures in one row, and the nearest training picture of each below.
+    """Return drawn pictures in a row, and below each the nearest training picture.
 
     Args:
         drawn: (N, H, W) in [0, 1].
         training: (M, H, W) uint8.
         columns: N.
-        scale: side of a pixel in the result.
+        scale: side of a pixel.
     """
     flat = training.reshape(len(training), -1).astype(np.float32) / 255
-    mine = drawn.reshape(len(drawn), -1).astype(np.float32)
+    queries = drawn.reshape(len(drawn), -1).astype(np.float32)
     # |a - b|^2 less |a|^2, which is the same for every b
-    distances = (flat**2).sum(1) - 2 * mine @ flat.T  # (N, M)
-    found = flat[distances.argmin(1)].reshape(drawn.shape)
-    return tile(np.concatenate([drawn, found]), columns, scale)
+    distances = (flat**2).sum(1) - 2 * queries @ flat.T  # (N, M)
+    nearest = flat[distances.argmin(1)].reshape(drawn.shape)
+    return tile(np.concatenate([drawn, nearest]), columns, scale)

@@ -54,9 +54,9 @@ def make_window(parameters, N, height, width, settings) -> Window:
 def filter_bank(centre, stride, variance, N, size):
     """Return the filters of one axis, Eq. (19), (20), (25) and (26).
 
-    Filter i, counted from 1, has its mean at g + (i - N/2 - 1/2) delta. It is a softmax
-    over pixels, which is the normalised Gaussian without a division by zero: a row sums
-    to 1 wherever the window is.
+    Filter i, counted from 1, has its mean at g + (i - N/2 - 1/2) delta. A softmax over
+    pixels computes the normalised Gaussian without a division by zero: a row sums to 1
+    wherever the window is.
 
     Args:
         centre: g, (B,).
@@ -77,8 +77,9 @@ def filter_bank(centre, stride, variance, N, size):
 
 def filters(window: Window, N, height, width):
     """Return F_Y (B, N, H) and F_X (B, N, W)."""
-    shape = window.stride, window.variance, N
-    return filter_bank(window.y, *shape, height), filter_bank(window.x, *shape, width)
+    stride, variance = window.stride, window.variance
+    F_y = filter_bank(window.y, stride, variance, N, height)
+    return F_y, filter_bank(window.x, stride, variance, N, width)
 
 
 def read_patch(image, window: Window, N):

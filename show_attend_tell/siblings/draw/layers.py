@@ -4,8 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from show_attend_tell.models.initializers import OrthogonalGates
-from show_attend_tell.models.lstm.decoder import lstm_update
+from show_attend_tell.models.lstm.cell import OrthogonalGates, lstm_update
 
 
 class Affine(keras.layers.Layer):

@@ -10,17 +10,18 @@ At each of T steps the model reads a picture x, samples z and writes::
     h^dec_t = LSTM_dec(h^dec_{t-1}, z_t)                     (7)
     c_t = c_{t-1} + write(h^dec_t)                           (8)
 
-where every W is a map of its own with a bias, and c_0, h^enc_0 and h^dec_0 are learned.
-Without attention read(x, x^, h) = [x, x^] and write(h) = W h, Eq. (17) and (18); with
-it they use the windows of :mod:`siblings.draw.filter_bank`, whose parameters are W h,
-one map to read and one to write. The loss of a picture in nats bounds -log p(x)::
+where every W is a separate map with a bias, and c_0, h^enc_0 and h^dec_0 are learned.
+Without attention read(x, x^, h) = [x, x^] and write(h) = W h, Eq. (17) and (18). With
+attention both use the windows of :mod:`siblings.draw.filter_bank`, whose parameters are
+W h, with one map to read and another to write. The loss of a picture, in nats, bounds
+-log p(x)::
 
     L^x = sum over pixels of softplus(c_T) - x c_T           (9)
     L^z = sum_t 1/2 sum_j (mu^2 + sigma^2 - log sigma^2 - 1) (10), (11)
     L = L^x + L^z                                            (12)
 
-The constant in L^z is that of each dimension j of z_t. To generate, z_t ~ N(0, I) and
-the decoder alone runs, Eq. (13)-(16).
+L^z has its constant once for each dimension j of z_t. To generate, z_t ~ N(0, I), and
+only the decoder runs, Eq. (13)-(16).
 
 Sizes: B batch, T steps, H and W height and width of a picture, P = H W pixels, N
 filters on each axis, Z width of z.
@@ -58,12 +59,8 @@ class Draw(keras.Model):
         super().__init__(**kwargs)
         if isinstance(settings, dict):
             settings = DrawSettings(**settings)
-        self.settings, self.height, self.width, self.seed = (
-            settings,
-            height,
-            width,
-            seed,
-        )
+        self.settings, self.seed = settings, seed
+        self.height, self.width = height, width
         self.generator = keras.random.SeedGenerator(seed)
         s, pixels = settings, height * width
         seeds = [int(k) for k in np.random.SeedSequence(seed).generate_state(6) // 2]
@@ -92,7 +89,7 @@ class Draw(keras.Model):
         self.built = True
 
     def sample_noise(self, rows):
-        """Return eps of a batch of B rows, another one in every step; (B, T, Z)."""
+        """Return new noise eps for a batch of B rows, (B, T, Z)."""
         shape = (rows, self.settings.steps, self.settings.latent)
         return keras.random.normal(shape, seed=self.generator)
 
@@ -115,7 +112,7 @@ class Draw(keras.Model):
         """
         rows, s = ops.shape(images)[0], self.settings
         flat = ops.reshape(images, (-1, self.height * self.width))  # (B, P)
-        # Without attention x is read in every step: its product is computed once.
+        # Without attention every step reads x: compute its product once.
         gates = 0.0 if s.attention else ops.matmul(flat, self.see_image)
 
         def step(carry, eps):
@@ -169,7 +166,7 @@ class Draw(keras.Model):
         return canvas, self.decoder.start(rows)
 
     def _read(self, images, canvas, h):
-        """Return r_t (B, 2 N N) and its window's parameters; without one x^ (B, P)."""
+        """Return r_t (B, 2 N N) and the window's parameters; without it x^ (B, P)."""
         shape = (-1, self.height, self.width)
         error = images - ops.reshape(ops.sigmoid(canvas), shape)  # x^, (B, H, W)
         if not self.settings.attention:
@@ -205,8 +202,8 @@ class Draw(keras.Model):
             outputs: of :meth:`call`.
 
         Returns:
-            ``loss``, ``reconstruction`` (L^x), ``divergence`` (L^z), and that of each
-            step, ``divergence_1`` and so on.
+            ``loss``, ``reconstruction`` (L^x), ``divergence`` (L^z), and the divergence
+            of each step, ``divergence_1`` and so on.
         """
         steps = ops.mean(outputs["l_z"], axis=0)  # (B, T) -> (T,)
         parts = {
@@ -215,12 +212,6 @@ class Draw(keras.Model):
         }
         each = {f"divergence_{t + 1}": steps[t] for t in range(self.settings.steps)}
         return {"loss": sum(parts.values()), **parts, **each}
-
-    def compute_loss(
-        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
-    ):
-        """Return the mean of L of a batch."""
-        return self.losses_of(y_pred)["loss"]
 
     def get_config(self):
         """Return the arguments of the constructor."""

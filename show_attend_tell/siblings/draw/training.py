@@ -17,9 +17,13 @@ from show_attend_tell.siblings.draw.data import (
 )
 from show_attend_tell.siblings.draw.figures import canvas_strip, sample_grid
 from show_attend_tell.siblings.draw.model import Draw
-from show_attend_tell.siblings.training import DigitTask, train_task
-from show_attend_tell.siblings.updates import PictureUpdates
-from show_attend_tell.training.divergence import LossMonitor
+from show_attend_tell.siblings.draw.task import build_model
+from show_attend_tell.siblings.training import (
+    DigitTask,
+    PictureUpdates,
+    compile_step,
+    train_task,
+)
 from show_attend_tell.training.tensorboard_log import CurveLog
 
 SHOWN = 4  # validation pictures whose canvases are shown in TensorBoard
@@ -27,47 +31,33 @@ SAMPLES = 25  # generated pictures that are shown there
 _SAMPLE_SEED = 0
 
 
-def build_model(experiment: GenerationExperiment) -> Draw:
-    """Return the untrained model of an experiment."""
-    side = experiment.data.canvas
-    return Draw(experiment.draw, side, side, experiment.training.seed)
-
-
 class GenerationTask(DigitTask):
-    """The training of a model that generates, see :class:`training.loop.Task`.
+    """The training of a model that generates, see :class:`DigitTask`."""
 
-    Args:
-        experiment: the settings.
-        digits: the training digits.
-        validation: the validation digits.
-    """
+    build_model = staticmethod(build_model)
+    monitored = {"words": 2, "key": "loss", "noun": "bound in nats", "inputs": "digits"}
 
     def __init__(
         self, experiment: GenerationExperiment, digits: Digits, validation: Digits
     ):
-        super().__init__(experiment, digits, build_model)
+        super().__init__(experiment, digits.digest())
         self.pictures = held_out_binary(validation, experiment.data, "val")
         self.objective = BinaryUpdates(experiment, self.model, digits)
         self._measurer = None
-
-    def monitor_loss(self, first: float | None) -> LossMonitor:
-        """Return the check of the bound."""
-        named = {"key": "loss", "noun": "bound in nats", "inputs": "digits"}
-        return LossMonitor(2, self.settings.warmup_steps, first, **named)
 
     def validate(self, model: Draw, step: int) -> dict[str, float]:
         """Return minus the bound on the validation pictures, and its terms in nats.
 
         Args:
-            model: the model, the same one in every call.
+            model: the model, the same model in every call.
             step: the number of updates before.
         """
         self._measurer = self._measurer or Measurer(model)
-        found = self._measurer.bound(self.pictures)
+        terms = self._measurer.bound(self.pictures)
         return {
-            "bound": -float(found.whole.mean()),
-            "reconstruction": float(found.reconstruction.mean()),
-            "divergence": float(found.divergence.sum(axis=1).mean()),
+            "bound": -float(terms.whole.mean()),
+            "reconstruction": float(terms.reconstruction.mean()),
+            "divergence": float(terms.divergence.sum(axis=1).mean()),
         }
 
     def show(self, log: CurveLog, model: Draw, step: int) -> None:
@@ -108,11 +98,11 @@ class BinaryUpdates(PictureUpdates):
             yield self.apply(tf.constant(images))
 
     def binary_batches(self, epoch: int, start: int = 0) -> Iterator[np.ndarray]:
-        """Yield batches (B, H, H), 0 or 255; each depends on seed, epoch and number."""
+        """Yield batches (B, H, H), 0 or 255; they depend on seed, epoch and number."""
         seed = self.settings.seed
         for number, (images, _) in enumerate(self.batches(epoch, start), start):
             if self.data.binarise == "dynamic":
-                # One more number than that of the places, for other random numbers.
+                # The fourth number separates these random numbers from the places'.
                 images = binarise(
                     images, np.random.default_rng([seed, epoch, number, 1])
                 )
@@ -120,24 +110,15 @@ class BinaryUpdates(PictureUpdates):
 
 
 def compiled_step(model: Draw, jit_compile: bool):
-    """Return the compiled training step of binary images (B, H, H) uint8.
+    """Return the compiled training step of binary images (B, H, H) uint8."""
 
-    It returns the values of :meth:`Draw.losses_of`.
-    """
-    weights = model.trainable_weights
+    def values_of(images, noise):
+        return model.losses_of(model.draw(tf.cast(images, "float32") / 255, noise))
 
-    def update(images, noise):
-        with tf.GradientTape() as tape:
-            outputs = model.draw(tf.cast(images, "float32") / 255, noise)
-            values = model.losses_of(outputs)
-        gradients = tape.gradient(values["loss"], [w.value for w in weights])
-        model.optimizer.apply(gradients)
-        return values
-
-    update = tf.function(update, autograph=False, jit_compile=jit_compile)
+    update = compile_step(model, values_of, jit_compile)
 
     def step(images):
-        # XLA for CPU takes a fifth of the step to draw the noise, TensorFlow no time.
+        # Outside XLA, which spends a fifth of the step on the noise on a CPU.
         return update(images, model.sample_noise(tf.shape(images)[0]))
 
     return tf.function(step, autograph=False)

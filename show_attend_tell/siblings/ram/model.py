@@ -8,7 +8,7 @@ At each of T glimpses the model sees only what the retina returns at a place l_t
     p(y | x) = softmax(W h_T)                               action
 
 with a bias in every W, l_t = clip(l~_t, -1, 1), and (0, 0) the centre of the picture.
-No gradient passes through a place, so the policy is trained by REINFORCE, Eq. (1)-(3).
+No gradient passes through a place, so REINFORCE trains the policy, Eq. (1)-(3).
 The reward R is 1 if the most likely class is right, else 0, and the loss of a picture
 is::
 
@@ -19,14 +19,14 @@ is::
 Weights that each term reaches:
 
 * Back-propagation reaches the action, the core and the glimpse network.
-* The baseline's term reaches the baseline b_t = W h_{t-1} + b alone: h is a constant in
-  it, and the advantage R - b_t is a constant in REINFORCE.
-* REINFORCE reaches the location network f_l alone, h being a constant, or with
-  ``policy_reaches = "core"`` also what h was computed from. The density is that of the
-  sample l~, before it is clipped: the clipped one is not a sample of N.
+* The baseline's term reaches only the baseline b_t = W h_{t-1} + b: h is a constant in
+  this term, and the advantage R - b_t is a constant in REINFORCE.
+* REINFORCE reaches the location network f_l, where h is a constant; with
+  ``policy_reaches = "core"`` it also reaches what h was computed from. Its density is
+  the density of l~ before clipping: the clipped place is not a sample of N.
 
-T glimpses have T - 1 sampled places, or T with ``first = "learned"``, where the first
-one is sampled by f_l(h_0).
+T glimpses have T - 1 sampled places, or T with ``first = "learned"``, where f_l(h_0)
+samples the first place.
 """
 
 import functools
@@ -39,8 +39,8 @@ from keras import ops
 
 from show_attend_tell.config.siblings import GlimpseSettings
 from show_attend_tell.models.lstm.baselines import mean_of_others, moved_average
-from show_attend_tell.models.lstm.decoder import lstm_update
-from show_attend_tell.siblings.classifier import DigitClassifier
+from show_attend_tell.models.lstm.cell import lstm_update
+from show_attend_tell.siblings.classifier import DigitClassifier, make_dense
 from show_attend_tell.siblings.ram.retina import see
 
 FAR = 0.95  # coordinate of a mean beyond which the policy is at the border
@@ -49,11 +49,11 @@ FAR = 0.95  # coordinate of a mean beyond which the policy is at the border
 class PlaceNoise(NamedTuple):
     """The random numbers that decide the places of a batch.
 
-    ``steps`` is standard normal where f_l chooses the place, 0 for its mean; with
-    random locations it is the place.
+    ``steps`` is standard normal noise where f_l chooses the place, or 0 for its mean;
+    with random locations it is the place itself.
     """
 
-    first: object  # (R, 2), l_1 unless it is learned
+    first: object  # (R, 2), l_1 unless f_l chooses it
     steps: object  # (R, T, 2)
 
 
@@ -61,11 +61,7 @@ class PlaceNoise(NamedTuple):
 class RecurrentAttention(DigitClassifier):
     """A classifier that sees a picture by glimpses.
 
-    Args:
-        settings: a :class:`config.siblings.GlimpseSettings`, or its values.
-        canvas: H, side of a picture in pixels.
-        classes: number of classes.
-        seed: seed of the initial weights and of the places.
+    Its arguments are those of :class:`DigitClassifier`; ``seed`` also seeds the places.
     """
 
     settings_class = GlimpseSettings
@@ -85,7 +81,7 @@ class RecurrentAttention(DigitClassifier):
         gates = 4 * s.width if s.core == "lstm" else s.width
         self.from_state = dense(s.width, gates, "from_state")
         if s.core == "relu":
-            # As the identity, a state of many steps neither fades nor grows.
+            # With the identity, the state neither fades nor grows over many steps.
             self.from_state.kernel.assign(np.eye(s.width))
         self.from_glimpse = dense(s.width, gates, "from_glimpse")
         before, self.locate = s.location_width or s.width, []
@@ -100,11 +96,6 @@ class RecurrentAttention(DigitClassifier):
             shape=(), initializer="zeros", trainable=False, name="moving_reward"
         )
         self.built = True
-
-    @property
-    def policy(self) -> list:
-        """The weights of f_l."""
-        return [weight for layer in self.locate for weight in layer.weights]
 
     def sample_noise(self, rows) -> PlaceNoise:
         """Return the random numbers of a batch of R rows."""
@@ -121,7 +112,7 @@ class RecurrentAttention(DigitClassifier):
 
         Args:
             images: (B, H, H) in [0, 1].
-            training: whether places are sampled, ``settings.samples`` times for each
+            training: whether to sample places, ``settings.samples`` times for each
                 picture, side by side; otherwise the places are the policy's means.
         """
         if training:
@@ -137,13 +128,13 @@ class RecurrentAttention(DigitClassifier):
         Args:
             images: (R, H, H) in [0, 1].
             noise: the random numbers of the places.
-            at_random: whether ``noise`` is the places, instead of the policy's noise.
+            at_random: whether ``noise`` holds the places, not the policy's noise.
 
         Returns:
-            ``logits`` (R, classes), those after the last glimpse; ``step_logits``
-            (R, T, classes), those after each, of which the loss has the last alone;
-            ``locations`` (R, T, 2), the clipped places; and for the D sampled places
-            ``means`` (R, D, 2), ``log_probs`` and ``baselines`` (R, D).
+            ``logits`` (R, classes) after the last glimpse; ``step_logits``
+            (R, T, classes), logits after every glimpse, of which the loss uses only the
+            last; ``locations`` (R, T, 2), the clipped places; and for the D sampled
+            places ``means`` (R, D, 2), ``log_probs`` and ``baselines`` (R, D).
         """
         s = self.settings
         state = self._start(images)
@@ -209,7 +200,7 @@ class RecurrentAttention(DigitClassifier):
 
         Returns:
             ``cross_entropy``, ``baseline_error`` (the second term), ``reinforce`` (the
-            third one, without lambda) and ``reward``, (R,) each.
+            third term, without lambda) and ``reward``, (R,) each.
         """
         logits = outputs["logits"]
         cross_entropy = keras.losses.sparse_categorical_crossentropy(
@@ -239,12 +230,12 @@ class RecurrentAttention(DigitClassifier):
         return ops.broadcast_to(self.moving, (ops.shape(reward)[0], 1))
 
     def losses_of(self, labels, outputs, training=True) -> dict:
-        """Return the mean loss, and what is logged of it, as scalars.
+        """Return the mean loss and the values to log, as scalars.
 
         Args:
             labels: class of each picture, (B,).
-            outputs: of :meth:`call`, of one or more runs of each picture.
-            training: whether the average reward moves.
+            outputs: of :meth:`call`, for one or more runs of each picture.
+            training: whether the moving average of the reward is updated.
         """
         labels = ops.cast(labels, "int32")
         if training:
@@ -254,16 +245,16 @@ class RecurrentAttention(DigitClassifier):
         loss = values["cross_entropy"] + values["baseline_error"]
         loss = loss + self.settings.reinforce_weight * values["reinforce"]
         if training:
-            decay, old = (
-                self.settings.baseline_decay,
+            old, decay = (
                 ops.convert_to_tensor(self.moving),
+                self.settings.baseline_decay,
             )
             self.moving.assign(moved_average(old, values["reward"], decay))
         values["error"] = 100 * (1 - values["reward"])
         return {"loss": loss, **values, **self._place_statistics(outputs)}
 
     def _place_statistics(self, outputs) -> dict:
-        """Return the spread of the places of each glimpse, and the size of means."""
+        """Return the spread of each glimpse's places, and the size of the means."""
         spread = ops.mean(ops.std(outputs["locations"], axis=0), axis=-1)  # (T,)
         values = {f"spread_{t + 1}": spread[t] for t in range(self.settings.glimpses)}
         if "means" not in outputs:
@@ -271,15 +262,3 @@ class RecurrentAttention(DigitClassifier):
         size = ops.abs(outputs["means"])
         far = ops.cast(size > FAR, "float32")
         return {**values, "mean_size": ops.mean(size), "mean_far": ops.mean(far)}
-
-
-def make_dense(seeds, inputs, units, name, activation=None):
-    """Return a built dense layer, initialised by Glorot's rule with the next seed."""
-    layer = keras.layers.Dense(
-        units,
-        activation,
-        kernel_initializer=keras.initializers.GlorotUniform(seed=next(seeds)),
-        name=name,
-    )
-    layer.build((None, inputs))
-    return layer

@@ -1,14 +1,14 @@
-"""Cut patches of several scales out of pictures, as products of matrices.
+"""Cut patches of several scales out of pictures, with products of matrices.
 
 The retina rho(x, l) returns k square patches centred on the place l, with sides
 w_i = 2^i g, i = 0..k-1, each averaged to g x g cells (Sec. 3.1 of arXiv:1406.6247).
 The centre is c = H/2 + l reach in pixels, so that with a reach of H/2 the place
 (-1, -1) is the top left corner; the patch begins at pixel floor(c - w/2 + 1/2), and
-pixels outside of the picture are 0.
+pixels outside the picture are 0.
 
 Cell j of scale i is the mean of 2^i x 2^i pixels. With S (g, H), which is 2^-i where a
-pixel's row belongs to the cell's row and 0 elsewhere, a patch is S_y x S_x^T: exact,
-on every backend, without reading single pixels by index.
+pixel's row belongs to the cell's row and 0 elsewhere, a patch is S_y x S_x^T. The
+product is exact on every backend and reads no pixel by its index.
 """
 
 from keras import ops

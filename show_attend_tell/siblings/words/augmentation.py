@@ -1,8 +1,8 @@
 """Change training crops a little: place, size, slant, gamma and noise, on the device.
 
-The amounts are random numbers of NumPy, which depend on the seed, the epoch and the
-number of the batch alone, so that a resumed training sees the same crops. Contrast and
-brightness are left as they are: crops are normalised afterwards.
+The amounts are random numbers from NumPy. They depend only on the seed, the epoch and
+the number of the batch, so that a resumed training sees the same crops. Contrast and
+brightness stay the same, because crops are normalised afterwards.
 """
 
 from typing import NamedTuple
@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from keras import ops
 
-from show_attend_tell.data.word_crops import HEIGHT, LEAST_DEVIATION, WIDTH
+from show_attend_tell.data.words import HEIGHT, LEAST_DEVIATION, WIDTH
 
-FARTHEST = 2.0  # pixels that a crop is moved by, at most
-ZOOM = 0.08  # by which each side grows or shrinks, at most, as a share
+FARTHEST = 2.0  # pixels by which a crop moves, at most
+ZOOM = 0.08  # share by which each side grows or shrinks, at most
 SLANT = 0.15  # columns per row, at most, to either side
 TURN = 0.03  # rows per column, at most: 1.7 degrees
 GAMMAS = (0.6, 1.6)  # exponents of grey levels
@@ -25,19 +25,14 @@ class Changes(NamedTuple):
     """The amounts by which the crops of a batch are changed."""
 
     # (B, 8) float32, a .. h of ops.image.affine_transform: the pixel (x, y) of the
-    # result is that at (a x + b y + c, d x + e y + f) of the crop; g and h are 0.
+    # result is the crop's pixel (a x + b y + c, d x + e y + f); g and h are 0.
     transform: np.ndarray
     gamma: np.ndarray  # (B, 1, 1) float32
     noise: np.ndarray  # (B, 32, 100) float32, in grey levels
 
 
 def draw_changes(rng: np.random.Generator, batch: int) -> Changes:
-    """Sample the changes of a batch.
-
-    Args:
-        rng: the generator.
-        batch: B.
-    """
+    """Sample the changes of a batch of B crops."""
     wide, high = 1 + rng.uniform(-ZOOM, ZOOM, (2, batch))
     slant = rng.uniform(-SLANT, SLANT, batch)
     turn = rng.uniform(-TURN, TURN, batch)
@@ -53,15 +48,15 @@ def draw_changes(rng: np.random.Generator, batch: int) -> Changes:
 
 
 def make_transform(wide, high, slant, turn, right, down) -> np.ndarray:
-    """Return the transforms (B, 8) that leave the middle of a crop where it moves to.
+    """Return the transforms (B, 8) around the middle of the crops.
 
     Args:
         wide: pixels of the crop per pixel of the result, along a row, (B,).
         high: the same along a column.
         slant: columns of the crop per row of the result.
         turn: rows of the crop per column of the result.
-        right: columns to the right that the result's middle is at in the crop.
-        down: rows down.
+        right: columns from the crop's middle to the pixel of the result's middle.
+        down: rows from the crop's middle to the same pixel.
     """
     x, y = (WIDTH - 1) / 2, (HEIGHT - 1) / 2
     c = x + right - wide * x - slant * y
@@ -74,7 +69,7 @@ def make_transform(wide, high, slant, turn, right, down) -> np.ndarray:
 def change_crops(crops, changes: Changes):
     """Apply changes to crops, (B, 32, 100) in grey levels; the result is clipped.
 
-    Outside of a crop the pixels of its border are repeated.
+    Outside a crop the pixels of its border are repeated.
     """
     x = ops.cast(crops, "float32")[..., None]  # (B, 32, 100) -> (B, 32, 100, 1)
     x = ops.image.affine_transform(x, changes.transform, "bilinear", "nearest")
@@ -83,7 +78,7 @@ def change_crops(crops, changes: Changes):
 
 
 def normalised(crops):
-    """Return crops (B, H, W) as :func:`data.word_crops.normalise` does, as a tensor."""
+    """Return crops (B, H, W) as :func:`data.words.normalise` does, as a tensor."""
     x = ops.cast(crops, "float32")
     mean = ops.mean(x, axis=(1, 2), keepdims=True)
     deviation = ops.std(x, axis=(1, 2), keepdims=True)

@@ -8,15 +8,14 @@ sigma = relu::
     recursive_untied    h(0) = sigma(v x + b'),      h(t) = sigma(w h(t-1) + b)
     recurrent           h(0) = sigma(v x + b),       h(t) = sigma(w h(t-1) + v x + b)
 
-for t = 1 .. n; the result is h(n). The kernel w is the same in every iteration, so that
-n adds depth and 2 pixels of receptive field per iteration, but no kernel. Zeros are
-added to x where a tied layer has more channels than its input; the paper uses it with
-equal numbers only. ``share_feedforward = false`` gives a recurrent layer one v for
-each t.
+for t = 1 .. n; the result is h(n). All iterations share the kernel w: each iteration
+adds depth and 2 pixels of receptive field, but no kernel. Zeros are appended to x where
+a tied layer has more channels than its input; the paper has only equal numbers.
+``share_feedforward = false`` gives a recurrent layer a separate v for each t.
 
-With batch normalisation N_t, which the paper lacks, sigma(.) is sigma(N_t(.)): every t
-has statistics, a scale and an offset of its own, as the sums of another iteration have
-another distribution. The offset takes the place of the bias.
+With batch normalisation N_t, which the paper lacks, sigma(.) is sigma(N_t(.)). Every t
+has its own statistics, scale and offset, because the sums of different iterations have
+different distributions. The offset replaces the bias.
 """
 
 import functools
@@ -27,7 +26,7 @@ from keras import ops
 from show_attend_tell.runtime.batch_normalisation import normalise_batch, normalise_by
 
 SIDE = 3  # of a kernel
-MOMENTUM = 0.9  # of the stored statistics, which are measured again before they serve
+MOMENTUM = 0.9  # of the stored statistics, which are measured again before use
 
 
 class RecursiveConvolution(keras.layers.Layer):
@@ -62,7 +61,7 @@ class RecursiveConvolution(keras.layers.Layer):
         if kind == "recursive_tied" and inputs > outputs:
             raise ValueError(
                 "`outputs` of a tied layer must be at least its `inputs`. Received: "
-                f"inputs={inputs}, outputs={outputs}; use an untied one"
+                f"inputs={inputs}, outputs={outputs}; use an untied layer"
             )
         self._create_kernels()
         self._create_offsets()
@@ -115,8 +114,8 @@ class RecursiveConvolution(keras.layers.Layer):
 
         Args:
             x: float32 or bfloat16; products are of its type.
-            training: whether the statistics are those of the batch, which then also
-                move the stored ones.
+            training: whether to use the batch's statistics, which then also update the
+                stored statistics.
             momentum: share of the stored statistics that remains; 0 stores the batch's.
         """
         return self.states(x, training, momentum)[-1]
@@ -128,28 +127,28 @@ class RecursiveConvolution(keras.layers.Layer):
             fed = convolve(x, self.kernel[:, :, : self.inputs])
         else:
             fed = convolve(x, self.feedforward[0])
-        found = [self._activate(fed, 0, training, momentum)]
+        states = [self._activate(fed, 0, training, momentum)]
         for t in range(1, self.iterations + 1):
-            total = convolve(found[-1], self.kernel)
+            total = convolve(states[-1], self.kernel)
             if self.kind == "recurrent":
                 if not self.share_feedforward:
                     fed = convolve(x, self.feedforward[t])
                 total = total + fed
-            found.append(self._activate(total, t, training, momentum))
-        return found
+            states.append(self._activate(total, t, training, momentum))
+        return states
 
     def _activate(self, total, t, training, momentum):
         """Return sigma of the sums of iteration t."""
         if not self.batch_norm:
             return ops.relu(total + ops.cast(self.biases[t], total.dtype))
-        given = total, self.scales[t], self.offsets[t]
+        scale, offset = self.scales[t], self.offsets[t]
+        stored = self.means[t], self.variances[t]
         if not training:
-            return ops.relu(normalise_by(*given, self.means[t], self.variances[t]))
-        y, mean, variance = normalise_batch(
-            total, *map(ops.convert_to_tensor, given[1:])
+            return ops.relu(normalise_by(total, scale, offset, *stored))
+        y, *measured = normalise_batch(
+            total, ops.convert_to_tensor(scale), ops.convert_to_tensor(offset)
         )
-        pairs = (self.means[t], mean), (self.variances[t], variance)
-        for moving, value in pairs:
+        for moving, value in zip(stored, measured, strict=True):
             moving.assign(momentum * moving + (1 - momentum) * value)
         return ops.relu(y)
 

@@ -1,4 +1,4 @@
-r"""Write the characters of a word, by the variants of Table 2 of arXiv:1603.03101.
+r"""Generate the characters of a word: the variants of Table 2 of arXiv:1603.03101.
 
 With the previous character y_{t-1}, its embedding E y, recurrent layers f, features I
 of the whole crop, and annotations a_i of its places::
@@ -11,19 +11,19 @@ of the whole crop, and annotations a_i of its places::
     attention        s1_t = f(E y, s1_{t-1}),     s2_t = f(s1_t, z_t, s2_{t-1})
 
 and p(y_t) = softmax(W s_t + b) of the last layer. Attention is between the layers, so
-that s1, the model of language, directs it::
+that s1, the language model, directs it::
 
     places           e_ti = w . tanh(W_a a_i + W_s s1_t + b)
                      z_t = sum_i alpha_ti a_i
     features         e_ti = w_i tanh(u_i I_i + (W_s s1_t)_i + b_i)
                      z_ti = F alpha_ti I_i
 
-with alpha_t = softmax(e_t), over L places or F features. Places are the captioner's
-attention, :func:`models.lstm.attention.attend`; features are the paper's, whose exact
-form is not certain.
+with alpha_t = softmax(e_t), over L places or F features. Attention over places is the
+captioner's, :func:`models.lstm.attention.attend`; attention over features is the
+paper's, which does not state its exact form.
 
-In training s1 does not depend on what was attended to, so all T steps of attention are
-computed together between the two recurrences.
+s1 does not depend on the attention, so training computes all T steps of attention
+together between the two recurrences.
 """
 
 from typing import NamedTuple
@@ -35,7 +35,7 @@ from show_attend_tell.data.characters import STEPS, TOKENS
 from show_attend_tell.models.lstm.attention import attend
 from show_attend_tell.siblings.words.cells import Cell
 
-# The layer that I is given to.
+# The layer that receives I.
 _FED = {"rnn1_start": 1, "rnn1": 1, "rnn2": 1, "rnn2_factored": 2}
 
 
@@ -49,7 +49,7 @@ class Memory(NamedTuple):
 
 
 class WordDecoder(keras.layers.Layer):
-    """Read and write characters.
+    """Generate characters from annotations.
 
     Args:
         settings: a :class:`config.reader.ReaderSettings`.
@@ -122,7 +122,7 @@ class WordDecoder(keras.layers.Layer):
         return Memory(annotations, projected)
 
     def teacher_force(self, tokens, memory):
-        """Return logits (B, T, K) and alpha (B, T, L) of given characters.
+        """Return logits (B, T, K) and alpha (B, T, L) for the preceding characters.
 
         Args:
             tokens: y_0 .. y_{T-1}, the start token first, (B, T).
@@ -151,7 +151,7 @@ class WordDecoder(keras.layers.Layer):
         B = ops.shape(memory.annotations)[0]
         state = {"t": ops.zeros((B,), "int32")}
         cells = {"first": self.first, "second": self.second}
-        return state | {k: one.start(B) for k, one in cells.items() if one is not None}
+        return state | {k: c.start(B) for k, c in cells.items() if c is not None}
 
     def step(self, tokens, state, memory):
         """Advance W hypotheses of each crop by one character.
@@ -186,7 +186,7 @@ class WordDecoder(keras.layers.Layer):
 
     @property
     def _fed(self):
-        """The layer that I is given to; 0 with attention."""
+        """The layer that receives I; 0 with attention."""
         return _FED.get(self.settings.decoder, 0)
 
     def _embed(self, tokens):
@@ -206,8 +206,8 @@ class WordDecoder(keras.layers.Layer):
             return gates, ops.ones_like(s[..., :1])
         query = ops.matmul(s, self.w_s)  # (B, T, A) or (B, T, F)
         if self.settings.reads_places:
-            found = attend(*memory, query, ops.reshape(self.w, (-1,)), ops.tanh)
-            z, alpha = found.z_hat, found.alpha  # (B, T, C), (B, T, L)
+            glimpse = attend(*memory, query, ops.reshape(self.w, (-1,)), ops.tanh)
+            z, alpha = glimpse.z_hat, glimpse.alpha  # (B, T, C), (B, T, L)
         else:
             hidden = ops.tanh(ops.expand_dims(memory.projected, 1) + query)
             alpha = ops.softmax(hidden * self.w, axis=-1)  # (B, T, F)

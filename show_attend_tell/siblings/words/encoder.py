@@ -1,9 +1,9 @@
-"""Turn crops into annotations: convolutions and pooling, and layers on all places.
+"""Compute the annotations of crops: convolutions, pooling, and dense layers.
 
 Four stages of convolutions, the first three followed by the maximum of 2 x 2 pixels,
-turn 32 x 100 pixels into a grid of 4 x 12 places. ``plain`` has two layers per stage;
-the other kinds put their iterations in place of the second (Sec. 3.1 and Table 1 of
-arXiv:1603.03101, where the paper has 64, 128, 256 and 512 channels).
+reduce 32 x 100 pixels to a grid of 4 x 12 places. ``plain`` has two layers per stage;
+the other kinds replace the second layer with their iterations (Sec. 3.1 and Table 1 of
+arXiv:1603.03101, which has 64, 128, 256 and 512 channels).
 """
 
 import itertools
@@ -12,7 +12,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from show_attend_tell.data.word_crops import HEIGHT, WIDTH
+from show_attend_tell.data.words import HEIGHT, WIDTH
 from show_attend_tell.siblings.words.convolutions import (
     MOMENTUM,
     RecursiveConvolution,
@@ -91,21 +91,21 @@ class CropEncoder(keras.layers.Layer):
     @property
     def statistics(self):
         """The stored mean and variance of each batch normalisation."""
-        return [one for layer in self.convolutions for one in layer.statistics]
+        return [pair for layer in self.convolutions for pair in layer.statistics]
 
     def call(self, images, training=False, precision="float32", momentum=MOMENTUM):
         """Return the annotations of crops.
 
         Args:
             images: normalised crops, (B, 32, 100, 1).
-            training: whether batches are normalised by their own statistics, and
-                features are dropped.
+            training: whether to normalise batches by their own statistics, and to drop
+                features.
             precision: type of the convolutions.
             momentum: see :meth:`RecursiveConvolution.call`.
 
         Returns:
-            a, (B, L, C), with an embedding of its row and of its column added to each
-            place; or features, (B, F), as the settings require.
+            a, (B, L, C), where each place has an embedding of its row and an embedding
+            of its column added; or features, (B, F), if the settings require them.
         """
         h = ops.cast(images, precision)
         for number, layer in enumerate(self.convolutions):

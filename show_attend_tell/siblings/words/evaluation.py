@@ -1,5 +1,7 @@
 """Measure a trained reader on a split of words."""
 
+import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -8,14 +10,14 @@ from show_attend_tell.config.reader import ReadExperiment
 from show_attend_tell.config.settings import read_experiment_file
 from show_attend_tell.data.words import WordData
 from show_attend_tell.inference.visualization.attention_figure import save_figure
-from show_attend_tell.runtime.errors import ModelFileError, WordsError
-from show_attend_tell.siblings.scores import write_scores
+from show_attend_tell.runtime.errors import WordsError
+from show_attend_tell.siblings.evaluation import write_scores
 from show_attend_tell.siblings.words.figures import draw_reading
 from show_attend_tell.siblings.words.generation import Searcher
 from show_attend_tell.siblings.words.lexicon import Lexicon
-from show_attend_tell.siblings.words.reading import best_readings
+from show_attend_tell.siblings.words.reading import Reading, best_readings
 from show_attend_tell.siblings.words.scoring import score_words
-from show_attend_tell.siblings.words.training import load_reader
+from show_attend_tell.siblings.words.task import load_model
 
 DRAWN = 6  # crops whose attention is drawn
 _LEXICON = ", then the nearest word of a lexicon"
@@ -23,33 +25,19 @@ _LEXICON = ", then the nearest word of a lexicon"
 
 @dataclass(frozen=True)
 class ReadReport:
-    """The scores of a reader, in percent; see :class:`scoring.WordScores`.
-
-    Attributes:
-        experiment: the experiment's name.
-        data: name of the prepared folder.
-        split: the split of the words.
-        words: number of words.
-        word_accuracy: the main figure.
-        interval: its 95 % interval.
-        similarity: see the class above.
-        character_accuracy: see the class above.
-        by_length: see the class above.
-        measured: how it was measured.
-        figures: files of the drawn attention.
-    """
+    """The scores of a reader, in percent; see :class:`scoring.WordScores`."""
 
     experiment: str
-    data: str
+    data: str  # name of the prepared folder
     split: str
-    words: int
-    word_accuracy: float
+    words: int  # number of words
+    word_accuracy: float  # the main figure
     interval: tuple[float, float]
     similarity: float
     character_accuracy: float
     by_length: dict[int, tuple[float, int]]
-    measured: str
-    figures: list[Path] = field(default_factory=list)
+    measured: str  # how it was measured
+    figures: list[Path] = field(default_factory=list)  # files of the drawn attention
 
     def lines(self) -> list[str]:
         """Return the report as lines to print."""
@@ -79,9 +67,9 @@ def evaluate(
 ) -> ReadReport:
     """Measure the word accuracy of a run's model; write ``scores.json`` and figures.
 
-    Another way to measure has a file of its own: ``scores-<data>-<split>.json`` for
-    words of another folder than those of the training, with ``-beam-<n>`` and
-    ``-lexicon`` for another search.
+    Every other way to measure has a file of its own: ``scores-<data>-<split>.json`` for
+    words of another folder than the training's, with ``-beam-<n>`` and ``-lexicon`` for
+    another search.
 
     Args:
         experiment: the settings.
@@ -90,7 +78,7 @@ def evaluate(
         split: ``train``, ``val``, ``test`` or ``all``; by default test if there are
             such words, else val.
         beam: hypotheses per crop.
-        lexicon: words of which each crop has one; none by default.
+        lexicon: words, one of which each crop shows; none by default.
 
     Raises:
         WordsError: the prepared words are absent, damaged, or not of the split.
@@ -99,27 +87,16 @@ def evaluate(
     prepared, run = Path(work) / experiment.data.name, Path(runs_folder)
     run /= experiment.name
     split, data = _open_split(prepared, split)
-    path = run / runs.MODEL
-    model = load_reader(path)
-    if model.settings != experiment.reader:
-        raise ModelFileError(
-            f"{path}: was trained with other settings of [reader]; restore them, or "
-            "train again with --overwrite"
-        )
-    search = Searcher(model, beam)
-    found = best_readings(search, data.images, lexicon)
-    scores = score_words([one.word for one in found], data.words)
+    search = Searcher(load_model(run / runs.MODEL, experiment), beam)
+    readings = best_readings(search, data.images, lexicon)
+    scores = score_words([reading.word for reading in readings], data.words)
     how = "greedy" if beam == 1 else f"beam {beam}"
     report = ReadReport(
         experiment=experiment.name,
         data=experiment.data.name,
         split=split,
         words=len(data),
-        word_accuracy=scores.word_accuracy,
-        interval=scores.interval,
-        similarity=scores.similarity,
-        character_accuracy=scores.character_accuracy,
-        by_length=scores.by_length,
+        **dataclasses.asdict(scores),
         measured=f"{how}, capitals as small letters"
         + (_LEXICON if lexicon else ", without a lexicon"),
     )
@@ -128,26 +105,26 @@ def evaluate(
     suffix = "" if usual else f"-beam-{beam}" + "-lexicon" * (lexicon is not None)
     if not usual or experiment.data.name != trained_on:
         suffix = f"-{experiment.data.name}-{split}{suffix}"
-    report.figures.extend(_draw(run / f"figures{suffix}", data, found))
+    report.figures.extend(_draw(run / f"figures{suffix}", readings))
     write_scores(run, experiment, report, suffix)
     return report
 
 
 def _open_split(prepared: Path, split: str | None) -> tuple[str, WordData]:
-    """Open a split; by default that of test words where there are some."""
+    """Open a split; by default test if there are such words, else val."""
     if split is not None:
         return split, WordData.open(prepared, split)
     try:
         return "test", WordData.open(prepared, "test")
-    except WordsError:  # of a folder without them, or of a damaged one
+    except WordsError:  # no such words, or a damaged folder
         return "val", WordData.open(prepared, "val")
 
 
-def _draw(folder: Path, data: WordData, found: list) -> list[Path]:
+def _draw(folder: Path, readings: Sequence[Reading]) -> list[Path]:
     """Write figures of the first words; none if the reader attends to no places."""
     files = []
-    for row, one in enumerate(found[:DRAWN]):
-        if one.attention is not None and one.characters:
-            figure = draw_reading(one)
+    for row, reading in enumerate(readings[:DRAWN]):
+        if reading.attention is not None and reading.characters:
+            figure = draw_reading(reading)
             files += save_figure(figure, folder / f"word-{row}", ("png",))
     return files

@@ -1,11 +1,11 @@
-"""Show the attention of each character over the crop of its word."""
+"""Draw the attention of each character over the crop of its word."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from show_attend_tell.data.word_crops import HEIGHT
+from show_attend_tell.data.words import HEIGHT
 from show_attend_tell.inference.visualization.attention_figure import attention_figure
 from show_attend_tell.inference.visualization.attention_page import (
     photo_values,
@@ -26,7 +26,7 @@ def reading_figure(
     """Draw the crop, then the crop under the attention of each character.
 
     Args:
-        crop: (32, 100) uint8, what the reader sees.
+        crop: (32, 100) uint8, what the model sees.
         word: T characters.
         attention: (T, rows, columns) weights alpha.
         probabilities: T numbers in [0, 1].
@@ -39,7 +39,7 @@ def reading_figure(
 
 
 def draw_reading(reading: Reading, dark: bool = False) -> Figure:
-    """Draw the attention of a crop's characters, as they were before a lexicon."""
+    """Draw the attention of the characters that the model read, before a lexicon."""
     return reading_figure(
         reading.crop,
         reading.characters,
@@ -52,7 +52,7 @@ def draw_reading(reading: Reading, dark: bool = False) -> Figure:
 def describe_reading(reading: Reading) -> dict:
     """Return a word's values for JSON, see :func:`attention_page.photo_values`.
 
-    As in figures, characters are those before a lexicon; the text is the word.
+    The characters are the model's, before a lexicon; the text is the word.
     """
     grid = reading.attention.shape[1:]
     text = text_values(
@@ -76,7 +76,7 @@ def require_places(model: Reader, option: str = "attention") -> None:
 
     Args:
         model: the reader.
-        option: the option of the verb that needs it.
+        option: the option that needs places.
     """
     if model.grid is None:
         raise CaptionError(
@@ -89,8 +89,7 @@ def require_places(model: Reader, option: str = "attention") -> None:
 def seen_width(grid: tuple[int, int]) -> int:
     """Return how many columns of pixels the places of a grid cover.
 
-    A column that pooling leaves over is part of no place: 100 pixels become 12 places
-    of 8.
+    Pooling drops the last columns: 100 pixels become 12 places of 8 pixels.
     """
     rows, columns = grid
     return columns * (HEIGHT // rows)

@@ -1,4 +1,4 @@
-"""Find the most probable words of crops by the searches of :mod:`decoding`."""
+"""Find the most probable words of crops with the searches of :mod:`decoding`."""
 
 import numpy as np
 from keras import ops
@@ -12,7 +12,7 @@ from show_attend_tell.data.characters import (
     TOKENS,
     decode,
 )
-from show_attend_tell.data.word_crops import normalise
+from show_attend_tell.data.words import normalise
 from show_attend_tell.decoding import Hypotheses, beam_search, greedy
 from show_attend_tell.runtime.compilation import compiled
 from show_attend_tell.siblings.words.model import (
@@ -21,7 +21,7 @@ from show_attend_tell.siblings.words.model import (
     word_losses,
 )
 
-BATCH = 64  # crops that are read together
+BATCH = 64  # crops per search
 _RULES = {"start_id": START, "end_id": END, "pad_id": PAD, "forbidden": (PAD, START)}
 _RULES |= {"max_words": STEPS}
 _NO_END = np.arange(len(TOKENS)) != END  # (K,)
@@ -33,12 +33,12 @@ class Searcher:
     Args:
         model: the reader; its weights may change between calls.
         beam: hypotheses per crop, 1 for the most probable character at every step.
-        batch: crops that are read together.
+        batch: crops per search.
     """
 
     def __init__(self, model: Reader, beam: int = 1, batch: int = BATCH):
         self.model, self.beam, self.batch = model, beam, batch
-        # Not by XLA, which computes convolutions more slowly on a processor.
+        # Not with XLA, which computes convolutions more slowly on a CPU.
         self._search = compiled(self._hypotheses, model, xla=False)
         self._score = compiled(self._log_probs, model, xla=False)
 
@@ -51,8 +51,8 @@ class Searcher:
         parts = []
         for first in range(0, len(crops), self.batch):
             rows = crops[first : first + self.batch]
-            found = self._search(images_of(rows, self.batch))
-            parts.append([ops.convert_to_numpy(one)[: len(rows)] for one in found])
+            best = self._search(images_of(rows, self.batch))
+            parts.append([ops.convert_to_numpy(field)[: len(rows)] for field in best])
         return Hypotheses(*map(np.concatenate, zip(*parts, strict=True)))
 
     def log_probs(self, crop: np.ndarray, words: np.ndarray) -> np.ndarray:
@@ -67,8 +67,8 @@ class Searcher:
             rows = words[first : first + self.batch]
             missing = self.batch - len(rows)
             tokens = np.concatenate([rows, np.repeat(words[:1], missing, axis=0)])
-            found = self._score(image, ops.convert_to_tensor(tokens))
-            parts.append(ops.convert_to_numpy(found)[: len(rows)])
+            scores = self._score(image, ops.convert_to_tensor(tokens))
+            parts.append(ops.convert_to_numpy(scores)[: len(rows)])
         return np.concatenate(parts)
 
     def _hypotheses(self, images):
@@ -79,11 +79,13 @@ class Searcher:
             last = ops.expand_dims(ops.equal(state["t"], MAX_LENGTH), -1)  # (B, W, 1)
             logits, state, alpha = model.decoder.step(tokens, state, memory)
             log_probs = ops.log_softmax(logits)
-            # After the longest word comes its end; the log p of this stays the model's.
+            # Only <end> may follow the longest word; its log p stays the model's.
             log_probs = ops.where(ops.logical_and(last, _NO_END), -np.inf, log_probs)
-            one = ops.ones_like(alpha[..., 0])  # (B, W)
-            extras = {"alpha": alpha, "beta": one}
-            extras["locations"] = -ops.ones_like(tokens)
+            extras = {
+                "alpha": alpha,
+                "beta": ops.ones_like(alpha[..., 0]),  # (B, W)
+                "locations": -ops.ones_like(tokens),
+            }
             return log_probs, state, extras
 
         state = model.decoder.start(memory)

@@ -1,4 +1,4 @@
-"""Find the word of a list that differs least from the characters that were read."""
+"""Find the word of a list that differs least from the characters that a model read."""
 
 import hashlib
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from show_attend_tell.runtime.errors import WordsError
 
 
 class Lexicon:
-    """A list of words, one of which is in each crop.
+    """A list of words; each crop shows one of them.
 
     Attributes:
         words: the words, in small letters.
@@ -24,7 +24,7 @@ class Lexicon:
         words: the words, in any case.
 
     Raises:
-        WordsError: a word is too long or has unknown characters, or there is none.
+        WordsError: a word is too long or has unknown characters, or there are no words.
     """
 
     def __init__(self, words: Sequence[str]):
@@ -43,13 +43,10 @@ class Lexicon:
         return cls(read_word_file(path))
 
     def nearest(self, word: str) -> list[str]:
-        """Return the nearest words, more than one if they are equally near.
+        """Return the words at the smallest Levenshtein distance from a word.
 
-        They differ from the word by the fewest characters that must be inserted,
-        removed or replaced (Levenshtein).
-
-        Args:
-            word: a word, or the empty one.
+        The distance is the number of characters to insert, remove or replace. The word
+        may be empty.
         """
         (distances,) = cdist([word], self.words, scorer=Levenshtein.distance)
         chosen = np.flatnonzero(distances == distances.min())

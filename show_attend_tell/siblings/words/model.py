@@ -1,8 +1,8 @@
 """Read words: p(word | crop), the model of arXiv:1603.03101.
 
-The loss of a word is -sum_t log p(y_t | y_<t, crop) over its characters and ``<end>``,
-and that of a batch the mean over words. :mod:`encoder` and :mod:`decoder` have the
-equations.
+The loss of a word is -sum_t log p(y_t | y_<t, crop) over its characters and ``<end>``;
+the loss of a batch is the mean over its words. :mod:`encoder` and :mod:`decoder` have
+the equations.
 """
 
 import dataclasses
@@ -40,11 +40,11 @@ class Reader(keras.Model):
 
     @property
     def grid(self):
-        """Rows and columns of the places that alpha weighs; None if it weighs none."""
+        """Rows and columns of the places that alpha weighs; None without places."""
         return self.encoder.grid if self.settings.reads_places else None
 
     def call(self, inputs, training=False):
-        """Compute the logits of given words.
+        """Compute the logits of words.
 
         Args:
             inputs: ``image``, normalised crops (B, 32, 100, 1), and ``tokens``,
@@ -52,7 +52,7 @@ class Reader(keras.Model):
             training: see :class:`encoder.CropEncoder`.
 
         Returns:
-            ``logits`` (B, T, K), and ``alpha`` (B, T, L), 1 where nothing is weighed.
+            ``logits`` (B, T, K), and ``alpha`` (B, T, L), 1 without attention.
         """
         annotations = self.encoder(inputs["image"], training=training)
         return self.teacher_force(inputs["tokens"], annotations)

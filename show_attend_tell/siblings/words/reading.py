@@ -1,16 +1,25 @@
 """Read the words of crops in files, with the inputs and errors of ``caption``."""
 
-from collections.abc import Iterator, Sequence
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from show_attend_tell.data.characters import decode, encode_words
-from show_attend_tell.data.word_crops import read_crop
-from show_attend_tell.inference.read_ahead import read_ahead
+from show_attend_tell.data.words import read_crop
+from show_attend_tell.inference.batch import (
+    BatchReport,
+    distinct_photos,
+    file_identity,
+)
+from show_attend_tell.inference.journal import Journal
+from show_attend_tell.inference.photos import find_photos, read_ahead
 from show_attend_tell.inference.result import Failure
-from show_attend_tell.runtime.errors import PhotoError
+from show_attend_tell.runtime.errors import OutputFileError, PhotoError
+from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.siblings.words.generation import Searcher
 from show_attend_tell.siblings.words.lexicon import Lexicon
 
@@ -19,26 +28,17 @@ _FLATTEST = 8  # grey levels between the darkest and the brightest pixel of a cr
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """The word of a crop.
-
-    Attributes:
-        path: path of the crop.
-        word: the word in small letters; empty if none was found.
-        log_prob: log p(word), its end included, in nats.
-        probabilities: (T,) p of each character that was read, before a lexicon.
-        characters: the T characters that were read, before a lexicon.
-        attention: (T, rows, columns) weights alpha of each character; None if the
-            model attends to no places.
-        crop: (32, 100) uint8, what the model sees.
-    """
+    """The word of a crop; T characters."""
 
     path: Path
-    word: str
-    log_prob: float
+    word: str  # in small letters; empty if the model read none
+    log_prob: float  # log p(word), its end included, in nats
+    # (T,), p of each character that the model read, before a lexicon
     probabilities: np.ndarray = field(repr=False)
-    characters: str = field(repr=False)
+    characters: str = field(repr=False)  # that the model read, before a lexicon
+    # (T, rows, columns), alpha of each character; None without places to attend to
     attention: np.ndarray | None = field(repr=False)
-    crop: np.ndarray = field(repr=False)
+    crop: np.ndarray = field(repr=False)  # (32, 100) uint8, what the model sees
 
     @property
     def probability(self) -> float:
@@ -57,21 +57,21 @@ def best_readings(
     Args:
         search: the compiled reader.
         crops: (N, 32, 100) uint8.
-        lexicon: words of which each crop has one: the nearest to what was read, of
-            equally near ones the most probable.
+        lexicon: words of which each crop shows one: the word nearest to the characters
+            that the model read, and among equally near words the most probable.
         paths: path of each crop; none by default.
     """
-    found, grid, readings = search(crops), search.model.grid, []
+    best, grid, readings = search(crops), search.model.grid, []
     for row, crop in enumerate(crops):
-        characters = decode(found.tokens[row, 0])
-        T, log_prob = len(characters), float(found.log_probs[row, 0])
+        characters = decode(best.tokens[row, 0])
+        T, log_prob = len(characters), float(best.log_probs[row, 0])
         word, attention = characters, None
         if lexicon is not None:
             word, log_prob = _nearest(search, crop, (word, log_prob), lexicon)
         if grid is not None:
-            attention = found.alpha[row, 0, :T].reshape(T, *grid)
+            attention = best.alpha[row, 0, :T].reshape(T, *grid)
         path = paths[row] if paths else Path()
-        probabilities = np.exp(found.word_log_probs[row, 0, :T])
+        probabilities = np.exp(best.word_log_probs[row, 0, :T])
         readings.append(
             Reading(path, word, log_prob, probabilities, characters, attention, crop)
         )
@@ -83,11 +83,7 @@ def _nearest(
 ) -> tuple[str, float]:
     """Return the nearest word of a lexicon and its log p.
 
-    Args:
-        search: the compiled reader.
-        crop: (32, 100) uint8.
-        read: the characters that were read, and their log p.
-        lexicon: the lexicon.
+    ``read`` are the characters that the model read, and their log p.
     """
     words = lexicon.nearest(read[0])
     if words == [read[0]]:
@@ -99,28 +95,25 @@ def _nearest(
 
 def read_files(
     search: Searcher,
-    found: Sequence[Path | Failure],
+    files: Sequence[Path | Failure],
     lexicon: Lexicon | None = None,
 ) -> Iterator[Reading | Failure]:
-    """Yield the word of each crop, or the failure of one that cannot be read.
+    """Yield the word of each crop, or the failure of a crop that cannot be read.
 
-    Args:
-        search: the compiled reader.
-        found: files of crops; failures are passed through.
-        lexicon: see :func:`best_readings`.
+    Failures among the files are passed through.
     """
 
-    def read(one: Path | Failure) -> tuple[Path, np.ndarray] | Failure:
-        return one if isinstance(one, Failure) else _read(one)
+    def read(file: Path | Failure) -> tuple[Path, np.ndarray] | Failure:
+        return file if isinstance(file, Failure) else _read(file)
 
-    for results in read_ahead(read, found, search.batch):
-        crops = [one for one in results if isinstance(one, tuple)]
+    for results in read_ahead(read, files, search.batch):
+        crops = [result for result in results if isinstance(result, tuple)]
         readings = iter(())
         if crops:
             paths, images = zip(*crops, strict=True)
             readings = iter(best_readings(search, np.stack(images), lexicon, paths))
-        for one in results:
-            yield one if isinstance(one, Failure) else next(readings)
+        for result in results:
+            yield result if isinstance(result, Failure) else next(readings)
 
 
 def _read(path: Path) -> tuple[Path, np.ndarray] | Failure:
@@ -139,3 +132,68 @@ def _read(path: Path) -> tuple[Path, np.ndarray] | Failure:
 def is_empty(crop: np.ndarray) -> bool:
     """Return whether a crop has one grey level, or nearly so."""
     return int(np.ptp(crop)) < _FLATTEST
+
+
+class WordJournal(Journal):
+    """An open JSON Lines file of words, see :class:`Journal`."""
+
+    texts = ("path", "word", "made_by")
+    numbers = ("log_prob",)
+    noun = "words"
+
+    def row_of(self, result: Reading) -> dict:
+        """Return the row of a word."""
+        return {
+            "path": os.fspath(result.path),
+            "word": result.word,
+            "log_prob": round(result.log_prob, 6),
+            "made_by": self.made_by,
+        }
+
+
+def require_jsonl(out: Path) -> None:
+    """Raise an OutputFileError unless a file of words ends in ``.jsonl``."""
+    if out.suffix.lower() != ".jsonl":
+        raise OutputFileError(
+            f"`out` must end in .jsonl. Received: {out}; choose another name"
+        )
+
+
+def read_into_file(
+    search: Searcher,
+    model_file: Path,
+    paths: Iterable[str | os.PathLike],
+    out: str | Path,
+    lexicon: Lexicon | None = None,
+    shown: bool = True,
+) -> BatchReport:
+    """Write the words of many crops to a file; resume the file of an interrupted run.
+
+    Args:
+        search: the compiled reader.
+        model_file: the file of its model, whose identity each row records.
+        paths: crops, and folders whose crops are read, those of nested folders too.
+        out: a ``.jsonl`` file.
+        lexicon: see :func:`reading.best_readings`.
+        shown: whether to show a progress bar.
+
+    Raises:
+        OutputFileError: `out` does not end in ``.jsonl``, or see :class:`Journal`.
+    """
+    out = Path(out)
+    require_jsonl(out)
+    files = distinct_photos(find_photos(paths))
+    author = f"{file_identity(model_file)}, beam {search.beam}"
+    if lexicon is not None:
+        author += f", lexicon {lexicon.digest[:12]}"
+    with WordJournal(out, author) as journal:
+        left = [f for f in files if isinstance(f, Failure) or f not in journal]
+        present, failures = len(files) - len(left), []
+        results = read_files(search, left, lexicon)
+        with progress_bar(len(files), "crop", "read", done=present, shown=shown) as bar:
+            while batch := list(itertools.islice(results, search.batch)):
+                journal.append(r for r in batch if isinstance(r, Reading))
+                failures += [r for r in batch if isinstance(r, Failure)]
+                bar.update(len(batch))
+    written = len(left) - len(failures)
+    return BatchReport(out, written, present, tuple(failures), ("words", "crops"))

@@ -1,4 +1,4 @@
-"""Score words that were read: whole words, characters, and by length."""
+"""Score words: whole words, characters, and words of each length."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,34 +11,26 @@ _NORMAL = 1.959964  # quantile of 97.5 % of the normal distribution
 
 @dataclass(frozen=True)
 class WordScores:
-    """The scores of N words, in percent; capitals count as small letters.
+    """The scores of N words, in percent; capitals count as small letters."""
 
-    Attributes:
-        word_accuracy: words that are exactly right.
-        interval: 95 % interval of ``word_accuracy``, Wilson's.
-        similarity: mean of 1 - edit distance / length of the longer word.
-        character_accuracy: 1 - sum of edit distances / characters of the right words;
-            at least 0.
-        by_length: number of characters of the right word -> word accuracy and number
-            of words.
-    """
-
-    word_accuracy: float
-    interval: tuple[float, float]
-    similarity: float
+    word_accuracy: float  # words that are exactly right
+    interval: tuple[float, float]  # 95 % interval of the word accuracy, Wilson's
+    similarity: float  # mean of 1 - edit distance / length of the longer word
+    # 1 - sum of edit distances / characters of the right words; at least 0
     character_accuracy: float
+    # characters of the right word -> word accuracy and number of words
     by_length: dict[int, tuple[float, int]]
 
 
-def score_words(found: Sequence[str], right: Sequence[str]) -> WordScores:
-    """Score the words that were found against the right ones.
+def score_words(words: Sequence[str], right: Sequence[str]) -> WordScores:
+    """Score words against the right words.
 
     Args:
-        found: the words that were read, in small letters.
+        words: the words that a model read, in small letters.
         right: the right words, in small letters, of one character or more.
     """
-    pairs = list(zip(found, right, strict=True))
-    exact = np.array([one == other for one, other in pairs])
+    pairs = list(zip(words, right, strict=True))
+    exact = np.array([word == answer for word, answer in pairs])
     distances = np.array([Levenshtein.distance(*pair) for pair in pairs])
     longest = np.array([max(map(len, pair)) for pair in pairs])
     lengths = np.array([len(word) for word in right])

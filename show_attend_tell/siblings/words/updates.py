@@ -11,6 +11,7 @@ from show_attend_tell.config.reader import ReadExperiment
 from show_attend_tell.data.characters import PAD, STEPS, encode_words
 from show_attend_tell.data.words import WordData
 from show_attend_tell.runtime.recurrence import UNROLLED
+from show_attend_tell.siblings.training import Updates, prefetch
 from show_attend_tell.siblings.words.augmentation import (
     Changes,
     change_crops,
@@ -24,11 +25,11 @@ from show_attend_tell.siblings.words.model import (
     word_losses,
 )
 
-# The shortest words of a batch, this share of it, are read apart from the others, each
-# part with the smallest of these numbers of characters, <end> included, that its words
-# need. A part with another number has another graph.
+# A batch is read in two parts: this share of its words, the shortest, and the others.
+# Each part has the smallest of these numbers of characters, <end> included, that its
+# words need. Each number has its own graph.
 _SHORT, LENGTHS = 0.75, (8, UNROLLED, STEPS)
-_ESTIMATING = 40  # batches by which the statistics of the averaged weights are measured
+_ESTIMATING = 40  # batches that measure the statistics of the averaged weights
 
 
 class Batch(NamedTuple):
@@ -39,11 +40,8 @@ class Batch(NamedTuple):
     changes: Changes | tuple  # empty without augmentation
 
 
-class WordUpdates:
+class WordUpdates(Updates):
     """Train on every crop once an epoch.
-
-    The crops after the last whole batch of an epoch, other ones in every epoch, are
-    left out, as a smaller batch would need a graph of its own.
 
     Args:
         experiment: the settings.
@@ -52,15 +50,10 @@ class WordUpdates:
     """
 
     def __init__(self, experiment: ReadExperiment, model: Reader, data: WordData):
-        self.settings, self.model, self.data = experiment.training, model, data
+        super().__init__(experiment.training, len(data))
+        self.model, self.data = model, data
         self.targets = encode_words(data.words)  # (N, 24)
-        self.batch = min(self.settings.batch_size, len(data))
         self._step, self._lengths = None, set()
-
-    @property
-    def steps(self) -> int:
-        """Number of updates in an epoch."""
-        return len(self.data) // self.batch
 
     @property
     def graphs(self) -> int:
@@ -70,42 +63,31 @@ class WordUpdates:
     def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
         """Apply the updates of an epoch from number `start` on; yield values to log."""
         self._step = self._step or compiled_step(self.model, self.settings)
-        for batch in self._prefetched(epoch, start):
+        signature = tf.nest.map_structure(
+            lambda x: tf.TensorSpec(x.shape, x.dtype), next(self.batches(0))
+        )
+        for batch in prefetch(lambda: self.batches(epoch, start), signature):
             parts = parts_of(batch.targets.numpy())
             self._lengths.add(parts)
             yield self._step(batch, parts)
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Yield batches; each depends on the seed, the epoch and its number alone."""
-        seed, B = self.settings.seed, self.batch
-        order = np.random.default_rng([seed, epoch]).permutation(len(self.data))
-        for number in range(start, self.steps):
-            chosen = order[number * B : (number + 1) * B]
+        """Yield batches; each depends only on the seed, the epoch and its number."""
+        for number, chosen in self.rows_of(epoch, start):
             lengths = np.sum(self.targets[chosen] != PAD, axis=1)
             chosen = chosen[np.argsort(lengths, kind="stable")]
             changes = ()
             if self.settings.augment:
-                changes = draw_changes(np.random.default_rng([seed, epoch, number]), B)
+                rng = np.random.default_rng([self.settings.seed, epoch, number])
+                changes = draw_changes(rng, self.batch)
             yield Batch(self.data.images[chosen], self.targets[chosen], changes)
 
-    def _prefetched(self, epoch: int, start: int) -> Iterator[Batch]:
-        """Yield the batches as tensors; a thread makes the next ones."""
-        specs = tf.nest.map_structure(
-            lambda x: tf.TensorSpec(x.shape, x.dtype), next(self.batches(0))
-        )
-        dataset = tf.data.Dataset.from_generator(
-            lambda: self.batches(epoch, start), output_signature=specs
-        )
-        options = tf.data.Options()
-        options.autotune.enabled = False  # it would delay the start of an epoch
-        return iter(dataset.prefetch(4).with_options(options))
-
     def estimate_statistics(self, model: Reader) -> None:
-        """Set the statistics of batch normalisation to those of a model's own weights.
+        """Measure the statistics of batch normalisation for a model's own weights.
 
-        The averaged weights that are validated and saved have other sums than the
-        last weights, whose statistics a training step stores. The result is that of
-        the crops of some batches, unchanged, and depends on the weights alone.
+        A training step stores the statistics of the last weights; the averaged weights,
+        which are validated and saved, have different sums. The crops of some batches,
+        unchanged, measure them, so the result depends only on the weights.
 
         Args:
             model: the model; its stored means and variances are changed.

@@ -19,7 +19,6 @@ from show_attend_tell.config.settings import DecodingSettings, Experiment
 from show_attend_tell.data.splits import Split, folder_of, load_splits, open_features
 from show_attend_tell.evaluation.metrics import CiderReward
 from show_attend_tell.evaluation.validation import best_words, generate_captions
-from show_attend_tell.inference.calibration_file import save_calibration
 from show_attend_tell.inference.confidence import (
     FAMILIARITY,
     QUALITY,
@@ -27,24 +26,22 @@ from show_attend_tell.inference.confidence import (
     PhotoSpace,
     describe_photos,
     probability,
+    save_calibration,
     select,
     statistics,
 )
 from show_attend_tell.inference.encoder_matching import matching_encoder
-from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.models.reranking.file import with_reranker
-from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.models.generator import Generator
+from show_attend_tell.models.saving import load_generator
 from show_attend_tell.runtime.errors import CalibrationError, PhotoError
 from show_attend_tell.runtime.progress import progress_bar
-from show_attend_tell.training.confidence.logistic import (
+from show_attend_tell.training.confidence.fitting import (
+    describe_split,
     fit_logistic,
+    fit_photo_space,
     rank_auc,
     reliability,
-)
-from show_attend_tell.training.confidence.photo_space import (
-    describe_split,
-    fit_photo_space,
 )
 
 RIDGE = 0.03  # penalty of both regressions
@@ -63,7 +60,7 @@ class CalibrationReport:
             ``auc_of_familiarity``, of models fitted without that set;
             ``auc_quality`` of the confidence between captions above and below the
             median CIDEr; ``reliability``, (mean confidence, share of better captions
-            of photos like those of the training, count) by tenths, where half of the
+            of photos like the training photos, count) by tenths, where half of the
             weight is in the out-of-distribution sets.
     """
 
@@ -103,7 +100,7 @@ def calibrate(
         others: pictures of out-of-distribution sets by their names, at least 8 of each.
         encoder_weights: as in
             :func:`~show_attend_tell.inference.encoder_matching.matching_encoder`.
-        count: validation photos that are turned, and of which close-ups are made.
+        count: validation photos to turn upside down and to crop close-ups from.
         seed: seed of the choice of photos and close-ups, and of the halves.
         shown: whether to show progress bars.
 
@@ -112,7 +109,7 @@ def calibrate(
         ModelFileError, FeatureError, ManifestError, CaptionError: the model, its
             encoder or the prepared data are absent, or do not fit each other.
     """
-    captioner = with_reranker(load_captioner(model), None, [model])
+    captioner = load_generator([model])
     encoder = matching_encoder(captioner, Path(model), encoder_weights)
     rng = np.random.default_rng(seed)
     with open_features(experiment, work, identity=encoder.identity()) as reader:
@@ -135,8 +132,8 @@ def calibrate(
         space = fit_photo_space(g, train.captions, captioner.vocabulary, captioner.grid)
         known, scores = _known(captioner, reader, val, space, shown)
     ood_sets = {
-        name: _statistics(captioner, encoder, space, name, one, shown)
-        for name, one in squares.items()
+        name: _statistics(captioner, encoder, space, name, pictures, shown)
+        for name, pictures in squares.items()
     }
     sources = dict.fromkeys(("upside down", "close-ups"), rows)
     good = (scores > np.median(scores)).astype(np.float64)
@@ -180,14 +177,14 @@ def fit_calibration(
     x = plain.standardise(np.concatenate([known, *ood_sets]))
     labels = (np.arange(len(x)) < len(known)).astype(np.float64)
     weights = [np.full(len(known), 1 / len(known))]
-    weights += [np.full(len(one), 1 / len(one) / len(ood_sets)) for one in ood_sets]
-    own = plain.standardise(known)
+    weights += [np.full(len(x), 1 / len(x) / len(ood_sets)) for x in ood_sets]
+    inside = plain.standardise(known)
     return Calibration(
         space,
         centre,
         scale,
         fit_logistic(select(x, FAMILIARITY), labels, np.concatenate(weights), RIDGE),
-        fit_logistic(select(own, QUALITY), good, np.ones(len(own)), RIDGE),
+        fit_logistic(select(inside, QUALITY), good, np.ones(len(inside)), RIDGE),
     )
 
 
@@ -203,8 +200,8 @@ def _known(captioner, reader, val: Split, space: PhotoSpace, shown: bool):
             g = describe_photos(reader.read(rows), captioner.grid)
             parts.append(statistics(space, g, part))
             ends = part.finished[:, 0]
-            for k, (one, end) in enumerate(zip(words, ends, strict=True)):
-                sentence = [*one, CiderReward.END] if end else one
+            for k, (caption, end) in enumerate(zip(words, ends, strict=True)):
+                sentence = [*caption, CiderReward.END] if end else caption
                 scores.append(reward(start + k, sentence))
             bar.update(len(words))
     return np.concatenate(parts), np.array(scores)
@@ -222,7 +219,7 @@ def _squares(encoder: Encoder, name: str, images: Iterable[Image.Image]) -> np.n
 
 
 def _statistics(
-    captioner: Captioner,
+    captioner: Generator,
     encoder: Encoder,
     space: PhotoSpace,
     name: str,
@@ -241,7 +238,7 @@ def _statistics(
     return np.concatenate(parts)
 
 
-def _decoding(captioner: Captioner) -> DecodingSettings:
+def _decoding(captioner: Generator) -> DecodingSettings:
     """Return the model's settings; one graph serves all pictures."""
     return dataclasses.replace(captioner.decoding, batch_size=_BATCH)
 
@@ -303,16 +300,16 @@ def measure(
     quality, judged = [], []
     for fitted in (half, ~half):
         tested = ~fitted
-        for name, one in ood_sets.items():
-            rest = [other for key, other in ood_sets.items() if key != name]
-            model = fit_calibration(space, known[fitted], good[fitted], rest)
+        for name, outside in ood_sets.items():
+            others = [other for key, other in ood_sets.items() if key != name]
+            model = fit_calibration(space, known[fitted], good[fitted], others)
             if name in sources:
-                one = one[tested[sources[name]]]
-            inside, outside = (_judge(model, x) for x in (known[tested], one))
-            auc[name].append(rank_auc(inside.confidence, outside.confidence))
-            alone[name].append(rank_auc(inside.familiarity, outside.familiarity))
-            share = 1 / len(one) / len(ood_sets)
-            judged.append((outside.confidence, np.zeros(len(one)), share))
+                outside = outside[tested[sources[name]]]
+            judged_in, judged_out = (_judge(model, x) for x in (known[tested], outside))
+            auc[name].append(rank_auc(judged_in.confidence, judged_out.confidence))
+            alone[name].append(rank_auc(judged_in.familiarity, judged_out.familiarity))
+            share = 1 / len(outside) / len(ood_sets)
+            judged.append((judged_out.confidence, np.zeros(len(outside)), share))
         model = fit_calibration(
             space, known[fitted], good[fitted], list(ood_sets.values())
         )

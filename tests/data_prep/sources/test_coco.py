@@ -39,10 +39,8 @@ def make_coco(folder, train=None, val=None, splits=None):
     return folder
 
 
-def read(folder, **options):
-    work = folder.parent / "work"
-    data = DataFolder(folder, leave_out=work)
-    photos, problems = read_coco(data, work / "photos", **options)
+def read(folder):
+    photos, problems = read_coco(DataFolder(folder, folder.parent / "work"))
     return {photo.id: photo for photo in photos}, problems
 
 
@@ -57,20 +55,15 @@ def test_cocos_own_splits_are_used_without_karpathys(tmp_path):
     name = "COCO_val2014_2.jpg"
     assert photos[name].path == tmp_path / "data" / "val2014" / name
     assert len(problems) == 0
-    assert "the splits are COCO's own" in problems.notes[0]
+    assert "the splits are COCO's" in problems.notes[0]
 
 
-def test_restval_is_in_the_training_split_by_default(tmp_path):
+def test_restval_is_in_the_training_split(tmp_path):
     photos, problems = read(make_coco(tmp_path / "data", splits=SPLITS))
     assert splits(photos) == ["train", "train", "val", "test"]
     assert photos["COCO_val2014_2.jpg"].captions == ("2 men .",)
     assert len(problems) == 0
     assert problems.notes == []
-
-
-def test_restval_can_be_excluded(tmp_path):
-    photos, _ = read(make_coco(tmp_path / "data", splits=SPLITS), restval=False)
-    assert splits(photos) == ["train", "none", "val", "test"]
 
 
 def test_karpathys_file_alone_gives_captions_too(tmp_path):

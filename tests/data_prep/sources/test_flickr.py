@@ -20,14 +20,12 @@ from data_prep.problems import (
     NO_CAPTIONS,
     TWO_SPLITS,
 )
-from data_prep.sources.flickr8k import read_flickr8k
-from data_prep.sources.flickr30k import read_flickr30k
+from data_prep.sources.flickr import read_flickr8k, read_flickr30k
 from show_attend_tell.runtime.errors import DataError
 
 
 def read(reader, folder):
-    work = folder.parent / "work"
-    return reader(DataFolder(folder, leave_out=work), work / "photos")
+    return reader(DataFolder(folder, folder.parent / "work"))
 
 
 def splits(photos):

@@ -15,7 +15,7 @@ from data_prep.problems import (
     NO_CAPTIONS,
     TWO_SPLITS,
 )
-from data_prep.sources.folder import read_own_folder, split_by_hash
+from data_prep.sources.folder import read_folder, split_by_hash
 from show_attend_tell.runtime.errors import DataError
 
 ROWS = [
@@ -32,10 +32,18 @@ def make_photos(folder):
     return folder
 
 
-def read(folder, **options):
-    work = folder / "prepared" / "mine"
-    data = DataFolder(folder, leave_out=work)
-    return read_own_folder(data, work / "photos", **options)
+def read(folder):
+    return read_folder(DataFolder(folder, folder / "prepared" / "mine"))
+
+
+def read_table(folder, *rows, columns=("file", "caption", "split"), photos=True):
+    """Read photos and a table of rows; without `photos` the table alone."""
+    make_csv(folder / "captions.csv", [columns, *rows])
+    return read(make_photos(folder) if photos else folder)
+
+
+def ids(photos):
+    return [photo.id for photo in photos]
 
 
 def check(photos, folder):
@@ -51,8 +59,8 @@ def check(photos, folder):
 
 @pytest.mark.parametrize("column", ["file", "path"])
 def test_a_csv_file_is_read(tmp_path, column):
-    make_csv(tmp_path / "captions.csv", [[column, "caption", "split"], *ROWS])
-    photos, problems = read(make_photos(tmp_path))
+    columns = (column, "caption", "split")
+    photos, problems = read_table(tmp_path, *ROWS, columns=columns)
     check(photos, tmp_path)
     assert len(problems) == 0
     assert problems.notes == []
@@ -62,7 +70,7 @@ def test_a_csv_file_with_a_byte_order_mark_is_read(tmp_path):
     file = make_csv(tmp_path / "captions.csv", [["file", "caption"], ["a.jpg", "A ."]])
     file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
     photos, _ = read(make_photos(tmp_path))
-    assert [photo.id for photo in photos] == ["a.jpg"]
+    assert ids(photos) == ["a.jpg"]
 
 
 def test_a_json_lines_file_is_read(tmp_path):
@@ -79,19 +87,18 @@ def test_without_splits_the_hash_of_the_id_decides(tmp_path):
     for name in names:
         make_file(tmp_path / name)
     rows = [[name, "A dog ."] for name in names]
-    make_csv(tmp_path / "captions.csv", [["file", "caption"], *rows])
-    photos, problems = read(tmp_path, seed=3)
-    found = {photo.id: photo.split for photo in photos}
-    assert found == {name: split_by_hash(name, 3) for name in names}
-    assert found != {name: split_by_hash(name, 4) for name in names}
-    shares = [list(found.values()).count(split) / 300 for split in ("val", "test")]
+    photos, problems = read_table(
+        tmp_path, *rows, columns=("file", "caption"), photos=False
+    )
+    splits = {photo.id: photo.split for photo in photos}
+    assert splits == {name: split_by_hash(name) for name in names}
+    shares = [list(splits.values()).count(split) / 300 for split in ("val", "test")]
     assert shares == pytest.approx([0.1, 0.1], abs=0.05)
     assert "no row names a split: 80% of the photos train" in problems.notes[0]
 
 
 def test_malformed_rows_are_problems_and_the_others_are_read(tmp_path):
     rows = [
-        ["file", "caption", "split"],
         ["a.jpg", "A dog .", "train"],
         ["a.jpg"],
         ["a.jpg", "one", "train", "too many"],
@@ -101,10 +108,9 @@ def test_malformed_rows_are_problems_and_the_others_are_read(tmp_path):
         ["gone.jpg", "Gone .", "train"],
         ["a.jpg", "two\nlines", "train"],
     ]
-    file = make_csv(tmp_path / "captions.csv", rows)
-    photos, problems = read(make_photos(tmp_path))
+    photos, problems = read_table(tmp_path, *rows)
     assert [photo.captions for photo in photos] == [("A dog .",)]
-    lines = [f"{file}:{line}" for line in (3, 4, 5, 6, 10)]
+    lines = [f"{tmp_path / 'captions.csv'}:{line}" for line in (3, 4, 5, 6, 10)]
     assert problems.names(MALFORMED_LINE) == lines
     assert problems.names(EMPTY_CAPTION) == ["a.jpg#1"]
     assert problems.names(MISSING_PHOTO) == ["gone.jpg"]
@@ -127,26 +133,20 @@ def test_malformed_lines_of_json_are_problems(tmp_path, line):
         tmp_path / "captions.jsonl", '{"path": "a.jpg", "caption": "A"}\n' + line
     )
     photos, problems = read(make_photos(tmp_path))
-    assert [photo.id for photo in photos] == ["a.jpg"]
+    assert ids(photos) == ["a.jpg"]
     assert problems.names(MALFORMED_LINE) == [f"{file}:2"]
 
 
 def test_a_photo_whose_rows_name_two_splits_is_skipped(tmp_path):
-    rows = [
-        ["file", "caption", "split"],
-        ["a.jpg", "A", "train"],
-        ["a.jpg", "B", "val"],
-    ]
-    make_csv(tmp_path / "captions.csv", [*rows, ["c.jpg", "C", "val"]])
-    photos, problems = read(make_photos(tmp_path))
-    assert [photo.id for photo in photos] == ["c.jpg"]
+    rows = [["a.jpg", "A", "train"], ["a.jpg", "B", "val"], ["c.jpg", "C", "val"]]
+    photos, problems = read_table(tmp_path, *rows)
+    assert ids(photos) == ["c.jpg"]
     assert problems.names(TWO_SPLITS) == ["a.jpg"]
 
 
 def test_a_photo_without_a_split_among_others_is_in_none(tmp_path):
-    rows = [["file", "caption", "split"], ["a.jpg", "A", "train"], ["c.jpg", "C", ""]]
-    make_csv(tmp_path / "captions.csv", rows)
-    photos, problems = read(make_photos(tmp_path))
+    rows = [["a.jpg", "A", "train"], ["c.jpg", "C", ""]]
+    photos, problems = read_table(tmp_path, *rows)
     assert [photo.split for photo in photos] == ["train", "none"]
     assert problems.notes == ["photos that name no split, put in 'none': 1"]
 
@@ -175,10 +175,8 @@ def test_an_unclosed_quote_is_refused_by_line(tmp_path):
 
 def test_absolute_paths_and_paths_outside_the_folder_are_read(tmp_path):
     inside, outside = tmp_path / "in", make_file(tmp_path / "out" / "d.jpg")
-    make_photos(inside)
-    rows = [["file", "caption"], [str(outside), "A"], ["../out/d.jpg", "B"]]
-    make_csv(inside / "captions.csv", rows)
-    photos, _ = read(inside)
+    rows = [str(outside), "A"], ["../out/d.jpg", "B"]
+    photos, _ = read_table(inside, *rows, columns=("file", "caption"))
     assert {photo.path.resolve() for photo in photos} == {outside}
 
 
@@ -187,13 +185,11 @@ def test_names_that_no_file_can_have_are_missing_photos(tmp_path):
     lines = [json.dumps({"file": name, "caption": "A"}) for name in ["a.jpg", *names]]
     make_file(tmp_path / "captions.jsonl", "\n".join(lines))
     photos, problems = read(make_photos(tmp_path))
-    assert [photo.id for photo in photos] == ["a.jpg"]
+    assert ids(photos) == ["a.jpg"]
     assert sorted(problems.names(MISSING_PHOTO)) == sorted(names)
 
 
 def test_photos_are_searched_once(tmp_path, monkeypatch):
-    make_csv(tmp_path / "captions.csv", [["file", "caption"], ["a.jpg", "A"]])
-    make_photos(tmp_path)
     searched = []
     find_files = locate.find_files
 
@@ -202,16 +198,15 @@ def test_photos_are_searched_once(tmp_path, monkeypatch):
         return find_files(folder, *arguments)
 
     monkeypatch.setattr(locate, "find_files", count)
-    _, problems = read(tmp_path)
+    _, problems = read_table(tmp_path, ["a.jpg", "A", "train"])
     assert searched == [tmp_path]
     assert problems.names(NO_CAPTIONS) == ["c.jpg", "sub/b.png"]
 
 
 def test_a_photo_without_captions_is_reported_whatever_its_suffix(tmp_path):
-    make_csv(tmp_path / "captions.csv", [["file", "caption"], ["a.jpg", "A dog ."]])
     for name in ("a.jpg", "b.tif", "c.TIFF", "notes.txt"):
         make_file(tmp_path / name)
-    _, problems = read(tmp_path)
+    _, problems = read_table(tmp_path, ["a.jpg", "A dog ."], photos=False)
     assert problems.names(NO_CAPTIONS) == ["b.tif", "c.TIFF"]
 
 
@@ -220,7 +215,7 @@ def test_a_caption_that_exceeds_the_limit_of_csv_is_a_malformed_line(tmp_path):
     text = f"file,caption\n\na.jpg,A dog .\n\nc.jpg,{words}\nsub/b.png,A cat .\n"
     file = make_file(tmp_path / "captions.csv", text)
     photos, problems = read(make_photos(tmp_path))
-    assert [photo.id for photo in photos] == ["a.jpg", "sub/b.png"]
+    assert ids(photos) == ["a.jpg", "sub/b.png"]
     assert problems.names(MALFORMED_LINE) == [f"{file}:5"]
 
 

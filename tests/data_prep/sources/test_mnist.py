@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from made_up_digits import digits, experiment, idx, write_idx
 
-from data_prep.sources.mnist import prepare_digits, read_idx, read_mnist
+from data_prep.prepare import prepare
+from data_prep.sources.mnist import read_idx, read_mnist
 from show_attend_tell.data.digits import holds_test_digits, read_digits
 from show_attend_tell.runtime.errors import DataError
 
@@ -41,15 +42,12 @@ def test_the_file_of_keras_is_read(tmp_path):
 def test_digits_are_prepared_with_counts_of_each_split(tmp_path):
     write_idx(tmp_path, "train", digits(30), True)
     work = tmp_path / "work"
-    report = prepare_digits(experiment(), tmp_path, work)
-    assert report.lines()[:2] == [
-        "train: 14 digits",
-        "val: 16 digits, the last ones of the training files",
-    ]
+    report = prepare(experiment(), tmp_path, work)
+    assert report.lines()[:2] == ["train: 14 digits", "val: 16 digits"]
     assert same(read_digits(work / "made-up", "train", 1), read_29())
     assert not holds_test_digits(work / "made-up")
     write_idx(tmp_path, "t10k", digits(12))
-    assert "test: 12 digits" in prepare_digits(experiment(), tmp_path, work).lines()
+    assert "test: 12 digits" in prepare(experiment(), tmp_path, work).lines()
     assert holds_test_digits(work / "made-up")
 
 
@@ -65,9 +63,6 @@ def error_of(function, *arguments):
 
 
 def test_absent_files_are_named(tmp_path):
-    assert "pass the folder with --data" in error_of(
-        prepare_digits, experiment(), None, tmp_path
-    )
     assert "no such folder" in error_of(read_mnist, tmp_path / "absent")
     assert "no file train-images-idx3-ubyte" in error_of(read_mnist, tmp_path)
     write_idx(tmp_path, "train", digits(30))
@@ -78,9 +73,9 @@ def test_absent_files_are_named(tmp_path):
 def test_too_few_digits_are_refused_before_anything_is_written(tmp_path):
     write_idx(tmp_path, "train", digits(16))
     work = tmp_path / "work"
-    message = error_of(prepare_digits, experiment(), tmp_path, work)
+    message = error_of(prepare, experiment(), tmp_path, work)
     assert "less than the 16 training digits" in message
-    assert not work.exists()
+    assert [path.name for path in work.rglob("*.npz")] == []
 
 
 WHOLE = idx(digits(3).images)

@@ -25,16 +25,13 @@ def short_parts(monkeypatch):
     monkeypatch.setattr(parts, "PART", 20)
 
 
-def render(folder, workers=1, **options):
-    return render_words(renderer(**options), 50, 15, folder, workers, shown=False)
+def render(folder, workers=1, train=50, **options):
+    counts = {"train": train, "val": 15}
+    return render_words(renderer(**options), counts, folder, workers)
 
 
 def content(folder):
-    return {
-        path.name: path.read_bytes()
-        for path in folder.iterdir()
-        if path.name != ".prepare.lock"
-    }
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def test_a_folder_has_crops_words_a_record_and_a_contact_sheet(tmp_path):
@@ -58,56 +55,58 @@ def test_two_processes_write_the_same_bytes_as_one(tmp_path):
     assert content(tmp_path / "one") == content(tmp_path / "two")
 
 
-def test_an_interrupted_rendering_resumes_with_the_same_bytes(tmp_path, monkeypatch):
+@pytest.fixture
+def rendered(monkeypatch):
+    """Return a list that gets split and start of each part that is rendered."""
+    starts, original = [], parts._render_part
+
+    def recorded(source, part):
+        starts.append((part.split, part.start))
+        original(source, part)
+
+    monkeypatch.setattr(parts, "_render_part", recorded)
+    return starts
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def render_parts_alone(monkeypatch, folder):
+    """Render into a folder, interrupted before its parts are put together."""
+    with monkeypatch.context() as patch:
+        patch.setattr(parts, "_assemble", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            render(folder)
+
+
+def test_an_interrupted_rendering_resumes_with_the_same_bytes(tmp_path, rendered):
     render(tmp_path / "whole")
-    rendered, original = [], parts._render_part
+    rendered.clear()
+    done = []
 
-    def interrupted(job, folder):
-        if len(rendered) == 2:
+    def stop(name, count, total):
+        done.append((name, count, total))
+        if count == 40:
             raise KeyboardInterrupt
-        rendered.append((job.split, job.start))
-        return original(job, folder)
 
-    monkeypatch.setattr(parts, "_render_part", interrupted)
+    counts = {"train": 50, "val": 15}
     with pytest.raises(KeyboardInterrupt):
-        render(tmp_path / "cut")
+        render_words(renderer(), counts, tmp_path / "cut", 1, stop)
+    assert done == [("rendering words", 20, 65), ("rendering words", 40, 65)]
     assert rendered == [("train", 0), ("train", 20)]
     assert not (tmp_path / "cut/words.npy").exists()
-
-    def counted(job, folder):
-        rendered.append((job.split, job.start))
-        return original(job, folder)
-
-    monkeypatch.setattr(parts, "_render_part", counted)
     render(tmp_path / "cut")
     assert rendered[2:] == [("train", 40), ("val", 0)]
     assert content(tmp_path / "cut") == content(tmp_path / "whole")
 
 
-def render_parts_alone(monkeypatch, folder):
-    """Render into a folder, interrupted before its parts are put together."""
-
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(parts, "_assemble", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            render(folder)
-
-
-def test_finished_parts_serve_another_number_of_words(tmp_path, monkeypatch):
+def test_finished_parts_serve_another_number_of_words(tmp_path, monkeypatch, rendered):
     render_parts_alone(monkeypatch, tmp_path / "cut")
-    rendered, original = [], parts._render_part
-
-    def counted(job, folder):
-        rendered.append((job.split, job.start))
-        return original(job, folder)
-
-    monkeypatch.setattr(parts, "_render_part", counted)
-    render_words(renderer(), 70, 15, tmp_path / "cut", 1, shown=False)
+    rendered.clear()
+    render(tmp_path / "cut", train=70)
     assert rendered == [("train", 40), ("train", 60)]
-    render_words(renderer(), 70, 15, tmp_path / "whole", 1, shown=False)
+    render(tmp_path / "whole", train=70)
     assert content(tmp_path / "cut") == content(tmp_path / "whole")
 
 
@@ -133,17 +132,6 @@ def test_a_damaged_part_is_removed_and_named(tmp_path, monkeypatch):
     assert render(tmp_path)
 
 
-def test_two_processes_do_not_render_into_one_folder(tmp_path, monkeypatch):
-    def second(*_):
-        with pytest.raises(DataError, match="another process is preparing it"):
-            render(tmp_path)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(parts, "_render_parts", second)
-    with pytest.raises(KeyboardInterrupt):
-        render(tmp_path)
-
-
 def test_a_full_disk_is_named_before_rendering(tmp_path, monkeypatch):
     monkeypatch.setattr("data_prep.disk.free_bytes", lambda folder: 1000)
     with pytest.raises(DataError, match="rendered words need 416kB of disk space"):
@@ -152,10 +140,11 @@ def test_a_full_disk_is_named_before_rendering(tmp_path, monkeypatch):
 
 CODE = """
 import sys
+from pathlib import Path
 from made_up_words import renderer
 from data_prep.words.parts import render_words
 if __name__ == "__main__":
-    render_words(renderer(), 100_000, 10, sys.argv[1], 2)
+    render_words(renderer(), {"train": 100_000, "val": 10}, Path(sys.argv[1]), 2)
 """
 
 

@@ -80,7 +80,7 @@ def test_an_absent_list_is_named(tmp_path, monkeypatch):
         load_words(tmp_path / "absent.txt")
     monkeypatch.setitem(sys.modules, "wordfreq", None)  # not installed
     monkeypatch.setattr(word_list, "_SYSTEM_LISTS", (str(tmp_path / "absent"),))
-    with pytest.raises(DataError, match="name a file with --words"):
+    with pytest.raises(DataError, match="name a file with --set data.words"):
         load_words()
     system = tmp_path / "system"
     system.write_text("hotel\nopen\n")

@@ -15,9 +15,9 @@ from show_attend_tell.deployment.exports.half_precision import (
     KERAS_FILES,
     save_half,
 )
-from show_attend_tell.inference.calibration_file import calibration_path
+from show_attend_tell.inference.confidence import calibration_path
 from show_attend_tell.models import pretrained
-from show_attend_tell.models.reranking.file import reranker_beside
+from show_attend_tell.models.reranker_file import reranker_beside
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ModelFileError
 

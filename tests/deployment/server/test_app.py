@@ -105,7 +105,7 @@ def test_the_models_own_decoding_is_the_default(pipeline, rotated_photo):
 
 def test_a_transformer_selects_no_locations(pipeline, rng):
     captioner = tiny_transformer.build(rng)
-    transformer = CaptioningPipeline(captioner, pipeline.encoder)
+    transformer = CaptioningPipeline(captioner.generator, pipeline.encoder)
     with serving({"t": transformer}) as address:
         (info,) = requests.get(f"{address}/about", timeout=60).json()["models"]
         refused = ask(address, locations="sampled")

@@ -14,7 +14,7 @@ import requests
 from served import serving
 from tiny_pipeline import photo_bytes, tiny_pipeline
 
-from show_attend_tell.deployment.server import connections
+from show_attend_tell.deployment.server import serve
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +25,9 @@ def address():
 
 @pytest.fixture
 def short_limits(monkeypatch):
-    monkeypatch.setattr(connections, "SILENT_SECONDS", 0.3)
-    limits = dict.fromkeys(connections._SECONDS, 1.0)
-    monkeypatch.setattr(connections, "_SECONDS", limits)
+    monkeypatch.setattr(serve, "SILENT_SECONDS", 0.3)
+    limits = dict.fromkeys(serve._SECONDS, 1.0)
+    monkeypatch.setattr(serve, "_SECONDS", limits)
 
 
 def port_of(address):
@@ -108,7 +108,7 @@ def test_a_connection_is_used_again_after_its_time_limit(address, short_limits):
 
 
 def test_connections_above_the_limit_get_503_or_are_closed(address, monkeypatch):
-    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 3)
+    monkeypatch.setattr(serve, "MAX_CONNECTIONS", 3)
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(connect(address)) for _ in range(3)]
         refused = requests.get(f"{address}/about", timeout=10)
@@ -126,14 +126,14 @@ def test_connections_above_the_limit_get_503_or_are_closed(address, monkeypatch)
 
 
 def test_a_client_that_never_reads_is_disconnected(address, monkeypatch):
-    monkeypatch.setattr(connections, "READ_SECONDS", 0.5)
-    ended, lost = threading.Event(), connections.LimitedProtocol.connection_lost
+    monkeypatch.setattr(serve, "READ_SECONDS", 0.5)
+    ended, lost = threading.Event(), serve.LimitedProtocol.connection_lost
 
     def connection_lost(self, error):
         lost(self, error)
         ended.set()
 
-    monkeypatch.setattr(connections.LimitedProtocol, "connection_lost", connection_lost)
+    monkeypatch.setattr(serve.LimitedProtocol, "connection_lost", connection_lost)
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.settimeout(20)
@@ -154,7 +154,7 @@ def form(photo):
 
 
 def test_a_client_that_reads_slowly_gets_the_whole_response(address, monkeypatch):
-    monkeypatch.setattr(connections, "READ_SECONDS", 2.0)
+    monkeypatch.setattr(serve, "READ_SECONDS", 2.0)
     expected = requests.get(f"{address}/static/demo.js", timeout=10).content
     with connect(address) as connection:
         start = head(address).replace(b"POST /caption", b"GET /static/demo.js")

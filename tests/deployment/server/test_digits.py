@@ -10,7 +10,7 @@ from served import serving
 from tiny_digits import GLIMPSES, STEPS, drawing_bytes, tiny_models, tiny_ram
 from tiny_pipeline import photo_bytes, tiny_pipeline
 
-from show_attend_tell.siblings.classification.prediction import Predictor
+from show_attend_tell.siblings.ram.prediction import Predictor
 
 
 @pytest.fixture(scope="module")

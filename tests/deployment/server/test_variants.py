@@ -1,43 +1,35 @@
 """Variants: each is compiled once, beside the requests that need no compiling."""
 
-import dataclasses
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import anyio
 import requests
 from served import serving
-from tiny_pipeline import photo_bytes, tiny_pipeline
+from tiny_pipeline import photo_bytes, tiny_pipeline, with_decoding
 
+from show_attend_tell.deployment.server.captions import Variants
 from show_attend_tell.deployment.server.request_queue import RequestQueue
-from show_attend_tell.deployment.server.variants import Variants
+from show_attend_tell.inference.request import CaptionRequest
 
 
-class Recorder:
-    """A pipeline that records what it compiles."""
-
-    def __init__(self):
-        self.compiled = []
-
-    def compile(self, samples, decoding, with_region):
-        self.compiled.append((samples, decoding, with_region))
-
-
-def test_a_variant_is_compiled_once_and_inputs_make_no_variant():
-    decoding = tiny_pipeline().decoding(beam=2)
-    recorder, variants = Recorder(), Variants(5)
-    first, second = (variants.compilation(recorder, decoding) for _ in range(2))
+def test_a_variant_is_compiled_once_and_inputs_make_no_variant(monkeypatch):
+    pipeline, variants, compiled = tiny_pipeline(), Variants(), []
+    monkeypatch.setattr(pipeline, "compile", compiled.append)
+    request = CaptionRequest(beam=2)
+    first, second = (variants.compilation(pipeline, request) for _ in range(2))
     first()
     second()
-    assert recorder.compiled == [(5, decoding, False)]
-    other_seed = dataclasses.replace(decoding, seed=9, temperature=2.0)
-    assert variants.compilation(recorder, other_seed) is None
-    wider = dataclasses.replace(decoding, beam=4)
-    assert variants.compilation(recorder, wider) is not None
-    assert variants.compilation(Recorder(), decoding) is not None
-    variants.compilation(recorder, decoding, with_region=True)()
-    assert recorder.compiled[1:] == [(5, decoding, True)]
-    assert variants.compilation(recorder, decoding, with_region=True) is None
+    assert compiled == [request]
+    other_heat = CaptionRequest(beam=2, temperature=2.0)
+    assert variants.compilation(pipeline, other_heat) is None
+    assert variants.compilation(pipeline, CaptionRequest(beam=4)) is not None
+    other_pipeline = with_decoding(pipeline)
+    assert variants.compilation(other_pipeline, request) is not None
+    part = CaptionRequest(beam=2, region=(1, 1, 9, 9))
+    variants.compilation(pipeline, part)()
+    assert compiled[1:] == [part]
+    assert variants.compilation(pipeline, part) is None
 
 
 def test_a_request_that_prepares_delays_no_other():
@@ -62,10 +54,10 @@ def test_requests_with_the_models_options_do_not_wait_for_a_new_variant(monkeypa
     pipeline.compile()
     compile_variant = pipeline.compile
 
-    def slow(samples, decoding, with_region):
-        if decoding.beam == 2:
+    def slow(request):
+        if request.beam == 2:
             assert go.wait(60)
-        compile_variant(samples, decoding, with_region)
+        compile_variant(request)
 
     monkeypatch.setattr(pipeline, "compile", slow)
     with serving({"tiny": pipeline}) as address, ThreadPoolExecutor(1) as pool:

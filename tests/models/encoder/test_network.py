@@ -94,6 +94,12 @@ def test_a_photo_alone_equals_the_photo_in_a_batch(vgg, squares):
     np.testing.assert_allclose(alone.astype(np.float32), together, rtol=2e-3, atol=1e-2)
 
 
+def test_mirror_images_are_encoded_beside_the_photos(vgg, squares):
+    views = vgg.encode(squares, mirror=True)
+    np.testing.assert_array_equal(views[:, 0], vgg.encode(squares))
+    np.testing.assert_array_equal(views[:, 1], vgg.encode(squares[:, :, ::-1]))
+
+
 def test_values_are_clipped_to_the_range_of_float16(squares):
     encoder = Encoder(VGG)
     encoder._network.set_weights([weight * 300 for weight in kernels(encoder)])

@@ -8,8 +8,8 @@ import tiny_captioner as tiny
 from keras import ops
 from tiny_captioner import MODES, TOLERANCE, A, B, D, K, L, T, arrays, m, n, run_in
 
-from show_attend_tell.models.initializers import OrthogonalGates
-from show_attend_tell.models.lstm.decoder import Decoder, lstm_update
+from show_attend_tell.models.lstm.cell import OrthogonalGates, lstm_update
+from show_attend_tell.models.lstm.decoder import LstmDecoder
 
 
 def keep(value):
@@ -62,7 +62,7 @@ def test_f_att_alpha_beta_and_the_soft_phi_are_the_papers(
     def attend(a, h):
         beta_logit = ops.matmul(h, decoder.w_beta) + decoder.b_beta
         state = ops.matmul(h, decoder.w_h)
-        return decoder.attend(a, decoder.project(a), state, beta_logit)
+        return decoder.attend(a, decoder._project_features(a), state, beta_logit)
 
     z_hat, alpha, _, beta = run_in(mode, attend, a, h)
     act = np.tanh if activation == "tanh" else lambda x: np.maximum(x, 0)
@@ -79,7 +79,7 @@ def test_f_att_alpha_beta_and_the_soft_phi_are_the_papers(
 def test_without_selector_nothing_is_gated(rng):
     decoder, _ = make(rng, selector=False)
     a = normal(rng, B, L, D)
-    projected = decoder.project(ops.convert_to_tensor(a))
+    projected = decoder._project_features(ops.convert_to_tensor(a))
     z_hat, alpha, _, beta = arrays(decoder.attend(a, projected, normal(rng, B, A)))
     np.testing.assert_array_equal(beta, 1)
     np.testing.assert_allclose(z_hat, np.einsum("bl,bld->bd", alpha, a), **TOLERANCE)
@@ -143,7 +143,7 @@ def test_one_step_is_the_oracles_and_the_same_for_a_beam(rng, selector, mode):
     def step(a, words, h, c):
         gates = decoder.word_gates(decoder.embed(words))
         kernel = decoder.state_kernel()
-        return decoder.step(gates, h, c, a, decoder.project(a), kernel)
+        return decoder.step(gates, h, c, a, decoder._project_features(a), kernel)
 
     beam = run_in(mode, step, a, words, h, c)
     alone = run_in(mode, step, a, words[:, 0], h[:, 0], c[:, 0])
@@ -176,7 +176,7 @@ def test_each_gate_starts_from_its_own_orthogonal_matrix():
 
 def test_weights_start_as_the_authors_did():
     wide = tiny.settings(embedding_width=64, lstm_width=32, attention_width=48)
-    decoder = Decoder(wide, vocabulary_size=200, annotation_width=64, seed=1)
+    decoder = LstmDecoder(wide, vocabulary_size=200, annotation_width=64, seed=1)
     for weight in decoder.weights:
         value = np.asarray(weight)
         if value.ndim == 1:
@@ -189,7 +189,7 @@ def test_weights_start_as_the_authors_did():
 def test_no_two_matrices_are_equal_and_the_seed_determines_them():
     def start(seed, initializer="normal"):
         chosen = tiny.settings(initializer=initializer)
-        return Decoder(chosen, vocabulary_size=K, annotation_width=D, seed=seed)
+        return LstmDecoder(chosen, vocabulary_size=K, annotation_width=D, seed=seed)
 
     first, again, other = start(1), start(1), start(2)
     for a, b, c in zip(first.weights, again.weights, other.weights, strict=True):
@@ -207,7 +207,7 @@ def test_annotations_are_projected_without_the_state(rng):
     a = normal(rng, B, L, D)
     hidden = np.tanh(a.astype(float) @ p["w_a_0"] + p["b_a_0"])
     expected = hidden @ p["w_a_1"] + p["b_a_1"]
-    np.testing.assert_allclose(decoder.project(a), expected, **TOLERANCE)
+    np.testing.assert_allclose(decoder._project_features(a), expected, **TOLERANCE)
 
 
 def test_the_decoder_is_a_keras_layer_of_the_expected_weights(rng):

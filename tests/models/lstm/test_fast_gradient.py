@@ -1,4 +1,4 @@
-"""The hand-written gradient equals autodiff of `Decoder.step`: outputs and gradients.
+"""The hand-written gradient equals autodiff of the steps: outputs and gradients.
 
 Also the parts of a training step that `Captioner.compile_parts` compiles.
 """
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tiny_captioner import TOLERANCE, T, arrays, build, captions, photos
 
-from show_attend_tell.models.lstm.decoder import Decoder
+from show_attend_tell.models.lstm.decoder import LstmDecoder
 
 tf = pytest.importorskip("tensorflow")
 
@@ -37,7 +37,7 @@ SAMPLED = np.float32([1, 0, 1])  # with hard attention two of three captions
 def _unroll_by_autodiff(
     self, word_gates, h, c, annotations, projected, compile_fn, selection
 ):
-    """Decoder.unroll as a loop over Decoder.step that autodiff differentiates."""
+    """LstmDecoder.unroll as a loop over steps that autodiff differentiates."""
     steps = []
     for t in range(word_gates.shape[1]):
         kernel = self.state_kernel()
@@ -97,7 +97,7 @@ def _batch(lengths=(1, 0, 4)):
 def _by_autodiff(kind):
     """Return the outputs, loss and gradients of autodiff, without compilation."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Decoder, "unroll", _unroll_by_autodiff)
+        patch.setattr(LstmDecoder, "unroll", _unroll_by_autodiff)
         return _run(_model(KINDS[kind]), *_batch(), "eager")
 
 

@@ -111,7 +111,7 @@ def test_regions_share_one_graph_and_other_captions_have_none(
 
     monkeypatch.setattr(generation, "compiled", counted)
     monkeypatch.setattr(decoder, "attend", watched)
-    monkeypatch.setattr(model, "_generators", {})
+    monkeypatch.setattr(model.generator, "_searches", {})
     for regions, s in ((shares, 1.0), (1 - shares, 2.0), (shares[::-1], 0.5)):
         write(model, photos, regions, True, method="greedy", region_strength=s)
     assert traces == [True]

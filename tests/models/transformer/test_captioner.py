@@ -10,7 +10,7 @@ from tiny_captioner import END, PAD, START, UNKNOWN, B, K, L, T, arrays, outputs
 
 from show_attend_tell.config.settings import DecodingSettings, ModelSettings
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.ensemble import Ensemble
+from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.saving import copy_weights, load_captioner
 from show_attend_tell.runtime.errors import ConfigError, ModelFileError
 
@@ -112,7 +112,7 @@ def test_a_beam_as_wide_as_the_tree_is_brute_force(model, photos):
 
 def test_an_ensemble_of_both_decoders_averages_their_probabilities(model, photos):
     lstm = tiny_captioner.build(np.random.default_rng(4), spread=1.0)
-    found = write(Ensemble([model, lstm]), photos, beam=2)
+    found = write(Generator([model, lstm]), photos, beam=2)
     for b in range(PHOTOS):
         words = found.tokens[b, 0, : found.lengths[b, 0]]
         inputs = np.array([[START, *words[:-1]]])

@@ -10,7 +10,7 @@ from tiny_captioner import GRID, MODES, TOLERANCE, B, D, K, L, T, arrays, output
 from tiny_transformer import VARIANTS, F, H, N, d
 
 from show_attend_tell.config.settings import DecodingSettings
-from show_attend_tell.models.generation import build_generator
+from show_attend_tell.models.generation import build_search
 from show_attend_tell.models.lstm.attention import region_bias
 from show_attend_tell.models.transformer import attention as transformer_attention
 from show_attend_tell.models.transformer import decoder as transformer
@@ -172,7 +172,7 @@ def test_the_keys_and_values_of_a_photo_are_computed_once(model, beam, monkeypat
         return plain(x, w, precision)
 
     monkeypatch.setattr(transformer_attention, "product", count)
-    generate = build_generator(model, DecodingSettings(beam=beam, max_words=3))
+    generate = build_search(model.generator, DecodingSettings(beam=beam, max_words=3))
     a = tiny_captioner.photos(np.random.default_rng(1), 2)
     tiny_captioner.run_in(
         MODES[1], generate, a, np.zeros((2, 2, 3), "f4"), np.float32(1)

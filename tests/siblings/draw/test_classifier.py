@@ -13,9 +13,9 @@ from tiny_captioner import gradient_function
 from show_attend_tell.config.draw import DrawReaderSettings
 from show_attend_tell.config.settings import experiment_from_dict
 from show_attend_tell.runtime.errors import ModelFileError
-from show_attend_tell.siblings.classification.evaluation import evaluate
-from show_attend_tell.siblings.classification.training import train
 from show_attend_tell.siblings.draw.classifier import WindowClassifier
+from show_attend_tell.siblings.ram.evaluation import evaluate
+from show_attend_tell.siblings.ram.training import train
 
 T, N, SIDE, CLASSES = 3, 3, 8, 4
 
@@ -56,7 +56,7 @@ def test_outputs_loss_and_gradient_equal_the_equations(rng):
     assert values["error"] == pytest.approx(100 * np.mean(theirs.argmax(-1) != labels))
 
     def loss(images):
-        return model.compute_loss(y=labels, y_pred=model(images)), 0.0
+        return model.losses_of(labels, model(images))["loss"], 0.0
 
     found = gradient_function(loss, model, key="path")(ops.convert_to_tensor(images))
     for path, gradient in found[0].items():

@@ -1,5 +1,6 @@
 """Training DRAW on digits: a run folder, resuming, curves, and the scores."""
 
+import functools
 import json
 import math
 
@@ -11,17 +12,18 @@ from made_up_digits import digits, prepare
 from made_up_drawing import experiment
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tiny_training import assert_same_run, interrupt, read_checkpoint
+from tiny_training import assert_resumes
 
 from show_attend_tell.config.runs import CHECKPOINT, MODEL, SETTINGS
 from show_attend_tell.data.digits import read_digits
-from show_attend_tell.runtime.errors import DigitsError, ModelFileError, TrainingError
+from show_attend_tell.runtime.errors import TrainingError
 from show_attend_tell.siblings.draw import evaluation, training
 from show_attend_tell.siblings.draw.bound import Measurer
 from show_attend_tell.siblings.draw.data import binarise, held_out_binary
 from show_attend_tell.siblings.draw.evaluation import evaluate
 from show_attend_tell.siblings.draw.model import Draw
-from show_attend_tell.siblings.draw.training import BinaryUpdates, build_model, train
+from show_attend_tell.siblings.draw.task import build_model
+from show_attend_tell.siblings.draw.training import BinaryUpdates, train
 from show_attend_tell.training import tensorboard_log
 
 DATA = experiment().data
@@ -86,14 +88,8 @@ def test_a_resumed_training_equals_an_uninterrupted_one(
     work, tmp_path, monkeypatch, changes
 ):
     changes["training"] = {"average_decay": 0.9, "epochs": 2}
-    go(work, tmp_path / "whole", **changes)
-    with monkeypatch.context() as patch:
-        interrupt(patch, 8)
-        with pytest.raises(KeyboardInterrupt):
-            go(work, tmp_path / "parts", **changes)
-    assert read_checkpoint(tmp_path / "parts")[1]["step"] == 8
-    go(work, tmp_path / "parts", resume=True, **changes)
-    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+    train_here = functools.partial(go, work, **changes)
+    assert_resumes(train_here, tmp_path, monkeypatch, 8)
 
 
 @pytest.mark.slow
@@ -198,22 +194,11 @@ def test_the_bound_is_that_of_the_models_own_loss(report, real):
     model = keras.saving.load_model(real.model)
     images = held_out_binary(digits(20, seed=1), experiment().data, "test")
     losses = [
-        float(model.compute_loss(y_pred=model(images.astype("float32") / 255)))
+        float(model.losses_of(model(images.astype("float32") / 255))["loss"])
         for _ in range(30)
     ]
     error = np.std(losses) / np.sqrt(len(losses)) + np.std(losses)
     assert abs(np.mean(losses) - report.bound) < 4 * error
-
-
-def test_the_validation_digits_are_taken_where_there_are_no_test_digits(
-    real, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(evaluation, "save_figures", lambda *arguments: [])
-    monkeypatch.setattr(evaluation, "SAMPLES", 2)
-    found = evaluate(experiment(), prepare(tmp_path), real.folder.parent)
-    assert (found.split, found.pictures) == ("val", 16)
-    with pytest.raises(DigitsError, match="has no test digits"):
-        evaluate(experiment(), tmp_path, real.folder.parent, "test")
 
 
 def test_the_figures_are_pictures_and_an_animation(report):
@@ -224,18 +209,6 @@ def test_the_figures_are_pictures_and_an_animation(report):
             assert image.size == tuple(n * 85 + 1 for n in size)
     with Image.open(moving) as image:
         assert (image.format, image.n_frames) == ("GIF", 4)
-
-
-def test_an_absent_damaged_or_other_model_is_one_line(real, work, tmp_path):
-    for content, message in ((None, "no such model"), (b"none", "cannot be read")):
-        if content:
-            (tmp_path / "tiny").mkdir()
-            (tmp_path / "tiny" / MODEL).write_bytes(content)
-        with pytest.raises(ModelFileError, match=message) as caught:
-            evaluate(experiment(), work, tmp_path)
-        assert "\n" not in str(caught.value)
-    with pytest.raises(ModelFileError, match="other settings"):
-        evaluate(experiment(draw={"read": 4}), work, real.folder.parent)
 
 
 def test_the_nearest_digit_is_that_of_least_distance(rng):

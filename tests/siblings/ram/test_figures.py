@@ -1,10 +1,18 @@
-"""Figures of glimpses: the path over the picture, and the retina's views."""
+"""Figures of glimpses: the path over the picture, and what the model saw."""
 
 import numpy as np
+import tiny_draw
 import tiny_ram as tiny
 from matplotlib.patches import Rectangle
 
-from show_attend_tell.siblings.ram.figures import glimpse_figure, retina_views
+from show_attend_tell.config.draw import DrawReaderSettings
+from show_attend_tell.siblings.draw.classifier import WindowClassifier
+from show_attend_tell.siblings.ram.figures import (
+    draw_glimpses,
+    retina_glimpses,
+    retina_views,
+    window_glimpses,
+)
 
 SIDE, T = 24, 3
 
@@ -26,7 +34,9 @@ def test_the_path_goes_through_the_places_from_a_filled_to_an_open_dot(rng):
     model = tiny.build(rng, canvas=SIDE, patch=4, scales=1)
     images = np.zeros((2, SIDE, SIDE), np.uint8)
     places = np.array([[[-1, -1], [0, 0], [0.5, 0.25]]] * 2, np.float32)
-    figure = glimpse_figure(images, places, model, np.array([3, 7]))
+    figure = draw_glimpses(
+        images, retina_glimpses(images, places, model), np.array([3, 7])
+    )
     assert len(figure.axes) == 2 * (1 + T)
     axes = figure.axes[0]
     path, start, end = axes.lines
@@ -42,8 +52,33 @@ def test_the_path_goes_through_the_places_from_a_filled_to_an_open_dot(rng):
 def test_frames_of_an_animation_show_the_glimpses_so_far_and_no_class(rng):
     model = tiny.build(rng, canvas=SIDE, patch=4, scales=1)
     images, places = np.zeros((1, SIDE, SIDE), np.uint8), np.zeros((1, T, 2))
-    figure = glimpse_figure(images, places, model, np.array([3]), shown=2)
+    figure = draw_glimpses(
+        images, retina_glimpses(images, places, model), np.array([3]), shown=2
+    )
     first, *panels = figure.axes
     assert len(first.lines[0].get_xdata()) == 2
     assert [len(panel.images) for panel in panels] == [1, 1, 0]
     assert first.get_ylabel() == ""
+
+
+def test_windows_have_the_boxes_and_views_of_the_equations(rng):
+    side, N = 12, 3
+    model = WindowClassifier(DrawReaderSettings(steps=T, read=N, width=6), side)
+    for weight in model.trainable_weights:
+        weight.assign(0.4 * rng.standard_normal(weight.shape))
+    images = rng.integers(0, 256, (2, side, side)).astype(np.uint8)
+    found = window_glimpses(images, model)
+    parameters = np.asarray(model(images.astype("float32") / 255)["read"], float)
+    for n in range(2):
+        for t in range(T):
+            across, down, _, log_stride, _ = parameters[n, t]
+            F_y, F_x, _ = tiny_draw.window(parameters[n, t], N, side, side)
+            view = F_y @ (images[n] / 255) @ F_x.T
+            np.testing.assert_allclose(found.views[n, t], view, atol=1e-4)
+            # Pixel 1 is from 0 to 1, so its centre is half a pixel to the right of 0.
+            x, y = ((side + 1) / 2 * (g + 1) - 0.5 for g in (across, down))
+            reach = (side - 1) / 2 * np.exp(log_stride)
+            expected = [x - reach, y - reach, x + reach, y + reach]
+            np.testing.assert_allclose(found.boxes[n, t], expected, rtol=1e-4)
+            np.testing.assert_allclose(found.centres[n, t], [x, y], rtol=1e-4)
+    assert 0 <= found.views.min() <= found.views.max() <= 1

@@ -65,7 +65,7 @@ def test_the_loss_is_that_of_its_equation(rng, baseline, per):
     batch = tiny.batch(rng, 2 * B)
     outputs, labels = expected(model, batch), batch[1][::2]
     given = model.look(batch[0], batch[2])
-    loss = float(model.compute_loss(y=labels, y_pred=given))
+    loss = float(model.losses_of(labels, given)["loss"])
     rows = []
     repeated = np.repeat(labels, 2)
     rewards = (outputs["logits"].argmax(-1) == repeated).astype(float)
@@ -151,7 +151,7 @@ def test_one_glimpse_is_a_plain_classifier_of_a_patch(rng):
     model, batch = tiny.build(rng, glimpses=1), tiny.batch(rng, glimpses=1)
     outputs = model.look(batch[0], batch[2])
     assert set(outputs) == {"logits", "step_logits", "locations"}
-    loss = float(model.compute_loss(y=batch[1], y_pred=outputs))
+    loss = float(model.losses_of(batch[1], outputs)["loss"])
     logits = expected(model, batch)["logits"]
     logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     assert loss == pytest.approx(-logs[np.arange(B), batch[1]].mean(), rel=1e-4)

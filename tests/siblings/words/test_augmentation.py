@@ -3,7 +3,7 @@
 import numpy as np
 from keras import ops
 
-from show_attend_tell.data.word_crops import normalise
+from show_attend_tell.data.words import normalise
 from show_attend_tell.siblings.words.augmentation import (
     GAMMAS,
     Changes,

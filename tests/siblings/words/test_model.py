@@ -9,7 +9,7 @@ from keras import ops
 from tiny_reader import TINY, VARIANTS, drawn_words, name_of, settings_of
 
 from show_attend_tell.data.characters import PAD, START, encode_words
-from show_attend_tell.data.word_crops import normalise
+from show_attend_tell.data.words import normalise
 from show_attend_tell.siblings.words.model import Reader, shifted, word_losses
 
 CONVOLUTIONS = ("plain", "recursive_tied", "recursive_untied", "recurrent")

@@ -9,15 +9,19 @@ from tiny_reader import TINY, drawn_words, settings_of
 
 from show_attend_tell.cli import main as cli
 from show_attend_tell.data.characters import encode_words
+from show_attend_tell.deployment.exports.half_precision import save_half
 from show_attend_tell.inference.result import Failure
-from show_attend_tell.runtime.errors import OutputFileError, PretrainedModelError
-from show_attend_tell.siblings import pretrained
-from show_attend_tell.siblings.export import export_smaller
+from show_attend_tell.runtime.errors import OutputFileError
+from show_attend_tell.siblings import model_files
 from show_attend_tell.siblings.words.generation import Searcher
 from show_attend_tell.siblings.words.lexicon import Lexicon
 from show_attend_tell.siblings.words.model import Reader
-from show_attend_tell.siblings.words.reading import best_readings, read_files
-from show_attend_tell.siblings.words.reading_file import read_into_file
+from show_attend_tell.siblings.words.reading import (
+    best_readings,
+    read_files,
+    read_into_file,
+)
+from show_attend_tell.siblings.words.task import load_model
 
 CROPS, WORDS = drawn_words(4)
 
@@ -35,9 +39,7 @@ def model_file(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def search(model_file):
-    from show_attend_tell.siblings.words.training import load_reader
-
-    return Searcher(load_reader(model_file), batch=3)
+    return Searcher(load_model(model_file), batch=3)
 
 
 @pytest.fixture
@@ -181,18 +183,11 @@ def test_results_keep_the_order_of_the_files(search, folder):
     assert [one.path for one in results] == [found[0], folder, *found[2:]]
 
 
-def test_without_a_model_one_line_names_the_remedy(folder, monkeypatch, tmp_path):
-    monkeypatch.setattr(pretrained, "FOLDER", tmp_path)
-    with pytest.raises(PretrainedModelError, match="EXPERIMENT=read_words") as caught:
-        pretrained.shipped_file(pretrained.READER)
-    assert "\n" not in str(caught.value)
-
-
 @pytest.mark.slow
 def test_a_model_file_in_the_package_is_the_default(
     model_file, folder, monkeypatch, tmp_path, capsys
 ):
-    monkeypatch.setattr(pretrained, "FOLDER", tmp_path)
+    monkeypatch.setattr(model_files, "FOLDER", tmp_path)
     arguments = ["export", model_file, "--format", "8bit", "--out"]
     assert exit_code([*arguments, tmp_path / "read_words.keras"]) == 0
     capsys.readouterr()
@@ -201,12 +196,10 @@ def test_a_model_file_in_the_package_is_the_default(
 
 
 def test_a_file_of_8_bits_per_weight_computes_nearly_the_same(model_file, tmp_path):
-    from show_attend_tell.siblings.words.training import load_reader
-
     path = tmp_path / "small.keras"
-    export_smaller(model_file, path, eight_bit=True)
+    save_half(model_file, path, eight_bit=True, load=load_model)
     found, wanted = (
-        Searcher(load_reader(file)).log_probs(CROPS[0], np.array([[9] * 8 + [2] * 16]))
+        Searcher(load_model(file)).log_probs(CROPS[0], np.array([[9] * 8 + [2] * 16]))
         for file in (path, model_file)
     )
     np.testing.assert_allclose(found, wanted, rtol=0.05)
@@ -215,4 +208,4 @@ def test_a_file_of_8_bits_per_weight_computes_nearly_the_same(model_file, tmp_pa
 def test_an_export_of_the_usual_size_has_at_most_5_mb(tmp_path):
     source, target = tmp_path / "reader.keras", tmp_path / "small.keras"
     Reader({}).save(source)
-    assert export_smaller(source, target, eight_bit=True) < 5_000_000
+    assert save_half(source, target, eight_bit=True, load=load_model) < 5_000_000

@@ -23,20 +23,21 @@ from show_attend_tell.data.features import feature_path
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
 from show_attend_tell.inference.batch import caption_into_file
-from show_attend_tell.inference.calibration_file import (
+from show_attend_tell.inference.confidence import (
     calibration_path,
     find_calibration,
 )
 from show_attend_tell.inference.pipeline import load
+from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.models.reranking.file import reranker_beside, save_reranker
+from show_attend_tell.models.reranker_file import reranker_beside, save_reranker
 from show_attend_tell.runtime.errors import (
     CalibrationError,
     CaptionError,
     OutputFileError,
 )
 from show_attend_tell.training.confidence.calibration import calibrate, measure
-from show_attend_tell.training.confidence.photo_space import fit_photo_space
+from show_attend_tell.training.confidence.fitting import fit_photo_space
 from show_attend_tell.training.reranking import fit_reranker
 
 TRAIN, VAL = 40, 20
@@ -151,9 +152,8 @@ def test_the_minimum_leaves_out_captions_below_it(prepared, pipeline, captions):
     limit = float(np.median([caption.confidence for caption in captions]))
     kept = sum(caption.confidence >= limit for caption in captions)
     out, folder = prepared / "captions.csv", prepared / "made-up"
-    report = caption_into_file(
-        pipeline, [folder], out, shown=False, min_confidence=limit
-    )
+    request = CaptionRequest(min_confidence=limit)
+    report = caption_into_file(pipeline, [folder], out, request, shown=False)
     left_out = f"{len(captions) - kept} left out for low confidence"
     assert report.summary() == f"{out}: {kept} captions written, {left_out}"
     assert "left out, its confidence" in report.failures[0].reason
@@ -165,7 +165,8 @@ def test_the_minimum_leaves_out_captions_below_it(prepared, pipeline, captions):
 
 def test_another_minimum_is_not_mixed_into_the_same_file(prepared, pipeline):
     out, photo = prepared / "mixed.jsonl", prepared / "made-up" / "photo-00.png"
-    caption_into_file(pipeline, [photo], out, shown=False, min_confidence=0)
+    request = CaptionRequest(min_confidence=0)
+    caption_into_file(pipeline, [photo], out, request, shown=False)
     with pytest.raises(OutputFileError, match="confidence at least 0"):
         caption_into_file(pipeline, [photo], out, shown=False)
 
@@ -190,7 +191,8 @@ def test_the_screen_counts_and_names_what_is_left_out(prepared, captions):
 def test_the_minimum_holds_for_captions_that_the_photos_already_carry(
     pipeline, captions, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("show_attend_tell.cli.caption._load", lambda *rest: pipeline)
+    load = "show_attend_tell.inference.pipeline.load_requested"
+    monkeypatch.setattr(load, lambda request: pipeline)
     photos = [shutil.copy(one.path, tmp_path) for one in captions[:4]]
     limit = float(np.median([one.confidence for one in captions[:4]]))
     kept = [k for k in range(4) if captions[k].confidence >= limit]
@@ -240,12 +242,12 @@ def test_a_calibration_of_another_model_is_refused_in_one_line(prepared, calibra
     other = make_captioner(Encoder(ENCODER))
     other.trainable_variables[0].assign_add(np.ones(other.trainable_variables[0].shape))
     with pytest.raises(CalibrationError, match="another model") as caught:
-        find_calibration(other, prepared / "model.keras")
+        find_calibration(other.generator, prepared / "model.keras")
     assert "\n" not in str(caught.value)
 
 
 def test_damaged_calibrations_are_refused_in_one_line(pipeline, calibrated, tmp_path):
-    captioner = pipeline.captioner
+    captioner = pipeline.generator
     content = calibrated.path.read_bytes()
     file = calibration_path(tmp_path / "model.keras")
     assert find_calibration(captioner, tmp_path / "model.keras") is None
@@ -274,7 +276,7 @@ def test_damaged_calibrations_are_refused_in_one_line(pipeline, calibrated, tmp_
 def test_calibrations_of_another_layout_are_refused(
     pipeline, calibrated, tmp_path, name, value
 ):
-    captioner = pipeline.captioner
+    captioner = pipeline.generator
     with np.load(calibrated.path) as file:
         arrays = {key: file[key] for key in file.files}
     arrays[name] = value if value is not None else -arrays[name]

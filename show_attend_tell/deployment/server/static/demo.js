@@ -2,7 +2,6 @@
 
 const $ = (id) => document.getElementById(id);
 const WORD_DURATION = 650; // milliseconds
-const MAX_TRIES = 6; // while the server is busy
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 const touch = matchMedia("(pointer: coarse), (max-width: 40rem)"); // as in demo.css
 const SMALLEST = 8; // pixels of the screen, side of a region
@@ -198,36 +197,20 @@ async function requestCaption() {
   const own = ++latest;
   stop();
   report("Captioning …");
-  for (let tries = 1; ; tries++) {
-    let response, found;
-    try {
-      response = await fetch("caption", { method: "POST", body: requestForm() });
-      found = await response.json();
-    } catch (error) {
-      if (own === latest) {
-        report("", "The server does not respond; is it running?");
-        $("invitation").hidden = Boolean(answer);
-      }
-      return;
-    }
-    if (own !== latest) return;
-    if (response.status === 503 && tries < MAX_TRIES) {
-      const wait = Number(response.headers.get("Retry-After")) || 2;
-      report(`The queue is full; retrying in ${wait} s …`);
-      await new Promise((done) => setTimeout(done, 1000 * wait));
-      if (own !== latest) return;
-      continue;
-    }
-    if (!response.ok) {
-      report("", found.error);
-      $("invitation").hidden = Boolean(answer); // the other button is with an answer
-      return;
-    }
+  const isCurrent = () => own === latest;
+  const onWait = (seconds) => report(`The queue is full; retrying in ${seconds} s …`);
+  try {
+    const form = { method: "POST", body: requestForm() };
+    const found = await askServer("caption", form, isCurrent, onWait);
+    if (!isCurrent()) return;
     report("");
     answer = found;
     $("again").disabled = false;
     showAnswer();
-    return;
+  } catch (error) {
+    if (!isCurrent()) return;
+    report("", error.message);
+    $("invitation").hidden = Boolean(answer); // the other button is with an answer
   }
 }
 
@@ -292,11 +275,7 @@ function settingsChanged() {
 }
 
 function wire() {
-  $("file").addEventListener("change", (event) => {
-    const [file] = event.target.files;
-    if (file) openPhoto(file, file.name);
-    event.target.value = "";
-  });
+  onFile($("file"), (file) => openPhoto(file, file.name));
   for (const kind of ["dragover", "dragleave", "drop"]) {
     document.addEventListener(kind, (event) => {
       event.preventDefault();
@@ -311,16 +290,7 @@ function wire() {
     const [file] = event.clipboardData.files;
     if (file) openPhoto(file, file.name || "pasted.png");
   });
-  $("words").addEventListener("keydown", (event) => {
-    const last = answer.words.length - 1;
-    const moves = { ArrowRight: selected + 1, ArrowLeft: selected - 1, Home: 0, End: last };
-    if (!(event.key in moves)) return;
-    event.preventDefault();
-    stop();
-    const k = Math.min(Math.max(moves[event.key], 0), last);
-    show(k);
-    $("words").children[k].focus();
-  });
+  moveWithKeys($("words"), () => selected, (k) => { stop(); show(k); });
   $("words").addEventListener("pointerleave", () => {
     if (!timer && !$("words").contains(document.activeElement)) show(-1);
   });

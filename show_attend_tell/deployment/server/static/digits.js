@@ -17,28 +17,6 @@ const digits = {
 
 // ---- requests
 
-// Return the JSON of an answer; wait while the queue is full.
-async function askServer(url, options) {
-  for (let tries = 1; ; tries++) {
-    let response, found;
-    try {
-      response = await fetch(url, options);
-      found = await response.json();
-    } catch (error) {
-      throw new Error("The server does not respond; is it running?");
-    }
-    if (response.ok) return found;
-    if (response.status !== 503 || tries === MAX_TRIES) throw new Error(found.error);
-    const wait = Number(response.headers.get("Retry-After")) || 2;
-    await new Promise((done) => setTimeout(done, 1000 * wait));
-  }
-}
-
-function showError(id, text) {
-  $(id).textContent = text;
-  $(id).hidden = !text;
-}
-
 async function classifyDigit() {
   const own = ++digits.latest;
   const form = new FormData();
@@ -48,7 +26,8 @@ async function classifyDigit() {
   $("digit-result").textContent = "Looking …";
   showError("digit-error", "");
   try {
-    const found = await askServer("digits/classify", { method: "POST", body: form });
+    const found = await askServer(
+      "digits/classify", { method: "POST", body: form }, () => own === digits.latest);
     if (own !== digits.latest) return;
     digits.seen = found;
     showGlimpses();
@@ -214,23 +193,12 @@ function wireDigits() {
   $("clear").addEventListener("click", clearPad);
   $("play-glimpses").addEventListener("click", playGlimpses);
   $("elsewhere").addEventListener("click", () => { digits.seed += 1; classifyDigit(); });
-  $("digit-file").addEventListener("change", (event) => {
-    const [file] = event.target.files;
-    event.target.value = "";
-    if (!file) return;
+  onFile($("digit-file"), (file) => {
     clearPad();
     digits.photo = file;
     classifyDigit();
   });
-  $("glimpses").addEventListener("keydown", (event) => {
-    const last = digits.seen.glimpses.length - 1;
-    const moves = {
-      ArrowRight: digits.glimpse + 1, ArrowLeft: digits.glimpse - 1, Home: 0, End: last,
-    };
-    if (!(event.key in moves)) return;
-    event.preventDefault();
-    $("glimpses").children[Math.min(Math.max(moves[event.key], 0), last)].focus();
-  });
+  moveWithKeys($("glimpses"), () => digits.glimpse);
   $("step").addEventListener("input", () => {
     stopAnimation("drawing");
     showStep(Number($("step").value));

@@ -89,7 +89,7 @@ async function readCrop(blob, name) {
     showCharacter(-1);
     const form = new FormData();
     form.set("photo", blob, name);
-    const found = await askServer("read", { method: "POST", body: form });
+    const found = await askServer("read", { method: "POST", body: form }, () => own === reading.latest);
     if (own !== reading.latest) return;
     reading.answer = found;
     showWord();
@@ -146,23 +146,13 @@ function startReading() {
   clearPaper();
   attachPen($("paper"), WORD_INK, strokeEnded, extendInk);
   $("clear-paper").addEventListener("click", clearPaper);
-  $("crop-file").addEventListener("change", (event) => {
-    const [file] = event.target.files;
-    event.target.value = "";
-    if (!file) return;
+  onFile($("crop-file"), (file) => {
     clearPaper();
     readCrop(file, file.name);
   });
   document.addEventListener("drop", (event) => takeFile(event, event.dataTransfer.files[0]), true);
   document.addEventListener("paste", (event) => takeFile(event, event.clipboardData.files[0]), true);
-  $("characters").addEventListener("keydown", (event) => {
-    const last = reading.answer.word.length - 1;
-    const k = reading.selected;
-    const moves = { ArrowRight: k + 1, ArrowLeft: k - 1, Home: 0, End: last };
-    if (!(event.key in moves)) return;
-    event.preventDefault();
-    $("characters").children[Math.min(Math.max(moves[event.key], 0), last)].focus();
-  });
+  moveWithKeys($("characters"), () => reading.selected);
   $("characters").addEventListener("pointerleave", () => {
     if (!$("characters").contains(document.activeElement)) showCharacter(-1);
   });

@@ -1,0 +1,178 @@
+"""Write and read one shard of a feature set: the features of some photos in order.
+
+A shard depends on neither the process that writes it nor the other shards.
+
+After a ReLU about 95 % of VGG's values are exact zeros, so every chunk is compressed.
+Measured on conv5_3 of 512 photos, one core, as ratios to the dense float16 file: size,
+and time to read 64 random photos (7 ms for the dense file):
+
+=============================  =====  =====
+LZ4-HC of Blosc, no shuffle    0.105  1.03    chosen
+LZ4 of Blosc, no shuffle       0.142  1.34
+LZ4 of Blosc, bit shuffle      0.304  1.79
+Zstandard                      0.084  2.00
+Zstandard of Blosc             0.089  2.15
+gzip 1                         0.110  3.76
+LZF                            0.143  5.38
+=============================  =====  =====
+
+Shuffling of any kind scatters the long runs of zeros.
+"""
+
+import contextlib
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import hdf5plugin
+import numpy as np
+
+from show_attend_tell.data.features import all_finite, index_digest
+from show_attend_tell.data.shard_store import store_at
+from show_attend_tell.runtime.array_file import DAMAGED
+from show_attend_tell.runtime.errors import FeatureError, one_line
+from show_attend_tell.runtime.gc_pause import uncollected
+
+COMPRESSION = hdf5plugin.Blosc(
+    cname="lz4hc", clevel=5, shuffle=hdf5plugin.Blosc.NOSHUFFLE
+)
+# Fixes the format for all versions of HDF5; later formats store the time in the root.
+LIBVER = ("earliest", "v110")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A shard of a feature set; any process can write it.
+
+    Attributes:
+        file: its file.
+        identity: the encoder's identity, from ``Encoder.identity``.
+        mirrored: whether the photos are mirrored.
+        image_ids: ids of its n photos.
+        url: the object store that receives it under the file's name; none by default.
+    """
+
+    file: Path
+    identity: dict
+    mirrored: bool
+    image_ids: tuple[str, ...]
+    url: str | None = None
+
+    def write(self, features: np.ndarray, problems: Sequence[str]) -> None:
+        """Write the shard atomically; several processes may write the same one.
+
+        Args:
+            features: (n, L, D) float16, zeros where there is a problem.
+            problems: for each photo the reason why it is unreadable, or "".
+
+        Raises:
+            FeatureError: a value is NaN or infinite, or the disk or the store cannot
+                be written.
+        """
+        features = np.ascontiguousarray(features, np.float16)
+        finite = all_finite(features)
+        if not finite.all():
+            name = self.image_ids[int(np.argmin(finite))]
+            raise FeatureError(
+                f"{self.file.parent}: the encoder's features of photo {name!r} must be "
+                "finite. Received: NaN or infinity; check the encoder's weights"
+            )
+        with file_in_memory() as file:
+            stored = create_features(file, features.shape, data=features)
+            file.flush()
+            chunks = (read_chunk(stored, row) for row in range(len(features)))
+            checksums = [zlib.crc32(chunk, mask) for mask, chunk in chunks]
+            file.attrs["digest"] = self.digest(problems, checksums)
+            write_column(file, "problems", problems)
+            write_column(file, "checksums", np.array(checksums, np.uint32))
+            file.flush()
+            content = file.id.get_file_image()
+        store_at(self.file.parent, self.url).write(self.file.name, content)
+
+    def digest(self, problems: Sequence[str], checksums: Sequence[int]) -> np.bytes_:
+        """Return the attribute ``digest``, see :func:`data.features.index_digest`."""
+        identity, ids = json.dumps(self.identity), self.image_ids
+        text = index_digest(identity, self.mirrored, ids, problems, checksums)
+        return np.bytes_(text)
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[h5py.File]:
+        """Open the written shard.
+
+        Raises:
+            FeatureError: it is absent, or the body raises an error of a damaged file.
+        """
+        try:
+            # HDF5's lock is held while a store is read in another thread, whose
+            # collector must not free objects of HDF5, which would need the lock.
+            with (
+                uncollected(),
+                store_at(self.file.parent, self.url).open(self.file.name) as content,
+                h5py.File(content, "r") as file,
+            ):
+                yield file
+        except FeatureError:  # of a store that does not answer
+            raise
+        except DAMAGED as error:
+            raise FeatureError(
+                f"{self.file}: damaged ({one_line(error)}); delete the file and run "
+                "the command again"
+            ) from None
+
+    def read_columns(self) -> tuple[list[str], list[int]]:
+        """Return the problems and the checksums of the written shard.
+
+        Raises:
+            FeatureError: it is damaged, or holds other photos or another encoder's.
+        """
+        with self.open() as file:
+            problems = file["problems"].asstr()[:].tolist()
+            checksums = file["checksums"][:].tolist()
+            rows = {len(problems), len(checksums), len(file["features"])}
+            if rows != {len(self.image_ids)}:
+                raise ValueError("of another number of photos")
+            if file.attrs["digest"] != self.digest(problems, checksums):
+                raise ValueError("its digest differs")
+        return problems, checksums
+
+
+@contextlib.contextmanager
+def file_in_memory() -> Iterator[h5py.File]:
+    """Yield an HDF5 file in memory: HDF5 may end the process if a write fails."""
+    options = {"driver": "core", "backing_store": False, "libver": LIBVER}
+    with h5py.File("memory", "w", **options) as file:
+        yield file
+
+
+def create_features(file: h5py.File, shape: tuple, **values: object) -> h5py.Dataset:
+    """Create the dataset of features, a compressed chunk for each photo."""
+    options = {"chunks": (1, *shape[1:]), "track_times": False, **COMPRESSION}
+    return file.create_dataset("features", shape, **values, **options)
+
+
+def read_chunk(features: h5py.Dataset, row: int) -> tuple[int, bytes]:
+    """Return the filter mask and the stored bytes of one photo.
+
+    A chunk that compression would make larger is stored uncompressed, with a mask of 1.
+    """
+    return features.id.read_direct_chunk((row, 0, 0))
+
+
+def fixed_width(texts: Sequence[str]) -> np.ndarray:
+    """Return texts as an array of UTF-8, as wide as the longest.
+
+    HDF5 stores texts of any width in a heap without checksum, and a flipped bit there
+    may make it loop forever.
+    """
+    return np.array([text.encode() for text in texts], np.bytes_)
+
+
+def write_column(file: h5py.File, name: str, values: Sequence[str]) -> None:
+    """Write one value for each photo: texts, or an array of numbers."""
+    if not isinstance(values, np.ndarray):
+        values = fixed_width(values)
+        values = values.astype(h5py.string_dtype("utf-8", values.dtype.itemsize))
+    file.create_dataset(name, data=values, track_times=False)

@@ -1,0 +1,227 @@
+"""List the tasks of experiments, and what the verbs do with each of them.
+
+:data:`TASKS` has an entry for each value of the key ``task``. The entries import their
+modules when a verb runs, so that ``--help`` is fast.
+"""
+
+import json
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+from click.core import ParameterSource
+
+
+class Functions(NamedTuple):
+    """The functions of a task, which the verbs call.
+
+    ``load`` loads a model file. ``train`` has the arguments of
+    :func:`training.train.train`. ``evaluate`` is called with the experiment, the work
+    folder, the folder of runs, the split and the other options of ``eval``, a
+    dictionary; it returns lines to print.
+    """
+
+    load: Callable
+    train: Callable
+    evaluate: Callable
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the verbs do with the experiments and the models of a task.
+
+    Attributes:
+        described: the end of "needs an experiment ..." in usage errors.
+        accepts: verbs, options, and values of options that only some tasks accept, such
+            as ``draw``, ``eval --beam`` and ``eval --split all``. Every task accepts
+            all that no entry names.
+        classes: names of the classes of its models.
+        functions: imports and returns its functions.
+        has_captions: whether its experiments have captions, and features of photos.
+    """
+
+    described: str
+    accepts: frozenset[str]
+    classes: frozenset[str]
+    functions: Callable[[], Functions]
+    has_captions: bool = False
+
+
+def _caption() -> Functions:
+    from show_attend_tell.models.saving import load_captioner
+    from show_attend_tell.training.train import train
+
+    return Functions(load_captioner, train, _evaluate_captions)
+
+
+def _evaluate_captions(settings, work, runs, split, options) -> list[str]:
+    from show_attend_tell.evaluation import evaluate as evaluation
+    from show_attend_tell.evaluation.report import table
+
+    scoring, file = {n: options[n] for n in ("tokenizer", "spice")}, options["captions"]
+    if file is not None:
+        return table([evaluation.score_file(file, settings, work, split, **scoring)])
+    scoring |= {name: options[name] for name in ("mirror", "reranker", "boxes")}
+    scoring["model"] = options["models"] or None
+    reports = [
+        evaluation.evaluate(settings, work, runs, split, beam, **scoring)
+        for beam in dict.fromkeys(options["beams"] or (None,))
+    ]
+    return table(reports)
+
+
+def _classify() -> Functions:
+    from show_attend_tell.siblings.ram.evaluation import evaluate
+    from show_attend_tell.siblings.ram.task import load_model
+    from show_attend_tell.siblings.ram.training import train
+
+    return Functions(load_model, train, _without_options(evaluate))
+
+
+def _generate() -> Functions:
+    from show_attend_tell.siblings.draw.evaluation import evaluate
+    from show_attend_tell.siblings.draw.task import load_model
+    from show_attend_tell.siblings.draw.training import train
+
+    return Functions(load_model, train, _without_options(evaluate))
+
+
+def _without_options(evaluate: Callable) -> Callable:
+    return lambda *arguments: evaluate(*arguments[:-1]).lines()
+
+
+def _read() -> Functions:
+    from show_attend_tell.siblings.words.task import load_model
+    from show_attend_tell.siblings.words.training import train
+
+    return Functions(load_model, train, _evaluate_words)
+
+
+def _evaluate_words(settings, work, runs, split, options) -> list[str]:
+    from show_attend_tell.siblings.words.evaluation import evaluate
+    from show_attend_tell.siblings.words.lexicon import Lexicon
+
+    file, lines = options["lexicon"], []
+    lexicon = None if file is None else Lexicon.load(file)
+    for beam in options["beams"] or (1,):
+        lines += evaluate(settings, work, runs, split, beam, lexicon).lines()
+    return lines
+
+
+# Of `train`: the workers of a cluster, or of TF_CONFIG, train one model together.
+JOINT, TF_CONFIG = "train --cluster without --seeds", "train TF_CONFIG"
+
+
+def _accepts(verbs: dict[str, str]) -> frozenset[str]:
+    """Return verbs with each of their options, which commas separate."""
+    return frozenset(
+        f"{verb} {option}".strip()
+        for verb, options in verbs.items()
+        for option in options.split(", ")
+    )
+
+
+TASKS = {
+    "caption": Task(
+        described="with captions",
+        accepts=_accepts(
+            {
+                "average": "",
+                "calibrate": "",
+                "fit-reranker": "",
+                "prepare": "--limit",
+                "features": "--limit",
+                "train": "--limit, --init-from",
+                "eval": "--limit, --beam, --captions, --model, --mirror, --reranker, "
+                "--boxes, --tokenizer, --spice",
+                "export": "--format saved_model, --format litert, --beam, "
+                "--accept-imagenet",
+            }
+        )
+        | {JOINT, TF_CONFIG},
+        classes=frozenset(["Captioner"]),
+        functions=_caption,
+        has_captions=True,
+    ),
+    "classify": Task(
+        described="that classifies digits",
+        accepts=frozenset(),
+        classes=frozenset(
+            ["RecurrentAttention", "PictureClassifier", "WindowClassifier"]
+        ),
+        functions=_classify,
+    ),
+    "generate": Task(
+        described="that generates pictures",
+        accepts=_accepts({"draw": ""}),
+        classes=frozenset(["Draw"]),
+        functions=_generate,
+    ),
+    "read": Task(
+        described="that reads words",
+        accepts=_accepts(
+            {
+                "train": "--init-from",
+                "eval": "--beam, --lexicon, --split train, --split all",
+            }
+        ),
+        classes=frozenset(["Reader"]),
+        functions=_read,
+    ),
+}
+
+
+def name_of_model(path: Path) -> str:
+    """Return the name of a model file's task; ``caption`` if the file is no model."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            name = json.loads(archive.read("config.json"))["class_name"]
+    except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile):
+        return "caption"  # its loader reports the fault
+    names = (key for key, task in TASKS.items() if name in task.classes)
+    return next(names, "caption")
+
+
+def require_accepted(name: str, received: object, subject: str = "an experiment"):
+    """Raise a usage error if the running verb, or an option of it, is not for a task.
+
+    Args:
+        name: the task.
+        received: the experiment or the model that has this task.
+        subject: what has the task.
+    """
+    for use in _uses(click.get_current_context()):
+        require_use(use, name, received, subject)
+
+
+def require_use(use: str, name: str, received: object, subject="an experiment") -> None:
+    """Raise a usage error if a task does not accept a verb, or an option of a verb.
+
+    Args:
+        use: the verb, then a space and the option.
+        name: see :func:`require_accepted`.
+        received: see the same function.
+        subject: see the same function.
+    """
+    accepting = [task.described for task in TASKS.values() if use in task.accepts]
+    if accepting and use not in TASKS[name].accepts:
+        verb, _, option = use.partition(" ")
+        raise click.UsageError(
+            f"{option or verb} needs {subject} {' or '.join(accepting)}. Received: "
+            f"{received}, whose task is {name!r}."
+        )
+
+
+def _uses(context: click.Context) -> Iterator[str]:
+    """Yield the verb and its options on the command line, without and with values."""
+    verb = context.command.name
+    yield verb
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name)
+        if source is not ParameterSource.DEFAULT:
+            option = max(parameter.opts, key=len)
+            yield f"{verb} {option}"
+            yield f"{verb} {option} {context.params.get(parameter.name)}"

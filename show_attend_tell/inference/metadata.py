@@ -1,0 +1,222 @@
+"""Write captions into XMP sidecars of photos, and keep the words of a person."""
+
+import contextlib
+import shutil
+from pathlib import Path
+
+from PIL import ExifTags, Image, IptcImagePlugin
+
+from show_attend_tell.data.preprocessing import (
+    UNREADABLE,
+    open_photo,
+    pillow_warnings_ignored,
+)
+from show_attend_tell.inference.result import Failure, as_sentence
+from show_attend_tell.inference.xmp import MAX_BYTES, XmpPacket
+from show_attend_tell.runtime.errors import MetadataError
+from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.regular_files import read_text_bytes
+
+_CAPTION_ABSTRACT = (2, 120)  # IPTC-IIM 4.2
+
+# Formats whose XMP Pillow does not read; it is stored as it is.
+_RAW_XMP = frozenset(["GIF", "JPEG2000"])
+_END_OF_XMP = b"</x:xmpmeta>"
+
+# Cameras write these into ImageDescription of every photo.
+_CAMERA_DEFAULTS = frozenset(
+    [
+        "default",
+        "exif_jpeg_picture",
+        "konica minolta digital camera",
+        "minolta digital camera",
+        "olympus digital camera",
+        "samsung digital camera",
+        "sony dsc",
+    ]
+)
+
+
+def sidecar_of(photo: Path) -> Path:
+    """Return the path of a photo's sidecar, ``photo.jpg.xmp``.
+
+    darktable, digiKam and Immich read that name; ``photo.xmp``, which some programs
+    use for raw files, would belong to ``photo.jpg`` and ``photo.png`` together.
+    """
+    return photo.with_name(f"{photo.name}.xmp")
+
+
+def read_sidecar(path: Path) -> bytes | None:
+    """Return the content of a sidecar, None if it is absent.
+
+    Raises:
+        MetadataError: the sidecar is a link, not a regular file, or too large.
+        OSError: the sidecar cannot be read.
+    """
+    if path.is_symlink():
+        raise MetadataError("is a link, which is not replaced")
+    if not path.exists():
+        return None
+    try:
+        return read_text_bytes(path, MAX_BYTES)
+    except OSError as error:
+        raise MetadataError(error.strerror or str(error)) from None
+
+
+def words_in_sidecars(photo: Path) -> str:
+    """Return the words in the sidecars ``photo.jpg.xmp`` and ``photo.xmp``.
+
+    Raises:
+        MetadataError: the first of them cannot be read.
+    """
+    content = read_sidecar(sidecar_of(photo))
+    return XmpPacket(content).words() or _words(photo.with_suffix(".xmp"))
+
+
+def _words(sidecar: Path) -> str:
+    """Return the words of a sidecar that another program made, empty if malformed."""
+    try:
+        return XmpPacket(read_sidecar(sidecar)).words()
+    except (MetadataError, OSError):
+        return ""
+
+
+def words_in_photo(photo: Path) -> str:
+    """Return the words in the file of a photo: XMP, IPTC-IIM, EXIF ImageDescription.
+
+    Metadata that are malformed have no words.
+    """
+    try:
+        with pillow_warnings_ignored(), open_photo(photo) as image:
+            return _xmp_words(image, photo) or _iptc_words(image) or _exif_words(image)
+    except UNREADABLE:
+        return ""
+
+
+def _xmp_words(image: Image.Image, photo: Path) -> str:
+    packet = image.info.get("xmp") or image.info.get("XML:com.adobe.xmp") or b""
+    packet = packet.encode() if isinstance(packet, str) else packet
+    if not packet and image.format in _RAW_XMP:
+        packet = _raw_packet(photo)
+    try:
+        return XmpPacket(packet.strip(b"\0 \n")).words()
+    except MetadataError:
+        return ""
+
+
+def _raw_packet(photo: Path) -> bytes:
+    """Return the first XMP packet in the bytes of a file, empty if there is none."""
+    content = read_text_bytes(photo)
+    start, end = content.find(b"<x:xmpmeta"), content.find(_END_OF_XMP)
+    return content[start : end + len(_END_OF_XMP)] if 0 <= start < end else b""
+
+
+def _iptc_words(image: Image.Image) -> str:
+    try:
+        fields = IptcImagePlugin.getiptcinfo(image) or {}
+    except UNREADABLE:
+        return ""
+    caption = fields.get(_CAPTION_ABSTRACT, b"")
+    parts = caption if isinstance(caption, list) else [caption]
+    return b" ".join(parts).decode("utf-8", "replace").strip("\0 ")
+
+
+def _exif_words(image: Image.Image) -> str:
+    description = image.getexif().get(ExifTags.Base.ImageDescription, "")
+    words = description.strip("\0 \r\n") if isinstance(description, str) else ""
+    return "" if words.lower() in _CAMERA_DEFAULTS else words
+
+
+def _write_sidecar(photo: Path, packet: bytes) -> Path:
+    """Write the sidecar of a photo atomically and return its path."""
+    path = sidecar_of(photo)
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(packet)
+        if path.exists():
+            shutil.copymode(path, temporary)
+    return path
+
+
+class MetadataWriter:
+    """Write the captions of photos into sidecars, XMP files beside the photos.
+
+    Words of a person are kept: in the packet, in the photo's EXIF and IPTC fields, and
+    in its sidecars. Captions of this package are renewed unless the same model and
+    settings wrote them.
+
+    Attributes:
+        written: number of sidecars written.
+        present: number of photos that had the caption already.
+        kept: photos that have words of a person.
+        failures: photos with a sidecar that cannot be read or written.
+    """
+
+    def __init__(self, made_by: str, overwrite: bool = False):
+        """Start the writer.
+
+        Args:
+            made_by: the model and settings, from ``inference.batch.made_by``.
+            overwrite: whether to replace words of a person.
+        """
+        self.made_by, self.overwrite = made_by, overwrite
+        self.written = self.present = 0
+        self.kept: list[Path] = []
+        self.failures: list[Failure] = []
+
+    def find_caption(self, photo: Path) -> str:
+        """Return the caption that the same model and settings wrote, empty for none."""
+        with contextlib.suppress(MetadataError, OSError):
+            packet = XmpPacket(read_sidecar(sidecar_of(photo)))
+            return packet.caption if packet.made_by == self.made_by else ""
+        return ""
+
+    def write(self, photo: Path, text: str) -> Path | None:
+        """Write a caption unless the photo has it, or words of a person.
+
+        Args:
+            photo: path of the photo.
+            text: the caption; its sentence is written.
+
+        Returns:
+            The file written, None for none. :attr:`failures` has the reason if the
+            metadata cannot be read or written.
+        """
+        try:
+            return self._write(photo, as_sentence(text))
+        except (MetadataError, OSError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            self.failures.append(
+                Failure(photo, f"{photo}: metadata not written: {reason}")
+            )
+            return None
+
+    def summary(self) -> str:
+        """Return the counts in one line."""
+        parts = [f"metadata: {self.written} captions written"]
+        if self.present:
+            parts.append(f"{self.present} already present")
+        if self.kept:
+            parts.append(
+                f"{len(self.kept)} photos keep their own description "
+                "(--overwrite-metadata replaces it)"
+            )
+        if self.failures:
+            parts.append(f"{len(self.failures)} not written")
+        return ", ".join(parts)
+
+    def _write(self, photo: Path, sentence: str) -> Path | None:
+        packet = XmpPacket(read_sidecar(sidecar_of(photo)))
+        if packet.made_by == self.made_by and packet.caption == sentence:
+            self.present += 1
+            return None
+        if not self.overwrite and (
+            packet.words() or words_in_sidecars(photo) or words_in_photo(photo)
+        ):
+            self.kept.append(photo)
+            return None
+        if not sentence:
+            return None
+        packet.set_caption(sentence, self.made_by)
+        path = _write_sidecar(photo, packet.to_bytes())
+        self.written += 1
+        return path

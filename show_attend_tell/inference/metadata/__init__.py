@@ -1,1 +1,0 @@
-"""Write captions into photos' metadata, and keep descriptions written by people."""

@@ -1,0 +1,253 @@
+"""Find and read photos: files, folders, bytes, PIL images and arrays."""
+
+import dataclasses
+import io
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from PIL import Image
+
+from show_attend_tell.data.preprocessing import (
+    UNREADABLE,
+    is_photo,
+    is_raw,
+    load_photo,
+    pillow_warnings_ignored,
+    remedy,
+    upright_rgb,
+)
+from show_attend_tell.inference.result import Failure
+from show_attend_tell.runtime.errors import PhotoError, one_line
+
+Photo = str | os.PathLike | bytes | bytearray | Image.Image | np.ndarray
+Item, Content = TypeVar("Item"), TypeVar("Content")
+
+
+def find_photos(
+    paths: Iterable[str | os.PathLike | Failure],
+) -> Iterator[Path | Failure]:
+    """Yield photos named directly, and the photos inside folders.
+
+    A file is yielded whatever its suffix. Inside a folder only files with one of
+    ``data.preprocessing.PHOTO_SUFFIXES`` are yielded, sorted by name, before those of
+    its subfolders; hidden files and folders are ignored. Symlinked folders are followed
+    unless they point back into the folder being scanned, and no folder is scanned
+    twice.
+
+    Args:
+        paths: files and folders; a Failure is passed through.
+
+    Yields:
+        Paths, and a Failure for a folder that cannot be read or has no photo, for a
+        symlink that cannot be followed, for a named pipe, socket or device in place of
+        a photo, and for a photo of a folder whose format cannot be decoded, but not for
+        a raw photo beside a photo of the same name.
+    """
+    for path in paths:
+        if isinstance(path, Failure):
+            yield path
+        elif os.path.isdir(path):
+            folder = Path(path)
+            inside = list(_scan(folder))
+            yield from inside or [Failure(folder, f"{folder}: no photo in this folder")]
+        else:
+            yield _special(Path(path)) if _is_special(path) else Path(path)
+
+
+def _scan(root: Path) -> Iterator[Path | Failure]:
+    """Yield the photos in a folder and its subfolders."""
+    real_root = os.path.realpath(root)
+    scanned = {real_root}
+    waiting = [(os.fspath(root), real_root)]  # folders, and their paths without links
+    while waiting:  # no recursion, for folders may be nested deeply
+        folder, real = waiting.pop()
+        try:
+            with os.scandir(folder) as scan:
+                entries = sorted(scan, key=lambda entry: entry.name)
+        except OSError as error:
+            yield Failure(Path(folder), f"{folder}: {error.strerror}")
+            continue
+        subfolders = []
+        stems = {Path(entry.name).stem for entry in entries if is_photo(entry.name)}
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if not _is_folder(entry):
+                if not (is_raw(entry.name) and Path(entry.name).stem in stems):
+                    yield from _check(Path(entry.path))
+            elif inside := _unscanned(entry, real, real_root, scanned):
+                subfolders.append((entry.path, inside))
+        waiting += reversed(subfolders)
+
+
+def _is_folder(entry: os.DirEntry) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that cannot be followed
+        return False
+
+
+def _unscanned(
+    entry: os.DirEntry, real_parent: str, real_root: str, scanned: set[str]
+) -> str | None:
+    """Return a subfolder's path without links and record it; None: do not scan it."""
+    real = os.path.join(real_parent, entry.name)
+    if entry.is_symlink():
+        real = os.path.realpath(entry.path)
+        if os.path.commonpath([real, real_root]) in (real, real_root):
+            return None  # it points back
+    if real in scanned:
+        return None
+    scanned.add(real)
+    return real
+
+
+def _check(path: Path) -> Iterator[Path | Failure]:
+    """Yield a photo of a folder, a Failure, or nothing for other files."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        yield Failure(path, f"{path}: {error.strerror}")
+        return
+    if unsupported := remedy(path):
+        yield Failure(path, f"{path}: {unsupported}")
+    elif is_photo(path):
+        yield path if stat.S_ISREG(mode) else _special(path)
+
+
+def _is_special(path: str | os.PathLike) -> bool:
+    """Return whether a path is a named pipe, a socket or a device."""
+    try:
+        return not stat.S_ISREG(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return False  # decoding it gives the reason
+
+
+def _special(path: Path) -> Failure:
+    """Return the Failure of a file that is never opened, since reading may block."""
+    return Failure(
+        path, f"{path}: a named pipe, socket or device is no photo; name a regular file"
+    )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class NamedPhoto:
+    """A photo that is not a file, and the path that its caption gets.
+
+    Attributes:
+        path: name of the photo.
+        content: encoded bytes, a PIL image or an array.
+    """
+
+    path: Path
+    content: bytes | bytearray | Image.Image | np.ndarray
+
+    def load(self) -> Image.Image:
+        """Return the photo in RGB, upright.
+
+        Raises:
+            PhotoError: the content cannot be decoded, or is no array of a photo.
+        """
+        try:
+            if isinstance(self.content, bytes | bytearray):
+                return load_photo(io.BytesIO(self.content))
+            if isinstance(self.content, np.ndarray):
+                return _from_array(self.content)
+            with pillow_warnings_ignored():
+                return upright_rgb(self.content)
+        except PhotoError as error:
+            reason = str(error).removeprefix("photo: ")
+        except UNREADABLE as error:
+            reason = f"cannot be read as a photo: {one_line(error)}"
+        raise PhotoError(f"{self.path}: {reason}")
+
+
+def to_input(photo: Photo, name: str = "photo") -> Path | NamedPhoto | Failure:
+    """Return a photo in the form in which the pipeline reads it.
+
+    Args:
+        photo: a path; bytes of a file; a PIL image; or an array (H, W), (H, W, 3) or
+            (H, W, 4), uint8, of grey levels, RGB or RGBA.
+        name: name of a photo that has no path.
+
+    Returns:
+        The photo, or a Failure with the reason for a folder, a named pipe, or a value
+        of another type.
+    """
+    if isinstance(photo, str | os.PathLike):
+        path = Path(photo)
+        if path.is_dir():
+            return Failure(
+                path,
+                f"`photo` must be a file. Received: the folder {path}; name one of its "
+                "photos, or pass the folder to caption_photos",
+            )
+        (named,) = find_photos([path])
+        return named
+    if isinstance(photo, Image.Image):
+        file = os.fsdecode(getattr(photo, "filename", "")) or name
+        return NamedPhoto(Path(file), photo)
+    if isinstance(photo, bytes | bytearray | np.ndarray):
+        return NamedPhoto(Path(name), photo)
+    return Failure(
+        Path(name),
+        f"{name}: must be a path, bytes, a PIL image or a NumPy array. Received: "
+        f"{type(photo).__name__}; convert it",
+    )
+
+
+def open_input(photo: Path | NamedPhoto) -> tuple[Path, Image.Image]:
+    """Return the path of a photo and its pixels, RGB and upright.
+
+    Raises:
+        PhotoError: the photo cannot be read.
+    """
+    if isinstance(photo, NamedPhoto):
+        return photo.path, photo.load()
+    return photo, load_photo(photo)
+
+
+def path_of(photo: Path | NamedPhoto) -> Path:
+    """Return the path of a photo, or the name of a photo that is not a file."""
+    return photo.path if isinstance(photo, NamedPhoto) else photo
+
+
+def _from_array(pixels: np.ndarray) -> Image.Image:
+    """Return the picture of an array."""
+    fits = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))
+    if not fits or pixels.dtype != np.uint8 or not pixels.size:
+        raise PhotoError(
+            "must be uint8 of shape (H, W), (H, W, 3) or (H, W, 4). Received: "
+            f"{pixels.dtype} of shape {pixels.shape}; convert it, and pass a batch as "
+            "a list"
+        )
+    return upright_rgb(Image.fromarray(pixels))
+
+
+def read_ahead(
+    read: Callable[[Item], Content], items: Sequence[Item], size: int
+) -> Iterator[list[Content]]:
+    """Yield batches of ``read(item)``; a thread reads the next batch meanwhile.
+
+    Items of a single batch are read without a thread.
+    """
+    starts = range(0, len(items), size)
+
+    def read_batch(start: int) -> list[Content]:
+        return [read(item) for item in items[start : start + size]]
+
+    if len(starts) < 2:
+        yield from map(read_batch, starts)
+        return
+    with ThreadPoolExecutor(1) as pool:
+        present = pool.submit(read_batch, starts[0])
+        for start in starts[1:]:
+            following = pool.submit(read_batch, start)
+            yield present.result()
+            present = following
+        yield present.result()

@@ -1,0 +1,150 @@
+"""Define a request for captions, which the command line and the server build once.
+
+To add an option, add a field here and read it where it acts: the command line and the
+web form derive their options from the fields. A field with the name of a field of
+``DecodingSettings`` overrides the setting saved with the model.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from show_attend_tell.runtime.errors import CaptionError
+
+
+@dataclass(frozen=True)
+class Option:
+    """Describe a field of a request to the command line and to the web form.
+
+    Attributes:
+        help: help text on the command line; None keeps the field off it.
+        flag: name on the command line; by default the field's name.
+        metavar: name of the value in the help text.
+        least: smallest value on the command line.
+        most: largest value on the command line.
+        form: arguments of the web form's ``Form``; None keeps the field off the form.
+        parse: converts the text of the command line and of the form to the value.
+    """
+
+    help: str | None = None
+    flag: str | None = None
+    metavar: str | None = None
+    least: float | None = None
+    most: float | None = None
+    form: dict | None = None
+    parse: Callable[[str], Any] | None = None
+
+
+def _option(help: str | None = None, default: Any = None, **details: Any) -> Any:
+    """Return a field of a request with its :class:`Option`."""
+    option = Option(help, **details)
+    return dataclasses.field(default=default, metadata={"option": option})
+
+
+def _parse_region(text: str) -> tuple[float, ...]:
+    from show_attend_tell.data.region import parse_region  # slow for --help
+
+    return parse_region(text)
+
+
+@dataclass(frozen=True)
+class CaptionRequest:
+    """Everything that a user chooses about captions, apart from the photos.
+
+    Attributes:
+        models: model files, run folders or names; empty for the default model. The
+            word probabilities of several models are averaged.
+        mirror: whether to average over photos and their mirror images.
+        reranker: file of a reranker, or ``none``; None looks beside a single model.
+        encoder_weights: weights file of the encoder; None takes the model's.
+        beam: beam width, 1 is greedy; without a `method` it selects beam search.
+        locations: context of each word, see ``DecodingSettings``.
+        seed: seed of sampled words or locations. The noise of a photo depends on the
+            seed and the photo alone.
+        region: (x0, y0, x1, y1) in pixels of the photo as displayed, from which the
+            caption is written, see :mod:`data.region`.
+        min_confidence: lowest confidence of a caption, 0 to 1; None keeps all.
+        method: beam search, or sampled words.
+        temperature: divisor of log-probabilities of sampled words.
+        samples: captions sampled for one photo, with ``method="sample"``. The first
+            becomes the caption, and the others that differ become its alternatives.
+
+    Raises:
+        CaptionError: `min_confidence` is out of range.
+    """
+
+    models: tuple[Path, ...] = _option(
+        "A .keras file, `shipped` or `shipped-lstm`, in place of the default model; "
+        "repeatable, to average the word probabilities of several models.",
+        default=(),
+        flag="--model",
+        metavar="FILE",
+    )
+    mirror: bool = _option(
+        "Average the word probabilities over the photo and its mirror image.",
+        default=False,
+    )
+    reranker: Path | None = _option(
+        "A file of fit-reranker: rank the hypotheses of the beam by their predicted "
+        "CIDEr too. By default MODEL.reranker.npz, if it is beside a single model; "
+        "`none` ranks without.",
+        metavar="FILE",
+    )
+    encoder_weights: Path | None = _option(
+        "Weights file of the encoder, in place of the weights in its settings.",
+        metavar="FILE",
+    )
+    method: Literal["beam", "sample"] | None = _option(
+        form={"description": "By default, as all that follow, the model's own."}
+    )
+    beam: int | None = _option(
+        "Beam width; overrides the model's.", least=1, form={"ge": 1}
+    )
+    temperature: float | None = _option(form={"ge": 0.1, "le": 3})
+    locations: Literal["expected", "likeliest", "sampled"] | None = _option(
+        "Context of each word; overrides the model's: all locations weighted by "
+        "attention (soft), the one of highest attention, or one sampled (hard).",
+        form={"description": "Soft attention, or one location for each word."},
+    )
+    seed: int | None = _option(
+        "Seed of sampled locations; overrides the model's.",
+        least=0,
+        form={
+            "ge": 0,
+            "lt": 2**31,
+            "description": "Ignored where nothing is sampled.",
+        },
+    )
+    region: tuple[float, ...] | None = _option(
+        "Write the caption from this part of the photo, in pixels of the photo as "
+        "displayed; with one photo only.",
+        metavar="X0,Y0,X1,Y1",
+        form={
+            "max_length": 200,
+            "description": "x0,y0,x1,y1 in pixels of the upright photo; the caption "
+            "is written from there.",
+        },
+        parse=_parse_region,
+    )
+    min_confidence: float | None = _option(
+        "Leave out captions whose confidence is below P, 0 to 1.",
+        metavar="P",
+        least=0,
+        most=1,
+    )
+    samples: int = 1
+
+    def __post_init__(self):
+        lowest = self.min_confidence
+        if lowest is not None and not 0 <= lowest <= 1:
+            raise CaptionError(
+                f"`min_confidence` must be from 0 to 1. Received: {lowest}; choose a "
+                "probability"
+            )
+
+
+def is_sampled(decoding) -> bool:
+    """Return whether captions with these DecodingSettings depend on the seed."""
+    return decoding.method == "sample" or decoding.locations == "sampled"

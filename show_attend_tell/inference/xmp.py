@@ -1,0 +1,163 @@
+"""Read and edit XMP packets: the caption of a photo, and who wrote it.
+
+Three fields carry the caption: ``dc:description`` and
+``Iptc4xmpCore:AltTextAccessibility``, which photo programs show, and a copy in a
+namespace of this package. The words of a person are recognised by the copy: it is
+absent, or differs from the other fields, since photo programs do not edit it.
+
+XMP is RDF in XML (ISO 16684-1). A packet of unknown origin may name files, expand
+entities or be very large: document types are refused, entities are not resolved,
+nothing is fetched, and size and depth are limited.
+"""
+
+import re
+
+from lxml import etree
+
+from show_attend_tell.runtime.errors import MetadataError, one_line
+
+MAX_BYTES = 10_000_000  # of one packet; photo programs write a few thousand
+PROGRAM = "show-attend-tell"
+
+_X = "adobe:ns:meta/"
+_RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+_DC = "http://purl.org/dc/elements/1.1/"
+_IPTC = "http://iptc.org/std/Iptc4xmpCore/1.0/xmlns/"
+_XMP = "http://ns.adobe.com/xap/1.0/"
+_NOTE = "http://ns.adobe.com/xmp/note/"
+_OWN = "urn:show-attend-tell:xmp:1.0:"
+_PREFIXES = {_DC: "dc", _IPTC: "Iptc4xmpCore", _XMP: "xmp", _OWN: "sat"}
+
+_DESCRIPTION, _ALT_TEXT = f"{{{_DC}}}description", f"{{{_IPTC}}}AltTextAccessibility"
+_TOOL = f"{{{_XMP}}}CreatorTool"
+_COPY, _MADE_BY = f"{{{_OWN}}}Caption", f"{{{_OWN}}}MadeBy"
+_NODE, _LI, _ALT = (f"{{{_RDF}}}{name}" for name in ("Description", "li", "Alt"))
+_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+
+# The wrapper of ISO 16684-1, 7.3; `begin` is U+FEFF, the id is fixed.
+_BEGIN = b'<?xpacket begin="\xef\xbb\xbf" id="W5M0MpCehiHzreSzNTczkc9d"?>\n'
+_END = b'\n<?xpacket end="w"?>\n'
+_EMPTY = (
+    f'<x:xmpmeta xmlns:x="{_X}" x:xmptk="{PROGRAM}"><rdf:RDF xmlns:rdf="{_RDF}">'
+    '<rdf:Description rdf:about=""/></rdf:RDF></x:xmpmeta>'
+)
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class XmpPacket:
+    """The fields of one packet; it keeps all other fields."""
+
+    def __init__(self, content: bytes | None = None):
+        """Parse a packet.
+
+        Args:
+            content: the packet in XML; None makes a packet without fields.
+
+        Raises:
+            MetadataError: the packet is not XMP, exceeds a limit, or has a document
+                type.
+        """
+        self._tree = etree.ElementTree(_parse(content or _EMPTY.encode()))
+        self._rdf = next(self._tree.getroot().iter(f"{{{_RDF}}}RDF"), None)
+        if self._tree.docinfo.doctype:
+            raise MetadataError("has a document type, which XMP does not allow")
+        if self._rdf is None:
+            raise MetadataError("has no rdf:RDF, so it is not XMP")
+
+    @property
+    def made_by(self) -> str:
+        """The model and settings that wrote the caption, empty for other words."""
+        return "" if self.words() else self._own(_MADE_BY)
+
+    @property
+    def caption(self) -> str:
+        """The caption that this package wrote, empty if there is none."""
+        return "" if self.words() else self._own(_COPY)
+
+    def words(self) -> str:
+        """Return the words of a person or of another program, empty for none."""
+        copy = self._own(_COPY)
+        for field in (_DESCRIPTION, _ALT_TEXT):
+            for value in self._values(field):
+                if value.strip() and value != copy:
+                    return value.strip()
+        return ""
+
+    def set_caption(self, sentence: str, made_by: str) -> None:
+        """Replace the caption.
+
+        ``xmp:CreatorTool`` is written unless another program has written its own.
+
+        Args:
+            sentence: the caption as a person reads it, in English.
+            made_by: the model and settings.
+
+        Raises:
+            MetadataError: the packet is the first of several parts.
+        """
+        if self._values(f"{{{_NOTE}}}HasExtendedXMP"):
+            raise MetadataError("is one of several parts (extended XMP)")
+        sentence, made_by = _NOT_XML.sub("", sentence), _NOT_XML.sub("", made_by)
+        for field in (_DESCRIPTION, _ALT_TEXT):
+            alternatives = etree.SubElement(self._replaced(field), _ALT)
+            for language in ("x-default", "en"):  # the default comes first
+                item = etree.SubElement(alternatives, _LI, {_LANGUAGE: language})
+                item.text = sentence
+        self._replaced(_COPY).text = sentence
+        self._replaced(_MADE_BY).text = made_by
+        if all(tool.startswith(PROGRAM) for tool in self._values(_TOOL)):
+            self._replaced(_TOOL).text = creator_tool(made_by)
+
+    def to_bytes(self) -> bytes:
+        """Return the packet in UTF-8, in the wrapper of XMP."""
+        xml = etree.tostring(self._tree, encoding="UTF-8", xml_declaration=False)
+        return xml if xml.startswith(b"<?xpacket") else _BEGIN + xml + _END
+
+    def _own(self, field: str) -> str:
+        return next(iter(self._values(field)), "")
+
+    def _values(self, field: str) -> list[str]:
+        """Return the texts of a field, in every form that RDF allows."""
+        texts = []
+        for node in self._nodes():
+            texts += [node.attrib[field]] if field in node.attrib else []
+            for element in node.iterchildren(field):
+                items = list(element.iter(_LI)) or [element]
+                texts += ["".join(item.itertext()) for item in items]
+        return texts
+
+    def _replaced(self, field: str) -> etree._Element:
+        """Remove a field and return a new, empty element of it."""
+        nodes = self._nodes()
+        for node in nodes:
+            node.attrib.pop(field, None)
+            for element in list(node.iterchildren(field)):
+                node.remove(element)
+        described = [node for node in nodes if node.tag == _NODE]
+        node = described[0] if described else self._new_node()
+        namespace = etree.QName(field).namespace
+        return etree.SubElement(node, field, nsmap={_PREFIXES[namespace]: namespace})
+
+    def _new_node(self) -> etree._Element:
+        return etree.SubElement(self._rdf, _NODE, {f"{{{_RDF}}}about": ""})
+
+    def _nodes(self) -> list[etree._Element]:
+        return list(self._rdf.iterchildren(etree.Element))
+
+
+def creator_tool(made_by: str) -> str:
+    """Return the value of ``xmp:CreatorTool`` for a model and its settings."""
+    return f"{PROGRAM}, {made_by}"
+
+
+def _parse(content: bytes) -> etree._Element:
+    """Parse XML without resolving entities or fetching anything."""
+    if len(content) > MAX_BYTES:
+        raise MetadataError(f"has more than {MAX_BYTES:,} bytes")
+    parser = etree.XMLParser(
+        resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False
+    )
+    try:
+        return etree.fromstring(content, parser)
+    except (etree.XMLSyntaxError, ValueError) as error:
+        raise MetadataError(f"is not XML: {one_line(error, 120)}") from None

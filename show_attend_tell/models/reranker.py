@@ -1,0 +1,202 @@
+"""Predict the CIDEr of captions from a photo, and rank hypotheses by it.
+
+Consensus reranking (Devlin et al., arXiv:1505.04467, Sec. 2.3) prefers the hypothesis
+that is most like the captions of the nearest training photos. Here all training photos
+take part: kernel ridge regression predicts from a photo the mean y of its captions'
+vectors g, so that g(c) . y estimates the mean cosine of a caption c with the photo's
+captions, about 0 to 1, which is CIDEr without its factor of 10. With annotations a_i,
+training photos x_j (landmarks) and a basis Q of the vectors (their truncated singular
+value decomposition)::
+
+    x = normalised((sqrt(mean_i a_i) - mean) / deviation)
+    k(x, x_j) = exp(-gamma |x - x_j|^2)
+    y = Q sum_j k(x, x_j) C_j
+
+A hypothesis is ranked by log p(c) / length^p + w g(c) . y, see ``DecodingSettings``.
+
+CIDEr (Vedantam et al., arXiv:1411.5726, Eqs. 1 and 2) compares two captions by the
+cosines of their TF-IDF vectors of n-grams, one for each n of 1 to 4, and takes the
+mean. Here the four vectors of a caption are one vector g, in which each has the length
+1/2.
+"""
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from show_attend_tell.data.vocabulary import END, UNKNOWN
+from show_attend_tell.decoding import Hypotheses
+
+ORDERS = 4  # n of the n-grams, 1 to 4
+Ngram = tuple[int, ...]  # ids of words
+
+
+def ngrams_of(words: Sequence[int]) -> Counter[Ngram]:
+    """Count the n-grams of a caption that contain no unknown word, n from 1 to 4."""
+    ngrams = (
+        tuple(words[k : k + n])
+        for n in range(1, ORDERS + 1)
+        for k in range(len(words) - n + 1)
+    )
+    return Counter(ngram for ngram in ngrams if UNKNOWN not in ngram)
+
+
+class NgramVectors:
+    """The n-grams that are counted, and their weights.
+
+    Attributes:
+        ngrams: G n-grams.
+        idf: (G,), log(N / number of the N training photos with the n-gram).
+    """
+
+    def __init__(self, ngrams: Sequence[Ngram], idf: np.ndarray):
+        self.ngrams = tuple(ngrams)
+        self.idf = np.asarray(idf, np.float32)
+        self._columns = {ngram: k for k, ngram in enumerate(self.ngrams)}
+
+    @classmethod
+    def of_photos(cls, photos: Iterable[Iterable[Sequence[int]]], least: int):
+        """Return the n-grams of at least `least` photos, given as ids of captions."""
+        count, photos_with = 0, Counter()
+        for captions in photos:
+            count += 1
+            photos_with.update({g for words in captions for g in ngrams_of(words)})
+        kept = sorted(ngram for ngram, df in photos_with.items() if df >= least)
+        return cls(kept, [math.log(count / photos_with[ngram]) for ngram in kept])
+
+    def vector(self, words: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the columns and the values of a caption that are not 0."""
+        counted = [
+            (self._columns[ngram], times, len(ngram) - 1)
+            for ngram, times in ngrams_of(words).items()
+            if ngram in self._columns
+        ]
+        if not counted:
+            return np.zeros(0, np.int64), np.zeros(0, np.float32)
+        columns, times, orders = np.array(counted, np.int64).T
+        values = times * self.idf[columns]
+        squares = np.bincount(orders, values**2, ORDERS)  # (4,)
+        lengths = np.sqrt(np.where(squares > 0, squares, 1.0))
+        return columns, np.float32(values / lengths[orders] / math.sqrt(ORDERS))
+
+
+def descriptors(annotations: np.ndarray, shares: np.ndarray | None = None):
+    """Return sqrt(mean_i a_i) of photos, (N, D).
+
+    Args:
+        annotations: (N, L, D); what is negative counts as 0.
+        shares: (N, L), weights of the mean; by default all locations are equal.
+    """
+    annotations = np.asarray(annotations, np.float32)
+    if shares is None:
+        mean = annotations.mean(axis=1)  # (N, L, D) -> (N, D)
+    else:
+        weights = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-6)
+        mean = np.einsum("nl,nld->nd", weights, annotations)
+    return np.sqrt(np.maximum(mean, 0.0))
+
+
+@dataclass(frozen=True)
+class Reranker:
+    """A fitted prediction of CIDEr.
+
+    Attributes:
+        vectors: the n-grams and their weights.
+        basis: Q, (G, r).
+        mean, deviation: of the descriptors of the training photos, (D,) each.
+        landmarks: x_j, (M, D).
+        coefficients: C, (M, r).
+        gamma: of the kernel.
+        vocabulary: words of the ids of the n-grams.
+        encoder_identity: the encoder of the annotations.
+        file: the file that it was read from, or None.
+    """
+
+    vectors: NgramVectors
+    basis: np.ndarray
+    mean: np.ndarray
+    deviation: np.ndarray
+    landmarks: np.ndarray
+    coefficients: np.ndarray
+    gamma: float
+    vocabulary: tuple[str, ...]
+    encoder_identity: dict
+    file: Path | None = None
+
+    def digest(self) -> str:
+        """Return the SHA-256 of its numbers, in hexadecimal."""
+        numbers = self.vectors.idf, self.basis, self.landmarks, self.coefficients
+        digest = hashlib.sha256()
+        for array in numbers:
+            digest.update(np.ascontiguousarray(array, np.float32))
+        return digest.hexdigest()
+
+    def predict(self, descriptors: np.ndarray) -> np.ndarray:
+        """Return Q^T y of photos from their descriptors, (N, D) -> (N, r)."""
+        x = normalised((descriptors - self.mean) / self.deviation)
+        return kernel(x, self.landmarks, self.gamma) @ self.coefficients
+
+    def expected_cider(self, predicted: np.ndarray, captions: Sequence[Sequence[int]]):
+        """Return g(c) . y of captions of one photo.
+
+        Args:
+            predicted: (r,), from :meth:`predict`.
+            captions: ids of the words of W captions.
+
+        Returns:
+            An array (W,).
+        """
+        vectors = map(self.vectors.vector, captions)
+        return np.array(
+            [values @ (self.basis[columns] @ predicted) for columns, values in vectors]
+        )
+
+    def rank(
+        self,
+        hypotheses: Hypotheses,
+        annotations: np.ndarray,
+        weight: float,
+        regions: np.ndarray | None = None,
+    ) -> Hypotheses:
+        """Order the hypotheses of photos by log p / length^p + w g(c) . y.
+
+        Args:
+            hypotheses: of N photos, NumPy arrays.
+            annotations: (N, L, D).
+            weight: w.
+            regions: (N, L) in [0, 1], the part of each photo that predicts y; by
+                default the whole photo.
+
+        Returns:
+            The hypotheses, best first; ``scores`` are the sums.
+        """
+        predicted = self.predict(descriptors(annotations, regions))
+        cider = [
+            self.expected_cider(of_photo, _captions(tokens))
+            for of_photo, tokens in zip(predicted, hypotheses.tokens, strict=True)
+        ]
+        scores = hypotheses.scores + weight * np.array(cider)  # (N, W)
+        order = np.argsort(-scores, axis=1, kind="stable")
+        rows = np.arange(len(order))[:, None]
+        hypotheses = hypotheses._replace(scores=np.float32(scores))
+        return Hypotheses(*(np.asarray(field)[rows, order] for field in hypotheses))
+
+
+def normalised(x: np.ndarray) -> np.ndarray:
+    """Return rows of length 1; rows of 0 remain."""
+    return x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-6)
+
+
+def kernel(x: np.ndarray, landmarks: np.ndarray, gamma: float) -> np.ndarray:
+    """Return exp(-gamma |x - x_j|^2) of rows of length 1, (N, D), (M, D) -> (N, M)."""
+    return np.exp(2 * gamma * (x @ landmarks.T - 1))
+
+
+def _captions(tokens: np.ndarray) -> list[list[int]]:
+    """Return the words of hypotheses (W, T), without the end word and padding."""
+    return [[word for word in row if word > END] for row in tokens.tolist()]

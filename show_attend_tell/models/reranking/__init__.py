@@ -1,1 +1,0 @@
-"""Rank the hypotheses of a beam by their predicted CIDEr too."""

@@ -1,1 +1,0 @@
-"""Train, measure and run classifiers of digits: by glimpses, windows, or whole."""

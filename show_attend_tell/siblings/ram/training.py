@@ -1,0 +1,100 @@
+"""Train a classifier of digits."""
+
+import functools
+import logging
+
+import numpy as np
+import tensorflow as tf
+
+from show_attend_tell.config.siblings import DigitExperiment
+from show_attend_tell.data.digits import CLASSES, Digits, held_out_pictures
+from show_attend_tell.inference.visualization.attention_figure import figure_to_array
+from show_attend_tell.siblings.classifier import DigitClassifier
+from show_attend_tell.siblings.ram.figures import draw_seen, number_of_glimpses
+from show_attend_tell.siblings.ram.model import FAR
+from show_attend_tell.siblings.ram.prediction import Prediction, Predictor
+from show_attend_tell.siblings.ram.task import build_model
+from show_attend_tell.siblings.training import (
+    DigitTask,
+    PictureUpdates,
+    compile_step,
+    train_task,
+)
+from show_attend_tell.training.tensorboard_log import CurveLog
+
+logger = logging.getLogger(__name__)
+
+SHOWN = 4  # validation pictures whose glimpses are shown in TensorBoard
+DPI = 60  # resolution of that figure, so that a run stays small
+MOST_FAR = 0.9  # share of the policy's means at the border that is reported
+
+
+class ClassificationTask(DigitTask):
+    """The training of a classifier of digits, see :class:`DigitTask`."""
+
+    build_model = staticmethod(build_model)
+    monitored = {
+        "words": CLASSES,
+        "key": "cross_entropy",
+        "noun": "cross entropy",
+        "inputs": "digits",
+    }
+
+    def __init__(self, experiment: DigitExperiment, digits: Digits, validation: Digits):
+        super().__init__(experiment, digits.digest())
+        self.pictures = held_out_pictures(validation, experiment.data, "val")
+        self.objective = PictureUpdates(experiment, self.model, digits, compiled_step)
+        self._predictor, self._shown, self._warned = None, None, False
+
+    def validate(self, model, step: int) -> dict[str, float]:
+        """Return accuracy and error in percent on the validation pictures.
+
+        Args:
+            model: the model, the same model in every call.
+            step: the number of updates before.
+        """
+        self._predictor = self._predictor or Predictor(model)
+        images, labels = self.pictures
+        self._shown = self._predictor(images, self._predictor.usual_look)
+        error = self._shown.errors(labels)
+        scores = {"accuracy": 100 - error, "error": error}
+        if self._predictor.usual_look == "mean":
+            scores["error_sampled"] = self._predictor(images, "sampled").errors(labels)
+            self._warn_of_border(self._shown, step)
+        return scores
+
+    def _warn_of_border(self, shown: Prediction, step: int) -> None:
+        """Log a warning the first time that the policy looks only at the border."""
+        if self._warned or shown.means is None:
+            return
+        far = np.mean(np.abs(shown.means) > FAR)
+        if far > MOST_FAR:
+            self._warned = True
+            logger.warning(
+                "%.0f %% of the policy's coordinates at update %d are at the border of "
+                "the picture; if later ones are, lower glimpse.reinforce_weight",
+                100 * far,
+                step,
+            )
+
+    def show(self, log: CurveLog, model, step: int) -> None:
+        """Log the glimpses at the first validation pictures."""
+        if not number_of_glimpses(model):
+            return
+        first = Prediction(*(f if f is None else f[:SHOWN] for f in self._shown))
+        figure = draw_seen(model, self.pictures.images[:SHOWN], first)
+        with log.writer.as_default(step=step):
+            tf.summary.image("glimpses", figure_to_array(figure, DPI)[None])
+
+
+def compiled_step(model: DigitClassifier, jit_compile: bool):
+    """Return the compiled training step of images (B, H, H) uint8 and labels (B,)."""
+
+    def values_of(images, labels):
+        pictures = tf.cast(images, "float32") / 255
+        return model.losses_of(labels, model(pictures, training=True))
+
+    return compile_step(model, values_of, jit_compile)
+
+
+train = functools.partial(train_task, ClassificationTask)

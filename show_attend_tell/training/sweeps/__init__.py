@@ -1,1 +1,0 @@
-"""Train an experiment with several seeds and settings, here or on a cluster."""

@@ -1,1 +1,0 @@
-"""Train a captioner on several workers, synchronously and data-parallel."""

@@ -1,0 +1,123 @@
+"""The crops of IIIT5K: archives and folders, validation photos, and damaged files."""
+
+import numpy as np
+import pytest
+from made_up_words import crop_bytes, crop_files, write_archive
+
+from data_prep.sources.iiit5k import read_iiit5k
+from show_attend_tell.runtime.errors import DataError
+
+
+def rows(crops):
+    return [(crop.row.split, crop.row.word, crop.row.path) for crop in crops]
+
+
+def unpack(folder, files):
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return folder
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_both_splits_are_read_where_they_are_present(tmp_path, packed):
+    for split in ("train", "test"):
+        files = crop_files(split, 10 if split == "train" else 3)
+        if packed:
+            write_archive(tmp_path / f"IIIT5K_{split}.zip", files)
+        else:
+            unpack(tmp_path, files)
+        crops, problems = read_iiit5k(tmp_path, 4)
+        assert not problems
+        splits = [crop.row.split for crop in crops]
+        expected = ["train"] * 6 + ["val"] * 4
+        assert splits == expected + ["test"] * (3 if split == "test" else 0)
+    assert rows(crops)[-1] == ("test", "word2", "test/1_1.jpg")
+    for crop in crops:
+        number = int(crop.row.word.removeprefix("word"))
+        np.testing.assert_allclose(crop.image, 10 * number, atol=2)
+
+
+def test_an_archive_or_a_folder_around_the_files_is_read(tmp_path):
+    files = {f"IIIT5K/{name}": value for name, value in crop_files().items()}
+    path = write_archive(tmp_path / "any.zip", files)
+    packed, _ = read_iiit5k(path, 4)
+    unpacked, _ = read_iiit5k(unpack(tmp_path / "here", files), 4)
+    assert rows(packed) == rows(unpacked)
+    assert packed[0].row.path == "train/0_1.jpg"
+
+
+def test_crops_of_a_photo_are_in_the_same_split(tmp_path):
+    write_archive(tmp_path / "a.zip", crop_files(count=60, per_photo=3))
+    crops, _ = read_iiit5k(tmp_path, 21)
+    photos = {split: set() for split in ("train", "val")}
+    for crop in crops:
+        photos[crop.row.split].add(crop.row.path.split("_")[0])
+    assert len(photos["val"]) == 7
+    assert not photos["train"] & photos["val"]
+    again, _ = read_iiit5k(tmp_path, 21)
+    assert rows(again) == rows(crops)
+
+
+def test_the_number_of_validation_crops_is_exact(tmp_path):
+    write_archive(tmp_path / "a.zip", crop_files(count=60, per_photo=7))
+    for count in (1, 5, 20, 59):
+        crops, _ = read_iiit5k(tmp_path, count)
+        assert sum(crop.row.split == "val" for crop in crops) == count
+
+
+def test_crops_with_problems_are_skipped_and_named(tmp_path):
+    files = crop_files()
+    lines = files["train.tags"].decode().splitlines()
+    lines[0] = lines[0].replace("Word0", "don't")
+    lines[1] = lines[1].replace("Word1", "w" * 24)
+    lines[2] = "train/1_1.png"
+    lines += ["train/99_1.png absent", "train/98_1.png empty", "train/97_1.png cut"]
+    files["train.tags"] = "\n".join(lines).encode()
+    files["train/98_1.jpg"] = b""
+    files["train/97_1.jpg"] = crop_bytes(5)[:100]
+    write_archive(tmp_path / "a.zip", files)
+    crops, problems = read_iiit5k(tmp_path, 2)
+    assert len(crops) == 7
+    counts = [int(line.split(": ")[1].split()[0]) for line in problems.summary()]
+    assert counts == [2, 1, 1, 2]
+    assert "malformed line: 1 (train.tags: line 3)" in problems.summary()
+    assert "missing crop: 1 (train/99_1.png)" in problems.summary()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_tags_name_no_files_outside_the_folder(tmp_path, packed):
+    outside = tmp_path / "outside.jpg"
+    outside.write_bytes(crop_bytes(5))
+    files = crop_files()
+    files["train.tags"] += f"\n../outside.jpg a\n{outside} a\n. a".encode()
+    folder = tmp_path / "data"
+    folder.mkdir()
+    if packed:
+        write_archive(folder / "a.zip", files)
+    else:
+        unpack(folder, files)
+    crops, problems = read_iiit5k(folder, 4)
+    assert len(crops) == 10
+    assert len(problems) == 3
+
+
+def error_of(*arguments):
+    with pytest.raises(DataError) as error:
+        read_iiit5k(*arguments)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_absent_empty_and_damaged_data_are_named(tmp_path):
+    assert "no such folder" in error_of(tmp_path / "absent", 4)
+    assert "must have train.tags with its crops" in error_of(tmp_path, 4)
+    write_archive(tmp_path / "a.zip", {"train.tags": b"train/1_1.png word"})
+    assert "Received: none (missing crop: 1 (train/1_1.png))" in error_of(tmp_path, 4)
+    write_archive(tmp_path / "a.zip", {"train.tags": b"\xff\xfe\xff"})
+    assert "train.tags: must be UTF-8 text" in error_of(tmp_path, 4)
+    path = write_archive(tmp_path / "a.zip", crop_files())
+    assert "less than the 10 training crops" in error_of(tmp_path, 10)
+    path.write_bytes(path.read_bytes()[:-30])
+    assert "a.zip: cannot be read as a zip archive" in error_of(tmp_path, 4)

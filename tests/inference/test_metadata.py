@@ -1,0 +1,203 @@
+"""Sidecars: names, words of a person, hostile files, interruptions, exiftool."""
+
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+from PIL import Image, IptcImagePlugin
+
+from show_attend_tell.inference.metadata import (
+    MetadataWriter,
+    sidecar_of,
+    words_in_photo,
+)
+from show_attend_tell.inference.xmp import MAX_BYTES, XmpPacket
+
+MADE_BY = "flickr8k.keras 0123456789ab, beam 5"
+PERSON = """<x:xmpmeta xmlns:x="adobe:ns:meta/">
+<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+ xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:xmp="http://ns.adobe.com/xap/1.0/">
+<rdf:Description rdf:about="" xmp:Rating="5"><dc:description><rdf:Alt>
+<rdf:li xml:lang="x-default">Rex at the lake</rdf:li></rdf:Alt></dc:description>
+</rdf:Description></rdf:RDF></x:xmpmeta>"""
+
+
+@pytest.fixture
+def jpeg(tmp_path):
+    path = tmp_path / "a photo.jpg"
+    Image.new("RGB", (8, 8)).save(path)
+    return path
+
+
+@pytest.fixture
+def writer():
+    return MetadataWriter(MADE_BY)
+
+
+def counts(writer):
+    return writer.written, writer.present, len(writer.kept), len(writer.failures)
+
+
+def test_each_photo_gets_a_sidecar_of_its_own(tmp_path, writer):
+    for name in ("a.jpg", "a.png"):
+        Image.new("RGB", (8, 8)).save(tmp_path / name)
+        writer.write(tmp_path / name, f"a photo {name[2:]}")
+    found = {
+        name: XmpPacket((tmp_path / f"{name}.xmp").read_bytes()).caption
+        for name in ("a.jpg", "a.png")
+    }
+    assert found == {"a.jpg": "A photo jpg.", "a.png": "A photo png."}
+    assert counts(writer) == (2, 0, 0, 0)
+
+
+def test_the_same_caption_is_written_once_and_another_model_renews_it(jpeg, writer):
+    assert writer.write(jpeg, "a dog") == sidecar_of(jpeg)
+    before = sidecar_of(jpeg).stat().st_ino
+    assert writer.write(jpeg, "a dog") is None
+    assert sidecar_of(jpeg).stat().st_ino == before
+    assert counts(writer) == (1, 1, 0, 0)
+    assert writer.find_caption(jpeg) == "A dog."
+    other = MetadataWriter("other model")
+    assert other.find_caption(jpeg) == ""
+    other.write(jpeg, "a cat")
+    assert other.find_caption(jpeg) == "A cat."
+
+
+def test_words_of_a_person_are_kept_unless_overwriting_is_asked_for(jpeg, writer):
+    sidecar_of(jpeg).write_text(PERSON)
+    assert writer.write(jpeg, "a dog") is None
+    assert sidecar_of(jpeg).read_text() == PERSON
+    assert writer.kept == [jpeg]
+    assert "1 photos keep" in writer.summary()
+    MetadataWriter(MADE_BY, overwrite=True).write(jpeg, "a dog")
+    content = sidecar_of(jpeg).read_text()
+    assert "Rex" not in content
+    assert 'xmp:Rating="5"' in content
+
+
+def test_a_sidecar_without_a_description_keeps_its_fields_and_its_mode(jpeg, writer):
+    start, end = PERSON.index("<dc:description>"), PERSON.index("</rdf:Description>")
+    sidecar_of(jpeg).write_text(PERSON[:start] + PERSON[end:])
+    sidecar_of(jpeg).chmod(0o640)
+    writer.write(jpeg, "a dog")
+    assert 'xmp:Rating="5"' in sidecar_of(jpeg).read_text()
+    assert sidecar_of(jpeg).stat().st_mode & 0o777 == 0o640
+    assert writer.find_caption(jpeg) == "A dog."
+
+
+def save_exif(path, text):
+    exif = Image.Exif()
+    exif[0x010E] = text
+    Image.new("RGB", (8, 8)).save(path, exif=exif)
+
+
+def test_words_inside_the_photo_or_in_an_older_sidecar_are_kept(jpeg, writer):
+    Image.new("RGB", (8, 8)).save(jpeg, xmp=PERSON.encode())
+    assert words_in_photo(jpeg) == "Rex at the lake"
+    save_exif(jpeg.with_name("b.jpg"), "Rex again")
+    Image.new("RGB", (8, 8)).save(jpeg.with_name("c.png"))
+    jpeg.with_name("c.xmp").write_text(PERSON)
+    for name in (jpeg.name, "b.jpg", "c.png"):
+        assert writer.write(jpeg.with_name(name), "a dog") is None
+        assert not sidecar_of(jpeg.with_name(name)).exists()
+    assert counts(writer) == (0, 0, 3, 0)
+
+
+def test_words_inside_a_gif_and_the_first_part_of_large_metadata_are_kept(jpeg, writer):
+    gif = jpeg.with_name("a.gif")
+    Image.new("RGB", (8, 8)).save(gif)
+    content = gif.read_bytes()
+    head, rest = content[:-1], content[-1:]
+    magic = b"\x01" + bytes(range(255, -1, -1)) + b"\0"
+    gif.write_bytes(head + b"!\xff\x0bXMP DataXMP" + PERSON.encode() + magic + rest)
+    parts = 'xmlns:n="http://ns.adobe.com/xmp/note/" n:HasExtendedXMP="A" rdf:about='
+    Image.new("RGB", (8, 8)).save(
+        jpeg, xmp=PERSON.replace("rdf:about=", parts, 1).encode()
+    )
+    for photo in (gif, jpeg):
+        assert words_in_photo(photo) == "Rex at the lake"
+        assert writer.write(photo, "a dog") is None
+        assert not sidecar_of(photo).exists()
+
+
+def test_iptc_captions_are_words(jpeg, monkeypatch):
+    monkeypatch.setattr(IptcImagePlugin, "getiptcinfo", lambda _: {(2, 120): b"Rex \0"})
+    assert words_in_photo(jpeg) == "Rex"
+
+
+def test_what_cameras_write_and_malformed_metadata_are_no_words(jpeg, writer):
+    save_exif(jpeg, "OLYMPUS DIGITAL CAMERA         ")
+    assert writer.write(jpeg, "a dog")
+    damaged = jpeg.with_name("d.jpg")
+    Image.new("RGB", (8, 8)).save(damaged, xmp=b"<x", exif=b"Exif\0\0junk")
+    damaged.with_suffix(".xmp").write_bytes(b"\0junk")
+    assert writer.write(damaged, "a dog")
+
+
+@pytest.mark.timeout(30)
+def test_hostile_sidecars_stay_as_they_are_and_are_reported(tmp_path, writer):
+    laughs = "".join(
+        f'<!ENTITY {chr(98 + k)} "{f"&{chr(97 + k)};" * 20}">' for k in range(12)
+    )
+    contents = {
+        "xxe": f'<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/hostname">]>{PERSON}',
+        "laughs": f'<!DOCTYPE x [<!ENTITY a "ha">{laughs}]><x>&m;</x>',
+        "huge": " " * (MAX_BYTES + 1),
+        "cut": PERSON[:-30],
+        "other": "not XMP",
+    }
+    for name, content in contents.items():
+        (tmp_path / f"{name}.jpg.xmp").write_text(content)
+    (tmp_path / "victim").write_text("victim")
+    (tmp_path / "link.jpg.xmp").symlink_to(tmp_path / "victim")
+    (tmp_path / "dangling.jpg.xmp").symlink_to(tmp_path / "absent")
+    os.mkfifo(tmp_path / "pipe.jpg.xmp")
+    (tmp_path / "folder.jpg.xmp").mkdir()
+    names = [*contents, "link", "dangling", "pipe", "folder"]
+    for name in names:
+        Image.new("RGB", (8, 8)).save(tmp_path / f"{name}.jpg")
+        assert writer.write(tmp_path / f"{name}.jpg", "a dog") is None
+        assert writer.find_caption(tmp_path / f"{name}.jpg") == ""
+    assert counts(writer) == (0, 0, 0, len(names))
+    assert all("\n" not in one.reason for one in writer.failures)
+    for name, content in contents.items():
+        assert (tmp_path / f"{name}.jpg.xmp").read_text() == content
+    assert (tmp_path / "victim").read_text() == "victim"
+    assert not (tmp_path / "absent").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_a_failure_of_each_photo(
+    jpeg, writer, monkeypatch
+):
+    def full(self, content):
+        raise OSError(28, "No space left on device", str(self))
+
+    monkeypatch.setattr(type(jpeg), "write_bytes", full)
+    assert writer.write(jpeg, "a dog") is None
+    (failure,) = writer.failures
+    assert failure.reason.endswith("metadata not written: No space left on device")
+    assert sorted(p.name for p in jpeg.parent.iterdir()) == [jpeg.name]
+
+
+def test_an_empty_caption_writes_nothing(jpeg, writer):
+    assert writer.write(jpeg, "") is None
+    assert counts(writer) == (0, 0, 0, 0)
+    assert not sidecar_of(jpeg).exists()
+
+
+def test_exiftool_reads_a_sidecar_back(jpeg, writer):
+    exiftool = shutil.which("exiftool")
+    if exiftool is None:
+        pytest.skip("needs exiftool (Debian: libimage-exiftool-perl)")
+    writer.write(jpeg, "a dog 's ball & a < b é")
+    command = [exiftool, "-j", "-G1", "-XMP:all", str(sidecar_of(jpeg))]
+    (found,) = json.loads(subprocess.check_output(command))
+    sentence = "A dog's ball & a < b é."
+    assert found["XMP-dc:Description"] == found["XMP-dc:Description-en"] == sentence
+    assert found["XMP-iptcCore:AltTextAccessibility"] == sentence
+    assert found["XMP-xmp:CreatorTool"] == f"show-attend-tell, {MADE_BY}"
+    subprocess.check_output([exiftool, "-q", "-XMP-dc:Description=Rex", command[-1]])
+    assert writer.write(jpeg, "a dog") is None
+    assert writer.kept == [jpeg]

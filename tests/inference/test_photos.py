@@ -1,0 +1,268 @@
+"""Photos in folders: names, links, loops, entries that cannot be read."""
+
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image, features
+
+from show_attend_tell.data import preprocessing
+from show_attend_tell.inference.photos import find_photos, read_ahead
+from show_attend_tell.inference.result import Caption, Failure
+
+
+def photo(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (8, 8)).save(path)
+    return path
+
+
+def names(root):
+    return [p.relative_to(root).as_posix() for p in find_photos([root])]
+
+
+def test_folders_are_scanned_in_order_and_only_for_photos(folder):
+    assert names(folder) == [
+        "a.png",
+        "b.JPG",
+        "broken.jpeg",
+        "d.Gif",
+        "nested/a.tif",
+        "nested/deeper/c.webp",
+    ]
+
+
+def test_a_file_that_is_named_is_yielded_whatever_its_suffix(folder):
+    path = folder / "notes.txt"
+    assert list(find_photos([str(path), path])) == [path, path]
+
+
+def test_spaces_and_other_alphabets_are_names_like_others(tmp_path):
+    wanted = ["a b.jpg", "été à la mer.jpg", "写真/花 見.png"]
+    for name in wanted:
+        photo(tmp_path / name)
+    assert names(tmp_path) == wanted
+
+
+def test_links_to_photos_are_photos(tmp_path):
+    real = photo(tmp_path / "outside" / "real.jpg")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "link.jpg").symlink_to(real)
+    assert names(folder) == ["link.jpg"]
+
+
+def test_links_to_folders_outside_are_followed_once(tmp_path):
+    photo(tmp_path / "outside" / "deep" / "real.jpg")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name in ("one", "two"):
+        (folder / name).symlink_to(tmp_path / "outside", target_is_directory=True)
+    assert names(folder) == ["one/deep/real.jpg"]
+
+
+def test_links_in_a_loop_end_and_no_photo_comes_twice(tmp_path):
+    folder = tmp_path / "folder"
+    photo(folder / "inside" / "a.jpg")
+    photo(tmp_path / "above.jpg")
+    for name, target in (("self", folder), ("up", tmp_path), ("in", folder / "inside")):
+        (folder / name).symlink_to(target, target_is_directory=True)
+    outside = tmp_path / "outside"
+    photo(outside / "b.jpg")
+    (outside / "back").symlink_to(folder, target_is_directory=True)
+    (folder / "out").symlink_to(outside, target_is_directory=True)
+    assert names(folder) == ["inside/a.jpg", "out/b.jpg"]
+
+
+# Each makes a link that cannot be followed.
+BAD_LINKS = {
+    "to itself": lambda folder, name: name,
+    "through a file": lambda folder, name: "notes.txt/photo.jpg",
+    "to a name that is too long": lambda folder, name: "x" * 300,
+    "to nothing": lambda folder, name: "absent",
+    "to a link to itself": lambda folder, name: "loop",
+}
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["bad", "bad.jpg", "m", "nested/bad", "z.png", "é"]),
+        st.sampled_from(sorted(BAD_LINKS)),
+        min_size=1,
+    )
+)
+def test_a_link_that_cannot_be_followed_is_a_failure_among_photos(
+    tmp_path_factory, links
+):
+    folder = tmp_path_factory.mktemp("bad")
+    wanted = {photo(folder / name) for name in ("a.jpg", "n.jpg", "nested/c.jpg")}
+    (folder / "notes.txt").write_text("no photo")
+    (folder / "loop").symlink_to("loop")
+    for name, kind in links.items():
+        (folder / name).symlink_to(BAD_LINKS[kind](folder, os.path.basename(name)))
+    found = list(find_photos([folder]))
+    failures = {one.path: one.reason for one in found if isinstance(one, Failure)}
+    assert {one for one in found if not isinstance(one, Failure)} == wanted
+    assert failures.keys() == {folder / name for name in (*links, "loop")}
+    assert all(reason.startswith(f"{path}: ") for path, reason in failures.items())
+
+
+def test_the_photos_beside_a_bad_link_are_captioned(tmp_path, pipeline, photo):
+    (tmp_path / "a.png").write_bytes(photo.read_bytes())
+    (tmp_path / "loop").symlink_to("loop")
+    caption, failure = pipeline.caption_photos([tmp_path])
+    assert isinstance(caption, Caption)
+    assert failure.reason == (f"{tmp_path / 'loop'}: Too many levels of symbolic links")
+
+
+def test_a_named_path_that_cannot_exist_is_not_scanned(tmp_path):
+    paths = [tmp_path / ("x" * 300), tmp_path / "loop"]
+    paths[1].symlink_to("loop")
+    assert list(find_photos(paths)) == paths
+
+
+@pytest.fixture
+def special(tmp_path, monkeypatch):
+    """Files that must never be opened, and links to them."""
+    folder = tmp_path / "special"
+    folder.mkdir()
+    os.mkfifo(folder / "pipe.jpg")  # reading it would block
+    monkeypatch.chdir(folder)  # the path of a socket is short
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("socket.png")
+    (folder / "zero.webp").symlink_to("/dev/zero")  # reading it would not end
+    (folder / "tty.jpeg").symlink_to("/dev/null")
+    for name in ("pipe.jpg", "socket.png"):
+        (folder / f"to {name}").symlink_to(name)
+    return folder
+
+
+def refused(path):
+    return Failure(
+        path, f"{path}: a named pipe, socket or device is no photo; name a regular file"
+    )
+
+
+def test_only_regular_files_are_photos(special):
+    paths = sorted(special.iterdir())
+    assert len(paths) == 6
+    whole = photo(special / "a.jpg")
+    os.mkfifo(special / "control")  # no photo by its name
+    expected = [whole, *map(refused, paths)]
+    assert list(find_photos([special])) == expected
+    assert list(find_photos([whole, *paths])) == expected
+
+
+def test_files_that_may_block_are_listed_beside_captions(pipeline, special):
+    photo(special / "a.jpg")
+    caption, *failures = pipeline.caption_photos([special])
+    assert isinstance(caption, Caption)
+    assert failures == [refused(p) for p in sorted(special.iterdir())[1:]]
+
+
+@pytest.mark.parametrize("suffix", [".heic", ".HEIF", ".Heic"])
+def test_photos_of_unsupported_formats_are_listed(tmp_path, suffix, monkeypatch):
+    whole, path = photo(tmp_path / "a.jpg"), tmp_path / f"b{suffix}"
+    path.write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
+    monkeypatch.setattr(preprocessing, "PHOTO_SUFFIXES", frozenset([".jpg"]))
+    reason = (
+        f"{path}: HEIC cannot be read; run pip install 'show-attend-tell[heic]', or "
+        "convert it to JPEG"
+    )
+    assert list(find_photos([tmp_path])) == [whole, Failure(path, reason)]
+
+
+def test_avif_is_captioned_or_listed(tmp_path, pipeline):
+    path = tmp_path / "a.avif"
+    if features.check("avif"):
+        photo(path)
+    else:
+        path.write_bytes(b"\0\0\0\x1cftypavif\0\0\0\0avifmif1miaf")
+    (result,) = pipeline.caption_photos([tmp_path])
+    assert result.path == path
+    assert isinstance(result, Caption) == features.check("avif")
+
+
+@pytest.mark.parametrize(("depth", "name"), [(1200, "d"), (30, "d" * 200)])
+def test_folders_nested_deeply_are_scanned_or_listed(
+    tmp_path, monkeypatch, depth, name
+):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(depth):
+        os.mkdir(name)
+        os.chdir(name)
+    photo(Path("z.jpg"))
+    try:
+        first, last = find_photos([photo(tmp_path / "a.jpg").parent])
+    finally:  # the functions that remove a folder call themselves for each level
+        os.unlink("z.jpg")
+        for _ in range(depth):
+            os.chdir("..")
+            os.rmdir(name)
+    assert first == tmp_path / "a.jpg"
+    if len(name) == 1:
+        assert last == tmp_path.joinpath(*[name] * depth, "z.jpg")
+    else:  # longer than a path may be
+        assert last.reason.endswith(": File name too long")
+
+
+def test_a_folder_named_through_a_link_is_scanned(tmp_path):
+    photo(tmp_path / "real" / "a.jpg")
+    (tmp_path / "link").symlink_to(tmp_path / "real", target_is_directory=True)
+    assert names(tmp_path / "link") == ["a.jpg"]
+
+
+def test_a_folder_without_photos_is_a_failure(tmp_path):
+    (only,) = find_photos([tmp_path])
+    assert only == Failure(tmp_path, f"{tmp_path}: no photo in this folder")
+
+
+def test_folders_that_cannot_be_read_are_failures(tmp_path, monkeypatch):
+    photo(tmp_path / "open" / "a.jpg")
+    (tmp_path / "closed").mkdir()
+    scandir = os.scandir
+
+    def refuse(path):
+        if os.path.basename(path) == "closed":
+            raise PermissionError(13, "Permission denied", os.fspath(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)  # the superuser may read every folder
+    found = list(find_photos([tmp_path, tmp_path / "closed"]))
+    failure = Failure(tmp_path / "closed", f"{tmp_path / 'closed'}: Permission denied")
+    assert sorted(found, key=str) == sorted(
+        [failure, tmp_path / "open" / "a.jpg", failure], key=str
+    )
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 7])
+def test_batches_are_those_of_the_items_in_order(count):
+    found = list(read_ahead(str, range(count), 3))
+    assert [len(batch) for batch in found] == [3] * (count // 3) + [count % 3] * (
+        count % 3 > 0
+    )
+    assert sum(found, []) == [str(one) for one in range(count)]
+
+
+def test_the_next_batch_is_read_while_the_present_one_is_used():
+    read = threading.Event()
+
+    def mark(item):
+        if item == 2:
+            read.set()
+        return item
+
+    batches = read_ahead(mark, range(6), 2)
+    assert next(batches) == [0, 1]
+    assert read.wait(10)
+
+
+def test_an_error_of_reading_is_raised_at_its_batch():
+    batches = read_ahead({0: "a", 1: "b"}.__getitem__, range(3), 1)
+    assert [next(batches), next(batches)] == [["a"], ["b"]]
+    with pytest.raises(KeyError):
+        next(batches)

@@ -1,0 +1,169 @@
+"""Ensembles: mean probabilities, equality with a single model, mirrored photos."""
+
+import numpy as np
+import oracle
+import pytest
+import tiny_captioner as tiny
+from keras import ops
+from tiny_captioner import GRID, START, L
+
+from show_attend_tell.config.settings import DecodingSettings
+from show_attend_tell.data.encoder_identity import PACKAGED_DIGEST, ROUNDED_DIGEST
+from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.generator import (
+    Generator,
+    flip_locations,
+    log_mean_probabilities,
+)
+from show_attend_tell.runtime.errors import ConfigError, ModelFileError
+
+DECODING = DecodingSettings(beam=3, max_words=4, batch_size=3)
+IDENTITY = {"network": "VGG16", "layer": "block5_conv3"}
+
+
+def member(seed, **arguments):
+    model = tiny.build(np.random.default_rng(seed), spread=1.0)
+    if not arguments:
+        return model
+    return Captioner.from_config({**model.get_config(), **arguments})
+
+
+@pytest.fixture(scope="module")
+def members():
+    return [member(seed) for seed in (3, 4)]
+
+
+@pytest.fixture(scope="module")
+def photos():
+    return tiny.photos(np.random.default_rng(5), 4)
+
+
+def mirrored(photos):
+    """Return photos and mirror images, (N, 2, L, D)."""
+    grid = photos.reshape(len(photos), *GRID, -1)
+    return np.stack([photos, grid[:, :, ::-1].reshape(photos.shape)], axis=1)
+
+
+def test_the_mean_of_probabilities_is_that_of_numpy(rng):
+    p = rng.dirichlet(np.ones(6), size=(3, 2, 4))  # (M, B, W, K)
+    found = log_mean_probabilities(list(np.log(p).astype("f4")))
+    np.testing.assert_allclose(found, np.log(p.mean(axis=0)), rtol=1e-5)
+    equal = np.log(p[0]).astype("f4")
+    np.testing.assert_array_equal(log_mean_probabilities([equal] * 3), equal)
+
+
+def test_locations_are_flipped_along_the_rows_of_the_grid():
+    alpha = np.arange(L, dtype="f4").reshape(1, 1, L)
+    np.testing.assert_array_equal(
+        flip_locations(alpha, GRID[1]), [[[2, 1, 0, 5, 4, 3]]]
+    )
+
+
+def test_words_and_attention_are_the_means_of_the_members(members, photos):
+    found = Generator(members).generate(photos, DECODING)
+    for b in range(len(photos)):
+        length = found.lengths[b, 0]
+        words = found.tokens[b, 0, :length]
+        reads = [
+            oracle.run(
+                tiny.weights(model),
+                photos[b].astype(float),
+                [START, *words[:-1]],
+                model.settings,
+            )
+            for model in members
+        ]
+        p = np.mean(
+            [np.exp([oracle.log_softmax(x) for x in read["logits"]]) for read in reads],
+            axis=0,
+        )
+        expected = np.log([row[word] for row, word in zip(p, words, strict=True)])
+        np.testing.assert_allclose(
+            found.word_log_probs[b, 0, :length], expected, rtol=1e-4, atol=1e-5
+        )
+        for name in ("alpha", "beta"):
+            mean = np.mean([read[name] for read in reads], axis=0)
+            own = getattr(found, name)[b, 0, :length]
+            np.testing.assert_allclose(own, mean, rtol=1e-4, atol=1e-5)
+
+
+def test_an_ensemble_of_copies_of_a_model_is_that_model(members, photos):
+    model = members[0]
+    expected = model.generate(photos, DECODING)
+    found = Generator([model] * 3).generate(photos, DECODING)
+    np.testing.assert_array_equal(found.tokens, expected.tokens)
+    for name, ours, theirs in zip(found._fields, found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_the_attention_of_a_mirrored_photo_is_flipped_back(members, photos):
+    # The decoder does not know where a location is, so both views give one caption.
+    expected = members[0].generate(photos, DECODING)
+    found = Generator(members[:1], mirror=True).generate(mirrored(photos), DECODING)
+    np.testing.assert_array_equal(found.tokens, expected.tokens)
+    np.testing.assert_allclose(found.alpha, expected.alpha, rtol=1e-4, atol=1e-6)
+    assert np.abs(expected.alpha - expected.alpha[..., [2, 1, 0, 5, 4, 3]]).max() > 0.01
+
+
+@pytest.mark.slow
+def test_words_are_sampled_from_the_mean(members, photos):
+    sampling = DecodingSettings(method="sample", max_words=4, batch_size=4)
+    ensemble = Generator([members[0]] * 2)
+    found = ensemble.generate(photos, sampling, seeds=range(4))
+    expected = members[0].generate(photos, sampling, seeds=range(4))
+    np.testing.assert_array_equal(found.tokens, expected.tokens)
+
+
+@pytest.mark.slow
+def test_weights_changed_after_compilation_are_used(photos):
+    model = member(6)
+    ensemble = Generator([model, member(7)])
+    before = ensemble.generate(photos, DECODING)
+    model.decoder.l_o_b.assign(model.decoder.l_o_b + 3 * np.arange(tiny.K))
+    after = ensemble.generate(photos, DECODING)
+    assert (before.tokens != after.tokens).any()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"vocabulary": [*tiny.WORDS[:-1], "z"]}, "another vocabulary than member 1"),
+        ({"encoder_identity": IDENTITY}, "another encoder, network VGG16 instead of"),
+        ({"grid": (3, 2)}, "other annotations than member 1"),
+    ],
+)
+def test_members_of_another_kind_are_named_in_one_line(members, arguments, message):
+    with pytest.raises(ModelFileError, match=message) as error:
+        Generator([members[0], member(3, **arguments)])
+    assert str(error.value).startswith("member 2: ")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_models_of_the_weights_that_the_packaged_ones_round_join_those(order):
+    digests = [ROUNDED_DIGEST, PACKAGED_DIGEST]
+    identities = [IDENTITY | {"weights_digest": digest} for digest in digests]
+    found = Generator([member(3, encoder_identity=identities[k]) for k in order])
+    assert found.encoder_identity == identities[1]
+    identities[1]["layer"] = "block5_pool"
+    one, other = (identities[k]["layer"] for k in order)
+    message = f"member 2: .* another encoder, layer {other} instead of {one}, than"
+    with pytest.raises(ModelFileError, match=message):
+        Generator([member(3, encoder_identity=identities[k]) for k in order])
+
+
+def test_no_member_wrong_shapes_and_selected_locations_are_refused(members, photos):
+    with pytest.raises(ModelFileError, match="`members` must not be empty"):
+        Generator([])
+    with pytest.raises(ValueError, match=r"must be \(N, 2, 6, 5\) with N > 0"):
+        Generator(members, mirror=True).generate(photos, DECODING)
+    with pytest.raises(ValueError, match=r"must be \(N, 6, 5\) with N > 0"):
+        Generator(members).generate(mirrored(photos), DECODING)
+    with pytest.raises(ConfigError, match="`locations` must be 'expected'"):
+        Generator(members).generate(photos, DecodingSettings(locations="likeliest"))
+
+
+def test_the_weights_of_a_repeated_member_are_listed_once(members):
+    ensemble = Generator([members[0], members[0], members[1]])
+    assert len(ensemble.weights) == 2 * len(members[0].weights)
+    assert ops.shape(ensemble.weights[0]) == ops.shape(members[0].weights[0])

@@ -1,0 +1,82 @@
+"""The classifiers of whole pictures, against NumPy."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from show_attend_tell.config.siblings import ClassifierSettings
+from show_attend_tell.siblings.classifier import PictureClassifier
+
+SIDE, CLASSES = 20, 4
+
+
+def build(rng, **changes):
+    model = PictureClassifier(ClassifierSettings(**changes), SIDE, CLASSES)
+    for weight in model.trainable_weights:
+        weight.assign(0.2 * rng.standard_normal(weight.shape))
+    return model
+
+
+def expected(model, image):
+    """Return the logits of one picture in float64."""
+    hidden = image
+    if model.settings.kind == "convolution":
+        kernel, bias = (np.asarray(w, float) for w in model.convolution.weights)
+        hidden = [
+            [
+                [
+                    (image[y : y + 10, x : x + 10] * kernel[:, :, 0, f]).sum() + bias[f]
+                    for f in range(8)
+                ]
+                for x in range(0, SIDE - 9, 5)
+            ]
+            for y in range(0, SIDE - 9, 5)
+        ]
+        hidden = np.maximum(hidden, 0)
+    hidden = np.ravel(hidden)
+    for layer in model.hidden:
+        kernel, bias = (np.asarray(w, float) for w in layer.weights)
+        hidden = np.maximum(hidden @ kernel + bias, 0)
+    kernel, bias = (np.asarray(w, float) for w in model.act.weights)
+    return hidden @ kernel + bias
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"widths": [5]}, {"widths": [6, 5]}, {"kind": "convolution", "widths": [5]}],
+)
+def test_logits_loss_and_error_equal_the_equations(rng, changes):
+    model = build(rng, **changes)
+    images = rng.random((6, SIDE, SIDE), np.float32)
+    labels = rng.integers(0, CLASSES, 6).astype("int32")
+    outputs = model(ops.convert_to_tensor(images))
+    logits = np.array([expected(model, image.astype(float)) for image in images])
+    np.testing.assert_allclose(np.asarray(outputs["logits"]), logits, rtol=1e-4)
+    values = {k: float(v) for k, v in model.losses_of(labels, outputs).items()}
+    logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    loss = -logs[np.arange(6), labels].mean()
+    assert values["loss"] == pytest.approx(loss, rel=1e-4)
+    wrong = (logits.argmax(-1) != labels).mean()
+    assert values["error"] == pytest.approx(100 * wrong)
+
+
+def test_the_papers_networks_have_their_numbers_of_parameters():
+    def parameters(canvas, **changes):
+        model = PictureClassifier(ClassifierSettings(**changes), canvas)
+        return sum(int(np.prod(w.shape)) for w in model.trainable_weights)
+
+    dense = 784 * 256 + 256 + 256 * 256 + 256 + 2570
+    assert parameters(28, widths=[256, 256]) == dense
+    convolution = 8 * 100 + 8 + (8 * 11**2) * 256 + 256 + 2570
+    assert parameters(60, kind="convolution", widths=[256]) == convolution
+
+
+def test_a_saved_classifier_is_restored(rng, tmp_path):
+    model = build(rng, kind="convolution", widths=[5])
+    images = rng.random((3, SIDE, SIDE), np.float32)
+    model.save(tmp_path / "model.keras")
+    restored = keras.saving.load_model(tmp_path / "model.keras")
+    assert restored.settings == model.settings
+    one, other = (np.asarray(each(images)["logits"]) for each in (model, restored))
+    np.testing.assert_array_equal(one, other)

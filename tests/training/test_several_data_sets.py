@@ -1,0 +1,107 @@
+"""Training, fitting and evaluating on several data sets as on one."""
+
+import json
+
+import numpy as np
+import pytest
+from tiny_run import experiment, prepare
+from tiny_training import (
+    QuickStep,
+    assert_same_run,
+    go,
+    interrupt,
+    read_checkpoint,
+    skip_graphs,
+)
+
+from show_attend_tell.data.splits import open_features, read_photos, vocabulary_path
+from show_attend_tell.data.vocabulary import Vocabulary, tokenize
+from show_attend_tell.evaluation.evaluate import evaluate
+from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.runtime.errors import VocabularyError
+from show_attend_tell.training.reranking import fit_reranker, reranker_path
+from show_attend_tell.training.self_critical import SelfCritical
+
+DATA = {"data": {"also": {"more": 0.5}}}
+SETS = experiment(**DATA)
+STEPS = 4  # updates per epoch: 18 + 18 / 2 captions in batches of 8
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    """Prepare two data sets, and the vocabulary of both."""
+    work = prepare(tmp_path_factory.mktemp("work"), mirror=True)
+    prepare(work, mirror=True, name="more", seed=4)
+    photos = [photo for photo in read_photos(SETS, work) if photo.split == "train"]
+    captions = [tokenize(text) for photo in photos for text in photo.captions]
+    Vocabulary.build([*captions, ["both"]]).save(vocabulary_path(SETS, work))
+    return work
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    skip_graphs(monkeypatch)
+    monkeypatch.setenv("PATH", "")  # METEOR takes seconds to start
+
+
+@pytest.mark.parametrize("mirror", [False, True])
+def test_an_interrupted_training_resumes_to_the_byte(
+    work, tmp_path, monkeypatch, mirror
+):
+    options = {**DATA, "encoder": {"mirror": mirror}}
+    summary = go(work, tmp_path / "whole", **options)
+    assert summary.steps == 3 * STEPS
+    assert "both" in load_captioner(summary.model).vocabulary
+    with monkeypatch.context() as patch:
+        interrupt(patch, 6)
+        with pytest.raises(KeyboardInterrupt):
+            go(work, tmp_path / "parts", **options)
+    assert read_checkpoint(tmp_path / "parts")[1]["step"] < 3 * STEPS
+    go(work, tmp_path / "parts", resume=True, **options)
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_training_by_reward_and_distillation_show_weighted_photos(
+    work, tmp_path, monkeypatch
+):
+    go(work, tmp_path, training={"epochs": 1}, **DATA)
+    shown = []
+
+    def update(self, chosen, rng):
+        shown.extend(chosen)
+        x = {"annotations": self.readers[0].read(self.data.rows[chosen])}
+        return {**QuickStep(self.model)(x, np.zeros(1)), "reward": 1.0}
+
+    monkeypatch.setattr(SelfCritical, "_update", update)
+    reward = {"objective": "cider", "batch_size": 10, "hypotheses": 2, "epochs": 1}
+    reward["init_from"] = "tiny"
+    go(work, tmp_path, name="reward", training=reward, **DATA)
+    counts = np.bincount(shown, minlength=24)
+    np.testing.assert_array_equal(counts[:12], np.ones(12))
+    assert counts[12:].sum() == 6
+    taught = {"objective": "distil", "epochs": 1}
+    taught = {"training": taught, "distillation": {"teachers": ["tiny"]}}
+    assert go(work, tmp_path, name="student", **taught, **DATA).steps == STEPS
+
+
+def test_a_reranker_and_an_evaluation_see_the_photos_of_all_sets(work, tmp_path):
+    done = go(work, tmp_path, training={"epochs": 1}, **DATA)
+    reranker = fit_reranker(SETS, work, progress=False)
+    assert len(reranker.landmarks) == 24
+    assert reranker_path(SETS, work).name == "reranker-Tiny-last+more.npz"
+    quiet = {"tokenizer": "simple", "progress": False}
+    for settings, photos in ((SETS, 8), (experiment(), 4)):
+        report = evaluate(settings, work, tmp_path, **quiet)
+        assert report.photos == photos
+        captions = json.loads((done.folder / "captions-val.json").read_text())
+        assert len(captions) == photos
+    ids = [caption["image_id"] for caption in captions]
+    assert not any(str(name).startswith("more/") for name in ids)
+
+
+def test_a_training_without_the_vocabulary_of_all_sets_names_it(work, tmp_path):
+    also = {"more": 1.0, "other": 1.0}
+    prepare(work, name="other")
+    open_features(experiment(data={"also": also}), work).close()
+    with pytest.raises(VocabularyError, match=r"vocabulary\+more\+other\.json: no suc"):
+        go(work, tmp_path, data={"also": also})
