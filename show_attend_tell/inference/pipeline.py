@@ -8,7 +8,6 @@ the hypotheses into a Caption.
 
 import dataclasses
 import os
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -35,6 +34,8 @@ from show_attend_tell.inference.result import (
     Failure,
     caption_from_hypotheses,
     distinct_samples,
+    photo_seed,
+    sample_seeds,
     unless_doubtful,
 )
 from show_attend_tell.models.captioner import Captioner
@@ -384,19 +385,3 @@ def load(
     calibration = None if several else find_calibration(generator, files[0])
     file = tuple(files) if several else files[0]
     return CaptioningPipeline(generator, encoder, file, calibration)
-
-
-def photo_seed(seed: int, square: np.ndarray) -> tuple[int, int]:
-    """Return the seed of one photo, which depends on no other photo.
-
-    Args:
-        seed: seed of the decoding settings.
-        square: (S, S, 3) uint8.
-    """
-    return seed, zlib.crc32(square.tobytes())
-
-
-def sample_seeds(seed: int, square: np.ndarray, count: int) -> list:
-    """Return `count` independent seeds; the first equals :func:`photo_seed`."""
-    first = np.random.SeedSequence(photo_seed(seed, square))
-    return [first, *first.spawn(count - 1)]

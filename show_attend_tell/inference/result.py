@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -253,3 +254,19 @@ def distinct_samples(samples: Hypotheses) -> Hypotheses:
         kept.setdefault(samples.tokens[row].tobytes(), int(row))
     rows = list(kept.values())
     return Hypotheses(*(field[rows] for field in samples))
+
+
+def photo_seed(seed: int, square: np.ndarray) -> tuple[int, int]:
+    """Return the seed of one photo, which depends on no other photo.
+
+    Args:
+        seed: seed of the decoding settings.
+        square: (S, S, 3) uint8.
+    """
+    return seed, zlib.crc32(square.tobytes())
+
+
+def sample_seeds(seed: int, square: np.ndarray, count: int) -> list:
+    """Return `count` independent seeds; the first equals :func:`photo_seed`."""
+    first = np.random.SeedSequence(photo_seed(seed, square))
+    return [first, *first.spawn(count - 1)]

@@ -16,9 +16,8 @@ from tiny_pipeline import DECODING, photo_bytes, with_decoding
 import show_attend_tell as sat
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.preprocessing import UNREADABLE
-from show_attend_tell.inference.pipeline import photo_seed
 from show_attend_tell.inference.request import CaptionRequest
-from show_attend_tell.inference.result import Caption, Failure
+from show_attend_tell.inference.result import Caption, Failure, photo_seed
 from show_attend_tell.models import pretrained
 from show_attend_tell.runtime.errors import CaptionError, ModelFileError
 
