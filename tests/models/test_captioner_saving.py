@@ -1,27 +1,12 @@
 """A captioner's saved file, its config, and the effects of its seed."""
 
-import json
-
 import keras
 import numpy as np
-import pytest
 import tiny_captioner as tiny
-from tiny_captioner import B, D, T, arrays
+from tiny_captioner import D, arrays
 
-from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.models.captioner import Captioner
-
-
-@pytest.fixture(scope="module")
-def batch():
-    """Annotations, inputs, targets."""
-    return tiny.batch(np.random.default_rng(1502_03044))
-
-
-@pytest.fixture(scope="module")
-def model():
-    return tiny.build(np.random.default_rng(3044))
 
 
 def test_one_file_holds_everything_that_a_caption_needs(rng, batch, tmp_path):
@@ -44,23 +29,6 @@ def test_one_file_holds_everything_that_a_caption_needs(rng, batch, tmp_path):
     after = tiny.outputs_of(loaded, *batch[:2])
     for name in before:
         np.testing.assert_array_equal(after[name], before[name])
-
-
-def test_a_loaded_model_generates_the_same_captions(model, batch, tmp_path):
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    how = DecodingSettings(method="greedy", max_words=T, batch_size=B)
-    for one, other in zip(
-        model.generate(batch[0], how), loaded.generate(batch[0], how), strict=True
-    ):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_a_config_survives_json(model):
-    config = json.loads(json.dumps(model.get_config()))
-    again = Captioner.from_config(config)
-    assert again.get_config() == model.get_config()
-    assert again.settings == model.settings
 
 
 def test_the_seed_determines_initial_weights_and_dropout(batch):

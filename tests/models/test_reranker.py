@@ -340,19 +340,3 @@ def test_other_layouts_are_one_line(tmp_path, reranker, name, value, reason):
         load_reranker(path)
     assert reason in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_ngrams_of_few_photos_are_left_out(photos, captions, monkeypatch):
-    monkeypatch.setattr(reranking, "LEAST_PHOTOS", 4)
-    found = fit(photos, captions, tiny.WORDS, IDENTITY)
-    for ngram in found.vectors.ngrams:
-        assert UNKNOWN not in ngram
-        with_it = sum(
-            any(
-                tuple(words[k : k + len(ngram)]) == ngram
-                for words in of_photo
-                for k in range(len(words))
-            )
-            for of_photo in captions
-        )
-        assert with_it >= 4

@@ -5,22 +5,21 @@ import numpy as np
 import pytest
 import tiny_captioner as tiny
 from tiny_captioner import PAD
-from tiny_run import experiment, prepare
-from tiny_training import assert_same_run, skip_captions
+from tiny_run import experiment
+from tiny_training import assert_resumes, record_updates, skip_captions
 
 from show_attend_tell.config.settings import DistillationSettings
 from show_attend_tell.data.encoder_identity import PACKAGED_DIGEST, ROUNDED_DIGEST
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ConfigError, ModelFileError
-from show_attend_tell.training import distillation, maximum_likelihood
+from show_attend_tell.training import distillation
 from show_attend_tell.training.distillation import (
     distillation_loss,
     distillation_step,
     mean_probabilities,
     word_divergences,
 )
-from show_attend_tell.training.tensorboard_log import TrainingLog
 from show_attend_tell.training.train import train
 
 DISTIL = {"objective": "distil", "epochs": 6}
@@ -91,11 +90,6 @@ def test_a_student_equal_to_its_teacher_stays_as_it_is(rng):
 
 
 @pytest.fixture(scope="module")
-def work(tmp_path_factory):
-    return prepare(tmp_path_factory.mktemp("work"))
-
-
-@pytest.fixture(scope="module")
 def runs(work, tmp_path_factory):
     """The runs folder with a teacher."""
     folder = tmp_path_factory.mktemp("runs")
@@ -116,13 +110,9 @@ def test_a_student_of_another_width_learns_the_words_of_its_teachers(
     work, runs, monkeypatch
 ):
     skip_captions(monkeypatch)
-    losses = []
-    monkeypatch.setattr(
-        TrainingLog,
-        "log_update",
-        lambda self, step, values, *rest: losses.append(float(values["loss"])),
-    )
+    updates = record_updates(monkeypatch)
     student(work, runs, doubly_stochastic=0.0)
+    losses = [float(values["loss"]) for values in updates]
     assert np.mean(losses[-3:]) < 0.5 * np.mean(losses[:3])
     teacher = load_captioner(runs / "tiny" / "model.keras")
     assert teacher.settings.dropout == 0.2  # its file is as it was
@@ -134,32 +124,11 @@ def test_an_interrupted_distillation_resumes_to_the_byte(
 ):
     skip_captions(monkeypatch)
     teacher = {"distillation": {"teachers": [str(runs / "tiny" / "model.keras")]}}
-    student(work, tmp_path / "whole", "tiny", teachers=teacher, epochs=2)
-    compiled_step = maximum_likelihood.compiled_step
 
-    def interrupting(model, *rest):
-        function = compiled_step(model, *rest)
+    def train_here(folder, resume=False):
+        student(work, folder, "tiny", resume, teacher, epochs=2)
 
-        class Step:
-            def get_concrete_function(self, *batch):
-                own = function.get_concrete_function(*batch)
-
-                def run(*batch):
-                    values = own(*batch)
-                    if int(model.optimizer.iterations) == 4:
-                        raise KeyboardInterrupt
-                    return values
-
-                return run
-
-        return Step()
-
-    with monkeypatch.context() as patch:
-        patch.setattr(maximum_likelihood, "compiled_step", interrupting)
-        with pytest.raises(KeyboardInterrupt):
-            student(work, tmp_path / "parts", "tiny", teachers=teacher, epochs=2)
-    student(work, tmp_path / "parts", "tiny", True, teacher, epochs=2)
-    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+    assert_resumes(train_here, tmp_path, monkeypatch, 4)
 
 
 def test_features_that_a_teacher_does_not_read_are_refused(rng, monkeypatch):

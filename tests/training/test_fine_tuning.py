@@ -1,6 +1,7 @@
 """Training with the encoder's last convolution: start, objectives, resume, errors."""
 
 import dataclasses
+import functools
 import itertools
 
 import keras
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from tiny_fine_tuning import FIRST, VGG, prepare_features, settings
 from tiny_run import experiment
-from tiny_training import assert_same_run, skip_captions
+from tiny_training import assert_resumes, skip_captions
 
 from show_attend_tell.config.runs import MODEL
 from show_attend_tell.data.features import FeatureReader, feature_path
@@ -21,7 +22,6 @@ from show_attend_tell.runtime.errors import (
     ModelFileError,
 )
 from show_attend_tell.training import train as training
-from show_attend_tell.training.tensorboard_log import TrainingLog
 from show_attend_tell.training.train import Trainer, train
 
 
@@ -148,18 +148,6 @@ def test_training_moves_the_convolution_at_its_own_rate(work, runs, tmp_path):
     assert np.abs(np.asarray(model.decoder.w_h) - decoder).max() > 100 * moved.max()
 
 
-def interrupt_in_log(patch, step):
-    """Raise KeyboardInterrupt after update `step` was applied and counted."""
-    real_log = TrainingLog.log_update
-
-    def interrupted(self, number, *rest):
-        real_log(self, number, *rest)
-        if number == step:
-            raise KeyboardInterrupt
-
-    patch.setattr(TrainingLog, "log_update", interrupted)
-
-
 @pytest.mark.slow
 def test_a_resumed_training_equals_an_uninterrupted_one(
     work, runs, tmp_path, monkeypatch
@@ -167,13 +155,8 @@ def test_a_resumed_training_equals_an_uninterrupted_one(
     skip_captions(monkeypatch)
     changes = {"init_from": str(runs / "frozen" / MODEL), "average_decay": 0.9}
     chosen = settings(encoder={"mirror": True}, training=changes)
-    train(chosen, work, tmp_path / "whole", progress=False)
-    with monkeypatch.context() as patch:
-        interrupt_in_log(patch, 2)
-        with pytest.raises(KeyboardInterrupt):
-            train(chosen, work, tmp_path / "parts", progress=False)
-    train(chosen, work, tmp_path / "parts", resume=True, progress=False)
-    assert_same_run(tmp_path / "whole", tmp_path / "parts", "tuned")
+    train_here = functools.partial(train, chosen, work, progress=False)
+    assert_resumes(train_here, tmp_path, monkeypatch, 2, "tuned")
 
 
 @pytest.mark.slow

@@ -130,12 +130,6 @@ def test_the_bar_of_a_resumed_training_begins_where_it_was(tmp_path, capsys):
     assert f" {STEPS}/{2 * STEPS} [" in first
 
 
-def test_training_ends_when_patience_ends(tmp_path):
-    summary = run(tmp_path / "x", [-2.0, -3.0, -4.0, -1.0], patience=2)
-    assert summary.stopped == "no improvement in 2 validations"
-    assert (summary.best, summary.steps) == (-2.0, 3 * STEPS)
-
-
 def test_the_saved_model_has_the_weights_of_its_validation(tmp_path):
     summary = run(tmp_path / "x", [-1.0, -2.0], schedule="constant")
     kept = keras.saving.load_model(summary.model).get_weights()

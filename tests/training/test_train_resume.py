@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_run import experiment, prepare
+from tiny_run import experiment
 from tiny_training import (
     STEPS,
     assert_same_run,
@@ -29,16 +29,6 @@ from show_attend_tell.training.tensorboard_log import TrainingLog
 
 ARTEFACTS = Path(__file__).resolve().parents[1] / "artefacts" / "version_0_1"
 AVERAGED = {"average_decay": 0.9}
-
-
-@pytest.fixture(scope="module")
-def work(tmp_path_factory):
-    return prepare(tmp_path_factory.mktemp("work"), mirror=True)
-
-
-@pytest.fixture
-def quick(monkeypatch):
-    skip_graphs(monkeypatch)
 
 
 @pytest.fixture(scope="module")

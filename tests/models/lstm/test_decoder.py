@@ -1,14 +1,13 @@
 """One step of the decoder and its parts equal the oracle's; initial weights."""
 
-import keras
 import numpy as np
 import oracle
 import pytest
 import tiny_captioner as tiny
 from keras import ops
-from tiny_captioner import MODES, TOLERANCE, A, B, D, K, L, T, arrays, m, n, run_in
+from tiny_captioner import MODES, TOLERANCE, B, D, K, L, T, arrays, m, n, run_in
 
-from show_attend_tell.models.lstm.cell import OrthogonalGates, lstm_update
+from show_attend_tell.models.lstm.cell import OrthogonalGates
 from show_attend_tell.models.lstm.decoder import LstmDecoder
 
 
@@ -74,33 +73,6 @@ def test_f_att_alpha_beta_and_the_soft_phi_are_the_papers(
         np.testing.assert_allclose(beta[b], gate, **TOLERANCE)
         context = gate * oracle.context(photo, expected)
         np.testing.assert_allclose(z_hat[b], context, **TOLERANCE)
-
-
-def test_without_selector_nothing_is_gated(rng):
-    decoder, _ = make(rng, selector=False)
-    a = normal(rng, B, L, D)
-    projected = decoder._project_features(ops.convert_to_tensor(a))
-    z_hat, alpha, _, beta = arrays(decoder.attend(a, projected, normal(rng, B, A)))
-    np.testing.assert_array_equal(beta, 1)
-    np.testing.assert_allclose(z_hat, np.einsum("bl,bld->bd", alpha, a), **TOLERANCE)
-    assert not [w for w in decoder.weights if "beta" in w.name]
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_the_lstm_recomputes_the_paper(rng, mode):
-    decoder, p = make(rng)
-    inputs = [normal(rng, B, width) for width in (m, n, n, D)]
-
-    def advance(embedded, h, c, z_hat):
-        gates = decoder.word_gates(embedded) + ops.matmul(h, decoder.lstm_h)
-        return lstm_update(gates + ops.matmul(z_hat, decoder.lstm_z), c)
-
-    new_h, new_c = run_in(mode, advance, *inputs)
-    for b in range(B):
-        row = [x[b].astype(float) for x in inputs]
-        expected_h, expected_c = oracle.lstm(p, *row)
-        np.testing.assert_allclose(new_h[b], expected_h, **TOLERANCE)
-        np.testing.assert_allclose(new_c[b], expected_c, **TOLERANCE)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -200,21 +172,3 @@ def test_no_two_matrices_are_equal_and_the_seed_determines_them():
     glorot = np.asarray(start(1, "glorot").l_o)
     assert np.abs(glorot).max() <= np.sqrt(6 / (m + K))
     assert np.abs(glorot).max() > 0.1
-
-
-def test_annotations_are_projected_without_the_state(rng):
-    decoder, p = make(rng, attention_layers=2)
-    a = normal(rng, B, L, D)
-    hidden = np.tanh(a.astype(float) @ p["w_a_0"] + p["b_a_0"])
-    expected = hidden @ p["w_a_1"] + p["b_a_1"]
-    np.testing.assert_allclose(decoder._project_features(a), expected, **TOLERANCE)
-
-
-def test_the_decoder_is_a_keras_layer_of_the_expected_weights(rng):
-    decoder, p = make(rng)
-    assert isinstance(decoder, keras.layers.Layer)
-    shapes = {name: value.shape for name, value in p.items()}
-    assert shapes["embedding"] == (K, m)
-    assert shapes["lstm_z"] == (D, 4 * n)
-    assert shapes["l_z"] == (D, m)
-    assert decoder.count_params() == sum(value.size for value in p.values())

@@ -6,7 +6,7 @@ import oracle
 import pytest
 import tiny_captioner
 import tiny_transformer as tiny
-from tiny_captioner import END, PAD, START, UNKNOWN, B, K, L, T, arrays, outputs_of
+from tiny_captioner import END, PAD, START, B, K, L, T, arrays, outputs_of
 
 from show_attend_tell.config.settings import DecodingSettings, ModelSettings
 from show_attend_tell.models.captioner import Captioner
@@ -89,27 +89,6 @@ def test_a_beam_of_one_is_greedy_and_xla_changes_rounding_only(model, photos):
             np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.slow
-def test_a_beam_as_wide_as_the_tree_is_brute_force(model, photos):
-    words = [END, *range(UNKNOWN + 1, K)]
-    found = write(model, photos, beam=7 * 8, max_words=2)
-    captions = [(END,), *((word, END) for word in words[1:])]
-    for b in range(PHOTOS):
-        scores = {}
-        for caption in captions:
-            inputs = np.array([[START, *caption[:-1]]])
-            logits = tiny.expected(model, photos[b : b + 1], inputs)["logits"][0]
-            scores[caption] = oracle.log_likelihood(logits, caption)
-        best = sorted(scores, key=scores.get, reverse=True)
-        lengths = found.lengths[b]
-        given = [tuple(found.tokens[b, w, : lengths[w]]) for w in range(len(captions))]
-        assert given == best
-        expected = [scores[caption] for caption in best]
-        np.testing.assert_allclose(
-            found.log_probs[b, : len(best)], expected, rtol=1e-4, atol=1e-4
-        )
-
-
 def test_an_ensemble_of_both_decoders_averages_their_probabilities(model, photos):
     lstm = tiny_captioner.build(np.random.default_rng(4), spread=1.0)
     found = write(Generator([model, lstm]), photos, beam=2)
@@ -156,21 +135,10 @@ def test_an_lstms_weights_are_refused_in_one_line(rng, model, tmp_path):
     assert "\n" not in str(caught.value)
 
 
-def test_hard_attention_and_single_locations_are_refused_in_one_line(model, photos):
-    with pytest.raises(ValueError, match="attention = 'hard' must go with decoder"):
-        ModelSettings(decoder="transformer", attention="hard")
+def test_single_locations_are_refused_in_one_line(model, photos):
     message = r"`locations` must be 'expected' .* Received: 'likeliest'"
     with pytest.raises(ConfigError, match=message):
         write(model, photos, locations="likeliest", method="greedy")
-
-
-def test_the_settings_of_one_layer_are_validated():
-    with pytest.raises(ValueError, match="width must be a multiple of heads and of 4"):
-        tiny.settings(width=8, heads=3)
-    with pytest.raises(ValueError, match="width must be a multiple of heads and of 4"):
-        tiny.settings(width=6, heads=2)
-    with pytest.raises(ValueError, match="alpha_layer must be at most layers"):
-        tiny.settings(layers=2, alpha_layer=3)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from tiny_training import assert_resumes
 
 from show_attend_tell.config.runs import CHECKPOINT, MODEL, SETTINGS
 from show_attend_tell.data.digits import read_digits
-from show_attend_tell.runtime.errors import TrainingError
 from show_attend_tell.siblings.draw import evaluation, training
 from show_attend_tell.siblings.draw.bound import Measurer
 from show_attend_tell.siblings.draw.data import binarise, held_out_binary
@@ -90,19 +89,6 @@ def test_a_resumed_training_equals_an_uninterrupted_one(
     changes["training"] = {"average_decay": 0.9, "epochs": 2}
     train_here = functools.partial(go, work, **changes)
     assert_resumes(train_here, tmp_path, monkeypatch, 8)
-
-
-@pytest.mark.slow
-def test_a_loss_that_is_not_finite_stops_training(work, tmp_path, monkeypatch):
-    real_updates = BinaryUpdates.updates
-
-    def updates(self, *position):
-        for values in real_updates(self, *position):
-            yield {**values, "loss": np.nan}
-
-    monkeypatch.setattr(BinaryUpdates, "updates", updates)
-    with pytest.raises(TrainingError, match="the digits may be damaged"):
-        go(work, tmp_path)
 
 
 def batches(kind, epoch, start=0):

@@ -82,22 +82,6 @@ def test_a_recurrent_layer_may_have_a_kernel_of_its_input_for_each_iteration():
     np.testing.assert_allclose(np.asarray(layer(x)), expected[-1], rtol=1e-4, atol=1e-5)
 
 
-def test_an_untied_layer_without_iterations_is_plain():
-    untied, plain = layer_of("recursive_untied", 0), layer_of("plain", 3)
-    for one, other in zip(plain.weights, untied.weights, strict=True):
-        one.assign(other)
-    np.testing.assert_array_equal(untied(picture()), plain(picture()))
-
-
-@pytest.mark.parametrize("n", [1, 3])
-def test_a_recurrent_layer_whose_kernel_is_zero_is_plain(n):
-    recurrent, plain = layer_of("recurrent", n), layer_of("plain", 0)
-    recurrent.kernel.assign(ops.zeros_like(recurrent.kernel.value))
-    plain.feedforward[0].assign(recurrent.feedforward[0].value)
-    plain.biases[0].assign(recurrent.biases[0].value)
-    np.testing.assert_allclose(recurrent(picture()), plain(picture()), atol=1e-6)
-
-
 @pytest.mark.parametrize("n", [1, 4])
 def test_the_number_of_parameters_does_not_depend_on_the_iterations(n):
     c, C = 2, 3

@@ -149,13 +149,6 @@ def test_permuting_places_permutes_alpha_and_leaves_the_logits():
     assert np.ptp(alpha) > 0.01
 
 
-@pytest.mark.parametrize("variant", [{}, {"attend": "features"}], ids=str)
-def test_alpha_sums_to_one(variant):
-    decoder, settings, _ = decoder_of(variant)
-    alpha = teacher_force(decoder, some_tokens(), annotations_of(settings))[1]
-    np.testing.assert_allclose(alpha.sum(-1), 1, atol=1e-5)
-
-
 def test_more_steps_than_are_written_out_give_the_same_characters():
     decoder, settings, _ = decoder_of({})
     tokens, a = some_tokens(length=STEPS), annotations_of(settings)
