@@ -22,7 +22,7 @@ def resolve_address(address: str, grpc: Any) -> str:
 
     Args:
         address: see :func:`cluster.pool.connected`.
-        grpc: the module whose protocol Ray's server speaks.
+        grpc: the module that implements the protocol of Ray's server.
 
     Raises:
         ClusterError: nothing answers at the requested address.

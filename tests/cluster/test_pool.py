@@ -40,7 +40,7 @@ class RayTaskError(RayError):
 
 
 class FakeRay:
-    """Ray's functions for a pool; `ends` tells whether an item ends its worker."""
+    """Ray's functions for a pool; `ends` returns whether an item ends its worker."""
 
     exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
 
@@ -119,7 +119,7 @@ def test_an_item_that_ends_every_worker_is_named_and_need_not_end_the_others():
     assert values == {name: n for name, n in DOUBLED.items() if name != "item 3"}
 
 
-def test_a_cluster_without_a_free_processor_is_told(caplog):
+def test_a_cluster_without_a_free_processor_is_logged(caplog):
     assert run_pool(FakeRay(free=0.0), [1]) == {"item 0": 2}
     assert "waiting for a free processor" in caplog.text
 

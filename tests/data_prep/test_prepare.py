@@ -295,7 +295,7 @@ def test_the_real_flickr8k_gives_the_known_counts(tmp_path):
     }
     assert len(report.problems) == 1
     assert report.problems.names("missing photo") == ["2258277193_586949ec62.jpg.1"]
-    assert report.facts[0].startswith("vocabulary: 2,538 words cover 97.4")
+    assert report.facts[0].startswith("vocabulary: 2,538 words cover 97.39%")
     photos = manifest.read_manifest(report.folder / "manifest.jsonl")
     assert all(photo.path.is_file() for photo in photos)
 

@@ -7,7 +7,7 @@ import tiny_captioner as tiny
 from tiny_captioner import END, PAD, START, UNKNOWN, K, L
 
 from show_attend_tell.config.settings import DecodingSettings
-from show_attend_tell.models import captioner, generation
+from show_attend_tell.models import generation, generator
 from show_attend_tell.models.generation import uniform_noise
 
 PHOTOS, WORDS = 5, 4
@@ -59,7 +59,7 @@ def test_the_traced_and_the_compiled_search_give_the_same_captions(
 
 def test_xla_compiles_the_search_of_many_photos_only(compilations, monkeypatch):
     model = tiny.build(np.random.default_rng(8), spread=1.0)
-    monkeypatch.setattr(captioner, "MANY_PHOTOS", 3)
+    monkeypatch.setattr(generator, "MANY_PHOTOS", 3)
     decoding = DecodingSettings("greedy", max_words=1, batch_size=1)
     photos = tiny.photos(np.random.default_rng(9), 3)
     for count in (1, 2, 3, 2, 3):
