@@ -339,17 +339,3 @@ def test_a_killed_worker_continues_its_run_and_the_runs_are_compared(
     again = jobs_of(series, LONG, resume=True)
     outcomes = list(train_on_cluster(series, again, nodes.address))
     assert [(one.summary, one.fault) for one in outcomes] == [(None, None)] * 2
-
-
-@pytest.mark.cluster
-def test_run_folders_that_a_node_cannot_see_are_one_line_before_any_training(
-    work, tmp_path, nodes, monkeypatch
-):
-    nodes.ensure(1)
-    series = Series(work, tmp_path, progress=False)
-    monkeypatch.setattr(several, "visible", lambda path: (str(path), 1))
-    jobs = jobs_of(series, ONE_EPOCH)
-    with pytest.raises(ClusterError, match=r"^worker on .*: not the file") as caught:
-        list(train_on_cluster(series, jobs, nodes.address))
-    assert "\n" not in str(caught.value)
-    assert not [path for path in tmp_path.iterdir() if path.is_dir()]

@@ -270,20 +270,23 @@ def test_another_model_s_reranker_is_one_line(
     assert "\n" not in str(error.value)
 
 
+def refusal(path):
+    """Return the line that refuses a file of a reranker."""
+    with pytest.raises(ModelFileError, match="not a reranker") as error:
+        load_reranker(path)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
 def test_damaged_files_are_one_line(tmp_path, reranker):
     path = tmp_path / "reranker.npz"
     save_reranker(reranker, path)
     whole = path.read_bytes()
     cut = [whole[: len(whole) * k // 7] for k in range(7)]
     for content in (*cut, b"not a zip"):
-        if content == whole:
-            continue
         path.write_bytes(content)
-        with pytest.raises(ModelFileError, match="not a reranker") as error:
-            load_reranker(path)
-        assert "\n" not in str(error.value)
-    with pytest.raises(ModelFileError, match="not a reranker.*[Nn]o such file"):
-        load_reranker(tmp_path / "absent.npz")
+        refusal(path)
+    assert "o such file" in refusal(tmp_path / "absent.npz")
 
 
 def test_damaged_members_of_other_compressions_are_one_line(tmp_path, reranker):
@@ -301,9 +304,7 @@ def test_damaged_members_of_other_compressions_are_one_line(tmp_path, reranker):
     other.write_bytes(content)
     with pytest.raises(lzma.LZMAError), np.load(other) as file:
         file["basis"]
-    with pytest.raises(ModelFileError, match="not a reranker") as error:
-        load_reranker(other)
-    assert "\n" not in str(error.value)
+    refusal(other)
 
 
 @pytest.mark.parametrize(
@@ -336,7 +337,4 @@ def test_other_layouts_are_one_line(tmp_path, reranker, name, value, reason):
     with np.load(path) as file:
         arrays = dict(file)
     np.savez_compressed(path, **{**arrays, name: value})
-    with pytest.raises(ModelFileError, match="not a reranker") as error:
-        load_reranker(path)
-    assert reason in str(error.value)
-    assert "\n" not in str(error.value)
+    assert reason in refusal(path)

@@ -71,7 +71,12 @@ def context(a, alpha):
 def lstm(p, embedded, h, c, z_hat):
     """Return h_t and c_t, Eq. (1)-(3)."""
     affine = embedded @ p["lstm_y"] + h @ p["lstm_h"] + z_hat @ p["lstm_z"]
-    i, f, o, g = np.split(affine + p["lstm_b"], 4)
+    return lstm_update(affine + p["lstm_b"], c)
+
+
+def lstm_update(gates, c):
+    """Return h_t and c_t from the sums of the gates i, f, o, g (4 n,)."""
+    i, f, o, g = np.split(gates, 4, axis=-1)
     c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
     return sigmoid(o) * np.tanh(c), c
 

@@ -118,10 +118,6 @@ def test_another_models_checkpoint_is_refused(stored):
     assert "restore the settings" in message
 
 
-def test_an_absent_checkpoint_is_refused(tmp_path, other):
-    assert "damaged" in refusal(tmp_path / "checkpoint.npz", other)
-
-
 @limits(suppress_health_check=list(HealthCheck))
 @given(
     where=st.floats(0, 1, exclude_max=True), cut=st.booleans(), flip=st.integers(1, 255)
@@ -151,8 +147,9 @@ def test_a_damaged_checkpoint_is_refused_or_restored_in_full(
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"no archive at all"])
-def test_a_file_that_is_no_checkpoint_is_refused(tmp_path, other, content):
+def test_absent_files_and_other_files_are_refused(tmp_path, other, content):
     path = tmp_path / "checkpoint.npz"
+    assert "damaged" in refusal(path, other)
     path.write_bytes(content)
     assert "damaged" in refusal(path, other)
 

@@ -7,18 +7,16 @@ import itertools
 import keras
 import numpy as np
 import pytest
-from tiny_fine_tuning import FIRST, VGG, prepare_features, settings
-from tiny_run import experiment
+from tiny_fine_tuning import FIRST, prepare_features, settings
 from tiny_training import assert_resumes, skip_captions
 
 from show_attend_tell.config.runs import MODEL
 from show_attend_tell.data.features import FeatureReader, feature_path
-from show_attend_tell.data.splits import folder_of, load_split, open_features
+from show_attend_tell.data.splits import load_split, open_features
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import (
     EncoderError,
-    FeatureError,
     ModelFileError,
 )
 from show_attend_tell.training import train as training
@@ -180,19 +178,6 @@ def test_other_objectives_and_bfloat16_train_it_too(work, runs, tmp_path, change
     assert np.isfinite(kernels[1]).all()
 
 
-def test_features_of_another_layer_are_refused(work, tmp_path):
-    chosen, folder = settings(), folder_of(settings(), work)
-    other = feature_path(folder, dataclasses.replace(chosen.encoder, trainable_from=""))
-    copy = tmp_path / "made-up"
-    copy.mkdir()
-    for name in ("manifest.jsonl", "vocabulary.json"):
-        (copy / name).write_bytes((folder / name).read_bytes())
-    feature_path(copy, chosen.encoder).write_bytes(other.read_bytes())
-    message = "layer block5_conv3 instead of block5_conv2"
-    with pytest.raises(FeatureError, match=message):
-        train(chosen, tmp_path, tmp_path / "runs", progress=False)
-
-
 def test_convolutions_of_other_weights_than_the_features_are_refused(work, tmp_path):
     weights = tmp_path / "other.weights.h5"
     network = keras.applications.VGG16(
@@ -206,24 +191,9 @@ def test_convolutions_of_other_weights_than_the_features_are_refused(work, tmp_p
     assert "\n" not in str(error.value)
 
 
-def test_an_initial_model_of_another_encoder_is_refused(work, runs, tmp_path):
-    model = load(runs, "frozen")
-    model.encoder_identity = {**model.encoder_identity, "weights_digest": "0" * 64}
-    model.save(tmp_path / "model.keras")
-    chosen = settings(training={"init_from": str(tmp_path / "model.keras")})
-    with pytest.raises(ModelFileError, match="another encoder's features"):
-        train(chosen, work, tmp_path / "runs", progress=False)
-
-
 def test_a_fine_tuned_model_does_not_start_a_frozen_one(work, runs, tmp_path):
     start = str(runs / "tuned" / MODEL)
     chosen = settings("frozen", "", training={"init_from": start})
     message = "layer block5_conv3 instead of block5_conv2|another encoder"
     with pytest.raises(ModelFileError, match=message):
         train(chosen, work, tmp_path / "runs", progress=False)
-
-
-def test_the_settings_of_a_frozen_run_are_as_before():
-    assert settings(first="").encoder.trainable_layers == ()
-    assert experiment().encoder.cached_layer == "last"
-    assert VGG["layer"] == "block5_conv3"

@@ -130,6 +130,18 @@ def test_the_bar_of_a_resumed_training_begins_where_it_was(tmp_path, capsys):
     assert f" {STEPS}/{2 * STEPS} [" in first
 
 
+def test_a_better_score_resets_patience(tmp_path):
+    summary = run(tmp_path / "x", [-5.0, -6.0, -4.0, -5.0, -5.0], patience=2)
+    assert (summary.best, summary.best_step) == (-4.0, 3 * STEPS)
+    assert summary.steps == 5 * STEPS
+
+
+def test_the_last_update_is_validated_whatever_the_interval(tmp_path):
+    summary = run(tmp_path / "x", [-5.0], validate_every=100)
+    assert summary.model.exists()
+    assert summary.best_step == STEPS
+
+
 def test_the_saved_model_has_the_weights_of_its_validation(tmp_path):
     summary = run(tmp_path / "x", [-1.0, -2.0], schedule="constant")
     kept = keras.saving.load_model(summary.model).get_weights()

@@ -150,23 +150,6 @@ def test_training_stops_when_patience_ends_and_stays_stopped(work, tmp_path, sco
     assert scored == [100.0]
 
 
-def test_a_better_score_resets_patience(work, tmp_path, scored):
-    scored += [5.0, 4.0, 6.0, 5.0, 5.0]
-    patient = {"patience": 2, "epochs": 5, "metric": "CIDEr"}
-    summary = go(work, tmp_path, training=patient)
-    assert (summary.best, summary.best_step) == (6.0, 3 * STEPS)
-    assert summary.steps == 5 * STEPS
-    assert not scored
-
-
-def test_the_last_update_is_validated_whatever_the_interval(work, tmp_path, scored):
-    scored += [5.0]
-    rare = {"epochs": 1, "metric": "CIDEr", "validate_every": 100}
-    summary = go(work, tmp_path, training=rare)
-    assert summary.model.exists()
-    assert summary.best_step == STEPS
-
-
 def test_a_line_reports_that_the_first_update_compiles(work, tmp_path, quick, capsys):
     go(work, tmp_path, training={"epochs": 1})
     changes = {"init_from": "tiny", "epochs": 1}

@@ -2,9 +2,6 @@
 
 import json
 import shutil
-import signal
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -201,13 +198,6 @@ def test_an_interrupted_validation_of_the_start_model_is_done_on_resuming(
     assert_same_run(*folders, name="further")
 
 
-def test_resuming_with_other_settings_is_refused_by_one_line(work, whole):
-    changes = {**AVERAGED, "learning_rate": 0.5}
-    with pytest.raises(RunError, match=r"training.learning_rate was 0.02") as caught:
-        go(work, whole, resume=True, training=changes)
-    assert "\n" not in str(caught.value)
-
-
 def resumption_error(work, folder):
     with pytest.raises(RunError) as caught:
         go(work, folder, resume=True, training=AVERAGED)
@@ -254,16 +244,6 @@ def test_an_impossible_position_is_refused(work, whole, tmp_path, change, messag
     assert message in resumption_error(work, copied)
 
 
-def test_an_existing_run_is_refused_and_replaced_on_demand(
-    whole, work, tmp_path, quick
-):
-    copied = Path(shutil.copytree(whole, tmp_path / "copied"))
-    with pytest.raises(RunError, match="--overwrite"):
-        go(work, copied)
-    summary = go(work, copied, overwrite=True, training={"epochs": 1})
-    assert summary.steps == STEPS
-
-
 @pytest.mark.parametrize("name", ["tiny", "tiny-hard"])
 def test_a_run_of_version_0_1_is_resumed(tmp_path, monkeypatch, quick, name):
     shutil.copytree(ARTEFACTS / "runs" / name, tmp_path / name)
@@ -285,38 +265,3 @@ def test_a_run_of_version_0_1_is_resumed(tmp_path, monkeypatch, quick, name):
     assert {key: a.shape for key, a in arrays.items()} == {
         key: a.shape for key, a in before.items()
     }
-
-
-KILLED = """
-import os, pathlib, signal, sys
-sys.path[:0] = [{root!r}, {tests!r}]
-import pytest, tiny_training
-from tiny_training import TrainingLog
-log_update = TrainingLog.log_update
-def kill(self, number, *rest):
-    log_update(self, number, *rest)
-    if number == 8:
-        os.kill(os.getpid(), signal.SIGKILL)
-TrainingLog.log_update = kill
-tiny_training.skip_captions(pytest.MonkeyPatch())
-often = {{"checkpoint_every": 1}}
-tiny_training.go(pathlib.Path({work!r}), pathlib.Path({folder!r}), training=often)
-"""
-
-
-@pytest.mark.slow
-def test_a_killed_training_resumes_from_its_last_checkpoint(
-    work, tmp_path, monkeypatch
-):
-    skip_captions(monkeypatch)
-    often = {"checkpoint_every": 1}
-    go(work, tmp_path / "whole", training=often)
-    tests = Path(__file__).resolve().parents[1] / "support"
-    folder = tmp_path / "killed"
-    paths = {"root": str(tests.parents[1]), "tests": str(tests)}
-    code = KILLED.format(**paths, work=str(work), folder=str(folder))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
-    assert read_checkpoint(folder)[1]["step"] == 7
-    go(work, folder, resume=True, training=often)
-    assert_same_run(tmp_path / "whole", folder)

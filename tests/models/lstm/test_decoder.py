@@ -27,55 +27,6 @@ def make(rng, **changes):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("layers", [1, 2])
-def test_the_initial_state_is_two_mlps_of_the_mean_annotation(rng, layers, mode):
-    decoder, p = make(rng, init_layers=layers)
-    a = normal(rng, B, L, D)
-    h, c = run_in(mode, lambda a: decoder.initial_state(a, keep), a)
-    expected = [oracle.initial_state(p, photo) for photo in a.astype(float)]
-    np.testing.assert_allclose(h, [pair[0] for pair in expected], **TOLERANCE)
-    np.testing.assert_allclose(c, [pair[1] for pair in expected], **TOLERANCE)
-    assert np.abs(h - c).max() > 1e-2
-
-
-def test_dropout_of_the_initial_state_follows_each_relu(rng):
-    decoder, _ = make(rng, init_layers=2)
-    dropped = []
-    decoder.initial_state(
-        ops.convert_to_tensor(normal(rng, B, L, D)),
-        lambda value: (dropped.append(np.asarray(value)), value)[1],
-    )
-    assert [value.shape for value in dropped] == [(B, D)] * 2  # one in h_0, one in c_0
-    assert all((value >= 0).all() and (value == 0).any() for value in dropped)
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
-def test_f_att_alpha_beta_and_the_soft_phi_are_the_papers(
-    rng, layers, activation, mode
-):
-    decoder, p = make(rng, attention_layers=layers, activation=activation)
-    a, h = normal(rng, B, L, D), normal(rng, B, n)
-
-    def attend(a, h):
-        beta_logit = ops.matmul(h, decoder.w_beta) + decoder.b_beta
-        state = ops.matmul(h, decoder.w_h)
-        return decoder.attend(a, decoder._project_features(a), state, beta_logit)
-
-    z_hat, alpha, _, beta = run_in(mode, attend, a, h)
-    act = np.tanh if activation == "tanh" else lambda x: np.maximum(x, 0)
-    for b in range(B):
-        photo, h_b = a[b].astype(float), h[b].astype(float)
-        expected = oracle.softmax(oracle.scores(p, photo, h_b, act))
-        gate = oracle.sigmoid(h_b @ p["w_beta"][:, 0] + p["b_beta"][0])
-        np.testing.assert_allclose(alpha[b], expected, **TOLERANCE)
-        np.testing.assert_allclose(beta[b], gate, **TOLERANCE)
-        context = gate * oracle.context(photo, expected)
-        np.testing.assert_allclose(z_hat[b], context, **TOLERANCE)
-
-
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("prev2out", [True, False])
 @pytest.mark.parametrize("ctx2out", [True, False])
 def test_the_deep_output_has_the_terms_switched_on(rng, prev2out, ctx2out, mode):

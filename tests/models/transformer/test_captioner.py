@@ -1,15 +1,13 @@
 """A captioner with a Transformer generates, averages and is saved as any other."""
 
-import keras
 import numpy as np
 import oracle
 import pytest
 import tiny_captioner
 import tiny_transformer as tiny
-from tiny_captioner import END, PAD, START, B, K, L, T, arrays, outputs_of
+from tiny_captioner import PAD, START, B, K, L, T, arrays, outputs_of
 
-from show_attend_tell.config.settings import DecodingSettings, ModelSettings
-from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.saving import copy_weights, load_captioner
 from show_attend_tell.runtime.errors import ConfigError, ModelFileError
@@ -158,28 +156,6 @@ def test_each_dropout_acts_in_training_only(rng, changes, model):
     noisy = [arrays(model(x, training=True))["logits"] for _ in range(2)]
     np.testing.assert_array_equal(quiet[0], quiet[1])
     assert np.abs(noisy[0] - noisy[1]).max() > 1e-3
-
-
-@pytest.mark.slow
-def test_fit_learns_two_captions_and_generate_returns_them(rng):
-    settings = tiny.settings(width=16, hidden=32, tie_output=True)
-    model = Captioner(
-        tiny_captioner.WORDS,
-        ModelSettings(decoder="transformer"),
-        tiny_captioner.D,
-        tiny_captioner.GRID,
-        doubly_stochastic=0.1,
-        transformer=settings,
-    )
-    a = tiny_captioner.photos(rng, 2)
-    inputs = np.array([[START, 4, 5, 0], [START, 6, 7, 8]], "i4")
-    targets = np.array([[4, 5, END, 0], [6, 7, 8, END]], "i4")
-    model.compile(optimizer=keras.optimizers.Adam(0.01), jit_compile=False)
-    x = {"annotations": np.tile(a, (60, 1, 1)), "tokens": np.tile(inputs, (60, 1))}
-    history = model.fit(x, np.tile(targets, (60, 1)), batch_size=2, verbose=0)
-    found = write(model, a, method="greedy")
-    np.testing.assert_array_equal(found.tokens[:, 0], targets)
-    assert np.isfinite(history.history["loss"]).all()
 
 
 def test_attention_in_heads_is_that_of_the_chosen_words_and_an_lstm_has_none(

@@ -4,7 +4,6 @@ import functools
 import json
 import math
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -173,18 +172,6 @@ def test_the_scores_state_split_bound_and_how_it_was_measured(report, real, work
     assert scores["weighted_bound"] < scores["bound"]
     assert 0 < scores["standard_error"] < scores["bound"]
     assert report.lines()[1].startswith(f"bound {scores['bound']:.2f} nats")
-
-
-@pytest.mark.slow
-def test_the_bound_is_that_of_the_models_own_loss(report, real):
-    model = keras.saving.load_model(real.model)
-    images = held_out_binary(digits(20, seed=1), experiment().data, "test")
-    losses = [
-        float(model.losses_of(model(images.astype("float32") / 255))["loss"])
-        for _ in range(30)
-    ]
-    error = np.std(losses) / np.sqrt(len(losses)) + np.std(losses)
-    assert abs(np.mean(losses) - report.bound) < 4 * error
 
 
 def test_the_figures_are_pictures_and_an_animation(report):
