@@ -117,9 +117,7 @@ def test_a_seed_out_of_range_is_one_line(work, tmp_path):
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_run_that_fails_is_named_and_the_others_are_trained(
-    work, tmp_path, monkeypatch
-):
+def test_a_run_that_fails_is_named_and_the_others_are_trained(work, tmp_path):
     def fails(experiment, *arguments, **options):
         if experiment.name == NAMES[0]:
             raise TrainingError("the loss is not finite;\nlower the rate")
@@ -136,9 +134,7 @@ def test_a_run_that_fails_is_named_and_the_others_are_trained(
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.slow
-def test_an_interrupted_replacement_is_continued_and_not_begun_again(
-    work, tmp_path, monkeypatch
-):
+def test_an_interrupted_replacement_is_continued_and_not_begun_again(work, tmp_path):
     go(work, tmp_path, seeds=[2])
     series = Series(work, tmp_path, evaluates=False, progress=False)
     (variant,) = seed_variants(CHOSEN, [2])

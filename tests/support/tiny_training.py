@@ -1,5 +1,6 @@
 """Trainings of a few updates, and the comparison of two run folders."""
 
+import contextlib
 import json
 import zipfile
 
@@ -7,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 from tiny_run import experiment
+from zip_members import replace_members
 
 from show_attend_tell.config.runs import CHECKPOINT, MODEL
 from show_attend_tell.training import maximum_likelihood
@@ -108,16 +110,31 @@ def interrupt(patch, when):
     patch.setattr(Trainer, "_after_update", stop)
 
 
-def assert_resumes(train, folder, monkeypatch, when, name="tiny"):
+@contextlib.contextmanager
+def interrupted(interrupt, when):
+    """Run a training that ``interrupt(patch, when)`` makes fail."""
+    with pytest.MonkeyPatch.context() as patch:
+        interrupt(patch, when)
+        with pytest.raises((KeyboardInterrupt, OSError)):
+            yield
+
+
+def change_position(path, change):
+    """Replace the position in a checkpoint, or the fields named in a dict."""
+    with zipfile.ZipFile(path) as archive:
+        position = json.loads(archive.read("position.json"))
+    position = {**position, **change} if isinstance(change, dict) else change
+    replace_members(path, {"position.json": json.dumps(position)})
+
+
+def assert_resumes(train, folder, when, name="tiny"):
     """Interrupt a training after an update, resume it, and compare the two runs.
 
     ``train`` takes the folder of runs, and whether to resume.
     """
     train(folder / "whole")
-    with monkeypatch.context() as patch:
-        interrupt(patch, when)
-        with pytest.raises(KeyboardInterrupt):
-            train(folder / "parts")
+    with interrupted(interrupt, when):
+        train(folder / "parts")
     assert read_checkpoint(folder / "parts", name)[1]["step"] == when
     train(folder / "parts", resume=True)
     assert_same_run(folder / "whole", folder / "parts", name)

@@ -89,46 +89,35 @@ def test_a_student_equal_to_its_teacher_stays_as_it_is(rng):
         np.testing.assert_array_equal(new, old)
 
 
-@pytest.fixture(scope="module")
-def runs(work, tmp_path_factory):
-    """The runs folder with a teacher."""
-    folder = tmp_path_factory.mktemp("runs")
-    with pytest.MonkeyPatch.context() as patch:
-        skip_captions(patch)
-        changes = {"epochs": 8, "learning_rate": 0.03, "validate_every": 100}
-        train(experiment(training=changes), work, folder, progress=False)
-    return folder
-
-
-def student(work, runs, name="student", resume=False, teachers=None, **changes):
+def student(work, started, name="student", resume=False, teachers=None, **changes):
     tables = {"training": {**DISTIL, **changes}, "model": {"lstm_width": 6}}
     chosen = experiment(name, **tables, **(teachers or TEACHERS))
-    return train(chosen, work, runs, resume=resume, progress=False)
+    return train(chosen, work, started, resume=resume, progress=False)
 
 
 def test_a_student_of_another_width_learns_the_words_of_its_teachers(
-    work, runs, monkeypatch
+    work, started, monkeypatch
 ):
     skip_captions(monkeypatch)
     updates = record_updates(monkeypatch)
-    student(work, runs, doubly_stochastic=0.0)
+    student(work, started, doubly_stochastic=0.0)
     losses = [float(values["loss"]) for values in updates]
     assert np.mean(losses[-3:]) < 0.5 * np.mean(losses[:3])
-    teacher = load_captioner(runs / "tiny" / "model.keras")
+    teacher = load_captioner(started / "tiny" / "model.keras")
     assert teacher.settings.dropout == 0.2  # its file is as it was
 
 
 @pytest.mark.slow
 def test_an_interrupted_distillation_resumes_to_the_byte(
-    work, runs, monkeypatch, tmp_path
+    work, started, monkeypatch, tmp_path
 ):
     skip_captions(monkeypatch)
-    teacher = {"distillation": {"teachers": [str(runs / "tiny" / "model.keras")]}}
+    teacher = {"distillation": {"teachers": [str(started / "tiny" / "model.keras")]}}
 
     def train_here(folder, resume=False):
         student(work, folder, "tiny", resume, teacher, epochs=2)
 
-    assert_resumes(train_here, tmp_path, monkeypatch, 4)
+    assert_resumes(train_here, tmp_path, 4)
 
 
 def test_features_that_a_teacher_does_not_read_are_refused(rng, monkeypatch):
@@ -141,19 +130,19 @@ def test_features_that_a_teacher_does_not_read_are_refused(rng, monkeypatch):
         distillation.make_distillation(None, models[0], None, (), ["teacher.keras"])
 
 
-def test_unfit_teachers_are_named_in_one_line(work, runs, tmp_path):
+def test_unfit_teachers_are_named_in_one_line(work, started, tmp_path):
     absent = {"distillation": {"teachers": ["absent"]}}
     with pytest.raises(ModelFileError, match=r"absent/model.keras: no such model"):
-        student(work, runs, "other", teachers=absent)
-    model = load_captioner(runs / "tiny" / "model.keras")
+        student(work, started, "other", teachers=absent)
+    model = load_captioner(started / "tiny" / "model.keras")
     words = [*model.vocabulary.words[:-1], "another"]
     path = tmp_path / "other.keras"
     Captioner.from_config({**model.get_config(), "vocabulary": words}).save(path)
     other = {"distillation": {"teachers": [str(path)]}}
     with pytest.raises(ModelFileError, match="another vocabulary") as error:
-        student(work, runs, "other", teachers=other)
+        student(work, started, "other", teachers=other)
     assert "\n" not in str(error.value)
-    assert not (runs / "other").exists()
+    assert not (started / "other").exists()
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ def test_a_resumed_training_equals_an_uninterrupted_one(
     changes = {"init_from": str(runs / "frozen" / MODEL), "average_decay": 0.9}
     chosen = settings(encoder={"mirror": True}, training=changes)
     train_here = functools.partial(train, chosen, work, progress=False)
-    assert_resumes(train_here, tmp_path, monkeypatch, 2, "tuned")
+    assert_resumes(train_here, tmp_path, 2, "tuned")
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from tiny_training import (
     assert_same_run,
     go,
     interrupt,
+    interrupted,
     read_checkpoint,
     skip_graphs,
 )
@@ -69,15 +70,13 @@ def test_the_model_s_words_are_kept_and_new_ones_are_added(
 
 @pytest.mark.parametrize("share", [0.0, 0.4])
 def test_a_resumed_training_needs_the_initial_model_no_more(
-    work, start, tmp_path, monkeypatch, share
+    work, start, tmp_path, share
 ):
     model, _ = start
     settings = {"init_from": str(model), "average_decay": 0.9, "initial_share": share}
     go(work, tmp_path / "whole", training=settings)
-    with monkeypatch.context() as patch:
-        interrupt(patch, 5)
-        with pytest.raises(KeyboardInterrupt):
-            go(work, tmp_path / "resumed", training=settings)
+    with interrupted(interrupt, 5):
+        go(work, tmp_path / "resumed", training=settings)
     assert read_checkpoint(tmp_path / "resumed")[1]["step"] == 5
     model.unlink()
     go(work, tmp_path / "resumed", resume=True, training=settings)

@@ -80,17 +80,6 @@ def test_the_gradient_is_the_advantage_times_that_of_log_p(rng):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
-@pytest.fixture(scope="module")
-def started(work, tmp_path_factory):
-    """The runs folder of a short training by likelihood."""
-    folder = tmp_path_factory.mktemp("runs")
-    with pytest.MonkeyPatch.context() as patch:
-        skip_captions(patch)
-        changes = {"epochs": 5, "learning_rate": 0.03, "validate_every": 100}
-        train(experiment(training=changes), work, folder, progress=False)
-    return folder
-
-
 @pytest.fixture
 def unvalidated(monkeypatch):
     skip_captions(monkeypatch)
@@ -155,11 +144,11 @@ def test_every_photo_is_used_once_an_epoch(work, started):
 
 @pytest.mark.slow
 def test_an_interrupted_training_by_reward_resumes_to_the_byte(
-    work, started, tmp_path, monkeypatch, unvalidated
+    work, started, tmp_path, unvalidated
 ):
     changes = {"epochs": 2, "init_from": str(started / "tiny" / "model.keras")}
     train_here = functools.partial(further, work, name="tiny", **changes)
-    assert_resumes(train_here, tmp_path, monkeypatch, 4)
+    assert_resumes(train_here, tmp_path, 4)
 
 
 def test_a_run_is_not_replaced_when_its_initial_model_is_absent(work, started):

@@ -46,11 +46,9 @@ def _quick(monkeypatch):
 
 
 @pytest.mark.parametrize("mirror", [False, True])
-def test_an_interrupted_training_resumes_to_the_byte(
-    work, tmp_path, monkeypatch, mirror
-):
+def test_an_interrupted_training_resumes_to_the_byte(work, tmp_path, mirror):
     options = {**DATA, "encoder": {"mirror": mirror}}
-    assert_resumes(functools.partial(go, work, **options), tmp_path, monkeypatch, 6)
+    assert_resumes(functools.partial(go, work, **options), tmp_path, 6)
     assert read_checkpoint(tmp_path / "whole")[1]["step"] == 3 * STEPS
     model = load_captioner(tmp_path / "whole" / "tiny" / MODEL)
     assert "both" in model.vocabulary

@@ -50,11 +50,9 @@ def test_updates_log_rewards_entropy_and_the_share_of_samples(work, tmp_path, lo
 
 
 @pytest.mark.slow
-def test_an_interrupted_hard_training_resumes_to_the_byte(
-    work, tmp_path, logged, monkeypatch
-):
+def test_an_interrupted_hard_training_resumes_to_the_byte(work, tmp_path, logged):
     train_here = functools.partial(go, work, name="tiny", epochs=2)
-    assert_resumes(train_here, tmp_path, monkeypatch, 4)
+    assert_resumes(train_here, tmp_path, 4)
 
 
 @pytest.mark.parametrize("interrupted", [False, True])

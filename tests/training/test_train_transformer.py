@@ -52,11 +52,9 @@ def test_training_by_reward_starts_from_a_model_and_changes_it(work, tmp_path, l
 
 
 @pytest.mark.slow
-def test_a_resumed_training_is_an_uninterrupted_one(
-    work, tmp_path, logged, monkeypatch
-):
+def test_a_resumed_training_is_an_uninterrupted_one(work, tmp_path, logged):
     train_here = functools.partial(go, work, epochs=3)
-    assert_resumes(train_here, tmp_path, monkeypatch, 5)
+    assert_resumes(train_here, tmp_path, 5)
 
 
 @pytest.mark.slow

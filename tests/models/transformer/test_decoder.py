@@ -114,7 +114,7 @@ def test_alpha_is_the_mean_over_the_heads_of_the_chosen_layer(rng, batch):
         model.set_alpha_layer(N + 1)
 
 
-def test_padding_and_other_rows_change_nothing(model, batch, rng):
+def test_padding_and_other_rows_change_nothing(model, batch):
     a, inputs, _ = batch
     whole = outputs_of(model, a, inputs)
     wider = np.pad(inputs, ((0, 0), (0, 3)))

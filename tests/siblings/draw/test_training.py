@@ -82,12 +82,10 @@ def test_tensorboard_shows_terms_canvases_and_samples(real):
     ],
     ids=["no attention", "attention"],
 )
-def test_a_resumed_training_equals_an_uninterrupted_one(
-    work, tmp_path, monkeypatch, changes
-):
+def test_a_resumed_training_equals_an_uninterrupted_one(work, tmp_path, changes):
     changes["training"] = {"average_decay": 0.9, "epochs": 2}
     train_here = functools.partial(go, work, **changes)
-    assert_resumes(train_here, tmp_path, monkeypatch, 8)
+    assert_resumes(train_here, tmp_path, 8)
 
 
 def batches(kind, epoch, start=0):
@@ -184,7 +182,7 @@ def test_the_figures_are_pictures_and_an_animation(report):
         assert (image.format, image.n_frames) == ("GIF", 4)
 
 
-def test_the_nearest_digit_is_that_of_least_distance(rng):
+def test_the_nearest_digit_is_that_of_least_distance():
     training_digits = digits(20).images
     drawn = training_digits[[7, 3]].astype("float32") / 255 * 0.9
     figure = evaluation.nearest_figure(drawn, training_digits, 2, 1)

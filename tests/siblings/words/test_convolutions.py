@@ -110,51 +110,6 @@ def test_the_support_of_an_impulse_grows_by_two_pixels_per_iteration(kind):
         assert len(reached) == (3 + 2 * t) ** 2
 
 
-@pytest.mark.parametrize("kind", KINDS[1:])
-def test_the_gradient_of_a_shared_kernel_is_the_sum_over_unrolled_copies(kind):
-    """By differences of the loss, with a copy of the kernel for each product."""
-    n, x = 3, picture(shape=(1, 3, 4)).astype(np.float64)
-    layer = layer_of(kind, n, inputs=3 if kind == "recursive_tied" else 2)
-    x = x if kind != "recursive_tied" else np.concatenate([x, x[..., :1]], -1)
-    weights = values_of(layer)
-    direction = np.random.default_rng(3).standard_normal(layer.kernel.shape)
-    uses = range(0 if kind == "recursive_tied" else 1, n + 1)
-
-    def loss(changed, size):
-        """The sum of h(n), with the kernel of one use changed."""
-        state = None
-        for t in range(n + 1):
-            w = weights["kernel"] + (size * direction if t == changed else 0)
-            first, later = weights["bias_0"], weights.get("bias", weights["bias_0"])
-            v = weights.get("feedforward_0")
-            if t == 0:
-                total = convolve(x, w if kind == "recursive_tied" else v) + first
-            else:
-                total = convolve(state, w) + later
-                total = total + (convolve(x, v) if kind == "recurrent" else 0)
-            state = np.maximum(total, 0)
-        return state.sum()
-
-    h = 1e-6
-    copies = [(loss(t, h) - loss(t, -h)) / (2 * h) for t in uses]
-    moved = values_of(layer)["kernel"]
-    sums = []
-    for size in (1e-3, -1e-3):
-        layer.kernel.assign(moved + size * direction)
-        sums.append(float(ops.sum(ops.cast(layer(x.astype("f")), "float32"))))
-    assert len(copies) == n + (kind == "recursive_tied")
-    assert sum(copies) == pytest.approx((sums[0] - sums[1]) / 2e-3, rel=2e-2)
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        layer.kernel.assign(moved)
-        with tf.GradientTape() as tape:
-            total = tf.reduce_sum(layer(tf.constant(x, tf.float32)))
-        gradient = tape.gradient(total, layer.kernel.value)
-        found = float(np.sum(np.asarray(gradient) * direction))
-        assert found == pytest.approx(sum(copies), rel=1e-4)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_iteration_is_normalised_by_its_own_stored_statistics(kind):
     n = 0 if kind == "plain" else 2
