@@ -4,7 +4,7 @@ import numpy as np
 import oracle
 import pytest
 import tiny_captioner as tiny
-from tiny_captioner import END, PAD, START, UNKNOWN, K, L
+from tiny_captioner import END, PAD, START, UNKNOWN, K, L, write
 
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.models import generation, generator
@@ -22,11 +22,6 @@ def model():
 @pytest.fixture(scope="module")
 def photos():
     return tiny.photos(np.random.default_rng(9), PHOTOS)
-
-
-def write(model, photos, seeds=None, **settings):
-    defaults = {"max_words": WORDS, "batch_size": BATCH}
-    return model.generate(photos, DecodingSettings(**{**defaults, **settings}), seeds)
 
 
 @pytest.fixture

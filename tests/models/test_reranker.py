@@ -200,17 +200,6 @@ def test_hypotheses_are_ranked_by_the_stated_score(rng, captioner, reranker):
     assert (found.tokens != plain.tokens).any()
 
 
-def test_without_weight_the_order_is_the_captioner_s(rng, captioner, reranker):
-    annotations = tiny.photos(rng, 3)
-    same = dataclasses.replace(DECODING, rerank_weight=0.0)
-    for ours, theirs in zip(
-        Generator([captioner], reranker=reranker).generate(annotations, same),
-        captioner.generate(annotations, DECODING),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(ours, theirs)
-
-
 def test_places_without_a_hypothesis_stay_last(rng, captioner, reranker):
     annotations = tiny.photos(rng, 2)
     many = dataclasses.replace(DECODING, beam=30, max_words=1)

@@ -15,7 +15,6 @@ from tiny_page_reader import random_reader
 from tiny_reader import drawn_crop
 
 from show_attend_tell.cli import main as cli
-from show_attend_tell.config.experiments import load_experiment
 from show_attend_tell.deployment.exports.half_precision import save_half
 from show_attend_tell.deployment.server.digits import DigitModels
 from show_attend_tell.deployment.server.words import WordReader
@@ -159,11 +158,3 @@ def test_the_models_of_the_package_are_small():
     assert sum(file.stat().st_size for file in files) < MOST_BYTES
     ram, draw = load(model_files.FOLDER)
     assert ram.canvas == draw.height == 28
-
-
-def test_two_models_of_the_experiments_sizes_are_small_enough(tmp_path):
-    total = 0
-    for name, task in ((RAM, classification), (DRAW, generation)):
-        model = task.build_model(load_experiment(name))
-        total += shrink(model, tmp_path / f"{name}.keras", task.load_model)
-    assert total < MOST_BYTES

@@ -5,9 +5,8 @@ import oracle
 import pytest
 import tiny_captioner
 import tiny_transformer as tiny
-from tiny_captioner import PAD, START, B, K, L, T, arrays, outputs_of
+from tiny_captioner import PAD, START, B, K, L, T, arrays, outputs_of, write
 
-from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.saving import copy_weights, load_captioner
 from show_attend_tell.runtime.errors import ConfigError, ModelFileError
@@ -24,12 +23,6 @@ def model():
 @pytest.fixture(scope="module")
 def photos():
     return tiny_captioner.photos(np.random.default_rng(9), PHOTOS)
-
-
-def write(model, photos, regions=None, xla=None, **settings):
-    defaults = {"max_words": WORDS, "batch_size": 3}  # the last batch is padded
-    decoding = DecodingSettings(**{**defaults, **settings})
-    return model.generate(photos, decoding, regions=regions, xla=xla)
 
 
 def assert_read_by_the_oracle(model, photos, found, bias=None):
