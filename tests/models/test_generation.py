@@ -98,10 +98,7 @@ def test_a_caption_has_the_numbers_of_teacher_forcing(model, photos, written, me
         read = oracle.run(
             p, photos[b].astype(float), [START, *words[:-1]], model.settings
         )
-        log_probs = [
-            oracle.log_softmax(logits)[word]
-            for logits, word in zip(read["logits"], words, strict=True)
-        ]
+        log_probs = oracle.word_log_likelihoods(read["logits"], words)
         each = found.word_log_probs[b, w, :length]
         np.testing.assert_allclose(each, log_probs, rtol=1e-4, atol=1e-5)
         assert found.log_probs[b, w] == pytest.approx(sum(log_probs), rel=1e-4)

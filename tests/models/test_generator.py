@@ -12,7 +12,6 @@ from show_attend_tell.data.encoder_identity import PACKAGED_DIGEST, ROUNDED_DIGE
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.generator import (
     Generator,
-    log_mean_probabilities,
 )
 from show_attend_tell.runtime.errors import ConfigError, ModelFileError
 
@@ -41,14 +40,6 @@ def mirrored(photos):
     """Return photos and mirror images, (N, 2, L, D)."""
     grid = photos.reshape(len(photos), *GRID, -1)
     return np.stack([photos, grid[:, :, ::-1].reshape(photos.shape)], axis=1)
-
-
-def test_the_mean_of_probabilities_is_that_of_numpy(rng):
-    p = rng.dirichlet(np.ones(6), size=(3, 2, 4))  # (M, B, W, K)
-    found = log_mean_probabilities(list(np.log(p).astype("f4")))
-    np.testing.assert_allclose(found, np.log(p.mean(axis=0)), rtol=1e-5)
-    equal = np.log(p[0]).astype("f4")
-    np.testing.assert_array_equal(log_mean_probabilities([equal] * 3), equal)
 
 
 def test_words_and_attention_are_the_means_of_the_members(members, photos):

@@ -1,5 +1,7 @@
 """The optimisers against NumPy, their schedules and their average of weights."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -16,10 +18,13 @@ def settings(**changes):
     return experiment(training={**plain, **changes}).training
 
 
-def take_steps(optimizer, count=2):
+def start_variables():
+    return [keras.Variable(value.astype(np.float32)) for value in START]
+
+
+def take_steps(optimizer, count=2, variables=None):
     """Apply the gradients in turn; return the weights after each step."""
-    variables = [keras.Variable(value.astype(np.float32)) for value in START]
-    history = []
+    variables, history = variables or start_variables(), []
     for k in range(count):
         gradients = [np.asarray(g, np.float32) for g in GRADIENTS[k % 2]]
         optimizer.apply(list(map(keras.ops.convert_to_tensor, gradients)), variables)
@@ -27,9 +32,10 @@ def take_steps(optimizer, count=2):
     return history
 
 
-def expect(history, step):
-    """Compare a history with ``step(w, g, memory, t)``, run for each weight."""
-    for j, start in enumerate(START):
+def expect(history, *steps):
+    """Compare a history with ``step(w, g, memory, t)`` of all weights or of each."""
+    steps = steps if len(steps) == len(START) else steps * len(START)
+    for j, (start, step) in enumerate(zip(START, steps, strict=True)):
         w, memory = start.copy(), {}
         for t, weights in enumerate(history, start=1):
             w = step(w, np.asarray(GRADIENTS[(t - 1) % 2][j]), memory, t)
@@ -45,6 +51,21 @@ def adam(rate=0.1, decay=0.0, scale=lambda t: 1.0):
         return w - rate * decay * w - rate * m / (np.sqrt(v) + 1e-7)
 
     return step
+
+
+def rmsprop(rate):
+    def step(w, g, memory, t):
+        memory["v"] = 0.95 * memory.get("v", 0) + 0.05 * g**2
+        update = rate * g / np.sqrt(memory["v"] + 1e-7)
+        memory["m"] = 0.9 * memory.get("m", 0) + update
+        return w - memory["m"]
+
+    return step
+
+
+def compile_with_xla(optimizer):
+    tf = pytest.importorskip("tensorflow")
+    optimizer.compile_apply(lambda f: tf.function(f, jit_compile=True))
 
 
 def test_the_gradient_is_clipped_by_its_global_norm_and_the_norm_before_is_recorded():
@@ -103,13 +124,12 @@ def test_the_initial_weights_have_their_share_in_the_trained_model(decay):
 
 @pytest.mark.parametrize("name", ["rmsprop", "adam", "adamw"])
 def test_the_average_is_the_same_compiled(name):
-    tf = pytest.importorskip("tensorflow")
     found = []
     for compiled in (False, True):
         chosen = settings(average_decay=0.998, optimizer=name)
         optimizer = make_optimizer(chosen, 10)
         if compiled:
-            optimizer.compile_apply(lambda f: tf.function(f, jit_compile=True))
+            compile_with_xla(optimizer)
         take_steps(optimizer, 3)
         found.append(averages_of(optimizer))
     for one, other in zip(*found, strict=True):
@@ -169,58 +189,40 @@ def test_a_gradient_of_slices_is_compiled_as_a_tensor():
     np.testing.assert_array_equal(seen[0], [[2], [0], [5]])
 
 
-def train_two(optimizer_settings, count=4, compiled=False):
-    """Train two variables, of which the second is the encoder's; return them."""
-    variables = [keras.Variable(value.astype(np.float32)) for value in START]
-    optimizer = make_optimizer(optimizer_settings, 10, variables[1:])
-    if compiled:
-        tf = pytest.importorskip("tensorflow")
-        optimizer.compile_apply(lambda f: tf.function(f, jit_compile=True))
-    for k in range(count):
-        gradients = [np.asarray(g, np.float32) for g in GRADIENTS[k % 2]]
-        optimizer.apply(list(map(keras.ops.convert_to_tensor, gradients)), variables)
-    return optimizer, [np.array(v) for v in variables]
-
-
-def two_weights(steps, count=4):
-    """Return the variables after the NumPy steps of each."""
-    found = []
-    for j, (start, step) in enumerate(zip(START, steps, strict=True)):
-        w, memory = start.copy(), {}
-        for t in range(1, count + 1):
-            w = step(w, np.asarray(GRADIENTS[(t - 1) % 2][j]), memory, t)
-        found.append(w)
-    return found
-
-
-def rmsprop(rate):
-    def step(w, g, memory, t):
-        memory["v"] = 0.95 * memory.get("v", 0) + 0.05 * g**2
-        update = rate * g / np.sqrt(memory["v"] + 1e-7)
-        memory["m"] = 0.9 * memory.get("m", 0) + update
-        return w - memory["m"]
-
-    return step
-
-
 OWN = {"learning_rate": 0.1, "encoder_learning_rate": 0.004}
 CASES = {
-    "adam": ({"optimizer": "adam"}, [adam(0.1), adam(0.004)]),
-    "rmsprop": ({"optimizer": "rmsprop"}, [rmsprop(0.1), rmsprop(0.004)]),
-    "adamw": (
-        {"optimizer": "adamw", "weight_decay": 0.2},
-        [adam(0.1, 0.2), adam(0.004, 0.2)],
-    ),
+    "adam": ({}, adam),
+    "rmsprop": ({}, rmsprop),
+    "adamw": ({"weight_decay": 0.2}, functools.partial(adam, decay=0.2)),
 }
+
+
+def with_encoder(**changes):
+    """Return two variables and an optimiser; the second one is the encoder's."""
+    variables = start_variables()
+    return make_optimizer(settings(**OWN, **changes), 10, variables[1:]), variables
 
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("name", CASES)
-def test_the_encoders_variables_have_their_own_rate(name, compiled):
-    changes, steps = CASES[name]
-    _, found = train_two(settings(**OWN, **changes), compiled=compiled)
-    for ours, theirs in zip(found, two_weights(steps), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+def test_each_optimiser_matches_its_equations_with_the_encoders_own_rate(
+    name, compiled
+):
+    changes, equations = CASES[name]
+    optimizer, variables = with_encoder(optimizer=name, **changes)
+    if compiled:
+        compile_with_xla(optimizer)
+    history = take_steps(optimizer, 4, variables)
+    expect(history, equations(0.1), equations(0.004))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_optimiser_matches_its_equations(name):
+    changes, equations = CASES[name]
+    optimizer = make_optimizer(settings(optimizer=name, **changes), 10)
+    expect(take_steps(optimizer, 4), equations(0.1))
+    norm = np.sqrt(sum(np.sum(np.square(g)) for g in GRADIENTS[1]))
+    assert float(optimizer.gradient_norm) == pytest.approx(norm, rel=1e-6)
 
 
 def test_both_rates_follow_the_schedule():
@@ -233,17 +235,13 @@ def test_both_rates_follow_the_schedule():
 
         return step
 
-    _, found = train_two(settings(**OWN, schedule="cosine"))
-    for ours, theirs in zip(
-        found, two_weights([cosine(0.1), cosine(0.004)]), strict=True
-    ):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+    optimizer, variables = with_encoder(schedule="cosine")
+    history = take_steps(optimizer, 4, variables)
+    expect(history, cosine(0.1), cosine(0.004))
 
 
 def test_the_average_covers_the_encoders_variables():
-    optimizer, last = train_two(settings(**OWN, average_decay=0.5), 2)
-    after_one = train_two(settings(**OWN), 1)[1]
-    averages = [keras.Variable(value.astype(np.float32)) for value in START]
-    optimizer.finalize_variable_values(averages)
-    for average, w1, w2 in zip(averages, after_one, last, strict=True):
+    optimizer, variables = with_encoder(average_decay=0.5)
+    first, last = take_steps(optimizer, 2, variables)
+    for average, w1, w2 in zip(averages_of(optimizer), first, last, strict=True):
         np.testing.assert_allclose(average, w1 / 3 + w2 * 2 / 3, rtol=1e-5)

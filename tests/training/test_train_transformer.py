@@ -22,11 +22,10 @@ def logged(monkeypatch):
     return record_updates(monkeypatch)
 
 
-def go(work, runs, name="tiny", resume=False, overwrite=False, model=None, **changes):
-    tables = {**TABLES, "model": {"decoder": "transformer", **(model or {})}}
-    tables["distillation"] = changes.pop("distillation", {})
+def go(work, runs, name="tiny", resume=False, **changes):
+    tables = {**TABLES, "distillation": changes.pop("distillation", {})}
     chosen = experiment(name, training=changes, **tables)
-    return train(chosen, work, runs, resume, overwrite, progress=False)
+    return train(chosen, work, runs, resume, progress=False)
 
 
 def test_the_loss_falls(work, tmp_path, logged):

@@ -35,10 +35,7 @@ def assert_read_by_the_oracle(model, photos, found, bias=None):
         inputs = np.array([[START, *words[:-1]]])
         given = None if bias is None else bias[b : b + 1, :length]
         read = tiny.expected(model, photos[b : b + 1], inputs, given)
-        log_probs = [
-            oracle.log_softmax(logits)[word]
-            for logits, word in zip(read["logits"][0], words, strict=True)
-        ]
+        log_probs = oracle.word_log_likelihoods(read["logits"][0], words)
         each = found.word_log_probs[b, w, :length]
         np.testing.assert_allclose(each, log_probs, rtol=1e-3, atol=1e-4)
         alpha = found.alpha[b, w, :length]
