@@ -1,4 +1,4 @@
-"""Teacher forcing recomputes the paper; permutations, causality, dropout."""
+"""Teacher forcing recomputes the paper; dropout."""
 
 import keras
 import numpy as np

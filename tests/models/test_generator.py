@@ -1,4 +1,4 @@
-"""Ensembles: mean probabilities, equality with a single model, mirrored photos."""
+"""Ensembles: mean probabilities, copies of one model, mirrored photos."""
 
 import numpy as np
 import oracle

@@ -1,4 +1,4 @@
-"""Trainings that are interrupted, fail, are killed or start again."""
+"""Trainings that are interrupted, fail or start again."""
 
 import functools
 import json

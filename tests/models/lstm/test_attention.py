@@ -1,4 +1,4 @@
-"""Attention equals the oracle's: scores, context, gate, hypotheses, permutations."""
+"""Attention from exponentials of the projections, and permuted locations."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Attention in heads, positions and one layer of the Transformer equal the oracle's."""
+"""Attention in heads and positions of words equal the oracle's."""
 
 import itertools
 

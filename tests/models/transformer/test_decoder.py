@@ -10,8 +10,6 @@ from tiny_captioner import GRID, MODES, TOLERANCE, B, D, K, L, T, arrays, output
 from tiny_transformer import VARIANTS, F, H, N, d
 
 from show_attend_tell.models.lstm.attention import region_bias
-from show_attend_tell.models.transformer import decoder as transformer
-from show_attend_tell.models.transformer.attention import grid_positions
 from show_attend_tell.models.transformer.decoder import TransformerDecoder
 
 
@@ -134,21 +132,6 @@ def test_captions_that_share_a_photo_read_it_as_captions_with_a_copy_each(
     copied = outputs_of(model, np.repeat(a, 3, axis=0), inputs)
     for name in shared:
         np.testing.assert_allclose(shared[name], copied[name], **TOLERANCE)
-
-
-def test_permuting_locations_and_their_positions_permutes_alpha(
-    model, batch, rng, monkeypatch
-):
-    order = rng.permutation(L)
-    before = outputs_of(model, *batch[:2])
-    turned = outputs_of(model, batch[0][:, order], batch[1])
-    assert np.abs(turned["logits"] - before["logits"]).max() > 1e-3
-    monkeypatch.setattr(
-        transformer, "grid_positions", lambda *a: grid_positions(*a)[order]
-    )
-    after = outputs_of(model, batch[0][:, order], batch[1])
-    np.testing.assert_allclose(after["alpha"], before["alpha"][..., order], **TOLERANCE)
-    np.testing.assert_allclose(after["logits"], before["logits"], **TOLERANCE)
 
 
 def test_without_positions_no_order_of_locations_matters(rng, batch):

@@ -1,4 +1,4 @@
-"""DRAW's windows: equations, identity, symmetries, and windows far outside."""
+"""DRAW's windows: equations, identity, and windows far outside."""
 
 import numpy as np
 import tiny_draw as tiny
