@@ -2,6 +2,10 @@
 
 :data:`TASKS` has an entry for each value of the key ``task``. The entries import their
 modules when a verb runs, so that ``--help`` is fast.
+
+To add a task, make a folder in ``siblings/`` with the files of ``siblings/ram/``, name
+its settings in ``_TASKS`` of :mod:`config.settings`, its data in
+:data:`data_prep.sources.SOURCES`, and add an entry to :data:`TASKS`.
 """
 
 import json

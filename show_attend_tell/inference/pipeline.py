@@ -52,7 +52,8 @@ class CaptioningPipeline:
     """Generate captions of photos.
 
     Attributes:
-        generator: annotations -> captions, with one captioner or several.
+        generator: annotations -> captions; a captioner becomes a generator of its own
+            captions.
         encoder: the network, photo -> annotation vectors.
         file: the model file, or the tuple of an ensemble's files; None without one.
         calibration: gives captions their confidence; None leaves it unknown.
@@ -60,11 +61,13 @@ class CaptioningPipeline:
 
     def __init__(
         self,
-        generator: Generator,
+        generator: Generator | Captioner,
         encoder: Encoder,
         file: Path | tuple[Path, ...] | None = None,
         calibration: Calibration | None = None,
     ):
+        if isinstance(generator, Captioner):
+            generator = generator.generator
         self.generator, self.encoder, self.file = generator, encoder, file
         self.calibration = calibration
 
