@@ -76,6 +76,15 @@ def go(work, folder, resume=False, overwrite=False, **changes):
     return train(chosen, work, folder, resume, overwrite, progress=False)
 
 
+def train_first(work, folder, epochs):
+    """Train by likelihood for a few epochs; return the folder of runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        skip_captions(patch)
+        often = {"learning_rate": 0.03, "validate_every": 100}
+        go(work, folder, training={"epochs": epochs, **often})
+    return folder
+
+
 def read_checkpoint(folder, name="tiny"):
     """Return the arrays and the position of a run's checkpoint."""
     with zipfile.ZipFile(folder / name / CHECKPOINT) as archive:

@@ -6,7 +6,12 @@ import pytest
 import tiny_captioner as tiny
 from tiny_captioner import PAD
 from tiny_run import experiment
-from tiny_training import assert_resumes, record_updates, skip_captions
+from tiny_training import (
+    assert_resumes,
+    record_updates,
+    skip_captions,
+    train_first,
+)
 
 from show_attend_tell.config.settings import DistillationSettings
 from show_attend_tell.data.encoder_identity import PACKAGED_DIGEST, ROUNDED_DIGEST
@@ -87,6 +92,11 @@ def test_a_student_equal_to_its_teacher_stays_as_it_is(rng):
         np.testing.assert_allclose(new, old, atol=1e-5)
     for old, new in zip(fixed, teacher.weights, strict=True):
         np.testing.assert_array_equal(new, old)
+
+
+@pytest.fixture(scope="module")
+def started(work, tmp_path_factory):
+    return train_first(work, tmp_path_factory.mktemp("runs"), epochs=8)
 
 
 def student(work, started, name="student", resume=False, teachers=None, **changes):

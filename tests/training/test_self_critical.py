@@ -12,6 +12,7 @@ from tiny_training import (
     assert_resumes,
     record_updates,
     skip_captions,
+    train_first,
 )
 
 from show_attend_tell.data.features import FeatureReader, feature_path
@@ -78,6 +79,11 @@ def test_the_gradient_is_the_advantage_times_that_of_log_p(rng):
         ]
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def started(work, tmp_path_factory):
+    return train_first(work, tmp_path_factory.mktemp("runs"), epochs=5)
 
 
 @pytest.fixture
