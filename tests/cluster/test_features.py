@@ -16,15 +16,13 @@ from PIL import Image
 
 from data_prep.extract import extract
 from data_prep.feature_writer import FeatureWriter
-from show_attend_tell.cluster import features as cluster_features
-from show_attend_tell.cluster import pool as cluster
 from show_attend_tell.cluster.features import extract_on_cluster, shard_writer
 from show_attend_tell.config.settings import EncoderSettings, experiment_from_dict
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo, write_manifest
 from show_attend_tell.data.shard_store import CACHE, ObjectStore
 from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.runtime.errors import ClusterError, EncoderError
+from show_attend_tell.runtime.errors import EncoderError
 
 ROWS = 32  # of a shard, so that a few photos have several
 PHOTOS = 12 * ROWS - 5
@@ -171,18 +169,3 @@ def test_workers_write_shards_into_an_object_store(
         np.testing.assert_array_equal(file.read(rows), values)
     assert shards.sizes() == {}  # overwritten, too
     (work / "tiny" / f"{NAME}.h5").unlink()
-
-
-@pytest.mark.cluster
-def test_a_node_without_the_folder_or_with_another_version_is_one_line(
-    work, nodes, monkeypatch
-):
-    nodes.ensure(1)
-    with monkeypatch.context() as patch:
-        patch.setattr(cluster_features, "visible", lambda path: (str(path), 1))
-        with pytest.raises(ClusterError, match=r"worker .*header\.json: not the file"):
-            extract_on_cluster(experiment(), work, nodes.address, progress=False)
-    monkeypatch.setattr(cluster, "__version__", "0.0.1")
-    with pytest.raises(ClusterError, match=r"must have version 0\.0\.1 .* Received: "):
-        extract_on_cluster(experiment(), work, nodes.address, progress=False)
-    assert [file.name for file in folder_of(work).iterdir()] == ["header.json"]

@@ -58,7 +58,7 @@ def test_the_batch_must_be_a_multiple_of_the_workers():
         workers.require_divisible(8, "training.batch_size")
 
 
-def test_workers_meet_at_the_chief(monkeypatch):
+def test_workers_meet_at_the_chief():
     addresses = free_addresses(3)
     met = []
 

@@ -117,9 +117,7 @@ def test_a_seed_out_of_range_is_one_line(work, tmp_path):
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_run_that_fails_is_named_and_the_others_are_trained(
-    work, tmp_path, monkeypatch
-):
+def test_a_run_that_fails_is_named_and_the_others_are_trained(work, tmp_path):
     def fails(experiment, *arguments, **options):
         if experiment.name == NAMES[0]:
             raise TrainingError("the loss is not finite;\nlower the rate")
@@ -136,9 +134,7 @@ def test_a_run_that_fails_is_named_and_the_others_are_trained(
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.slow
-def test_an_interrupted_replacement_is_continued_and_not_begun_again(
-    work, tmp_path, monkeypatch
-):
+def test_an_interrupted_replacement_is_continued_and_not_begun_again(work, tmp_path):
     go(work, tmp_path, seeds=[2])
     series = Series(work, tmp_path, evaluates=False, progress=False)
     (variant,) = seed_variants(CHOSEN, [2])
@@ -339,17 +335,3 @@ def test_a_killed_worker_continues_its_run_and_the_runs_are_compared(
     again = jobs_of(series, LONG, resume=True)
     outcomes = list(train_on_cluster(series, again, nodes.address))
     assert [(one.summary, one.fault) for one in outcomes] == [(None, None)] * 2
-
-
-@pytest.mark.cluster
-def test_run_folders_that_a_node_cannot_see_are_one_line_before_any_training(
-    work, tmp_path, nodes, monkeypatch
-):
-    nodes.ensure(1)
-    series = Series(work, tmp_path, progress=False)
-    monkeypatch.setattr(several, "visible", lambda path: (str(path), 1))
-    jobs = jobs_of(series, ONE_EPOCH)
-    with pytest.raises(ClusterError, match=r"^worker on .*: not the file") as caught:
-        list(train_on_cluster(series, jobs, nodes.address))
-    assert "\n" not in str(caught.value)
-    assert not [path for path in tmp_path.iterdir() if path.is_dir()]

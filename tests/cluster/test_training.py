@@ -11,7 +11,7 @@ from tiny_training import read_checkpoint
 from show_attend_tell.cluster import training as cluster
 from show_attend_tell.cluster.training import train_on_cluster
 from show_attend_tell.config.runs import CHECKPOINT
-from show_attend_tell.runtime.errors import ClusterError, ConfigError
+from show_attend_tell.runtime.errors import ClusterError
 from show_attend_tell.training.train import train
 
 SETTINGS = tiny_run.experiment(
@@ -67,9 +67,3 @@ def test_faults_of_workers_are_one_line(tmp_path, work, nodes, monkeypatch):
     with pytest.raises(ClusterError, match=r"experiment\.toml: not the file that"):
         train_on_cluster(SETTINGS, *places, cluster=nodes.address, count=2)
     assert not (tmp_path / "tiny" / CHECKPOINT).exists()
-
-
-def test_a_batch_that_cannot_be_divided_is_one_line(tmp_path, work, nodes):
-    settings = tiny_run.experiment(training={"batch_size": 7})
-    with pytest.raises((ConfigError, ClusterError), match="multiple of the 2 workers"):
-        train_on_cluster(settings, work, tmp_path, cluster=nodes.address, count=2)

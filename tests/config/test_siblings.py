@@ -1,10 +1,11 @@
-"""Settings of experiments on digits: the tables of a task, and refused ones."""
+"""Settings of experiments on digits and words: the tables of a task, refused ones."""
 
 import pytest
 from tiny_run import experiment as captioning
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.experiments import load_experiment
+from show_attend_tell.config.generation import GenerationExperiment
 from show_attend_tell.config.settings import (
     Experiment,
     experiment_from_dict,
@@ -15,13 +16,30 @@ from show_attend_tell.config.settings import (
 from show_attend_tell.config.siblings import DigitExperiment
 from show_attend_tell.runtime.errors import ConfigError, RunError
 
-SMALL = {
+CLASSIFY = {
     "name": "small",
     "task": "classify",
     "data": {"name": "mnist", "source": "mnist"},
     "training": {"epochs": 2},
     "glimpse": {"glimpses": 4},
 }
+WINDOW = CLASSIFY | {"glimpse": None, "draw": {"steps": 3}}
+LAYERS = CLASSIFY | {"glimpse": None, "classifier": {"widths": [64]}}
+GENERATE = {key: value for key, value in WINDOW.items() if key != "glimpse"}
+GENERATE |= {"task": "generate"}
+READ = {
+    "name": "x",
+    "task": "read",
+    "data": {"name": "words", "source": "words"},
+    "training": {},
+    "reader": {},
+}
+TASKS = {"classify": CLASSIFY, "generate": GENERATE, "read": READ}
+
+
+def changed(values: dict, table: str, **keys) -> dict:
+    """Return settings with some keys of one table replaced."""
+    return {**values, table: {**values[table], **keys}}
 
 
 def message_of(values: dict) -> str:
@@ -31,10 +49,22 @@ def message_of(values: dict) -> str:
     return str(caught.value)
 
 
-def test_the_task_chooses_the_tables():
-    read = experiment_from_dict(SMALL)
-    assert isinstance(read, DigitExperiment)
-    assert (read.task, read.glimpse.glimpses, read.glimpse.patch) == ("classify", 4, 8)
+def test_the_task_chooses_the_tables_and_their_defaults():
+    digits = experiment_from_dict(CLASSIFY)
+    assert isinstance(digits, DigitExperiment)
+    assert (digits.glimpse.glimpses, digits.glimpse.patch) == (4, 8)
+    window = experiment_from_dict(WINDOW)
+    assert isinstance(window, DigitExperiment)
+    assert (window.draw.steps, window.draw.read) == (3, 12)
+    drawn = experiment_from_dict(GENERATE)
+    assert isinstance(drawn, GenerationExperiment)
+    assert (drawn.data.binarise, drawn.data.validation) == ("dynamic", 10_000)
+    assert (drawn.draw.steps, drawn.draw.latent, drawn.draw.attention) == (3, 50, True)
+    assert (drawn.training.metric, drawn.training.clip_norm) == ("bound", 10)
+    read = experiment_from_dict(READ)
+    assert read.reader.channels == (16, 32, 64, 128)
+    assert read.reader.reads_places
+    assert (read.training.optimizer, read.training.metric) == ("adamw", "word_accuracy")
     assert isinstance(captioning(task="caption"), Experiment)
     assert captioning(task="caption") == captioning()
 
@@ -45,17 +75,23 @@ def test_the_settings_of_a_captioner_are_written_as_before():
     assert "task" not in experiment_to_dict(captioning())
 
 
-def test_resolved_settings_are_read_again(tmp_path):
-    for values in (SMALL, SMALL | {"glimpse": None, "classifier": {"widths": [64]}}):
-        written = experiment_from_dict(values)
-        path = tmp_path / "other.toml"
-        path.write_text(experiment_to_toml(written), encoding="utf-8")
-        assert read_experiment_file(path) == written
+@pytest.mark.parametrize("values", [CLASSIFY, WINDOW, LAYERS, GENERATE, READ])
+def test_resolved_settings_are_read_again(values, tmp_path):
+    written, path = experiment_from_dict(values), tmp_path / "other.toml"
+    path.write_text(experiment_to_toml(written), encoding="utf-8")
+    assert read_experiment_file(path) == written
 
 
-@pytest.mark.parametrize("table", ["encoder", "model", "decoding", "hard", "reader"])
-def test_a_table_that_the_task_does_not_use_is_refused(table):
-    message = message_of({**SMALL, table: {}})
+@pytest.mark.parametrize(
+    ("task", "table"),
+    [
+        *(("classify", t) for t in ("encoder", "model", "decoding", "hard", "reader")),
+        *(("generate", t) for t in ("glimpse", "classifier", "model", "decoding")),
+        ("read", "glimpse"),
+    ],
+)
+def test_a_table_that_the_task_does_not_use_is_refused(task, table):
+    message = message_of({**TASKS[task], table: {}})
     assert message.startswith(f"file.toml: {table}: unknown key")
 
 
@@ -68,79 +104,127 @@ def test_a_captioner_has_no_glimpses():
 
 @pytest.mark.parametrize("task", ["draw", "", 3, None, ["classify"]])
 def test_an_unknown_task_is_refused(task):
-    assert "task: must be 'caption' or 'classify' or 'generate'" in message_of(
-        {**SMALL, "task": task}
-    )
+    message = message_of({**CLASSIFY, "task": task})
+    assert "task: must be 'caption' or 'classify' or 'generate'" in message
 
 
 @pytest.mark.parametrize(
-    ("table", "key", "value"),
+    ("task", "table", "key", "value"),
     [
-        ("data", "source", "flickr8k"),
-        ("data", "canvas", 27),
-        ("data", "clutter", -1),
-        ("data", "validation", 0),
-        ("glimpse", "patch", 0),
-        ("glimpse", "glimpses", 0),
-        ("glimpse", "deviation", 0.0),
-        ("glimpse", "first", "corner"),
-        ("glimpse", "baseline", "none"),
-        ("glimpse", "policy_reaches", "everything"),
-        ("training", "metric", "CIDEr"),
+        ("classify", "data", "source", "flickr8k"),
+        ("classify", "data", "canvas", 27),
+        ("classify", "data", "clutter", -1),
+        ("classify", "data", "validation", 0),
+        ("classify", "glimpse", "patch", 0),
+        ("classify", "glimpse", "glimpses", 0),
+        ("classify", "glimpse", "deviation", 0.0),
+        ("classify", "glimpse", "first", "corner"),
+        ("classify", "glimpse", "baseline", "none"),
+        ("classify", "glimpse", "policy_reaches", "everything"),
+        ("classify", "training", "metric", "CIDEr"),
+        ("generate", "data", "binarise", "none"),
+        ("generate", "data", "canvas", 27),
+        ("generate", "draw", "read", 1),
+        ("generate", "draw", "write", 0),
+        ("generate", "draw", "steps", 0),
+        ("generate", "draw", "latent", -1),
+        ("generate", "draw", "attention", "soft"),
+        ("generate", "draw", "log_variance_limit", 0.0),
+        ("generate", "draw", "log_scale_limit", 21.0),
+        ("generate", "training", "metric", "accuracy"),
+        ("read", "reader", "convolution", "recursiv"),
+        ("read", "reader", "iterations", 0),
+        ("read", "reader", "decoder", "rnn3"),
+        ("read", "training", "metric", "accuracy"),
+        ("read", "training", "label_smoothing", 1.0),
     ],
 )
-def test_an_invalid_value_is_named_and_shown(table, key, value):
-    message = message_of({**SMALL, table: {**SMALL[table], key: value}})
+def test_an_invalid_value_is_named_and_shown(task, table, key, value):
+    message = message_of(changed(TASKS[task], table, **{key: value}))
     assert f"{table}.{key}: " in message
     assert repr(value) in message
 
 
-def test_a_misspelt_key_of_an_optional_table_has_its_nearest():
-    message = message_of({**SMALL, "glimpse": {"patches": 8}})
-    assert "glimpse.patches: unknown key, nearest: glimpse.patch" in message
+@pytest.mark.parametrize(
+    ("task", "table", "key", "nearest"),
+    [
+        ("classify", "glimpse", "patches", "patch"),
+        ("generate", "draw", "step", "steps"),
+        ("read", "reader", "widht", "width"),
+    ],
+)
+def test_a_misspelt_key_has_its_nearest(task, table, key, nearest):
+    message = message_of(changed(TASKS[task], table, **{key: 3}))
+    assert f"{table}.{key}: unknown key, nearest: {table}.{nearest}" in message
 
 
-def test_one_of_glimpses_and_classifier_is_needed():
-    without = {key: value for key, value in SMALL.items() if key != "glimpse"}
-    assert "Received: none" in message_of(without)
-    assert "Received: glimpse, classifier" in message_of({**SMALL, "classifier": {}})
+def test_the_tables_of_the_model_are_needed():
+    digits, drawn = ({**TASKS[task]} for task in ("classify", "generate"))
+    del digits["glimpse"], drawn["draw"]
+    assert "Received: none" in message_of(digits)
+    assert "Received: glimpse, classifier" in message_of(CLASSIFY | {"classifier": {}})
+    assert "draw: missing, add it" in message_of(drawn)
+    writes = message_of(changed(WINDOW, "draw", write=5))
+    assert writes.startswith("file.toml: draw.write: unknown key")
 
 
 @pytest.mark.parametrize("table", [{"glimpse": {"patch": 29}}, {"draw": {"read": 29}}])
 def test_what_is_seen_of_a_picture_is_no_larger_than_it(table):
-    message = message_of({**SMALL, "glimpse": None, **table})
+    values = {**CLASSIFY, "glimpse": None, **table}
+    message = message_of(values)
     assert "must be at most the 28 pixels of data.canvas. Received: 29" in message
-    wider = {**SMALL["data"], "canvas": 29}
-    assert experiment_from_dict({**SMALL, "glimpse": None, **table, "data": wider})
+    assert experiment_from_dict(changed(values, "data", canvas=29))
+
+
+@pytest.mark.parametrize("key", ["read", "write"])
+def test_a_window_has_no_more_filters_than_a_picture_has_pixels(key):
+    message = message_of(changed(GENERATE, "draw", **{key: 29}))
+    assert f"`draw.{key}` must be at most the 28 pixels" in message
+    ignored = changed(GENERATE, "draw", **{key: 29, "attention": False})
+    assert getattr(experiment_from_dict(ignored).draw, key) == 29
 
 
 def test_the_baseline_of_samples_needs_two():
-    message = message_of({**SMALL, "glimpse": {"baseline": "samples"}})
+    message = message_of(changed(CLASSIFY, "glimpse", baseline="samples"))
     assert "needs samples = 2 or more" in message
     assert experiment_from_dict(
-        {**SMALL, "glimpse": {"baseline": "samples", "samples": 2}}
+        changed(CLASSIFY, "glimpse", baseline="samples", samples=2)
     )
+
+
+def test_tied_convolutions_need_channels_that_do_not_fall():
+    tied = {"convolution": "recursive_tied", "channels": [32, 16]}
+    assert "channels must not fall" in message_of(changed(READ, "reader", **tied))
 
 
 def test_single_settings_are_overridden(tmp_path):
     path = tmp_path / "small.toml"
-    path.write_text(experiment_to_toml(experiment_from_dict(SMALL)), encoding="utf-8")
-    changed = load_experiment(str(path), ["glimpse.scales=3", "data.canvas=60"])
-    assert (changed.glimpse.scales, changed.data.canvas) == (3, 60)
+    path.write_text(experiment_to_toml(experiment_from_dict(CLASSIFY)))
+    digits = load_experiment(str(path), ["glimpse.scales=3", "data.canvas=60"])
+    assert (digits.glimpse.scales, digits.data.canvas) == (3, 60)
     with pytest.raises(ConfigError, match="--set: glimpse.sigma: unknown key"):
         load_experiment(str(path), ["glimpse.sigma=3"])
+    changes = ["reader.attend=features", "reader.channels=[8, 8]"]
+    read = load_experiment("read_words", changes)
+    assert not read.reader.reads_places
+    assert read.reader.channels == (8, 8)
+
+
+def test_shipped_experiments_read_with_the_same_model():
+    one, other = (load_experiment(name) for name in ("read_iiit5k", "read_words"))
+    assert one.reader == other.reader
 
 
 @pytest.mark.parametrize(
     ("other", "change"),
     [
-        (SMALL | {"glimpse": {"glimpses": 5}}, "glimpse.glimpses was 4"),
-        (SMALL | {"glimpse": None, "classifier": {}}, "glimpse.patch was 8"),
+        (changed(CLASSIFY, "glimpse", glimpses=5), "glimpse.glimpses was 4"),
+        (CLASSIFY | {"glimpse": None, "classifier": {}}, "glimpse.patch was 8"),
         (None, "task was 'classify'"),
     ],
 )
 def test_a_run_is_not_resumed_with_other_settings(tmp_path, other, change):
-    folder = runs.open_run(experiment_from_dict(SMALL), tmp_path, False, False)
+    folder = runs.open_run(experiment_from_dict(CLASSIFY), tmp_path, False, False)
     (folder / runs.CHECKPOINT).touch()
     other = captioning(name="small") if other is None else experiment_from_dict(other)
     with pytest.raises(RunError, match=change):

@@ -72,18 +72,6 @@ def test_alpha_and_beta_belong_to_their_caption(rng):
             assert not found.beta[b, w, len(words) :].any()
 
 
-@pytest.mark.parametrize("length_normalisation", [0.0, 0.7])
-def test_scores_descend_and_captions_differ(rng, length_normalisation):
-    tables = random_tables(rng, B=50, K=6)
-    found = Markov(tables).run(
-        beam_search, beam=4, max_words=5, length_normalisation=length_normalisation
-    )
-    assert (found.scores[:, 1:] <= found.scores[:, :-1]).all()
-    for b in range(50):
-        captions = captions_of(found, b)
-        assert len(set(captions)) == len(captions)
-
-
 def test_one_word_is_the_end_or_the_best_words():
     chain = one_chain([[0, 0, 0.5, 0.3, 0.2]] * 5)
     found = Markov(chain).run(beam_search, beam=3, max_words=1)

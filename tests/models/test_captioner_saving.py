@@ -1,27 +1,14 @@
-"""A captioner's saved file, its config, and the effects of its seed."""
-
-import json
+"""A captioner's saved file, its config, seed and dtype policy."""
 
 import keras
 import numpy as np
 import pytest
 import tiny_captioner as tiny
-from tiny_captioner import B, D, T, arrays
+from tiny_captioner import D, arrays
 
-from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.models.captioner import Captioner
-
-
-@pytest.fixture(scope="module")
-def batch():
-    """Annotations, inputs, targets."""
-    return tiny.batch(np.random.default_rng(1502_03044))
-
-
-@pytest.fixture(scope="module")
-def model():
-    return tiny.build(np.random.default_rng(3044))
+from show_attend_tell.runtime.errors import ConfigError
 
 
 def test_one_file_holds_everything_that_a_caption_needs(rng, batch, tmp_path):
@@ -46,23 +33,6 @@ def test_one_file_holds_everything_that_a_caption_needs(rng, batch, tmp_path):
         np.testing.assert_array_equal(after[name], before[name])
 
 
-def test_a_loaded_model_generates_the_same_captions(model, batch, tmp_path):
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    how = DecodingSettings(method="greedy", max_words=T, batch_size=B)
-    for one, other in zip(
-        model.generate(batch[0], how), loaded.generate(batch[0], how), strict=True
-    ):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_a_config_survives_json(model):
-    config = json.loads(json.dumps(model.get_config()))
-    again = Captioner.from_config(config)
-    assert again.get_config() == model.get_config()
-    assert again.settings == model.settings
-
-
 def test_the_seed_determines_initial_weights_and_dropout(batch):
     def start(seed):
         chosen = tiny.settings(dropout=0.5)
@@ -72,3 +42,36 @@ def test_the_seed_determines_initial_weights_and_dropout(batch):
 
     np.testing.assert_array_equal(start(3), start(3))
     assert np.abs(start(3) - start(4)).max() > 0
+
+
+@pytest.fixture
+def use_policy():
+    """Set Keras' global dtype policy until the end of the test."""
+    before = keras.config.dtype_policy()
+    yield keras.config.set_dtype_policy
+    keras.config.set_dtype_policy(before)
+
+
+def build(**arguments):
+    return Captioner(tiny.WORDS, tiny.settings(), D, tiny.GRID, **arguments)
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "float16"])
+def test_float16_is_refused_in_one_line_as_argument_and_as_global_policy(
+    use_policy, policy
+):
+    message = rf"`dtype` must be float32 .* Received: {policy}"
+    with pytest.raises(ConfigError, match=message) as caught:
+        build(dtype=policy)
+    assert "\n" not in str(caught.value)
+    config = build().get_config()
+    use_policy(policy)
+    with pytest.raises(ConfigError, match=message):
+        build()
+    with pytest.raises(ConfigError, match=message):  # its saved dtype is float32
+        Captioner.from_config(config)
+
+
+def test_mixed_bfloat16_is_accepted(use_policy):
+    use_policy("mixed_bfloat16")
+    assert build().compute_dtype == "bfloat16"

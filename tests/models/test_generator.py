@@ -1,19 +1,17 @@
-"""Ensembles: mean probabilities, equality with a single model, mirrored photos."""
+"""Ensembles: mean probabilities, copies of one model, mirrored photos."""
 
 import numpy as np
 import oracle
 import pytest
 import tiny_captioner as tiny
 from keras import ops
-from tiny_captioner import GRID, START, L
+from tiny_captioner import GRID, START
 
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.encoder_identity import PACKAGED_DIGEST, ROUNDED_DIGEST
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.generator import (
     Generator,
-    flip_locations,
-    log_mean_probabilities,
 )
 from show_attend_tell.runtime.errors import ConfigError, ModelFileError
 
@@ -42,21 +40,6 @@ def mirrored(photos):
     """Return photos and mirror images, (N, 2, L, D)."""
     grid = photos.reshape(len(photos), *GRID, -1)
     return np.stack([photos, grid[:, :, ::-1].reshape(photos.shape)], axis=1)
-
-
-def test_the_mean_of_probabilities_is_that_of_numpy(rng):
-    p = rng.dirichlet(np.ones(6), size=(3, 2, 4))  # (M, B, W, K)
-    found = log_mean_probabilities(list(np.log(p).astype("f4")))
-    np.testing.assert_allclose(found, np.log(p.mean(axis=0)), rtol=1e-5)
-    equal = np.log(p[0]).astype("f4")
-    np.testing.assert_array_equal(log_mean_probabilities([equal] * 3), equal)
-
-
-def test_locations_are_flipped_along_the_rows_of_the_grid():
-    alpha = np.arange(L, dtype="f4").reshape(1, 1, L)
-    np.testing.assert_array_equal(
-        flip_locations(alpha, GRID[1]), [[[2, 1, 0, 5, 4, 3]]]
-    )
 
 
 def test_words_and_attention_are_the_means_of_the_members(members, photos):
@@ -103,25 +86,6 @@ def test_the_attention_of_a_mirrored_photo_is_flipped_back(members, photos):
     np.testing.assert_array_equal(found.tokens, expected.tokens)
     np.testing.assert_allclose(found.alpha, expected.alpha, rtol=1e-4, atol=1e-6)
     assert np.abs(expected.alpha - expected.alpha[..., [2, 1, 0, 5, 4, 3]]).max() > 0.01
-
-
-@pytest.mark.slow
-def test_words_are_sampled_from_the_mean(members, photos):
-    sampling = DecodingSettings(method="sample", max_words=4, batch_size=4)
-    ensemble = Generator([members[0]] * 2)
-    found = ensemble.generate(photos, sampling, seeds=range(4))
-    expected = members[0].generate(photos, sampling, seeds=range(4))
-    np.testing.assert_array_equal(found.tokens, expected.tokens)
-
-
-@pytest.mark.slow
-def test_weights_changed_after_compilation_are_used(photos):
-    model = member(6)
-    ensemble = Generator([model, member(7)])
-    before = ensemble.generate(photos, DECODING)
-    model.decoder.l_o_b.assign(model.decoder.l_o_b + 3 * np.arange(tiny.K))
-    after = ensemble.generate(photos, DECODING)
-    assert (before.tokens != after.tokens).any()
 
 
 @pytest.mark.parametrize(

@@ -67,11 +67,6 @@ def test_biases_of_new_words_are_finite_without_a_known_word(rng):
     assert found[K] > found[K + 1]  # rex occurs more often than luna
 
 
-def test_other_weights_are_not_changed(rng):
-    values = rng.standard_normal((K, 3))
-    assert extend_weight("w_h", values, LONGER, COUNTS) is values
-
-
 def test_words_in_another_order_are_refused(saved, rng, monkeypatch):
     words = (*WORDS[:-2], WORDS[-1], WORDS[-2], "rex")
     monkeypatch.setattr("tiny_captioner.WORDS", words)

@@ -200,17 +200,6 @@ def test_hypotheses_are_ranked_by_the_stated_score(rng, captioner, reranker):
     assert (found.tokens != plain.tokens).any()
 
 
-def test_without_weight_the_order_is_the_captioner_s(rng, captioner, reranker):
-    annotations = tiny.photos(rng, 3)
-    same = dataclasses.replace(DECODING, rerank_weight=0.0)
-    for ours, theirs in zip(
-        Generator([captioner], reranker=reranker).generate(annotations, same),
-        captioner.generate(annotations, DECODING),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(ours, theirs)
-
-
 def test_places_without_a_hypothesis_stay_last(rng, captioner, reranker):
     annotations = tiny.photos(rng, 2)
     many = dataclasses.replace(DECODING, beam=30, max_words=1)
@@ -270,20 +259,23 @@ def test_another_model_s_reranker_is_one_line(
     assert "\n" not in str(error.value)
 
 
+def refusal(path):
+    """Return the line that refuses a file of a reranker."""
+    with pytest.raises(ModelFileError, match="not a reranker") as error:
+        load_reranker(path)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
 def test_damaged_files_are_one_line(tmp_path, reranker):
     path = tmp_path / "reranker.npz"
     save_reranker(reranker, path)
     whole = path.read_bytes()
     cut = [whole[: len(whole) * k // 7] for k in range(7)]
     for content in (*cut, b"not a zip"):
-        if content == whole:
-            continue
         path.write_bytes(content)
-        with pytest.raises(ModelFileError, match="not a reranker") as error:
-            load_reranker(path)
-        assert "\n" not in str(error.value)
-    with pytest.raises(ModelFileError, match="not a reranker.*[Nn]o such file"):
-        load_reranker(tmp_path / "absent.npz")
+        refusal(path)
+    assert "o such file" in refusal(tmp_path / "absent.npz")
 
 
 def test_damaged_members_of_other_compressions_are_one_line(tmp_path, reranker):
@@ -301,9 +293,7 @@ def test_damaged_members_of_other_compressions_are_one_line(tmp_path, reranker):
     other.write_bytes(content)
     with pytest.raises(lzma.LZMAError), np.load(other) as file:
         file["basis"]
-    with pytest.raises(ModelFileError, match="not a reranker") as error:
-        load_reranker(other)
-    assert "\n" not in str(error.value)
+    refusal(other)
 
 
 @pytest.mark.parametrize(
@@ -336,23 +326,4 @@ def test_other_layouts_are_one_line(tmp_path, reranker, name, value, reason):
     with np.load(path) as file:
         arrays = dict(file)
     np.savez_compressed(path, **{**arrays, name: value})
-    with pytest.raises(ModelFileError, match="not a reranker") as error:
-        load_reranker(path)
-    assert reason in str(error.value)
-    assert "\n" not in str(error.value)
-
-
-def test_ngrams_of_few_photos_are_left_out(photos, captions, monkeypatch):
-    monkeypatch.setattr(reranking, "LEAST_PHOTOS", 4)
-    found = fit(photos, captions, tiny.WORDS, IDENTITY)
-    for ngram in found.vectors.ngrams:
-        assert UNKNOWN not in ngram
-        with_it = sum(
-            any(
-                tuple(words[k : k + len(ngram)]) == ngram
-                for words in of_photo
-                for k in range(len(words))
-            )
-            for of_photo in captions
-        )
-        assert with_it >= 4
+    assert reason in refusal(path)

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 from tiny_captioner import WORDS, build
+from zip_members import replace_members
 
 from show_attend_tell.models.saving import copy_weights, load_captioner
 from show_attend_tell.runtime.errors import ModelFileError
@@ -110,13 +111,9 @@ def test_weights_that_are_not_finite_are_refused(rng, tmp_path, value, number):
 def change_config(path, change):
     """Rewrite the config.json of a model file."""
     with zipfile.ZipFile(path) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
-    config = json.loads(files["config.json"])
+        config = json.loads(archive.read("config.json"))
     change(config)
-    files["config.json"] = json.dumps(config)
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
+    replace_members(path, {"config.json": json.dumps(config)})
 
 
 WRONG = (None, True, -1, 0, 1.5, "", "x" * 70_000, [], {}, [[["a"]]], 2**64)
@@ -200,9 +197,5 @@ def test_a_file_that_is_no_archive_is_refused(tmp_path, content):
 
 def test_malformed_json_in_a_model_file_is_refused(saved):
     for content in ("[" * 10**5, '"Captioner"', '{"a": "Captioner"', "9" * 5000, "\0"):
-        with zipfile.ZipFile(saved) as archive:
-            files = {name: archive.read(name) for name in archive.namelist()}
-        with zipfile.ZipFile(saved, "w") as archive:
-            for name, old in {**files, "config.json": content}.items():
-                archive.writestr(name, old)
+        replace_members(saved, {"config.json": content})
         assert "cannot be read as a model" in refusal(saved)

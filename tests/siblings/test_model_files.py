@@ -15,7 +15,6 @@ from tiny_page_reader import random_reader
 from tiny_reader import drawn_crop
 
 from show_attend_tell.cli import main as cli
-from show_attend_tell.config.experiments import load_experiment
 from show_attend_tell.deployment.exports.half_precision import save_half
 from show_attend_tell.deployment.server.digits import DigitModels
 from show_attend_tell.deployment.server.words import WordReader
@@ -84,33 +83,6 @@ def test_smaller_files_compute_nearly_the_same(sources, tmp_path, form, share, e
     for name in ("probabilities", "canvas"):
         assert 0 < np.abs(ours[name] - theirs[name]).max() < error, name
     np.testing.assert_allclose(ours["bound"], theirs["bound"], rtol=error)
-
-
-def test_8_bits_are_rounded_by_output_channel_and_vectors_are_float16(tmp_path):
-    source = tiny_draw()
-    shrink(source, tmp_path / "out.keras", generation.load_model)
-    old, new = (
-        {w.path: np.asarray(w) for w in model.weights}
-        for model in (source, generation.load_model(tmp_path / "out.keras"))
-    )
-    assert old.keys() == new.keys()
-    for path, values in old.items():
-        error = np.abs(new[path] - values)
-        if values.ndim > 1:
-            step = np.abs(values).max(axis=0) / 127
-            assert (error <= 0.501 * step + 1e-7).all(), path
-        elif values.dtype == np.float32:
-            assert (error <= 1e-3 * np.abs(values) + 1e-7).all(), path
-        else:
-            assert not error.any(), path
-
-
-def test_weights_that_are_not_finite_are_refused_and_nothing_is_written(tmp_path):
-    model = tiny_draw()
-    model.to_read.kernel.assign(np.full(model.to_read.kernel.shape, np.nan))
-    with pytest.raises(ModelFileError, match="must be finite"):
-        shrink(model, tmp_path / "out.keras", generation.load_model)
-    assert [path.name for path in tmp_path.iterdir()] == ["out.full.keras"]
 
 
 @pytest.mark.parametrize("task", [classification, generation, reading])
@@ -186,11 +158,3 @@ def test_the_models_of_the_package_are_small():
     assert sum(file.stat().st_size for file in files) < MOST_BYTES
     ram, draw = load(model_files.FOLDER)
     assert ram.canvas == draw.height == 28
-
-
-def test_two_models_of_the_experiments_sizes_are_small_enough(tmp_path):
-    total = 0
-    for name, task in ((RAM, classification), (DRAW, generation)):
-        model = task.build_model(load_experiment(name))
-        total += shrink(model, tmp_path / f"{name}.keras", task.load_model)
-    assert total < MOST_BYTES

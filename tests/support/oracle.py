@@ -71,7 +71,12 @@ def context(a, alpha):
 def lstm(p, embedded, h, c, z_hat):
     """Return h_t and c_t, Eq. (1)-(3)."""
     affine = embedded @ p["lstm_y"] + h @ p["lstm_h"] + z_hat @ p["lstm_z"]
-    i, f, o, g = np.split(affine + p["lstm_b"], 4)
+    return lstm_update(affine + p["lstm_b"], c)
+
+
+def lstm_update(gates, c):
+    """Return h_t and c_t from the sums of the gates i, f, o, g (4 n,)."""
+    i, f, o, g = np.split(gates, 4, axis=-1)
     c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
     return sigmoid(o) * np.tanh(c), c
 
@@ -205,3 +210,15 @@ def lower_bound(pairs):
 def log_marginal(pairs):
     """Return log p(y|a) = log sum_s p(s|a) p(y|s,a)."""
     return np.log(sum(np.exp(log_p + reached) for log_p, reached in pairs))
+
+
+def assert_slopes(found, p, value, rng, rtol=1e-4, atol=1e-5):
+    """Compare gradients by weight with the slopes of value(p) in random directions."""
+    assert found.keys() == p.keys()
+    for name, weights in p.items():
+        direction = rng.standard_normal(weights.shape)
+        up, down = (
+            value({**p, name: weights + side * 1e-5 * direction}) for side in (1, -1)
+        )
+        along, slope = (found[name] * direction).sum(), (up - down) / 2e-5
+        np.testing.assert_allclose(along, slope, rtol, atol, err_msg=name)

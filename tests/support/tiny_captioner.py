@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import oracle
 
-from show_attend_tell.config.settings import ModelSettings
+from show_attend_tell.config.settings import DecodingSettings, ModelSettings
 from show_attend_tell.models.captioner import Captioner
 
 B, L, D, T = 3, 6, 5, 4
@@ -112,6 +112,12 @@ def expected(model, annotations, tokens, scale=1.0):
         for a, words in zip(annotations, tokens, strict=True)
     ]
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def write(model, photos, regions=None, xla=None, seeds=None, **changes):
+    """Generate captions of at most four words; three photos are a batch."""
+    decoding = DecodingSettings(**{"max_words": 4, "batch_size": 3, **changes})
+    return model.generate(photos, decoding, seeds, regions=regions, xla=xla)
 
 
 def loss_of(model, annotations, inputs, targets, training=False, mode="eager"):

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 from keras import ops
+from oracle import lstm_update, sigmoid
 
 from show_attend_tell.config.draw import DrawSettings
 from show_attend_tell.siblings.draw.model import Draw
@@ -52,10 +53,6 @@ def of(p, name):
     return found
 
 
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
-
-
 def filter_bank(g, delta, variance, N, size):
     """Return F, number by number: Eq. (19), (20), (25) and (26)."""
     F = np.zeros((N, size))
@@ -82,12 +79,7 @@ def window(parameters, N, H, W):
 
 def lstm(p, name, v, state, more_gates=0.0):
     h, c = state
-    gates = (
-        more_gates + np.concatenate([v, h]) @ p[f"{name}/kernel"] + p[f"{name}/bias"]
-    )
-    i, f, o, g = np.split(gates, 4)
-    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
-    return sigmoid(o) * np.tanh(c), c
+    return lstm_update(more_gates + affine(p, name, np.concatenate([v, h])), c)
 
 
 def affine(p, name, v):

@@ -4,7 +4,9 @@ import math
 
 import numpy as np
 from keras import ops
+from oracle import lstm_update
 from tiny_captioner import gradient_function
+from tiny_draw import short
 
 from show_attend_tell.config.siblings import GlimpseSettings
 from show_attend_tell.siblings.ram.model import PlaceNoise, RecurrentAttention
@@ -46,11 +48,6 @@ def gradients(model, function):
     return {short(path): g for path, g in compute()[0].items()}
 
 
-def short(path):
-    """Return the layer and the name of a weight's path."""
-    return "/".join(path.split("/")[-2:])
-
-
 def layers(model):
     """Return layer -> (kernel, bias) in float64."""
     return {
@@ -77,13 +74,6 @@ def retina(image, place, s, reach):
                     patch[row // pixels, column // pixels] += image[y, x] / pixels**2
         patches.append(patch)
     return np.ravel(patches)
-
-
-def lstm(gates, c):
-    i, f, o, g = np.split(gates, 4)
-    i, f, o = (1 / (1 + np.exp(-x)) for x in (i, f, o))
-    c = f * c + i * np.tanh(g)
-    return o * np.tanh(c), c
 
 
 def run(model, image, first, steps, at_random=False):
@@ -115,6 +105,6 @@ def run(model, image, first, steps, at_random=False):
         where = relu(dense("see_where", place))
         g = relu(dense("join_what", what) + dense("join_where", where))
         gates = dense("from_state", h) + dense("from_glimpse", g)
-        h, c = lstm(gates, c) if s.core == "lstm" else (relu(gates), c)
+        h, c = lstm_update(gates, c) if s.core == "lstm" else (relu(gates), c)
         out["step_logits"].append(dense("act", h))
     return {"logits": dense("act", h), **{k: np.array(v) for k, v in out.items() if v}}

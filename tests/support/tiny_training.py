@@ -1,5 +1,6 @@
 """Trainings of a few updates, and the comparison of two run folders."""
 
+import contextlib
 import json
 import zipfile
 
@@ -7,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 from tiny_run import experiment
+from zip_members import replace_members
 
 from show_attend_tell.config.runs import CHECKPOINT, MODEL
 from show_attend_tell.training import maximum_likelihood
@@ -43,7 +45,7 @@ class QuickStep:
 
 def score_weights(model, *rest):
     """Return scores computed from the weights, in place of those of captions."""
-    value = float(np.sum(np.abs(np.asarray(model.decoder.l_o)))) % 1.0
+    value = float(np.sum(np.abs(np.asarray(model.decoder.embedding)))) % 1.0
     return {"BLEU-4": 100 * value, "CIDEr": 1.0}, {}
 
 
@@ -51,6 +53,15 @@ def skip_captions(patch):
     """Generate no captions and log no samples while training, to save time."""
     patch.setattr(training, "validate", score_weights)
     patch.setattr(TrainingLog, "log_samples", lambda *arguments: None)
+
+
+def record_updates(patch):
+    """Return a list that receives the values of every update."""
+    rows = []
+    patch.setattr(
+        TrainingLog, "log_update", lambda self, step, values, *rest: rows.append(values)
+    )
+    return rows
 
 
 def skip_graphs(patch):
@@ -63,6 +74,15 @@ def go(work, folder, resume=False, overwrite=False, **changes):
     """Train the tiny experiment."""
     chosen = experiment(**changes)
     return train(chosen, work, folder, resume, overwrite, progress=False)
+
+
+def train_first(work, folder, epochs):
+    """Train by likelihood for a few epochs; return the folder of runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        skip_captions(patch)
+        often = {"learning_rate": 0.03, "validate_every": 100}
+        go(work, folder, training={"epochs": epochs, **often})
+    return folder
 
 
 def read_checkpoint(folder, name="tiny"):
@@ -89,27 +109,41 @@ def assert_same_run(one, other, name="tiny"):
 
 def interrupt(patch, when):
     """Raise KeyboardInterrupt after an update, before what follows it."""
-    after_update, seen = Trainer._after_update, []
+    after_update = Trainer._after_update
 
     def stop(self, *arguments):
-        seen.append(1)
-        if len(seen) == when:
+        if self.position.step == when:
             raise KeyboardInterrupt
         after_update(self, *arguments)
 
     patch.setattr(Trainer, "_after_update", stop)
 
 
-def assert_resumes(train, folder, monkeypatch, when):
+@contextlib.contextmanager
+def interrupted(interrupt, when):
+    """Run a training that ``interrupt(patch, when)`` makes fail."""
+    with pytest.MonkeyPatch.context() as patch:
+        interrupt(patch, when)
+        with pytest.raises((KeyboardInterrupt, OSError)):
+            yield
+
+
+def change_position(path, change):
+    """Replace the position in a checkpoint, or the fields named in a dict."""
+    with zipfile.ZipFile(path) as archive:
+        position = json.loads(archive.read("position.json"))
+    position = {**position, **change} if isinstance(change, dict) else change
+    replace_members(path, {"position.json": json.dumps(position)})
+
+
+def assert_resumes(train, folder, when, name="tiny"):
     """Interrupt a training after an update, resume it, and compare the two runs.
 
     ``train`` takes the folder of runs, and whether to resume.
     """
     train(folder / "whole")
-    with monkeypatch.context() as patch:
-        interrupt(patch, when)
-        with pytest.raises(KeyboardInterrupt):
-            train(folder / "parts")
-    assert read_checkpoint(folder / "parts")[1]["step"] == when
+    with interrupted(interrupt, when):
+        train(folder / "parts")
+    assert read_checkpoint(folder / "parts", name)[1]["step"] == when
     train(folder / "parts", resume=True)
-    assert_same_run(folder / "whole", folder / "parts")
+    assert_same_run(folder / "whole", folder / "parts", name)

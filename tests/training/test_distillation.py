@@ -5,22 +5,26 @@ import numpy as np
 import pytest
 import tiny_captioner as tiny
 from tiny_captioner import PAD
-from tiny_run import experiment, prepare
-from tiny_training import assert_same_run, skip_captions
+from tiny_run import experiment
+from tiny_training import (
+    assert_resumes,
+    record_updates,
+    skip_captions,
+    train_first,
+)
 
 from show_attend_tell.config.settings import DistillationSettings
 from show_attend_tell.data.encoder_identity import PACKAGED_DIGEST, ROUNDED_DIGEST
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ConfigError, ModelFileError
-from show_attend_tell.training import distillation, maximum_likelihood
+from show_attend_tell.training import distillation
 from show_attend_tell.training.distillation import (
     distillation_loss,
     distillation_step,
     mean_probabilities,
     word_divergences,
 )
-from show_attend_tell.training.tensorboard_log import TrainingLog
 from show_attend_tell.training.train import train
 
 DISTIL = {"objective": "distil", "epochs": 6}
@@ -91,75 +95,39 @@ def test_a_student_equal_to_its_teacher_stays_as_it_is(rng):
 
 
 @pytest.fixture(scope="module")
-def work(tmp_path_factory):
-    return prepare(tmp_path_factory.mktemp("work"))
+def started(work, tmp_path_factory):
+    return train_first(work, tmp_path_factory.mktemp("runs"), epochs=8)
 
 
-@pytest.fixture(scope="module")
-def runs(work, tmp_path_factory):
-    """The runs folder with a teacher."""
-    folder = tmp_path_factory.mktemp("runs")
-    with pytest.MonkeyPatch.context() as patch:
-        skip_captions(patch)
-        changes = {"epochs": 8, "learning_rate": 0.03, "validate_every": 100}
-        train(experiment(training=changes), work, folder, progress=False)
-    return folder
-
-
-def student(work, runs, name="student", resume=False, teachers=None, **changes):
+def student(work, started, name="student", resume=False, teachers=None, **changes):
     tables = {"training": {**DISTIL, **changes}, "model": {"lstm_width": 6}}
     chosen = experiment(name, **tables, **(teachers or TEACHERS))
-    return train(chosen, work, runs, resume=resume, progress=False)
+    return train(chosen, work, started, resume=resume, progress=False)
 
 
 def test_a_student_of_another_width_learns_the_words_of_its_teachers(
-    work, runs, monkeypatch
+    work, started, monkeypatch
 ):
     skip_captions(monkeypatch)
-    losses = []
-    monkeypatch.setattr(
-        TrainingLog,
-        "log_update",
-        lambda self, step, values, *rest: losses.append(float(values["loss"])),
-    )
-    student(work, runs, doubly_stochastic=0.0)
+    updates = record_updates(monkeypatch)
+    student(work, started, doubly_stochastic=0.0)
+    losses = [float(values["loss"]) for values in updates]
     assert np.mean(losses[-3:]) < 0.5 * np.mean(losses[:3])
-    teacher = load_captioner(runs / "tiny" / "model.keras")
+    teacher = load_captioner(started / "tiny" / "model.keras")
     assert teacher.settings.dropout == 0.2  # its file is as it was
 
 
 @pytest.mark.slow
 def test_an_interrupted_distillation_resumes_to_the_byte(
-    work, runs, monkeypatch, tmp_path
+    work, started, monkeypatch, tmp_path
 ):
     skip_captions(monkeypatch)
-    teacher = {"distillation": {"teachers": [str(runs / "tiny" / "model.keras")]}}
-    student(work, tmp_path / "whole", "tiny", teachers=teacher, epochs=2)
-    compiled_step = maximum_likelihood.compiled_step
+    teacher = {"distillation": {"teachers": [str(started / "tiny" / "model.keras")]}}
 
-    def interrupting(model, *rest):
-        function = compiled_step(model, *rest)
+    def train_here(folder, resume=False):
+        student(work, folder, "tiny", resume, teacher, epochs=2)
 
-        class Step:
-            def get_concrete_function(self, *batch):
-                own = function.get_concrete_function(*batch)
-
-                def run(*batch):
-                    values = own(*batch)
-                    if int(model.optimizer.iterations) == 4:
-                        raise KeyboardInterrupt
-                    return values
-
-                return run
-
-        return Step()
-
-    with monkeypatch.context() as patch:
-        patch.setattr(maximum_likelihood, "compiled_step", interrupting)
-        with pytest.raises(KeyboardInterrupt):
-            student(work, tmp_path / "parts", "tiny", teachers=teacher, epochs=2)
-    student(work, tmp_path / "parts", "tiny", True, teacher, epochs=2)
-    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+    assert_resumes(train_here, tmp_path, 4)
 
 
 def test_features_that_a_teacher_does_not_read_are_refused(rng, monkeypatch):
@@ -172,19 +140,19 @@ def test_features_that_a_teacher_does_not_read_are_refused(rng, monkeypatch):
         distillation.make_distillation(None, models[0], None, (), ["teacher.keras"])
 
 
-def test_unfit_teachers_are_named_in_one_line(work, runs, tmp_path):
+def test_unfit_teachers_are_named_in_one_line(work, started, tmp_path):
     absent = {"distillation": {"teachers": ["absent"]}}
     with pytest.raises(ModelFileError, match=r"absent/model.keras: no such model"):
-        student(work, runs, "other", teachers=absent)
-    model = load_captioner(runs / "tiny" / "model.keras")
+        student(work, started, "other", teachers=absent)
+    model = load_captioner(started / "tiny" / "model.keras")
     words = [*model.vocabulary.words[:-1], "another"]
     path = tmp_path / "other.keras"
     Captioner.from_config({**model.get_config(), "vocabulary": words}).save(path)
     other = {"distillation": {"teachers": [str(path)]}}
     with pytest.raises(ModelFileError, match="another vocabulary") as error:
-        student(work, runs, "other", teachers=other)
+        student(work, started, "other", teachers=other)
     assert "\n" not in str(error.value)
-    assert not (runs / "other").exists()
+    assert not (started / "other").exists()
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_run import prepare
-from tiny_training import STEPS, QuickStep, go, read_checkpoint, skip_graphs
+from tiny_training import STEPS, QuickStep, go, read_checkpoint
 
 from show_attend_tell.config.runs import CHECKPOINT, MODEL
 from show_attend_tell.models.saving import load_captioner
@@ -108,16 +107,6 @@ def test_equal_or_empty_captions_are_one_warning(captions, warned, caplog):
     if warned:
         assert caplog.records[0].levelname == "WARNING"
         assert re.search(warned, messages[0])
-
-
-@pytest.fixture(scope="module")
-def work(tmp_path_factory):
-    return prepare(tmp_path_factory.mktemp("work"))
-
-
-@pytest.fixture
-def quick(monkeypatch):
-    skip_graphs(monkeypatch)
 
 
 def damage_after(patch, step, value):

@@ -1,27 +1,25 @@
 """Training with the encoder's last convolution: start, objectives, resume, errors."""
 
 import dataclasses
+import functools
 import itertools
 
 import keras
 import numpy as np
 import pytest
-from tiny_fine_tuning import FIRST, VGG, prepare_features, settings
-from tiny_run import experiment
-from tiny_training import assert_same_run, skip_captions
+from tiny_fine_tuning import FIRST, prepare_features, settings
+from tiny_training import assert_resumes, skip_captions
 
 from show_attend_tell.config.runs import MODEL
 from show_attend_tell.data.features import FeatureReader, feature_path
-from show_attend_tell.data.splits import folder_of, load_split, open_features
+from show_attend_tell.data.splits import load_split, open_features
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import (
     EncoderError,
-    FeatureError,
     ModelFileError,
 )
 from show_attend_tell.training import train as training
-from show_attend_tell.training.tensorboard_log import TrainingLog
 from show_attend_tell.training.train import Trainer, train
 
 
@@ -148,18 +146,6 @@ def test_training_moves_the_convolution_at_its_own_rate(work, runs, tmp_path):
     assert np.abs(np.asarray(model.decoder.w_h) - decoder).max() > 100 * moved.max()
 
 
-def interrupt_in_log(patch, step):
-    """Raise KeyboardInterrupt after update `step` was applied and counted."""
-    real_log = TrainingLog.log_update
-
-    def interrupted(self, number, *rest):
-        real_log(self, number, *rest)
-        if number == step:
-            raise KeyboardInterrupt
-
-    patch.setattr(TrainingLog, "log_update", interrupted)
-
-
 @pytest.mark.slow
 def test_a_resumed_training_equals_an_uninterrupted_one(
     work, runs, tmp_path, monkeypatch
@@ -167,13 +153,8 @@ def test_a_resumed_training_equals_an_uninterrupted_one(
     skip_captions(monkeypatch)
     changes = {"init_from": str(runs / "frozen" / MODEL), "average_decay": 0.9}
     chosen = settings(encoder={"mirror": True}, training=changes)
-    train(chosen, work, tmp_path / "whole", progress=False)
-    with monkeypatch.context() as patch:
-        interrupt_in_log(patch, 2)
-        with pytest.raises(KeyboardInterrupt):
-            train(chosen, work, tmp_path / "parts", progress=False)
-    train(chosen, work, tmp_path / "parts", resume=True, progress=False)
-    assert_same_run(tmp_path / "whole", tmp_path / "parts", "tuned")
+    train_here = functools.partial(train, chosen, work, progress=False)
+    assert_resumes(train_here, tmp_path, 2, "tuned")
 
 
 @pytest.mark.slow
@@ -197,19 +178,6 @@ def test_other_objectives_and_bfloat16_train_it_too(work, runs, tmp_path, change
     assert np.isfinite(kernels[1]).all()
 
 
-def test_features_of_another_layer_are_refused(work, tmp_path):
-    chosen, folder = settings(), folder_of(settings(), work)
-    other = feature_path(folder, dataclasses.replace(chosen.encoder, trainable_from=""))
-    copy = tmp_path / "made-up"
-    copy.mkdir()
-    for name in ("manifest.jsonl", "vocabulary.json"):
-        (copy / name).write_bytes((folder / name).read_bytes())
-    feature_path(copy, chosen.encoder).write_bytes(other.read_bytes())
-    message = "layer block5_conv3 instead of block5_conv2"
-    with pytest.raises(FeatureError, match=message):
-        train(chosen, tmp_path, tmp_path / "runs", progress=False)
-
-
 def test_convolutions_of_other_weights_than_the_features_are_refused(work, tmp_path):
     weights = tmp_path / "other.weights.h5"
     network = keras.applications.VGG16(
@@ -223,24 +191,9 @@ def test_convolutions_of_other_weights_than_the_features_are_refused(work, tmp_p
     assert "\n" not in str(error.value)
 
 
-def test_an_initial_model_of_another_encoder_is_refused(work, runs, tmp_path):
-    model = load(runs, "frozen")
-    model.encoder_identity = {**model.encoder_identity, "weights_digest": "0" * 64}
-    model.save(tmp_path / "model.keras")
-    chosen = settings(training={"init_from": str(tmp_path / "model.keras")})
-    with pytest.raises(ModelFileError, match="another encoder's features"):
-        train(chosen, work, tmp_path / "runs", progress=False)
-
-
 def test_a_fine_tuned_model_does_not_start_a_frozen_one(work, runs, tmp_path):
     start = str(runs / "tuned" / MODEL)
     chosen = settings("frozen", "", training={"init_from": start})
     message = "layer block5_conv3 instead of block5_conv2|another encoder"
     with pytest.raises(ModelFileError, match=message):
         train(chosen, work, tmp_path / "runs", progress=False)
-
-
-def test_the_settings_of_a_frozen_run_are_as_before():
-    assert settings(first="").encoder.trainable_layers == ()
-    assert experiment().encoder.cached_layer == "last"
-    assert VGG["layer"] == "block5_conv3"

@@ -6,14 +6,20 @@ import keras
 import numpy as np
 import pytest
 from tiny_run import experiment, prepare
-from tiny_training import assert_same_run, go, read_checkpoint, skip_graphs
+from tiny_training import (
+    assert_same_run,
+    go,
+    interrupt,
+    interrupted,
+    read_checkpoint,
+    skip_graphs,
+)
 
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.models.pretrained import NAMES, shipped_model
 from show_attend_tell.training import initial_model
 from show_attend_tell.training import train as train_module
 from show_attend_tell.training.initial_model import InitialModel
-from show_attend_tell.training.train import Trainer
 
 
 @pytest.fixture
@@ -64,24 +70,14 @@ def test_the_model_s_words_are_kept_and_new_ones_are_added(
 
 @pytest.mark.parametrize("share", [0.0, 0.4])
 def test_a_resumed_training_needs_the_initial_model_no_more(
-    work, start, tmp_path, monkeypatch, share
+    work, start, tmp_path, share
 ):
     model, _ = start
     settings = {"init_from": str(model), "average_decay": 0.9, "initial_share": share}
     go(work, tmp_path / "whole", training=settings)
-    after_update, seen = Trainer._after_update, []
-
-    def interrupt(self, *arguments):
-        seen.append(1)
-        if len(seen) == 5:
-            raise KeyboardInterrupt
-        after_update(self, *arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "_after_update", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            go(work, tmp_path / "resumed", training=settings)
-    assert 0 < read_checkpoint(tmp_path / "resumed")[1]["step"] < 9
+    with interrupted(interrupt, 5):
+        go(work, tmp_path / "resumed", training=settings)
+    assert read_checkpoint(tmp_path / "resumed")[1]["step"] == 5
     model.unlink()
     go(work, tmp_path / "resumed", resume=True, training=settings)
     assert_same_run(tmp_path / "whole", tmp_path / "resumed")

@@ -1,13 +1,11 @@
 """The loop of training with a task that has neither captions nor photos."""
 
-import json
 import math
-import zipfile
 
 import keras
 import numpy as np
 import pytest
-from tiny_training import read_checkpoint
+from tiny_training import change_position, read_checkpoint
 
 from show_attend_tell.config.runs import CHECKPOINT, MODEL
 from show_attend_tell.config.siblings import DigitTrainingSettings
@@ -102,13 +100,7 @@ def test_a_checkpoint_without_a_best_score_is_resumed(tmp_path, best):
     """Earlier versions stored -1.0, which is less than any score of captions."""
     run(tmp_path / "x", [math.nan, math.nan], patience=1)
     path = tmp_path / "x" / CHECKPOINT
-    with zipfile.ZipFile(path) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
-    position = json.loads(files["position.json"]) | {"best": best, "stopped": ""}
-    files["position.json"] = json.dumps(position)
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
+    change_position(path, {"best": best, "stopped": ""})
     task = Counting([0.0], epochs=2)
     summary = Trainer(task).run(tmp_path / "x", True, progress=False)
     assert (summary.best, summary.best_step) == (0.0, 2 * STEPS)
@@ -130,10 +122,16 @@ def test_the_bar_of_a_resumed_training_begins_where_it_was(tmp_path, capsys):
     assert f" {STEPS}/{2 * STEPS} [" in first
 
 
-def test_training_ends_when_patience_ends(tmp_path):
-    summary = run(tmp_path / "x", [-2.0, -3.0, -4.0, -1.0], patience=2)
-    assert summary.stopped == "no improvement in 2 validations"
-    assert (summary.best, summary.steps) == (-2.0, 3 * STEPS)
+def test_a_better_score_resets_patience(tmp_path):
+    summary = run(tmp_path / "x", [-5.0, -6.0, -4.0, -5.0, -5.0], patience=2)
+    assert (summary.best, summary.best_step) == (-4.0, 3 * STEPS)
+    assert summary.steps == 5 * STEPS
+
+
+def test_the_last_update_is_validated_whatever_the_interval(tmp_path):
+    summary = run(tmp_path / "x", [-5.0], validate_every=100)
+    assert summary.model.exists()
+    assert summary.best_step == STEPS
 
 
 def test_the_saved_model_has_the_weights_of_its_validation(tmp_path):

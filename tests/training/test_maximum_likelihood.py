@@ -1,7 +1,8 @@
-"""The compiled training step in float32 and in bfloat16."""
+"""The compiled step equals the uncompiled one; steps in float32 and bfloat16."""
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from tiny_captioner import build, captions, photos
 from tiny_run import experiment
 
@@ -20,7 +21,7 @@ def trained():
 
 def _train(precision):
     model = build(np.random.default_rng(1), spread=0.3)
-    # In float32 by graph alone; tests/models/test_compiled_step.py has XLA there.
+    # In float32 by graph alone; the tests below compile it with XLA.
     compiled = precision == "bfloat16"
     settings = experiment(training={"precision": precision, "jit_compile": compiled})
     optimizer = make_optimizer(settings.training, 10)
@@ -58,3 +59,39 @@ def test_captions_are_generated_in_float32_after_training_in_bfloat16(trained):
         for m in (model, twin)
     )
     np.testing.assert_array_equal(ours.log_probs, theirs.log_probs)
+
+
+def weights_after(settings, compiled, lengths):
+    """Return the weights after an update on a batch of each length."""
+    model = build(np.random.default_rng(1))
+    model.compile(optimizer=make_optimizer(settings, 10), jit_compile=compiled)
+    model.optimizer.build(model.trainable_variables)
+    rng = np.random.default_rng(2)
+    for steps in lengths:
+        tokens, targets = captions(rng, (2, 1, 3), steps)
+        x = {"annotations": tf.constant(photos(rng)), "tokens": tf.constant(tokens)}
+        if compiled:
+            compiled_step(model, settings)(x, tf.constant(targets))
+        else:
+            model.train_step((x, tf.constant(targets)))
+    return [np.asarray(weight) for weight in model.weights]
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "clip_norm", "lengths"),
+    [
+        pytest.param("rmsprop", 0.0, (3,), marks=pytest.mark.slow),
+        ("adam", 0.1, (3,)),
+        pytest.param("adamw", 0.1, (4, 3), marks=pytest.mark.slow),
+    ],
+)
+def test_every_optimiser_takes_the_same_step_compiled(optimizer, clip_norm, lengths):
+    changes = {"optimizer": optimizer, "clip_norm": clip_norm, "jit_compile": True}
+    settings = experiment(training={**changes, "learning_rate": 0.01}).training
+    pairs = zip(
+        weights_after(settings, True, lengths),
+        weights_after(settings, False, lengths),
+        strict=True,
+    )
+    for one, other in pairs:
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)

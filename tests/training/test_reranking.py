@@ -7,9 +7,8 @@ from tiny_run import experiment, prepare
 from tiny_training import go, skip_graphs
 
 from show_attend_tell.cli import main as cli
-from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.evaluation.evaluate import evaluate
-from show_attend_tell.runtime.errors import ConfigError, ModelFileError
+from show_attend_tell.runtime.errors import ConfigError
 from show_attend_tell.training.reranking import reranker_path
 
 QUIET = {"tokenizer": "simple", "progress": False}
@@ -51,20 +50,6 @@ def test_a_run_is_evaluated_with_a_reranker(work, tmp_path, capsys):
         evaluate(experiment(), work, runs, beam=1, reranker=file, **QUIET)
     evaluate(experiment(), work, runs, beam=3, reranker=file, **QUIET)
     assert (done.folder / "scores-beam-3-reranked.json").exists()
-
-
-def test_a_reranker_of_other_words_is_refused(work, tmp_path):
-    runs = tmp_path / "runs"
-    done = go(work, runs, training={"epochs": 1})
-    (work / "made-up" / "vocabulary.json").unlink()
-    Vocabulary.build([["circle", "star", "red", "a"]]).save(
-        work / "made-up" / "vocabulary.json"
-    )
-    settings = str(done.folder / "experiment.toml")
-    out = tmp_path / "other" / "reranker.npz"
-    cli.main(["fit-reranker", "-e", settings, "--work", str(work), "--out", str(out)])
-    with pytest.raises(ModelFileError, match="another vocabulary"):
-        evaluate(experiment(), work, runs, reranker=out, **QUIET)
 
 
 def test_absent_features_are_one_line(tmp_path, capsys):

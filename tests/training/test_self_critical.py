@@ -1,17 +1,24 @@
 """Training by reward: its gradient, its batches, and that the reward rises."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 from tiny_captioner import END, PAD, START, build, captions, photos
-from tiny_run import experiment, prepare
-from tiny_training import QuickStep, skip_captions
+from tiny_run import experiment
+from tiny_training import (
+    QuickStep,
+    assert_resumes,
+    record_updates,
+    skip_captions,
+    train_first,
+)
 
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.splits import folder_of, load_split
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ModelFileError
-from show_attend_tell.training import self_critical
 from show_attend_tell.training import train as training
 from show_attend_tell.training.self_critical import (
     Rollouts,
@@ -20,7 +27,6 @@ from show_attend_tell.training.self_critical import (
     reward_words,
     to_batch,
 )
-from show_attend_tell.training.tensorboard_log import TrainingLog
 from show_attend_tell.training.train import train
 
 REWARD = {"objective": "cider", "batch_size": 10, "hypotheses": 2, "epochs": 1}
@@ -76,19 +82,8 @@ def test_the_gradient_is_the_advantage_times_that_of_log_p(rng):
 
 
 @pytest.fixture(scope="module")
-def work(tmp_path_factory):
-    return prepare(tmp_path_factory.mktemp("work"))
-
-
-@pytest.fixture(scope="module")
 def started(work, tmp_path_factory):
-    """The runs folder of a short training by likelihood."""
-    folder = tmp_path_factory.mktemp("runs")
-    with pytest.MonkeyPatch.context() as patch:
-        skip_captions(patch)
-        changes = {"epochs": 5, "learning_rate": 0.03, "validate_every": 100}
-        train(experiment(training=changes), work, folder, progress=False)
-    return folder
+    return train_first(work, tmp_path_factory.mktemp("runs"), epochs=5)
 
 
 @pytest.fixture
@@ -104,14 +99,10 @@ def further(work, runs, name="rewarded", resume=False, overwrite=False, **change
 
 @pytest.mark.slow
 def test_training_by_reward_raises_the_reward(work, started, monkeypatch, unvalidated):
-    rewards = []
-    monkeypatch.setattr(
-        TrainingLog,
-        "log_update",
-        lambda self, step, values, *rest: rewards.append(values["reward"]),
-    )
+    updates = record_updates(monkeypatch)
     changes = {"epochs": 10, "learning_rate": 0.01, "validate_every": 100}
     summary = further(work, started, overwrite=True, **changes)
+    rewards = [values["reward"] for values in updates]
     assert len(rewards) == summary.steps == 10 * 3  # 5 photos an update
     part = len(rewards) // 5
     assert np.mean(rewards[-part:]) > 1.2 * np.mean(rewards[:part])
@@ -159,47 +150,23 @@ def test_every_photo_is_used_once_an_epoch(work, started):
 
 @pytest.mark.slow
 def test_an_interrupted_training_by_reward_resumes_to_the_byte(
-    work, started, monkeypatch, unvalidated
+    work, started, tmp_path, unvalidated
 ):
-    changes = {"epochs": 2, "overwrite": True}
-    further(work, started, "whole", **changes)
-    real_update = self_critical.SelfCritical._update
-
-    def interrupted(self, *rest):
-        values = real_update(self, *rest)
-        if int(self.model.optimizer.iterations) == 4:
-            raise KeyboardInterrupt
-        return values
-
-    with monkeypatch.context() as patch:
-        patch.setattr(self_critical.SelfCritical, "_update", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            further(work, started, "parts", **changes)
-    changes["overwrite"] = False
-    summary = further(work, started, "parts", resume=True, **changes)
-    assert summary.steps == 6
-    models = [
-        load_captioner(started / name / "model.keras") for name in ("whole", "parts")
-    ]
-    for one, other in zip(*(m.weights for m in models), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_an_absent_initial_model_is_named_in_one_line(work, tmp_path):
-    with pytest.raises(ValueError, match=r"absent/model.keras: no such model") as error:
-        further(work, tmp_path, init_from="absent")
-    assert "\n" not in str(error.value)
-    assert not (tmp_path / "rewarded").exists()
+    changes = {"epochs": 2, "init_from": str(started / "tiny" / "model.keras")}
+    train_here = functools.partial(further, work, name="tiny", **changes)
+    assert_resumes(train_here, tmp_path, 4)
 
 
 def test_a_run_is_not_replaced_when_its_initial_model_is_absent(work, started):
     folder = started / "tiny"
     before = (folder / "model.keras").read_bytes()
-    with pytest.raises(ModelFileError, match="no such model"):
+    absent = r"absent/model.keras: no such model"
+    with pytest.raises(ModelFileError, match=absent) as error:
         train(
             experiment(training={**REWARD, "init_from": "absent"}),
             *(work, started),
             overwrite=True,
             progress=False,
         )
+    assert "\n" not in str(error.value)
     assert (folder / "model.keras").read_bytes() == before

@@ -1,5 +1,6 @@
 """Training, fitting and evaluating on several data sets as on one."""
 
+import functools
 import json
 
 import numpy as np
@@ -7,13 +8,13 @@ import pytest
 from tiny_run import experiment, prepare
 from tiny_training import (
     QuickStep,
-    assert_same_run,
+    assert_resumes,
     go,
-    interrupt,
     read_checkpoint,
     skip_graphs,
 )
 
+from show_attend_tell.config.runs import MODEL
 from show_attend_tell.data.splits import open_features, read_photos, vocabulary_path
 from show_attend_tell.data.vocabulary import Vocabulary, tokenize
 from show_attend_tell.evaluation.evaluate import evaluate
@@ -45,20 +46,12 @@ def _quick(monkeypatch):
 
 
 @pytest.mark.parametrize("mirror", [False, True])
-def test_an_interrupted_training_resumes_to_the_byte(
-    work, tmp_path, monkeypatch, mirror
-):
+def test_an_interrupted_training_resumes_to_the_byte(work, tmp_path, mirror):
     options = {**DATA, "encoder": {"mirror": mirror}}
-    summary = go(work, tmp_path / "whole", **options)
-    assert summary.steps == 3 * STEPS
-    assert "both" in load_captioner(summary.model).vocabulary
-    with monkeypatch.context() as patch:
-        interrupt(patch, 6)
-        with pytest.raises(KeyboardInterrupt):
-            go(work, tmp_path / "parts", **options)
-    assert read_checkpoint(tmp_path / "parts")[1]["step"] < 3 * STEPS
-    go(work, tmp_path / "parts", resume=True, **options)
-    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+    assert_resumes(functools.partial(go, work, **options), tmp_path, 6)
+    assert read_checkpoint(tmp_path / "whole")[1]["step"] == 3 * STEPS
+    model = load_captioner(tmp_path / "whole" / "tiny" / MODEL)
+    assert "both" in model.vocabulary
 
 
 def test_training_by_reward_and_distillation_show_weighted_photos(

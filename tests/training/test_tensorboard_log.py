@@ -73,24 +73,8 @@ def steps_of(events, tag) -> tuple[int, ...]:
     return tuple(event.step for event in events.Tensors(tag))
 
 
-@pytest.mark.parametrize(
-    "tag", ["loss", "learning_rate", "gradient_norm", "BLEU-4", "CIDEr"]
-)
-def test_curves_and_scores_are_logged(events, tag):
-    folder = "validation" if tag in SCORES else "train"
-    assert steps_of(events, f"{folder}/{tag}") == STEPS
-
-
 def test_the_bar_shows_the_loss(logged):
     assert logged[1].text == "loss 4.00"
-
-
-@pytest.mark.parametrize("name", ["entropy", "beta", "coverage"])
-def test_the_spread_of_attention_is_a_histogram_at_each_validation(events, name):
-    tag = f"attention_spread/{name}"
-    metadata = events.SummaryMetadata(tag)
-    assert metadata.plugin_data.plugin_name == "histograms"
-    assert steps_of(events, tag) == STEPS
 
 
 def test_the_attention_of_the_same_photo_is_drawn_at_each_validation(events):

@@ -10,7 +10,6 @@ from tiny_training import (
     STEPS,
     QuickStep,
     go,
-    skip_graphs,
 )
 
 from show_attend_tell.config.runs import CHECKPOINT, MODEL, SETTINGS
@@ -18,24 +17,11 @@ from show_attend_tell.config.settings import read_experiment_file
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.splits import folder_of, vocabulary_path
 from show_attend_tell.data.vocabulary import Vocabulary
-from show_attend_tell.runtime import progress
 from show_attend_tell.runtime.errors import FeatureError, VocabularyError
-from show_attend_tell.runtime.progress import ProgressBar
 from show_attend_tell.training import maximum_likelihood, tensorboard_log
 from show_attend_tell.training import train as training
-from show_attend_tell.training.tensorboard_log import TrainingLog
 
 CURVES = ("loss", "word_loss", "attention_loss", "learning_rate", "gradient_norm")
-
-
-@pytest.fixture(scope="module")
-def work(tmp_path_factory):
-    return prepare(tmp_path_factory.mktemp("work"), mirror=True)
-
-
-@pytest.fixture
-def quick(monkeypatch):
-    skip_graphs(monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -141,19 +127,6 @@ def test_the_debiased_average_of_weights_is_validated_and_saved(
         assert np.abs(saved - updated[-1][j]).max() > 0
 
 
-def test_the_average_of_a_further_training_starts_at_the_loaded_weights(
-    work, tmp_path, recorded
-):
-    go(work, tmp_path, training={"epochs": 1})
-    changes = {"init_from": "tiny", "average_decay": 0.9, "epochs": 1}
-    go(work, tmp_path, name="further", training=changes)
-    updated, (_, loaded, averaged) = recorded
-    for j, expected in enumerate(loaded):
-        for weights in updated[STEPS:]:
-            expected = 0.9 * expected + 0.1 * weights[j]
-        np.testing.assert_allclose(averaged[j], expected, rtol=1e-5, atol=1e-7)
-
-
 @pytest.fixture
 def scored(monkeypatch, quick):
     """Let validations return given scores, in turn; return the list to fill."""
@@ -175,56 +148,6 @@ def test_training_stops_when_patience_ends_and_stays_stopped(work, tmp_path, sco
     again = go(work, tmp_path, resume=True, training=patient)
     assert (again.best, again.steps, again.stopped) == (7.0, 8, summary.stopped)
     assert scored == [100.0]
-
-
-def test_a_better_score_resets_patience(work, tmp_path, scored):
-    scored += [5.0, 4.0, 6.0, 5.0, 5.0]
-    patient = {"patience": 2, "epochs": 5, "metric": "CIDEr"}
-    summary = go(work, tmp_path, training=patient)
-    assert (summary.best, summary.best_step) == (6.0, 3 * STEPS)
-    assert summary.steps == 5 * STEPS
-    assert not scored
-
-
-def test_the_last_update_is_validated_whatever_the_interval(work, tmp_path, scored):
-    scored += [5.0]
-    rare = {"epochs": 1, "metric": "CIDEr", "validate_every": 100}
-    summary = go(work, tmp_path, training=rare)
-    assert summary.model.exists()
-    assert summary.best_step == STEPS
-
-
-def test_the_gradient_norm_logged_is_that_of_the_update_before_clipping(
-    work, tmp_path, monkeypatch, quick
-):
-    logged = []
-
-    def log_update(self, step, values, optimizer, bar):
-        logged.append((float(optimizer.gradient_norm), values["norm"]))
-
-    monkeypatch.setattr(TrainingLog, "log_update", log_update)
-    go(work, tmp_path, training={"epochs": 1, "clip_norm": 1e-3})
-    norms, expected = np.transpose(logged)
-    np.testing.assert_allclose(norms, expected, rtol=1e-5)
-    assert len(set(norms)) == STEPS
-
-
-def test_compiling_and_pauses_are_left_out_of_the_time_left(
-    work, tmp_path, monkeypatch, quick
-):
-    events = []
-
-    class Bar(ProgressBar):
-        def update(self, n=1, compiling=False):
-            events.append("compiling" if compiling else "update")
-
-        def exclude_pause(self):
-            events.append("pause")
-
-    monkeypatch.setattr(progress, "ProgressBar", Bar)
-    go(work, tmp_path, training={"epochs": 2})
-    update = ["update"]
-    assert events == ["compiling", *2 * update, "pause", *STEPS * update, "pause"]
 
 
 def test_a_line_reports_that_the_first_update_compiles(work, tmp_path, quick, capsys):

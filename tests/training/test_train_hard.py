@@ -1,32 +1,29 @@
 """Training hard attention from prepared data: what is logged, and how it resumes."""
 
+import functools
+
 import numpy as np
 import pytest
-from tiny_run import experiment, prepare
-from tiny_training import skip_captions, skip_graphs
+from tiny_run import experiment
+from tiny_training import (
+    assert_resumes,
+    record_updates,
+    skip_captions,
+    skip_graphs,
+)
 
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.training import train as training
-from show_attend_tell.training.tensorboard_log import TrainingLog
 from show_attend_tell.training.train import train
 
 HARD = {"samples": 2, "drawn_per": "caption", "baseline_decay": 0.8}
 
 
-@pytest.fixture(scope="module")
-def work(tmp_path_factory):
-    return prepare(tmp_path_factory.mktemp("work"))
-
-
 @pytest.fixture
 def logged(monkeypatch):
     """The values of every update that the log receives."""
-    rows = []
     skip_captions(monkeypatch)
-    monkeypatch.setattr(
-        TrainingLog, "log_update", lambda self, step, values, *rest: rows.append(values)
-    )
-    return rows
+    return record_updates(monkeypatch)
 
 
 def go(work, runs, name="hard", resume=False, **changes):
@@ -53,26 +50,9 @@ def test_updates_log_rewards_entropy_and_the_share_of_samples(work, tmp_path, lo
 
 
 @pytest.mark.slow
-def test_an_interrupted_hard_training_resumes_to_the_byte(
-    work, tmp_path, logged, monkeypatch
-):
-    go(work, tmp_path, "whole", epochs=2)
-
-    def interrupt(self, step, *rest):
-        if step == 4:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TrainingLog, "log_update", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            go(work, tmp_path, "parts", epochs=2)
-    summary = go(work, tmp_path, "parts", resume=True, epochs=2)
-    assert summary.steps == 6
-    models = [
-        load_captioner(tmp_path / name / "model.keras") for name in ("whole", "parts")
-    ]
-    for one, other in zip(*(m.weights for m in models), strict=True):
-        np.testing.assert_array_equal(one, other)
+def test_an_interrupted_hard_training_resumes_to_the_byte(work, tmp_path, logged):
+    train_here = functools.partial(go, work, name="tiny", epochs=2)
+    assert_resumes(train_here, tmp_path, 4)
 
 
 @pytest.mark.parametrize("interrupted", [False, True])

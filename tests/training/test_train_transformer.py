@@ -1,47 +1,31 @@
 """Training a Transformer from prepared data: likelihood, reward, teachers, resume."""
 
+import functools
+
 import numpy as np
 import pytest
-from tiny_run import experiment, prepare
-from tiny_training import assert_same_run
+from tiny_run import experiment
+from tiny_training import assert_resumes, record_updates, skip_captions
 
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ConfigError
-from show_attend_tell.training import train as training
-from show_attend_tell.training.tensorboard_log import TrainingLog
 from show_attend_tell.training.train import train
 
 TRANSFORMER = {"layers": 1, "width": 8, "heads": 2, "hidden": 16, "dropout": 0.1}
 TABLES = {"model": {"decoder": "transformer"}, "transformer": TRANSFORMER}
 
 
-@pytest.fixture(scope="module")
-def work(tmp_path_factory):
-    return prepare(tmp_path_factory.mktemp("work"))
-
-
 @pytest.fixture
 def logged(monkeypatch):
     """The values of every update; no captions are generated for validation."""
-    rows = []
-
-    def score(model, *rest):
-        total = np.sum(np.abs(np.asarray(model.decoder.embedding)))
-        return {"BLEU-4": float(total) % 100, "CIDEr": 1.0}, {}
-
-    monkeypatch.setattr(training, "validate", score)
-    monkeypatch.setattr(TrainingLog, "log_samples", lambda *arguments: None)
-    monkeypatch.setattr(
-        TrainingLog, "log_update", lambda self, step, values, *rest: rows.append(values)
-    )
-    return rows
+    skip_captions(monkeypatch)
+    return record_updates(monkeypatch)
 
 
-def go(work, runs, name="tiny", resume=False, overwrite=False, model=None, **changes):
-    tables = {**TABLES, "model": {"decoder": "transformer", **(model or {})}}
-    tables["distillation"] = changes.pop("distillation", {})
+def go(work, runs, name="tiny", resume=False, **changes):
+    tables = {**TABLES, "distillation": changes.pop("distillation", {})}
     chosen = experiment(name, training=changes, **tables)
-    return train(chosen, work, runs, resume, overwrite, progress=False)
+    return train(chosen, work, runs, resume, progress=False)
 
 
 def test_the_loss_falls(work, tmp_path, logged):
@@ -67,24 +51,9 @@ def test_training_by_reward_starts_from_a_model_and_changes_it(work, tmp_path, l
 
 
 @pytest.mark.slow
-def test_a_resumed_training_is_an_uninterrupted_one(
-    work, tmp_path, logged, monkeypatch
-):
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    go(work, whole, epochs=3)
-    logged.clear()
-
-    def interrupt(self, step, values, *rest):
-        logged.append(values)
-        if len(logged) == 5:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TrainingLog, "log_update", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            go(work, parts, epochs=3)
-    go(work, parts, epochs=3, resume=True)
-    assert_same_run(whole, parts)
+def test_a_resumed_training_is_an_uninterrupted_one(work, tmp_path, logged):
+    train_here = functools.partial(go, work, epochs=3)
+    assert_resumes(train_here, tmp_path, 5)
 
 
 @pytest.mark.slow
@@ -103,7 +72,9 @@ def test_a_transformer_teaches_and_learns_from_an_lstm(work, tmp_path, logged):
     [
         ({"model": {"attention": "hard"}}, "attention = 'hard' must go with"),
         ({"decoding": {"locations": "likeliest"}}, "decoding.locations must be"),
-        ({"transformer": {"width": 30}}, "width must be a multiple of heads"),
+        ({"transformer": {"width": 30}}, "width must be a multiple of heads and of 4"),
+        ({"transformer": {"width": 6}}, "width must be a multiple of heads and of 4"),
+        ({"transformer": {"layers": 2, "alpha_layer": 3}}, "must be at most layers"),
         ({"transformer": {"headz": 2}}, "unknown key, nearest: transformer.heads"),
     ],
 )

@@ -5,7 +5,6 @@ import signal
 
 import numpy as np
 import pytest
-import tiny_run
 from tiny_training import read_checkpoint
 from worker_processes import Training
 
@@ -45,11 +44,6 @@ HARD = {
 }
 REWARD = {"objective": "cider", "batch_size": 12, "hypotheses": 2, "epochs": 10}
 CIDER = {"model": {"dropout": 0.0}, "training": {**UPDATES, **REWARD}}
-
-
-@pytest.fixture(scope="module")
-def work(tmp_path_factory):
-    return tiny_run.prepare(tmp_path_factory.mktemp("work"))
 
 
 def recorded(folder, rank=0):

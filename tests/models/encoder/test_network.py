@@ -58,9 +58,10 @@ def test_vgg_sees_blue_green_red_minus_the_mean(squares):
         ("MobileNetV2", "block_6_expand_relu", 40, (5, 5), lambda x: x / 127.5 - 1),
         ("EfficientNetV2B0", "block2b_add", 40, (10, 10), lambda x: x),
         ("MobileNetV3Small", "expanded_conv_project", 40, (10, 10), lambda x: x),
+        ("SceneNet", "annotations", 40, (5, 5), lambda x: x),
     ],
 )
-def test_networks_of_keras_applications_are_built_by_name(
+def test_networks_are_built_by_name_and_read_scaled_pixels(
     rng, network, layer, side, grid, scale
 ):
     encoder = Encoder(EncoderSettings(network, layer, "none", side))
@@ -205,15 +206,6 @@ def test_a_failed_download_names_the_remedy(monkeypatch):
     )
     with pytest.raises(EncoderError, match="no route.*--encoder-weights FILE"):
         Encoder(replaced(weights="imagenet"))
-
-
-def test_scene_net_reads_unscaled_pixels(rng):
-    encoder = Encoder(EncoderSettings("SceneNet", "annotations", "none", 40, "squash"))
-    squares = rng.integers(0, 256, (2, 40, 40, 3), np.uint8)
-    a = encoder.encode(squares)
-    assert encoder.grid == (5, 5)
-    expected = np.asarray(encoder._network(squares.astype(np.float32), training=False))
-    np.testing.assert_allclose(a, expected.reshape(a.shape), rtol=2e-3, atol=1e-3)
 
 
 @pytest.mark.skipif(not scene_net.WEIGHTS.exists(), reason="weights are not installed")

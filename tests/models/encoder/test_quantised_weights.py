@@ -61,7 +61,7 @@ def test_the_packaged_file_is_small_and_has_the_recorded_digest():
 
 
 @pytest.mark.parametrize("damage", ["one bit", "cut", "absent"])
-def test_a_damaged_file_is_refused_in_one_line(tmp_path, monkeypatch, damage):
+def test_a_damaged_file_is_refused_in_one_line(tmp_path, damage):
     file, content = tmp_path / "vgg16_8bit.npz", quantised_weights.WEIGHTS.read_bytes()
     if damage == "one bit":
         changed = bytearray(content)

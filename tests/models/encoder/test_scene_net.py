@@ -14,11 +14,6 @@ def network():
     return model
 
 
-def test_the_map_has_14_by_14_cells(network):
-    layer = network.get_layer("annotations")
-    assert layer.output.shape == (None, 14, 14, scene_net.WIDTH)
-
-
 def test_nearness_to_the_edges_is_appended():
     maps = np.random.default_rng(0).normal(size=(2, 3, 5, 4)).astype(np.float32)
     output = keras.ops.convert_to_numpy(scene_net.Edges(2.0)(maps))

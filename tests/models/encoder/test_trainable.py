@@ -145,7 +145,7 @@ def test_compiled_parts_convolve_in_bfloat16(rng, model):
     model({"annotations": features, "tokens": tokens}, training=True)
 
 
-def test_a_saved_file_holds_the_convolutions(rng, model, tmp_path):
+def test_a_saved_file_holds_the_convolutions(model, tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     assert loaded.get_config() == model.get_config()

@@ -7,12 +7,10 @@ import pytest
 import tiny_captioner as tiny
 from hard_model import outputs_of
 from keras import ops
-from tiny_captioner import LENGTHS, MODES, TOLERANCE, B, D, L, T, arrays, run_in
+from tiny_captioner import LENGTHS, MODES, TOLERANCE, B, L, T, arrays, run_in
 
 from show_attend_tell.config.settings import HardAttentionSettings
 from show_attend_tell.models.lstm.attention import (
-    argmax_location,
-    context,
     sampled_location,
 )
 from show_attend_tell.models.lstm.hard_attention import (
@@ -47,51 +45,12 @@ def test_a_sampled_location_inverts_the_cumulative_sum_of_alpha(rng, mode):
     assert len(set(expected)) == L
 
 
-def test_locations_are_sampled_with_the_frequencies_alpha(rng):
-    alpha, count = alphas(rng, 1), 20_000
-    u = rng.random((count, 1), np.float32)
-    s = arrays(sampled_location(np.repeat(alpha, count, axis=0), u))
-    error = np.sqrt(alpha * (1 - alpha) / count)
-    assert (np.abs(s.mean(0) - alpha) < 4 * error).all()
-
-
 def test_in_half_precision_many_locations_are_sampled_with_the_frequencies_alpha():
     many, each = 196, 20
     alpha = ops.cast(np.full((many * each, many), 1 / many), "bfloat16")
     u = (np.arange(many * each, dtype="f4")[:, None] + 0.5) / (many * each)
     s = ops.convert_to_numpy(ops.cast(sampled_location(alpha, u), "float32"))
     np.testing.assert_allclose(s.sum(0), each, atol=1)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_the_hard_phi_is_the_annotation_of_one_location(rng, mode):
-    a, alpha = rng.standard_normal((B, L, D)).astype("f4"), alphas(rng, B)
-
-    def phi_of(a, alpha):
-        return context(a, argmax_location(alpha))
-
-    z_hat = run_in(mode, phi_of, a, alpha)
-    np.testing.assert_allclose(z_hat, a[np.arange(B), alpha.argmax(1)], **TOLERANCE)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_log_prob_and_entropy_of_locations_are_recomputed(rng, mode):
-    alpha, s = alphas(rng, B, T), rng.integers(0, L, (B, T))
-    mask = np.arange(T) < np.array(LENGTHS)[:, None]
-
-    def terms(alpha, one_hot):
-        log_probs = ops.sum(location_log_probs(alpha, one_hot, mask), axis=-1)
-        return log_probs, location_entropies(alpha, mask)
-
-    one_hot = np.eye(L, dtype="f4")[s]
-    log_probs, entropies = run_in(mode, terms, alpha, one_hot)
-    for b, length in enumerate(LENGTHS):
-        own = alpha[b, :length].astype(float)
-        expected = oracle.location_log_prob(own, s[b, :length])
-        np.testing.assert_allclose(log_probs[b], expected, **TOLERANCE)
-        np.testing.assert_allclose(
-            entropies[b], oracle.location_entropy(own), **TOLERANCE
-        )
 
 
 def test_an_attention_weight_of_zero_costs_nothing_and_breaks_nothing():
@@ -177,8 +136,7 @@ def test_training_samples_and_evaluation_uses_the_expected_context(rng):
     x = {"annotations": a, "tokens": inputs}
     evaluated, trained = arrays(model(x)), arrays(model(x, training=True))
     assert set(evaluated) == {"logits", "alpha", "beta"}
-    soft = [oracle.run(tiny.weights(model), *pair, model.settings)["logits"]
-            for pair in zip(a.astype(float), inputs, strict=True)]  # fmt: skip
+    soft = tiny.expected(model, a, inputs)["logits"]
     np.testing.assert_allclose(evaluated["logits"], soft, **TOLERANCE)
     assert trained["logits"].shape[0] == trained["sampled"].shape[0] == 2 * B
     for r, sampled in enumerate(trained["sampled"]):

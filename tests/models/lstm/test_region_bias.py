@@ -4,9 +4,8 @@ import numpy as np
 import oracle
 import pytest
 import tiny_captioner as tiny
-from tiny_captioner import L
+from tiny_captioner import L, write
 
-from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.models import generation
 from show_attend_tell.models.lstm import decoder
 from show_attend_tell.models.lstm.attention import region_bias
@@ -34,12 +33,6 @@ def photos():
 @pytest.fixture(scope="module")
 def shares():
     return np.random.default_rng(3).choice([0, 0.25, 1], (PHOTOS, L)).astype("f4")
-
-
-def write(model, photos, regions=None, xla=None, **settings):
-    defaults = {"max_words": WORDS, "batch_size": 3}  # the last batch is padded
-    decoding = DecodingSettings(**{**defaults, **settings})
-    return model.generate(photos, decoding, regions=regions, xla=xla)
 
 
 @pytest.mark.parametrize("words", [0, 2])

@@ -8,7 +8,7 @@ from keras import ops
 from tiny_ram import B, T
 
 from show_attend_tell.config.siblings import GlimpseSettings
-from show_attend_tell.siblings.ram.model import PlaceNoise, RecurrentAttention
+from show_attend_tell.siblings.ram.model import RecurrentAttention
 
 VARIANTS = {
     "the default": {},
@@ -155,15 +155,6 @@ def test_one_glimpse_is_a_plain_classifier_of_a_patch(rng):
     logits = expected(model, batch)["logits"]
     logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     assert loss == pytest.approx(-logs[np.arange(B), batch[1]].mean(), rel=1e-4)
-
-
-def test_a_batch_equals_its_pictures_alone(rng):
-    model, (images, _, noise) = tiny.build(rng), tiny.batch(rng)
-    together = look(model, (images, None, noise))
-    for n in range(B):
-        own = PlaceNoise(*(x[n : n + 1] for x in noise))
-        for name, values in look(model, (images[n : n + 1], None, own)).items():
-            np.testing.assert_allclose(together[name][n], values[0], **tiny.TOLERANCE)
 
 
 @pytest.mark.parametrize("glimpses", [2, 6])

@@ -3,12 +3,11 @@
 import math
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
 
-from show_attend_tell.siblings.ram.retina import see, selection_matrix
+from show_attend_tell.siblings.ram.retina import see
 
 
 def patches(images, places, cells, scales, reach):
@@ -55,42 +54,3 @@ def test_patches_equal_means_over_pixels(H, W, cells, scales, x, y, seed):
     found = patches(images, places, cells, scales, H / 2)
     expected = patches_by_loops(images, places, cells, scales, H / 2)
     np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
-def test_the_centre_of_28_pixels_gives_rows_10_to_17():
-    rows = np.asarray(selection_matrix(ops.zeros((1,)), 8, 0, 28, 14.0))[0]
-    np.testing.assert_array_equal(rows, np.eye(28)[10:18])
-
-
-@pytest.mark.parametrize(
-    ("place", "covered"), [(0.0, 1), (-1.0, 0.25), (1.0, 0.25), (3.0, 0)]
-)
-def test_a_white_picture_is_1_inside_and_its_covered_share_at_borders(place, covered):
-    seen = patches(np.ones((1, 32, 32)), np.full((1, 2), place), 4, 3, 16.0)
-    np.testing.assert_allclose(seen.mean((2, 3))[0], covered, atol=1e-6)
-    assert set(np.unique(seen)) <= {0.0, 1.0}  # the borders are those of cells here
-
-
-def test_moving_picture_and_place_together_changes_nothing_away_from_borders(rng):
-    picture = np.zeros((1, 40, 40), np.float32)
-    picture[0, 15:25, 15:25] = rng.random((10, 10))
-    moved = np.roll(picture, (3, -5), axis=(1, 2))
-    before = patches(picture, [[0.0, 0.0]], 4, 2, 20.0)
-    after = patches(moved, [[-5 / 20, 3 / 20]], 4, 2, 20.0)
-    np.testing.assert_allclose(after, before, atol=1e-6)
-
-
-def test_a_place_is_x_then_y():
-    picture = np.zeros((1, 20, 20), np.float32)
-    picture[0, 5, 15] = 1  # row 5 is above, column 15 right of the centre
-    seen = patches(picture, [[0.55, -0.45]], 2, 1, 10.0)
-    assert seen.sum() == 1
-
-
-def test_patches_of_several_pictures_equal_those_of_each(rng):
-    images = rng.random((5, 30, 30), np.float32)
-    places = rng.uniform(-1, 1, (5, 2)).astype(np.float32)
-    together = patches(images, places, 4, 2, 15.0)
-    for n in range(5):
-        alone = patches(images[n : n + 1], places[n : n + 1], 4, 2, 15.0)
-        np.testing.assert_allclose(together[n], alone[0], atol=1e-6)

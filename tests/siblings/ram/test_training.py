@@ -97,12 +97,10 @@ def test_tensorboard_shows_errors_terms_places_and_a_figure(tags):
     ],
     ids=["glimpses", "a convolution"],
 )
-def test_a_resumed_training_equals_an_uninterrupted_one(
-    work, tmp_path, monkeypatch, changes
-):
+def test_a_resumed_training_equals_an_uninterrupted_one(work, tmp_path, changes):
     changes["training"] = {"average_decay": 0.9, "epochs": 2}
     train_here = functools.partial(go, work, **changes)
-    assert_resumes(train_here, tmp_path, monkeypatch, STEPS + 2)
+    assert_resumes(train_here, tmp_path, STEPS + 2)
 
 
 def test_other_digits_are_refused_when_a_training_is_resumed(work, tmp_path):

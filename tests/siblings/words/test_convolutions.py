@@ -1,4 +1,4 @@
-"""Convolutions against NumPy loops, parameters, receptive fields and gradients."""
+"""Convolutions against NumPy loops, their parameters and their statistics."""
 
 import keras
 import numpy as np
@@ -82,22 +82,6 @@ def test_a_recurrent_layer_may_have_a_kernel_of_its_input_for_each_iteration():
     np.testing.assert_allclose(np.asarray(layer(x)), expected[-1], rtol=1e-4, atol=1e-5)
 
 
-def test_an_untied_layer_without_iterations_is_plain():
-    untied, plain = layer_of("recursive_untied", 0), layer_of("plain", 3)
-    for one, other in zip(plain.weights, untied.weights, strict=True):
-        one.assign(other)
-    np.testing.assert_array_equal(untied(picture()), plain(picture()))
-
-
-@pytest.mark.parametrize("n", [1, 3])
-def test_a_recurrent_layer_whose_kernel_is_zero_is_plain(n):
-    recurrent, plain = layer_of("recurrent", n), layer_of("plain", 0)
-    recurrent.kernel.assign(ops.zeros_like(recurrent.kernel.value))
-    plain.feedforward[0].assign(recurrent.feedforward[0].value)
-    plain.biases[0].assign(recurrent.biases[0].value)
-    np.testing.assert_allclose(recurrent(picture()), plain(picture()), atol=1e-6)
-
-
 @pytest.mark.parametrize("n", [1, 4])
 def test_the_number_of_parameters_does_not_depend_on_the_iterations(n):
     c, C = 2, 3
@@ -110,65 +94,6 @@ def test_the_number_of_parameters_does_not_depend_on_the_iterations(n):
         assert layer_of(kind, n).count_params() == count, kind
     unshared = layer_of("recurrent", n, share_feedforward=False)
     assert unshared.count_params() == 9 * (n + 1) * c * C + 9 * C * C + C
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_support_of_an_impulse_grows_by_two_pixels_per_iteration(kind):
-    layer = layer_of(kind, 3, inputs=1, outputs=2)
-    for weight in layer.weights:
-        positive = np.abs(np.asarray(weight)) + 0.1
-        weight.assign(np.zeros(weight.shape) if "bias" in weight.name else positive)
-    x = np.zeros((1, 15, 15, 1), "f")
-    x[0, 7, 7] = 1
-    for t, state in enumerate(layer.states(x)):
-        reached = np.argwhere(np.asarray(state)[0, :, :, 0] > 0)
-        assert (np.ptp(reached, axis=0) + 1 == 3 + 2 * t).all()
-        assert len(reached) == (3 + 2 * t) ** 2
-
-
-@pytest.mark.parametrize("kind", KINDS[1:])
-def test_the_gradient_of_a_shared_kernel_is_the_sum_over_unrolled_copies(kind):
-    """By differences of the loss, with a copy of the kernel for each product."""
-    n, x = 3, picture(shape=(1, 3, 4)).astype(np.float64)
-    layer = layer_of(kind, n, inputs=3 if kind == "recursive_tied" else 2)
-    x = x if kind != "recursive_tied" else np.concatenate([x, x[..., :1]], -1)
-    weights = values_of(layer)
-    direction = np.random.default_rng(3).standard_normal(layer.kernel.shape)
-    uses = range(0 if kind == "recursive_tied" else 1, n + 1)
-
-    def loss(changed, size):
-        """The sum of h(n), with the kernel of one use changed."""
-        state = None
-        for t in range(n + 1):
-            w = weights["kernel"] + (size * direction if t == changed else 0)
-            first, later = weights["bias_0"], weights.get("bias", weights["bias_0"])
-            v = weights.get("feedforward_0")
-            if t == 0:
-                total = convolve(x, w if kind == "recursive_tied" else v) + first
-            else:
-                total = convolve(state, w) + later
-                total = total + (convolve(x, v) if kind == "recurrent" else 0)
-            state = np.maximum(total, 0)
-        return state.sum()
-
-    h = 1e-6
-    copies = [(loss(t, h) - loss(t, -h)) / (2 * h) for t in uses]
-    moved = values_of(layer)["kernel"]
-    sums = []
-    for size in (1e-3, -1e-3):
-        layer.kernel.assign(moved + size * direction)
-        sums.append(float(ops.sum(ops.cast(layer(x.astype("f")), "float32"))))
-    assert len(copies) == n + (kind == "recursive_tied")
-    assert sum(copies) == pytest.approx((sums[0] - sums[1]) / 2e-3, rel=2e-2)
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        layer.kernel.assign(moved)
-        with tf.GradientTape() as tape:
-            total = tf.reduce_sum(layer(tf.constant(x, tf.float32)))
-        gradient = tape.gradient(total, layer.kernel.value)
-        found = float(np.sum(np.asarray(gradient) * direction))
-        assert found == pytest.approx(sum(copies), rel=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,6 +1,5 @@
 """The search of words: greedy, beam, and the probability of given words."""
 
-import functools
 import itertools
 
 import numpy as np
@@ -8,8 +7,6 @@ import pytest
 from tiny_reader import TINY, VARIANTS, drawn_words, settings_of
 
 from show_attend_tell.data.characters import END, START, encode_words
-from show_attend_tell.decoding import beam_search
-from show_attend_tell.siblings.words import generation
 from show_attend_tell.siblings.words.generation import Searcher, words_of
 from show_attend_tell.siblings.words.model import Reader
 
@@ -40,17 +37,6 @@ def test_a_found_word_has_the_probability_that_the_model_gives_it(variant):
                 tokens[0] = found.tokens[row, w]
                 log_p = search.log_probs(crop, tokens)[0]
                 assert found.log_probs[row, w] == pytest.approx(log_p, abs=1e-3)
-
-
-@pytest.mark.slow
-def test_a_beam_of_one_is_greedy(monkeypatch):
-    model = reader()
-    greedy = Searcher(model)(CROPS)
-    of_one = functools.partial(beam_search, beam=1)
-    monkeypatch.setattr(generation, "greedy", of_one)
-    beam = Searcher(model)(CROPS)
-    np.testing.assert_array_equal(greedy.tokens, beam.tokens)
-    np.testing.assert_allclose(greedy.log_probs, beam.log_probs, atol=1e-3)
 
 
 def test_a_batch_is_read_like_single_crops_and_alpha_sums_to_one():

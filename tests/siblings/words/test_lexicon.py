@@ -36,10 +36,6 @@ def test_a_word_of_the_lexicon_is_its_own_nearest():
     assert lexicon.nearest("hostel") == ["hostel"]
 
 
-def test_all_words_of_the_least_distance_are_found():
-    assert Lexicon(["cat", "bat", "dog"]).nearest("rat") == ["cat", "bat"]
-
-
 def test_a_lexicon_is_read_from_a_file(tmp_path):
     path = tmp_path / "words.txt"
     path.write_text("One\n\n two\n", encoding="utf-8-sig")

@@ -37,14 +37,6 @@ def test_features_have_no_grid():
     assert tuple(model(inputs_of()[0])["alpha"].shape) == (3, 8, TINY.feature_width)
 
 
-def test_a_batch_is_read_like_single_crops():
-    model, (inputs, _) = Reader(TINY), inputs_of()
-    together = np.asarray(model(inputs)["logits"])
-    for row in range(3):
-        one = {name: x[row : row + 1] for name, x in inputs.items()}
-        np.testing.assert_allclose(model(one)["logits"][0], together[row], atol=1e-4)
-
-
 def test_an_annotation_has_embeddings_of_its_row_and_column():
     model, (inputs, _) = Reader(TINY), inputs_of()
     encoder, without = model.encoder, []

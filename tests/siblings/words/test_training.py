@@ -106,7 +106,7 @@ def test_a_resumed_training_equals_an_uninterrupted_one(
     changes = {"reader": reader, "training": {"average_decay": 0.9}}
     skip_words(monkeypatch)
     train_here = functools.partial(run, work, **changes)
-    assert_resumes(train_here, tmp_path, monkeypatch, 7)
+    assert_resumes(train_here, tmp_path, 7)
 
 
 @pytest.mark.slow

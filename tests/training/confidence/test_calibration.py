@@ -48,13 +48,7 @@ def experiment():
         {
             "name": "tiny",
             "data": {"name": "made-up", "source": "folder"},
-            "encoder": {
-                "network": ENCODER.network,
-                "layer": ENCODER.layer,
-                "weights": ENCODER.weights,
-                "image_size": ENCODER.image_size,
-                "resize": ENCODER.resize,
-            },
+            "encoder": dataclasses.asdict(ENCODER),
             "model": {},
             "training": {},
             "decoding": DECODING,

@@ -48,11 +48,6 @@ def test_the_area_is_the_share_of_ordered_pairs():
     assert rank_auc(a, b) == pytest.approx(np.mean(pairs))
 
 
-def test_the_area_of_separated_groups_is_one_and_reversed_zero():
-    assert rank_auc(np.array([2.0, 3.0]), np.array([0.0, 1.0])) == 1
-    assert rank_auc(np.array([0.0, 1.0]), np.array([2.0, 3.0])) == 0
-
-
 def test_reliability_compares_weighted_means_in_bins():
     p, y = np.array([0.05, 0.06, 0.95, 1.0]), np.array([0.0, 1.0, 1.0, 1.0])
     table = reliability(p, y, np.array([3.0, 1.0, 1.0, 1.0]))
