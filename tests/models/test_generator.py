@@ -131,3 +131,10 @@ def test_the_weights_of_a_repeated_member_are_listed_once(members):
     ensemble = Generator([members[0], members[0], members[1]])
     assert len(ensemble.weights) == 2 * len(members[0].weights)
     assert ops.shape(ensemble.weights[0]) == ops.shape(members[0].weights[0])
+
+
+def test_words_are_sampled_from_the_mean(members, photos):
+    sampling = DecodingSettings(method="sample", max_words=4, batch_size=4)
+    captions = Generator([members[0]] * 2).generate(photos, sampling, seeds=range(4))
+    expected = members[0].generate(photos, sampling, seeds=range(4))
+    np.testing.assert_array_equal(captions.tokens, expected.tokens)

@@ -1,12 +1,15 @@
 """A captioner with a Transformer generates, averages and is saved as any other."""
 
+import keras
 import numpy as np
 import oracle
 import pytest
 import tiny_captioner
 import tiny_transformer as tiny
-from tiny_captioner import PAD, START, B, K, T, arrays, outputs_of, write
+from tiny_captioner import END, PAD, START, B, K, T, arrays, outputs_of, write
 
+from show_attend_tell.config.settings import ModelSettings
+from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.saving import copy_weights, load_captioner
 from show_attend_tell.runtime.errors import ConfigError, ModelFileError
@@ -137,3 +140,23 @@ def test_attention_in_heads_is_that_of_the_chosen_words_and_an_lstm_has_none(
     lstm = tiny_captioner.build(np.random.default_rng(4))
     assert lstm.attention_heads(photos, inputs) is None
     assert B != PHOTOS  # the batches above are of another size
+
+
+@pytest.mark.slow
+def test_fit_learns_two_captions_and_generate_returns_them(rng):
+    model = Captioner(
+        tiny_captioner.WORDS,
+        ModelSettings(decoder="transformer"),
+        tiny_captioner.D,
+        tiny_captioner.GRID,
+        doubly_stochastic=0.1,
+        transformer=tiny.settings(width=16, hidden=32, tie_output=True),
+    )
+    a = tiny_captioner.photos(rng, 2)
+    inputs = np.array([[START, 4, 5, 0], [START, 6, 7, 8]], "i4")
+    targets = np.array([[4, 5, END, 0], [6, 7, 8, END]], "i4")
+    model.compile(optimizer=keras.optimizers.Adam(0.01), jit_compile=False)
+    x = {"annotations": np.tile(a, (60, 1, 1)), "tokens": np.tile(inputs, (60, 1))}
+    model.fit(x, np.tile(targets, (60, 1)), batch_size=2, verbose=0)
+    captions = write(model, a, method="greedy")
+    np.testing.assert_array_equal(captions.tokens[:, 0], targets)
