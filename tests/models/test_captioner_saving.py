@@ -1,14 +1,12 @@
-"""A captioner's saved file, its config, seed and dtype policy."""
+"""A captioner's saved file, its config and its seed."""
 
 import keras
 import numpy as np
-import pytest
 import tiny_captioner as tiny
 from tiny_captioner import D, arrays
 
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.runtime.errors import ConfigError
 
 
 def test_one_file_holds_everything_that_a_caption_needs(rng, batch, tmp_path):
@@ -42,36 +40,3 @@ def test_the_seed_determines_initial_weights_and_dropout(batch):
 
     np.testing.assert_array_equal(start(3), start(3))
     assert np.abs(start(3) - start(4)).max() > 0
-
-
-@pytest.fixture
-def use_policy():
-    """Set Keras' global dtype policy until the end of the test."""
-    before = keras.config.dtype_policy()
-    yield keras.config.set_dtype_policy
-    keras.config.set_dtype_policy(before)
-
-
-def build(**arguments):
-    return Captioner(tiny.WORDS, tiny.settings(), D, tiny.GRID, **arguments)
-
-
-@pytest.mark.parametrize("policy", ["mixed_float16", "float16"])
-def test_float16_is_refused_in_one_line_as_argument_and_as_global_policy(
-    use_policy, policy
-):
-    message = rf"`dtype` must be float32 .* Received: {policy}"
-    with pytest.raises(ConfigError, match=message) as caught:
-        build(dtype=policy)
-    assert "\n" not in str(caught.value)
-    config = build().get_config()
-    use_policy(policy)
-    with pytest.raises(ConfigError, match=message):
-        build()
-    with pytest.raises(ConfigError, match=message):  # its saved dtype is float32
-        Captioner.from_config(config)
-
-
-def test_mixed_bfloat16_is_accepted(use_policy):
-    use_policy("mixed_bfloat16")
-    assert build().compute_dtype == "bfloat16"
