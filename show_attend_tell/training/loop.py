@@ -130,10 +130,7 @@ class Trainer:
     @functools.cached_property
     def saved(self) -> keras.Model:
         """The model that is validated and saved, a copy with the averaged weights."""
-        copy = self.task.copy_model()
-        for own, original in zip(copy.weights, self.model.weights, strict=True):
-            own.trainable = original.trainable
-        return copy
+        return self.task.copy_model()
 
     def run(self, folder: Path, resume: bool, progress: bool) -> Summary:
         """Train until the end in a run folder.

@@ -39,6 +39,14 @@ def command(capsys, *arguments):
     return code, out.splitlines(), err
 
 
+def test_a_pipeline_of_a_captioner_captions_as_the_pipeline_of_its_file(
+    pipeline, photo
+):
+    alone = sat.CaptioningPipeline(pipeline.captioner, pipeline.encoder)
+    caption, expected = alone.caption(photo), pipeline.caption(photo)
+    assert (caption.text, caption.log_prob) == (expected.text, expected.log_prob)
+
+
 def test_an_ensemble_captions_a_photo_by_the_mean_of_models_and_views(
     pipeline, other, ensemble, photo
 ):
