@@ -6,6 +6,7 @@ photos and write the shards. All use the same paths.
 
 import dataclasses
 import functools
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,7 +22,6 @@ from data_prep.extract import (
 )
 from data_prep.feature_shard import Shard
 from data_prep.feature_writer import FeatureWriter
-from show_attend_tell.cluster.nodes import visible
 from show_attend_tell.cluster.pool import Cluster, WorkItem, connected
 from show_attend_tell.config.settings import EncoderSettings, Experiment
 from show_attend_tell.data.encoder_identity import identity_difference
@@ -137,10 +137,12 @@ def _write_shards(
 
 def _items(writer: FeatureWriter, photos: list[Photo]) -> Iterator[WorkItem]:
     """Yield the missing shards."""
-    header = visible(writer.header_file)
     for number in writer.missing:
         paths = tuple(photos[row].path for row in writer.rows(number))
-        present = next((path for path in paths if path.is_file()), None)
-        sights = (header,) if present is None else (header, visible(present))
-        job = ShardJob(writer.shard(number), paths)
-        yield WorkItem(f"shard {number} of {writer.path}", job, sights)
+        # The header and a photo show whether a worker sees the same folders.
+        files = filter(os.path.isfile, (writer.header_file, *paths))
+        yield WorkItem(
+            f"shard {number} of {writer.path}",
+            ShardJob(writer.shard(number), paths),
+            tuple(itertools.islice(files, 2)),
+        )

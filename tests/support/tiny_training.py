@@ -27,7 +27,7 @@ class QuickStep:
     optimiser, so that a wrong order or a lost state changes the weights.
     """
 
-    def __init__(self, model, settings=None, train_step=None, workers=None, loss=None):
+    def __init__(self, model, *options):
         self.model = model
 
     def get_concrete_function(self, *batch):
@@ -52,7 +52,8 @@ def score_weights(model, *rest):
 def skip_captions(patch):
     """Generate no captions and log no samples while training, to save time."""
     patch.setattr(training, "validate", score_weights)
-    patch.setattr(TrainingLog, "log_samples", lambda *arguments: None)
+    for name in ("log_samples", "log_embedding"):
+        patch.setattr(TrainingLog, name, lambda *arguments: None)
 
 
 def record_updates(patch):

@@ -14,10 +14,15 @@ from tiny_run import experiment
 from zip_members import replace_members
 
 from show_attend_tell.runtime.errors import RunError, TrainingError
-from show_attend_tell.training.checkpoint import restore_checkpoint, save_checkpoint
+from show_attend_tell.training.checkpoint import (
+    Position,
+    read_position,
+    restore_checkpoint,
+    save_checkpoint,
+)
 from show_attend_tell.training.optimizer import make_optimizer
 
-POSITION = {"epoch": 2, "best": 21.5, "stopped": ""}
+POSITION = Position(epoch=2, best=21.5)
 
 
 def build(seed=1, **training):
@@ -63,7 +68,7 @@ def stored(tmp_path_factory):
 def test_a_checkpoint_restores_every_variable_and_the_position(stored, other):
     path, then, later = stored
     model = other
-    assert restore_checkpoint(path, model) == POSITION
+    assert restore_checkpoint(path, model) == read_position(path) == POSITION
     for ours, theirs in zip(state(model), then, strict=True):
         np.testing.assert_array_equal(ours, theirs)
     assert int(model.optimizer.iterations) == 2

@@ -50,17 +50,11 @@ class Counting:
         return {"bound": self.scores.pop(0)}
 
     def show(self, log, model, step):
-        log.shown.append(step)
-
-    def show_best(self, log, model):
-        log.shown.append("best")
+        pass
 
 
 class SilentLog:
-    """A log that keeps what it is asked to show."""
-
-    def __init__(self):
-        self.shown = []
+    """A log that writes nothing."""
 
     def __enter__(self):
         return self

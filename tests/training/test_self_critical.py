@@ -21,7 +21,6 @@ from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.training import train as training
 from show_attend_tell.training.self_critical import (
-    Rollouts,
     SelfCritical,
     advantages,
     reward_words,
@@ -50,11 +49,9 @@ def test_captions_become_inputs_after_start_and_targets_up_to_end():
 
 
 def test_only_a_finished_caption_has_the_end_word(rng):
-    model = build(rng)
-    tokens = np.array([[[4, 5, END], [4, 5, 6]]])
-    written = Rollouts(tokens, np.full((1, 2), 3), np.array([[True, False]]))
-    found = [reward_words(model.vocabulary, written, 0, k) for k in range(2)]
-    assert found == [["a", "b", "<end>"], ["a", "b", "c"]]
+    words = build(rng).vocabulary
+    assert reward_words(words, np.array([4, 5, END]), True) == ["a", "b", "<end>"]
+    assert reward_words(words, np.array([4, 5, 6]), False) == ["a", "b", "c"]
 
 
 def _gradients(model, x, y, weight=None):

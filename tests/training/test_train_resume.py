@@ -55,7 +55,7 @@ def interrupt_in_log(patch, step):
 
 def interrupt_in_update(patch, step):
     """Raise KeyboardInterrupt as Ctrl-C does: as the compiled update returns."""
-    real_update = Likelihood._step_function
+    real_update = Likelihood._step_for
 
     def make(self, *rest):
         function = real_update(self, *rest)
@@ -68,7 +68,7 @@ def interrupt_in_update(patch, step):
 
         return update
 
-    patch.setattr(Likelihood, "_step_function", make)
+    patch.setattr(Likelihood, "_step_for", make)
 
 
 def interrupt_in_validation(patch, number, error=KeyboardInterrupt):

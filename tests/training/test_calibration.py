@@ -21,7 +21,6 @@ from show_attend_tell.config.settings import experiment_from_dict
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import feature_path
 from show_attend_tell.data.manifest import Photo
-from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
 from show_attend_tell.inference.batch import caption_into_file
 from show_attend_tell.inference.confidence import (
     calibration_path,
@@ -36,8 +35,7 @@ from show_attend_tell.runtime.errors import (
     CaptionError,
     OutputFileError,
 )
-from show_attend_tell.training.confidence.calibration import calibrate, measure
-from show_attend_tell.training.confidence.fitting import fit_photo_space
+from show_attend_tell.training.calibration import calibrate
 from show_attend_tell.training.reranking import fit_reranker
 
 TRAIN, VAL = 40, 20
@@ -286,47 +284,3 @@ def test_few_pictures_of_a_set_are_refused(prepared):
             count=8,
             shown=False,
         )
-
-
-def test_the_ridge_regression_of_words_equals_the_normal_equations():
-    rng = np.random.default_rng(0)
-    g = rng.normal(size=(60, 12)).astype(np.float32)
-    captions = [[["a", "dog" if k % 4 == 0 else "cat"]] for k in range(60)]
-    captions[0] = [["a", "dog", "tree"]]
-    space = fit_photo_space(
-        g, captions, Vocabulary((*SPECIAL, "a", "dog", "cat", "tree")), (5, 2)
-    )
-    assert space.words.tolist() == [5, 7]  # "a" and "cat" are in too many photos
-    np.testing.assert_allclose(space.shares, [15 / 60, 1 / 60])
-    z = (g - g.mean(0)) @ space.components / np.sqrt(space.variances)
-    present = np.array([[k % 4 == 0, k == 0] for k in range(60)], float)
-    normal = z.T @ z / 60 + 0.05 * np.eye(len(space.variances))
-    expected = np.linalg.solve(normal, z.T @ (present - present.mean(0)) / 60)
-    np.testing.assert_allclose(space.word_weights, expected, atol=1e-4)
-    covariance = np.cov(g.T, bias=True)
-    np.testing.assert_allclose(
-        covariance @ space.components, space.components * space.variances, atol=1e-4
-    )
-
-
-def test_sets_that_differ_are_measured_as_separable():
-    rng = np.random.default_rng(0)
-    known = rng.normal(size=(200, 6))
-    good = (known[:, 4] + 0.5 * rng.normal(size=200) > 0).astype(float)
-    ood_sets = {name: rng.normal(-4, 1, (50, 6)) for name in ("one", "two")}
-    half = np.arange(200) % 2 == 0
-    measured = measure(None, known, good, ood_sets, {}, half)
-    assert min(measured["auc"].values()) > 0.95
-    assert measured["auc_quality"] > 0.8
-    for mean, share, _ in measured["reliability"]:
-        assert share == pytest.approx(mean, abs=0.35)
-
-
-def test_sets_that_do_not_differ_are_measured_as_equal():
-    rng = np.random.default_rng(0)
-    known = rng.normal(size=(600, 6))
-    ood_sets = {name: rng.normal(size=(300, 6)) for name in ("one", "two")}
-    good = rng.integers(0, 2, 600).astype(float)
-    measured = measure(None, known, good, ood_sets, {}, np.arange(600) % 2 == 0)
-    assert all(abs(auc - 0.5) < 0.08 for auc in measured["auc"].values())
-    assert abs(measured["auc_quality"] - 0.5) < 0.08

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from worker_processes import free_addresses
 
-from show_attend_tell.cluster import training as joining
-from show_attend_tell.cluster.training import join, meet, read_configuration
 from show_attend_tell.runtime.errors import ClusterError, ConfigError
+from show_attend_tell.training import joining
+from show_attend_tell.training.joining import join, meet, read_configuration
 from show_attend_tell.training.workers import ALONE, Workers
 
 
@@ -63,7 +63,7 @@ def test_workers_meet_at_the_chief():
     met = []
 
     def come(rank):
-        meet(rank, addresses, 20)
+        meet(rank, addresses)
         met.append(rank)
 
     threads = [threading.Thread(target=come, args=(rank,)) for rank in (2, 0)]
