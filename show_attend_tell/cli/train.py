@@ -100,7 +100,7 @@ def train(
     else:
         together = {}
         if "TF_CONFIG" in os.environ:
-            from show_attend_tell.training.joining import join
+            from show_attend_tell.training.workers import join
 
             together["workers"] = join()  # before TensorFlow computes anything
         train = functools.partial(TASKS[settings.task].functions().train, **together)

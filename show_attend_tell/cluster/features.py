@@ -43,7 +43,7 @@ class ShardJob:
 
 def shard_writer(
     settings: EncoderSettings, identity: dict, photos: int
-) -> Callable[[ShardJob], int]:
+) -> Callable[[ShardJob], None]:
     """Build the encoder in a worker process; return the function that writes a shard.
 
     Args:
@@ -67,12 +67,9 @@ def shard_writer(
             "weights on every node"
         )
 
-    def write(job: ShardJob) -> int:
-        """Write a shard; return the number of photos that could not be decoded."""
+    def write(job: ShardJob) -> None:
         decoded = decoded_batches(encoder, [job.photos], job.shard.mirrored, _DECODERS)
-        features, problems = encode_batches(encoder, decoded)
-        job.shard.write(features, problems)
-        return sum(map(bool, problems))
+        job.shard.write(*encode_batches(encoder, decoded))
 
     return write
 
@@ -97,8 +94,7 @@ def extract_on_cluster(
         **options: further arguments of :func:`data_prep.extract.extract`.
 
     Raises:
-        ClusterError: see :func:`cluster.pool.connected` and
-            :meth:`cluster.pool.Cluster.run`.
+        ClusterError: see :meth:`cluster.pool.Cluster.run`.
         EncoderError, FeatureError, ManifestError: see
             :func:`data_prep.extract.extract`.
     """
@@ -126,9 +122,8 @@ def _write_shards(
         weights = os.path.abspath(settings.weights)
         settings = dataclasses.replace(settings, weights=weights)
     arguments = settings, encoder.identity(), encoder.expected
-    items = _items(writer, photos)
     with extraction_bar(writer, progress) as bar:
-        written = cluster.run(shard_writer, arguments, items, workers)
+        written = cluster.run(shard_writer, arguments, _items(writer, photos), workers)
         for count, (item, _) in enumerate(written):
             bar.update(len(item.payload.photos))
             if count == 0:  # the size of one shard is known

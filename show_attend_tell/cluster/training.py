@@ -86,7 +86,7 @@ def train_as_worker(
         ClusterError: another worker has ended, so that all must start again.
     """
     start_keras()
-    from show_attend_tell.training.joining import join
+    from show_attend_tell.training.workers import join
 
     workers = join()  # before training is imported, which computes
     from show_attend_tell.training.train import train

@@ -99,7 +99,10 @@ class Trainer:
             KeyboardInterrupt: after the checkpoint was written, or in the first update.
         """
         started, self.folder = time.monotonic(), folder
-        self._start(resume)
+        with self.workers.together():
+            if resume:
+                self._restore()
+        self.workers.separate_dropout(self.model)
         position, chief = self.position, self.workers.is_chief
         self.losses = self.task.monitor_loss(position.first_loss)
         bar = progress_bar(
@@ -127,19 +130,6 @@ class Trainer:
             metric=self.task.metric,
         )
 
-    def _start(self, resume: bool) -> None:
-        """Restore the checkpoint, which the chief reads for all workers."""
-        workers = self.workers
-        with workers.together():
-            if resume and workers.is_chief:
-                self._restore()
-        if workers.count > 1:
-            variables = *self.model.variables, *self.model.optimizer.variables
-            workers.copy_from_chief(variables)
-            workers.separate_dropout(self.model)
-            self._take_chiefs_position()
-        self._written = self.position.step if resume else None
-
     def _take_chiefs_position(self) -> None:
         """Set the position to the chief's; the object stays the same."""
         state = dataclasses.asdict(self.position)
@@ -163,7 +153,7 @@ class Trainer:
                 f"Received: {steps} updates per epoch; {remedy}"
             )
         position.vocabulary = digest
-        self.position = position
+        self.position, self._written = position, position.step
 
     def _train(self, log, bar: ProgressBar, validate: bool) -> None:
         """Train until the end; write a checkpoint if interrupted.

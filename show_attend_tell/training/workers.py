@@ -12,9 +12,10 @@ Clipping, the logged norm and the average of weights (EMA) are computed from g, 
 the optimiser sees only g. Metrics hold sums and their counts, which are added.
 
 Variables are ordinary ones, not the strategy's mirrored ones: all workers start from
-the chief's values and apply the same sums, so they stay equal on processors of one
-kind. Under the strategy's scope Keras 3 would clip the gradient of each worker before
-it adds them, and would not update the average of weights; its ``fit`` fails there.
+the same seed or checkpoint and apply the same sums, so they stay equal on processors of
+one kind. Under the strategy's scope Keras 3 would clip the gradient of each worker
+before it adds them, and would not update the average of weights; its ``fit`` fails
+there.
 
 Worker 0 is the chief: it alone writes the run folder and validates, while the others
 wait. A worker that receives SIGTERM or Ctrl-C tells the others in the sums of its next
@@ -22,15 +23,19 @@ update. After that update all end together, and the chief writes the checkpoint.
 """
 
 import contextlib
+import logging
+import os
 import signal
 import socket
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import keras
 import numpy as np
 import tensorflow as tf
+from pydantic import Field, TypeAdapter
 
 from show_attend_tell import __version__
 from show_attend_tell.runtime.errors import (
@@ -41,8 +46,10 @@ from show_attend_tell.runtime.errors import (
 )
 
 OBJECTIVES = ("likelihood", "cider")
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _TEXT = 2048  # bytes of a text that workers exchange
+
+logger = logging.getLogger(__name__)
 
 
 class Workers:
@@ -138,24 +145,8 @@ class Workers:
         rows = self.total(rows).astype(np.uint8)
         return [row.tobytes().rstrip(b"\0").decode(errors="ignore") for row in rows]
 
-    def copy_from_chief(self, variables: Sequence) -> None:
-        """Set the variables of every worker to the chief's values, to the bit."""
-        arrays = [np.asarray(variable) for variable in variables]
-        flat = np.frombuffer(b"".join(a.tobytes() for a in arrays), np.int32)
-        data = self.total(flat if self.is_chief else np.zeros_like(flat)).tobytes()
-        start = 0
-        for variable, array in zip(variables, arrays, strict=True):
-            end = start + array.nbytes
-            value = np.frombuffer(data[start:end], array.dtype)
-            variable.assign(value.reshape(array.shape))
-            start = end
-
     def separate_dropout(self, model: keras.Model) -> None:
-        """Give every worker but the chief other dropout masks.
-
-        Args:
-            model: the model, whose variables are the chief's.
-        """
+        """Give every worker but the chief other dropout masks."""
         for layer in model.layers if self.rank else ():
             generator = getattr(layer, "seed_generator", None)  # of a dropout layer
             if generator is not None:
@@ -232,7 +223,7 @@ class Workers:
         """
         is_main = threading.current_thread() is threading.main_thread()
         if self.count > 1 and is_main:  # only the main thread receives signals
-            handlers = {number: signal.getsignal(number) for number in SIGNALS}
+            handlers = {number: signal.getsignal(number) for number in _SIGNALS}
             self._handlers = {n: old for n, old in handlers.items() if callable(old)}
         for number in self._handlers:
             signal.signal(number, self._ask)
@@ -263,3 +254,75 @@ class Workers:
 
 
 ALONE = Workers()
+
+
+def join() -> Workers:
+    """Join the workers of ``TF_CONFIG``; wait until all have started.
+
+    Call it before TensorFlow computes anything.
+
+    Raises:
+        ClusterError: ``TF_CONFIG`` is malformed, the workers cannot connect, or one has
+            several devices.
+    """
+    rank, addresses = read_configuration(os.environ.get("TF_CONFIG", ""))
+    count = len(addresses)
+    if count == 1:
+        return Workers()
+    logger.info("waiting for the workers at %s", ", ".join(addresses))
+    handlers = {}
+    try:
+        with contextlib.suppress(ValueError):  # of a thread, which receives no signals
+            for number in _SIGNALS:  # while it waits, TensorFlow calls no handler
+                handlers[number] = signal.signal(number, signal.SIG_DFL)
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    except (tf.errors.OpError, RuntimeError) as error:
+        raise ClusterError(
+            f"worker {rank} of {count} at {addresses[rank]}: the workers cannot join "
+            f"({one_line(error)}); start every worker of TF_CONFIG at a free port that "
+            "the others reach"
+        ) from None
+    finally:
+        for number, handler in handlers.items():  # TensorFlow has set its own
+            signal.signal(number, handler)
+    if strategy.num_replicas_in_sync != count:
+        raise ClusterError(
+            f"worker {rank}: must have one device. Received: {count} workers with "
+            f"{strategy.num_replicas_in_sync} devices; start a worker for each GPU, "
+            "and give it one by CUDA_VISIBLE_DEVICES"
+        )
+    return Workers(strategy, rank, count)
+
+
+@dataclass
+class _Task:
+    type: Literal["worker"]
+    index: Annotated[int, Field(strict=True, ge=0)]
+
+
+@dataclass
+class _Configuration:
+    cluster: dict[Literal["worker"], list[Annotated[str, Field(pattern=r":\d+$")]]]
+    task: _Task
+
+
+def read_configuration(text: str) -> tuple[int, list[str]]:
+    """Return the rank of this worker and the addresses of all.
+
+    Args:
+        text: the value of ``TF_CONFIG``.
+
+    Raises:
+        ClusterError: the text is not a configuration of workers.
+    """
+    try:
+        values = TypeAdapter(_Configuration).validate_json(text)
+        addresses, rank = values.cluster["worker"], values.task.index
+        addresses[rank]
+    except (ValueError, LookupError):
+        raise ClusterError(
+            '`TF_CONFIG` must be {"cluster": {"worker": ["HOST:PORT", ...]}, "task": '
+            f'{{"type": "worker", "index": K}}}}. Received: {one_line(text, 80)}; give '
+            "every worker the same addresses and its own K, from 0"
+        ) from None
+    return rank, addresses

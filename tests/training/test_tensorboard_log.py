@@ -18,10 +18,9 @@ from show_attend_tell.training import tensorboard_log
 from show_attend_tell.training.tensorboard_log import (
     TrainingLog,
     hyperparameters,
-    write_embedding,
 )
 
-STEPS = (20, 40)
+STEPS, WORDS = (20, 40), 2
 SCORES = {"BLEU-4": 20.0, "CIDEr": 50.0, "attention_peak": 0.95}
 
 
@@ -50,6 +49,7 @@ def logged(model, tmp_path_factory):
     experiment, bar, warnings = tiny_run.experiment(), Bar(), []
     optimizer = SimpleNamespace(learning_rate=0.02, gradient_norm=1.5)
     with open_features(experiment, work) as reader, pytest.MonkeyPatch.context() as to:
+        to.setattr(tensorboard_log, "WORDS", WORDS)
         to.setattr(logging.Logger, "warning", lambda self, *text: warnings.append(text))
         split = load_split(experiment, work, "val", reader)
         with TrainingLog(folder, experiment, split) as log:
@@ -128,15 +128,10 @@ def test_the_projector_finds_the_words_and_their_vectors(logged, model):
     folder = logged[0]
     vectors = np.loadtxt(folder / "embedding.tsv", delimiter="\t")
     names = (folder / "embedding-words.tsv").read_text(encoding="utf-8").split("\n")
-    assert names[:-1] == list(model.vocabulary.words[len(SPECIAL) :])
-    embedding = np.asarray(model.decoder.embedding)[len(SPECIAL) :]
+    most_frequent = slice(len(SPECIAL), len(SPECIAL) + WORDS)
+    assert names[:-1] == list(model.vocabulary.words[most_frequent])
+    embedding = np.asarray(model.decoder.embedding)[most_frequent]
     np.testing.assert_allclose(vectors, embedding, rtol=1e-2)
     panel = (folder / "projector_config.pbtxt").read_text(encoding="utf-8")
     assert 'tensor_path: "embedding.tsv"' in panel
     assert 'metadata_path: "embedding-words.tsv"' in panel
-
-
-def test_only_the_most_frequent_words_are_written(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(tensorboard_log, "WORDS", 2)
-    write_embedding(tmp_path, model.decoder.embedding, model.vocabulary)
-    assert len(np.loadtxt(tmp_path / "embedding.tsv", delimiter="\t")) == 2
