@@ -134,12 +134,6 @@ def test_captions_of_a_calibrated_model_have_a_confidence(captions):
     assert [one.is_doubtful for one in captions] == [v < 0.2 for v in values]
 
 
-def test_a_photo_alone_has_the_confidence_that_it_has_in_a_batch(pipeline, captions):
-    image = pipeline.encoder.load_photo(captions[1].path)
-    alone = pipeline.caption_image(image)
-    assert alone.confidence == pytest.approx(captions[1].confidence, abs=1e-3)
-
-
 def test_the_minimum_leaves_out_captions_below_it(prepared, pipeline, captions):
     limit = float(np.median([caption.confidence for caption in captions]))
     kept = sum(caption.confidence >= limit for caption in captions)
@@ -195,19 +189,17 @@ def test_the_minimum_holds_for_captions_that_the_photos_already_carry(
     assert [line.split(": ")[0] for line in lines] == [photos[k] for k in kept]
 
 
-def test_a_caption_below_the_minimum_is_an_error(pipeline, captions):
-    with pytest.raises(CaptionError, match="left out, its confidence"):
-        pipeline.caption(captions[0].path, min_confidence=1)
-    with pytest.raises(CaptionError, match="must be from 0 to 1. Received: 2"):
-        pipeline.caption(captions[0].path, min_confidence=2)
-
-
-def test_a_minimum_without_a_calibration_is_an_error_of_one_line(captions):
-    bare = tiny_pipeline()
-    assert bare.calibration is None
-    with pytest.raises(CaptionError, match="needs a calibration") as caught:
-        bare.caption(captions[0].path, min_confidence=0.5)
-    assert "\n" not in str(caught.value)
+def test_a_caption_below_the_minimum_or_without_calibration_is_an_error(
+    pipeline, captions
+):
+    for of, lowest, message in (
+        (pipeline, 1, "left out, its confidence"),
+        (pipeline, 2, "must be from 0 to 1. Received: 2"),
+        (tiny_pipeline(), 0.5, "needs a calibration"),
+    ):
+        with pytest.raises(CaptionError, match=message) as caught:
+            of.caption(captions[0].path, min_confidence=lowest)
+        assert "\n" not in str(caught.value)
 
 
 def test_a_calibration_is_of_captions_ranked_by_one_reranker(

@@ -8,7 +8,6 @@ from scipy.special import rel_entr
 from tiny_captioner import PAD
 from tiny_run import experiment
 from tiny_training import (
-    assert_resumes,
     record_updates,
     skip_captions,
     train_first,
@@ -87,10 +86,10 @@ def started(work, tmp_path_factory):
     return train_first(work, tmp_path_factory.mktemp("runs"), epochs=8)
 
 
-def student(work, started, name="student", resume=False, teachers=None, **changes):
+def student(work, started, name="student", teachers=None, **changes):
     tables = {"training": {**DISTIL, **changes}, "model": {"lstm_width": 6}}
     chosen = experiment(name, **tables, **(teachers or TEACHERS))
-    return train(chosen, work, started, resume=resume, progress=False)
+    return train(chosen, work, started, progress=False)
 
 
 def test_a_student_of_another_width_learns_the_words_of_its_teachers(
@@ -103,19 +102,6 @@ def test_a_student_of_another_width_learns_the_words_of_its_teachers(
     assert np.mean(losses[-3:]) < 0.5 * np.mean(losses[:3])
     teacher = load_captioner(started / "tiny" / "model.keras")
     assert teacher.settings.dropout == 0.2  # its file is as it was
-
-
-@pytest.mark.slow
-def test_an_interrupted_distillation_resumes_to_the_byte(
-    work, started, monkeypatch, tmp_path
-):
-    skip_captions(monkeypatch)
-    teacher = {"distillation": {"teachers": [str(started / "tiny" / "model.keras")]}}
-
-    def train_here(folder, resume=False):
-        student(work, folder, "tiny", resume, teacher, epochs=2)
-
-    assert_resumes(train_here, tmp_path, 4)
 
 
 def test_features_that_a_teacher_does_not_read_are_refused(rng, monkeypatch):

@@ -1,7 +1,5 @@
 """Training by reward: its gradient, its batches, and that the reward rises."""
 
-import functools
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,7 +7,6 @@ from tiny_captioner import END, PAD, START, build, captions, photos
 from tiny_run import experiment
 from tiny_training import (
     QuickStep,
-    assert_resumes,
     record_updates,
     skip_captions,
     train_first,
@@ -88,10 +85,10 @@ def unvalidated(monkeypatch):
     skip_captions(monkeypatch)
 
 
-def further(work, runs, name="rewarded", resume=False, overwrite=False, **changes):
+def further(work, runs, name="rewarded", overwrite=False, **changes):
     changes = {**REWARD, "init_from": "tiny", **changes}
     chosen = experiment(name, training=changes, model={"dropout": 0.0})
-    return train(chosen, work, runs, resume, overwrite, progress=False)
+    return train(chosen, work, runs, overwrite=overwrite, progress=False)
 
 
 @pytest.mark.slow
@@ -143,15 +140,6 @@ def test_every_photo_is_used_once_an_epoch(work, started):
         list(objective.updates(epoch=3, start=1))
         for one, other in zip(seen, whole[1:], strict=True):
             np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.slow
-def test_an_interrupted_training_by_reward_resumes_to_the_byte(
-    work, started, tmp_path, unvalidated
-):
-    changes = {"epochs": 2, "init_from": str(started / "tiny" / "model.keras")}
-    train_here = functools.partial(further, work, name="tiny", **changes)
-    assert_resumes(train_here, tmp_path, 4)
 
 
 def test_a_run_is_not_replaced_when_its_initial_model_is_absent(work, started):

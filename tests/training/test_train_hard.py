@@ -1,12 +1,9 @@
 """Training hard attention from prepared data: what is logged, and how it resumes."""
 
-import functools
-
 import numpy as np
 import pytest
 from tiny_run import experiment
 from tiny_training import (
-    assert_resumes,
     record_updates,
     skip_captions,
     skip_graphs,
@@ -47,12 +44,6 @@ def test_updates_log_rewards_entropy_and_the_share_of_samples(work, tmp_path, lo
     assert model.settings.attention == "hard"
     assert model.hard.samples == 2
     assert float(model.hard_attention.baseline) < 0
-
-
-@pytest.mark.slow
-def test_an_interrupted_hard_training_resumes_to_the_byte(work, tmp_path, logged):
-    train_here = functools.partial(go, work, name="tiny", epochs=2)
-    assert_resumes(train_here, tmp_path, 4)
 
 
 @pytest.mark.parametrize("interrupted", [False, True])

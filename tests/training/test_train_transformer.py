@@ -1,11 +1,9 @@
 """Training a Transformer from prepared data: likelihood, reward, teachers, resume."""
 
-import functools
-
 import numpy as np
 import pytest
 from tiny_run import experiment
-from tiny_training import assert_resumes, record_updates, skip_captions
+from tiny_training import record_updates, skip_captions
 
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ConfigError
@@ -48,12 +46,6 @@ def test_training_by_reward_starts_from_a_model_and_changes_it(work, tmp_path, l
     ]
     before, after = (np.asarray(one.decoder.embedding) for one in models)
     assert np.abs(after - before).max() > 1e-5
-
-
-@pytest.mark.slow
-def test_a_resumed_training_is_an_uninterrupted_one(work, tmp_path, logged):
-    train_here = functools.partial(go, work, epochs=3)
-    assert_resumes(train_here, tmp_path, 5)
 
 
 @pytest.mark.slow
