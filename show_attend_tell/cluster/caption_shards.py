@@ -167,11 +167,6 @@ class CaptionFolder:
             temporary.unlink(missing_ok=True)
         for file in sorted(path.glob(f"captions-*.{form}")):
             paths = {row["path"] for row in read_shard(file)}
-            if not self._present.isdisjoint(paths):
-                raise OutputFileError(
-                    f"{file}: has captions that other files of the folder have too; "
-                    "delete the file and run the same command again"
-                )
             self._rows[file.name] = len(paths)
             self._present |= paths
 

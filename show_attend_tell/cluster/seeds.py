@@ -86,7 +86,7 @@ def open_runs(
             trained by another process.
     """
     variants = list(variants)
-    present = [one for one in variants if runs.holds_run(series.runs / one.name)]
+    present = [x for x in variants if runs.holds_run(series.runs / x.name)]
     for experiment in present:
         folder = series.runs / experiment.name
         if resume:

@@ -45,10 +45,10 @@ def train_on_cluster(
 
     Args:
         experiment: the settings.
-        work: folder of prepared data, which every node sees.
-        runs_folder: folder of the run folder, which every node sees.
+        work: every node sees it.
+        runs_folder: every node sees it.
         resume: continue from the run's checkpoint.
-        overwrite: replace an earlier run of the same name.
+        overwrite: replace an earlier run.
         cluster: see :func:`cluster.pool.connected`.
         count: number of workers; by default one per processor.
 

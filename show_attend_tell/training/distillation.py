@@ -24,9 +24,10 @@ from show_attend_tell.data.vocabulary import PAD
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.saving import load_captioner
-from show_attend_tell.runtime.errors import ModelFileError
+from show_attend_tell.runtime.errors import ConfigError, ModelFileError
 from show_attend_tell.training.maximum_likelihood import Likelihood
 from show_attend_tell.training.step import compile_function
+from show_attend_tell.training.workers import Workers
 
 _DROPOUT = ("dropout", "embedding_dropout", "init_dropout", "channel_dropout")
 
@@ -36,6 +37,7 @@ def make_distillation(
     model: Captioner,
     data: Split,
     readers: Sequence,
+    workers: Workers,
     files: Sequence[Path],
 ) -> Likelihood:
     """Return the objective that trains a model on the words of teachers.
@@ -45,11 +47,18 @@ def make_distillation(
         model: a built model, which is compiled before the first update.
         data: the training photos.
         readers: readers of their features, see :func:`data.dataset.read_views`.
+        workers: the only worker.
         files: model files of the teachers.
 
     Raises:
+        ConfigError: there are several workers.
         ModelFileError: a file is no captioner, or has another vocabulary or encoder.
     """
+    if workers.count > 1:
+        raise ConfigError(
+            "`training.objective` must be likelihood or cider on several workers. "
+            "Received: 'distil'; train it on one machine"
+        )
     teachers = [load_captioner(file) for file in files]
     together = Generator([model, *teachers], names=["the experiment", *files])
     if difference := identity_difference(

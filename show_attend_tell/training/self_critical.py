@@ -56,7 +56,7 @@ class SelfCritical:
         self.weights = once if data.weights is None else data.weights
         self.photos = settings.batch_size // settings.hypotheses
         workers.require_divisible(self.photos, "batch_size / hypotheses")
-        self.workers, self.own = workers, part_of(self.photos, *workers.part)
+        self.workers, self.part = workers, part_of(self.photos, *workers.part)
         self.max_words = experiment.decoding.max_words
         self.reward = CiderReward(data.captions)
         self.settings, self._step = settings, None
@@ -84,8 +84,8 @@ class SelfCritical:
     def _update(self, chosen: np.ndarray, rng: np.random.Generator) -> dict:
         """Generate captions of photos, reward them, and apply the gradient."""
         rows = self.data.rows[chosen]
-        features = read_views(self.readers, rows, rng, self.photos, self.own)
-        chosen = chosen[self.own]
+        features = read_views(self.readers, rows, rng, self.photos, self.part)
+        chosen = chosen[self.part]
         written = self._generate(features)
         present = written.lengths > 0  # (P, K)
         present[len(chosen) :] = False  # padding of the last batch

@@ -175,14 +175,11 @@ class TrainingLog(CurveLog):
 def hyperparameters(
     experiment: Experiment | DigitExperiment,
 ) -> dict[str, bool | int | float | str]:
-    """Return the settings by which runs are compared, ``table.key`` -> value."""
-    tables = experiment_to_dict(experiment)
-    compared = {"data": ("name",), "encoder": ("network", "layer")}
-    whole = ("model", "glimpse", "classifier", "draw", "reader", "training")
-    compared |= {table: tables[table] for table in whole if table in tables}
+    """Return the settings that have one value, ``table.key`` -> value."""
     return {
-        f"{table}.{key}": tables[table][key]
-        for table, keys in compared.items()
-        for key in keys
-        if table in tables and isinstance(tables[table][key], bool | int | float | str)
+        f"{table}.{key}": value
+        for table, values in experiment_to_dict(experiment).items()
+        if isinstance(values, dict)
+        for key, value in values.items()
+        if isinstance(value, bool | int | float | str)
     }

@@ -69,7 +69,6 @@ def train(
     folder = Path(runs_folder) / experiment.name
     with contextlib.ExitStack() as stack:
         with workers.together():
-            workers.require_objective(experiment.training.objective)
             task = _open_task(stack, experiment, work, runs_folder, resume, workers)
             trainer = Trainer(task, workers)
             if workers.is_chief and not is_open:
@@ -171,7 +170,7 @@ class CaptionTask:
             self.start_counts = attention == experiment.model.attention
         if settings.objective == "distil":
             self.objective = make_distillation(
-                experiment, model, data, readers, teachers
+                experiment, model, data, readers, workers, teachers
             )
         else:
             objective = SelfCritical if settings.objective == "cider" else Likelihood

@@ -45,7 +45,6 @@ from show_attend_tell.runtime.errors import (
     one_line,
 )
 
-OBJECTIVES = ("likelihood", "cider")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _TEXT = 2048  # bytes of a text that workers exchange
 
@@ -89,14 +88,6 @@ class Workers:
                 f"`{name}` must be a multiple of the {self.count} workers, as the "
                 f"batch is divided among them. Received: {rows}; change "
                 "training.batch_size or the number of workers"
-            )
-
-    def require_objective(self, objective: str) -> None:
-        """Raise a ConfigError if several workers cannot train the objective."""
-        if self.count > 1 and objective not in OBJECTIVES:
-            raise ConfigError(
-                f"`training.objective` must be {' or '.join(OBJECTIVES)} on several "
-                f"workers. Received: {objective!r}; train it on one machine"
             )
 
     def sum(self, values: Sequence) -> list:

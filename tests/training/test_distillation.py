@@ -25,6 +25,7 @@ from show_attend_tell.training.distillation import (
     mean_probabilities,
 )
 from show_attend_tell.training.train import train
+from show_attend_tell.training.workers import ALONE, Workers
 
 DISTIL = {"objective": "distil", "epochs": 6}
 TEACHERS = {"distillation": {"teachers": ["tiny", "tiny"]}}
@@ -111,7 +112,14 @@ def test_features_that_a_teacher_does_not_read_are_refused(rng, monkeypatch):
     ]
     monkeypatch.setattr(distillation, "load_captioner", lambda file: models[1])
     with pytest.raises(ModelFileError, match="features must be made by the teachers'"):
-        distillation.make_distillation(None, models[0], None, (), ["teacher.keras"])
+        distillation.make_distillation(None, models[0], None, (), ALONE, ["t.keras"])
+
+
+def test_several_workers_cannot_distil():
+    workers = Workers()
+    workers.count = 2
+    with pytest.raises(ConfigError, match="likelihood or cider on several workers"):
+        distillation.make_distillation(None, None, None, (), workers, ())
 
 
 def test_unfit_teachers_are_named_in_one_line(work, started, tmp_path):

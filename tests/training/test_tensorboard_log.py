@@ -69,19 +69,11 @@ def events(logged) -> EventAccumulator:
     return EventAccumulator(str(logged[0]), dict.fromkeys(kinds, 0)).Reload()
 
 
-def steps_of(events, tag) -> tuple[int, ...]:
-    return tuple(event.step for event in events.Tensors(tag))
-
-
-def test_the_bar_shows_the_loss(logged):
-    assert logged[1].text == "loss 4.00"
-
-
 def test_the_attention_of_the_same_photo_is_drawn_at_each_validation(events):
-    assert steps_of(events, "attention/0") == STEPS
-    width, height, png = events.Tensors("attention/0")[0].tensor_proto.string_val
-    picture = Image.open(io.BytesIO(png))
-    assert picture.size == (int(width), int(height))
+    drawn = events.Tensors("attention/0")
+    assert tuple(event.step for event in drawn) == STEPS
+    width, height, png = drawn[0].tensor_proto.string_val
+    assert Image.open(io.BytesIO(png)).size == (int(width), int(height))
 
 
 def test_captions_are_logged_and_figures_only_of_readable_photos(events, logged):
@@ -97,13 +89,12 @@ def test_captions_are_logged_and_figures_only_of_readable_photos(events, logged)
     }
 
 
-def test_one_warning_names_the_first_unreadable_photo(logged):
-    (warning,) = [text for text in logged[2] if "attention figures" in text[0]]
-    assert "photo-13.png: no such photo" in str(warning[1])
-
-
-def test_one_warning_reports_collapsed_attention(logged):
-    assert len([text for text in logged[2] if "has collapsed" in text[0]]) == 1
+def test_the_bar_shows_the_loss_and_each_kind_of_warning_is_logged_once(logged):
+    _, bar, warnings = logged
+    assert bar.text == "loss 4.00"
+    (photo,) = [text for text in warnings if "attention figures" in text[0]]
+    assert "photo-13.png: no such photo" in str(photo[1])
+    assert len([text for text in warnings if "has collapsed" in text[0]]) == 1
 
 
 def test_settings_are_hyperparameters_so_that_runs_compare(events):
