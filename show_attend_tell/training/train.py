@@ -4,15 +4,12 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import Experiment, experiment_to_toml
 from show_attend_tell.data.dataset import measure_deviation
-from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.splits import (
-    Split,
     load_splits,
     open_features,
     open_mirror,
@@ -69,7 +66,7 @@ def train(
     folder = Path(runs_folder) / experiment.name
     with contextlib.ExitStack() as stack:
         with workers.together():
-            task = _open_task(stack, experiment, work, runs_folder, resume, workers)
+            task = CaptionTask(stack, experiment, work, runs_folder, resume, workers)
             trainer = Trainer(task, workers)
             if workers.is_chief and not is_open:
                 # Last, as it may replace a run, even the one that training starts from.
@@ -92,48 +89,15 @@ def _prepared_words(experiment: Experiment, work: str | Path) -> Vocabulary:
     return Vocabulary.load(vocabulary_path(experiment, work))
 
 
-def _open_task(
-    stack: contextlib.ExitStack,
-    experiment: Experiment,
-    work: str | Path,
-    runs_folder: str | Path,
-    resume: bool,
-    workers: Workers,
-) -> "CaptionTask":
-    """Return the task of a training; the stack closes the readers of the features."""
-    reader = stack.enter_context(open_features(experiment, work))
-    data, validation = load_splits(experiment, work, ("train", "val"), reader)
-    vocabulary, start = _prepared_words(experiment, work), None
-    readers = [reader]
-    if experiment.encoder.mirror:
-        mirror = open_mirror(experiment, work, reader, data)
-        stack.callback(mirror.close)
-        readers.append(mirror)
-    if resume:  # the initial model may be gone, and is not needed
-        file = Path(runs_folder) / experiment.name / runs.VOCABULARY
-        vocabulary = Vocabulary.load(file) if file.is_file() else vocabulary
-    elif experiment.training.init_from:
-        start = InitialModel(experiment.training.init_from, runs_folder)
-        vocabulary = start.extend(vocabulary)
-    teachers = [
-        model_path(name, runs_folder) for name in experiment.distillation.teachers
-    ]
-    return CaptionTask(
-        experiment, vocabulary, data, validation, readers, start, teachers, workers
-    )
-
-
 class CaptionTask:
     """The training of a captioner, see :class:`training.loop.Trainer`.
 
     Args:
+        stack: closes the readers of the features.
         experiment: the settings.
-        vocabulary: words of the model.
-        data: the training photos.
-        validation: the photos whose captions are scored.
-        readers: readers of the features, see :func:`data.dataset.read_views`.
-        start: the model to start from, or None.
-        teachers: files of the models to distil.
+        work: folder of prepared data.
+        runs_folder: the folder of all runs.
+        resume: whether the run is continued.
         workers: the workers that train together.
     """
 
@@ -141,43 +105,62 @@ class CaptionTask:
 
     def __init__(
         self,
+        stack: contextlib.ExitStack,
         experiment: Experiment,
-        vocabulary: Vocabulary,
-        data: Split,
-        validation: Split,
-        readers: list[FeatureReader],
-        start: InitialModel | None,
-        teachers: Sequence[Path] = (),
-        workers: Workers = ALONE,
+        work: str | Path,
+        runs_folder: str | Path,
+        resume: bool,
+        workers: Workers,
     ):
-        self.experiment, self.data, self.validation = experiment, data, validation
-        self.reader, self.digest = readers[0], _digest(json.dumps(vocabulary.words))
-        self.settings = settings = experiment.training
-        self.metric, self.starts_trained = settings.metric, bool(settings.init_from)
-        self.model = model = self._build(vocabulary)
+        self.experiment, self.settings = experiment, experiment.training
+        self.metric = self.settings.metric
+        self.starts_trained = bool(self.settings.init_from)
+        reader = stack.enter_context(open_features(experiment, work))
+        self.reader, self._warn_if_equal = reader, CaptionMonitor()
+        data, self.validation = load_splits(experiment, work, ("train", "val"), reader)
+        self.data, readers = data, [reader]
+        if experiment.encoder.mirror:
+            mirror = open_mirror(experiment, work, reader, data)
+            stack.callback(mirror.close)
+            readers.append(mirror)
+        vocabulary, start = _prepared_words(experiment, work), None
+        if resume:  # the initial model may be gone, and is not needed
+            file = Path(runs_folder) / experiment.name / runs.VOCABULARY
+            vocabulary = Vocabulary.load(file) if file.is_file() else vocabulary
+        elif self.starts_trained:
+            start = InitialModel(self.settings.init_from, runs_folder)
+            vocabulary = start.extend(vocabulary)
+        self.digest = _digest(json.dumps(vocabulary.words))
+        self.model = self._build(vocabulary)
+        self._initialise(start)
+        arguments = experiment, self.model, data, readers, workers
+        if self.settings.objective == "distil":
+            names = experiment.distillation.teachers
+            teachers = [model_path(name, runs_folder) for name in names]
+            self.objective = make_distillation(*arguments, teachers)
+        elif self.settings.objective == "cider":
+            self.objective = SelfCritical(*arguments)
+        else:
+            self.objective = Likelihood(*arguments)
+        if self.model.hard_attention is not None:
+            self.model.hard_attention.share_batch(*workers.part)
+
+    def _initialise(self, start: InitialModel | None) -> None:
+        """Set the weights of the encoder's layers and of the initial model."""
+        experiment, model = self.experiment, self.model
         encoder = assign_convolutions(model, experiment.encoder)
         if experiment.model.scale_annotations:
             deviation = measure_deviation(
-                self.reader, data.rows, settings.seed, convert=model.convolve
+                self.reader, self.data.rows, self.settings.seed, convert=model.convolve
             )
             model.set_annotation_scale(deviation)
         self.start_counts = False
         if start is not None:
-            start.copy_to(model, data, encoder)
+            start.copy_to(model, self.data, encoder)
             # The score of an initial model with the other attention type must not
             # enter model selection.
             attention = start.captioner.settings.attention
             self.start_counts = attention == experiment.model.attention
-        if settings.objective == "distil":
-            self.objective = make_distillation(
-                experiment, model, data, readers, workers, teachers
-            )
-        else:
-            objective = SelfCritical if settings.objective == "cider" else Likelihood
-            self.objective = objective(experiment, model, data, readers, workers)
-        if model.hard_attention is not None:
-            model.hard_attention.share_batch(*workers.part)
-        self._warn_if_equal = CaptionMonitor()
 
     def identity(self) -> str:
         """Name the settings and the data, which must be the same on all workers."""

@@ -49,6 +49,16 @@ def score_weights(model, *rest):
     return {"BLEU-4": 100 * value, "CIDEr": 1.0}, {}
 
 
+def score_in_turn(patch, scores):
+    """Let each validation take its scores, all the same, from an iterable."""
+    scores = iter(scores)
+
+    def validate(*arguments):
+        return dict.fromkeys(("BLEU-4", "CIDEr"), next(scores)), {}
+
+    patch.setattr(training, "validate", validate)
+
+
 def skip_captions(patch):
     """Generate no captions and log no samples while training, to save time."""
     patch.setattr(training, "validate", score_weights)

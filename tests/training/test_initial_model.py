@@ -13,6 +13,7 @@ from tiny_training import (
     interrupt,
     interrupted,
     read_checkpoint,
+    score_in_turn,
     skip_graphs,
 )
 
@@ -22,7 +23,6 @@ from show_attend_tell.models.pretrained import NAMES, shipped_model
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ModelFileError, RunError
 from show_attend_tell.training import initial_model
-from show_attend_tell.training import train as train_module
 from show_attend_tell.training.initial_model import InitialModel, average_models
 
 
@@ -42,18 +42,6 @@ def start(work, tmp_path):
     done = go(work, tmp_path / "start", training={"epochs": 1})
     Vocabulary(words).save(path)
     return done.model, kept
-
-
-def save_last(work, folder, settings):
-    """Train so that every validation is the best; return the model's path."""
-    scores = itertools.count(1.0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            train_module,
-            "validate",
-            lambda *rest: ({"BLEU-4": next(scores), "CIDEr": 1.0}, {}),
-        )
-        return go(work, folder, training=settings).model
 
 
 def test_the_model_s_words_are_kept_and_new_ones_are_added(
@@ -87,18 +75,17 @@ def test_a_resumed_training_needs_the_initial_model_no_more(
     assert_same_run(tmp_path / "whole", tmp_path / "resumed")
 
 
-def test_the_saved_model_has_its_share_of_the_initial_weights(work, start, tmp_path):
+def test_the_saved_model_has_its_share_of_the_initial_weights(
+    work, start, tmp_path, monkeypatch
+):
     model, _ = start
     settings = {"init_from": str(model), "epochs": 1, "validate_every": 1}
-    half = {**settings, "initial_share": 0.5}
-    models = [
-        keras.saving.load_model(path)
-        for path in (
-            model,
-            save_last(work, tmp_path / "whole", settings),
-            save_last(work, tmp_path / "half", half),
-        )
-    ]
+    files = [model]
+    for share in (0.0, 0.5):
+        score_in_turn(monkeypatch, itertools.count(1.0))  # the last is the best
+        changes = {**settings, "initial_share": share}
+        files.append(go(work, tmp_path / str(share), training=changes).model)
+    models = list(map(keras.saving.load_model, files))
     old = len(models[0].vocabulary)
     initial, trained, mixed = (np.asarray(m.decoder.embedding)[:old] for m in models)
     assert np.abs(trained - initial).max() > 1e-3

@@ -8,6 +8,7 @@ from tiny_run import experiment
 from tiny_training import (
     QuickStep,
     record_updates,
+    score_in_turn,
     skip_captions,
     train_first,
 )
@@ -16,7 +17,6 @@ from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.splits import folder_of, load_split
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ModelFileError
-from show_attend_tell.training import train as training
 from show_attend_tell.training.self_critical import (
     SelfCritical,
     advantages,
@@ -105,18 +105,12 @@ def test_training_by_reward_raises_the_reward(work, started, monkeypatch, unvali
 def test_the_initial_model_is_the_first_candidate(
     work, started, monkeypatch, unvalidated
 ):
-    scores = [50.0, 40.0]
-
     def update(self, chosen, rng):
         x = {"annotations": self.readers[0].read(self.data.rows[chosen])}
         return QuickStep(self.model)(x, np.zeros(1))
 
     monkeypatch.setattr(SelfCritical, "_update", update)
-    monkeypatch.setattr(
-        training,
-        "validate",
-        lambda *rest: ({"BLEU-4": scores.pop(0), "CIDEr": 1.0}, {}),
-    )
+    score_in_turn(monkeypatch, [50.0, 40.0])
     summary = further(work, started, "worse", average_decay=0.9)
     assert (summary.best, summary.best_step) == (50.0, 0)
     ours, theirs = (

@@ -1,12 +1,13 @@
-"""Training a Transformer from prepared data: likelihood, reward, teachers, resume."""
+"""Training a Transformer, and training hard attention, from prepared data."""
 
 import numpy as np
 import pytest
 from tiny_run import experiment
-from tiny_training import record_updates, skip_captions
+from tiny_training import record_updates, skip_captions, skip_graphs
 
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ConfigError
+from show_attend_tell.training import train as training
 from show_attend_tell.training.train import train
 
 TRANSFORMER = {"layers": 1, "width": 8, "heads": 2, "hidden": 16, "dropout": 0.1}
@@ -75,3 +76,55 @@ def test_tables_that_do_not_fit_the_decoder_are_an_error_of_one_line(tables, mes
     with pytest.raises(ConfigError, match=message) as caught:
         experiment(**{**tables, "model": model})
     assert "\n" not in str(caught.value)
+
+
+HARD = {"samples": 2, "drawn_per": "caption", "baseline_decay": 0.8}
+
+
+def go_hard(work, runs, name="hard", resume=False, **changes):
+    tables = {"model": {"attention": "hard"}, "hard": HARD, "training": changes}
+    chosen = experiment(name, **tables)
+    return train(chosen, work, runs, resume=resume, progress=False)
+
+
+def test_updates_log_rewards_entropy_and_the_share_of_samples(work, tmp_path, logged):
+    go_hard(work, tmp_path, epochs=2)
+    ordinary = {"loss", "word_loss", "attention_loss", "baseline", "reward"}
+    ordinary |= {"reward_variance", "entropy", "sampled", "sampled_reward"}
+    assert [set(values) for values in logged] == 6 * [ordinary]
+    last = {name: float(value) for name, value in logged[-1].items()}
+    assert last["baseline"] < 0
+    assert last["reward_variance"] > 0
+    assert 0 < last["entropy"] <= np.log(6) + 1e-5
+    shares = [float(values["sampled"]) for values in logged]
+    assert 0 < np.mean(shares) < 1
+    model = load_captioner(tmp_path / "hard" / "model.keras")
+    assert model.settings.attention == "hard"
+    assert model.hard.samples == 2
+    assert float(model.hard_attention.baseline) < 0
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_soft_start_is_validated_but_cannot_be_the_best_of_hard_training(
+    work, tmp_path, monkeypatch, interrupted
+):
+    skip_graphs(monkeypatch)
+    scores = [50.0, 90.0, 10.0]
+
+    def validate(*arguments):
+        if interrupted and len(scores) == 2:
+            raise KeyboardInterrupt
+        return dict.fromkeys(("BLEU-4", "CIDEr"), scores.pop(0)), {}
+
+    monkeypatch.setattr(training, "validate", validate)
+    soft = experiment("soft", training={"epochs": 1})
+    assert train(soft, work, tmp_path, progress=False).best == 50
+    changes = {"epochs": 1, "init_from": "soft"}
+    if interrupted:
+        with pytest.raises(KeyboardInterrupt):
+            go_hard(work, tmp_path, **changes)
+    interrupted, resume = False, interrupted
+    summary = go_hard(work, tmp_path, resume=resume, **changes)
+    assert (summary.best, summary.best_step) == (10, 3)
+    assert not scores
+    assert load_captioner(summary.model).settings.attention == "hard"
