@@ -135,21 +135,3 @@ def test_unfit_teachers_are_named_in_one_line(work, started, tmp_path):
         student(work, started, "other", teachers=other)
     assert "\n" not in str(error.value)
     assert not (started / "other").exists()
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"training": DISTIL}, "distillation.teachers must name models if, and only"),
-        (TEACHERS, "distillation.teachers must name models if, and only"),
-        (
-            {"training": DISTIL, "model": {"attention": "hard"}, **TEACHERS},
-            "objective = 'distil' must go with attention = 'soft'",
-        ),
-        ({"distillation": {"temperature": 0.0}}, "distillation.temperature"),
-        ({"distillation": {"truth_weight": 1.5}}, "distillation.truth_weight"),
-    ],
-)
-def test_settings_out_of_range_are_named(changes, message):
-    with pytest.raises(ConfigError, match=message):
-        experiment(**changes)

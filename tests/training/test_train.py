@@ -20,6 +20,7 @@ from show_attend_tell.runtime.errors import FeatureError, VocabularyError
 from show_attend_tell.training import maximum_likelihood, tensorboard_log
 from show_attend_tell.training import train as training
 
+KEPT = {"data": {"punctuation": "keep"}}
 CURVES = ("loss", "word_loss", "attention_loss", "learning_rate", "gradient_norm")
 
 
@@ -117,25 +118,29 @@ def test_mirrored_photos_are_read_by_the_rows_of_the_others(
     assert (mirrored != plain).any()
 
 
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"encoder": {"mirror": True}}, FeatureError, "mirror.h5: no such feature"),
+        (KEPT, VocabularyError, r"vocabulary-keep.json: no such"),
+    ],
+)
+def test_an_absent_file_is_named_in_one_line(tmp_path, changes, error, message):
+    work = prepare(tmp_path / "work")
+    with pytest.raises(error, match=message) as caught:
+        go(work, tmp_path / "runs", **changes)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_with_punctuation_the_model_has_the_words_of_its_own_vocabulary(
     tmp_path, quick
 ):
-    work = prepare(tmp_path / "work")
-    kept = {"data": {"punctuation": "keep"}}
-    with pytest.raises(VocabularyError, match=r"vocabulary-keep.json: no such") as one:
-        go(work, tmp_path, **kept)
-    assert "\n" not in str(one.value)
+    work, kept = prepare(tmp_path / "work"), KEPT
     words = ["a", ".", "circle", "square", "star", "red", "blue"]
     Vocabulary.build([words]).save(vocabulary_path(experiment(**kept), work))
     model = keras.saving.load_model(go(work, tmp_path, **kept).model)
     assert "." in model.vocabulary
-
-
-def test_a_missing_mirror_file_is_named_in_one_line(tmp_path):
-    work = prepare(tmp_path / "work")
-    with pytest.raises(FeatureError, match="mirror.h5: no such feature file"):
-        go(work, tmp_path / "runs", encoder={"mirror": True})
-    assert not (tmp_path / "runs").exists()
 
 
 def test_annotations_are_scaled_by_their_measured_deviation(work, tmp_path, quick):

@@ -6,7 +6,6 @@ from tiny_run import experiment
 from tiny_training import record_updates, skip_captions, skip_graphs
 
 from show_attend_tell.models.saving import load_captioner
-from show_attend_tell.runtime.errors import ConfigError
 from show_attend_tell.training import train as training
 from show_attend_tell.training.train import train
 
@@ -58,24 +57,6 @@ def test_a_transformer_teaches_and_learns_from_an_lstm(work, tmp_path, logged):
     go(work, tmp_path, "taught", objective="distil", epochs=8, **teachers)
     losses = [float(values["loss"]) for values in logged]
     assert np.mean(losses[-3:]) < np.mean(losses[:3])
-
-
-@pytest.mark.parametrize(
-    ("tables", "message"),
-    [
-        ({"model": {"attention": "hard"}}, "attention = 'hard' must go with"),
-        ({"decoding": {"locations": "likeliest"}}, "decoding.locations must be"),
-        ({"transformer": {"width": 30}}, "width must be a multiple of heads and of 4"),
-        ({"transformer": {"width": 6}}, "width must be a multiple of heads and of 4"),
-        ({"transformer": {"layers": 2, "alpha_layer": 3}}, "must be at most layers"),
-        ({"transformer": {"headz": 2}}, "unknown key, nearest: transformer.heads"),
-    ],
-)
-def test_tables_that_do_not_fit_the_decoder_are_an_error_of_one_line(tables, message):
-    model = {"decoder": "transformer", **tables.get("model", {})}
-    with pytest.raises(ConfigError, match=message) as caught:
-        experiment(**{**tables, "model": model})
-    assert "\n" not in str(caught.value)
 
 
 HARD = {"samples": 2, "drawn_per": "caption", "baseline_decay": 0.8}
