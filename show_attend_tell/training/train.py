@@ -73,7 +73,7 @@ def train(
                 stack.enter_context(runs.lock_run(experiment, runs_folder))
                 runs.open_run(experiment, runs_folder, resume, overwrite)
         with workers.together():
-            workers.require_same(f"{task.identity()}, resume {resume}")
+            workers.require_same([*task.identity(), f"--resume {resume}"])
             vocabulary = task.model.vocabulary
             if workers.is_chief and vocabulary != _prepared_words(experiment, work):
                 vocabulary.save(folder / runs.VOCABULARY)
@@ -162,15 +162,15 @@ class CaptionTask:
             attention = start.captioner.settings.attention
             self.start_counts = attention == experiment.model.attention
 
-    def identity(self) -> str:
+    def identity(self) -> list[str]:
         """Name the settings and the data, which must be the same on all workers."""
         encoder = json.dumps(self.reader.attributes["identity"], sort_keys=True)
-        settings = experiment_to_toml(self.experiment)
-        return (
-            f"settings {_digest(settings)[:16]}, vocabulary {self.digest[:16]}, "
-            f"encoder of the features {_digest(encoder)[:16]}, "
-            f"{len(self.data.rows)} training photos"
-        )
+        return [
+            f"settings {_digest(experiment_to_toml(self.experiment))[:16]}",
+            f"vocabulary {self.digest[:16]}",
+            f"features of the encoder {_digest(encoder)[:16]}",
+            f"{len(self.data.rows)} training photos",
+        ]
 
     def _build(self, vocabulary: Vocabulary) -> Captioner:
         experiment, identity = self.experiment, self.reader.attributes["identity"]

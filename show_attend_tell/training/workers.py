@@ -170,7 +170,7 @@ class Workers:
             if other:
                 raise ClusterError(f"worker {rank} {other}")
 
-    def require_same(self, identity: str) -> None:
+    def require_same(self, identity: list[str]) -> None:
         """Raise a ClusterError unless the chief trains the same with the same package.
 
         Args:
@@ -178,14 +178,15 @@ class Workers:
         """
         if self.count == 1:
             return
-        identity = f"version {__version__}, {identity}"
-        expected, *_ = self.gather(identity)
-        if identity != expected:
-            raise ClusterError(
-                f"all workers must train as worker 0, {expected}. Received: "
-                f"{identity}; install and prepare the same on every worker, and pass "
-                "the same options"
-            )
+        identity = [f"version {__version__}", *identity]
+        expected = self.gather("\n".join(identity))[0].split("\n")
+        for ours, theirs in zip(identity, expected, strict=False):
+            if ours != theirs:
+                raise ClusterError(
+                    f"this worker must have worker 0's {theirs}. Received: {ours}; "
+                    "install and prepare the same on every worker, and pass the same "
+                    "options"
+                )
 
     @contextlib.contextmanager
     def _named_failures(self) -> Iterator[None]:
