@@ -17,7 +17,7 @@ import requests
 from requests.adapters import HTTPAdapter, Retry
 
 from data_prep.disk import require_space
-from data_prep.unpack import Progress
+from data_prep.preparation import Progress
 from show_attend_tell.runtime.errors import DownloadError, one_line
 from show_attend_tell.runtime.files import locked
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep.sources.preparation import Preparation, Prepared
+from data_prep.preparation import Preparation, Prepared
 from show_attend_tell.config.siblings import DIGIT
 from show_attend_tell.data.digits import CLASSES, Digits, write_digits
 from show_attend_tell.runtime.array_file import DAMAGED

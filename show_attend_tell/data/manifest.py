@@ -12,7 +12,6 @@ version 0.1 have no digest and are read without this test.
 import hashlib
 import json
 import os
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,17 +51,6 @@ class Photo:
         object.__setattr__(self, "path", Path(self.path))
         object.__setattr__(self, "captions", tuple(self.captions))
         object.__setattr__(self, "objects", tuple(self.objects))
-
-
-def first_of_each_split(photos: Iterable[Photo], limit: int) -> list[Photo]:
-    """Return the first `limit` photos of each split, in their order."""
-    counts: Counter[str] = Counter()
-    chosen = []
-    for photo in photos:
-        counts[photo.split] += 1
-        if counts[photo.split] <= limit:
-            chosen.append(photo)
-    return chosen
 
 
 def _is_text(value: object) -> bool:

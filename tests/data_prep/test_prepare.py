@@ -17,11 +17,10 @@ from data_prep_files import (
     make_zip,
 )
 
-from data_prep.locate import DataFolder
-from data_prep.prepare import prepare
-from data_prep.problems import Problems
+from data_prep.data_folder import DataFolder
+from data_prep.preparation import Problems
+from data_prep.prepare import SOURCES, prepare
 from data_prep.scenes.scenes import write_scenes
-from data_prep.sources import SOURCES
 from show_attend_tell.config.settings import DataSettings
 from show_attend_tell.config.siblings import DigitSettings
 from show_attend_tell.config.words import WordSettings

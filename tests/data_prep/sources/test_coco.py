@@ -5,9 +5,14 @@ import json
 import pytest
 from data_prep_files import JPEG, coco_json, karpathy_json, make_file, make_zip
 
-from data_prep.locate import DataFolder
-from data_prep.problems import DUPLICATE_ID, MALFORMED_LINE, MISSING_PHOTO, TWO_SPLITS
-from data_prep.sources.coco import read_coco
+from data_prep.data_folder import DataFolder
+from data_prep.preparation import (
+    DUPLICATE_ID,
+    MALFORMED_LINE,
+    MISSING_PHOTO,
+    TWO_SPLITS,
+)
+from data_prep.sources.published import read_coco
 from show_attend_tell.runtime.errors import DataError
 
 TRAIN = {"COCO_train2014_1.jpg": ["A man .", "One man ."]}
@@ -40,8 +45,8 @@ def make_coco(folder, train=None, val=None, splits=None):
 
 
 def read(folder):
-    photos, problems = read_coco(DataFolder(folder, folder.parent / "work"))
-    return {photo.id: photo for photo in photos}, problems
+    data = DataFolder(folder, folder.parent / "work")
+    return {photo.id: photo for photo in read_coco(data)}, data.problems
 
 
 def splits(photos):

@@ -11,8 +11,8 @@ from data_prep_files import (
     make_zip,
 )
 
-from data_prep.locate import DataFolder
-from data_prep.problems import (
+from data_prep.data_folder import DataFolder
+from data_prep.preparation import (
     DUPLICATE_ID,
     EMPTY_CAPTION,
     MALFORMED_LINE,
@@ -20,12 +20,13 @@ from data_prep.problems import (
     NO_CAPTIONS,
     TWO_SPLITS,
 )
-from data_prep.sources.flickr import read_flickr8k, read_flickr30k
+from data_prep.sources.published import read_flickr8k, read_flickr30k
 from show_attend_tell.runtime.errors import DataError
 
 
 def read(reader, folder):
-    return reader(DataFolder(folder, folder.parent / "work"))
+    data = DataFolder(folder, folder.parent / "work")
+    return reader(data), data.problems
 
 
 def splits(photos):
