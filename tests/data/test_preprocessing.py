@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps, TiffImagePlugin
 
-from data_prep.locate import DataFolder
+from data_prep.data_folder import DataFolder
 from show_attend_tell.data import preprocessing
 from show_attend_tell.data.preprocessing import (
     PHOTO_FORMATS,
