@@ -34,7 +34,7 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class FileReport:
+class FeatureReport:
     """Counts, sizes and problems of one feature set.
 
     Attributes:
@@ -72,17 +72,6 @@ class FileReport:
         ]
 
 
-@dataclass(frozen=True)
-class ExtractReport:
-    """Reports of all feature sets of one call of :func:`extract`."""
-
-    files: tuple[FileReport, ...]
-
-    def lines(self) -> list[str]:
-        """Return the reports as lines to print."""
-        return [line for file in self.files for line in file.lines()]
-
-
 def extract(
     experiment: Experiment,
     work: str | Path,
@@ -93,7 +82,7 @@ def extract(
     shards: bool = False,
     write_shards: Callable | None = None,
     store: str | None = None,
-) -> ExtractReport:
+) -> list[FeatureReport]:
     """Extract the features of the photos of all splits of an experiment's data sets.
 
     After an interruption the next call resumes, and the files have the same bytes.
@@ -155,7 +144,7 @@ def extract(
             path, encoder.identity(), ids, mirror, overwrite, shards, url
         )
         files.append(_extract_set(encoder, writer, photos, write_shards, progress))
-    return ExtractReport(tuple(files))
+    return files
 
 
 def _extract_set(
@@ -164,11 +153,10 @@ def _extract_set(
     photos: list[Photo],
     write_shards: Callable,
     progress: bool,
-) -> FileReport:
+) -> FeatureReport:
     """Write one feature set unless it is complete."""
-    dense_size = (
-        len(photos) * encoder.grid[0] * encoder.grid[1] * encoder.width * _FLOAT16
-    )
+    L = encoder.grid[0] * encoder.grid[1]
+    dense_size = len(photos) * L * encoder.width * _FLOAT16
     start, extracted = time.perf_counter(), 0
     with writer:
         if not writer.complete:
@@ -185,7 +173,7 @@ def _extract_set(
         size = writer.size()
     seconds = time.perf_counter() - start
     with FeatureReader(writer.path) as reader:
-        return FileReport(
+        return FeatureReport(
             path=writer.path,
             photos=len(photos),
             extracted=extracted,
@@ -289,16 +277,14 @@ def decoded_batches(
         squares, problems = zip(*photos, strict=True)
         return np.stack(squares), list(problems)
 
+    starts = ((group, k) for group in groups for k in range(0, len(group), BATCH))
     with ThreadPoolExecutor(threads) as pool:
         try:
-            for group in groups:
-                for first in range(0, len(group), BATCH):
-                    paths = group[first : first + BATCH]
-                    queue.append(
-                        [pool.submit(decode, encoder, path, mirror) for path in paths]
-                    )
-                    if len(queue) > _AHEAD:
-                        yield oldest()
+            for group, k in starts:
+                paths = group[k : k + BATCH]
+                queue.append([pool.submit(decode, encoder, p, mirror) for p in paths])
+                if len(queue) > _AHEAD:
+                    yield oldest()
             while queue:
                 yield oldest()
         finally:

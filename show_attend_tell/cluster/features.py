@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from data_prep.extract import (
-    ExtractReport,
+    FeatureReport,
     decoded_batches,
     encode_batches,
     extract,
@@ -83,7 +83,7 @@ def extract_on_cluster(
     address: str,
     workers: int | None = None,
     **options: object,
-) -> ExtractReport:
+) -> list[FeatureReport]:
     """Extract the features of an experiment's data on a cluster.
 
     New features become a folder of shards. Its bytes do not depend on the workers if

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import IO
 
 import numpy as np
-from PIL import ExifTags, Image, features
+from PIL import Image, ImageOps, features
 
 from show_attend_tell.runtime.errors import PhotoError
 from show_attend_tell.runtime.regular_files import require_regular
@@ -99,17 +99,6 @@ _pillow = logging.getLogger("PIL")
 _active = 0  # threads that are decoding
 _restore = contextlib.ExitStack()
 
-# EXIF orientation -> the operation that makes the photo upright.
-_UPRIGHT = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-
 
 def remedy(path: str | os.PathLike) -> str:
     """Return why a photo cannot be decoded and what to do, empty for other files."""
@@ -167,19 +156,17 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def _to_upright(image: Image.Image) -> Image.Image:
-    """Apply the EXIF orientation; it is ignored if the EXIF data are malformed."""
+def upright_rgb(image: Image.Image) -> Image.Image:
+    """Apply the EXIF orientation of an opened picture and convert it to RGB.
+
+    The orientation is ignored if the EXIF data are malformed.
+    """
     image.load()  # before EXIF is read: errors of the pixels are not ignored
     try:
-        operation = _UPRIGHT.get(image.getexif().get(ExifTags.Base.Orientation))
+        image = ImageOps.exif_transpose(image)
     except UNREADABLE:
-        return image
-    return image if operation is None else image.transpose(operation)
-
-
-def upright_rgb(image: Image.Image) -> Image.Image:
-    """Apply the EXIF orientation of an opened picture and convert it to RGB."""
-    return _to_rgb(_to_upright(image))
+        pass
+    return _to_rgb(image)
 
 
 def open_photo(
@@ -302,15 +289,8 @@ def box_to_square(box: Box, photo_size: tuple[int, int], side: int, resize: str)
     Returns:
         (x0, y0, x1, y1); a box that was cropped away is outside 0 to ``side``.
     """
-    left, top, right, bottom = seen_region(photo_size, side, resize)
-    across, down = side / (right - left), side / (bottom - top)
-    x0, y0, x1, y1 = box
-    return (
-        (x0 - left) * across,
-        (y0 - top) * down,
-        (x1 - left) * across,
-        (y1 - top) * down,
-    )
+    region = seen_region(photo_size, side, resize)
+    return _map_box(box, region, (0, 0, side, side))
 
 
 def box_to_photo(box: Box, photo_size: tuple[int, int], side: int, resize: str) -> Box:
@@ -318,12 +298,17 @@ def box_to_photo(box: Box, photo_size: tuple[int, int], side: int, resize: str) 
 
     The inverse of :func:`box_to_square`.
     """
-    left, top, right, bottom = seen_region(photo_size, side, resize)
-    across, down = (right - left) / side, (bottom - top) / side
-    x0, y0, x1, y1 = box
-    return (
-        left + x0 * across,
-        top + y0 * down,
-        left + x1 * across,
-        top + y1 * down,
+    region = seen_region(photo_size, side, resize)
+    return _map_box(box, (0, 0, side, side), region)
+
+
+def _map_box(box: Box, source: Box, target: Box) -> Box:
+    """Scale and move a box as `source` becomes `target`."""
+    across = (target[2] - target[0]) / (source[2] - source[0])
+    down = (target[3] - target[1]) / (source[3] - source[1])
+    return tuple(
+        (value - source[axis]) * scale + target[axis]
+        for value, axis, scale in zip(
+            box, (0, 1, 0, 1), (across, down, across, down), strict=True
+        )
     )
