@@ -300,12 +300,10 @@ class FeatureWriter:
                 content = file.id.get_file_image()
             FolderStore(self._folder).write(INDEX, content)
             return
-        self._require_space(problems)
-        with (
-            durable_path(self.path) as temporary,
-            h5py.File(temporary, "w", libver=LIBVER) as file,
-        ):
-            self._write_index(file, problems, checksums)
+        with durable_path(self.path) as temporary:
+            self._reserve(temporary, problems)
+            with h5py.File(temporary, "w", libver=LIBVER) as file:
+                self._write_index(file, problems, checksums)
         FolderStore(self._folder).delete()
 
     def _write_index(
@@ -341,22 +339,19 @@ class FeatureWriter:
                         raise ValueError("its checksum differs")
                     features.id.write_direct_chunk((row, 0, 0), chunk, mask)
 
-    def _require_space(self, problems: list[str]) -> None:
-        """Raise an error if the joined file does not fit on the disk.
+    def _reserve(self, path: Path, problems: list[str]) -> None:
+        """Raise an OSError if the joined file does not fit on the disk.
 
-        HDF5 may end the process if a write fails, so the space is reserved before.
+        HDF5 may end the process if a write fails.
         """
         bound = fixed_width(self.image_ids).nbytes + fixed_width(problems).nbytes
         bound += _OVERHEAD + _ROW_OVERHEAD * len(self.image_ids)
         bound += sum(self._sizes().values())
-        trial = self.path.with_name(f".writing-{self.path.name}")
+        if not hasattr(os, "posix_fallocate"):  # on macOS and Windows
+            return
         try:
-            with trial.open("wb") as file:
+            with path.open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, bound)
-        except AttributeError:  # not on macOS and Windows
-            pass
         except OSError as error:
             if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
-                raise unwritable(self.path, error) from None
-        finally:
-            trial.unlink(missing_ok=True)
+                raise
