@@ -78,10 +78,7 @@ def _write(
     settings = experiment.data
     further = read_photos(experiment, folder.parent, further=True)
     vocabulary, coverage = _vocabulary([*photos, *further], settings)
-    vocabulary.save(
-        vocabulary_path(experiment, folder.parent),
-        {"size": settings.vocabulary_size, "min_count": settings.min_count},
-    )
+    vocabulary.save(vocabulary_path(experiment, folder.parent))
     write_manifest(folder / MANIFEST, photos)
     counts = {photo.split: Counter() for photo in photos}
     for photo in photos:

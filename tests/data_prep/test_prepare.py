@@ -17,7 +17,6 @@ from data_prep_files import (
     make_zip,
 )
 
-from data_prep.data_folder import DataFolder
 from data_prep.preparation import Problems
 from data_prep.prepare import SOURCES, prepare
 from data_prep.scenes.scenes import write_scenes
@@ -259,27 +258,6 @@ def test_every_source_of_the_settings_is_registered():
     tables = (DataSettings, DigitSettings, WordSettings)
     names = [n for table in tables for n in get_args(get_type_hints(table)["source"])]
     assert sorted(names) == sorted(SOURCES)
-
-
-def test_the_data_folder_is_searched_once(tmp_path, monkeypatch):
-    data = make_flickr8k(tmp_path / "data", packed=True)
-    searched = []
-
-    def count(folder, prepared):
-        searched.append(folder)
-        return DataFolder(folder, prepared)
-
-    monkeypatch.setattr("data_prep.sources.captions.DataFolder", count)
-    prepare(an_experiment("flickr8k"), data, tmp_path / "work")
-    assert searched == [data]
-
-
-def test_a_broken_link_is_skipped_and_listed(tmp_path):
-    data = make_flickr8k(tmp_path / "data", packed=False)
-    (data / "loop").symlink_to("loop")
-    report = prepare(an_experiment("flickr8k"), data, tmp_path / "work")
-    assert photos_of(report)["train"] == 2
-    assert f"skipped: broken link: 1 ({data / 'loop'})" in report.lines()
 
 
 def test_the_real_flickr8k_gives_the_known_counts(tmp_path):
