@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep.disk import format_bytes, free_bytes, require_space
+from data_prep.disk import format_bytes, free_bytes
 from data_prep.feature_writer import FeatureWriter
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data import manifest
@@ -24,7 +24,6 @@ from show_attend_tell.data.shard_store import require_url, shards_folder
 from show_attend_tell.data.splits import data_folders
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.runtime.errors import FeatureError, PhotoError
-from show_attend_tell.runtime.progress import ProgressBar, progress_bar
 
 BATCH = 32  # photos per step; another size may change the last bits of the features
 _AHEAD = 4  # batches decoded ahead of the network
@@ -35,34 +34,19 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FeatureReport:
-    """Counts, sizes and problems of one feature set.
+    """Counts, sizes and problems of one feature set."""
 
-    Attributes:
-        path: the file or the folder of shards.
-        photos: number of photos.
-        extracted: number of photos that this run encoded; the others were present.
-        seconds: duration of this run's extraction.
-        size: size of the set, in bytes.
-        dense_size: size of its values without compression, in bytes.
-        unreadable: id -> reason, of each photo without features.
-    """
-
-    path: Path
+    path: Path  # the file or the folder of shards
     photos: int
-    extracted: int
-    seconds: float
-    size: int
-    dense_size: int
-    unreadable: dict[str, str]
-
-    @property
-    def photos_per_second(self) -> float:
-        """Rate of this run, 0 if all features were already present."""
-        return self.extracted / self.seconds if self.extracted else 0.0
+    extracted: int  # photos that this run encoded; the others were present
+    seconds: float  # duration of this run's extraction
+    size: int  # bytes of the set
+    dense_size: int  # bytes of its values without compression
+    unreadable: dict[str, str]  # id -> reason, of each photo without features
 
     def lines(self) -> list[str]:
         """Return the report as lines to print, the unreadable photos at the end."""
-        rate = f"{self.extracted} new, {self.photos_per_second:.1f} photos/s"
+        rate = f"{self.extracted} new, {self.extracted / self.seconds:.1f} photos/s"
         return [
             f"{self.path}: {self.photos} photos "
             f"({rate if self.extracted else 'all already present'}), "
@@ -202,33 +186,16 @@ def write_shards_here(
     with (
         ThreadPoolExecutor(1) as store,
         contextlib.closing(decoded),
-        extraction_bar(writer, progress) as bar,
+        writer.progress_bar(progress) as bar,
     ):
-        for count, number in enumerate(writer.missing):
+        for number in writer.missing:
             batches = itertools.islice(decoded, -(-len(writer.rows(number)) // BATCH))
             features, problems = encode_batches(encoder, batches, bar.update)
             if stored:
                 stored.result()
-            if count == 1:  # the size of one shard is known
-                require_disk_space(writer)
             stored = store.submit(writer.write, number, features, problems)
         if stored:
             stored.result()
-
-
-def extraction_bar(writer: FeatureWriter, shown: bool) -> ProgressBar:
-    """Return a progress bar of the photos of a writer."""
-    total = len(writer.image_ids)
-    left = sum(len(writer.rows(number)) for number in writer.missing)
-    return progress_bar(
-        total, "photo", writer.path.name, done=total - left, shown=shown
-    )
-
-
-def require_disk_space(writer: FeatureWriter) -> None:
-    """Raise a FeatureError if the shards to be written do not fit on the disk."""
-    folder = writer.path.parent
-    require_space(writer.remaining_bytes(), folder, "features", FeatureError)
 
 
 def encode_batches(

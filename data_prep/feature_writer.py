@@ -49,6 +49,7 @@ from show_attend_tell.data.shard_store import (
 from show_attend_tell.runtime.errors import FeatureError
 from show_attend_tell.runtime.files import TEMPORARY, locked
 from show_attend_tell.runtime.json_text import parse_json
+from show_attend_tell.runtime.progress import ProgressBar, progress_bar
 from show_attend_tell.runtime.regular_files import read_text_bytes
 
 SHARD_ROWS = 256  # photos: half a minute of VGG16 on one core, 5 MB
@@ -271,16 +272,11 @@ class FeatureWriter:
         local = sum(FolderStore(self._folder).sizes().values())
         return local + (sum(self._sizes().values()) if self._url else 0)
 
-    def remaining_bytes(self) -> int:
-        """Return the bytes to be written to the disk, estimated from written shards.
-
-        The shards of a single file count twice: they are deleted after they are copied.
-        """
-        written = {} if self._url else self._sizes()
-        photos = sum(len(self.rows(number)) for number in written)
-        size = sum(written.values())
-        copies = 2 if self._joins else 1
-        return copies * size * len(self.image_ids) // max(photos, 1) - size
+    def progress_bar(self, shown: bool) -> ProgressBar:
+        """Return a progress bar of the photos."""
+        total = len(self.image_ids)
+        done = total - sum(len(self.rows(number)) for number in self.missing)
+        return progress_bar(total, "photo", self.path.name, done=done, shown=shown)
 
     def finish(self) -> None:
         """Write the index, or join all shards to one file and delete them.

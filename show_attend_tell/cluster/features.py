@@ -16,8 +16,6 @@ from data_prep.extract import (
     decoded_batches,
     encode_batches,
     extract,
-    extraction_bar,
-    require_disk_space,
 )
 from data_prep.feature_shard import Shard
 from data_prep.feature_writer import FeatureWriter
@@ -127,12 +125,10 @@ def _write_shards(
         settings = dataclasses.replace(settings, weights=weights)
     arguments = settings, encoder.identity(), encoder.expected
     items = _items(writer, photos)
-    with extraction_bar(writer, progress) as bar:
+    with writer.progress_bar(progress) as bar:
         written = cluster.run(shard_writer, arguments, items, workers)
-        for count, (item, _) in enumerate(written):
+        for item, _ in written:
             bar.update(len(item.payload.photos))
-            if count == 0:  # the size of one shard is known
-                require_disk_space(writer)
 
 
 def _items(writer: FeatureWriter, photos: list[Photo]) -> Iterator[WorkItem]:

@@ -152,7 +152,7 @@ def read_views(
     rows: np.ndarray,
     rng: np.random.Generator,
     batch_size: int,
-    own: slice = slice(None),
+    part: slice = slice(None),
 ) -> np.ndarray:
     """Read each photo from a randomly chosen reader.
 
@@ -161,21 +161,21 @@ def read_views(
         rows: rows of the photos, (N,), N at most `batch_size`.
         rng: generator that chooses the readers.
         batch_size: rows of the batch; rows beyond N are zero.
-        own: rows of the batch to read and return, all by default; the choice of
+        part: rows of the batch to read and return, all by default; the choice of
             readers does not depend on it.
 
     Returns:
         (batch_size, L, D) float16.
     """
     _, locations, width = readers[0].shape
-    choice = rng.integers(len(readers), size=len(rows))[own]
-    rows = np.asarray(rows)[own]
-    count = len(range(batch_size)[own])
+    choice = rng.integers(len(readers), size=len(rows))[part]
+    rows = np.asarray(rows)[part]
+    count = len(range(batch_size)[part])
     features = np.zeros((count, locations, width), np.float16)
     for number, reader in enumerate(readers):
-        (own,) = np.nonzero(choice == number)
-        if len(own):
-            features[own] = reader.read(rows[own])
+        (chosen,) = np.nonzero(choice == number)
+        if len(chosen):
+            features[chosen] = reader.read(rows[chosen])
     return features
 
 
@@ -262,12 +262,6 @@ class CaptionBatches:
     def steps(self) -> int:
         """Number of batches in an epoch."""
         return -(-self._shown // self.batch_size)
-
-    @property
-    def padded_lengths(self) -> list[int]:
-        """Every T that can occur in an epoch, ascending."""
-        lengths = set(self.lengths.tolist())
-        return sorted({padded_length(n + 1, self.few_lengths) for n in lengths})
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[tuple]:
         """Yield the batches of an epoch from batch `start` on.

@@ -53,7 +53,7 @@ from show_attend_tell.runtime.json_text import parse_json
 from show_attend_tell.runtime.regular_files import require_regular
 
 FORMAT = 1
-_INFINITE = 0x7C00  # bits of infinity in float16; those of NaN are larger
+_INFINITE = 0x7C00  # bits of infinity in float16; the bits of NaN are larger
 # A process may open 1,024 files by default, and training reads two feature sets.
 _OPEN = 256
 

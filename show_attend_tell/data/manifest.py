@@ -207,6 +207,6 @@ def write_manifest(path: str | Path, photos: Iterable[Photo]) -> None:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
         file.flush()
         os.fsync(file.fileno())  # a power failure must not leave an empty manifest
-        # No digest, rather than that of another manifest, if the process is killed.
+        # A killed process leaves no digest rather than another manifest's.
         _digest_path(path).unlink(missing_ok=True)
     atomic_write(_digest_path(path), _digest_line(path))

@@ -278,7 +278,7 @@ def to_view(image: Image.Image, side: int, resize: str, longest: int) -> np.ndar
 
 
 def box_to_square(box: Box, photo_size: tuple[int, int], side: int, resize: str) -> Box:
-    """Map a box from pixel coordinates of the photo to those of the network's square.
+    """Map a box from the photo's pixel coordinates to the network's square.
 
     Args:
         box: (x0, y0, x1, y1) in the photo, after its EXIF orientation.
@@ -294,7 +294,7 @@ def box_to_square(box: Box, photo_size: tuple[int, int], side: int, resize: str)
 
 
 def box_to_photo(box: Box, photo_size: tuple[int, int], side: int, resize: str) -> Box:
-    """Map a box from pixel coordinates of the network's square to those of the photo.
+    """Map a box from the network's square to the photo's pixel coordinates.
 
     The inverse of :func:`box_to_square`.
     """

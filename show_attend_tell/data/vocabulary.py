@@ -59,7 +59,7 @@ def _split_plain(text: str) -> list[str]:
 
 @functools.cache
 def _treebank():
-    """Return NLTK's tokenizer, whose import takes as long as that of Keras."""
+    """Return NLTK's tokenizer, which takes as long to import as Keras."""
     from nltk.tokenize import TreebankWordTokenizer
 
     return TreebankWordTokenizer()

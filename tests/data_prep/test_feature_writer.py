@@ -202,17 +202,6 @@ def test_two_extractions_into_one_set_are_refused_in_any_form(path):
     assert write(path) == []
 
 
-@FORMS
-def test_the_remaining_bytes_count_the_copies_of_a_file(path, shards):
-    with Writer(path, IDENTITY, IDS[:-3] * 2, shards=shards) as writer:
-        assert writer.remaining_bytes() == 0  # unknown
-        size = 0
-        for number in (0, 1):
-            writer.write(number, np.ones((ROWS, 6, 4), np.float16), [""] * ROWS)
-            size += writer.shard(number).file.stat().st_size
-        assert writer.remaining_bytes() == (size if shards else 3 * size)
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_features_that_are_not_finite_are_refused(path, value):
     values = VALUES.copy()
