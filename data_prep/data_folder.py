@@ -3,13 +3,10 @@
 import errno
 import itertools
 import logging
-import lzma
 import os
 import shutil
 import stat
-import struct
 import zipfile
-import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -26,6 +23,7 @@ from data_prep.preparation import (
     printable,
 )
 from show_attend_tell.data.preprocessing import is_photo
+from show_attend_tell.runtime.array_file import DAMAGED
 from show_attend_tell.runtime.errors import DataError, one_line
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.regular_files import (
@@ -34,19 +32,6 @@ from show_attend_tell.runtime.regular_files import (
     require_within,
 )
 
-# Errors of the standard library for archives and entries that are damaged, encrypted
-# or of an unknown kind. Bzip2 reports damage by an OSError without a number.
-DAMAGED_ARCHIVE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    struct.error,
-    EOFError,
-    ValueError,
-    LookupError,
-    ArithmeticError,
-    RuntimeError,
-)
 PHOTOS = "photos"  # folder of unpacked photos, beside the manifest
 _DEPTH = 4  # levels of folders searched below the data folder
 # A bzip2 stream is damaged (no number), the name is too long, the offset is negative.
@@ -188,7 +173,7 @@ class DataFolder:
         try:
             with zipfile.ZipFile(path) as archive:
                 members = archive.infolist()
-        except (*DAMAGED_ARCHIVE, OSError) as error:
+        except DAMAGED as error:
             raise DataError(
                 f"{path}: not a complete zip archive ({error}); download it again"
             ) from None
@@ -273,7 +258,7 @@ class DataFolder:
                         done += 1
                         if progress:
                             progress("unpacking photos", done, len(missing))
-            except (*DAMAGED_ARCHIVE, OSError) as error:
+            except DAMAGED as error:
                 raise DataError(
                     f"{path}: cannot be unpacked into {self._unpacked}: "
                     f"{one_line(error)}"
@@ -292,10 +277,8 @@ def _unpack_entry(
             temporary.open("wb") as file,
         ):
             shutil.copyfileobj(packed, file)
-    except DAMAGED_ARCHIVE as error:
-        return one_line(error)
-    except OSError as error:
-        if error.errno not in _FAULTS_OF_ENTRIES:
+    except DAMAGED as error:
+        if isinstance(error, OSError) and error.errno not in _FAULTS_OF_ENTRIES:
             raise
         return one_line(error)
     return None
@@ -317,7 +300,7 @@ def read_text(place: Path | Packed) -> TextFile:
         return TextFile(label, content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         reason = f"must be UTF-8 text: {error}; convert the file"
-    except (*DAMAGED_ARCHIVE, OSError) as error:
+    except DAMAGED as error:
         reason = f"cannot be read: {one_line(error)}"
     raise DataError(f"{label}: {reason}")
 

@@ -89,23 +89,14 @@ def printable(name: str) -> str:
 
 @dataclass(frozen=True)
 class Preparation:
-    """A data set to prepare.
+    """A data set to prepare, and how; see :func:`data_prep.prepare.prepare`."""
 
-    Attributes:
-        experiment: the settings, of any task; ``experiment.data`` names the source.
-        data: the user's folder, or None.
-        folder: the folder to write to.
-        refuse: whether a problem raises an error instead of skipping the item.
-        progress: called after every item.
-        limit: maximum number of photos of each split; None for all.
-    """
-
-    experiment: Any
-    data: Path | None
-    folder: Path
-    refuse: bool = False
+    experiment: Any  # the settings, of any task; `experiment.data` names the source
+    data: Path | None  # the user's folder
+    folder: Path  # the folder to write to
+    refuse: bool = False  # whether a problem raises an error
     progress: Progress | None = None
-    limit: int | None = None
+    limit: int | None = None  # maximum number of photos of each split
 
     def require_data(self) -> Path:
         """Return the user's folder.
@@ -148,21 +139,13 @@ class Preparation:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Counts and problems of a prepared data set.
+    """Counts and problems of a prepared data set."""
 
-    Attributes:
-        folder: the folder that has the files.
-        counts: split -> noun -> number of items.
-        facts: sentences about the data set.
-        problems: skipped items, and notes.
-        seconds: wall-clock time.
-    """
-
-    folder: Path
-    counts: dict[str, dict[str, int]]
-    facts: list[str] = field(default_factory=list)
-    problems: Problems = field(default_factory=Problems)
-    seconds: float = 0.0
+    folder: Path  # the folder that has the files
+    counts: dict[str, dict[str, int]]  # split -> noun -> number of items
+    facts: list[str] = field(default_factory=list)  # sentences about the data set
+    problems: Problems = field(default_factory=Problems)  # skipped items, and notes
+    seconds: float = 0.0  # wall-clock time
 
     def lines(self) -> list[str]:
         """Return the report as lines to print."""

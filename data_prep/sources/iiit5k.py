@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data_prep.data_folder import DAMAGED_ARCHIVE
 from data_prep.preparation import MALFORMED_LINE, Preparation, Prepared, Problems
 from data_prep.words.prepare import SHEET, write_words
 from show_attend_tell.data.characters import fold
 from show_attend_tell.data.words import Word, read_crop
+from show_attend_tell.runtime.array_file import DAMAGED
 from show_attend_tell.runtime.errors import DataError, PhotoError, WordsError, one_line
 from show_attend_tell.runtime.regular_files import require_within
 
@@ -111,7 +111,7 @@ def _roots(data: Path) -> Iterator[Root]:
     for path in archives:
         try:
             archive = zipfile.ZipFile(path)
-        except (*DAMAGED_ARCHIVE, OSError) as error:
+        except DAMAGED as error:
             raise DataError(
                 f"{path}: cannot be read as a zip archive ({one_line(error)}); get the "
                 "file again"
@@ -139,7 +139,7 @@ def _read_split(root: Root, split: str, problems: Problems) -> list[Crop]:
         text = _read(tags).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise DataError(f"{tags}: must be UTF-8 text; get the file again") from None
-    except (*DAMAGED_ARCHIVE, OSError) as error:
+    except DAMAGED as error:
         raise DataError(
             f"{tags}: cannot be read ({one_line(error)}); get the file again"
         ) from None
@@ -160,7 +160,7 @@ def _read_split(root: Root, split: str, problems: Problems) -> list[Crop]:
                 crops.append(Crop(row, read_crop(io.BytesIO(_read(root / name)))))
         except WordsError:
             problems.add(BAD_LABEL, f"{path} {label.strip()}")
-        except (PhotoError, OSError, *DAMAGED_ARCHIVE):
+        except (PhotoError, *DAMAGED):
             problems.add(BAD_CROP, path)
     return crops
 

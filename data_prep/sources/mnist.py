@@ -7,7 +7,6 @@ They may be gzipped. The single file ``mnist.npz`` of Keras is read too.
 
 import gzip
 import struct
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -107,7 +106,7 @@ def read_idx(path: Path) -> np.ndarray:
                 raise ValueError(f"its pictures have the shape {shape[1:]}")
             size = int(np.prod(shape, dtype=np.int64))
             content = file.read(size + 1)
-    except (OSError, EOFError, ValueError, struct.error, zlib.error) as error:
+    except DAMAGED as error:
         raise DataError(
             f"{path}: cannot be read as an idx file ({one_line(error)}); get the file "
             "again"

@@ -112,8 +112,11 @@ def read_manifest(path: str | Path) -> list[Photo]:
         _verify_digest(path)
         with path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, start=1):
-                row = _parse(path, number, line)
-                fault = _fault(row)
+                try:
+                    row = parse_json(line)
+                    fault = _fault(row)
+                except ValueError as error:
+                    fault = f"not JSON ({error})"
                 if fault is None and row["id"] in photos:
                     fault = f"the id {quote(row['id'])} occurs twice"
                 if fault:
@@ -151,31 +154,17 @@ def _verify_digest(path: Path) -> None:
         )
 
 
-def _parse(path: Path, number: int, line: str) -> object:
-    try:
-        return parse_json(line)
-    except ValueError as error:
-        raise ManifestError(
-            f"{path}, line {number}: not JSON ({error}); prepare the data again"
-        ) from None
-
-
-def _stored_path(photo: Photo, folder: Path) -> str:
-    if photo.path.is_absolute() and photo.path.is_relative_to(folder):
-        return photo.path.relative_to(folder).as_posix()
-    return photo.path.as_posix()
-
-
 def _to_row(photo: Photo, folder: Path) -> dict:
+    path = photo.path
+    if path.is_absolute() and path.is_relative_to(folder):
+        path = path.relative_to(folder)
     row = {
         "id": photo.id,
-        "path": _stored_path(photo, folder),
+        "path": path.as_posix(),
         "split": photo.split,
         "captions": list(photo.captions),
     }
-    if photo.objects:
-        row["objects"] = list(photo.objects)
-    return row
+    return row | ({"objects": list(photo.objects)} if photo.objects else {})
 
 
 def write_manifest(path: str | Path, photos: Iterable[Photo]) -> None:

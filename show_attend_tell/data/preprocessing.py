@@ -8,16 +8,15 @@ pillow-heif is installed, which the extra ``[heic]`` requires.
 import contextlib
 import logging
 import os
-import struct
 import threading
 import warnings
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import IO
 
 import numpy as np
 from PIL import Image, ImageOps, features
 
+from show_attend_tell.runtime.array_file import DAMAGED
 from show_attend_tell.runtime.errors import PhotoError
 from show_attend_tell.runtime.regular_files import require_regular
 
@@ -76,21 +75,7 @@ _REMEDIES = (
 
 # Errors of Pillow's decoders for files that are damaged, truncated, too large or not
 # photos. Most are not documented.
-UNREADABLE = (
-    OSError,
-    ValueError,
-    SyntaxError,
-    EOFError,
-    LookupError,
-    ArithmeticError,
-    TypeError,
-    AttributeError,
-    AssertionError,
-    RuntimeError,
-    struct.error,
-    zlib.error,
-    Image.DecompressionBombError,
-)
+UNREADABLE = (*DAMAGED, AssertionError, Image.DecompressionBombError)
 
 _LONGEST_REASON = 200  # characters of Pillow's message
 
