@@ -3,8 +3,6 @@
 import functools
 import os
 import stat
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -21,8 +19,6 @@ from data_prep.preparation import (
     UNSAFE_ENTRY,
 )
 from show_attend_tell.runtime.errors import DataError
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def search(folder):
@@ -115,27 +111,6 @@ def test_unpacking_again_writes_only_missing_photos(tmp_path):
     assert calls[4:] == [("unpacking photos", done, 2) for done in (1, 2)]
     assert (target / "0.jpg").stat().st_mtime_ns == before
     assert {name: (target / name).read_bytes() for name in contents} == contents
-
-
-def test_unpacking_resumes_after_a_kill(tmp_path):
-    contents = {f"{number:03}.jpg": JPEG + bytes([number]) for number in range(200)}
-    make_zip(tmp_path / "photos.zip", contents)
-    script = (
-        "import os, sys; from pathlib import Path\n"
-        "from data_prep.data_folder import DataFolder\n"
-        "folder = Path(sys.argv[1])\n"
-        "data = DataFolder(folder, folder / 'work')\n"
-        "die = lambda work, done, total: done < 57 or os.kill(os.getpid(), 9)\n"
-        "data.unpack(data.photos.values(), die)\n"
-    )
-    command = [sys.executable, "-c", script, str(tmp_path)]
-    killed = subprocess.run(command, cwd=ROOT, env={**os.environ}, check=False)
-    assert killed.returncode == -9
-    folder, totals = tmp_path / "work" / "photos", []
-    assert len(list(folder.glob("*.jpg"))) == 57
-    unpack(tmp_path, lambda work, done, total: totals.append(total))
-    assert set(totals) == {143}
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == contents
 
 
 def test_a_damaged_entry_is_a_problem_and_the_others_are_unpacked(tmp_path):

@@ -1,9 +1,6 @@
 """Test extraction from the manifest to the feature file, with interruptions."""
 
 import logging
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -24,23 +21,6 @@ ROWS = 64  # of a shard, so that few photos have two
 TRAIN, VAL = ROWS + 10, 5
 BROKEN, ABSENT = 3, TRAIN + 1
 NAME = "features-SceneNet-annotations"
-
-ROOT = Path(__file__).resolve().parents[2]
-CHILD = """
-import os, signal, sys
-from pathlib import Path
-sys.path[:0] = {paths}
-from data_prep.feature_writer import FeatureWriter
-from test_extract import ROWS, run
-write, FeatureWriter.shard_rows = FeatureWriter.write, ROWS
-
-def deadly(self, number, features, problems):
-    write(self, number, features, problems)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-FeatureWriter.write = deadly
-run(Path(sys.argv[1]))
-"""
 
 
 def experiment(also=None, **encoder) -> Experiment:
@@ -163,25 +143,6 @@ def test_a_second_call_keeps_the_files(work, report):
     assert again[0].unreadable == report[0].unreadable
     assert again[0].path.stat().st_mtime_ns == before
     assert "all already present" in again[0].lines()[0]
-
-
-@pytest.mark.slow
-def test_a_killed_extraction_is_resumed_to_the_same_bytes(tmp_path, work, report):
-    prepare(tmp_path)
-    folders = [str(ROOT), str(ROOT / "tests" / "support"), str(Path(__file__).parent)]
-    script = CHILD.format(paths=folders)
-    command = [sys.executable, "-c", script, str(tmp_path)]
-    child = subprocess.run(command, check=False, capture_output=True)
-    assert child.returncode == -signal.SIGKILL, child.stderr
-    path = tmp_path / "tiny" / f"{NAME}.h5"
-    with pytest.raises(FeatureError, match="incomplete"):
-        FeatureReader(path)
-    resumed = run(tmp_path)[0]
-    assert resumed.extracted == TRAIN + VAL - ROWS
-    whole = tmp_path / "whole.h5"
-    path.rename(whole)
-    assert run(tmp_path)[0].extracted == TRAIN + VAL
-    assert path.read_bytes() == whole.read_bytes()
 
 
 def test_features_of_another_encoder_are_refused_or_overwritten(tmp_path):

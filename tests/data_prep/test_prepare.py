@@ -1,7 +1,6 @@
 """Test the preparation of manifest and vocabulary."""
 
 import functools
-import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import get_args, get_type_hints
@@ -190,21 +189,6 @@ def test_without_training_captions_there_is_no_vocabulary(prepare_flickr8k, tmp_
     with pytest.raises(DataError, match="no training captions"):
         prepare_flickr8k(True, {"Flickr_8k.trainImages": "\n"})
     assert not (tmp_path / "work" / "tiny" / "manifest.jsonl").exists()
-
-
-def test_a_kill_while_writing_leaves_the_earlier_manifest(
-    prepare_flickr8k, monkeypatch
-):
-    folder = prepare_flickr8k().folder
-    before = (folder / "manifest.jsonl").read_bytes()
-
-    def die(descriptor):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "fsync", die)
-    with pytest.raises(KeyboardInterrupt):
-        prepare_flickr8k()
-    assert (folder / "manifest.jsonl").read_bytes() == before
 
 
 def test_photos_and_captions_of_different_sets_are_refused(prepare_flickr8k):
