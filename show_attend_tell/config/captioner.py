@@ -102,7 +102,7 @@ class ModelSettings:
         embedding_width: m. lstm_width: n. attention_width: width of f_att.
         attention_layers: dense layers on the annotations in f_att; tanh between
             them, none after the last (the authors use 2 for COCO).
-        activation: activation of f_att, ``tanh`` as in the authors' code.
+        activation: activation of f_att, ``tanh``, the authors'.
         init_layers: dense layers in each of f_init,c and f_init,h.
         selector: whether there is a gate beta.
         prev2out: whether the deep output has a term of the previous word.
@@ -124,7 +124,7 @@ class ModelSettings:
     lstm_width: Positive = 512
     attention_width: Positive = 512
     attention_layers: Annotated[int, Field(ge=1, le=4)] = 1
-    activation: Literal["tanh", "relu"] = "tanh"
+    activation: Literal["tanh"] = "tanh"
     init_layers: Annotated[int, Field(ge=1, le=4)] = 1
     selector: bool = True
     prev2out: bool = True

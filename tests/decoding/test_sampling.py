@@ -103,17 +103,6 @@ def test_one_seed_gives_one_result_and_rows_are_independent(rng):
     np.testing.assert_array_equal(alone.tokens[0], found.tokens[7])
 
 
-def test_several_captions_of_a_photo_are_those_of_their_own_noise(rng):
-    model = Markov(random_tables(rng, B=8, K=7, sharpness=1.0))
-    noise = rng.random((8, 3, 5), np.float32)  # (B, W, T)
-    together = model.run(sample, noise)
-    assert together.tokens.shape == (8, 3, 5)
-    for w in range(3):
-        alone = model.run(sample, noise[:, w])
-        for name, got, expected in zip(alone._fields, together, alone, strict=True):
-            np.testing.assert_array_equal(got[:, w : w + 1], expected, err_msg=name)
-
-
 @pytest.mark.parametrize("u", [0.0, np.nextafter(np.float32(1), np.float32(0))])
 def test_impossible_words_are_not_sampled_at_the_edges_of_the_noise(u):
     K = 1000

@@ -2,11 +2,11 @@
 
 This module adds no equation. It differentiates Eq. (4)-(6) and the gate of
 :mod:`models.lstm.attention`, and the gated cell of :mod:`models.lstm.cell`, as
-:meth:`models.lstm.decoder.LstmDecoder.step` joins them. Outputs and gradients equal
-autodiff of that method with tanh attention; ``tests/models/lstm/test_fast_gradient.py``
-compares them. Autodiff keeps the (B, L, A) hidden layer of f_att for each of the T
-words, makes a cotangent as large for each and adds T gradients of every matrix. This
-module computes the hidden layer again and sums over words once, after the loop.
+:meth:`models.lstm.decoder.LstmDecoder.step` joins them;
+``tests/models/lstm/test_fast_gradient.py`` compares it with autodiff of that method.
+Autodiff keeps the (B, L, A) hidden layer of f_att for each of the T words, makes a
+cotangent as large for each and adds T gradients of every matrix. This module computes
+the hidden layer again and sums over words once, after the loop.
 
 Forward, for t = 1 .. T, with P = W_a a and [s, u, v] = h_{t-1} [W_h, U, w_beta]::
 
@@ -91,11 +91,6 @@ class Selection(NamedTuple):
     function: Callable
     inputs: tuple = ()  # tensors (B, T, ...)
 
-    def at(self, t):
-        """Return step t's choice alone, alpha -> l."""
-        inputs = [x[:, t] for x in self.inputs]  # (B, T, ...) -> (B, ...)
-        return lambda alpha: self.function(alpha, *inputs)[0]
-
 
 def alpha_itself(alpha):
     """Return the context weights of soft attention, alpha, and q = 1."""
@@ -113,7 +108,7 @@ def unroll(
     compile_fn: Callable | None = None,
     selection: Selection = SOFT,
 ):
-    """Run the steps of :meth:`LstmDecoder.step` with tanh attention over given words.
+    """Run the steps of :meth:`LstmDecoder.step` over given words (teacher forcing).
 
     Args:
         word_gates: x, the words' part of the gates, (B, T, 4n); T known.

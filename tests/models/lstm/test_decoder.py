@@ -65,8 +65,8 @@ def test_one_step_is_the_oracles_and_the_same_for_a_beam(rng, selector, mode):
 
     def step(a, words, h, c):
         gates = decoder.word_gates(decoder.embed(words))
-        kernel = decoder.state_kernel()
-        return decoder.step(gates, h, c, a, decoder._project_features(a), kernel)
+        memory = decoder.memory(a)._replace(kernel=decoder.state_kernel())
+        return decoder.step(gates, h, c, memory)
 
     beam = run_in(mode, step, a, words, h, c)
     alone = run_in(mode, step, a, words[:, 0], h[:, 0], c[:, 0])
