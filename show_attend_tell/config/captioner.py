@@ -3,7 +3,7 @@
 They describe the encoder, the decoder, hard attention and the generation of captions.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -91,6 +91,20 @@ class EncoderSettings:
         return names[names.index(self.trainable_from) - 1]
 
 
+class Decoder(NamedTuple):
+    """The properties of a decoder that settings and captioners depend on."""
+
+    table: str  # the argument of Captioner that holds its widths and switches
+    selects_locations: bool  # whether a word's context may be one location
+
+
+# By the names that ``model.decoder`` takes; models.captioner.LAYERS has their layers.
+DECODERS = {
+    "lstm": Decoder("settings", selects_locations=True),
+    "transformer": Decoder("transformer", selects_locations=False),
+}
+
+
 @dataclass(frozen=True, config=STRICT)
 class ModelSettings:
     """The widths and switches of the captioner; names follow the paper.
@@ -118,7 +132,7 @@ class ModelSettings:
             ``glorot`` Glorot's uniform; recurrent matrices are orthogonal in both.
     """
 
-    decoder: Literal["lstm", "transformer"] = "lstm"
+    decoder: Literal[*DECODERS] = "lstm"
     attention: Literal["soft", "hard"] = "soft"
     embedding_width: Positive = 512
     lstm_width: Positive = 512
@@ -136,12 +150,17 @@ class ModelSettings:
     scale_annotations: bool = False
     initializer: Literal["normal", "glorot"] = "normal"
 
+    @property
+    def selects_locations(self) -> bool:
+        """Whether the context of a word may be one location."""
+        return DECODERS[self.decoder].selects_locations
+
     @model_validator(mode="after")
     def _check_decoder(self):
-        if self.decoder == "transformer" and self.attention == "hard":
+        if self.attention == "hard" and not self.selects_locations:
             raise ValueError(
                 "attention = 'hard' must go with decoder = 'lstm'. Received: "
-                "decoder = 'transformer'; its attention is 'soft'"
+                f"decoder = {self.decoder!r}; its attention is 'soft'"
             )
         return self
 

@@ -30,10 +30,9 @@ from show_attend_tell.config.fields import (
     Rate,
     Seed,
 )
-from show_attend_tell.config.generation import GenerationExperiment
-from show_attend_tell.config.reader import ReadExperiment
-from show_attend_tell.config.siblings import DigitExperiment
+from show_attend_tell.config.siblings import DigitExperiment, GenerationExperiment
 from show_attend_tell.config.toml import TOML_ERRORS, describe_fault, read_toml
+from show_attend_tell.config.words import ReadExperiment
 from show_attend_tell.runtime.errors import ConfigError, one_line, quote
 
 _MOST_FAULTS = 5  # faults that one message names
@@ -240,10 +239,10 @@ class Experiment:
             )
         self.distillation.check(self.training.objective, self.model.attention)
         locations = self.decoding.locations
-        if self.model.decoder == "transformer" and locations != "expected":
+        if locations != "expected" and not self.model.selects_locations:
             raise ValueError(
-                "decoding.locations must be 'expected' with decoder = 'transformer'. "
-                f"Received: {locations!r}"
+                f"decoding.locations must be 'expected' with decoder = "
+                f"{self.model.decoder!r}. Received: {locations!r}"
             )
         return self
 

@@ -9,7 +9,8 @@ import functools
 import keras
 from keras import ops
 
-from show_attend_tell.config.settings import (
+from show_attend_tell.config.captioner import (
+    DECODERS,
     DecodingSettings,
     HardAttentionSettings,
     ModelSettings,
@@ -19,17 +20,24 @@ from show_attend_tell.data.vocabulary import PAD, Vocabulary
 from show_attend_tell.models.decoder_interface import (
     NO_DROPOUT,
     WHOLE,
+    CaptionDecoder,
     CompiledParts,
     Dropouts,
 )
-from show_attend_tell.models.decoders import DECODERS
-from show_attend_tell.models.encoder.trainable import make_convolutions
-from show_attend_tell.models.generation import number_of_words
+from show_attend_tell.models.encoder.trainable import TrainableConvolutions
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.losses import CaptionMean, caption_losses
+from show_attend_tell.models.lstm.decoder import LstmDecoder
 from show_attend_tell.models.lstm.fast_gradient import SOFT
 from show_attend_tell.models.lstm.hard_attention import HardAttention
+from show_attend_tell.models.transformer.decoder import TransformerDecoder
 from show_attend_tell.runtime.errors import ConfigError
+
+# The layer of each of config.captioner.DECODERS.
+LAYERS: dict[str, type[CaptionDecoder]] = {
+    "lstm": LstmDecoder,
+    "transformer": TransformerDecoder,
+}
 
 
 @keras.saving.register_keras_serializable("show_attend_tell")
@@ -43,21 +51,20 @@ class Captioner(keras.Model):
 
     Args:
         vocabulary: words in the order of their ids, special tokens first.
-        settings: a ModelSettings or the dict of one.
+        settings: a ModelSettings; all settings may be dicts of their values.
         annotation_width: D.
         grid: rows and columns of the annotations; L is their product.
         label_smoothing: epsilon of :func:`models.losses.token_losses`.
         doubly_stochastic: lambda of Eq. (14).
         encoder_identity: :meth:`Encoder.identity` of the encoder whose annotations this
             model reads; part of the saved file.
-        decoding: a DecodingSettings or the dict of one, the default of
-            :meth:`generate`; part of the saved file.
-        hard: a HardAttentionSettings or the dict of one; used by hard attention only.
-        transformer: a TransformerSettings or the dict of one; used with
-            ``decoder = "transformer"`` only.
+        decoding: a DecodingSettings, the default of :meth:`generate`; part of the saved
+            file.
+        hard: a HardAttentionSettings, used by hard attention only.
         seed: seed of initial weights, dropout and sampled locations.
         convolutions: names of the encoder's convolutions that this model applies to
             its input and trains, see :mod:`models.encoder.trainable`.
+        transformer: a TransformerSettings, used by that decoder only.
     """
 
     def __init__(
@@ -102,27 +109,33 @@ class Captioner(keras.Model):
                 )
 
     def _create_layers(self, convolutions):
-        s = self.settings
-        self.decoder = DECODERS[s.decoder].build_for(self)
+        s, grid, seed = self.settings, self.grid, self.seed
+        self.decoder = LAYERS[s.decoder](
+            getattr(self, DECODERS[s.decoder].table),
+            len(self.vocabulary),
+            self.annotation_width,
+            grid,
+            seed,
+            name="decoder",
+        )
         self.annotation_scale = self.add_weight(
             shape=(), initializer="ones", trainable=False, name="annotation_scale"
         )
-        self.dropout = keras.layers.Dropout(self.decoder.dropout, seed=self.seed)
-        self.word_dropout = keras.layers.Dropout(
-            s.embedding_dropout, seed=self.seed + 1
-        )
+        self.dropout = keras.layers.Dropout(self.decoder.dropout, seed=seed)
+        self.word_dropout = keras.layers.Dropout(s.embedding_dropout, seed=seed + 1)
         self.channel_dropout = keras.layers.Dropout(
-            s.channel_dropout, noise_shape=(None, 1, None), seed=self.seed + 2
+            s.channel_dropout, noise_shape=(None, 1, None), seed=seed + 2
         )
-        self.init_dropout = keras.layers.Dropout(s.init_dropout, seed=self.seed + 3)
-        self.hard_attention = None
+        self.init_dropout = keras.layers.Dropout(s.init_dropout, seed=seed + 3)
+        self.hard_attention = self.convolutions = None
         if s.attention == "hard":
             self.hard_attention = HardAttention(
-                self.hard, self.seed + 4, name="hard_attention"
+                self.hard, seed + 4, name="hard_attention"
             )
-        self.convolutions = make_convolutions(
-            convolutions, self.annotation_width, self.grid, self.seed
-        )
+        if convolutions:
+            self.convolutions = TrainableConvolutions(
+                convolutions, self.annotation_width, grid, seed, name="convolutions"
+            )
         self.caption_mean = CaptionMean()
         self.word_loss = keras.metrics.Mean(name="word_loss")
         self.attention_loss = keras.metrics.Mean(name="attention_loss")
@@ -236,10 +249,16 @@ class Captioner(keras.Model):
             (R,), 1 where these were sampled. Outside training it uses the expected
             context, as soft attention does.
         """
+        shape = inputs["tokens"].shape
+        if shape[1] is None:
+            raise ValueError(
+                "`tokens` must have a known number of words T. Received: "
+                f"shape {tuple(shape)}; pad every batch to a fixed T"
+            )
         if self.hard_attention is None or not training:
             return self.teacher_force(inputs, training)
-        B, T = ops.shape(inputs["tokens"])[0], number_of_words(inputs["tokens"])
-        noise = self.hard_attention.sample_noise(B * self.hard.samples, T)
+        rows = ops.shape(inputs["tokens"])[0] * self.hard.samples
+        noise = self.hard_attention.sample_noise(rows, shape[1])
         outputs = self.teacher_force(
             inputs, training, noise.selection(), self.hard.samples
         )
@@ -258,13 +277,12 @@ class Captioner(keras.Model):
             ``logits`` (R, T, K), ``alpha`` (R, T, L), ``beta`` (R, T), and with
             another `selection` than SOFT ``context_weights`` (R, T, L).
         """
-        tokens = inputs["tokens"]
-        number_of_words(tokens)
-        parts = self._parts(training)
+        parts, dropouts = self._parts(training), self.dropouts(training)
         a = self._prepare(inputs["annotations"], training)  # (P, L, D)
-        dropouts = self.dropouts(training)
         memory = self.decoder.memory(a, parts, dropouts)
-        return self.decoder.read(tokens, memory, dropouts, parts, selection, samples)
+        return self.decoder.read(
+            inputs["tokens"], memory, dropouts, parts, selection, samples
+        )
 
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
@@ -312,15 +330,7 @@ class Captioner(keras.Model):
         return self.caption_mean(y, words + attention, sample_weight=present)
 
     def generate(self, annotations, decoding=None, seeds=None, xla=None, regions=None):
-        """Generate captions of photos, see :meth:`models.generator.Generator.generate`.
-
-        Args:
-            annotations: features as stored, (N, L, D), any float type.
-            decoding: DecodingSettings; by default those saved with the model.
-            seeds: N seeds, one for each photo.
-            xla: whether XLA compiles the search.
-            regions: (N, L) in [0, 1], the part of each photo that is described.
-        """
+        """Call :meth:`models.generator.Generator.generate` with this model alone."""
         return self.generator.generate(annotations, decoding, seeds, xla, regions)
 
     def get_config(self):

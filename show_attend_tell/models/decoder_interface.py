@@ -1,7 +1,9 @@
 """Define the methods that a captioner requires of its decoder, and what they exchange.
 
 The captioner, generators and exports call these methods and read no weight of a
-decoder. :mod:`models.decoders` lists the decoders.
+decoder. To add a decoder, implement :class:`CaptionDecoder` in a folder beside
+``lstm/`` and ``transformer/``, and add its properties to
+``config.captioner.DECODERS`` and its layer to ``models.captioner.LAYERS``.
 """
 
 from collections.abc import Callable
@@ -81,23 +83,20 @@ class NextWord(NamedTuple):
 class CaptionDecoder(Protocol):
     """A layer that models p(y_t | a, y_<t).
 
+    It is created from its settings, K, D, the grid of the annotations and a seed.
+
     Attributes:
+        settings: the dataclass of its widths and switches.
         shares_photos: whether the captions of a photo may share one row of its
             annotations in training, to compute its part of the work once.
-        selects_locations: whether the context may be one location, as in hard
-            attention.
         dropout: rate of the dropout of its hidden layers.
         embedding: E, (K, m).
     """
 
+    settings: Any
     shares_photos: bool
-    selects_locations: bool
     dropout: float
     embedding: Any
-
-    @classmethod
-    def build_for(cls, captioner) -> "CaptionDecoder":
-        """Return a new decoder with the settings, words and photos of a captioner."""
 
     def memory(self, annotations, parts=WHOLE, dropouts=NO_DROPOUT) -> Any:
         """Return the tensors that are computed once per photo, from (P, L, D)."""

@@ -41,21 +41,6 @@ def require_annotations(annotations, expected):
         )
 
 
-def number_of_words(tokens):
-    """Return T of tokens (B, T).
-
-    Raises:
-        ValueError: T is not known when the graph is traced.
-    """
-    T = tokens.shape[1]
-    if T is None:
-        raise ValueError(
-            "`tokens` must have a known number of words T. Received: "
-            f"shape {tuple(tokens.shape)}; pad every batch to a fixed T"
-        )
-    return T
-
-
 def static_settings(decoding):
     """Return the settings that are compiled into a search; the others are inputs.
 
@@ -126,23 +111,12 @@ class RegionBias(NamedTuple):
     words: object  # () int32, the number of words whose scores get it
 
 
-def prepare_search(model, features, words):
-    """Return what a search over photos reads, computed once per photo.
-
-    Args:
-        model: a Captioner.
-        features: as stored, (B, L, D).
-        words: see :meth:`models.decoder_interface.CaptionDecoder.search_memory`.
-    """
-    return model.decoder.search_memory(model._prepare(features), words)
-
-
 def make_step(model, memory, max_words, locations, noise, region=None):
     """Return a decoding step for a batch of photos and its initial state.
 
     Args:
         model: a Captioner.
-        memory: from :func:`prepare_search`.
+        memory: from :meth:`models.decoder_interface.CaptionDecoder.search_memory`.
         max_words: T, the maximum number of steps.
         locations: ``expected``, ``likeliest`` or ``sampled``.
         noise: uniform numbers in [0, 1), (B, T), one for each ``sampled`` location.
@@ -158,7 +132,7 @@ def make_step(model, memory, max_words, locations, noise, region=None):
         ConfigError: the decoder's context cannot be one location.
     """
     decoder = model.decoder
-    if locations != "expected" and not decoder.selects_locations:
+    if locations != "expected" and not model.settings.selects_locations:
         raise ConfigError(
             "`locations` must be 'expected' with the Transformer decoder. Received: "
             f"{locations!r}; caption with a model whose decoder is 'lstm', such as "
@@ -205,25 +179,7 @@ def _selection(locations, noise):
     return argmax_location if locations == "likeliest" else None
 
 
-def compile_search(generator, decoding, xla=True):
-    """Compile the functions of :func:`search_functions`, and join them.
-
-    The search is compiled once without regions and once for all regions.
-
-    Args:
-        generator: a :class:`models.generator.Generator`.
-        decoding: DecodingSettings from :func:`static_settings`.
-        xla: whether XLA compiles the search, see :func:`runtime.compilation.compiled`.
-            It does not compile the preparation, large products that TensorFlow computes
-            in half the time.
-    """
-    prepare, search = search_functions(generator, decoding)
-    return _joined(
-        compiled(prepare, generator, False), compiled(search, generator, xla)
-    )
-
-
-def build_search(generator, decoding):
+def build_search(generator, decoding, xla=None):
     """Return the function (features, noise, temperature, region) -> Hypotheses.
 
     The function takes features (B, L, D), noise (B, 2, T), for words and for
@@ -232,21 +188,8 @@ def build_search(generator, decoding):
     Args:
         generator: a :class:`models.generator.Generator`.
         decoding: DecodingSettings from :func:`static_settings`.
-    """
-    return _joined(*search_functions(generator, decoding))
-
-
-def _joined(prepare, search):
-    def generate(features, noise, temperature, region=None):
-        return search(prepare(features), noise, temperature, region)
-
-    return generate
-
-
-def search_functions(generator, decoding):
-    """Return the two functions of :func:`build_search`.
-
-    The first computes from the features the tensors that the second reads.
+        xla: whether XLA compiles the search, see :func:`runtime.compilation.compiled`;
+            None compiles nothing, for a caller that traces the function.
     """
     unknown = () if decoding.allow_unknown else (UNKNOWN,)
     rules = {**_SPECIAL, "forbidden": (PAD, START, *unknown)}
@@ -278,7 +221,15 @@ def search_functions(generator, decoding):
         # noise (B, 2, T) -> (B, T)
         return sample(step, state, noise[:, 0], **rules, temperature=temperature)
 
-    return prepare, search
+    if xla is not None:
+        # TensorFlow computes the large products of photos in half the time of XLA.
+        prepare = compiled(prepare, generator, False)
+        search = compiled(search, generator, xla)
+
+    def generate(features, noise, temperature, region=None):
+        return search(prepare(features), noise, temperature, region)
+
+    return generate
 
 
 def search_in_batches(search, features, noise, temperature, batch_size, region=None):
@@ -288,7 +239,7 @@ def search_in_batches(search, features, noise, temperature, batch_size, region=N
     photo's caption does not depend on the number of photos.
 
     Args:
-        search: from :func:`compile_search`.
+        search: from :func:`build_search`, compiled.
         features: (N, L, D).
         noise: (N, 2, T).
         temperature: number above 0, used by ``sample`` only.

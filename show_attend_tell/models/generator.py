@@ -24,10 +24,9 @@ from show_attend_tell.data.encoder_identity import (
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.models.generation import (
     MANY_PHOTOS,
-    compile_search,
+    build_search,
     make_region_bias,
     make_step,
-    prepare_search,
     require_annotations,
     search_in_batches,
     static_settings,
@@ -141,7 +140,7 @@ class Generator:
     def selects_locations(self) -> bool:
         """Whether the context of a word can be a single location."""
         captioner = self.captioner
-        return captioner is not None and captioner.decoder.selects_locations
+        return captioner is not None and captioner.settings.selects_locations
 
     @property
     def weights(self) -> list:
@@ -201,7 +200,7 @@ class Generator:
         key = static_settings(decoding), N >= MANY_PHOTOS if xla is None else xla
         region = make_region_bias(regions, N, L, decoding)
         if key not in self._searches:
-            self._searches[key] = compile_search(self, *key)
+            self._searches[key] = build_search(self, *key)
         seeds = decoding.seed if seeds is None else seeds
         hypotheses = search_in_batches(
             self._searches[key],
@@ -242,12 +241,15 @@ class Generator:
 
         Args:
             features: as stored, (B, L, D), or (B, 2, L, D) with `mirror`.
-            words: number of words that a member reads.
+            words: see :meth:`models.decoder_interface.CaptionDecoder.search_memory`.
         """
         views = [features]
         if self.mirror:
             views = [features[:, 0], features[:, 1]]  # (B, 2, L, D) -> two (B, L, D)
-        return [prepare_search(m, views[k], words) for m, k in self._views()]
+        return [
+            member.decoder.search_memory(member._prepare(views[flipped]), words)
+            for member, flipped in self._views()
+        ]
 
     def make_step(self, memories, max_words, locations, noise, region=None):
         """Return a decoding step over all members and its initial state.

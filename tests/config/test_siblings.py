@@ -5,7 +5,6 @@ from tiny_run import experiment as captioning
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.experiments import load_experiment
-from show_attend_tell.config.generation import GenerationExperiment
 from show_attend_tell.config.settings import (
     Experiment,
     experiment_from_dict,
@@ -13,7 +12,7 @@ from show_attend_tell.config.settings import (
     experiment_to_toml,
     read_experiment_file,
 )
-from show_attend_tell.config.siblings import DigitExperiment
+from show_attend_tell.config.siblings import DigitExperiment, GenerationExperiment
 from show_attend_tell.runtime.errors import ConfigError, RunError
 
 CLASSIFY = {

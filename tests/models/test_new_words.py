@@ -5,8 +5,12 @@ import pytest
 from tiny_captioner import WORDS, build, captions, outputs_of, photos
 
 from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
-from show_attend_tell.models.new_words import WORD_AXES, extend_weight
-from show_attend_tell.models.saving import copy_weights, load_captioner
+from show_attend_tell.models.initial_weights import (
+    WORD_AXES,
+    copy_weights,
+    extend_weight,
+)
+from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ModelFileError
 
 IDENTITY = {"encoder_identity": {"network": "VGG16", "layer": "block5_conv3"}}

@@ -13,9 +13,10 @@ import tiny_captioner as tiny
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.vocabulary import END, UNKNOWN
 from show_attend_tell.models.generator import Generator
-from show_attend_tell.models.reranker import NgramVectors, descriptors
-from show_attend_tell.models.reranker_file import (
+from show_attend_tell.models.reranker import (
     NONE,
+    NgramVectors,
+    descriptors,
     find_reranker,
     load_reranker,
     save_reranker,

@@ -9,7 +9,8 @@ import pytest
 from tiny_captioner import WORDS, build
 from zip_members import replace_members
 
-from show_attend_tell.models.saving import copy_weights, load_captioner
+from show_attend_tell.models.initial_weights import copy_weights
+from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ModelFileError
 
 IDENTITY = {"encoder_identity": {"network": "VGG16", "layer": "block5_conv3"}}

@@ -61,7 +61,7 @@ def heads_figure_of(
     weights = head_attention(pipeline, caption)
     if weights is None:
         return None
-    settings = pipeline.captioner.transformer
+    settings = pipeline.captioner.decoder.settings
     layer = settings.alpha_layer or settings.layers
     return heads_figure(caption.view, caption.words, weights, layer, dark)
 

@@ -70,13 +70,6 @@ class TrainableConvolutions(keras.layers.Layer):
         return ops.cast(x, features.dtype)
 
 
-def make_convolutions(names, width, grid, seed=0):
-    """Return TrainableConvolutions, or None if there is no name."""
-    if not names:
-        return None
-    return TrainableConvolutions(names, width, grid, seed, name="convolutions")
-
-
 def captions_per_photo(tokens, annotations):
     """Return C of tokens (P C, T) and annotations (P, L, D); 1 if B is not known."""
     B, P = tokens.shape[0], annotations.shape[0]

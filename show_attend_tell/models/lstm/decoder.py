@@ -62,24 +62,15 @@ class LstmDecoder(MatrixLayer):
         settings: a :class:`~show_attend_tell.config.settings.ModelSettings`.
         vocabulary_size: K.
         annotation_width: D.
+        grid: not used: the paper's attention knows no positions.
         seed: seed of the initial weights.
     """
 
     shares_photos = False  # the initial state of each caption has its own dropout
-    selects_locations = True
 
-    @classmethod
-    def build_for(cls, captioner) -> "LstmDecoder":
-        """Return a new decoder for a captioner."""
-        return cls(
-            captioner.settings,
-            len(captioner.vocabulary),
-            captioner.annotation_width,
-            captioner.seed,
-            name="decoder",
-        )
-
-    def __init__(self, settings, vocabulary_size, annotation_width, seed=0, **kwargs):
+    def __init__(
+        self, settings, vocabulary_size, annotation_width, grid=(), seed=0, **kwargs
+    ):
         super().__init__(**kwargs)
         self.settings, self.dropout = settings, settings.dropout
         self.vocabulary_size = vocabulary_size

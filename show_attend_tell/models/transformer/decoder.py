@@ -68,19 +68,6 @@ class TransformerDecoder(MatrixLayer):
     """
 
     shares_photos = True
-    selects_locations = False
-
-    @classmethod
-    def build_for(cls, captioner) -> "TransformerDecoder":
-        """Return a new decoder for a captioner."""
-        return cls(
-            captioner.transformer,
-            len(captioner.vocabulary),
-            captioner.annotation_width,
-            captioner.grid,
-            captioner.seed,
-            name="decoder",
-        )
 
     def __init__(
         self, settings, vocabulary_size, annotation_width, grid, seed=0, **kwargs

@@ -52,7 +52,7 @@ class WordDecoder(keras.layers.Layer):
     """Generate characters from annotations.
 
     Args:
-        settings: a :class:`config.reader.ReaderSettings`.
+        settings: a :class:`config.words.ReaderSettings`.
         inputs: C, width of an annotation, or F.
         seed: seed of the initial weights.
     """

@@ -11,7 +11,8 @@ from tiny_captioner import END, PAD, START, B, K, T, arrays, outputs_of, write
 from show_attend_tell.config.settings import ModelSettings
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.generator import Generator
-from show_attend_tell.models.saving import copy_weights, load_captioner
+from show_attend_tell.models.initial_weights import copy_weights
+from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ConfigError, ModelFileError
 
 PHOTOS, WORDS = 4, 4
