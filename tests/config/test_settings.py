@@ -343,7 +343,6 @@ def test_reward_training_of_soft_attention_without_smoothing_is_valid():
 @pytest.mark.parametrize(
     ("table", "values", "message"),
     [
-        ("encoder", {"weights": "scenes"}, "must go with network = 'SceneNet'"),
         ("hard", {"baseline": "samples"}, "needs samples = 2 or more"),
         ("model", {"attention": "hard"}, "'cider' must go with attention = 'soft'"),
         ("training", {"label_smoothing": 0.1}, "label_smoothing must be 0"),

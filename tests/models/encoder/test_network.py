@@ -224,13 +224,6 @@ def test_a_mirrored_photo_is_flipped_left_to_right(vgg, rng):
     np.testing.assert_array_equal(vgg.preprocess(image, mirror=True), square[:, ::-1])
 
 
-def test_boxes_go_to_the_square_and_back(vgg):
-    box = (10, 20, 30, 40)
-    square = vgg.box_to_square(box, (100, 200))
-    np.testing.assert_allclose(square, (3.2, 3.2, 9.6, 6.4))
-    np.testing.assert_allclose(vgg.box_to_photo(square, (100, 200)), box)
-
-
 def test_encoding_writes_no_temporary_file(monkeypatch):
     def full(*arguments, **options):
         opened.append(arguments)

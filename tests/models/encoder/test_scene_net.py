@@ -45,9 +45,3 @@ def test_a_cell_sees_its_neighbourhood_only(network):
     assert differs[0, 0]
     assert not differs[6:].any()
     assert not differs[:, 6:].any()
-
-
-@pytest.mark.parametrize("image_size", [0, -8, 100])
-def test_a_side_that_is_not_a_multiple_of_8_is_refused(image_size):
-    with pytest.raises(ValueError, match="must be a multiple of 8"):
-        scene_net.build_scene_net(image_size)
