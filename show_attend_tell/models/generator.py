@@ -39,12 +39,8 @@ from show_attend_tell.runtime.errors import ConfigError, ModelFileError
 class Generator:
     """Generate captions from the annotations of photos.
 
-    Attributes:
-        members: the captioners.
-        mirror: whether the annotations include mirror images.
-        reranker: the Reranker, or None.
-        vocabulary, grid, annotation_width, encoder_identity: the same for all members.
-        decoding: the decoding settings of the first member.
+    Its arguments are attributes; ``vocabulary``, ``grid`` and ``annotation_width`` are
+    the same for all members.
 
     Args:
         members: captioners with one vocabulary and one encoder.
@@ -52,8 +48,8 @@ class Generator:
         reranker: a Reranker fitted to the members' vocabulary and encoder; None keeps
             the order of the search.
         names: a name of each member, for messages; by default its number.
-        must_rank: whether to refuse a search of one hypothesis, which a reranker
-            cannot rank; otherwise the caption is returned as it is.
+        must_rank: whether the reranker refuses a search of one hypothesis; otherwise
+            the caption is returned as it is.
 
     Raises:
         ModelFileError: there is no member, or a member or the reranker has another
@@ -119,11 +115,10 @@ class Generator:
     def encoder_identity(self) -> dict:
         """The encoder whose features all members accept.
 
-        Members trained with the weights that the packaged ones round also read features
-        of the packaged weights.
+        A member trained with the original of the packaged weights accepts both.
         """
         identities = [member.encoder_identity for member in self.members]
-        strict = (one for one in identities if not accepts_packaged(one))
+        strict = (each for each in identities if not accepts_packaged(each))
         return next(strict, identities[0])
 
     @property
@@ -171,20 +166,18 @@ class Generator:
             annotations: features as stored, (N, L, D), any float type; with `mirror`
                 (N, 2, L, D), of the photo and its mirror image.
             decoding: DecodingSettings; by default the first member's.
-            seeds: N seeds, one for each photo, whose random numbers then depend on no
-                other photo; by default ``decoding.seed`` seeds all photos together.
-                Seeds affect sampled words and sampled locations only; the hypotheses
-                of a beam share the noise of their photo.
-            xla: whether XLA compiles the search, which pays for many photos; by
-                default for ``generation.MANY_PHOTOS`` or more. The hypotheses differ
-                by rounding alone.
+            seeds: N seeds of sampled words and locations, one for each photo, whose
+                random numbers then depend on no other photo; by default
+                ``decoding.seed`` seeds all photos together. The hypotheses of a beam
+                share the noise of their photo.
+            xla: whether XLA compiles the search, which changes rounding alone; by
+                default for ``generation.MANY_PHOTOS`` or more.
             regions: (N, L) in [0, 1], the part of each photo from which its caption is
                 written, see :func:`models.lstm.attention.region_bias`, or None. The
                 reranker reads the region alone.
 
         Returns:
-            :class:`~show_attend_tell.decoding.Hypotheses` of NumPy arrays, N rows,
-            best hypothesis first. ``scores`` are the numbers that decide the order.
+            Hypotheses of NumPy arrays, N rows, best first. ``scores`` decide the order.
 
         Raises:
             ConfigError: several views select locations, or a reranker must rank one
@@ -260,10 +253,6 @@ class Generator:
             locations: see :func:`models.generation.make_step`.
             noise: see the same function.
             region: a RegionBias of the photo, flipped for its mirror image.
-
-        Returns:
-            ``step`` as :mod:`show_attend_tell.decoding` requires it, and its state: the
-            only member's, or the dict of the members' states by their position.
         """
         columns, regions = self.grid[1], [region, region]
         if region is not None and self.mirror:
@@ -296,13 +285,7 @@ class Generator:
 
 
 def log_mean_probabilities(log_probs: Sequence):
-    """Return the logarithm of the mean of probabilities given as logarithms.
-
-    It is exact where all are equal.
-
-    Args:
-        log_probs: tensors of one shape.
-    """
+    """Return the logarithm of the mean of exp(log_probs); exact where all are equal."""
     log_probs = ops.stack(log_probs)  # (M V, B, W, K)
     top = ops.max(log_probs, axis=0, keepdims=True)
     mean = ops.mean(ops.exp(log_probs - top), axis=0)  # (B, W, K)
