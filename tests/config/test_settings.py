@@ -21,18 +21,17 @@ from show_attend_tell.runtime.errors import ConfigError
 
 
 def test_absent_keys_default_to_the_papers_values():
-    read = experiment_from_dict(CAPTION)
+    read = experiment_from_dict({k: v for k, v in CAPTION.items() if k != "hard"})
     assert read.encoder.network == "VGG19"
     assert read.encoder.layer == "block5_conv4"
     assert read.data.vocabulary_size == 10_000
     assert read.model.dropout == 0.5
     assert read.training.doubly_stochastic == 1.0
-
-
-def test_settings_cannot_be_changed_after_reading():
-    read = experiment_from_dict(CAPTION)
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        read.training.epochs = 5
+    hard = read.hard
+    assert (hard.entropy_weight, hard.reinforce_weight) == (0.002, 1)
+    assert (hard.reward_scale, hard.baseline_decay) == (0.1, 0.9)
+    assert (hard.reward_per, hard.baseline) == ("caption", "moving")
+    assert (hard.sampling_probability, hard.drawn_per) == (0.5, "minibatch")
 
 
 @pytest.mark.parametrize(
@@ -70,11 +69,14 @@ INVALID = {
         ("model", "attention", "sharp"),
         ("training", "epochs", 0),
         ("training", "learning_rate", -1e-3),
+        ("training", "learning_rate", float("inf")),
+        ("training", "clip_norm", float("nan")),
         ("training", "label_smoothing", 1.0),
         ("training", "precision", "mixed_float16"),
         ("training", "seed", 2**31),
         ("decoding", "method", "magic"),
         ("decoding", "temperature", 0),
+        ("decoding", "temperature", float("inf")),
         ("decoding", "max_words", 0),
         ("decoding", "length_normalisation", -1),
         ("decoding", "seed", -1),
@@ -154,20 +156,6 @@ def test_a_name_is_accepted_unless_it_has_two_dots_in_a_row(name):
         assert experiment_from_dict(values).name == name
 
 
-@pytest.mark.parametrize("value", [float("inf"), float("nan"), 10**400])
-@pytest.mark.parametrize(
-    ("table", "key"),
-    [
-        ("training", "learning_rate"),
-        ("training", "clip_norm"),
-        ("decoding", "temperature"),
-        ("hard", "reward_scale"),
-    ],
-)
-def test_numbers_must_be_finite(table, key, value):
-    assert f"{table}.{key}: " in message_of(changed(CAPTION, table, **{key: value}))
-
-
 def deep(levels: int) -> list:
     value = []
     for _ in range(levels):
@@ -208,23 +196,6 @@ def test_one_message_names_every_mistake_of_a_file():
     )
     assert "training.epochs" in message
     assert "decoding.beams" in message
-
-
-@given(
-    epochs=st.integers(1, 10**6),
-    rate=st.floats(1e-12, 10, allow_subnormal=False),
-    weights=st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"])),
-    mirror=st.booleans(),
-)
-def test_writing_and_reading_back_gives_the_same_settings(
-    tmp_path_factory, epochs, rate, weights, mirror
-):
-    values = changed(CAPTION, "training", epochs=epochs, learning_rate=rate)
-    values["encoder"] = {"weights": f"x{weights}", "mirror": mirror}
-    written = experiment_from_dict(values)
-    path = tmp_path_factory.mktemp("toml") / "other.toml"
-    path.write_text(experiment_to_toml(written), encoding="utf-8")
-    assert read_experiment_file(path) == written
 
 
 def test_an_experiment_is_named_after_its_file(tmp_path):
@@ -343,15 +314,6 @@ def test_an_invalid_file_is_named_whatever_is_changed(small_file):
     small_file.write_text(small_file.read_text().replace("epochs = 2", "epochs = 0"))
     with pytest.raises(ConfigError, match=r"small\.toml: training\.epochs"):
         load_experiment(str(small_file), ["training.epochs=3"])
-
-
-def test_hard_attention_is_optional_and_has_the_papers_constants():
-    without = {key: value for key, value in CAPTION.items() if key != "hard"}
-    hard = experiment_from_dict(without).hard
-    assert (hard.entropy_weight, hard.reinforce_weight) == (0.002, 1)
-    assert (hard.reward_scale, hard.baseline_decay) == (0.1, 0.9)
-    assert (hard.reward_per, hard.baseline) == ("caption", "moving")
-    assert (hard.sampling_probability, hard.drawn_per) == (0.5, "minibatch")
 
 
 CIDER = {"objective": "cider", "batch_size": 60}

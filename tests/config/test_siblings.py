@@ -2,6 +2,7 @@
 
 import pytest
 from small_settings import (
+    CAPTION,
     CLASSIFY,
     GENERATE,
     LAYERS,
@@ -53,7 +54,10 @@ def test_the_settings_of_a_captioner_are_written_as_before():
     assert "task" not in experiment_to_dict(captioning())
 
 
-@pytest.mark.parametrize("values", [CLASSIFY, WINDOW, LAYERS, GENERATE, READ])
+STRANGE = changed(CAPTION, "encoder", weights='x "é" \\ \u2028')
+
+
+@pytest.mark.parametrize("values", [STRANGE, CLASSIFY, WINDOW, LAYERS, GENERATE, READ])
 def test_resolved_settings_are_read_again(values, tmp_path):
     written, path = experiment_from_dict(values), tmp_path / "other.toml"
     path.write_text(experiment_to_toml(written), encoding="utf-8")

@@ -25,10 +25,6 @@ def test_nearness_to_the_edges_is_appended():
     np.testing.assert_allclose(right[2], [0, 0, 0, 1, 2])
 
 
-def test_the_shipped_weights_are_smaller_than_a_megabyte():
-    assert scene_net.WEIGHTS.stat().st_size < 1_000_000
-
-
 def test_annotations_are_not_negative_and_fit_float16(network):
     pictures = np.random.default_rng(0).uniform(0, 255, (2, 112, 112, 3))
     annotations = network.predict(pictures.astype(np.float32), verbose=0)
