@@ -19,6 +19,7 @@ from show_attend_tell.config.fields import (
     Positive,
     Rate,
     Seed,
+    require_samples,
 )
 
 DIGIT = 28  # side of a digit of MNIST, in pixels
@@ -100,14 +101,7 @@ class GlimpseSettings:
     glimpse_width: Positive = 128
     location_width: Count = 128
 
-    @model_validator(mode="after")
-    def _check_baseline(self):
-        if self.baseline == "samples" and self.samples < 2:
-            raise ValueError(
-                "baseline = 'samples' needs samples = 2 or more. "
-                f"Received: samples = {self.samples}"
-            )
-        return self
+    _check_baseline = model_validator(mode="after")(require_samples)
 
 
 @dataclass(frozen=True, config=STRICT)

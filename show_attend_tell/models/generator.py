@@ -27,7 +27,6 @@ from show_attend_tell.models.generation import (
     build_search,
     make_region_bias,
     make_step,
-    require_annotations,
     search_in_batches,
     static_settings,
     uniform_noise,
@@ -185,13 +184,12 @@ class Generator:
             ValueError: the shape of annotations or regions, or the number of seeds, is
                 wrong.
         """
-        N, L = len(annotations), self.grid[0] * self.grid[1]
-        views = (2,) if self.mirror else ()
-        require_annotations(annotations, (*views, L, self.annotation_width))
         decoding = decoding or self.decoding
+        self._require_shapes(annotations, seeds, regions)
         self._require_possible(decoding)
+        N = len(annotations)
         key = static_settings(decoding), N >= MANY_PHOTOS if xla is None else xla
-        region = make_region_bias(regions, N, L, decoding)
+        region = None if regions is None else make_region_bias(regions, decoding)
         if key not in self._searches:
             self._searches[key] = build_search(self, *key)
         seeds = decoding.seed if seeds is None else seeds
@@ -207,6 +205,25 @@ class Generator:
             return hypotheses
         photos = annotations[:, 0] if self.mirror else annotations
         return self.reranker.rank(hypotheses, photos, decoding.rerank_weight, regions)
+
+    def _require_shapes(self, annotations, seeds, regions) -> None:
+        L, shape = self.grid[0] * self.grid[1], np.shape(annotations)
+        sizes = (*([2] if self.mirror else []), L, self.annotation_width)
+        if shape[1:] != sizes or not shape or not shape[0]:
+            raise ValueError(
+                f"`annotations` must be (N, {', '.join(map(str, sizes))}) with N > 0. "
+                f"Received: shape {shape}; pass the features of the model's encoder"
+            )
+        if seeds is not None and len(seeds) != shape[0]:
+            raise ValueError(
+                f"`seeds` must be one for each of the {shape[0]} photos. "
+                f"Received: {len(seeds)} of them; pass one for each photo"
+            )
+        if regions is not None and np.shape(regions) != (shape[0], L):
+            raise ValueError(
+                f"`regions` must be ({shape[0]}, {L}), a share of each location. "
+                f"Received: shape {np.shape(regions)}; use data.region.cell_shares"
+            )
 
     def _require_possible(self, decoding: DecodingSettings) -> None:
         if self.captioner is None and decoding.locations != "expected":
