@@ -106,14 +106,11 @@ class Encoder:
         return preprocessing.load_photo(file)
 
     def preprocess(self, image: Image.Image, mirror: bool = False) -> np.ndarray:
-        """Resize a photo to the square that the network sees.
+        """Resize an RGB photo to the square that the network sees, (S, S, 3) uint8.
 
         Args:
-            image: RGB, as :meth:`load_photo` returns it.
+            image: the photo.
             mirror: whether to flip left and right.
-
-        Returns:
-            (S, S, 3) uint8, RGB.
         """
         side, resize = self.settings.image_size, self.settings.resize
         square = preprocessing.to_square(image, side, resize)
@@ -128,21 +125,19 @@ class Encoder:
         return preprocessing.to_view(image, side, resize, VIEW)
 
     def encode(self, squares: np.ndarray, mirror: bool = False) -> np.ndarray:
-        """Compute the annotation vectors of a batch.
+        """Compute the annotation vectors of a batch, clipped to the range of float16.
 
         Args:
             squares: (B, S, S, 3) uint8, RGB, from :meth:`preprocess`.
             mirror: whether to encode the mirror images too.
 
         Returns:
-            (B, L, D) float16, clipped to the range of float16; with `mirror`
-            (B, 2, L, D), of the photo and its mirror image.
+            (B, L, D) float16; with `mirror` (B, 2, L, D), photo and mirror image.
         """
+        squares, parts, done = np.asarray(squares, np.uint8), [], 0
         if mirror:
-            squares = np.asarray(squares)
             views = (squares, squares[:, :, ::-1])
             return np.stack([self.encode(view) for view in views], axis=1)
-        squares, parts, done = np.asarray(squares, np.uint8), [], 0
         if self._encode_block:
             done = len(squares) - len(squares) % _BLOCK
             parts = [
@@ -232,10 +227,10 @@ def _applications() -> dict[str, Callable]:
 
 
 def _nearest(name: str, known: list[str]) -> str:
-    """Return the known names that are most like an unknown one."""
-    lower = {one.lower(): one for one in known}
+    """Return the known names that are most like an unknown name."""
+    lower = {each.lower(): each for each in known}
     close = difflib.get_close_matches(name.lower(), lower, n=5, cutoff=0.5)
-    return ", ".join([lower[one] for one in close] or known[-5:])
+    return ", ".join([lower[each] for each in close] or known[-5:])
 
 
 def _pixel_scaling(network: str) -> tuple[Callable, str]:
