@@ -31,7 +31,6 @@ from show_attend_tell.models.lstm.decoder import LstmDecoder
 from show_attend_tell.models.lstm.fast_gradient import SOFT
 from show_attend_tell.models.lstm.hard_attention import HardAttention
 from show_attend_tell.models.transformer.decoder import TransformerDecoder
-from show_attend_tell.runtime.errors import ConfigError
 
 # The layer of each of config.captioner.DECODERS.
 LAYERS: dict[str, type[CaptionDecoder]] = {
@@ -100,13 +99,6 @@ class Captioner(keras.Model):
         self.compiled_parts = self._compile_fn = None
         self._create_layers(convolutions)
         self.generator = Generator([self])
-        for layer in (self, self.decoder):  # layers take Keras' global dtype policy
-            if layer.compute_dtype == "float16":
-                raise ConfigError(
-                    "`dtype` must be float32 or mixed_bfloat16. Received: "
-                    f"{layer.dtype_policy.name}, whose float16 the recurrence "
-                    "overflows; call keras.config.set_dtype_policy('float32') first"
-                )
 
     def _create_layers(self, convolutions):
         s, grid, seed = self.settings, self.grid, self.seed

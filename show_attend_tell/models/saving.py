@@ -24,7 +24,6 @@ from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.reranker import find_reranker
 from show_attend_tell.runtime.errors import (
-    ConfigError,
     ModelFileError,
     one_line,
     quote,
@@ -92,8 +91,6 @@ def load_captioner(path: str | Path) -> Captioner:
     try:
         _require_types(path)
         model = keras.saving.load_model(path, compile=False)
-    except ConfigError:  # of the dtype policy, not of the file
-        raise
     except Exception as error:  # of any type: Keras builds whatever the file contains
         raise ModelFileError(
             f"{path}: cannot be read as a model ({_reason(error)}); train the "
