@@ -39,7 +39,7 @@ class MatrixLayer(keras.layers.Layer):
         return self.add_weight(shape=(width,), initializer="zeros", name=name)
 
     def load_own_variables(self, store):
-        """Set the weights to those of a model file, of 8 bits or not."""
+        """Read the weights from a model file; 8 bits become float32."""
         super().load_own_variables(dequantised(store))
 
 
@@ -117,7 +117,7 @@ class CaptionDecoder(Protocol):
     def start(self, memory, max_words: int) -> dict:
         """Return the state before the first word, leaves (B, ...).
 
-        `memory` is that of :meth:`search_memory`.
+        `memory` is from :meth:`search_memory`.
         """
 
     def next_word(

@@ -94,7 +94,7 @@ class LstmDecoder(MatrixLayer):
     def _create_weights(self):
         s, D, K = self.settings, self.annotation_width, self.vocabulary_size
         m, n, A = s.embedding_width, s.lstm_width, s.attention_width
-        # Names and order of the weights are those of saved models.
+        # Saved models have these names in this order.
         self.embedding = self._matrix("embedding", K, m)
         # f_att: layers on the annotations, on h, and to a score
         widths = [D] + [A] * s.attention_layers
@@ -247,7 +247,7 @@ class LstmDecoder(MatrixLayer):
     def read(
         self, tokens, memory, dropouts, parts=WHOLE, selection=SOFT, samples=1
     ) -> dict:
-        """Run the decoder over given words, see :meth:`Captioner.teacher_force`."""
+        """Read the words of captions, see :meth:`Captioner.teacher_force`."""
         a, projected = memory.annotations, memory.projected
         if (C := captions_per_photo(tokens, a)) > 1:  # (P, ...) -> (B, ...)
             a, projected = (ops.repeat(x, C, axis=0) for x in (a, projected))

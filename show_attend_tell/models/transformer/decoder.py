@@ -13,7 +13,7 @@ For the words y_{t-1}, t = 1 .. T, in parallel in training and one by one in dec
 
 LN(x_N) is x_N itself with ``norm = "post"``. alpha_t is the mean over the heads of one
 layer's attention to m, and beta_t = 1. In decoding the keys and values of a hypothesis'
-words are part of its state; those of the photo are shared by all hypotheses.
+words are part of its state; all hypotheses share the keys and values of the photo.
 
 Notation: :mod:`models.transformer.attention`.
 """
@@ -120,7 +120,7 @@ class TransformerDecoder(MatrixLayer):
             m = layer.feed_forward(m, dropouts.hidden, precision)
         if self.encoder_layers and self.settings.norm == "pre":
             m = self.encoder_norm(m)
-        layers = (one.photo_keys(m, precision) for one in self.decoder_layers)
+        layers = (x.photo_keys(m, precision) for x in self.decoder_layers)
         return Memory(m, tuple(layers))
 
     def _normalise_locations(self, m):
