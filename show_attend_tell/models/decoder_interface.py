@@ -27,9 +27,15 @@ def product(x, w, precision="float32"):
 class MatrixLayer(keras.layers.Layer):
     """A layer of matrices and biases, which a model file may hold in 8 bits."""
 
-    def matrix(self, name, rows, columns, seeds):
-        """Add a matrix with Glorot's initial values; `seeds` is an iterator."""
-        initializer = keras.initializers.GlorotUniform(seed=next(seeds))
+    def matrix(self, name, rows, columns, seeds, kind="glorot"):
+        """Add a matrix of Glorot's initial values or, if `normal`, of 0.01 N(0, 1).
+
+        `seeds` is an iterator.
+        """
+        if kind == "normal":
+            initializer = keras.initializers.RandomNormal(stddev=0.01, seed=next(seeds))
+        else:
+            initializer = keras.initializers.GlorotUniform(seed=next(seeds))
         return self.add_weight(
             shape=(rows, columns), initializer=initializer, name=name
         )

@@ -8,9 +8,9 @@ the reference implementation.
 Notation and shapes: :mod:`show_attend_tell.models.lstm.attention`.
 """
 
+import itertools
 from typing import NamedTuple
 
-import keras
 from keras import ops
 
 from show_attend_tell.models.decoder_interface import (
@@ -75,21 +75,12 @@ class LstmDecoder(MatrixLayer):
         self.settings, self.dropout = settings, settings.dropout
         self.vocabulary_size = vocabulary_size
         self.annotation_width = annotation_width
-        self.seed = seed
+        self.seed, self._seeds = seed, itertools.count(seed * 1000)
         self._create_weights()
         self.built = True
 
     def _matrix(self, name, rows, columns):
-        """Add a matrix, initialised as 0.01 N(0, 1) (the authors') or by Glorot."""
-        self._matrices = getattr(self, "_matrices", -1) + 1
-        seed = self.seed * 1000 + self._matrices
-        if self.settings.initializer == "normal":
-            initializer = keras.initializers.RandomNormal(stddev=0.01, seed=seed)
-        else:
-            initializer = keras.initializers.GlorotUniform(seed=seed)
-        return self.add_weight(
-            shape=(rows, columns), initializer=initializer, name=name
-        )
+        return self.matrix(name, rows, columns, self._seeds, self.settings.initializer)
 
     def _create_weights(self):
         s, D, K = self.settings, self.annotation_width, self.vocabulary_size
