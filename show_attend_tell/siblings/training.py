@@ -9,9 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from show_attend_tell.config import runs
-from show_attend_tell.config.generation import GenerationExperiment
-from show_attend_tell.config.reader import ReadExperiment
-from show_attend_tell.config.siblings import DigitExperiment
+from show_attend_tell.config.siblings import DigitExperiment, GenerationExperiment
+from show_attend_tell.config.words import ReadExperiment
 from show_attend_tell.data.digits import Digits, make_pictures, read_digits
 from show_attend_tell.training.divergence import LossMonitor
 from show_attend_tell.training.loop import Trainer

@@ -10,8 +10,9 @@ from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.initial_weights import copy_weights
 from show_attend_tell.models.pretrained import model_path
-from show_attend_tell.models.saving import copy_weights, load_captioner
+from show_attend_tell.models.saving import load_captioner
 
 logger = logging.getLogger(__name__)
 
@@ -61,12 +62,12 @@ class InitialModel:
     def copy_to(
         self, model: Captioner, data: Split, identity: dict | None = None
     ) -> None:
-        """Set the weights of the model to train; see :func:`saving.copy_weights`.
+        """Set the weights of the model to train, by :func:`copy_weights`.
 
         Args:
             model: the model to train.
             data: the training photos, whose captions give the words' frequencies.
-            identity: see :func:`saving.copy_weights`.
+            identity: see :func:`copy_weights`.
         """
         counts = Counter(
             word for captions in data.captions for words in captions for word in words

@@ -14,7 +14,8 @@ import numpy as np
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.saving import copy_weights, load_captioner
+from show_attend_tell.models.initial_weights import copy_weights
+from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.runtime.files import atomic_path
 
