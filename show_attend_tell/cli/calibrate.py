@@ -51,7 +51,7 @@ def calibrate(
     settings = load_settings(experiment, changes)
     start_tensorflow()
     from show_attend_tell.models.pretrained import model_path
-    from show_attend_tell.training.confidence.calibration import calibrate
+    from show_attend_tell.training.calibration import calibrate
 
     file = model_path(str(model or settings.name), runs)
     ood_sets = {str(folder): _pictures(folder, limit) for folder in others}

@@ -29,7 +29,7 @@ def average(models, experiment, changes, runs, overwrite) -> None:
     """
     settings = load_settings(experiment, changes)
     start_tensorflow()
-    from show_attend_tell.training.weight_averaging import average_models
+    from show_attend_tell.training.initial_model import average_models
 
     out = average_models(models, settings, runs, overwrite)
     click.echo(f"{out}: the mean of {len(models)} models")
