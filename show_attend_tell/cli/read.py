@@ -55,17 +55,19 @@ def read(crops, model, beam, lexicon, attention, page, out) -> None:
     if out is not None and (attention is not None or page is not None):
         raise click.UsageError("--out cannot be combined with --attention or --html.")
     start_tensorflow()
-    from show_attend_tell.siblings.model_files import READER, shipped_file
+    from show_attend_tell.siblings.models import load_model, shipped_file
     from show_attend_tell.siblings.words.generation import Searcher
-    from show_attend_tell.siblings.words.lexicon import Lexicon
-    from show_attend_tell.siblings.words.reading import read_into_file, require_jsonl
-    from show_attend_tell.siblings.words.task import load_model
+    from show_attend_tell.siblings.words.reading import (
+        Lexicon,
+        read_into_file,
+        require_jsonl,
+    )
 
     if out is not None:
         require_jsonl(out)
     words = None if lexicon is None else Lexicon.load(lexicon)
-    file = model or shipped_file(READER)
-    search = Searcher(load_model(file), beam)
+    file = model or shipped_file("read")
+    search = Searcher(load_model(file, "read"), beam)
     if out is None:
         failed = _print_words(search, crops, words, attention, page)
     else:

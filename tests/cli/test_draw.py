@@ -8,7 +8,7 @@ from PIL import Image
 from show_attend_tell.cli.main import main
 from show_attend_tell.config.runs import MODEL
 from show_attend_tell.config.settings import experiment_to_toml
-from show_attend_tell.siblings.draw.task import build_model
+from show_attend_tell.siblings.models import build_model
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,10 @@ from tiny_reader import drawn_crop
 
 from show_attend_tell.cli import main as cli
 from show_attend_tell.deployment.exports.half_precision import save_half
-from show_attend_tell.deployment.server.digits import DigitModels
-from show_attend_tell.deployment.server.words import WordReader
+from show_attend_tell.deployment.server.siblings import DigitModels
+from show_attend_tell.deployment.server.siblings import WordReader
 from show_attend_tell.runtime.errors import ModelFileError, PretrainedModelError
-from show_attend_tell.siblings import model_files
+from show_attend_tell.siblings import models
 from show_attend_tell.siblings.draw import task as generation
 from show_attend_tell.siblings.model_files import DRAW, RAM, READER
 from show_attend_tell.siblings.ram import task as classification
@@ -123,7 +123,7 @@ def test_a_model_of_other_settings_is_refused(tmp_path, task, experiment, change
 
 
 def test_exported_files_are_those_of_the_page(tmp_path, monkeypatch):
-    monkeypatch.setattr(model_files, "FOLDER", tmp_path)
+    monkeypatch.setattr(models, "FOLDER", tmp_path)
     assert DigitModels.shipped() is WordReader.shipped() is None
     for name, model, task in (
         (RAM, tiny_ram(), classification),
@@ -143,7 +143,7 @@ def test_exported_files_are_those_of_the_page(tmp_path, monkeypatch):
 def test_an_absent_or_other_model_of_the_package_is_one_line(
     sources, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(model_files, "FOLDER", tmp_path)
+    monkeypatch.setattr(models, "FOLDER", tmp_path)
     with pytest.raises(PretrainedModelError, match="EXPERIMENT=draw_mnist") as caught:
         model_files.shipped_file(DRAW)
     assert "\n" not in str(caught.value)

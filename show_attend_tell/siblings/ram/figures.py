@@ -19,13 +19,13 @@ from PIL import Image
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
 from show_attend_tell.runtime.files import atomic_write
 from show_attend_tell.siblings.classifier import DigitClassifier
-from show_attend_tell.siblings.draw.classifier import WindowClassifier
 from show_attend_tell.siblings.draw.figures import (
     encode_gif,
     encode_png,
     window_boxes,
 )
 from show_attend_tell.siblings.draw.filter_bank import make_window, read_patch
+from show_attend_tell.siblings.draw.model import WindowClassifier
 from show_attend_tell.siblings.ram.model import RecurrentAttention
 from show_attend_tell.siblings.ram.prediction import Prediction
 from show_attend_tell.siblings.ram.retina import see

@@ -29,7 +29,6 @@ T glimpses have T - 1 sampled places, or T with ``first = "learned"``, where f_l
 samples the first place.
 """
 
-import functools
 import math
 from typing import NamedTuple
 
@@ -40,7 +39,8 @@ from keras import ops
 from show_attend_tell.config.siblings import GlimpseSettings
 from show_attend_tell.models.lstm.cell import lstm_update
 from show_attend_tell.models.lstm.hard_attention import mean_of_others, moved_average
-from show_attend_tell.siblings.classifier import DigitClassifier, make_dense
+from show_attend_tell.siblings.classifier import DigitClassifier
+from show_attend_tell.siblings.layers import make_dense
 from show_attend_tell.siblings.ram.retina import see
 
 FAR = 0.95  # coordinate of a mean beyond which the policy is at the border
@@ -72,8 +72,12 @@ class RecurrentAttention(DigitClassifier):
         self.generator = keras.random.SeedGenerator(seed)
         s = self.settings
         inputs = s.scales * s.patch**2
-        seeds = (int(k) for k in np.random.SeedSequence(seed).generate_state(11))
-        dense = functools.partial(make_dense, seeds)
+        seeds = map(int, np.random.SeedSequence(seed).generate_state(11))
+
+        def dense(inputs, units, name, activation=None):
+            kernel = keras.initializers.GlorotUniform(next(seeds))
+            return make_dense(inputs, units, name, kernel, activation)
+
         self.see_what = dense(inputs, s.glimpse_width, "see_what", "relu")
         self.see_where = dense(2, s.glimpse_width, "see_where", "relu")
         self.join_what = dense(s.glimpse_width, s.width, "join_what")

@@ -33,7 +33,7 @@ from keras import ops
 
 from show_attend_tell.data.characters import STEPS, TOKENS
 from show_attend_tell.models.lstm.attention import attend
-from show_attend_tell.siblings.words.cells import Cell
+from show_attend_tell.siblings.layers import Cell
 
 # The layer that receives I.
 _FED = {"rnn1_start": 1, "rnn1": 1, "rnn2": 1, "rnn2_factored": 2}

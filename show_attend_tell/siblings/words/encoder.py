@@ -11,8 +11,10 @@ import itertools
 import keras
 import numpy as np
 from keras import ops
+from keras.initializers import HeNormal
 
 from show_attend_tell.data.words import HEIGHT, WIDTH
+from show_attend_tell.siblings.layers import make_dense
 from show_attend_tell.siblings.words.convolutions import (
     MOMENTUM,
     RecursiveConvolution,
@@ -51,7 +53,7 @@ class CropEncoder(keras.layers.Layer):
         else:
             widths = [places * width, s.feature_width, s.feature_width]
             self.dense = [
-                self._dense(f"dense_{k}", *pair, next(seeds))
+                make_dense(*pair, f"dense_{k}", HeNormal(next(seeds)), "relu")
                 for k, pair in enumerate(itertools.pairwise(widths))
             ]
             self.dropout = keras.layers.Dropout(s.feature_dropout, seed=next(seeds))
@@ -79,14 +81,6 @@ class CropEncoder(keras.layers.Layer):
         return self.add_weight(
             shape=(count, width), initializer=initializer, name=f"{name}_embedding"
         )
-
-    def _dense(self, name, inputs, units, seed):
-        initializer = keras.initializers.HeNormal(seed=seed)
-        layer = keras.layers.Dense(
-            units, "relu", kernel_initializer=initializer, name=name
-        )
-        layer.build((None, inputs))
-        return layer
 
     @property
     def statistics(self):

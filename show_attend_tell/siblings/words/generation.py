@@ -10,7 +10,6 @@ from show_attend_tell.data.characters import (
     START,
     STEPS,
     TOKENS,
-    decode,
 )
 from show_attend_tell.data.words import normalise
 from show_attend_tell.decoding import Hypotheses, beam_search, greedy
@@ -105,8 +104,3 @@ def images_of(crops: np.ndarray, batch: int):
     images = np.zeros((batch, *crops.shape[1:], 1), np.float32)
     images[: len(crops), ..., 0] = normalise(crops)
     return ops.convert_to_tensor(images)
-
-
-def words_of(hypotheses: Hypotheses) -> list[str]:
-    """Return the best word of each crop."""
-    return [decode(tokens) for tokens in hypotheses.tokens[:, 0]]

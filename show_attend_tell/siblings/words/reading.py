@@ -1,14 +1,23 @@
 """Read the words of crops in files, with the inputs and errors of ``caption``."""
 
+import hashlib
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import numpy as np
+from rapidfuzz.distance import Levenshtein
+from rapidfuzz.process import cdist
 
-from show_attend_tell.data.characters import decode, encode_words
+from show_attend_tell.data.characters import (
+    decode,
+    encode_words,
+    fold,
+    read_word_file,
+)
 from show_attend_tell.data.words import read_crop
 from show_attend_tell.inference.batch import (
     BatchReport,
@@ -18,12 +27,46 @@ from show_attend_tell.inference.batch import (
 from show_attend_tell.inference.journal import Journal
 from show_attend_tell.inference.photos import find_photos, read_ahead
 from show_attend_tell.inference.result import Failure
-from show_attend_tell.runtime.errors import OutputFileError, PhotoError
+from show_attend_tell.runtime.errors import OutputFileError, PhotoError, WordsError
 from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.siblings.words.generation import Searcher
-from show_attend_tell.siblings.words.lexicon import Lexicon
 
 _FLATTEST = 8  # grey levels between the darkest and the brightest pixel of a crop
+
+
+class Lexicon:
+    """A list of words; each crop shows one of them.
+
+    Attributes:
+        words: the words, in small letters.
+        digest: a digest of them.
+
+    Args:
+        words: the words, in any case.
+
+    Raises:
+        WordsError: a word is too long or has unknown characters, or there are no words.
+    """
+
+    def __init__(self, words: Sequence[str]):
+        self.words = tuple(dict.fromkeys(map(fold, words)))
+        if not self.words:
+            raise WordsError("`lexicon` must have a word or more. Received: none")
+        self.digest = hashlib.sha256("\n".join(self.words).encode()).hexdigest()
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Load a text file, see :func:`data.characters.read_word_file`."""
+        return cls(read_word_file(path))
+
+    def nearest(self, word: str) -> list[str]:
+        """Return the words at the smallest Levenshtein distance from a word.
+
+        The distance is the number of characters to insert, remove or replace. The word
+        may be empty.
+        """
+        (distances,) = cdist([word], self.words, scorer=Levenshtein.distance)
+        return [self.words[k] for k in np.flatnonzero(distances == distances.min())]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,31 +106,30 @@ def best_readings(
     """
     best, grid, readings = search(crops), search.model.grid, []
     for row, crop in enumerate(crops):
-        characters = decode(best.tokens[row, 0])
+        word = characters = decode(best.tokens[row, 0])
         T, log_prob = len(characters), float(best.log_probs[row, 0])
-        word, attention = characters, None
         if lexicon is not None:
-            word, log_prob = _nearest(search, crop, (word, log_prob), lexicon)
-        if grid is not None:
-            attention = best.alpha[row, 0, :T].reshape(T, *grid)
-        path = paths[row] if paths else Path()
-        probabilities = np.exp(best.word_log_probs[row, 0, :T])
-        readings.append(
-            Reading(path, word, log_prob, probabilities, characters, attention, crop)
+            word, log_prob = _nearest(search, crop, characters, log_prob, lexicon)
+        reading = Reading(
+            path=paths[row] if paths else Path(),
+            word=word,
+            log_prob=log_prob,
+            probabilities=np.exp(best.word_log_probs[row, 0, :T]),
+            characters=characters,
+            attention=grid and best.alpha[row, 0, :T].reshape(T, *grid),
+            crop=crop,
         )
+        readings.append(reading)
     return readings
 
 
 def _nearest(
-    search: Searcher, crop: np.ndarray, read: tuple[str, float], lexicon: Lexicon
+    search: Searcher, crop: np.ndarray, characters: str, log_prob: float, lexicon
 ) -> tuple[str, float]:
-    """Return the nearest word of a lexicon and its log p.
-
-    ``read`` are the characters that the model read, and their log p.
-    """
-    words = lexicon.nearest(read[0])
-    if words == [read[0]]:
-        return read
+    """Return the word of a lexicon nearest to the characters read, and its log p."""
+    words = lexicon.nearest(characters)
+    if words == [characters]:
+        return characters, log_prob
     log_probs = search.log_probs(crop, encode_words(words))
     best = int(log_probs.argmax())
     return words[best], float(log_probs[best])

@@ -8,7 +8,7 @@ from tiny_page_reader import crop_bytes, random_reader, tiny_page_reader
 from tiny_pipeline import tiny_pipeline
 from tiny_reader import drawn_crop
 
-from show_attend_tell.deployment.server.words import WordReader
+from show_attend_tell.deployment.server.siblings import WordReader
 from show_attend_tell.siblings.words.generation import Searcher
 from show_attend_tell.siblings.words.reading import best_readings
 

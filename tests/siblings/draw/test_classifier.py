@@ -15,7 +15,7 @@ from tiny_captioner import gradient_function
 from show_attend_tell.config.draw import DrawReaderSettings
 from show_attend_tell.config.settings import experiment_from_dict
 from show_attend_tell.runtime.errors import ModelFileError
-from show_attend_tell.siblings.draw.classifier import WindowClassifier
+from show_attend_tell.siblings.draw.model import WindowClassifier
 from show_attend_tell.siblings.ram.evaluation import evaluate
 from show_attend_tell.siblings.ram.training import train
 

@@ -20,7 +20,7 @@ from show_attend_tell.siblings.draw.bound import Measurer
 from show_attend_tell.siblings.draw.data import binarise, held_out_binary
 from show_attend_tell.siblings.draw.evaluation import evaluate
 from show_attend_tell.siblings.draw.model import Draw
-from show_attend_tell.siblings.draw.task import build_model
+from show_attend_tell.siblings.models import build_model
 from show_attend_tell.siblings.draw.training import BinaryUpdates, train
 from show_attend_tell.training import tensorboard_log
 

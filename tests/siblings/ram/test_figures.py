@@ -6,7 +6,7 @@ import tiny_ram as tiny
 from matplotlib.patches import Rectangle
 
 from show_attend_tell.config.draw import DrawReaderSettings
-from show_attend_tell.siblings.draw.classifier import WindowClassifier
+from show_attend_tell.siblings.draw.model import WindowClassifier
 from show_attend_tell.siblings.ram.figures import (
     draw_glimpses,
     retina_glimpses,

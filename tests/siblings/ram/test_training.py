@@ -20,7 +20,7 @@ from show_attend_tell.siblings.ram import prediction, training
 from show_attend_tell.siblings.ram.evaluation import evaluate
 from show_attend_tell.siblings.ram.model import PlaceNoise, RecurrentAttention
 from show_attend_tell.siblings.ram.prediction import Prediction, Predictor
-from show_attend_tell.siblings.ram.task import build_model
+from show_attend_tell.siblings.models import build_model
 from show_attend_tell.siblings.ram.training import train
 from show_attend_tell.siblings.training import PictureUpdates
 from show_attend_tell.training import tensorboard_log

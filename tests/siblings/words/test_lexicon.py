@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from show_attend_tell.runtime.errors import WordsError
-from show_attend_tell.siblings.words.lexicon import Lexicon
+from show_attend_tell.siblings.words.reading import Lexicon
 
 
 @functools.cache

@@ -13,9 +13,9 @@ from show_attend_tell.data.characters import encode_words
 from show_attend_tell.deployment.exports.half_precision import save_half
 from show_attend_tell.inference.result import Failure
 from show_attend_tell.runtime.errors import OutputFileError
-from show_attend_tell.siblings import model_files
+from show_attend_tell.siblings import models
 from show_attend_tell.siblings.words.generation import Searcher
-from show_attend_tell.siblings.words.lexicon import Lexicon
+from show_attend_tell.siblings.words.reading import Lexicon
 from show_attend_tell.siblings.words.model import Reader
 from show_attend_tell.siblings.words.reading import (
     best_readings,
@@ -184,7 +184,7 @@ def test_results_keep_the_order_of_the_files(search, folder):
 def test_a_model_file_in_the_package_is_the_default(
     model_file, folder, monkeypatch, tmp_path, capsys
 ):
-    monkeypatch.setattr(model_files, "FOLDER", tmp_path)
+    monkeypatch.setattr(models, "FOLDER", tmp_path)
     arguments = ["export", model_file, "--format", "8bit", "--out"]
     assert exit_code([*arguments, tmp_path / "read_words.keras"]) == 0
     capsys.readouterr()

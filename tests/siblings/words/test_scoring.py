@@ -2,7 +2,7 @@
 
 import pytest
 
-from show_attend_tell.siblings.words.scoring import score_words, wilson_interval
+from show_attend_tell.siblings.words.evaluation import score_words, wilson_interval
 
 
 def test_scores_of_three_words_by_hand():

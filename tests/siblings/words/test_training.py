@@ -21,7 +21,7 @@ from show_attend_tell.siblings.words import training, updates
 from show_attend_tell.siblings.words.convolutions import convolve
 from show_attend_tell.siblings.words.evaluation import evaluate
 from show_attend_tell.siblings.words.generation import Searcher, words_of
-from show_attend_tell.siblings.words.lexicon import Lexicon
+from show_attend_tell.siblings.words.reading import Lexicon
 from show_attend_tell.siblings.words.model import Reader, mask_of
 from show_attend_tell.siblings.words.task import load_model
 from show_attend_tell.siblings.words.training import digest_of, train

@@ -1,13 +1,12 @@
-"""Load trained models of digits and words, from a run or from the package.
+"""Build, load and name the models of digits and words.
 
-The package's files have 8 bits per weight. ``export`` writes them from the runs of the
-experiments with the same names.
+The files of trained models in the package have 8 bits per weight. ``export`` writes
+them from the runs of the experiments with the same names.
 """
 
 import io
 import tempfile
 import zipfile
-from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
@@ -21,48 +20,49 @@ from show_attend_tell.runtime.errors import (
     PretrainedModelError,
     one_line,
 )
+from show_attend_tell.siblings.classifier import PictureClassifier
+from show_attend_tell.siblings.draw.model import Draw, WindowClassifier
+from show_attend_tell.siblings.ram.model import RecurrentAttention
+from show_attend_tell.siblings.words.model import Reader
 
+# The classes of each task's models.
+CLASSES = {
+    "classify": (RecurrentAttention, PictureClassifier, WindowClassifier),
+    "generate": (Draw,),
+    "read": (Reader,),
+}
 FOLDER = Path(str(files(__package__))) / "weights"
-RAM, DRAW, READER = "ram_mnist", "draw_mnist", "read_words"  # models of the package
+# The experiments whose models are in the package.
+SHIPPED = {"classify": "ram_mnist", "generate": "draw_mnist", "read": "read_words"}
 _WEIGHTS = "model.weights.h5"  # the weights in a .keras archive
 
 
-def are_shipped(*names: str) -> bool:
-    """Return whether the package has all of the named models."""
-    return all((FOLDER / f"{name}.keras").is_file() for name in names)
+def build_model(experiment) -> keras.Model:
+    """Return the untrained model of an experiment."""
+    model, arguments = _arguments_of(experiment)
+    return model(**arguments, seed=experiment.training.seed)
 
 
-def shipped_file(name: str) -> Path:
-    """Return the file of a trained model of the package.
-
-    Args:
-        name: :data:`RAM`, :data:`DRAW` or :data:`READER`.
-
-    Raises:
-        PretrainedModelError: the installation has no such model.
-    """
-    path = FOLDER / f"{name}.keras"
-    if not path.is_file():
-        raise PretrainedModelError(
-            f"{path}: this installation has no trained {name}; train one with "
-            f"`make prepare train EXPERIMENT={name}`, and name the model of its run"
-        )
-    return path
+def _arguments_of(experiment) -> tuple[type[keras.Model], dict]:
+    """Return the class of an experiment's model, and its arguments except the seed."""
+    if experiment.task == "read":
+        return Reader, {"settings": experiment.reader}
+    side = experiment.data.canvas
+    if experiment.task == "generate":
+        return Draw, {"settings": experiment.draw, "height": side, "width": side}
+    settings = experiment.model
+    classes = CLASSES["classify"]
+    (model,) = (each for each in classes if isinstance(settings, each.settings_class))
+    return model, {"settings": settings, "canvas": side}
 
 
-def load_model(
-    path: Path,
-    classes: type[keras.Model] | tuple[type[keras.Model], ...],
-    task: str,
-    expected: Mapping[str, object],
-) -> keras.Model:
-    """Load a model file, and check that it is the expected model.
+def load_model(path: Path, task: str, experiment=None) -> keras.Model:
+    """Load a trained model of a task; given an experiment, require its settings.
 
     Args:
-        path: path of the file.
-        classes: the classes of the task's models.
-        task: name of the task.
-        expected: values of the model's attributes, those of an experiment.
+        path: a ``.keras`` file.
+        task: a key of :data:`CLASSES`.
+        experiment: an experiment of this task.
 
     Raises:
         ModelFileError: the file is absent or damaged, or holds another model.
@@ -79,17 +79,39 @@ def load_model(
             f"{path}: cannot be read as a model ({one_line(error)}); train the "
             "experiment again"
         ) from None
-    if not isinstance(model, classes):
+    if not isinstance(model, CLASSES[task]):
         raise ModelFileError(
             f"{path}: must be a model of task = {task!r}. Received: "
             f"{type(model).__name__}; name the model of a run with this task"
         )
+    expected = {} if experiment is None else _arguments_of(experiment)[1]
     if any(getattr(model, name) != value for name, value in expected.items()):
         raise ModelFileError(
             f"{path}: was trained with other settings of the model; restore them, or "
             "train again with --overwrite"
         )
     return model
+
+
+def is_shipped(task: str) -> bool:
+    """Return whether the package has a model of a task."""
+    return (FOLDER / f"{SHIPPED[task]}.keras").is_file()
+
+
+def shipped_file(task: str) -> Path:
+    """Return the file of the package's model of a task.
+
+    Raises:
+        PretrainedModelError: the installation has no such model.
+    """
+    name = SHIPPED[task]
+    path = FOLDER / f"{name}.keras"
+    if not path.is_file():
+        raise PretrainedModelError(
+            f"{path}: this installation has no trained {name}; train one with "
+            f"`make prepare train EXPERIMENT={name}`, and name the model of its run"
+        )
+    return path
 
 
 def _expand(path: Path, target: Path) -> None:
