@@ -81,7 +81,7 @@ def draw(experiment, changes, runs, name, count, columns, scale, seed, out) -> N
         settings = load_settings(experiment or "draw_mnist", changes, name)
     start_tensorflow()
     from show_attend_tell.config.runs import MODEL
-    from show_attend_tell.siblings.draw.bound import sample
+    from show_attend_tell.siblings.draw.bound import Sampler
     from show_attend_tell.siblings.draw.figures import save_samples
     from show_attend_tell.siblings.models import load_model, shipped_file
 
@@ -91,6 +91,6 @@ def draw(experiment, changes, runs, name, count, columns, scale, seed, out) -> N
         path = source = runs / settings.name / MODEL
     model = load_model(path, "generate", settings)
     columns = columns or round(count**0.5)
-    save_samples(out, sample(model, count, seed), model, columns, scale)
+    save_samples(out, Sampler(model)(count, seed), model, columns, scale)
     pictures = "picture" if count == 1 else "pictures"
     click.echo(f"{count} {pictures} of {source}: {out}")

@@ -89,12 +89,10 @@ class WordData:
     Attributes:
         images: (N, 32, 100) uint8, mapped from the file.
         words: the word of each crop, in small letters.
-        paths: the path of each crop, empty for rendered words.
     """
 
     images: np.ndarray
     words: list[str]
-    paths: list[str]
 
     def __len__(self) -> int:
         """Return the number of words."""
@@ -133,8 +131,7 @@ class WordData:
                 f"{folder / MANIFEST}: the rows of {split} must follow each other; "
                 "prepare the words again"
             )
-        words = [row.word for row in rows[first:end]]
-        return cls(images[first:end], words, [row.path for row in rows[first:end]])
+        return cls(images[first:end], [row.word for row in rows[first:end]])
 
 
 def write_manifest(folder: Path, rows: Iterable[Word]) -> None:

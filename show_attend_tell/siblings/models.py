@@ -12,7 +12,6 @@ from pathlib import Path
 
 import h5py
 import keras
-import numpy as np
 
 from show_attend_tell.models.encoder.quantised_weights import SCALE, dequantise
 from show_attend_tell.runtime.errors import (
@@ -119,27 +118,18 @@ def _expand(path: Path, target: Path) -> None:
     with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w") as new:
         for name in old.namelist():
             content = old.read(name)
-            new.writestr(
-                name, _expand_weights(content) if name == _WEIGHTS else content
-            )
+            if name == _WEIGHTS:
+                content = _expand_weights(content)
+            new.writestr(name, content)
 
 
 def _expand_weights(content: bytes) -> bytes:
-    buffer = io.BytesIO()
-    with h5py.File(io.BytesIO(content)) as old, h5py.File(buffer, "w") as new:
-
-        def copy(name: str, item: h5py.Group | h5py.Dataset) -> None:
-            if name.endswith(SCALE):
-                return
-            if isinstance(item, h5py.Group):
-                copied = new.require_group(name)
-            else:
-                values = item[()]
-                if values.dtype == np.int8:
-                    values = dequantise(values, old[name + SCALE][()])
-                copied = new.create_dataset(name, data=values)
-            copied.attrs.update(item.attrs)
-
-        new.attrs.update(old.attrs)
-        old.visititems(copy)
+    buffer, scales = io.BytesIO(content), []
+    with h5py.File(buffer, "r+") as file:
+        file.visit(lambda name: scales.append(name) if name.endswith(SCALE) else None)
+        for name in scales:
+            place = name.removesuffix(SCALE)
+            values = dequantise(file[place][()], file[name][()])
+            del file[place], file[name]
+            file[place] = values
     return buffer.getvalue()

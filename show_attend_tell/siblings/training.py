@@ -89,14 +89,7 @@ def train_task(
 ) -> Summary:
     """Train the model of an experiment and write its run folder.
 
-    Args:
-        task_class: the class of the experiment's task.
-        experiment: the settings.
-        work: folder of prepared data.
-        runs_folder: folder of the run folder, which is made if absent.
-        resume: continue from the run's checkpoint.
-        overwrite: replace an earlier run of the same name.
-        progress: whether to show a bar with the time left.
+    See :func:`training.train.train` for the arguments after ``experiment``.
 
     Raises:
         DigitsError: the prepared digits are absent or damaged.

@@ -44,9 +44,9 @@ def prepare(work, count=64, test=0):
 def experiment(name="tiny", **changes):
     """Return a small experiment; keywords are tables of changed settings."""
     tables = {key: {**table, **changes.get(key, {})} for key, table in _TABLES.items()}
-    if "classifier" in changes:
+    for other in changes.keys() & {"classifier", "draw"}:
+        tables[other] = changes[other]
         del tables["glimpse"]
-        tables["classifier"] = changes["classifier"]
     return experiment_from_dict({"name": name, "task": "classify", **tables})
 
 

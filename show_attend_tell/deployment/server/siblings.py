@@ -23,7 +23,7 @@ from show_attend_tell.siblings.draw.bound import Sampler
 from show_attend_tell.siblings.draw.figures import probabilities, written_boxes
 from show_attend_tell.siblings.draw.model import Draw
 from show_attend_tell.siblings.models import is_shipped, load_model, shipped_file
-from show_attend_tell.siblings.ram.figures import retina_boxes, retina_views
+from show_attend_tell.siblings.ram.figures import retina_glimpses
 from show_attend_tell.siblings.ram.model import RecurrentAttention
 from show_attend_tell.siblings.ram.prediction import Predictor
 from show_attend_tell.siblings.words.figures import seen_width
@@ -143,19 +143,20 @@ class DigitModels:
         """
         digit = digit_of_image(image)
         prediction = self._predict(digit[None], "mean", seed)
-        views = retina_views(digit[None], prediction.locations, self._ram)[0]
-        boxes = retina_boxes(prediction.locations[0], self._ram)  # (T, 4)
+        seen = retina_glimpses(digit[None], prediction.locations, self._ram)
         glimpses = [
             {
                 "box": box.tolist(),
                 "seen": _pixels(view),
                 "probabilities": np.round(p.astype(float), _DECIMALS).tolist(),
             }
-            for box, view, p in zip(boxes, views, prediction.steps[0], strict=True)
+            for box, view, p in zip(
+                seen.boxes[0], seen.views[0], prediction.steps[0], strict=True
+            )
         ]
         return {
             "digit": digit.tolist(),
-            "label": int(prediction.probabilities[0].argmax()),
+            "label": int(prediction.classes[0]),
             "glimpses": glimpses,
         }
 

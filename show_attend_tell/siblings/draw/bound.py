@@ -97,8 +97,3 @@ class Sampler:
             outputs = self._generate(ops.convert_to_tensor(noise))
             parts.append({k: ops.convert_to_numpy(x) for k, x in outputs.items()})
         return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
-
-
-def sample(model: Draw, count: int, seed: int) -> dict[str, np.ndarray]:
-    """Return new pictures from a model; see :class:`Sampler`."""
-    return Sampler(model)(count, seed)

@@ -10,7 +10,7 @@ from show_attend_tell.config import runs
 from show_attend_tell.config.generation import GenerationExperiment
 from show_attend_tell.data.digits import held_out_binary
 from show_attend_tell.runtime.files import atomic_write
-from show_attend_tell.siblings.draw.bound import Measurer, sample
+from show_attend_tell.siblings.draw.bound import Measurer, Sampler
 from show_attend_tell.siblings.draw.figures import (
     encode_png,
     nearest_figure,
@@ -92,13 +92,13 @@ def save_figures(folder: Path, model: Draw, training: np.ndarray) -> list[Path]:
     The training digits are (M, 28, 28) uint8; pictures larger than a digit have no
     nearest digits. Returns the paths.
     """
-    outputs = sample(model, GENERATED, seed=0)
+    outputs = Sampler(model)(GENERATED, seed=0)
     paths = [folder / "samples.png", folder / "samples.gif"]
     for path in paths:
         save_samples(path, outputs, model, columns=10, scale=_SCALE)
     drawn = probabilities(outputs["canvas"][:COMPARED, -1], model)
     if drawn.shape[1:] == training.shape[1:]:
-        image = nearest_figure(drawn, training, COMPARED, _SCALE)
+        image = nearest_figure(drawn, training, _SCALE)
         paths.append(folder / "nearest.png")
         atomic_write(paths[-1], encode_png(image))
     return paths

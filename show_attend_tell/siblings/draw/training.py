@@ -14,7 +14,7 @@ from show_attend_tell.data.digits import (
     held_out_binary,
     make_pictures,
 )
-from show_attend_tell.siblings.draw.bound import Measurer, sample
+from show_attend_tell.siblings.draw.bound import Measurer, Sampler
 from show_attend_tell.siblings.draw.figures import canvas_strip, sample_grid
 from show_attend_tell.siblings.draw.model import Draw
 from show_attend_tell.siblings.training import (
@@ -82,7 +82,7 @@ class GenerationTask(SiblingTask):
         drawn = {
             "canvas": canvas_strip(images, arrays, model),
             "samples": sample_grid(
-                sample(model, SAMPLES, _SAMPLE_SEED), model, columns=5, scale=2
+                Sampler(model)(SAMPLES, _SAMPLE_SEED), model, columns=5, scale=2
             ),
         }
         with log.writer.as_default(step=step):

@@ -9,7 +9,11 @@ from show_attend_tell.config.siblings import DigitExperiment
 from show_attend_tell.data.digits import held_out_pictures
 from show_attend_tell.siblings.evaluation import Report, open_digits
 from show_attend_tell.siblings.models import load_model
-from show_attend_tell.siblings.ram.figures import number_of_glimpses, save_seen
+from show_attend_tell.siblings.ram.figures import (
+    glimpses_of,
+    number_of_glimpses,
+    save_glimpses,
+)
 from show_attend_tell.siblings.ram.prediction import Predictor
 
 SEEDS = range(5)  # of the first places, whose errors are averaged
@@ -49,7 +53,9 @@ def evaluate(
     others = _other_errors(predict, images, labels) if look == "mean" else {}
     if number_of_glimpses(model):
         shown = images[:DRAWN]
-        figures = save_seen(run / "figures", model, shown, predict(shown, look))
+        seen = predict(shown, look)
+        glimpses = glimpses_of(model, shown, seen)
+        figures = save_glimpses(run / "figures", shown, glimpses, seen.classes)
     error = float(np.mean(errors))
     measured = _MEASURED[look or ("window" if experiment.draw else "whole")]
     scores = {

@@ -15,7 +15,11 @@ from show_attend_tell.data.digits import (
 )
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
 from show_attend_tell.siblings.classifier import DigitClassifier
-from show_attend_tell.siblings.ram.figures import draw_seen, number_of_glimpses
+from show_attend_tell.siblings.ram.figures import (
+    draw_glimpses,
+    glimpses_of,
+    number_of_glimpses,
+)
 from show_attend_tell.siblings.ram.model import FAR
 from show_attend_tell.siblings.ram.prediction import Prediction, Predictor
 from show_attend_tell.siblings.training import (
@@ -95,7 +99,9 @@ class ClassificationTask(SiblingTask):
         if not number_of_glimpses(model):
             return
         first = Prediction(*(f if f is None else f[:SHOWN] for f in self._shown))
-        figure = draw_seen(model, self.pictures.images[:SHOWN], first)
+        images = self.pictures.images[:SHOWN]
+        glimpses = glimpses_of(model, images, first)
+        figure = draw_glimpses(images, glimpses, first.classes)
         with log.writer.as_default(step=step):
             tf.summary.image("glimpses", figure_to_array(figure, DPI)[None])
 

@@ -144,11 +144,7 @@ def read_files(
 
     Failures among the files are passed through.
     """
-
-    def read(file: Path | Failure) -> tuple[Path, np.ndarray] | Failure:
-        return file if isinstance(file, Failure) else _read(file)
-
-    for results in read_ahead(read, files, search.batch):
+    for results in read_ahead(_read, files, search.batch):
         crops = [result for result in results if isinstance(result, tuple)]
         readings = iter(())
         if crops:
@@ -158,8 +154,10 @@ def read_files(
             yield result if isinstance(result, Failure) else next(readings)
 
 
-def _read(path: Path) -> tuple[Path, np.ndarray] | Failure:
+def _read(path: Path | Failure) -> tuple[Path, np.ndarray] | Failure:
     """Return a crop, or a Failure if it cannot be read or is empty."""
+    if isinstance(path, Failure):
+        return path
     try:
         crop = read_crop(path)
     except PhotoError as error:
@@ -214,9 +212,9 @@ def read_into_file(
     Args:
         search: the compiled reader.
         model_file: the file of its model, whose identity each row records.
-        paths: crops, and folders whose crops are read, those of nested folders too.
+        paths: crops, and folders, which are searched recursively.
         out: a ``.jsonl`` file.
-        lexicon: see :func:`reading.best_readings`.
+        lexicon: see :func:`best_readings`.
         shown: whether to show a progress bar.
 
     Raises:

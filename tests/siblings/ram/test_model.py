@@ -188,12 +188,3 @@ def test_the_same_seed_gives_the_same_weights_and_another_one_others():
     ]
     np.testing.assert_array_equal(weights[0], weights[1])
     assert np.abs(weights[0] - weights[2]).max() > 0.01
-
-
-def test_a_saved_model_is_restored(rng, tmp_path):
-    model, batch = tiny.build(rng, core="lstm"), tiny.batch(rng)
-    model.save(tmp_path / "model.keras")
-    restored = keras.saving.load_model(tmp_path / "model.keras")
-    assert restored.settings == model.settings
-    for name, values in look(model, batch).items():
-        np.testing.assert_array_equal(look(restored, batch)[name], values)

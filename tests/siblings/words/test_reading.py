@@ -1,28 +1,30 @@
 """The verb ``read``: files, folders, bad crops, lexicons, figures, and resuming."""
 
+import functools
 import json
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 from tiny_page_reader import random_reader
 from tiny_reader import drawn_words, settings_of
 
 from show_attend_tell.cli import main as cli
 from show_attend_tell.data.characters import encode_words
-from show_attend_tell.deployment.exports.half_precision import save_half
 from show_attend_tell.inference.result import Failure
-from show_attend_tell.runtime.errors import OutputFileError
+from show_attend_tell.runtime.errors import OutputFileError, WordsError
 from show_attend_tell.siblings import models
+from show_attend_tell.siblings.models import load_model
 from show_attend_tell.siblings.words.generation import Searcher
-from show_attend_tell.siblings.words.reading import Lexicon
 from show_attend_tell.siblings.words.model import Reader
 from show_attend_tell.siblings.words.reading import (
+    Lexicon,
     best_readings,
     read_files,
     read_into_file,
 )
-from show_attend_tell.siblings.words.task import load_model
 
 CROPS, WORDS = drawn_words(4)
 
@@ -36,7 +38,7 @@ def model_file(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def search(model_file):
-    return Searcher(load_model(model_file), batch=3)
+    return Searcher(load_model(model_file, "read"), batch=3)
 
 
 @pytest.fixture
@@ -192,7 +194,42 @@ def test_a_model_file_in_the_package_is_the_default(
     assert len(capsys.readouterr().out.splitlines()) == 4
 
 
-def test_an_export_of_the_usual_size_has_at_most_5_mb(tmp_path):
-    source, target = tmp_path / "reader.keras", tmp_path / "small.keras"
-    Reader({}).save(source)
-    assert save_half(source, target, eight_bit=True, load=load_model) < 5_000_000
+# --- lexicons ---
+
+
+@functools.cache
+def recursive(a, b):
+    """Return the Levenshtein distance by its definition."""
+    if not a or not b:
+        return len(a) + len(b)
+    replaced = recursive(a[1:], b[1:]) + (a[0] != b[0])
+    return min(replaced, 1 + recursive(a[1:], b), 1 + recursive(a, b[1:]))
+
+
+WORD = st.text("ab1", min_size=1, max_size=8)
+
+
+@given(st.text("ab1", max_size=8), st.lists(WORD, min_size=1, max_size=5, unique=True))
+def test_the_nearest_words_have_the_least_distance(word, others):
+    distances = [recursive(word, other) for other in others]
+    pairs = zip(others, distances, strict=True)
+    wanted = [other for other, distance in pairs if distance == min(distances)]
+    assert Lexicon(others).nearest(word) == wanted
+
+
+def test_a_word_of_the_lexicon_is_its_own_nearest():
+    lexicon = Lexicon(["Hotel", "hostel", "HOTEL", "motel"])
+    assert lexicon.words == ("hotel", "hostel", "motel")
+    assert lexicon.nearest("hostel") == ["hostel"]
+
+
+def test_a_lexicon_is_read_from_a_file(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("One\n\n two\n", encoding="utf-8-sig")
+    assert Lexicon.load(path).words == ("one", "two")
+
+
+@pytest.mark.parametrize("words", [[], ["new york"], ["a" * 24]])
+def test_words_that_cannot_be_read_are_refused(words):
+    with pytest.raises(WordsError):
+        Lexicon(words)
