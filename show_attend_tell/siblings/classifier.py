@@ -20,6 +20,7 @@ class DigitClassifier(keras.Model):
 
     Attributes:
         settings_class: dataclass of the settings.
+        glimpses: number of glimpses at a picture, 0 if the model sees it whole.
 
     Args:
         settings: an instance of ``settings_class``, or its values.
@@ -29,6 +30,7 @@ class DigitClassifier(keras.Model):
     """
 
     settings_class: type
+    glimpses = 0
 
     def __init__(self, settings, canvas, classes=10, seed=0, **kwargs):
         super().__init__(**kwargs)

@@ -26,7 +26,8 @@ AnyExperiment = DigitExperiment | GenerationExperiment | ReadExperiment
 class SiblingTask:
     """The shared half of the trainings, see :class:`training.loop.Task`.
 
-    A subclass adds its ``objective`` and its scores.
+    A subclass adds its ``objective`` and its scores. ``validate`` is called with the
+    same model every time.
 
     Attributes:
         other: what the data are if their digest has changed.

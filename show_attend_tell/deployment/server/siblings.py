@@ -104,12 +104,7 @@ class WordAnswer(pydantic.BaseModel):
 
 
 class DigitModels:
-    """The two models of the tab of digits.
-
-    Args:
-        ram: a classifier by glimpses of pictures of 28 x 28 pixels.
-        draw: a model that generates digits.
-    """
+    """The models of the tab of digits: a classifier of 28 x 28 pixels, and DRAW."""
 
     def __init__(self, ram: RecurrentAttention, draw: Draw):
         self._ram, self._draw = ram, draw
@@ -134,9 +129,7 @@ class DigitModels:
     def classify(self, image: Image.Image, seed: int) -> dict:
         """Return the values of :class:`DigitAnswer`, without its duration.
 
-        Args:
-            image: a photo or drawing of one digit.
-            seed: seed of the first place.
+        The seed decides the first place.
 
         Raises:
             PhotoError: the image has no digit.
@@ -195,9 +188,6 @@ class WordReader:
 
     def read(self, image: Image.Image) -> dict:
         """Return the values of :class:`WordAnswer`, without photo and duration.
-
-        Args:
-            image: a crop of one word.
 
         Raises:
             PhotoError: the crop has one grey level.

@@ -243,7 +243,7 @@ class WindowClassifier(DigitClassifier):
 
     def __init__(self, settings, canvas, classes=10, seed=0, **kwargs):
         super().__init__(settings, canvas, classes, seed, **kwargs)
-        s = self.settings
+        s, self.glimpses = self.settings, self.settings.steps
         seeds = [int(k) for k in np.random.SeedSequence(seed).generate_state(2) // 2]
         self.core = Lstm(s.read**2, s.width, seeds[0], name="core")
         kernel = keras.initializers.GlorotUniform(seeds[1])
@@ -253,11 +253,7 @@ class WindowClassifier(DigitClassifier):
         self.built = True
 
     def call(self, images, training=False):
-        """Classify pictures.
-
-        Args:
-            images: (B, H, H) in [0, 1].
-            training: ignored.
+        """Classify pictures (B, H, H) in [0, 1].
 
         Returns:
             ``logits`` (B, classes), and ``read``, the windows' parameters, (B, T, 5).

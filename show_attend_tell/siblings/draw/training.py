@@ -58,12 +58,7 @@ class GenerationTask(SiblingTask):
         return (pictures,)
 
     def validate(self, model: Draw, step: int) -> dict[str, float]:
-        """Return minus the bound on the validation pictures, and its terms in nats.
-
-        Args:
-            model: the model, the same model in every call.
-            step: the number of updates before.
-        """
+        """Return minus the bound on the validation pictures, and its terms in nats."""
         self._measurer = self._measurer or Measurer(model)
         terms = self._measurer.bound(self.pictures)
         return {

@@ -11,7 +11,6 @@ from show_attend_tell.siblings.evaluation import Report, open_digits
 from show_attend_tell.siblings.models import load_model
 from show_attend_tell.siblings.ram.figures import (
     glimpses_of,
-    number_of_glimpses,
     save_glimpses,
 )
 from show_attend_tell.siblings.ram.prediction import Predictor
@@ -51,7 +50,7 @@ def evaluate(
     seeds = SEEDS if predict.looks else (0,)
     errors = [predict(images, look, seed).errors(labels) for seed in seeds]
     others = _other_errors(predict, images, labels) if look == "mean" else {}
-    if number_of_glimpses(model):
+    if model.glimpses:
         shown = images[:DRAWN]
         seen = predict(shown, look)
         glimpses = glimpses_of(model, shown, seen)

@@ -43,13 +43,6 @@ class Glimpses(NamedTuple):
     views: np.ndarray  # (N, T, S, S) in [0, 1], what the model saw
 
 
-def number_of_glimpses(model: DigitClassifier) -> int:
-    """Return the number of glimpses at a picture, 0 if the model sees it whole."""
-    if isinstance(model, RecurrentAttention):
-        return model.settings.glimpses
-    return model.settings.steps if isinstance(model, WindowClassifier) else 0
-
-
 def retina_glimpses(
     images: np.ndarray, locations: np.ndarray, model: RecurrentAttention
 ) -> Glimpses:

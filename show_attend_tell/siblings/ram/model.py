@@ -69,6 +69,7 @@ class RecurrentAttention(DigitClassifier):
     def __init__(self, settings, canvas, classes=10, seed=0, **kwargs):
         super().__init__(settings, canvas, classes, seed, **kwargs)
         self.reach = self.settings.reach or canvas / 2
+        self.glimpses = self.settings.glimpses
         self.generator = keras.random.SeedGenerator(seed)
         s = self.settings
         inputs = s.scales * s.patch**2

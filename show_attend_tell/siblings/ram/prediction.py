@@ -33,10 +33,9 @@ class Prediction(NamedTuple):
 
 
 class Predictor:
-    """A model with its compiled function; classify pictures by calling it.
+    """A classifier with its compiled functions; classify pictures by calling it.
 
-    Args:
-        model: a classifier of digits; its weights may change between calls.
+    The weights of the model may change between calls.
     """
 
     def __init__(self, model: DigitClassifier):

@@ -18,7 +18,6 @@ from show_attend_tell.siblings.classifier import DigitClassifier
 from show_attend_tell.siblings.ram.figures import (
     draw_glimpses,
     glimpses_of,
-    number_of_glimpses,
 )
 from show_attend_tell.siblings.ram.model import FAR
 from show_attend_tell.siblings.ram.prediction import Prediction, Predictor
@@ -64,12 +63,7 @@ class ClassificationTask(SiblingTask):
         return Digits(pictures, labels[rows])
 
     def validate(self, model, step: int) -> dict[str, float]:
-        """Return accuracy and error in percent on the validation pictures.
-
-        Args:
-            model: the model, the same model in every call.
-            step: the number of updates before.
-        """
+        """Return accuracy and error in percent on the validation pictures."""
         self._predictor = self._predictor or Predictor(model)
         images, labels = self.pictures
         self._shown = self._predictor(images, self._predictor.usual_look)
@@ -96,7 +90,7 @@ class ClassificationTask(SiblingTask):
 
     def show(self, log: CurveLog, model, step: int) -> None:
         """Log the glimpses at the first validation pictures."""
-        if not number_of_glimpses(model):
+        if not model.glimpses:
             return
         first = Prediction(*(f if f is None else f[:SHOWN] for f in self._shown))
         images = self.pictures.images[:SHOWN]

@@ -42,11 +42,7 @@ class Searcher:
         self._score = compiled(self._log_probs, model, xla=False)
 
     def __call__(self, crops: np.ndarray) -> Hypotheses:
-        """Read crops; return hypotheses of NumPy arrays, best first.
-
-        Args:
-            crops: (N, 32, 100) uint8.
-        """
+        """Read crops (N, 32, 100) uint8; return hypotheses of arrays, best first."""
         parts = []
         for first in range(0, len(crops), self.batch):
             rows = crops[first : first + self.batch]

@@ -107,9 +107,6 @@ class ReadTask(SiblingTask):
         A training step stores the statistics of the last weights; the averaged weights,
         which are validated and saved, have different sums. The crops of some batches,
         unchanged, measure them, so the result depends only on the weights.
-
-        Args:
-            model: the model; its stored means and variances are changed.
         """
         if not model.settings.batch_norm:
             return
@@ -136,10 +133,7 @@ class ReadTask(SiblingTask):
     def validate(self, model: Reader, step: int) -> dict[str, float]:
         """Return the scores of greedy words on the validation crops, in percent.
 
-        Args:
-            model: the model, the same model in every call; its statistics of batch
-                normalisation are measured anew.
-            step: the number of updates before.
+        The statistics of the model's batch normalisation are measured anew.
         """
         if step:  # an initial model has measured statistics
             self.estimate_statistics(model)
