@@ -94,7 +94,7 @@ def _generate() -> Functions:
 
 def _read() -> Functions:
     from show_attend_tell.siblings.words.evaluation import evaluate
-    from show_attend_tell.siblings.words.reading import Lexicon
+    from show_attend_tell.siblings.words.generation import Lexicon
     from show_attend_tell.siblings.words.training import train
 
     functions = _of_sibling("read", train, evaluate)

@@ -46,7 +46,7 @@ from show_attend_tell.siblings.ram.model import PlaceNoise, RecurrentAttention
 from show_attend_tell.siblings.ram.prediction import Prediction, Predictor
 from show_attend_tell.siblings.words import evaluation as reading
 from show_attend_tell.siblings.words import training as words
-from show_attend_tell.siblings.words.reading import Lexicon
+from show_attend_tell.siblings.words.generation import Lexicon
 from show_attend_tell.training import tensorboard_log
 
 

@@ -15,8 +15,8 @@ from show_attend_tell.runtime.errors import WordsError
 from show_attend_tell.siblings.evaluation import Report
 from show_attend_tell.siblings.models import load_model
 from show_attend_tell.siblings.words.figures import draw_reading
-from show_attend_tell.siblings.words.generation import Searcher
-from show_attend_tell.siblings.words.reading import Lexicon, Reading, best_readings
+from show_attend_tell.siblings.words.generation import Lexicon, Searcher
+from show_attend_tell.siblings.words.reading import Reading, best_readings
 
 DRAWN = 6  # crops whose attention is drawn
 _NORMAL = 1.959964  # quantile of 97.5 % of the normal distribution
@@ -50,8 +50,9 @@ def evaluate(
     """
     name, run = experiment.data.name, Path(runs_folder) / experiment.name
     split, data = _open_split(Path(work) / name, split)
-    search = Searcher(load_model(run / runs.MODEL, "read", experiment), beam)
-    readings = best_readings(search, data.images, lexicon)
+    model = load_model(run / runs.MODEL, "read", experiment)
+    search = Searcher(model, beam, lexicon=lexicon)
+    readings = best_readings(search, data.images)
     how = "greedy" if beam == 1 else f"beam {beam}"
     listed = "without a lexicon"
     if lexicon is not None:

@@ -1,23 +1,14 @@
 """Read the words of crops in files, with the inputs and errors of ``caption``."""
 
-import hashlib
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
 
 import numpy as np
-from rapidfuzz.distance import Levenshtein
-from rapidfuzz.process import cdist
 
-from show_attend_tell.data.characters import (
-    decode,
-    encode_words,
-    fold,
-    read_word_file,
-)
+from show_attend_tell.data.characters import decode
 from show_attend_tell.data.words import read_crop
 from show_attend_tell.inference.batch import (
     BatchReport,
@@ -27,46 +18,11 @@ from show_attend_tell.inference.batch import (
 from show_attend_tell.inference.journal import Journal
 from show_attend_tell.inference.photos import find_photos, read_ahead
 from show_attend_tell.inference.result import Failure
-from show_attend_tell.runtime.errors import OutputFileError, PhotoError, WordsError
+from show_attend_tell.runtime.errors import OutputFileError, PhotoError
 from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.siblings.words.generation import Searcher
 
 _FLATTEST = 8  # grey levels between the darkest and the brightest pixel of a crop
-
-
-class Lexicon:
-    """A list of words; each crop shows one of them.
-
-    Attributes:
-        words: the words, in small letters.
-        digest: a digest of them.
-
-    Args:
-        words: the words, in any case.
-
-    Raises:
-        WordsError: a word is too long or has unknown characters, or there are no words.
-    """
-
-    def __init__(self, words: Sequence[str]):
-        self.words = tuple(dict.fromkeys(map(fold, words)))
-        if not self.words:
-            raise WordsError("`lexicon` must have a word or more. Received: none")
-        self.digest = hashlib.sha256("\n".join(self.words).encode()).hexdigest()
-
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        """Load a text file, see :func:`data.characters.read_word_file`."""
-        return cls(read_word_file(path))
-
-    def nearest(self, word: str) -> list[str]:
-        """Return the words at the smallest Levenshtein distance from a word.
-
-        The distance is the number of characters to insert, remove or replace. The word
-        may be empty.
-        """
-        (distances,) = cdist([word], self.words, scorer=Levenshtein.distance)
-        return [self.words[k] for k in np.flatnonzero(distances == distances.min())]
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,26 +46,15 @@ class Reading:
 
 
 def best_readings(
-    search: Searcher,
-    crops: np.ndarray,
-    lexicon: Lexicon | None = None,
-    paths: Sequence[Path] = (),
+    search: Searcher, crops: np.ndarray, paths: Sequence[Path] = ()
 ) -> list[Reading]:
-    """Read crops; return the best word of each.
-
-    Args:
-        search: the compiled reader.
-        crops: (N, 32, 100) uint8.
-        lexicon: words of which each crop shows one: the word nearest to the characters
-            that the model read, and among equally near words the most probable.
-        paths: path of each crop; none by default.
-    """
+    """Return the best word of each crop, (N, 32, 100) uint8, and of its path if any."""
     best, grid, readings = search(crops), search.model.grid, []
     for row, crop in enumerate(crops):
         word = characters = decode(best.tokens[row, 0])
         T, log_prob = len(characters), float(best.log_probs[row, 0])
-        if lexicon is not None:
-            word, log_prob = _nearest(search, crop, characters, log_prob, lexicon)
+        if search.lexicon is not None:
+            word, log_prob = search.nearest(crop, characters, log_prob)
         reading = Reading(
             path=paths[row] if paths else Path(),
             word=word,
@@ -123,22 +68,8 @@ def best_readings(
     return readings
 
 
-def _nearest(
-    search: Searcher, crop: np.ndarray, characters: str, log_prob: float, lexicon
-) -> tuple[str, float]:
-    """Return the word of a lexicon nearest to the characters read, and its log p."""
-    words = lexicon.nearest(characters)
-    if words == [characters]:
-        return characters, log_prob
-    log_probs = search.log_probs(crop, encode_words(words))
-    best = int(log_probs.argmax())
-    return words[best], float(log_probs[best])
-
-
 def read_files(
-    search: Searcher,
-    files: Sequence[Path | Failure],
-    lexicon: Lexicon | None = None,
+    search: Searcher, files: Sequence[Path | Failure]
 ) -> Iterator[Reading | Failure]:
     """Yield the word of each crop, or the failure of a crop that cannot be read.
 
@@ -149,7 +80,7 @@ def read_files(
         readings = iter(())
         if crops:
             paths, images = zip(*crops, strict=True)
-            readings = iter(best_readings(search, np.stack(images), lexicon, paths))
+            readings = iter(best_readings(search, np.stack(images), paths))
         for result in results:
             yield result if isinstance(result, Failure) else next(readings)
 
@@ -204,7 +135,6 @@ def read_into_file(
     model_file: Path,
     paths: Iterable[str | os.PathLike],
     out: str | Path,
-    lexicon: Lexicon | None = None,
     shown: bool = True,
 ) -> BatchReport:
     """Write the words of many crops to a file; resume the file of an interrupted run.
@@ -214,7 +144,6 @@ def read_into_file(
         model_file: the file of its model, whose identity each row records.
         paths: crops, and folders, which are searched recursively.
         out: a ``.jsonl`` file.
-        lexicon: see :func:`best_readings`.
         shown: whether to show a progress bar.
 
     Raises:
@@ -224,12 +153,12 @@ def read_into_file(
     require_jsonl(out)
     files = distinct_photos(find_photos(paths))
     author = f"{file_identity(model_file)}, beam {search.beam}"
-    if lexicon is not None:
-        author += f", lexicon {lexicon.digest[:12]}"
+    if search.lexicon is not None:
+        author += f", lexicon {search.lexicon.digest[:12]}"
     with WordJournal(out, author) as journal:
         left = [f for f in files if isinstance(f, Failure) or f not in journal]
         present, failures = len(files) - len(left), []
-        results = read_files(search, left, lexicon)
+        results = read_files(search, left)
         with progress_bar(len(files), "crop", "read", done=present, shown=shown) as bar:
             while batch := list(itertools.islice(results, search.batch)):
                 journal.append(r for r in batch if isinstance(r, Reading))
