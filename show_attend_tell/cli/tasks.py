@@ -4,8 +4,9 @@
 modules when a verb runs, so that ``--help`` is fast.
 
 To add a task, make a folder in ``siblings/`` with the files of ``siblings/ram/``, name
-its settings in ``_TASKS`` of :mod:`config.settings`, its data in
-:data:`data_prep.sources.SOURCES`, and add an entry to :data:`TASKS`.
+its models in :mod:`siblings.models`, its settings in ``_TASKS`` of
+:mod:`config.settings`, its data in :data:`data_prep.sources.SOURCES`, and add an entry
+to :data:`TASKS`.
 """
 
 import functools

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from made_up_drawing import experiment
+from made_up_digits import drawing_experiment as experiment
 from PIL import Image
 
 from show_attend_tell.cli.main import main

@@ -5,7 +5,6 @@ import zipfile
 
 import keras
 import made_up_digits
-import made_up_drawing
 import made_up_reading
 import numpy as np
 import pytest
@@ -153,7 +152,7 @@ def test_a_damaged_or_absent_file_is_one_line(tmp_path, task, content, message):
         (made_up_digits.experiment, {"classifier": {"widths": [4]}}),
         (made_up_digits.experiment, {"draw": {"read": 7}}),
         (made_up_digits.experiment, {"data": {"canvas": 40}}),
-        (made_up_drawing.experiment, {"draw": {"read": 4}}),
+        (made_up_digits.drawing_experiment, {"draw": {"read": 4}}),
         (made_up_reading.experiment, {"reader": {"width": 17}}),
     ],
 )

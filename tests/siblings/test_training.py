@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import keras
 import made_up_digits
-import made_up_drawing
 import made_up_reading
 import numpy as np
 import pytest
@@ -84,7 +83,7 @@ SIBLINGS = {
         draw.GenerationTask,
         draw.train,
         drawing.evaluate,
-        made_up_drawing.experiment,
+        made_up_digits.drawing_experiment,
         {"epochs": 10, "validate_every": 30},
         steps=10 * 6,
         scores=("bound", "reconstruction", "divergence"),
@@ -148,7 +147,7 @@ def test_training_ends_with_a_run_folder(runs, name):
 
 def test_training_learns(runs, work):
     assert runs["ram"].best > 50  # 10 of a guess
-    chosen = made_up_drawing.experiment()
+    chosen = made_up_digits.drawing_experiment()
     pictures = held_out_binary(
         read_digits(work / "made-up", "val", 16), chosen.data, "val"
     )
