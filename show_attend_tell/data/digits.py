@@ -58,16 +58,6 @@ def write_digits(folder: str | Path, splits: Mapping[str, Digits]) -> Path:
     return path
 
 
-def holds_test_digits(folder: str | Path) -> bool:
-    """Return whether a prepared folder has test digits.
-
-    Raises:
-        DigitsError: the file is absent or damaged.
-    """
-    with _open(Path(folder) / FILE) as stored:
-        return "test_images" in stored
-
-
 def read_digits(folder: str | Path, split: str, validation: int) -> Digits:
     """Return the digits of a split.
 

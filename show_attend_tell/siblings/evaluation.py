@@ -11,7 +11,8 @@ from pathlib import Path
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import experiment_to_dict
-from show_attend_tell.data.digits import Digits, holds_test_digits, read_digits
+from show_attend_tell.data.digits import Digits, read_digits
+from show_attend_tell.runtime.errors import DigitsError
 from show_attend_tell.runtime.provenance import collect_provenance
 
 
@@ -52,6 +53,10 @@ def open_digits(experiment, work: str | Path, split: str | None) -> tuple[str, D
     Raises:
         DigitsError: the prepared digits are absent, damaged, or not of the split.
     """
-    folder = Path(work) / experiment.data.name
-    split = split or ("test" if holds_test_digits(folder) else "val")
-    return split, read_digits(folder, split, experiment.data.validation)
+    folder, count = Path(work) / experiment.data.name, experiment.data.validation
+    if split is None:
+        try:
+            return "test", read_digits(folder, "test", count)
+        except DigitsError:  # no such digits, or a damaged file
+            split = "val"
+    return split, read_digits(folder, split, count)

@@ -12,7 +12,6 @@ from show_attend_tell.data.digits import (
     digit_of_image,
     held_out_binary,
     held_out_pictures,
-    holds_test_digits,
     make_pictures,
     read_digits,
     write_digits,
@@ -31,7 +30,6 @@ def test_the_last_training_digits_are_the_validation_digits(tmp_path):
     np.testing.assert_array_equal(splits[0].images, train.images[:20])
     np.testing.assert_array_equal(splits[1].labels, train.labels[20:])
     np.testing.assert_array_equal(splits[2].images, test.images)
-    assert holds_test_digits(tmp_path)
 
 
 def error_of(function, *arguments):
@@ -44,7 +42,6 @@ def error_of(function, *arguments):
 def test_absent_damaged_or_too_few_digits_are_named_in_one_line(tmp_path):
     assert "run `prepare` first" in error_of(read_digits, tmp_path, "train", 5)
     path = write_digits(tmp_path, {"train": digits(5)})
-    assert not holds_test_digits(tmp_path)
     assert "has no test digits" in error_of(read_digits, tmp_path, "test", 2)
     assert "less than the 5" in error_of(read_digits, tmp_path, "val", 5)
     content = path.read_bytes()
