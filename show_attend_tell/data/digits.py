@@ -168,7 +168,7 @@ def binarise(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 def binarise_fixed(digits: Digits, split: str) -> Digits:
     """Return all digits of a split with binary pixels, the same in every call."""
-    # The third number separates these random numbers from those of the places.
+    # The third number separates the pixels' noise from the random places.
     rng = np.random.default_rng([_SEED, _SPLITS[split], 1])
     return digits._replace(images=binarise(digits.images, rng))
 

@@ -63,7 +63,7 @@ class SiblingTask:
         optimizer.build(self.model.trainable_variables)
 
     def monitor_loss(self, first: float | None) -> LossMonitor:
-        """Return the check of the loss, given the loss of the first update if known."""
+        """Return the monitor of the loss; `first` is the first loss, if known."""
         warmup = self.settings.warmup_steps
         return LossMonitor(warmup=warmup, first=first, **self.monitored)
 
@@ -113,7 +113,7 @@ class Updates:
     """The updates of a training that uses every example once an epoch.
 
     An epoch leaves out the examples after its last whole batch, different examples in
-    every epoch, because a smaller batch would need a graph of its own.
+    every epoch, because a smaller batch would need another graph.
 
     Args:
         settings: the table ``[training]``.

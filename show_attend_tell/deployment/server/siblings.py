@@ -56,7 +56,7 @@ class GlimpseAnswer(pydantic.BaseModel):
 class DigitAnswer(pydantic.BaseModel):
     """The class of a digit, and the glimpses that led to it."""
 
-    digit: Pixels = pydantic.Field(description="What the model is given, 0 to 255.")
+    digit: Pixels = pydantic.Field(description="Input of the model, 0 to 255.")
     label: int = pydantic.Field(description="Most likely class after all glimpses.")
     glimpses: list[GlimpseAnswer]
     seconds: Seconds

@@ -117,7 +117,7 @@ def sample_frames(
 
 
 def encode_gif(frames: list[Image.Image], each: int, last: int) -> bytes:
-    """Return the bytes of an animation, given its frames' durations in milliseconds."""
+    """Return the bytes of an animation; ``each`` and ``last`` are milliseconds."""
     first, *others = frames
     options = {"save_all": True, "loop": 0, "append_images": others}
     buffer = io.BytesIO()

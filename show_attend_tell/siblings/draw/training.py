@@ -53,7 +53,7 @@ class GenerationTask(SiblingTask):
         rng, data = np.random.default_rng(seed), self.experiment.data
         pictures = make_pictures(self.images[rows], self.images, data, rng)
         if self.dynamic:
-            # The fourth number separates these random numbers from those of places.
+            # The fourth number separates the pixels' noise from the random places.
             pictures = binarise(pictures, np.random.default_rng([*seed, 1]))
         return (pictures,)
 

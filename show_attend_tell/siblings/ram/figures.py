@@ -93,7 +93,7 @@ def window_glimpses(images: np.ndarray, model: WindowClassifier) -> Glimpses:
 def glimpses_of(
     model: DigitClassifier, images: np.ndarray, seen: Prediction
 ) -> Glimpses:
-    """Return the glimpses of a model that takes some, given its prediction."""
+    """Return the glimpses that led a model to its prediction."""
     if isinstance(model, RecurrentAttention):
         return retina_glimpses(images, seen.locations, model)
     return window_glimpses(images, model)

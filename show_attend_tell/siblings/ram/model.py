@@ -61,7 +61,7 @@ class PlaceNoise(NamedTuple):
 class RecurrentAttention(DigitClassifier):
     """A classifier that sees a picture by glimpses.
 
-    Its arguments are those of :class:`DigitClassifier`; ``seed`` also seeds the places.
+    See :class:`DigitClassifier` for the arguments; ``seed`` also seeds the places.
     """
 
     settings_class = GlimpseSettings
@@ -137,8 +137,8 @@ class RecurrentAttention(DigitClassifier):
 
         Returns:
             ``logits`` (R, classes) after the last glimpse; ``step_logits``
-            (R, T, classes), logits after every glimpse, of which the loss uses only the
-            last; ``locations`` (R, T, 2), the clipped places; and for the D sampled
+            (R, T, classes), logits after every glimpse, although the loss uses only
+            the last; ``locations`` (R, T, 2), the clipped places; and for the D sampled
             places ``means`` (R, D, 2), ``log_probs`` and ``baselines`` (R, D).
         """
         s = self.settings

@@ -32,9 +32,9 @@ def evaluate(
 ) -> Report:
     """Measure the word accuracy of a run's model; write ``scores.json`` and figures.
 
-    Every other way to measure has a file of its own: ``scores-<data>-<split>.json`` for
-    words of another folder than the training's, with ``-beam-<n>`` and ``-lexicon`` for
-    another search.
+    Other data and other searches have other files: ``scores-<data>-<split>.json`` for
+    words that are not in the folder of the training words, with ``-beam-<n>`` and
+    ``-lexicon`` for another search.
 
     Args:
         experiment: see :mod:`siblings.evaluation`.
@@ -42,7 +42,7 @@ def evaluate(
         runs_folder: see the same module.
         split: ``train``, ``val``, ``test`` or ``all``.
         beam: hypotheses per crop.
-        lexicon: words, one of which each crop shows; none by default.
+        lexicon: the words that crops may show; any word by default.
 
     Raises:
         WordsError: the prepared words are absent, damaged, or not of the split.

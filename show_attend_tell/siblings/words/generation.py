@@ -38,7 +38,7 @@ _NO_END = np.arange(len(TOKENS)) != END  # (K,)
 
 
 class Lexicon:
-    """A list of words; each crop shows one of them.
+    """The words that crops may show.
 
     Attributes:
         words: the words, in small letters.
@@ -79,7 +79,7 @@ class Searcher:
         model: the reader; its weights may change between calls.
         beam: hypotheses per crop, 1 for the most probable character at every step.
         batch: crops per search.
-        lexicon: words of which each crop shows one; none by default.
+        lexicon: the words that crops may show; any word by default.
     """
 
     def __init__(

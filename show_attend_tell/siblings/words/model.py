@@ -48,7 +48,7 @@ class Reader(keras.Model):
 
         Args:
             inputs: ``image``, normalised crops (B, 32, 100, 1), and ``tokens``,
-                y_0 .. y_{T-1} (B, T), of which y_0 is the start token.
+                y_0 .. y_{T-1} (B, T); y_0 is the start token.
             training: see :class:`encoder.CropEncoder`.
 
         Returns:

@@ -32,7 +32,7 @@ from show_attend_tell.siblings.words.reading import best_readings
 from show_attend_tell.training.tensorboard_log import CurveLog
 
 SHOWN = 4  # validation crops whose attention is shown in TensorBoard
-DPI = 60  # resolution of those figures, so that a run stays small
+DPI = 60  # resolution of these figures, so that a run stays small
 _ROWS = 4096  # crops in memory together
 # A batch is read in two parts: this share of its words, the shortest, and the others.
 # Each part has the smallest of these numbers of characters, <end> included, that its
@@ -164,7 +164,7 @@ def digest_of(data: WordData) -> str:
 
 
 def copy_weights(path: Path, model: Reader) -> None:
-    """Set the weights of a reader to those of a model file.
+    """Copy the weights of a model file into a reader.
 
     Raises:
         ModelFileError: the file is absent, damaged, or of other settings.
