@@ -74,7 +74,7 @@ def _require_folded(word: str) -> str:
     return word
 
 
-@pydantic.dataclasses.dataclass(frozen=True, config={"extra": "forbid"})
+@dataclass(frozen=True)
 class Word:
     """A row of the manifest.
 
@@ -83,6 +83,8 @@ class Word:
         word: the word in small letters.
         path: path of the crop in its data set; empty for a rendered word.
     """
+
+    __pydantic_config__ = pydantic.ConfigDict(extra="forbid")  # of rows in files
 
     split: Literal[SPLITS]
     word: Annotated[str, pydantic.AfterValidator(_require_folded)]
@@ -162,8 +164,10 @@ def _read_manifest(path: Path) -> list[Word]:
     for number, line in enumerate(lines, start=1):
         try:
             rows.append(parser.validate_json(line))
-        except ValueError as error:
-            raise _unreadable(f"{path}: line {number}", error) from None
+        except pydantic.ValidationError as error:
+            first = error.errors()[0]
+            reason = ": ".join(map(str, (*first["loc"], first["msg"])))
+            raise _unreadable(f"{path}: line {number}", reason) from None
     return rows
 
 
