@@ -1,5 +1,6 @@
 """Words are prepared by the settings of an experiment, rendered or read."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -56,8 +57,8 @@ def test_crops_of_photos_are_prepared_with_their_problems(tmp_path, on_problem):
     lines = prepare(*arguments).lines()
     assert lines[:2] == ["train: 6 words", "val: 4 words"]
     assert "skipped: missing crop: 1 (train/99_1.png)" in lines
-    data = WordData.open(tmp_path / "work/crops", "val")
-    assert data.paths[0].endswith(".jpg")
+    rows = (tmp_path / "work/crops/words.jsonl").read_text().splitlines()
+    assert json.loads(rows[-1])["path"].endswith(".jpg")
     assert (tmp_path / "work/crops/contact_sheet.png").is_file()
 
 
