@@ -81,17 +81,16 @@ def draw(experiment, changes, runs, name, count, columns, scale, seed, out) -> N
         settings = load_settings(experiment or "draw_mnist", changes, name)
     start_tensorflow()
     from show_attend_tell.config.runs import MODEL
-    from show_attend_tell.siblings.draw.bound import sample
+    from show_attend_tell.siblings.draw.bound import Sampler
     from show_attend_tell.siblings.draw.figures import save_samples
-    from show_attend_tell.siblings.draw.task import load_model
-    from show_attend_tell.siblings.model_files import DRAW, shipped_file
+    from show_attend_tell.siblings.models import load_model, shipped_file
 
     if settings is None:
-        model, source = load_model(shipped_file(DRAW)), "the model in the package"
+        path, source = shipped_file("generate"), "the model in the package"
     else:
-        path = runs / settings.name / MODEL
-        model, source = load_model(path, settings), str(path)
+        path = source = runs / settings.name / MODEL
+    model = load_model(path, "generate", settings)
     columns = columns or round(count**0.5)
-    save_samples(out, sample(model, count, seed), model, columns, scale)
+    save_samples(out, Sampler(model)(count, seed), model, columns, scale)
     pictures = "picture" if count == 1 else "pictures"
     click.echo(f"{count} {pictures} of {source}: {out}")

@@ -55,21 +55,19 @@ def read(crops, model, beam, lexicon, attention, page, out) -> None:
     if out is not None and (attention is not None or page is not None):
         raise click.UsageError("--out cannot be combined with --attention or --html.")
     start_tensorflow()
-    from show_attend_tell.siblings.model_files import READER, shipped_file
-    from show_attend_tell.siblings.words.generation import Searcher
-    from show_attend_tell.siblings.words.lexicon import Lexicon
+    from show_attend_tell.siblings.models import load_model, shipped_file
+    from show_attend_tell.siblings.words.generation import Lexicon, Searcher
     from show_attend_tell.siblings.words.reading import read_into_file, require_jsonl
-    from show_attend_tell.siblings.words.task import load_model
 
     if out is not None:
         require_jsonl(out)
     words = None if lexicon is None else Lexicon.load(lexicon)
-    file = model or shipped_file(READER)
-    search = Searcher(load_model(file), beam)
+    file = model or shipped_file("read")
+    search = Searcher(load_model(file, "read"), beam, lexicon=words)
     if out is None:
-        failed = _print_words(search, crops, words, attention, page)
+        failed = _print_words(search, crops, attention, page)
     else:
-        report = read_into_file(search, file, crops, out, words)
+        report = read_into_file(search, file, crops, out)
         failed = report.failures
         for failure in failed:
             click.echo(click.format_filename(failure.reason), err=True)
@@ -78,7 +76,7 @@ def read(crops, model, beam, lexicon, attention, page, out) -> None:
         sys.exit(1)
 
 
-def _print_words(search, crops, lexicon, attention, page) -> int:
+def _print_words(search, crops, attention, page) -> int:
     """Print each word; return the number of crops that cannot be read."""
     from show_attend_tell.inference.photos import find_photos
     from show_attend_tell.inference.result import Failure
@@ -96,7 +94,7 @@ def _print_words(search, crops, lexicon, attention, page) -> int:
     for name, target in (("attention", attention), ("html", page)):
         if target is not None:
             require_places(search.model, name)
-    results = read_files(search, list(find_photos(crops)), lexicon)
+    results = read_files(search, list(find_photos(crops)))
     if page is not None:
         results = write_attention_page(results, page, describe_reading, "character")
     drawn = ((result, []) for result in results)

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from data_prep.extract import (
-    ExtractReport,
+    FeatureReport,
     decoded_batches,
     encode_batches,
     extract,
-    extraction_bar,
-    require_disk_space,
 )
 from data_prep.feature_shard import Shard
 from data_prep.feature_writer import FeatureWriter
@@ -80,7 +78,7 @@ def extract_on_cluster(
     address: str,
     workers: int | None = None,
     **options: object,
-) -> ExtractReport:
+) -> list[FeatureReport]:
     """Extract the features of an experiment's data on a cluster.
 
     New features become a folder of shards. Its bytes do not depend on the workers if
@@ -122,12 +120,10 @@ def _write_shards(
         weights = os.path.abspath(settings.weights)
         settings = dataclasses.replace(settings, weights=weights)
     arguments = settings, encoder.identity(), encoder.expected
-    with extraction_bar(writer, progress) as bar:
+    with writer.progress_bar(progress) as bar:
         written = cluster.run(shard_writer, arguments, _items(writer, photos), workers)
-        for count, (item, _) in enumerate(written):
+        for item, _ in written:
             bar.update(len(item.payload.photos))
-            if count == 0:  # the size of one shard is known
-                require_disk_space(writer)
 
 
 def _items(writer: FeatureWriter, photos: list[Photo]) -> Iterator[WorkItem]:

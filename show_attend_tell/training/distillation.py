@@ -17,6 +17,7 @@ from pathlib import Path
 import tensorflow as tf
 from keras import ops
 
+from show_attend_tell.config.captioner import DECODERS
 from show_attend_tell.config.settings import DistillationSettings, Experiment
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.data.splits import Split
@@ -81,7 +82,7 @@ def _without_dropout(teacher: Captioner) -> Captioner:
     """Return a copy whose training pass, the one compiled in parts, has no dropout."""
     config = teacher.get_config()
     config["settings"] |= dict.fromkeys(_DROPOUT, 0.0)
-    config["transformer"] |= {"dropout": 0.0}
+    config[DECODERS[teacher.settings.decoder].table] |= {"dropout": 0.0}
     copy = Captioner.from_config(config)
     for ours, theirs in zip(copy.weights, teacher.weights, strict=True):
         ours.assign(theirs)

@@ -18,8 +18,9 @@ from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.initial_weights import copy_weights
 from show_attend_tell.models.pretrained import model_path
-from show_attend_tell.models.saving import copy_weights, load_captioner
+from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.runtime.files import atomic_path
 
@@ -57,7 +58,7 @@ class InitialModel:
         return extended
 
     def copy_to(self, model: Captioner, data: Split, identity: dict) -> None:
-        """Set the weights of the model to train; see :func:`saving.copy_weights`."""
+        """Set the weights of the model to train; see :func:`copy_weights`."""
         counts = Counter(
             word for captions in data.captions for words in captions for word in words
         )

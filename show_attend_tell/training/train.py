@@ -18,7 +18,7 @@ from show_attend_tell.data.splits import (
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.evaluation.validation import validate
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.encoder.initial import assign_convolutions
+from show_attend_tell.models.initial_weights import assign_convolutions
 from show_attend_tell.models.pretrained import model_path
 from show_attend_tell.runtime.errors import RunError
 from show_attend_tell.training.distillation import make_distillation

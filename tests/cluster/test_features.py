@@ -76,7 +76,7 @@ def expected(photos) -> dict[str, bytes]:
     FeatureWriter.shard_rows = before
     found = content(photos)
     assert sum(name.startswith("0") for name in found) == 12
-    assert len(report.files[0].unreadable) == 2
+    assert len(report[0].unreadable) == 2
     return found
 
 
@@ -129,11 +129,11 @@ def test_a_killed_driver_worker_and_node_change_no_byte(work, expected, nodes, c
         )
     assert caplog.text.count("a worker has ended") >= 1
     assert content(work) == expected
-    file = report.files[0]
+    file = report[0]
     assert file.photos == PHOTOS > file.extracted
     assert list(file.unreadable) == [f"{BROKEN}.jpg", f"{ABSENT}.jpg"]
     again = extract_on_cluster(experiment(), work, nodes.address, progress=False)
-    assert again.files[0].extracted == 0
+    assert again[0].extracted == 0
 
 
 @pytest.mark.cluster
@@ -145,7 +145,7 @@ def test_workers_write_shards_into_an_object_store(
     store = f"{s3}/features"
     options = {"progress": False, "store": store}
     report = extract_on_cluster(experiment(), work, nodes.address, 2, **options)
-    assert report.files[0].extracted == PHOTOS
+    assert report[0].extracted == PHOTOS
     found, url = content(work), f"{store}/tiny/{NAME}.shards"
     assert json.loads(found.pop("store.json")) == {"url": url}
     shards = ObjectStore(url, tmp_path)
