@@ -1,11 +1,11 @@
-"""Define the verb ``eval``."""
+"""Define the verbs ``eval`` and ``compare``."""
 
 import click
 
 from show_attend_tell.cli.options import (
     PATH,
     ExperimentCommand,
-    experiment_option,
+    experiment_options,
     limit_option,
     load_settings,
     mirror_option,
@@ -13,7 +13,6 @@ from show_attend_tell.cli.options import (
     name_option,
     reranker_option,
     runs_option,
-    set_option,
     start_tensorflow,
     work_option,
 )
@@ -21,8 +20,7 @@ from show_attend_tell.cli.tasks import TASKS
 
 
 @click.command("eval", cls=ExperimentCommand)
-@experiment_option
-@set_option
+@experiment_options
 @work_option
 @runs_option
 @name_option
@@ -90,3 +88,33 @@ def evaluate(experiment, changes, work, runs, name, split, limit, **options) -> 
     start_tensorflow()
     measure = TASKS[settings.task].functions().evaluate
     click.echo("\n".join(measure(settings, work, runs, split, options)))
+
+
+@click.command()
+@click.argument("names", metavar="RUN [RUN ...]", nargs=-1, required=True)
+@runs_option
+@work_option
+@click.option(
+    *("--metric", "metrics"),
+    multiple=True,
+    metavar="NAME",
+    help="Score to compare, such as BLEU-4-files; repeatable. By default BLEU-1, "
+    "BLEU-4, METEOR and CIDEr.",
+)
+@click.option(
+    *("--format", "style"),
+    type=click.Choice(["text", "markdown", "csv", "latex"]),
+    default="text",
+    show_default=True,
+    help="Format of the table.",
+)
+def compare(names, runs, work, metrics, style) -> None:
+    """Compare evaluated runs: mean over seeds, deviation, p against the first.
+
+    RUN is a run folder, the name of a run, or a file of scores in a run folder. Runs
+    of one experiment with different seeds share a row.
+    """
+    from show_attend_tell.evaluation.comparison import compare_runs, format_comparison
+
+    comparison = compare_runs(names, work, runs, metrics or None)
+    click.echo(format_comparison(comparison, style))

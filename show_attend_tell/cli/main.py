@@ -16,17 +16,13 @@ from collections.abc import Iterator, Sequence
 import click
 
 from show_attend_tell import __version__
-from show_attend_tell.cli.calibrate import calibrate
 from show_attend_tell.cli.caption import caption
-from show_attend_tell.cli.compare import compare
-from show_attend_tell.cli.demo import demo
-from show_attend_tell.cli.draw import draw
-from show_attend_tell.cli.evaluate import evaluate
-from show_attend_tell.cli.fit_reranker import fit_reranker
-from show_attend_tell.cli.models import average, export
+from show_attend_tell.cli.deployment import demo, export
+from show_attend_tell.cli.doctor import doctor
+from show_attend_tell.cli.evaluate import compare, evaluate
 from show_attend_tell.cli.preparation import download, features, prepare
-from show_attend_tell.cli.read import read
-from show_attend_tell.cli.train import train
+from show_attend_tell.cli.siblings import draw, read
+from show_attend_tell.cli.train import average, calibrate, fit_reranker, train
 from show_attend_tell.runtime.errors import ShowAttendTellError
 
 _OWN_PACKAGES = ("show_attend_tell", "data_prep")
@@ -61,21 +57,8 @@ def cli() -> None:
 
 for verb in (prepare, features, train, evaluate, average, calibrate, fit_reranker):
     cli.add_command(verb)
-for verb in (caption, compare, demo, draw, export, download, read):
+for verb in (caption, compare, demo, doctor, draw, export, download, read):
     cli.add_command(verb)
-
-
-@cli.command()
-def doctor() -> None:
-    """Check this machine and installation; exit with 1 on problems."""
-    from show_attend_tell.cli.doctor import examine
-
-    problems = 0
-    for level, text in examine():
-        click.echo(f"{level:8}{text}")
-        problems += level == "problem"
-    if problems:
-        sys.exit(1)
 
 
 def _remedy(arguments: Sequence[str] | None) -> str:
@@ -85,12 +68,6 @@ def _remedy(arguments: Sequence[str] | None) -> str:
     if verb == "features" and "--overwrite" in words:
         return "run it again without --overwrite to continue"
     return _REMEDIES.get(verb, "run the same command again to start over")
-
-
-def _one_line(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror and error.filename:
-        return f"{error.filename}: {error.strerror}"
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 @contextlib.contextmanager
@@ -164,5 +141,8 @@ def _run(arguments: Sequence[str] | None, received: list[int]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (ShowAttendTellError, OSError) as error:
-        click.echo(f"error: {_one_line(error)}", err=True)
+        message = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, OSError) and error.strerror and error.filename:
+            message = f"{error.filename}: {error.strerror}"
+        click.echo(f"error: {message}", err=True)
         sys.exit(1)

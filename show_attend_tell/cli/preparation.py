@@ -7,15 +7,15 @@ from pathlib import Path
 
 import click
 
-from show_attend_tell.cli.cluster import cluster_options, require_cluster
 from show_attend_tell.cli.options import (
     PATH,
     ExperimentCommand,
+    cluster_options,
     encoder_weights_option,
-    experiment_option,
+    experiment_options,
     limit_option,
     load_settings,
-    set_option,
+    require_cluster,
     start_tensorflow,
     work_option,
 )
@@ -46,8 +46,7 @@ def _progress() -> Iterator[Callable[[str, int, int], None] | None]:
 
 
 @click.command(cls=ExperimentCommand)
-@experiment_option
-@set_option
+@experiment_options
 @work_option
 @click.option("--data", type=PATH, help="Folder with the files of the data set.")
 @click.option(
@@ -72,8 +71,7 @@ def prepare(experiment, changes, work, data, on_problem, limit) -> None:
 
 
 @click.command(cls=ExperimentCommand)
-@experiment_option
-@set_option
+@experiment_options
 @work_option
 @encoder_weights_option
 @click.option("--overwrite", is_flag=True, help="Replace existing features.")

@@ -16,7 +16,7 @@ from show_attend_tell.models.lstm.attention import (
     region_bias,
     sampled_location,
 )
-from show_attend_tell.runtime.compilation import compiled
+from show_attend_tell.runtime.backend import compiled
 from show_attend_tell.runtime.errors import ConfigError
 
 # XLA compiles a beam of 5 in 4.6 s of processor time, TensorFlow traces it in 1.1 s; a
@@ -213,7 +213,7 @@ def compile_search(generator, decoding, xla=True):
     Args:
         generator: a :class:`models.generator.Generator`.
         decoding: DecodingSettings from :func:`static_settings`.
-        xla: whether XLA compiles the search, see :func:`runtime.compilation.compiled`.
+        xla: whether XLA compiles the search, see :func:`runtime.backend.compiled`.
             It does not compile the preparation, large products that TensorFlow computes
             in half the time.
     """

@@ -6,7 +6,7 @@ from pathlib import Path
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import experiment_to_dict
 from show_attend_tell.data.digits import Digits, holds_test_digits, read_digits
-from show_attend_tell.runtime.provenance import collect_provenance
+from show_attend_tell.runtime.machine import collect_provenance
 
 
 def open_digits(experiment, work: str | Path, split: str | None) -> tuple[str, Digits]:

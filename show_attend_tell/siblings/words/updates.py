@@ -10,7 +10,7 @@ import tensorflow as tf
 from show_attend_tell.config.reader import ReadExperiment
 from show_attend_tell.data.characters import PAD, STEPS, encode_words
 from show_attend_tell.data.words import WordData
-from show_attend_tell.runtime.recurrence import UNROLLED
+from show_attend_tell.runtime.backend import UNROLLED
 from show_attend_tell.siblings.training import Updates, prefetch
 from show_attend_tell.siblings.words.augmentation import (
     Changes,

@@ -14,7 +14,7 @@ from tiny_training import assert_resumes
 
 from show_attend_tell.config.runs import CHECKPOINT, MODEL, SETTINGS
 from show_attend_tell.config.settings import read_experiment_file
-from show_attend_tell.runtime.compilation import compiled
+from show_attend_tell.runtime.backend import compiled
 from show_attend_tell.runtime.errors import RunError, TrainingError
 from show_attend_tell.siblings.ram import prediction, training
 from show_attend_tell.siblings.ram.evaluation import evaluate

@@ -1,4 +1,4 @@
-"""Define the verb ``demo``, a web page for trained models."""
+"""Define the verbs ``demo``, a web page for trained models, and ``export``."""
 
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from show_attend_tell.cli.options import (
     encoder_weights_option,
     start_tensorflow,
 )
+from show_attend_tell.cli.tasks import TASKS, name_of_model, require_accepted
 
 _SHIPPED = ("Transformer", "LSTM")  # the choices on the page, of pretrained.NAMES
 _LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -86,9 +87,65 @@ def _hosts(host: str) -> list[str]:
 
 def _names(models) -> list[str]:
     """Return distinct names of models: of the files, folders or whole paths."""
-    names = [Path(model).stem for model in models]
-    if len(set(names)) < len(names):
-        names = [Path(model).absolute().parent.name for model in models]
-    if len(set(names)) < len(names):
-        names = [str(model) for model in models]
-    return [f"{n} {k}" if n in names[:k] else n for k, n in enumerate(names)]
+    paths = [Path(model) for model in models]
+    stems = [path.stem for path in paths]
+    folders = [path.absolute().parent.name for path in paths]
+    choices = (stems, folders, list(map(str, paths)))
+    return next((c for c in choices if len(set(c)) == len(c)), choices[-1])
+
+
+@click.command()
+@click.argument("model", type=PATH)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["saved_model", "litert", "half", "8bit"]),
+    required=True,
+    help="saved_model: a TensorFlow SavedModel from pixels to captions. "
+    "litert: a .tflite file from pixels to words, and its .json. "
+    "half: a .keras file with float16 weights. 8bit: one with 8 bits per weight.",
+)
+@click.option("--out", type=PATH, required=True, help="Folder or file to write.")
+@encoder_weights_option
+@click.option(
+    "--beam", type=click.IntRange(min=1), help="Beam width; overrides the model's."
+)
+@click.option(
+    "--accept-imagenet",
+    is_flag=True,
+    help="half, 8bit: let the model accept the ImageNet weights of Keras too.",
+)
+def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
+    """Export a trained model to another format."""
+    smaller = form in ("half", "8bit")
+    if smaller and encoder_weights is not None:
+        raise click.UsageError(
+            f"--format {form} cannot be combined with --encoder-weights."
+        )
+    if not smaller and accept_imagenet:
+        raise click.UsageError(
+            f"--format {form} cannot be combined with --accept-imagenet."
+        )
+    start_tensorflow()
+    from show_attend_tell.models.pretrained import NAMES, shipped_model
+
+    if str(model) in NAMES:
+        model = shipped_model(str(model))
+    task = name_of_model(model)
+    require_accepted(task, model, "the model of an experiment")
+    if form == "saved_model":
+        from show_attend_tell.deployment.exports.graphs import export_saved_model
+
+        export_saved_model(model, out, encoder_weights, beam)
+        click.echo(f"{out}")
+    elif form == "litert":
+        from show_attend_tell.deployment.exports.graphs import export_litert
+
+        beside = export_litert(model, out, encoder_weights, beam)
+        click.echo(f"{out}\n{beside}")
+    else:
+        from show_attend_tell.deployment.exports.half_precision import save_half
+
+        load, eight_bit = TASKS[task].functions().load, form == "8bit"
+        size = save_half(model, out, accept_imagenet, eight_bit, beam, load)
+        click.echo(f"{out}: {size / 1e6:.1f} MB")
