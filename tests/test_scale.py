@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from benchmarks import __main__ as command
 from benchmarks import cost, resources, scale
-from benchmarks.scale import IDEAL, Assumptions, TaskError
+from benchmarks.scale import IDEAL, Assumptions
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "scale.md"
 FREE = replace(IDEAL, start=0.0, actor=0.0, task=0.0, wait=0.0)
@@ -45,12 +45,6 @@ def test_the_limit_of_the_driver_is_that_of_its_definition():
         assert (limit + 1) * scale.driver_seconds(limit + 1, a) > task
 
 
-def test_stragglers_lengthen_the_sum_by_their_share():
-    slow = replace(FREE, slow_tasks=0.1, slowness=3.0, spread=0.2)
-    seconds = scale.run_queue(50_000, 1, 2.0, slow).seconds
-    assert seconds == pytest.approx(50_000 * 2 * (1 + 0.1 * 2), rel=0.01)
-
-
 def test_a_task_is_repeated_until_its_worker_survives():
     # M (e^(x/M) - 1) is the expected time of x seconds that are repeated after each
     # failure, of mean time M between failures.
@@ -61,21 +55,10 @@ def test_a_task_is_repeated_until_its_worker_survives():
     assert queue.deaths / 20_000 == pytest.approx(math.expm1(4 / 100), rel=0.05)
 
 
-def test_the_fourth_death_during_one_task_ends_the_run():
-    with pytest.raises(TaskError, match="has ended 4 workers"):
-        scale.run_queue(100, 5, 4.0, replace(FREE, mtbf=2.0))
-
-
 def test_the_same_seed_gives_the_same_run():
     a = Assumptions()
     first, second, other = (scale.run_queue(500, 20, 36.0, a, n) for n in (1, 1, 2))
     assert first == second != other
-
-
-def test_collections_are_extracted_a_set_after_the_other():
-    a = Assumptions()
-    one = scale.features(10**7, 100, a)
-    assert scale.features(10**9, 100, a).seconds == pytest.approx(100 * one.seconds)
 
 
 def test_the_ring_sends_twice_the_gradients_and_has_2n_minus_2_messages():
@@ -107,12 +90,6 @@ def test_dalys_interval_minimizes_dalys_time(mtbf):
     assert best <= min(times) * (1 + 1e-4)
 
 
-def test_young_is_the_limit_of_daly_for_rare_failures():
-    young = math.sqrt(2 * 5.0 * 1e9)
-    assert scale.checkpoint_interval(5.0, 1e9) == pytest.approx(young, rel=1e-4)
-    assert scale.checkpoint_interval(5.0, 2.0) == 2.0
-
-
 @pytest.mark.parametrize("mtbf", [2000.0, 20_000.0])
 def test_simulated_failures_take_the_time_of_daly(mtbf):
     a = Assumptions()
@@ -120,10 +97,6 @@ def test_simulated_failures_take_the_time_of_daly(mtbf):
     taken = scale.run_training(20_000, interval, mtbf, a)
     expected = scale.daly_seconds(20_000 * interval, interval, mtbf, a)
     assert taken == pytest.approx(expected, rel=0.01)
-
-
-def test_an_undisturbed_worker_trains_at_full_efficiency():
-    assert scale.training_efficiency(1, IDEAL) == pytest.approx(1)
 
 
 def test_hours_and_bytes_are_multiples_of_the_rates():

@@ -152,8 +152,7 @@ class Artefacts:
         path: Path,
         damages: list[tuple[Damage, int]],
         arguments: list[str],
-        results: Callable[[], object] | None = None,
-        seed: int = 1,
+        results: Callable[[command_line.Done], object] | None = None,
     ) -> None:
         """Damage a file in many ways and run a command on each.
 
@@ -163,14 +162,14 @@ class Artefacts:
             damages: kinds of damage and their weights. Damage of single bits and
                 bytes must be refused or leave the results as they are.
             arguments: of the command line.
-            results: returns what must not change without a refusal.
-            seed: seed of the damage.
+            results: returns what must not change without a refusal, from how the
+                command ended.
         """
-        rng, whole = random.Random(seed), path.read_bytes()
+        rng = random.Random(1)
         kinds, weights = zip(*damages, strict=True)
         done = command_line.run(arguments, self.root, SECONDS)
         assert done.code == 0, done
-        expected = results and results()
+        whole, expected = path.read_bytes(), results and results(done)
         for number in tally.within_time(range(tally.planned)):
             (damage,) = rng.choices(kinds, weights)
             what, content = damage(whole, rng)
@@ -179,7 +178,7 @@ class Artefacts:
             outcome, signature = command_line.judge(done)
             case = f"{' '.join(arguments[:1])}, {number}, {path.name}: {what}"
             accepted = outcome == "handled" and damage is mutations.bytes_damaged
-            if accepted and results and results() != expected:
+            if accepted and results and results(done) != expected:
                 outcome, signature = "failed", f"{path.name}: other values accepted"
             if outcome == "refused" and path.read_bytes() != content:
                 outcome, signature = "failed", f"{path.name}: refused, yet changed"
@@ -187,10 +186,6 @@ class Artefacts:
             if outcome == "handled":
                 self._mend()
             path.write_bytes(whole)
-
-    def output(self, arguments: list[str]) -> str:
-        """Return what a command prints."""
-        return command_line.run(arguments, self.root, SECONDS).out
 
     def _mend(self) -> None:
         """Put back what a command may have written."""
