@@ -12,7 +12,9 @@ import click
 from show_attend_tell.cli.options import (
     PATH,
     add_options,
+    attention_option,
     cluster_options,
+    page_option,
     print_failures,
     request_options,
     require_cluster,
@@ -65,12 +67,7 @@ _shard_options = add_options(
     ),
 )
 _figure_options = add_options(
-    click.option(
-        "--attention",
-        type=PATH,
-        metavar="DIR",
-        help="Write a figure of the attention per word into this folder.",
-    ),
+    attention_option,
     click.option(
         *("--format", "formats"),
         type=click.Choice(["png", "pdf", "svg"]),
@@ -86,12 +83,7 @@ _figure_options = add_options(
         show_default=True,
         help="Background of the figures.",
     ),
-    click.option(
-        *("--html", "page"),
-        type=PATH,
-        metavar="FILE",
-        help="Write one HTML page that shows the attention of each word.",
-    ),
+    page_option,
 )
 
 

@@ -109,6 +109,18 @@ limit_option = click.option(
     "run; pass the same N to prepare, features, train and eval.",
 )
 
+attention_option = click.option(
+    "--attention",
+    type=PATH,
+    metavar="DIR",
+    help="Write a figure of the attention per word or character into this folder.",
+)
+page_option = click.option(
+    *("--html", "page"),
+    type=PATH,
+    metavar="FILE",
+    help="Write one HTML page that shows the attention of each word or character.",
+)
 cluster_options = add_options(
     click.option(
         "--cluster",

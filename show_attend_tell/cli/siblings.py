@@ -9,8 +9,10 @@ from show_attend_tell.cli.caption import print_results
 from show_attend_tell.cli.options import (
     PATH,
     ExperimentCommand,
+    attention_option,
     load_settings,
     name_option,
+    page_option,
     print_failures,
     runs_option,
     set_option,
@@ -121,18 +123,8 @@ def draw(experiment, changes, runs, name, count, columns, scale, seed, out) -> N
     metavar="FILE",
     help="Text file of words, one a line: print the nearest of these words.",
 )
-@click.option(
-    "--attention",
-    type=PATH,
-    metavar="DIR",
-    help="Write a figure of the attention per character into this folder.",
-)
-@click.option(
-    *("--html", "page"),
-    type=PATH,
-    metavar="FILE",
-    help="Write one HTML page that shows the attention of each character.",
-)
+@attention_option
+@page_option
 @click.option(
     "--out",
     type=PATH,

@@ -10,7 +10,7 @@ its settings in ``_TASKS`` of :mod:`config.settings`, its data in
 
 import json
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -189,34 +189,29 @@ def name_of_model(path: Path) -> str:
     return next(names, "caption")
 
 
-def require_accepted(name: str, received: object, subject: str = "an experiment"):
-    """Raise a usage error if the running verb, or an option of it, is not for a task.
+def require_accepted(
+    name: str,
+    received: object,
+    subject: str = "an experiment",
+    uses: Iterable[str] | None = None,
+) -> None:
+    """Raise a usage error if a task does not accept a verb, or an option of a verb.
 
     Args:
         name: the task.
         received: the experiment or the model that has this task.
         subject: what has the task.
+        uses: verbs, each alone or with a space and an option; by default the running
+            verb and its options on the command line.
     """
-    for use in _uses(click.get_current_context()):
-        require_use(use, name, received, subject)
-
-
-def require_use(use: str, name: str, received: object, subject="an experiment") -> None:
-    """Raise a usage error if a task does not accept a verb, or an option of a verb.
-
-    Args:
-        use: the verb, then a space and the option.
-        name: see :func:`require_accepted`.
-        received: see the same function.
-        subject: see the same function.
-    """
-    accepting = [task.described for task in TASKS.values() if use in task.accepts]
-    if accepting and use not in TASKS[name].accepts:
-        verb, _, option = use.partition(" ")
-        raise click.UsageError(
-            f"{option or verb} needs {subject} {' or '.join(accepting)}. Received: "
-            f"{received}, whose task is {name!r}."
-        )
+    for use in _uses(click.get_current_context()) if uses is None else uses:
+        accepting = [task.described for task in TASKS.values() if use in task.accepts]
+        if accepting and use not in TASKS[name].accepts:
+            verb, _, option = use.partition(" ")
+            raise click.UsageError(
+                f"{option or verb} needs {subject} {' or '.join(accepting)}. Received: "
+                f"{received}, whose task is {name!r}."
+            )
 
 
 def _uses(context: click.Context) -> Iterator[str]:

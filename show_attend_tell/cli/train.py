@@ -21,7 +21,7 @@ from show_attend_tell.cli.options import (
     start_tensorflow,
     work_option,
 )
-from show_attend_tell.cli.tasks import JOINT, TASKS, TF_CONFIG, require_use
+from show_attend_tell.cli.tasks import JOINT, TASKS, TF_CONFIG, require_accepted
 
 
 def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
@@ -91,9 +91,8 @@ def train(
     chosen = {"seed": seed, "init_from": init_from}
     settings = load_settings(experiment, changes, name, limit, chosen)
     joint = cluster is not None and not several
-    for use, is_given in ((JOINT, joint), (TF_CONFIG, "TF_CONFIG" in os.environ)):
-        if is_given:
-            require_use(use, settings.task, settings.name)
+    uses = [JOINT] * joint + [TF_CONFIG] * ("TF_CONFIG" in os.environ)
+    require_accepted(settings.task, settings.name, uses=uses)
     start_tensorflow()
     if joint:
         from show_attend_tell.cluster.training import train_on_cluster

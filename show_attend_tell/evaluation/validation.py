@@ -154,20 +154,16 @@ class AttentionMonitor:
         movement = scores.get("attention_movement", 1.0)
         peak = scores.get("attention_peak", 0.0)
         if peak > COLLAPSED:
-            self._warn(
-                f"attention has collapsed: {peak:.0%} of it is on one location; raise "
-                "hard.entropy_weight, lower training.learning_rate or start from a "
-                "soft model by training.init_from"
-            )
+            failure = f"attention has collapsed: {peak:.0%} of it is on one location"
+            remedy = "raise hard.entropy_weight, lower training.learning_rate or start"
+            remedy += " from a soft model by training.init_from"
         elif movement < STILL:
-            self._warn(
-                "attention has stopped moving: the variance of alpha over a caption's "
-                f"steps is {movement:.0e} of its mean square; lower "
-                "training.doubly_stochastic or hard.entropy_weight"
-            )
-
-    def _warn(self, message: str) -> None:
-        failure = message.partition(":")[0]
-        if failure not in self._warned:
-            self._warned.add(failure)
-            logger.warning(message)
+            failure = "attention has stopped moving: the variance of alpha over a "
+            failure += f"caption's steps is {movement:.0e} of its mean square"
+            remedy = "lower training.doubly_stochastic or hard.entropy_weight"
+        else:
+            return
+        kind = failure.partition(":")[0]
+        if kind not in self._warned:
+            self._warned.add(kind)
+            logger.warning("%s; %s", failure, remedy)

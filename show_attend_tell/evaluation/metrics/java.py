@@ -108,12 +108,19 @@ def _jar(*parts: str) -> str:
     return os.path.join(pycocoevalcap.__path__[0], *parts)
 
 
-def _run_by_line(
-    name: str, arguments: Sequence[str], questions: Sequence[str], seconds: float
+def _answers(
+    name: str,
+    arguments: list[str],
+    questions: Sequence[str],
+    count: int,
+    seconds: float,
 ) -> list[str]:
-    """Return the lines that a program prints for lines of standard input."""
+    """Return the `count` lines that a program prints for lines of standard input."""
     text = "\n".join(questions) + "\n"
-    return run_java(name, arguments, text, seconds).text.split("\n")[:-1]
+    lines = run_java(name, arguments, text, seconds).text.split("\n")[:-1]
+    if len(lines) != count:
+        raise JavaError(f"{name}: java printed {len(lines)} lines instead of {count}")
+    return lines
 
 
 def ptb_tokenize(texts: Sequence[str], timeout: float) -> list[str]:
@@ -135,12 +142,8 @@ def ptb_tokenize(texts: Sequence[str], timeout: float) -> list[str]:
         return lines
     arguments = ["-cp", _jar("tokenizer", f"{STANFORD}.jar")]
     arguments += ["edu.stanford.nlp.process.PTBTokenizer", "-preserveLines"]
-    answers = _run_by_line("PTB tokenizer", [*arguments, "-lowerCase"], full, timeout)
-    if len(answers) != len(full):
-        raise JavaError(
-            f"PTB tokenizer: java printed {len(answers)} lines for {len(full)} captions"
-        )
-    answer = iter(answers)
+    arguments += ["-lowerCase"]
+    answer = iter(_answers("PTB tokenizer", arguments, full, len(full), timeout))
     return [_without_punctuation(next(answer)) if line else "" for line in lines]
 
 
@@ -171,30 +174,21 @@ def meteor(
         " ||| ".join(["SCORE", *map(_field, texts), _field(hypothesis)])
         for hypothesis, texts in zip(hypotheses, references, strict=True)
     ]
+    program = ["-Xmx2G", "-jar", _jar("meteor", "meteor-1.5.jar")]
+    program += ["-", "-", "-stdio", "-l", "en", "-norm"]
     # Named, because the jar fails to find its own file below a folder with a space.
-    paraphrases = ("-a", _jar("meteor", "data", "paraphrase-en.gz"))
-    lines = _ask_meteor(paraphrases, questions, len(questions), seconds)
+    aligned = [*program, "-a", _jar("meteor", "data", "paraphrase-en.gz")]
+    lines = _answers("METEOR", aligned, questions, len(questions), seconds)
     values = np.array([_numbers(line, _COLUMNS) for line in lines])  # (N, 23)
     question = " ||| ".join(["EVAL", *map(str.strip, lines)])
-    scores = _ask_meteor(_EVAL_MODULES, [question], len(lines) + 1, timeout)
+    program += _EVAL_MODULES
+    scores = _answers("METEOR", program, [question], len(lines) + 1, timeout)
     return Scored(100 * _numbers(scores[-1], 1)[0], meteor_statistic(values))
 
 
 def _field(text: str) -> str:
     """Return the text without METEOR's separator, on one line."""
     return " ".join(text.replace("|||", "").split())
-
-
-def _ask_meteor(
-    options: Sequence[str], questions: Sequence[str], count: int, seconds: float
-) -> list[str]:
-    """Return the `count` lines that METEOR prints."""
-    arguments = ["-Xmx2G", "-jar", _jar("meteor", "meteor-1.5.jar")]
-    arguments += ["-", "-", "-stdio", "-l", "en", "-norm", *options]
-    lines = _run_by_line("METEOR", arguments, questions, seconds)
-    if len(lines) != count:
-        raise JavaError(f"METEOR: java printed {len(lines)} lines instead of {count}")
-    return lines
 
 
 def _numbers(line: str, count: int) -> list[float]:

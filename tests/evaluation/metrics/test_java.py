@@ -75,7 +75,7 @@ def no_time_per_caption(monkeypatch):
         (call_meteor, "read l; echo 1; echo 2", GENEROUS, "printed 2 lines instead"),
         (call_tokenizer, "exec sleep 600", SHORT, "did not end in 0.5 s"),
         (call_tokenizer, "exit 1", GENEROUS, "stopped with status 1"),
-        (call_tokenizer, "echo a; echo b", GENEROUS, "printed 2 lines for 1"),
+        (call_tokenizer, "echo a; echo b", GENEROUS, "printed 2 lines instead of 1"),
     ],
 )
 def test_errors_of_programs_have_one_line(fake, call, script, timeout, message):
