@@ -272,14 +272,14 @@ def _open_writer(pipeline, request, overwrite: bool):
 
 
 def _print_present(writer, photos: Iterable[Path]) -> list:
-    """Print the captions that photos have already; return the other photos.
+    """Print the captions that are already in the metadata; return the other photos.
 
     Args:
         writer: the MetadataWriter.
         photos: photos and folders.
 
     Returns:
-        Photos without a caption by the same model and settings, and failures.
+        Photos without a caption by this model with these settings, and failures.
     """
     from show_attend_tell.inference.photos import find_photos
     from show_attend_tell.inference.result import Failure

@@ -72,7 +72,7 @@ from show_attend_tell.cli.tasks import TASKS
 )
 @limit_option
 def evaluate(experiment, changes, work, runs, name, split, limit, **options) -> None:
-    """Generate the captions of a split, and save and score them.
+    """Generate captions for a split, save and score them.
 
     For an experiment on digits or words, measure the error, the bound or the word
     accuracy of its model.

@@ -1,4 +1,4 @@
-"""List the tasks of experiments, and what the verbs do with each of them.
+"""Map each task of an experiment to the functions that the verbs call.
 
 :data:`TASKS` has an entry for each value of the key ``task``. The entries import their
 modules when a verb runs, so that ``--help`` is fast.
@@ -35,13 +35,13 @@ class Functions(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """What the verbs do with the experiments and the models of a task.
+    """Describe a task to the verbs.
 
     Attributes:
         described: the end of "needs an experiment ..." in usage errors.
-        accepts: verbs, options, and values of options that only some tasks accept, such
+        accepts: verbs, options and values of options that not every task accepts, such
             as ``draw``, ``eval --beam`` and ``eval --split all``. Every task accepts
-            all that no entry names.
+            a verb or an option that no entry names.
         classes: names of the classes of its models.
         functions: imports and returns its functions.
         has_captions: whether its experiments have captions, and features of photos.
@@ -115,7 +115,7 @@ def _evaluate_words(settings, work, runs, split, options) -> list[str]:
     return lines
 
 
-# Of `train`: the workers of a cluster, or of TF_CONFIG, train one model together.
+# Uses of `train` in which several workers train one model.
 JOINT, TF_CONFIG = "train --cluster without --seeds", "train TF_CONFIG"
 
 
@@ -200,7 +200,7 @@ def require_accepted(
     Args:
         name: the task.
         received: the experiment or the model that has this task.
-        subject: what has the task.
+        subject: name of what was received, such as "an experiment".
         uses: verbs, each alone or with a space and an option; by default the running
             verb and its options on the command line.
     """

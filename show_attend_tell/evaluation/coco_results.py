@@ -4,7 +4,7 @@ Two forms are accepted:
 
 * a list of ``{"image_id": 1 or "a.jpg", "caption": "a dog runs"}``: the COCO results
   format, and the files that an evaluation saves (further keys are ignored);
-* one object, ``{"a.jpg": "a dog runs"}``.
+* an object, ``{"a.jpg": "a dog runs"}``.
 """
 
 import re

@@ -2,8 +2,8 @@
 
 The captions of every run are scored again, because p-values need the statistics of each
 photo, which ``scores.json`` does not have. All runs are scored on the same resamples of
-the photos. A p-value describes the choice of photos, not that of seeds, whose effect
-the standard deviation shows.
+the photos. A p-value describes the choice of photos; the standard deviation shows the
+effect of the seed.
 """
 
 import csv
@@ -36,7 +36,7 @@ SCORES = "scores.json"
 FORMATS = ("text", "markdown", "csv", "latex")
 DEFAULT_METRICS = ("BLEU-1", "BLEU-4", "METEOR", "CIDEr")
 _SEED = re.compile(r"-seed-\d+(?=$|/|\.keras$)")
-# Settings of an evaluation that runs of one row share.
+# Decoding settings that the runs of a row share.
 _DECODING = ("beam", "length_normalisation", "max_words", "allow_unknown", "locations")
 
 
@@ -87,9 +87,9 @@ class ComparisonRow:
         label: name of the experiment or of the run folder.
         seeds: seed of each run.
         means: score -> mean over the runs.
-        deviations: score -> standard deviation over the runs (n - 1); none of one run.
-        p_values: score -> two-sided p-value of the difference to the first row; none
-            in the first row.
+        deviations: score -> standard deviation over the runs (n - 1), if several.
+        p_values: score -> two-sided p-value of the difference to the first row; empty
+            for the first row.
     """
 
     label: str
@@ -126,8 +126,8 @@ def compare_runs(
 
     Args:
         names: run folders, names of runs in `runs_folder`, or files of scores in run
-            folders, such as ``scores-beam-10-reranked.json``; by default of a run
-            ``scores.json``.
+            folders, such as ``scores-beam-10-reranked.json``. A run or a folder stands
+            for its ``scores.json``.
         work: folder of prepared data, for the captions of the photos.
         runs_folder: folder of run folders.
         metrics: scores to compare; by default those of :data:`DEFAULT_METRICS` that can
@@ -143,7 +143,7 @@ def compare_runs(
     _require_comparable(evaluated)
     first = evaluated[0]
     photos = _photos_of(first, work)
-    statistics = []  # of each run, all in one order of the photos
+    statistics = []  # of each run, in the order of `photos`
     for run in evaluated:
         captions = {photo.id: run.captions[photo.id] for photo in photos}
         result = score_photos(captions, photos, run.scores["tokenizer"])
@@ -294,8 +294,8 @@ def format_comparison(comparison: Comparison, style: str = "text") -> str:
 
     Args:
         comparison: the rows.
-        style: one of :data:`FORMATS`. CSV has the unrounded values in columns of their
-            own, all others have ``mean ± deviation (p)``.
+        style: one of :data:`FORMATS`. CSV has a column for each unrounded value; the
+            other formats print ``mean ± deviation (p)``.
     """
     if style == "csv":
         return _to_csv(comparison)

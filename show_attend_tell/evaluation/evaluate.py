@@ -83,7 +83,7 @@ def evaluate(
     Two files are written to the run folder: ``captions-<split>.json``, a list of
     ``image_id``, ``caption`` and ``log_prob`` (nats), and then ``scores.json``. These
     names are for the run's own model with the experiment's decoding. Otherwise both
-    contain what differs, in this order: ``-beam-<n>``, ``-model-<file or run>`` or
+    contain the differences, in this order: ``-beam-<n>``, ``-model-<file or run>`` or
     ``-ensemble-<n>``, ``-mirror``, ``-reranked``, and ``decoding.locations`` if it is
     not ``expected``: ``scores-likeliest.json``, ``scores-sampled-seed-3.json``.
 
@@ -100,8 +100,8 @@ def evaluate(
             run.
         progress: whether to show a progress bar.
         mirror: whether to average over the photos and their mirror images.
-        reranker: file of a reranker, by which the hypotheses are ranked too, or
-            ``none``; by default ``<model>.reranker.npz`` beside a single model.
+        reranker: file of a reranker, which also ranks the hypotheses, or ``none``; by
+            default ``<model>.reranker.npz`` beside a single model.
         boxes: file of the boxes of people, see :func:`pointing.read_boxes`, to measure
             where attention points at words such as "man".
 
@@ -190,7 +190,7 @@ def score_file(
     tokenizer: str = "auto",
     spice: bool = False,
 ) -> EvaluationReport:
-    """Score captions of another program; no file is written.
+    """Score captions by another program, and write no file.
 
     Args:
         file: file of captions, see :func:`read_captions`, one caption for each
@@ -240,7 +240,7 @@ def _generate(
     people: dict[str, list[Box]] | None,
     progress: bool,
 ) -> GeneratedCaptions:
-    """Generate all captions; of attention only the scores of mentions are kept."""
+    """Generate all captions; keep of their attention only the scores of mentions."""
     started = time.monotonic()
     targets, notes = find_targets(data.photos, model.encoder_identity, people)
     sentences, log_probs, pointing = [], [], {}

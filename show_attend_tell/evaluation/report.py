@@ -40,7 +40,7 @@ class EvaluationReport:
         photos: number of photos.
         mean_length: mean number of words of a caption.
         distinct: number of distinct captions as a share of all, 0 to 1.
-        notes: one line for each photo group or score that is missing.
+        notes: a line for each group of photos or score that is missing.
         made: origin of the scores: tokenizer, beam, revision, versions and so on.
         captions: photo id -> caption that was scored.
         intervals: score -> lower and upper end of its 95 % bootstrap interval.

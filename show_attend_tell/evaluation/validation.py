@@ -1,7 +1,7 @@
 """Generate captions for a split, score them without Java, and watch their attention.
 
-Two failures are known from trainings of the authors' code: attention that is the same
-for every word, and attention that has collapsed on one location for all photos.
+Trainings of the authors' code fail in two ways: attention is the same for every word,
+or has collapsed on one location for all photos.
 """
 
 import dataclasses

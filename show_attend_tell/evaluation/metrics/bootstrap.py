@@ -20,7 +20,7 @@ _BLOCK = 100  # resamples drawn together, which bounds the memory for many photo
 
 
 class Statistic(NamedTuple):
-    """The values of each photo from whose sums a score is computed.
+    """Values of each photo; the score is a function of their sums.
 
     Attributes:
         values: (N, k), one row for each photo.
@@ -31,19 +31,19 @@ class Statistic(NamedTuple):
     compute: Callable[[np.ndarray], np.ndarray]
 
     def score(self) -> float:
-        """Return the score of all photos, the one that is printed."""
+        """Return the score of all photos."""
         return float(self.compute(self.values.sum(axis=0)))
 
 
 class Scored(NamedTuple):
-    """A score in percent, as its own library computes it, and its statistic."""
+    """A score in percent, as the metric's library computes it, and its statistic."""
 
     value: float
     statistic: Statistic
 
 
 def ratio_statistic(numerators: Sequence[float], denominators: Sequence[float]):
-    """Return the statistic of a share: the sum of one value over that of another.
+    """Return the statistic of a share: a sum of numerators over denominators.
 
     Args:
         numerators: (N,).

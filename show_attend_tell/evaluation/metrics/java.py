@@ -69,7 +69,7 @@ def run_java(
     java = shutil.which("java")
     if java is None:
         raise JavaError(f"{name} needs Java: no `java` on the PATH, install it")
-    # _JAVA_OPTIONS overrules the command line; of two values the last one counts.
+    # _JAVA_OPTIONS overrules the command line, and its last value of a flag counts.
     flags = f"{os.environ.get('_JAVA_OPTIONS', '')} {_FLAGS}"
     try:
         done = subprocess.run(
@@ -166,8 +166,8 @@ def meteor(
         timeout: seconds for Java to start; time per caption is added.
 
     Raises:
-        JavaError: Java is absent, fails, exceeds the time limit or prints something
-            else.
+        JavaError: Java is absent, fails or exceeds the time limit, or its output is
+            malformed.
     """
     seconds = timeout + _METEOR_SECONDS * len(hypotheses)
     questions = [

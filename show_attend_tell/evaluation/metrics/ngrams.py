@@ -97,8 +97,8 @@ def file_token_bleu(
     caption and every reference raises BLEU. That Table 1 was scored so is likely, not
     proven: the script that made it was not published. Here both sides are lower case.
 
-    A captioner trained without punctuation writes no period; one is then appended to
-    each of its captions.
+    A captioner trained without punctuation writes no period; each of its captions then
+    gets a period.
 
     Args:
         captions: photo id -> caption.
