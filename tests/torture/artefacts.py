@@ -3,7 +3,6 @@
 import io
 import random
 import shutil
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import command_line
 import h5py
 import mutations
 import numpy as np
+from mutations import unzipped, zipped
 from tally import Tally
 
 SECONDS = 60  # a case that takes longer counts as hanging
@@ -77,21 +77,6 @@ def array_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
     np.save(buffer, kinds[what], allow_pickle=True)
     files[name] = buffer.getvalue()
     return f"{name} of {what}", zipped(files)
-
-
-def unzipped(content: bytes) -> dict[str, bytes]:
-    """Return the files of an archive: name -> content."""
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
-def zipped(files: dict[str, bytes]) -> bytes:
-    """Return an archive of some files."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return buffer.getvalue()
 
 
 def hdf5_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
