@@ -18,8 +18,8 @@ from show_attend_tell.cli.options import (
     print_failures,
     request_options,
     require_cluster,
-    start_tensorflow,
 )
+from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 _output_options = add_options(
     click.option(
@@ -55,7 +55,6 @@ _shard_options = add_options(
         "--shard-format",
         type=click.Choice(["jsonl", "parquet"]),
         default="jsonl",
-        show_default=True,
         help="With --cluster: file format of the captions.",
     ),
     click.option(
@@ -73,14 +72,12 @@ _figure_options = add_options(
         type=click.Choice(["png", "pdf", "svg"]),
         multiple=True,
         default=("png", "pdf"),
-        show_default=True,
         help="File format of the figures; repeatable.",
     ),
     click.option(
         "--theme",
         type=click.Choice(["light", "dark"]),
         default="light",
-        show_default=True,
         help="Background of the figures.",
     ),
     page_option,
@@ -123,7 +120,7 @@ def caption(photos, request, out, write_metadata, overwrite_metadata, **options)
         raise click.UsageError(
             "--region needs one photo, and no --out or --write-metadata."
         )
-    start_tensorflow()
+    start_keras()
     if out is not None:
         from show_attend_tell.inference.batch import require_known_ending
 
@@ -152,7 +149,7 @@ def caption(photos, request, out, write_metadata, overwrite_metadata, **options)
 
 def _caption_on_cluster(request, photos, out, options) -> None:
     """Caption photos into a folder of shards; exit with 1 if a photo has no caption."""
-    start_tensorflow()
+    start_keras()
     from show_attend_tell.cluster.captions import caption_on_cluster
 
     report = caption_on_cluster(

@@ -7,9 +7,9 @@ import click
 from show_attend_tell.cli.options import (
     PATH,
     encoder_weights_option,
-    start_tensorflow,
 )
 from show_attend_tell.cli.tasks import TASKS, name_of_model, require_accepted
+from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 _SHIPPED = ("Transformer", "LSTM")  # the choices on the page, of pretrained.NAMES
 _LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -18,19 +18,17 @@ _LOCAL = ("127.0.0.1", "localhost", "::1")
 @click.command()
 @click.argument("models", nargs=-1, type=PATH, metavar="[MODEL]...")
 @encoder_weights_option
-@click.option("--host", default=_LOCAL[0], show_default=True, help="Address to serve.")
+@click.option("--host", default=_LOCAL[0], help="Address to serve.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=8000,
-    show_default=True,
     help="Port to serve; 0 chooses a free one.",
 )
 @click.option(
     "--queue",
     type=click.IntRange(min=1),
     default=32,
-    show_default=True,
     help="Maximum photos in progress and waiting; more are refused for the moment.",
 )
 def demo(models, encoder_weights, host, port, queue) -> None:
@@ -50,7 +48,8 @@ def demo(models, encoder_weights, host, port, queue) -> None:
     else:
         named = dict(zip(_SHIPPED, map(shipped_model, NAMES), strict=True))
     with take_port(host, port) as taken:
-        app = _load(named, encoder_weights, queue, _hosts(host))
+        hosts = [*_LOCAL, "[::1]"] if host in _LOCAL else ["*"]
+        app = _load(named, encoder_weights, queue, hosts)
         shown = f"[{host}]" if ":" in host else host
         click.echo(f"http://{shown}:{taken.getsockname()[1]} - stop with Ctrl-C")
         server_of(app).run(sockets=[taken])
@@ -58,7 +57,7 @@ def demo(models, encoder_weights, host, port, queue) -> None:
 
 def _load(named, encoder_weights, queue, hosts):
     """Load and compile models; return the web application."""
-    start_tensorflow()
+    start_keras()
     from PIL import Image
 
     from data_prep.scenes.example_pictures import example_pictures
@@ -78,11 +77,6 @@ def _load(named, encoder_weights, queue, hosts):
     return create_app(
         *(pipelines, examples, queue), hosts=hosts, digits=digits, reader=reader
     )
-
-
-def _hosts(host: str) -> list[str]:
-    """Return the host names to which the server responds."""
-    return [*_LOCAL, "[::1]"] if host in _LOCAL else ["*"]
 
 
 def _names(models) -> list[str]:
@@ -126,7 +120,7 @@ def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
         raise click.UsageError(
             f"--format {form} cannot be combined with --accept-imagenet."
         )
-    start_tensorflow()
+    start_keras()
     from show_attend_tell.models.pretrained import NAMES, shipped_model
 
     if str(model) in NAMES:

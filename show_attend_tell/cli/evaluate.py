@@ -13,10 +13,10 @@ from show_attend_tell.cli.options import (
     name_option,
     reranker_option,
     runs_option,
-    start_tensorflow,
     work_option,
 )
 from show_attend_tell.cli.tasks import TASKS
+from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 
 @click.command("eval", cls=ExperimentCommand)
@@ -64,7 +64,6 @@ from show_attend_tell.cli.tasks import TASKS
     "--tokenizer",
     type=click.Choice(["auto", "ptb", "simple"]),
     default="auto",
-    show_default=True,
     help="Tokenizer of the scores; ptb needs Java.",
 )
 @click.option(
@@ -77,15 +76,13 @@ def evaluate(experiment, changes, work, runs, name, split, limit, **options) -> 
     For an experiment on digits or words, measure the error, the bound or the word
     accuracy of its model.
     """
-    if options["captions"] is not None:
-        if any(options[n] for n in ("models", "mirror", "reranker", "boxes")):
-            raise click.UsageError(
-                "--captions excludes --model, --mirror, --reranker and --boxes."
-            )
-        if options["beams"]:
-            raise click.UsageError("--captions and --beam exclude each other.")
+    excluded = ("models", "mirror", "reranker", "boxes", "beams")
+    if options["captions"] is not None and any(options[name] for name in excluded):
+        raise click.UsageError(
+            "--captions excludes --model, --mirror, --reranker, --boxes and --beam."
+        )
     settings = load_settings(experiment, changes, name, limit)
-    start_tensorflow()
+    start_keras()
     measure = TASKS[settings.task].functions().evaluate
     click.echo("\n".join(measure(settings, work, runs, split, options)))
 
@@ -105,7 +102,6 @@ def evaluate(experiment, changes, work, runs, name, split, limit, **options) -> 
     *("--format", "style"),
     type=click.Choice(["text", "markdown", "csv", "latex"]),
     default="text",
-    show_default=True,
     help="Format of the table.",
 )
 def compare(names, runs, work, metrics, style) -> None:

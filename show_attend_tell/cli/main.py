@@ -41,7 +41,7 @@ _REMEDIES = {
 
 
 @click.group(
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
     epilog="Exit status: 0 success; 1 error, with one line on standard error; 2 wrong "
     "usage; 130 interrupted by Ctrl-C; 143 terminated by SIGTERM. An interrupted verb "
     "leaves complete files; train writes a checkpoint first.",
@@ -61,13 +61,15 @@ for verb in (caption, compare, demo, doctor, draw, export, download, read):
     cli.add_command(verb)
 
 
-def _remedy(arguments: Sequence[str] | None) -> str:
-    """Return how to continue the interrupted verb of a command line."""
+def _exit_interrupted(arguments: Sequence[str] | None, terminated: bool) -> None:
+    """Print how to continue the interrupted verb, and exit."""
     words = sys.argv[1:] if arguments is None else arguments
     verb = next((word for word in words if word in cli.commands), "")
+    remedy = _REMEDIES.get(verb, "run the same command again to start over")
     if verb == "features" and "--overwrite" in words:
-        return "run it again without --overwrite to continue"
-    return _REMEDIES.get(verb, "run the same command again to start over")
+        remedy = "run it again without --overwrite to continue"
+    click.echo(f"{'terminated' if terminated else 'interrupted'}; {remedy}", err=True)
+    sys.exit(_TERMINATED if terminated else _INTERRUPTED)
 
 
 @contextlib.contextmanager
@@ -117,12 +119,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _run(arguments, received)
 
 
-def _exit_interrupted(arguments: Sequence[str] | None, received: list[int]) -> None:
-    what = "terminated" if received else "interrupted"
-    click.echo(f"{what}; {_remedy(arguments)}", err=True)
-    sys.exit(_TERMINATED if received else _INTERRUPTED)
-
-
 def _run(arguments: Sequence[str] | None, received: list[int]) -> None:
     """Run the command line; exit unless it succeeds."""
     try:
@@ -131,12 +127,12 @@ def _run(arguments: Sequence[str] | None, received: list[int]) -> None:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        _exit_interrupted(arguments, received)
+        _exit_interrupted(arguments, bool(received))
     except (SystemError, RuntimeError) as error:  # C code raises them when interrupted
         cause = error.__cause__ or error.__context__
         if not (received or isinstance(cause, KeyboardInterrupt)):
             raise
-        _exit_interrupted(arguments, received)
+        _exit_interrupted(arguments, bool(received))
     except BrokenPipeError:  # the reading program, such as head, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

@@ -48,13 +48,6 @@ class ExperimentCommand(click.Command):
                 )
 
 
-def start_tensorflow() -> None:
-    """Import TensorFlow without its banner, and Keras with TensorFlow as backend."""
-    from show_attend_tell.runtime.tensorflow_startup import start_keras
-
-    start_keras()
-
-
 def add_options(*options: Callable) -> Callable:
     """Return a decorator that adds several options to a verb, in this order."""
 
@@ -76,7 +69,6 @@ experiment_options = add_options(
     click.option(
         *("--experiment", "-e"),
         default="scenes",
-        show_default=True,
         metavar="NAME|FILE",
         help="Name of a shipped experiment, or a .toml file.",
     ),
@@ -86,14 +78,12 @@ work_option = click.option(
     "--work",
     type=PATH,
     default="prepared",
-    show_default=True,
     help="Folder of prepared data sets.",
 )
 runs_option = click.option(
     "--runs",
     type=PATH,
     default="experiments/runs",
-    show_default=True,
     help="Folder of training runs.",
 )
 name_option = click.option(

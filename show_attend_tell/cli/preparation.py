@@ -16,10 +16,10 @@ from show_attend_tell.cli.options import (
     limit_option,
     load_settings,
     require_cluster,
-    start_tensorflow,
     work_option,
 )
 from show_attend_tell.cli.tasks import TASKS
+from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 
 @contextlib.contextmanager
@@ -53,7 +53,6 @@ def _progress() -> Iterator[Callable[[str, int, int], None] | None]:
     "--on-problem",
     type=click.Choice(["skip", "refuse"]),
     default="skip",
-    show_default=True,
     help="Skip malformed lines and photos, or refuse the data set.",
 )
 @limit_option
@@ -118,7 +117,7 @@ def features(
     if not TASKS[settings.task].has_captions:
         click.echo(f"{settings.name}: nothing to do, its model reads the pictures")
         return
-    start_tensorflow()
+    start_keras()
     options = {
         "encoder_weights": encoder_weights,
         "overwrite": overwrite,

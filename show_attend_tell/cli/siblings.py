@@ -16,8 +16,8 @@ from show_attend_tell.cli.options import (
     print_failures,
     runs_option,
     set_option,
-    start_tensorflow,
 )
+from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 _MOST = 10_000  # pictures, whose file a viewer can open
 _SUFFIXES = (".png", ".gif")
@@ -43,7 +43,6 @@ def _check_suffix(context, parameter, value: Path) -> Path:
     "--count",
     type=click.IntRange(1, _MOST),
     default=100,
-    show_default=True,
     help="Number of pictures.",
 )
 @click.option(
@@ -56,14 +55,12 @@ def _check_suffix(context, parameter, value: Path) -> Path:
     "--scale",
     type=click.IntRange(1, 20),
     default=3,
-    show_default=True,
     help="Side of a drawn pixel in the file.",
 )
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
     default=0,
-    show_default=True,
     help="Seed of the pictures.",
 )
 @click.option(
@@ -84,7 +81,7 @@ def draw(experiment, changes, runs, name, count, columns, scale, seed, out) -> N
     settings = None
     if experiment or changes or name:
         settings = load_settings(experiment or "draw_mnist", changes, name)
-    start_tensorflow()
+    start_keras()
     from show_attend_tell.config.runs import MODEL
     from show_attend_tell.siblings.draw.bound import sample
     from show_attend_tell.siblings.draw.figures import save_samples
@@ -114,7 +111,6 @@ def draw(experiment, changes, runs, name, count, columns, scale, seed, out) -> N
     "--beam",
     type=click.IntRange(min=1),
     default=1,
-    show_default=True,
     help="Beam width; 1 takes the most probable character at every step.",
 )
 @click.option(
@@ -139,7 +135,7 @@ def read(crops, model, beam, lexicon, attention, page, out) -> None:
     """
     if out is not None and (attention is not None or page is not None):
         raise click.UsageError("--out cannot be combined with --attention or --html.")
-    start_tensorflow()
+    start_keras()
     from show_attend_tell.siblings.model_files import READER, shipped_file
     from show_attend_tell.siblings.words.generation import Searcher
     from show_attend_tell.siblings.words.lexicon import Lexicon

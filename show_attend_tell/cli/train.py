@@ -18,10 +18,10 @@ from show_attend_tell.cli.options import (
     name_option,
     require_cluster,
     runs_option,
-    start_tensorflow,
     work_option,
 )
 from show_attend_tell.cli.tasks import JOINT, TASKS, TF_CONFIG, require_accepted
+from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 
 def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
@@ -93,7 +93,7 @@ def train(
     joint = cluster is not None and not several
     uses = [JOINT] * joint + [TF_CONFIG] * ("TF_CONFIG" in os.environ)
     require_accepted(settings.task, settings.name, uses=uses)
-    start_tensorflow()
+    start_keras()
     if joint:
         from show_attend_tell.cluster.training import train_on_cluster
 
@@ -183,7 +183,7 @@ def average(models, experiment, changes, runs, overwrite) -> None:
     experiment's name.
     """
     settings = load_settings(experiment, changes)
-    start_tensorflow()
+    start_keras()
     from show_attend_tell.training.weight_averaging import average_models
 
     out = average_models(models, settings, runs, overwrite)
@@ -209,7 +209,6 @@ def average(models, experiment, changes, runs, overwrite) -> None:
     *("--pictures", "limit"),
     type=click.IntRange(min=8),
     default=200,
-    show_default=True,
     help="Maximum pictures of each kind unlike the training photos.",
 )
 def calibrate(
@@ -222,7 +221,7 @@ def calibrate(
     <model>.confidence.npz beside the model.
     """
     settings = load_settings(experiment, changes)
-    start_tensorflow()
+    start_keras()
     from show_attend_tell.models.pretrained import model_path
     from show_attend_tell.training.confidence.calibration import calibrate
 
@@ -273,7 +272,7 @@ def fit_reranker(experiment, changes, work, out) -> None:
     hypothesis of highest expected CIDEr then moves up. Needs prepare and features.
     """
     settings = load_settings(experiment, changes)
-    start_tensorflow()
+    start_keras()
     from show_attend_tell.models.reranker_file import save_reranker
     from show_attend_tell.training.reranking import fit_reranker as fit
     from show_attend_tell.training.reranking import reranker_path

@@ -8,12 +8,15 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pycocoevalcap
 
-from show_attend_tell.evaluation.metrics.bootstrap import Scored, Statistic
+from show_attend_tell.evaluation.metrics.bootstrap import (
+    Scored,
+    Statistic,
+    mean_score,
+)
 from show_attend_tell.runtime.errors import JavaError
 
 # Numbers with a decimal point and text in UTF-8, whatever the user's locale.
@@ -44,16 +47,9 @@ _CORENLP = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
 _SPICE_SECONDS = 2  # a caption, to parse 5 references on a slow core
 
 
-class JavaOutput(NamedTuple):
-    """Standard output as text, and the program's own lines of standard error."""
-
-    text: str
-    messages: list[str]
-
-
 def run_java(
     name: str, arguments: Sequence[str], text: str, timeout: float
-) -> JavaOutput:
+) -> tuple[str, list[str]]:
     """Run a Java program to its end; kill it at the time limit and on Ctrl-C.
 
     Args:
@@ -61,6 +57,9 @@ def run_java(
         arguments: arguments of ``java``.
         text: the whole standard input.
         timeout: seconds until the program is killed.
+
+    Returns:
+        Standard output, and the program's own lines of standard error.
 
     Raises:
         JavaError: Java is absent or cannot be started, or the program fails or exceeds
@@ -90,7 +89,7 @@ def run_java(
         named = [m for m in messages if "Exception" in m or "Error" in m]
         reason = (named[:1] or messages[-1:] or ["it gave no reason"])[0]
         raise JavaError(f"{name}: java stopped with status {done.returncode}: {reason}")
-    return JavaOutput(done.stdout.decode("utf-8", "replace"), messages)
+    return done.stdout.decode("utf-8", "replace"), messages
 
 
 def java_version(timeout: float = 30) -> str:
@@ -99,7 +98,7 @@ def java_version(timeout: float = 30) -> str:
     Raises:
         JavaError: see :func:`run_java`.
     """
-    messages = run_java("java -version", ["-version"], "", timeout).messages
+    _, messages = run_java("java -version", ["-version"], "", timeout)
     return (messages or ["unknown"])[0]
 
 
@@ -117,7 +116,8 @@ def _answers(
 ) -> list[str]:
     """Return the `count` lines that a program prints for lines of standard input."""
     text = "\n".join(questions) + "\n"
-    lines = run_java(name, arguments, text, seconds).text.split("\n")[:-1]
+    printed, _ = run_java(name, arguments, text, seconds)
+    lines = printed.split("\n")[:-1]
     if len(lines) != count:
         raise JavaError(f"{name}: java printed {len(lines)} lines instead of {count}")
     return lines
@@ -242,8 +242,8 @@ def _meteor_of_sums(sums: np.ndarray) -> np.ndarray:
 
 def spice(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], timeout: float
-) -> list[float]:
-    """Return the SPICE F-score of each tokenized caption, 0 to 1.
+) -> Scored:
+    """Compute the mean SPICE F-score of tokenized captions.
 
     Args:
         hypotheses: N captions, words joined by spaces.
@@ -278,4 +278,4 @@ def spice(
             raise JavaError(f"SPICE: java wrote no usable scores: {error!r}") from None
     if len(scores) != len(rows) or not all(map(math.isfinite, scores)):
         raise JavaError(f"SPICE: java scored {len(scores)} captions of {len(rows)}")
-    return scores
+    return mean_score(scores)

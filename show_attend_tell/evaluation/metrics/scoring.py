@@ -8,11 +8,7 @@ from itertools import islice
 from typing import Literal
 
 from show_attend_tell.data.vocabulary import tokenize
-from show_attend_tell.evaluation.metrics.bootstrap import (
-    Scored,
-    Statistic,
-    mean_score,
-)
+from show_attend_tell.evaluation.metrics.bootstrap import Statistic
 from show_attend_tell.evaluation.metrics.java import (
     STANFORD,
     java_version,
@@ -94,7 +90,7 @@ def score(
     results = {**bleu(*words), "ROUGE-L": rouge_l(*words), "CIDEr": cider(*words)}
     if len(captions) == 1:
         notes.append("CIDEr of a single photo is 0 by definition")
-    programs = {"METEOR": meteor} | ({"SPICE": _mean_spice} if with_spice else {})
+    programs = {"METEOR": meteor} | ({"SPICE": spice} if with_spice else {})
     for name, program in programs.items():
         try:
             results[name] = program(*words, _JAVA_SECONDS)
@@ -123,10 +119,6 @@ def score(
         versions=versions,
         period_appended=appended if of_files else None,
     )
-
-
-def _mean_spice(*arguments) -> Scored:
-    return mean_score(spice(*arguments))
 
 
 def _tokenize(

@@ -100,7 +100,7 @@ def test_the_line_with_the_exception_is_quoted(fake):
 
 def test_megabytes_on_standard_error_do_not_block(fake):
     fake("head -c 3000000 /dev/zero >&2; cat")
-    assert run_java("cat", [], "0.5\n", GENEROUS).text == "0.5\n"
+    assert run_java("cat", [], "0.5\n", GENEROUS)[0] == "0.5\n"
 
 
 @pytest.mark.usefixtures("no_time_per_caption")
@@ -211,7 +211,7 @@ def test_spice_reads_the_scores_from_the_output_file(fake, package, rows, messag
     script = 'while [ "$1" != "-out" ]; do shift; done; '
     fake(f"{script} echo '{rows}' > \"$2\"")
     if message is None:
-        assert spice(["a dog"], [["a dog"]], GENEROUS) == [0.25]
+        assert spice(["a dog"], [["a dog"]], GENEROUS).value == 25
         return
     with pytest.raises(JavaError, match=message):
         spice(["a dog"], [["a dog"]], GENEROUS)
