@@ -1,6 +1,5 @@
 """The benchmarks compute what they claim, at any speed."""
 
-import itertools
 import json
 import os
 import subprocess
@@ -18,17 +17,14 @@ from benchmarks import (
     cost,
     feature_file,
     speedrun,
-    speedrun_common,
     synthetic,
     table,
     turns,
 )
 from benchmarks.row import Bar, Row
 from benchmarks.sizes import TINY, Sizes
-from benchmarks.speedrun_common import BATCH
 from benchmarks.turns import Contender, ContenderError, Times
 from show_attend_tell.data.features import FeatureReader
-from show_attend_tell.data.vocabulary import END, START
 
 MACHINE = {"rates": {"float32": 1e9, "bfloat16": 4e9, "bandwidth": 1e8}}
 FIELDS = (
@@ -195,23 +191,6 @@ def test_minutes_are_read_from_the_line_through_the_last_three_scores():
     assert speedrun.minutes_to(30, curve) == pytest.approx(16)
     assert speedrun.minutes_to(12.5, curve) == pytest.approx(2**0.5)
     assert speedrun.minutes_to(30, [(60, 20), (120, 19)]) is None
-
-
-def test_batches_of_the_common_design_have_every_caption_once():
-    captions = [(k // 5, [4 + k % 7] * (1 + k % 9)) for k in range(2 * BATCH)]
-    batches = speedrun_common._batches(captions)
-    seen = []
-    for photos, inputs, targets, lengths in itertools.islice(batches, 2):
-        assert lengths == sorted(lengths, reverse=True)
-        for photo, given, wanted, length in zip(
-            photos, inputs, targets, lengths, strict=True
-        ):
-            assert given[0] == START
-            assert wanted[length - 1] == END
-            assert (given[1:length] == wanted[: length - 1]).all()
-            assert not given[length:].any()
-            seen.append((photo, given[1:length].tolist()))
-    assert sorted(seen) == sorted(captions)
 
 
 @pytest.mark.cluster

@@ -4,7 +4,6 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -35,14 +34,6 @@ def test_an_overloaded_driver_limits_the_tasks_a_second():
     workers = 2 * scale.driver_limit(3.0, slow)
     seconds = scale.run_queue(5000, workers, 3.0, slow).seconds
     assert seconds == pytest.approx(5000 * scale.driver_seconds(workers, slow), rel=0.1)
-
-
-def test_the_limit_of_the_driver_is_that_of_its_definition():
-    a = Assumptions()
-    for task in (0.1, 36.0, 1e5):
-        limit = scale.driver_limit(task, a)
-        assert limit * scale.driver_seconds(limit, a) <= task
-        assert (limit + 1) * scale.driver_seconds(limit + 1, a) > task
 
 
 def test_a_task_is_repeated_until_its_worker_survives():
@@ -80,16 +71,6 @@ def test_an_update_is_as_slow_as_its_slowest_worker():
     assert scale.update_seconds(50, noisy) > 1.1 * even.update
 
 
-@pytest.mark.parametrize("mtbf", [300.0, 3000.0, 1e6])
-def test_dalys_interval_minimizes_dalys_time(mtbf):
-    a = Assumptions()
-    interval = scale.checkpoint_interval(a.checkpoint, mtbf)
-    tried = interval * np.linspace(0.5, 2, 301)
-    times = [scale.daly_seconds(1e5, one, mtbf, a) for one in tried]
-    best = scale.daly_seconds(1e5, interval, mtbf, a)
-    assert best <= min(times) * (1 + 1e-4)
-
-
 @pytest.mark.parametrize("mtbf", [2000.0, 20_000.0])
 def test_simulated_failures_take_the_time_of_daly(mtbf):
     a = Assumptions()
@@ -110,14 +91,6 @@ def test_hours_and_bytes_are_multiples_of_the_rates():
     assert "| 20.0kB  | 20.0GB | 2.00TB | 200TB  " in table
     published = cost.vgg19(1, 224, "bfloat16").count / 0.4 / 989.5e12
     assert resources.h100_seconds() == pytest.approx(published)
-
-
-def test_the_parameters_of_the_gradients_are_counted():
-    from benchmarks.sizes import FULL
-
-    gradients = 4 * cost.parameters(FULL)
-    assert resources.Rates().gradients == pytest.approx(gradients, rel=1e-3)
-    assert Assumptions().gradients == pytest.approx(gradients, rel=1e-3)
 
 
 def test_the_document_holds_the_output_of_the_command(monkeypatch, tmp_path):
