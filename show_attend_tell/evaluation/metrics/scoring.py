@@ -107,7 +107,7 @@ def score(
     versions = {"pycocoevalcap": version("pycocoevalcap")}
     versions["tokenizer"] = STANFORD if used == "ptb" else f"nltk {version('nltk')}"
     if used == "ptb" or results.keys() & programs.keys():
-        versions["java"] = java_version()
+        versions["java"] = java_version(_JAVA_SECONDS)
     if "METEOR" in results:
         versions["METEOR"] = "1.5"
     results |= of_files
