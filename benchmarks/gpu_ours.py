@@ -74,14 +74,14 @@ def decode(sizes: Sizes, precision: str, beam: int, words: int) -> Work:
 
     from show_attend_tell.config.settings import DecodingSettings
     from show_attend_tell.data.vocabulary import END
-    from show_attend_tell.models.generation import compile_search, static_settings
+    from show_attend_tell.models.generation import build_search, static_settings
 
     model = _model(sizes, precision)
     bias = np.zeros(sizes.vocabulary, np.float32)
     bias[END] = _NEVER
     model.decoder.l_o_b.assign(bias)
     request = DecodingSettings(beam=beam, max_words=words)
-    search = compile_search(model.generator, static_settings(request))
+    search = build_search(model.generator, static_settings(request), xla=True)
     variables = model.variables
     values = [variable.value for variable in variables]
     features = synthetic.features(np.random.default_rng(2), sizes.batch, sizes)

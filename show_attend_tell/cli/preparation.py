@@ -127,12 +127,12 @@ def features(
     if cluster is None:
         from data_prep.extract import extract
 
-        report = extract(settings, work, shards=shards, **options)
+        sets = extract(settings, work, shards=shards, **options)
     else:
         from show_attend_tell.cluster.features import extract_on_cluster
 
-        report = extract_on_cluster(settings, work, cluster, workers, **options)
-    click.echo("\n".join(report.lines()))
+        sets = extract_on_cluster(settings, work, cluster, workers, **options)
+    click.echo("\n".join(line for report in sets for line in report.lines()))
 
 
 @click.command()

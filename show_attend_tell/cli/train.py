@@ -101,41 +101,42 @@ def train(
     else:
         together = {}
         if "TF_CONFIG" in os.environ:
-            from show_attend_tell.cluster.training import join
+            from show_attend_tell.training.workers import join
 
             together["workers"] = join()  # before TensorFlow computes anything
         train = functools.partial(TASKS[settings.task].functions().train, **together)
     if several:
-        from show_attend_tell.cluster.seeds import Series, plan
+        from show_attend_tell.cluster.seeds import Series, open_runs
         from show_attend_tell.config.experiments import seed_variants
 
         if cluster is not None:  # workers have another working directory
             work, runs = work.absolute(), runs.absolute()
         has_captions = TASKS[settings.task].has_captions
         series = Series(work, runs, train, has_captions, progress=cluster is None)
-        jobs = plan(series, seed_variants(settings, seeds), resume, overwrite)
-        _train_several(series, jobs, cluster, workers)
+        variants = seed_variants(settings, seeds)
+        variants = open_runs(series, variants, resume, overwrite)
+        _train_several(series, variants, cluster, workers)
         return
     _print_training(train(settings, work, runs, resume, overwrite))
 
 
-def _train_several(series, jobs, cluster: str | None, workers: int | None) -> None:
-    """Train a run for each seed, print the runs and compare them.
+def _train_several(series, variants, cluster: str | None, workers: int | None) -> None:
+    """Train a run for each seed, and print the runs and their table.
 
     Exit with 1 if a run fails.
 
     Args:
         series: what the runs share.
-        jobs: the runs.
+        variants: the settings of the runs.
         cluster: address of a Ray cluster, or None.
         workers: number of its workers, or None.
     """
     from show_attend_tell.cluster import seeds
 
     if cluster is None:
-        outcomes = seeds.train_in_turn(series, jobs)
+        outcomes = seeds.train_in_turn(series, variants)
     else:
-        outcomes = seeds.train_on_cluster(series, jobs, cluster, workers)
+        outcomes = seeds.train_on_cluster(series, variants, cluster, workers)
     failed = set()
     for outcome in outcomes:
         name = outcome.experiment.name
@@ -147,7 +148,7 @@ def _train_several(series, jobs, cluster: str | None, workers: int | None) -> No
         else:
             click.echo(f"{name}:")
             _print_training(outcome.summary)
-    names = [job.experiment.name for job in jobs]
+    names = [experiment.name for experiment in variants]
     folders = [series.runs / name for name in names if name not in failed]
     if series.evaluates and folders:
         from show_attend_tell.evaluation.comparison import (
@@ -158,7 +159,7 @@ def _train_several(series, jobs, cluster: str | None, workers: int | None) -> No
         table = compare_runs(folders, series.work, series.runs)
         click.echo(format_comparison(table))
     if failed:
-        click.echo(f"{len(failed)} of {len(jobs)} runs have failed", err=True)
+        click.echo(f"{len(failed)} of {len(names)} runs have failed", err=True)
         sys.exit(1)
 
 
@@ -184,7 +185,7 @@ def average(models, experiment, changes, runs, overwrite) -> None:
     """
     settings = load_settings(experiment, changes)
     start_keras()
-    from show_attend_tell.training.weight_averaging import average_models
+    from show_attend_tell.training.initial_model import average_models
 
     out = average_models(models, settings, runs, overwrite)
     click.echo(f"{out}: the mean of {len(models)} models")
@@ -223,7 +224,7 @@ def calibrate(
     settings = load_settings(experiment, changes)
     start_keras()
     from show_attend_tell.models.pretrained import model_path
-    from show_attend_tell.training.confidence.calibration import calibrate
+    from show_attend_tell.training.calibration import calibrate
 
     file = model_path(str(model or settings.name), runs)
     ood_sets = {str(folder): _pictures(folder, limit) for folder in others}
@@ -273,7 +274,7 @@ def fit_reranker(experiment, changes, work, out) -> None:
     """
     settings = load_settings(experiment, changes)
     start_keras()
-    from show_attend_tell.models.reranker_file import save_reranker
+    from show_attend_tell.models.reranker import save_reranker
     from show_attend_tell.training.reranking import fit_reranker as fit
     from show_attend_tell.training.reranking import reranker_path
 

@@ -3,7 +3,7 @@
 They describe the encoder, the decoder, hard attention and the generation of captions.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -15,9 +15,10 @@ from show_attend_tell.config.fields import (
     Positive,
     Rate,
     Seed,
+    require_samples,
 )
 
-# Network and layer whose convolutions can be fine-tuned -> those of its block.
+# Network and layer -> the convolutions of its block, which can be fine-tuned.
 _TRAINABLE = {
     ("VGG16", "block5_conv3"): ("block5_conv1", "block5_conv2", "block5_conv3"),
     ("VGG19", "block5_conv4"): (
@@ -65,7 +66,7 @@ class EncoderSettings:
     def _check_trainable(self):
         names = _TRAINABLE.get((self.network, self.layer), ())
         if self.trainable_from and self.trainable_from not in names:
-            known = " or ".join(f"{one}'s {layer}" for one, layer in _TRAINABLE)
+            known = " or ".join(f"{name}'s {layer}" for name, layer in _TRAINABLE)
             raise ValueError(
                 "trainable_from must be empty or a convolution of block 5, such as "
                 f"block5_conv1, with {known} as network and layer. Received: "
@@ -84,11 +85,25 @@ class EncoderSettings:
 
     @property
     def cached_layer(self) -> str:
-        """The layer whose output is stored: ``layer``, or the one before the above."""
+        """The layer whose output is stored: the last that is not fine-tuned."""
         if not self.trainable_from:
             return self.layer
         names = (_BEFORE, *_TRAINABLE[self.network, self.layer])
         return names[names.index(self.trainable_from) - 1]
+
+
+class Decoder(NamedTuple):
+    """The properties of a decoder that settings and captioners depend on."""
+
+    table: str  # the argument of Captioner that holds its widths and switches
+    selects_locations: bool  # whether a word's context may be one location
+
+
+# By the names that ``model.decoder`` takes; models.captioner.LAYERS has their layers.
+DECODERS = {
+    "lstm": Decoder("settings", selects_locations=True),
+    "transformer": Decoder("transformer", selects_locations=False),
+}
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -102,7 +117,7 @@ class ModelSettings:
         embedding_width: m. lstm_width: n. attention_width: width of f_att.
         attention_layers: dense layers on the annotations in f_att; tanh between
             them, none after the last (the authors use 2 for COCO).
-        activation: activation of f_att, ``tanh`` as in the authors' code.
+        activation: activation of f_att, ``tanh``, the authors'.
         init_layers: dense layers in each of f_init,c and f_init,h.
         selector: whether there is a gate beta.
         prev2out: whether the deep output has a term of the previous word.
@@ -118,13 +133,13 @@ class ModelSettings:
             ``glorot`` Glorot's uniform; recurrent matrices are orthogonal in both.
     """
 
-    decoder: Literal["lstm", "transformer"] = "lstm"
+    decoder: Literal[*DECODERS] = "lstm"
     attention: Literal["soft", "hard"] = "soft"
     embedding_width: Positive = 512
     lstm_width: Positive = 512
     attention_width: Positive = 512
     attention_layers: Annotated[int, Field(ge=1, le=4)] = 1
-    activation: Literal["tanh", "relu"] = "tanh"
+    activation: Literal["tanh"] = "tanh"
     init_layers: Annotated[int, Field(ge=1, le=4)] = 1
     selector: bool = True
     prev2out: bool = True
@@ -136,12 +151,17 @@ class ModelSettings:
     scale_annotations: bool = False
     initializer: Literal["normal", "glorot"] = "normal"
 
+    @property
+    def selects_locations(self) -> bool:
+        """Whether the context of a word may be one location."""
+        return DECODERS[self.decoder].selects_locations
+
     @model_validator(mode="after")
     def _check_decoder(self):
-        if self.decoder == "transformer" and self.attention == "hard":
+        if self.attention == "hard" and not self.selects_locations:
             raise ValueError(
                 "attention = 'hard' must go with decoder = 'lstm'. Received: "
-                "decoder = 'transformer'; its attention is 'soft'"
+                f"decoder = {self.decoder!r}; its attention is 'soft'"
             )
         return self
 
@@ -163,7 +183,7 @@ class HardAttentionSettings:
         reward_per: reward of a location: log p(y|s~) - b of the whole ``caption`` (the
             paper's equation), ``caption_mean``, the mean of log p(y_t|s~) - b over the
             caption's words (the authors' code), or log p(y_t|s~) - b summed from the
-            location's own ``word`` on. In the last two b is the average of a word.
+            ``word`` of the location on. In the last two b is the average of a word.
         reward_scale: factor of the reward; 1/10 in the authors' code, where
             ``reinforce_weight`` is the batch size.
         baseline: b: ``moving``, the average of earlier batches (the paper's), or
@@ -187,14 +207,7 @@ class HardAttentionSettings:
     sampling_probability: Annotated[float, Field(ge=0, le=1)] = 0.5
     drawn_per: Literal["minibatch", "caption"] = "minibatch"
 
-    @model_validator(mode="after")
-    def _check_baseline(self):
-        if self.baseline == "samples" and self.samples < 2:
-            raise ValueError(
-                "baseline = 'samples' needs samples = 2 or more. "
-                f"Received: samples = {self.samples}"
-            )
-        return self
+    _check_baseline = model_validator(mode="after")(require_samples)
 
 
 @dataclass(frozen=True, config=STRICT)

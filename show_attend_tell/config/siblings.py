@@ -1,8 +1,9 @@
-"""Define the settings of experiments that classify digits, ``task = "classify"``.
+"""Define the settings of experiments on digits.
 
-Such an experiment has the tables ``[data]`` and ``[training]``, and one table of its
-model: ``[glimpse]``, the recurrent attention model, ``[draw]``, the windows of DRAW, or
-``[classifier]``, a network that sees the whole picture.
+With ``task = "classify"`` an experiment has the tables ``[data]`` and ``[training]``
+and one table of its model: ``[glimpse]``, the recurrent attention model, ``[draw]``,
+the windows of DRAW, or ``[classifier]``, a network that sees the whole picture. With
+``task = "generate"`` the model is DRAW, :mod:`show_attend_tell.siblings.draw`.
 """
 
 from typing import Annotated, Literal
@@ -10,7 +11,6 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from show_attend_tell.config.draw import DrawReaderSettings
 from show_attend_tell.config.fields import (
     STRICT,
     Count,
@@ -19,11 +19,18 @@ from show_attend_tell.config.fields import (
     Positive,
     Rate,
     Seed,
+    require_samples,
 )
 
 DIGIT = 28  # side of a digit of MNIST, in pixels
 PIECE = 8  # side of a piece of clutter, in pixels
 _MODELS = ("glimpse", "draw", "classifier")  # an experiment has one of these tables
+
+Steps = Annotated[int, Field(ge=1, le=1000)]
+# At least two filters: the distance of the centres is divided by N - 1.
+Filters = Annotated[int, Field(ge=2, le=1000)]
+# e^20 exceeds any picture, and its square still fits 32 bits.
+Limit = Annotated[float, Field(gt=0, le=20)]
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -94,14 +101,47 @@ class GlimpseSettings:
     glimpse_width: Positive = 128
     location_width: Count = 128
 
-    @model_validator(mode="after")
-    def _check_baseline(self):
-        if self.baseline == "samples" and self.samples < 2:
-            raise ValueError(
-                "baseline = 'samples' needs samples = 2 or more. "
-                f"Received: samples = {self.samples}"
-            )
-        return self
+    _check_baseline = model_validator(mode="after")(require_samples)
+
+
+@dataclass(frozen=True, config=STRICT)
+class DrawReaderSettings:
+    """A classifier that reads with DRAW's window: Sec. 4.1 of arXiv:1502.04623.
+
+    Attributes:
+        steps: T, glimpses.
+        read: N of the window, N x N filters.
+        width: width of the LSTM.
+        log_variance_limit: largest absolute value of log sigma^2 of the filters.
+        log_scale_limit: largest absolute value of log delta~ and of log gamma.
+    """
+
+    steps: Steps = 8
+    read: Filters = 12
+    width: Positive = 256
+    log_variance_limit: Limit = 12.0
+    log_scale_limit: Limit = 8.0
+
+
+@dataclass(frozen=True, config=STRICT)
+class DrawSettings(DrawReaderSettings):
+    """A DRAW network that generates pictures, arXiv:1502.04623.
+
+    Attributes:
+        steps: T, additions to the canvas.
+        write: N of the window that writes.
+        latent: width of z_t.
+        attention: whether to read and write with windows; without windows both use the
+            whole picture, and ``read`` and ``write`` are ignored.
+        canvas_start: initial value of every pixel of c_0, a learned log-odds.
+    """
+
+    steps: Steps = 10
+    read: Filters = 5
+    write: Filters = 5
+    latent: Positive = 50
+    attention: bool = True
+    canvas_start: Annotated[float, Field(ge=-20, le=20)] = -2.0
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -138,8 +178,7 @@ class DigitTrainingSettings:
         patience: validations without a better score before training stops.
         metric: validation score that selects the model: 100 - error in percent.
         validate_every: updates between validations; 0 validates after every epoch.
-        checkpoint_every: updates between checkpoints, in addition to those at
-            validations.
+        checkpoint_every: updates between checkpoints; every validation writes one too.
         jit_compile: whether the training step is compiled by XLA.
     """
 
@@ -189,6 +228,55 @@ class DigitExperiment:
             require_inside("glimpse.patch", self.glimpse.patch, self.data)
         if self.draw:
             require_inside("draw.read", self.draw.read, self.data)
+        return self
+
+
+@dataclass(frozen=True, config=STRICT)
+class GeneratedDigitSettings(DigitSettings):
+    """The digits, the pictures that are made of them, and how these become binary.
+
+    A pixel of intensity p becomes 1 with probability p. Validation and test digits are
+    always binarised the same way, so that every model is measured on the same pixels.
+
+    Attributes:
+        binarise: ``dynamic`` samples the training pixels anew in every epoch, ``fixed``
+            once.
+    """
+
+    validation: Positive = 10_000
+    binarise: Literal["fixed", "dynamic"] = "dynamic"
+
+
+@dataclass(frozen=True, config=STRICT)
+class GenerationTrainingSettings(DigitTrainingSettings):
+    """The optimiser, its schedule, and the end of training.
+
+    Attributes:
+        metric: validation score that selects the model: minus the bound in nats.
+    """
+
+    batch_size: Positive = 100
+    learning_rate: Annotated[float, Field(gt=0)] = 2e-3
+    warmup_steps: Count = 100
+    clip_norm: NonNegative = 10.0
+    metric: Literal["bound"] = "bound"
+
+
+@dataclass(frozen=True, config=STRICT)
+class GenerationExperiment:
+    """One complete experiment that generates digits."""
+
+    name: Name
+    task: Literal["generate"]
+    data: GeneratedDigitSettings
+    training: GenerationTrainingSettings
+    draw: DrawSettings
+
+    @model_validator(mode="after")
+    def _check_windows(self):
+        if self.draw.attention:
+            require_inside("draw.read", self.draw.read, self.data)
+            require_inside("draw.write", self.draw.write, self.data)
         return self
 
 

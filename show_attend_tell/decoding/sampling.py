@@ -4,10 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import keras
-import numpy as np
 from keras import ops
 
-from show_attend_tell.decoding import categorical
 from show_attend_tell.decoding.hypotheses import (
     Hypotheses,
     Step,
@@ -18,12 +16,11 @@ from show_attend_tell.decoding.hypotheses import (
     new_record,
     pick,
     record,
-    require_at_least,
 )
 
 
 class _Draft(NamedTuple):
-    """State of the loop: W captions per photo after t words; greedy has W = 1."""
+    """State of the loop: a caption of each photo after t words, W = 1."""
 
     t: Tensor  # () int32
     last: Tensor  # (B, W) int32, last words
@@ -50,11 +47,7 @@ def greedy(
 
     The arguments are those of :func:`~show_attend_tell.decoding.beam_search`. Returns
     hypotheses with W = 1 whose scores are their log-probabilities.
-
-    Raises:
-        ValueError: ``max_words`` is below 1.
     """
-    require_at_least("max_words", max_words, 1, "raise it")
     return _write(
         lambda tokens, state: call(step, tokens, state, forbidden),
         lambda log_probs, t: ops.argmax(log_probs, axis=-1),
@@ -78,48 +71,49 @@ def sample(
 
     The cumulative distribution is inverted at one uniform number per word, so that a
     caption depends on its own row of noise alone, and one compiled graph serves every
-    seed. ``log_probs`` and ``scores`` are the model's own, at temperature 1. The W
-    captions of a photo are independent, in the order of their noise and not of their
-    scores; they may be equal.
-
-    Args:
-        step: as in :func:`~show_attend_tell.decoding.beam_search`.
-        initial_state: dict of tensors (B, ...).
-        noise: uniform numbers in [0, 1), (B, W, T) or (B, T) for W = 1, T being the
-            maximum length.
-        start_id: id given to the first step.
-        end_id: id that ends a caption.
-        pad_id: id written after a caption's last word.
-        temperature: above 0; towards 0 this is :func:`greedy`.
-        forbidden: ids never sampled; the others are renormalised.
-
-    Raises:
-        ValueError: ``temperature`` is a number not above 0.
+    seed. The arguments are those of :func:`~show_attend_tell.decoding.beam_search` and
+    two more: ``noise``, uniform numbers in [0, 1), (B, T), T being the maximum length;
+    and ``temperature``, above 0, which towards 0 gives :func:`greedy`. Words that are
+    not forbidden are renormalised. Returns hypotheses with W = 1 whose ``log_probs``
+    and ``scores`` are the model's own, at temperature 1.
     """
-    if isinstance(temperature, int | float) and not temperature > 0:
-        raise ValueError(
-            "`temperature` must be above 0. Received: "
-            f"temperature={temperature}; use greedy for its limit 0"
-        )
-    if len(noise.shape) == 2:
-        noise = ops.expand_dims(noise, 1)  # (B, T) -> (B, 1, T)
-    batch_size, W, max_words = ops.shape(noise)
+    batch_size, max_words = ops.shape(noise)
+    noise = ops.expand_dims(noise, 1)  # (B, T) -> (B, 1, T)
 
     def choose(log_probs, t):
-        # (B, W, T) -> (B, W, 1)
+        # (B, 1, T) -> (B, 1, 1)
         u = ops.take(noise, ops.reshape(t, (1,)), axis=2)
-        p = ops.softmax(log_probs / temperature, axis=-1)  # (B, W, K)
-        return categorical.sample_index(p, u)  # (B, W)
+        p = ops.softmax(log_probs / temperature, axis=-1)  # (B, 1, K)
+        return sample_index(p, u)  # (B, 1)
 
-    first = first_inputs(initial_state, batch_size, start_id)
-    # (B, 1, ...) -> (B, W, ...)
-    first = keras.tree.map_structure(lambda x: ops.repeat(x, W, axis=1), first)
     return _write(
         lambda tokens, state: call(step, tokens, state, forbidden),
         choose,
-        first,
+        first_inputs(initial_state, batch_size, start_id),
         (end_id, pad_id, max_words),
     )
+
+
+def sample_index(p, u):
+    """Return the first entry whose cumulative probability exceeds ``u``.
+
+    A sample depends on its own uniform number alone. An entry of probability 0 is never
+    returned: its sum equals the sum of the entry before. Sums are taken in float32; in
+    half precision the sums of many small numbers would be wrong.
+
+    Args:
+        p: probabilities, (..., K), of any float type.
+        u: uniform numbers in [0, 1), (..., 1).
+
+    Returns:
+        (...) int32 in [0, K).
+    """
+    K, p, u = p.shape[-1], ops.cast(p, "float32"), ops.cast(u, "float32")
+    sums = ops.cumsum(p, axis=-1)  # (..., K)
+    # (..., K) -> (...): the number of sums that do not exceed u
+    index = ops.sum(ops.cast(sums <= u * sums[..., -1:], "int32"), axis=-1)
+    # Rounding may lift u * sum to the sum itself; the argmax is returned then.
+    return ops.where(index < K, index, ops.cast(ops.argmax(p, axis=-1), "int32"))
 
 
 def _write(next_word: Step, choose: Callable, first: tuple, rules: tuple) -> Hypotheses:
@@ -150,10 +144,8 @@ def _write(next_word: Step, choose: Callable, first: tuple, rules: tuple) -> Hyp
 def _append(draft: _Draft, outputs, choose: Callable, end_id: int) -> _Draft:
     """Add the chosen word to every caption that has not ended."""
     log_probs, state, extras = outputs  # (B, W, K), leaves (B, W, ...)
-    W, K = log_probs.shape[1:]
-    word = ops.cast(choose(log_probs, draft.t), "int32")  # (B, W, K) -> (B, W)
-    position = word + K * np.arange(W, dtype="int32")  # (B, W) in [0, W K)
-    added = pick(ops.reshape(log_probs, (-1, W * K)), position)  # -> (B, W)
+    word = ops.cast(choose(log_probs, draft.t), "int32")  # (B, 1, K) -> (B, 1)
+    added = pick(ops.squeeze(log_probs, 1), word)  # (B, K) -> (B, 1)
     unfinished = ops.cast(ops.logical_not(draft.finished), "int32")  # (B, W)
     return _Draft(
         t=draft.t + 1,

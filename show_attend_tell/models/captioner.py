@@ -9,7 +9,8 @@ import functools
 import keras
 from keras import ops
 
-from show_attend_tell.config.settings import (
+from show_attend_tell.config.captioner import (
+    DECODERS,
     DecodingSettings,
     HardAttentionSettings,
     ModelSettings,
@@ -19,45 +20,50 @@ from show_attend_tell.data.vocabulary import PAD, Vocabulary
 from show_attend_tell.models.decoder_interface import (
     NO_DROPOUT,
     WHOLE,
+    CaptionDecoder,
     CompiledParts,
     Dropouts,
 )
-from show_attend_tell.models.decoders import DECODERS
-from show_attend_tell.models.encoder.trainable import make_convolutions
-from show_attend_tell.models.generation import number_of_words
+from show_attend_tell.models.encoder.trainable import TrainableConvolutions
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.losses import CaptionMean, caption_losses
+from show_attend_tell.models.lstm.decoder import LstmDecoder
 from show_attend_tell.models.lstm.fast_gradient import SOFT
 from show_attend_tell.models.lstm.hard_attention import HardAttention
-from show_attend_tell.runtime.errors import ConfigError
+from show_attend_tell.models.transformer.decoder import TransformerDecoder
+
+# The layer of each of config.captioner.DECODERS.
+LAYERS: dict[str, type[CaptionDecoder]] = {
+    "lstm": LstmDecoder,
+    "transformer": TransformerDecoder,
+}
 
 
 @keras.saving.register_keras_serializable("show_attend_tell")
 class Captioner(keras.Model):
     """Show, Attend and Tell with soft or hard attention, arXiv:1502.03044v3.
 
-    An ordinary Keras model: ``compile(optimizer)`` needs no loss, for the paper's own
-    is built in; ``fit``, ``evaluate``, ``predict`` take ``x = {"annotations": (B, L,
-    D), "tokens": (B, T) ids from <start> on}`` and ``y = (B, T)`` ids up to `<end>`,
-    both padded with 0. Captions that contain only padding are ignored.
+    An ordinary Keras model. ``compile(optimizer)`` needs no loss: the paper's is built
+    in. ``fit``, ``evaluate`` and ``predict`` take ``x = {"annotations": (B, L, D),
+    "tokens": (B, T) ids from <start> on}`` and ``y = (B, T)`` ids up to `<end>`, both
+    padded with 0. Captions that contain only padding are ignored.
 
     Args:
         vocabulary: words in the order of their ids, special tokens first.
-        settings: a ModelSettings or the dict of one.
+        settings: a ModelSettings; all settings may be dicts of their values.
         annotation_width: D.
         grid: rows and columns of the annotations; L is their product.
         label_smoothing: epsilon of :func:`models.losses.token_losses`.
         doubly_stochastic: lambda of Eq. (14).
         encoder_identity: :meth:`Encoder.identity` of the encoder whose annotations this
             model reads; part of the saved file.
-        decoding: a DecodingSettings or the dict of one, the default of
-            :meth:`generate`; part of the saved file.
-        hard: a HardAttentionSettings or the dict of one; used by hard attention only.
-        transformer: a TransformerSettings or the dict of one; used with
-            ``decoder = "transformer"`` only.
+        decoding: a DecodingSettings, the default of :meth:`generate`; part of the saved
+            file.
+        hard: a HardAttentionSettings, used by hard attention only.
         seed: seed of initial weights, dropout and sampled locations.
         convolutions: names of the encoder's convolutions that this model applies to
             its input and trains, see :mod:`models.encoder.trainable`.
+        transformer: a TransformerSettings, used by that decoder only.
     """
 
     def __init__(
@@ -93,36 +99,35 @@ class Captioner(keras.Model):
         self.compiled_parts = self._compile_fn = None
         self._create_layers(convolutions)
         self.generator = Generator([self])
-        for layer in (self, self.decoder):  # layers take Keras' global dtype policy
-            if layer.compute_dtype == "float16":
-                raise ConfigError(
-                    "`dtype` must be float32 or mixed_bfloat16. Received: "
-                    f"{layer.dtype_policy.name}, whose float16 the recurrence "
-                    "overflows; call keras.config.set_dtype_policy('float32') first"
-                )
 
     def _create_layers(self, convolutions):
-        s = self.settings
-        self.decoder = DECODERS[s.decoder].build_for(self)
+        s, grid, seed = self.settings, self.grid, self.seed
+        self.decoder = LAYERS[s.decoder](
+            getattr(self, DECODERS[s.decoder].table),
+            len(self.vocabulary),
+            self.annotation_width,
+            grid,
+            seed,
+            name="decoder",
+        )
         self.annotation_scale = self.add_weight(
             shape=(), initializer="ones", trainable=False, name="annotation_scale"
         )
-        self.dropout = keras.layers.Dropout(self.decoder.dropout, seed=self.seed)
-        self.word_dropout = keras.layers.Dropout(
-            s.embedding_dropout, seed=self.seed + 1
-        )
+        self.dropout = keras.layers.Dropout(self.decoder.dropout, seed=seed)
+        self.word_dropout = keras.layers.Dropout(s.embedding_dropout, seed=seed + 1)
         self.channel_dropout = keras.layers.Dropout(
-            s.channel_dropout, noise_shape=(None, 1, None), seed=self.seed + 2
+            s.channel_dropout, noise_shape=(None, 1, None), seed=seed + 2
         )
-        self.init_dropout = keras.layers.Dropout(s.init_dropout, seed=self.seed + 3)
-        self.hard_attention = None
+        self.init_dropout = keras.layers.Dropout(s.init_dropout, seed=seed + 3)
+        self.hard_attention = self.convolutions = None
         if s.attention == "hard":
             self.hard_attention = HardAttention(
-                self.hard, self.seed + 4, name="hard_attention"
+                self.hard, seed + 4, name="hard_attention"
             )
-        self.convolutions = make_convolutions(
-            convolutions, self.annotation_width, self.grid, self.seed
-        )
+        if convolutions:
+            self.convolutions = TrainableConvolutions(
+                convolutions, self.annotation_width, grid, seed, name="convolutions"
+            )
         self.caption_mean = CaptionMean()
         self.word_loss = keras.metrics.Mean(name="word_loss")
         self.attention_loss = keras.metrics.Mean(name="attention_loss")
@@ -152,7 +157,7 @@ class Captioner(keras.Model):
         self.generator = Generator([self])  # traces its searches again
 
     def attention_heads(self, annotations, tokens, bias=None):
-        """Return the attention of each layer and head at given words.
+        """Return the attention of each layer and head at the words of captions.
 
         Args:
             annotations: features as stored, (N, L, D).
@@ -170,12 +175,12 @@ class Captioner(keras.Model):
         """Compile parts of the training step, leaving large products to TensorFlow.
 
         On a CPU TensorFlow's own matrix products are faster than XLA's, and use the
-        processor's units for bfloat16. The recurrence stays float32. What a call with
-        this compiler has compiled remains, for batches of all lengths.
+        processor's units for bfloat16. The recurrence stays float32. Further calls with
+        the same compiler keep the parts that it has compiled.
 
         Args:
-            compile_fn: compiles a function; applied to the parts that XLA does better.
-                None where the caller compiles the whole step.
+            compile_fn: compiles the parts that XLA does better; None if the caller
+                compiles the whole step.
             precision: dtype of the large products.
         """
         if self.compiled_parts is None or self._compile_fn is not compile_fn:
@@ -218,10 +223,10 @@ class Captioner(keras.Model):
         if not training:
             return NO_DROPOUT
         layers = (self.dropout, self.word_dropout, self.init_dropout)
-        return Dropouts(*(functools.partial(one, training=True) for one in layers))
+        return Dropouts(*(functools.partial(layer, training=True) for layer in layers))
 
     def call(self, inputs, training=False):
-        """Run the decoder over given words (teacher forcing).
+        """Run the decoder over the words of captions (teacher forcing).
 
         Args:
             inputs: ``annotations`` (B, L, D) and ``tokens`` (B, T), y_0 .. y_{T-1};
@@ -236,44 +241,45 @@ class Captioner(keras.Model):
             (R,), 1 where these were sampled. Outside training it uses the expected
             context, as soft attention does.
         """
+        shape = inputs["tokens"].shape
+        if shape[1] is None:
+            raise ValueError(
+                "`tokens` must have a known number of words T. Received: "
+                f"shape {tuple(shape)}; pad every batch to a fixed T"
+            )
         if self.hard_attention is None or not training:
             return self.teacher_force(inputs, training)
-        B, T = ops.shape(inputs["tokens"])[0], number_of_words(inputs["tokens"])
-        noise = self.hard_attention.sample_noise(B * self.hard.samples, T)
+        rows = ops.shape(inputs["tokens"])[0] * self.hard.samples
+        noise = self.hard_attention.sample_noise(rows, shape[1])
         outputs = self.teacher_force(
             inputs, training, noise.selection(), self.hard.samples
         )
         return {**outputs, "sampled": noise.sampled}
 
     def teacher_force(self, inputs, training=False, selection=SOFT, samples=1):
-        """Run the decoder over given words, with a given selection of locations.
+        """Run the decoder with a choice of locations, see :meth:`call`.
 
         Args:
             inputs: see :meth:`call`.
             training: whether dropout is active.
-            selection: see :class:`models.lstm.fast_gradient.Selection`.
+            selection: the choice of locations; outputs have ``context_weights`` with
+                another one than SOFT.
             samples: rows for each caption, side by side: R = B samples rows.
-
-        Returns:
-            ``logits`` (R, T, K), ``alpha`` (R, T, L), ``beta`` (R, T), and with
-            another `selection` than SOFT ``context_weights`` (R, T, L).
         """
-        tokens = inputs["tokens"]
-        number_of_words(tokens)
-        parts = self._parts(training)
+        parts, dropouts = self._parts(training), self.dropouts(training)
         a = self._prepare(inputs["annotations"], training)  # (P, L, D)
-        dropouts = self.dropouts(training)
         memory = self.decoder.memory(a, parts, dropouts)
-        return self.decoder.read(tokens, memory, dropouts, parts, selection, samples)
+        return self.decoder.read(
+            inputs["tokens"], memory, dropouts, parts, selection, samples
+        )
 
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
         """Return the mean over captions of L_d, Eq. (14), or of the estimated -L_s.
 
-        With hard attention, in training, the value is a surrogate whose gradient is
-        given in :mod:`models.lstm.hard_attention`; ``doubly_stochastic`` adds the term
-        of Eq. (14) there too unless it is 0.
+        With hard attention the value in training is a surrogate with the gradient of
+        :mod:`models.lstm.hard_attention`, and the term of Eq. (14) is added to it.
 
         Args:
             x: not used.
@@ -312,15 +318,7 @@ class Captioner(keras.Model):
         return self.caption_mean(y, words + attention, sample_weight=present)
 
     def generate(self, annotations, decoding=None, seeds=None, xla=None, regions=None):
-        """Generate captions of photos, see :meth:`models.generator.Generator.generate`.
-
-        Args:
-            annotations: features as stored, (N, L, D), any float type.
-            decoding: DecodingSettings; by default those saved with the model.
-            seeds: N seeds, one for each photo.
-            xla: whether XLA compiles the search.
-            regions: (N, L) in [0, 1], the part of each photo that is described.
-        """
+        """Call :meth:`models.generator.Generator.generate` with this model alone."""
         return self.generator.generate(annotations, decoding, seeds, xla, regions)
 
     def get_config(self):
@@ -347,6 +345,6 @@ def _scale(features, factors):
     return ops.cast(features, factors.dtype) * factors
 
 
-def _made(settings, given):
-    """Return settings of a class, given as such, as a dictionary or as None."""
-    return settings(**given) if isinstance(given, dict) else given or settings()
+def _made(kind, settings):
+    """Return settings of a class, from an instance, a dictionary or None."""
+    return kind(**settings) if isinstance(settings, dict) else settings or kind()

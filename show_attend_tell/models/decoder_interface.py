@@ -1,7 +1,9 @@
 """Define the methods that a captioner requires of its decoder, and what they exchange.
 
 The captioner, generators and exports call these methods and read no weight of a
-decoder. :mod:`models.decoders` lists the decoders.
+decoder. To add a decoder, implement :class:`CaptionDecoder` in a folder beside
+``lstm/`` and ``transformer/``, and add its properties to
+``config.captioner.DECODERS`` and its layer to ``models.captioner.LAYERS``.
 """
 
 from collections.abc import Callable
@@ -25,9 +27,15 @@ def product(x, w, precision="float32"):
 class MatrixLayer(keras.layers.Layer):
     """A layer of matrices and biases, which a model file may hold in 8 bits."""
 
-    def matrix(self, name, rows, columns, seeds):
-        """Add a matrix with Glorot's initial values; `seeds` is an iterator."""
-        initializer = keras.initializers.GlorotUniform(seed=next(seeds))
+    def matrix(self, name, rows, columns, seeds, kind="glorot"):
+        """Add a matrix of Glorot's initial values or, if `normal`, of 0.01 N(0, 1).
+
+        `seeds` is an iterator.
+        """
+        if kind == "normal":
+            initializer = keras.initializers.RandomNormal(stddev=0.01, seed=next(seeds))
+        else:
+            initializer = keras.initializers.GlorotUniform(seed=next(seeds))
         return self.add_weight(
             shape=(rows, columns), initializer=initializer, name=name
         )
@@ -37,7 +45,7 @@ class MatrixLayer(keras.layers.Layer):
         return self.add_weight(shape=(width,), initializer="zeros", name=name)
 
     def load_own_variables(self, store):
-        """Set the weights to those of a model file, of 8 bits or not."""
+        """Read the weights from a model file; 8 bits become float32."""
         super().load_own_variables(dequantised(store))
 
 
@@ -81,23 +89,20 @@ class NextWord(NamedTuple):
 class CaptionDecoder(Protocol):
     """A layer that models p(y_t | a, y_<t).
 
+    It is created from its settings, K, D, the grid of the annotations and a seed.
+
     Attributes:
+        settings: the dataclass of its widths and switches.
         shares_photos: whether the captions of a photo may share one row of its
             annotations in training, to compute its part of the work once.
-        selects_locations: whether the context may be one location, as in hard
-            attention.
         dropout: rate of the dropout of its hidden layers.
         embedding: E, (K, m).
     """
 
+    settings: Any
     shares_photos: bool
-    selects_locations: bool
     dropout: float
     embedding: Any
-
-    @classmethod
-    def build_for(cls, captioner) -> "CaptionDecoder":
-        """Return a new decoder with the settings, words and photos of a captioner."""
 
     def memory(self, annotations, parts=WHOLE, dropouts=NO_DROPOUT) -> Any:
         """Return the tensors that are computed once per photo, from (P, L, D)."""
@@ -118,7 +123,7 @@ class CaptionDecoder(Protocol):
     def start(self, memory, max_words: int) -> dict:
         """Return the state before the first word, leaves (B, ...).
 
-        `memory` is that of :meth:`search_memory`.
+        `memory` is from :meth:`search_memory`.
         """
 
     def next_word(

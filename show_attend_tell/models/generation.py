@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from keras import ops
 
+from show_attend_tell.config.captioner import DecodingSettings
 from show_attend_tell.data.vocabulary import END, PAD, START, UNKNOWN
 from show_attend_tell.decoding import Hypotheses, beam_search, greedy, sample
 from show_attend_tell.models.lstm.attention import (
@@ -26,36 +27,6 @@ MANY_PHOTOS = 500
 _SPECIAL = {"start_id": START, "end_id": END, "pad_id": PAD}
 
 
-def require_annotations(annotations, expected):
-    """Validate that annotations are (N, ...), where `expected` is the shape (...).
-
-    Raises:
-        ValueError: the shape differs or N is 0.
-    """
-    shape = np.shape(annotations)
-    if shape[1:] != expected or not shape or not shape[0]:
-        sizes = ", ".join(map(str, expected))
-        raise ValueError(
-            f"`annotations` must be (N, {sizes}) with N > 0. "
-            f"Received: shape {tuple(shape)}; pass the features of the model's encoder"
-        )
-
-
-def number_of_words(tokens):
-    """Return T of tokens (B, T).
-
-    Raises:
-        ValueError: T is not known when the graph is traced.
-    """
-    T = tokens.shape[1]
-    if T is None:
-        raise ValueError(
-            "`tokens` must have a known number of words T. Received: "
-            f"shape {tuple(tokens.shape)}; pad every batch to a fixed T"
-        )
-    return T
-
-
 def static_settings(decoding):
     """Return the settings that are compiled into a search; the others are inputs.
 
@@ -65,31 +36,15 @@ def static_settings(decoding):
         decoding = dataclasses.replace(decoding, method="greedy")
     if decoding.method != "beam":
         decoding = dataclasses.replace(decoding, beam=1, length_normalisation=0.0)
-    # Inputs of the compiled function get one value, so that settings compare equal.
-    inputs = {"temperature": 1.0, "seed": 0, "region_strength": 0.0, "region_words": 0}
-    inputs |= {"rerank_weight": 0.0}
-    return dataclasses.replace(decoding, validation_beam=1, batch_size=1, **inputs)
+    # Inputs of the compiled function have one value, so that settings compare equal.
+    names = ("temperature", "seed", "region_strength", "region_words", "rerank_weight")
+    names += ("validation_beam", "batch_size")
+    defaults = {name: getattr(DecodingSettings(), name) for name in names}
+    return dataclasses.replace(decoding, **defaults)
 
 
-def make_region_bias(shares, photos, locations, decoding):
-    """Return the RegionBias of photos, None if `shares` is None.
-
-    Args:
-        shares: (N, L) in [0, 1], :func:`models.lstm.attention.region_bias`, or None.
-        photos: N.
-        locations: L.
-        decoding: DecodingSettings.
-
-    Raises:
-        ValueError: the shape of `shares` is wrong.
-    """
-    if shares is None:
-        return None
-    if np.shape(shares) != (photos, locations):
-        raise ValueError(
-            f"`regions` must be ({photos}, {locations}), a share of each location. "
-            f"Received: shape {np.shape(shares)}; use data.region.cell_shares"
-        )
+def make_region_bias(shares, decoding):
+    """Return the RegionBias of photos; shares (N, L), see :func:`region_bias`."""
     scores = ops.convert_to_numpy(region_bias(shares, decoding.region_strength))
     return RegionBias(scores, decoding.region_words or decoding.max_words)
 
@@ -97,24 +52,16 @@ def make_region_bias(shares, photos, locations, decoding):
 def uniform_noise(seed, photos, max_words):
     """Return uniform numbers in [0, 1), for words and for locations: (N, 2, T).
 
-    A photo's numbers do not depend on how many photos follow it.
+    A photo's numbers do not depend on how many photos follow it, and with N seeds on no
+    other photo.
 
     Args:
-        seed: one seed of all photos, or one for each of them, whose numbers then depend
-            on no other photo.
+        seed: one seed of all photos, or N seeds.
         photos: N.
         max_words: T.
-
-    Raises:
-        ValueError: there are several seeds, but not N.
     """
     if np.ndim(seed) == 0:
         return np.random.default_rng(seed).random((photos, 2, max_words), np.float32)
-    if len(seed) != photos:
-        raise ValueError(
-            f"`seeds` must be one number or one for each of the {photos} photos. "
-            f"Received: {len(seed)} of them; pass one for each photo"
-        )
     rngs = [np.random.default_rng(number) for number in seed]
     return np.stack([rng.random((2, max_words), np.float32) for rng in rngs])
 
@@ -126,23 +73,12 @@ class RegionBias(NamedTuple):
     words: object  # () int32, the number of words whose scores get it
 
 
-def prepare_search(model, features, words):
-    """Return what a search over photos reads, computed once per photo.
-
-    Args:
-        model: a Captioner.
-        features: as stored, (B, L, D).
-        words: see :meth:`models.decoder_interface.CaptionDecoder.search_memory`.
-    """
-    return model.decoder.search_memory(model._prepare(features), words)
-
-
 def make_step(model, memory, max_words, locations, noise, region=None):
     """Return a decoding step for a batch of photos and its initial state.
 
     Args:
         model: a Captioner.
-        memory: from :func:`prepare_search`.
+        memory: from :meth:`models.decoder_interface.CaptionDecoder.search_memory`.
         max_words: T, the maximum number of steps.
         locations: ``expected``, ``likeliest`` or ``sampled``.
         noise: uniform numbers in [0, 1), (B, T), one for each ``sampled`` location.
@@ -158,7 +94,7 @@ def make_step(model, memory, max_words, locations, noise, region=None):
         ConfigError: the decoder's context cannot be one location.
     """
     decoder = model.decoder
-    if locations != "expected" and not decoder.selects_locations:
+    if locations != "expected" and not model.settings.selects_locations:
         raise ConfigError(
             "`locations` must be 'expected' with the Transformer decoder. Received: "
             f"{locations!r}; caption with a model whose decoder is 'lstm', such as "
@@ -205,25 +141,7 @@ def _selection(locations, noise):
     return argmax_location if locations == "likeliest" else None
 
 
-def compile_search(generator, decoding, xla=True):
-    """Compile the functions of :func:`search_functions`, and join them.
-
-    The search is compiled once without regions and once for all regions.
-
-    Args:
-        generator: a :class:`models.generator.Generator`.
-        decoding: DecodingSettings from :func:`static_settings`.
-        xla: whether XLA compiles the search, see :func:`runtime.backend.compiled`.
-            It does not compile the preparation, large products that TensorFlow computes
-            in half the time.
-    """
-    prepare, search = search_functions(generator, decoding)
-    return _joined(
-        compiled(prepare, generator, False), compiled(search, generator, xla)
-    )
-
-
-def build_search(generator, decoding):
+def build_search(generator, decoding, xla=None):
     """Return the function (features, noise, temperature, region) -> Hypotheses.
 
     The function takes features (B, L, D), noise (B, 2, T), for words and for
@@ -232,21 +150,8 @@ def build_search(generator, decoding):
     Args:
         generator: a :class:`models.generator.Generator`.
         decoding: DecodingSettings from :func:`static_settings`.
-    """
-    return _joined(*search_functions(generator, decoding))
-
-
-def _joined(prepare, search):
-    def generate(features, noise, temperature, region=None):
-        return search(prepare(features), noise, temperature, region)
-
-    return generate
-
-
-def search_functions(generator, decoding):
-    """Return the two functions of :func:`build_search`.
-
-    The first computes from the features the tensors that the second reads.
+        xla: whether XLA compiles the search, see :func:`runtime.backend.compiled`;
+            None compiles nothing, for a caller that traces the function.
     """
     unknown = () if decoding.allow_unknown else (UNKNOWN,)
     rules = {**_SPECIAL, "forbidden": (PAD, START, *unknown)}
@@ -278,7 +183,15 @@ def search_functions(generator, decoding):
         # noise (B, 2, T) -> (B, T)
         return sample(step, state, noise[:, 0], **rules, temperature=temperature)
 
-    return prepare, search
+    if xla is not None:
+        # TensorFlow computes the large products of photos in half the time of XLA.
+        prepare = compiled(prepare, generator, False)
+        search = compiled(search, generator, xla)
+
+    def generate(features, noise, temperature, region=None):
+        return search(prepare(features), noise, temperature, region)
+
+    return generate
 
 
 def search_in_batches(search, features, noise, temperature, batch_size, region=None):
@@ -288,7 +201,7 @@ def search_in_batches(search, features, noise, temperature, batch_size, region=N
     photo's caption does not depend on the number of photos.
 
     Args:
-        search: from :func:`compile_search`.
+        search: from :func:`build_search`, compiled.
         features: (N, L, D).
         noise: (N, 2, T).
         temperature: number above 0, used by ``sample`` only.

@@ -1,8 +1,7 @@
-"""Load captioners from their model files, or copy the weights of one into another."""
+"""Load captioners and generators from their model files."""
 
-import itertools
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -21,13 +20,10 @@ from show_attend_tell.config.settings import (
     Seed,
     TransformerSettings,
 )
-from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.generator import Generator
-from show_attend_tell.models.new_words import extend_weight
-from show_attend_tell.models.reranker_file import find_reranker
+from show_attend_tell.models.reranker import find_reranker
 from show_attend_tell.runtime.errors import (
-    ConfigError,
     ModelFileError,
     one_line,
     quote,
@@ -95,8 +91,6 @@ def load_captioner(path: str | Path) -> Captioner:
     try:
         _require_types(path)
         model = keras.saving.load_model(path, compile=False)
-    except ConfigError:  # of the dtype policy, not of the file
-        raise
     except Exception as error:  # of any type: Keras builds whatever the file contains
         raise ModelFileError(
             f"{path}: cannot be read as a model ({_reason(error)}); train the "
@@ -125,7 +119,7 @@ def load_generator(
     Args:
         files: one model file or several.
         mirror: whether to average over photos and their mirror images.
-        reranker: see :func:`models.reranker_file.find_reranker`. A search of one
+        reranker: see :func:`models.reranker.find_reranker`. A search of one
             hypothesis is an error if a reranker is named, and not ranked otherwise.
 
     Raises:
@@ -151,85 +145,3 @@ def _reason(error: Exception) -> str:
     fault = error.errors()[0]
     place = ".".join(map(str, fault["loc"]))[:80]
     return f"{place}: {fault['msg'][:80]}. Received: {quote(fault['input'])}"
-
-
-def copy_weights(
-    path: str | Path,
-    model: Captioner,
-    counts: Mapping[str, int] | None = None,
-    source: Captioner | None = None,
-    identity: dict | None = None,
-) -> Captioner:
-    """Copy the weights of a model file into a captioner.
-
-    A soft model can start a hard one, and a hard one a soft one: they differ by the
-    baseline alone, which then starts at 0. A model without convolutions can start one
-    with them, whose convolutions are left as they are.
-
-    Args:
-        path: path of the model file.
-        model: the captioner; its weights are replaced.
-        counts: word -> number of times that it occurs in the training captions; the
-            captioner may then have more words after those of the file, see
-            :mod:`models.new_words`.
-        source: the captioner of the file, if it is already loaded.
-        identity: identity of the encoder that, together with the captioner's
-            convolutions, computes its annotations; for a file without convolutions.
-
-    Returns:
-        The captioner of the file.
-
-    Raises:
-        ModelFileError: the file cannot be loaded, or its words, encoder or weights
-            differ from the captioner's.
-    """
-    source = source or load_captioner(path)
-    old, words = len(source.vocabulary), model.vocabulary.words
-    if source.vocabulary.words != words[:old] or (counts is None and old < len(words)):
-        raise ModelFileError(
-            f"{path}: its vocabulary is not that of the prepared data; start from a "
-            "model trained on the same data"
-        )
-    ours = model.encoder_identity
-    if identity is not None and source.convolutions is None:
-        ours = identity
-    if difference := identity_difference(source.encoder_identity, ours):
-        raise ModelFileError(
-            f"{path}: it was trained on another encoder's features ({difference}); "
-            "start from a model of the same encoder"
-        )
-    weights = [
-        _shared_weights(m, other) for m, other in ((source, model), (model, source))
-    ]
-    copies = [
-        extend_weight(w.name, np.asarray(w), model.vocabulary, counts or {})
-        for w in weights[0]
-    ]
-    names = [[w.name for w in each] for each in weights]
-    shapes = [[value.shape for value in copies], [tuple(w.shape) for w in weights[1]]]
-    pairs = (list(zip(n, s, strict=True)) for n, s in zip(names, shapes, strict=True))
-    for theirs, ours in itertools.zip_longest(*pairs):
-        if theirs != ours:
-            raise ModelFileError(
-                f"{path}: its weights must have the shapes of the settings, {ours}. "
-                f"Received: {theirs}; start from a model of the same widths and "
-                "switches"
-            )
-    for value, ours in zip(copies, weights[1], strict=True):
-        ours.assign(value)
-    return source
-
-
-def _shared_weights(model: Captioner, other: Captioner) -> list:
-    """Return a model's weights, without those of the parts that `other` lacks."""
-    parts = [
-        (model.hard_attention, other.hard_attention),
-        (model.convolutions, other.convolutions),
-    ]
-    own = {
-        w.path
-        for ours, theirs in parts
-        if ours is not None and theirs is None
-        for w in ours.weights
-    }
-    return [w for w in model.weights if w.path not in own]

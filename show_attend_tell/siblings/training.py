@@ -9,21 +9,19 @@ import numpy as np
 import tensorflow as tf
 
 from show_attend_tell.config import runs
-from show_attend_tell.config.generation import GenerationExperiment
-from show_attend_tell.config.reader import ReadExperiment
-from show_attend_tell.config.siblings import DigitExperiment
+from show_attend_tell.config.siblings import DigitExperiment, GenerationExperiment
+from show_attend_tell.config.words import ReadExperiment
 from show_attend_tell.data.digits import Digits, make_pictures, read_digits
 from show_attend_tell.training.divergence import LossMonitor
-from show_attend_tell.training.loop import Trainer
+from show_attend_tell.training.loop import Summary, Trainer
 from show_attend_tell.training.optimizer import make_plain_optimizer
-from show_attend_tell.training.position import Summary
 from show_attend_tell.training.tensorboard_log import CurveLog
 
 AnyExperiment = DigitExperiment | GenerationExperiment | ReadExperiment
 
 
 class SiblingTask:
-    """The shared half of the trainings, see :class:`training.loop.Task`.
+    """The shared half of the trainings, see :class:`training.loop.Trainer`.
 
     A subclass adds its ``objective``, its scores, and ``open``, which reads the
     prepared data.
@@ -68,9 +66,6 @@ class SiblingTask:
     def open_log(self, folder: Path) -> CurveLog:
         """Return the log of curves and scores."""
         return CurveLog(folder, self.experiment)
-
-    def show_best(self, log: CurveLog, model: keras.Model) -> None:
-        """Log nothing more of the best model."""
 
 
 class DigitTask(SiblingTask):

@@ -1,18 +1,19 @@
 """Ensembles: mean probabilities, copies of one model, mirrored photos."""
 
+import dataclasses
+
 import numpy as np
 import oracle
 import pytest
 import tiny_captioner as tiny
+from checks import assert_hypotheses_are_read, mean_of_reads
 from keras import ops
-from tiny_captioner import GRID, START
+from tiny_captioner import GRID
 
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.encoder_identity import PACKAGED_DIGEST, ROUNDED_DIGEST
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.generator import (
-    Generator,
-)
+from show_attend_tell.models.generator import Generator
 from show_attend_tell.runtime.errors import ConfigError, ModelFileError
 
 DECODING = DecodingSettings(beam=3, max_words=4, batch_size=3)
@@ -43,37 +44,21 @@ def mirrored(photos):
 
 
 def test_words_and_attention_are_the_means_of_the_members(members, photos):
+    def read(b, w, inputs):
+        a = photos[b].astype(float)
+        return mean_of_reads(
+            [oracle.run(tiny.weights(m), a, inputs, m.settings) for m in members]
+        )
+
     found = Generator(members).generate(photos, DECODING)
-    for b in range(len(photos)):
-        length = found.lengths[b, 0]
-        words = found.tokens[b, 0, :length]
-        reads = [
-            oracle.run(
-                tiny.weights(model),
-                photos[b].astype(float),
-                [START, *words[:-1]],
-                model.settings,
-            )
-            for model in members
-        ]
-        p = np.mean(
-            [np.exp([oracle.log_softmax(x) for x in read["logits"]]) for read in reads],
-            axis=0,
-        )
-        expected = np.log([row[word] for row, word in zip(p, words, strict=True)])
-        np.testing.assert_allclose(
-            found.word_log_probs[b, 0, :length], expected, rtol=1e-4, atol=1e-5
-        )
-        for name in ("alpha", "beta"):
-            mean = np.mean([read[name] for read in reads], axis=0)
-            own = getattr(found, name)[b, 0, :length]
-            np.testing.assert_allclose(own, mean, rtol=1e-4, atol=1e-5)
+    assert_hypotheses_are_read(found, read)
 
 
-def test_an_ensemble_of_copies_of_a_model_is_that_model(members, photos):
-    model = members[0]
-    expected = model.generate(photos, DECODING)
-    found = Generator([model] * 3).generate(photos, DECODING)
+@pytest.mark.parametrize("method", ["beam", "sample"])
+def test_an_ensemble_of_copies_of_a_model_is_that_model(members, photos, method):
+    model, decoding = members[0], dataclasses.replace(DECODING, method=method)
+    expected = model.generate(photos, decoding, seeds=range(4))
+    found = Generator([model] * 3).generate(photos, decoding, seeds=range(4))
     np.testing.assert_array_equal(found.tokens, expected.tokens)
     for name, ours, theirs in zip(found._fields, found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6, err_msg=name)
@@ -131,10 +116,3 @@ def test_the_weights_of_a_repeated_member_are_listed_once(members):
     ensemble = Generator([members[0], members[0], members[1]])
     assert len(ensemble.weights) == 2 * len(members[0].weights)
     assert ops.shape(ensemble.weights[0]) == ops.shape(members[0].weights[0])
-
-
-def test_words_are_sampled_from_the_mean(members, photos):
-    sampling = DecodingSettings(method="sample", max_words=4, batch_size=4)
-    captions = Generator([members[0]] * 2).generate(photos, sampling, seeds=range(4))
-    expected = members[0].generate(photos, sampling, seeds=range(4))
-    np.testing.assert_array_equal(captions.tokens, expected.tokens)

@@ -18,7 +18,7 @@ VARIANTS = {
     "the default": {},
     "two layers each": {"attention_layers": 2, "init_layers": 2},
     "nothing but h": {"prev2out": False, "ctx2out": False, "selector": False},
-    "relu": {"activation": "relu", "ctx2out": False},
+    "no context": {"ctx2out": False},
 }
 
 

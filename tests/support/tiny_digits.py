@@ -6,8 +6,7 @@ import io
 import numpy as np
 from PIL import Image, ImageDraw
 
-from show_attend_tell.config.draw import DrawSettings
-from show_attend_tell.config.siblings import GlimpseSettings
+from show_attend_tell.config.siblings import DrawSettings, GlimpseSettings
 from show_attend_tell.deployment.server.digits import DigitModels
 from show_attend_tell.siblings.draw.model import Draw
 from show_attend_tell.siblings.ram.model import RecurrentAttention

@@ -5,7 +5,7 @@ import numpy as np
 from keras import ops
 from oracle import lstm_update, sigmoid
 
-from show_attend_tell.config.draw import DrawSettings
+from show_attend_tell.config.siblings import DrawSettings
 from show_attend_tell.siblings.draw.model import Draw
 
 BACKEND = keras.backend.backend()

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from show_attend_tell.config.reader import ReaderSettings
+from show_attend_tell.config.words import ReaderSettings
 from show_attend_tell.data.characters import CHARACTERS
 
 TINY = ReaderSettings(

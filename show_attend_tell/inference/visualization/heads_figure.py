@@ -44,7 +44,7 @@ def head_attention(pipeline: CaptioningPipeline, caption: Caption) -> np.ndarray
     bias = None
     if caption.region is not None:
         shares = cell_shares(caption.region, captioner.grid)[None]  # (1, L)
-        region = make_region_bias(shares, 1, shares.shape[1], captioner.decoding)
+        region = make_region_bias(shares, captioner.decoding)
         held = np.arange(T)[None, :, None] < region.words  # (1, T, 1)
         bias = np.where(held, region.scores[:, None], 0).astype(np.float32)
     weights = captioner.attention_heads(features, inputs, bias)
@@ -61,7 +61,7 @@ def heads_figure_of(
     weights = head_attention(pipeline, caption)
     if weights is None:
         return None
-    settings = pipeline.captioner.transformer
+    settings = pipeline.captioner.decoder.settings
     layer = settings.alpha_layer or settings.layers
     return heads_figure(caption.view, caption.words, weights, layer, dark)
 

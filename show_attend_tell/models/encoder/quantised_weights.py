@@ -6,15 +6,17 @@ A kernel w of a quantised layer has one scale per output channel o,
 
 and the encoder computes with w'_o = s_o q_o in float32. The kernels of blocks 1 and 2
 and all biases are float16. ``python -m data_prep.quantise_encoder`` makes the file.
-Model files of 8 bits store every matrix and kernel of a captioner so.
+Model files of 8 bits store every matrix and kernel of a captioner in the same way.
 """
 
 import hashlib
 import io
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
 
+import h5py
 import keras
 import numpy as np
 
@@ -40,8 +42,8 @@ def quantise(kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Returns:
         q (..., outputs) int8 and the scales (outputs,) float32.
     """
-    rest = tuple(range(kernel.ndim - 1))
-    scale = np.abs(kernel).max(axis=rest) / np.float32(_LARGEST)  # -> (outputs,)
+    axes = tuple(range(kernel.ndim - 1))
+    scale = np.abs(kernel).max(axis=axes) / np.float32(_LARGEST)  # -> (outputs,)
     scale = np.where(scale > 0, scale, np.float32(1))  # of channels of zeros
     q = np.clip(np.rint(kernel / scale), -_LARGEST, _LARGEST)
     return q.astype(np.int8), scale.astype(np.float32)
@@ -53,10 +55,10 @@ def dequantise(q: np.ndarray, scale: np.ndarray) -> np.ndarray:
 
 
 def dequantised(store: Mapping) -> dict[str, np.ndarray]:
-    """Return the weights of a layer in a model file, those of 8 bits as float32.
+    """Return the weights of a layer in a model file; 8 bits become float32.
 
     Args:
-        store: the layer's weights by their number; beside one of int8 are its scales,
+        store: the layer's weights by their number; the scales of int8 weights are
             ``<number>_scale``.
     """
     weights = {}
@@ -66,6 +68,56 @@ def dequantised(store: Mapping) -> dict[str, np.ndarray]:
             if values.dtype == np.int8:
                 weights[key] = dequantise(values, np.asarray(store[key + SCALE]))
     return weights
+
+
+def copy_archive(
+    source: Path, target: Path, convert: Callable, compression: int = zipfile.ZIP_STORED
+) -> None:
+    """Copy a ``.keras`` archive and convert its weights.
+
+    Args:
+        source: path of the archive.
+        target: path of the copy.
+        convert: function of the name and the values of an array and of the HDF5 file;
+            returns the arguments of ``create_dataset`` for each array of the copy.
+        compression: compression of the copy's members.
+    """
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if name == "model.weights.h5":
+                content = _converted(content, convert)
+            new.writestr(name, content, compression)
+
+
+def _converted(content: bytes, convert: Callable) -> bytes:
+    buffer = io.BytesIO()
+    with h5py.File(io.BytesIO(content)) as old, h5py.File(buffer, "w") as new:
+
+        def copy(name: str, item: h5py.Group | h5py.Dataset) -> None:
+            copies = (
+                [new.require_group(name)]
+                if isinstance(item, h5py.Group)
+                else [
+                    new.create_dataset(key, **options)
+                    for key, options in convert(name, item[()], old).items()
+                ]
+            )
+            for copied in copies:
+                copied.attrs.update(item.attrs)
+
+        new.attrs.update(old.attrs)
+        old.visititems(copy)
+    return buffer.getvalue()
+
+
+def dequantised_array(name: str, values: np.ndarray, file: h5py.File) -> dict:
+    """Convert an array of 8 bits to float32, for :func:`copy_archive`."""
+    if name.endswith(SCALE):
+        return {}
+    if values.dtype == np.int8:
+        values = dequantise(values, file[name + SCALE][()])
+    return {name: {"data": values}}
 
 
 def quantised_arrays(network: keras.Model) -> dict[str, np.ndarray]:
@@ -91,7 +143,7 @@ def quantised_arrays(network: keras.Model) -> dict[str, np.ndarray]:
 
 
 def assign_quantised(network: keras.Model, arrays: dict[str, np.ndarray]) -> None:
-    """Set the weights of a network of convolutions to those of the packaged file.
+    """Set the weights of a network of convolutions to the packaged weights.
 
     Args:
         network: VGG16 without its classifier, or its first layers.
@@ -118,11 +170,11 @@ def read_quantised(file: Path = WEIGHTS) -> dict[str, np.ndarray]:
             f"{file}: the packaged encoder cannot be read ({error.strerror}); install "
             "the package again"
         ) from None
-    found = hashlib.sha256(content).hexdigest()
-    if found != SHA256:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != SHA256:
         raise EncoderError(
             f"{file}: the packaged encoder must have the SHA-256 {SHA256[:12]}... "
-            f"Received: {found[:12]}...; install the package again"
+            f"Received: {digest[:12]}...; install the package again"
         )
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         return dict(arrays)
@@ -144,7 +196,7 @@ def write_quantised(arrays: dict[str, np.ndarray], file: str | Path) -> str:
 
 
 def _convolutions(network: keras.Model) -> list[keras.layers.Conv2D]:
-    return [one for one in network.layers if isinstance(one, keras.layers.Conv2D)]
+    return [x for x in network.layers if isinstance(x, keras.layers.Conv2D)]
 
 
 def _half(values: np.ndarray, layer: str) -> np.ndarray:

@@ -2,11 +2,11 @@
 
 Seven convolutions with batch normalisation and ReLU, three of them with stride 2, make
 a map of one cell per 8 x 8 pixels: 14 x 14 for pictures of 112. The receptive field of
-a cell is 59 pixels, so that an annotation vector describes its own location. Its
+a cell is 59 pixels, so that an annotation vector describes its location. Its
 position is encoded by four channels of coordinates (CoordConv, Liu et al.,
 arXiv:1807.03247). They are appended to the output and not to the input, so that the
 mean over the map, from which the captioner starts, contains the objects of a scene but
-not their positions: those require attention.
+not their positions, which require attention.
 
 The weights are trained by ``python -m data_prep.scenes.train_scene_net``.
 """
@@ -16,6 +16,8 @@ from pathlib import Path
 
 import keras
 from keras import layers, ops
+
+from show_attend_tell.runtime.errors import EncoderError
 
 IMAGE_SIZE = 112  # side in pixels that the weights were trained on
 STRIDE = 8  # pixels of the picture per cell of the map
@@ -72,10 +74,10 @@ def build_scene_net(image_size: int = IMAGE_SIZE) -> keras.Model:
         ``annotations``, (B, image_size / 8, image_size / 8, 64) after its ReLU.
 
     Raises:
-        ValueError: ``image_size`` is not a multiple of 8.
+        EncoderError: ``image_size`` is not a multiple of 8.
     """
-    if image_size <= 0 or image_size % STRIDE:
-        raise ValueError(
+    if image_size % STRIDE:
+        raise EncoderError(
             f"`image_size` of SceneNet must be a multiple of {STRIDE}. "
             f"Received: {image_size}; use {IMAGE_SIZE}, the side of its weights"
         )

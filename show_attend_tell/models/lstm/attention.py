@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from keras import ops
 
-from show_attend_tell.decoding import categorical
+from show_attend_tell.decoding.sampling import sample_index
 
 _LIMIT = 43.0  # exp(2 * 43) and its inverse are finite in float32
 _OUTSIDE = 1e-3  # added to shares of a region, for a finite logarithm
@@ -47,27 +47,26 @@ def attend(
     projected,
     state,
     w_att,
-    activation: Callable,
     beta_logit=None,
     select_weights: Callable | None = None,
     bias=None,
 ) -> Attention:
     """Compute one step of attention, Eq. (4)-(6), and gate it, Sec. 4.2.1.
 
-    alpha = softmax(e), phi = sum_i alpha_i a_i, z_hat = beta phi.
+    alpha = softmax(e), phi = sum_i alpha_i a_i, beta = sigma(f_beta(h_{t-1})) and
+    z_hat = beta phi.
 
     Args:
         annotations: a, (B, L, D).
         projected: W_a a + b, (B, L, A), see :func:`attention_scores`.
         state: W_h h_{t-1}, (B, A) or (B, W, A).
         w_att: (A,).
-        activation: see :func:`attention_scores`.
         beta_logit: f_beta(h_{t-1}), (B, 1) or (B, W, 1); None means beta = 1.
         select_weights: for hard attention, alpha -> context weights of the same shape;
             None averages by alpha itself, as soft attention does.
         bias: added to e, of its shape, see :func:`region_bias`; None adds nothing.
     """
-    e = attention_scores(projected, state, w_att, activation)  # (B, L) or (B, W, L)
+    e = attention_scores(projected, state, w_att)  # (B, L) or (B, W, L)
     if bias is not None:
         e = e + ops.cast(bias, e.dtype)
     alpha = ops.softmax(e, axis=-1)
@@ -75,7 +74,7 @@ def attend(
     phi = context(annotations, weights)  # (B, D) or (B, W, D)
     if beta_logit is None:
         return Attention(phi, alpha, weights, ops.ones_like(alpha[..., 0]))
-    beta = gate(beta_logit)
+    beta = ops.sigmoid(beta_logit)  # the authors' ``_selector``
     return Attention(beta * phi, alpha, weights, beta[..., 0])
 
 
@@ -108,18 +107,17 @@ def tanh_scores(exp_projected, state, w_att):
     return ops.squeeze(ops.matmul(r, ops.expand_dims(-2 * w_att, -1)), -1)
 
 
-def attention_scores(projected, state, w_att, activation):
-    """Score every location: e_ti = w_att . act(W_a a_i + W_h h_{t-1} + b), Eq. (4).
+def attention_scores(projected, state, w_att):
+    """Score every location: e_ti = w_att . tanh(W_a a_i + W_h h_{t-1} + b), Eq. (4).
 
-    Training with tanh computes the same in :mod:`models.lstm.fast_gradient`, with
-    a gradient by hand; a test holds the two equal.
+    The tanh is the authors'. Training computes the same scores in
+    :mod:`models.lstm.fast_gradient`, whose gradient is written by hand.
 
     Args:
-        projected: W_a a + b, (B, L, A), computed once per photo; or the
-            ExponentialProjection of it, for tanh, and scores as of :func:`tanh_scores`.
+        projected: W_a a + b, (B, L, A), computed once per photo; or its
+            ExponentialProjection, which gives the scores of :func:`tanh_scores`.
         state: W_h h_{t-1}, (B, A), or (B, W, A) for the hypotheses of a beam.
         w_att: (A,).
-        activation: tanh in the authors' code.
 
     Returns:
         e of shape (B, L) or (B, W, L).
@@ -131,7 +129,7 @@ def attention_scores(projected, state, w_att, activation):
     if is_exponential:
         return tanh_scores(projected, state, w_att)
     state = ops.expand_dims(state, -2)  # (..., A) -> (..., 1, A)
-    hidden = activation(projected + state)  # (..., L, A)
+    hidden = ops.tanh(projected + state)  # (..., L, A)
     # (..., L, A) @ (A, 1) -> (..., L)
     return ops.squeeze(ops.matmul(hidden, ops.expand_dims(w_att, -1)), -1)
 
@@ -155,7 +153,7 @@ def region_bias(shares, strength):
 
 
 def context(annotations, weights):
-    """Return phi = sum_i w_ti a_i, the context before the gate.
+    """Return phi = sum_i w_ti a_i, the context before the gate, (B, D) or (B, W, D).
 
     Weighted by alpha it is the soft phi (Sec. 4.2); by a one-hot s_t the hard one,
     Eq. (9): the annotation of one location.
@@ -163,9 +161,6 @@ def context(annotations, weights):
     Args:
         annotations: a, (B, L, D).
         weights: (B, L), or (B, W, L) for the hypotheses of a beam.
-
-    Returns:
-        (B, D) or (B, W, D).
     """
     if len(weights.shape) == 3:
         return ops.matmul(weights, annotations)  # (B, W, L) @ (B, L, D) -> (B, W, D)
@@ -179,29 +174,12 @@ def argmax_location(alpha):
 
 
 def sampled_location(alpha, u):
-    """Return one-hot s_t ~ Multinoulli(alpha_t), Eq. (8).
-
-    No gradient passes through the sample.
+    """Return one-hot s_t ~ Multinoulli(alpha_t), Eq. (8), without a gradient, (..., L).
 
     Args:
         alpha: (..., L).
         u: uniform numbers in [0, 1), (..., 1).
-
-    Returns:
-        s, (..., L).
     """
-    index = categorical.sample_index(alpha, u)  # (..., L) -> (...)
+    index = sample_index(alpha, u)  # (..., L) -> (...)
     s = ops.one_hot(index, alpha.shape[-1], dtype=alpha.dtype)  # (...) -> (..., L)
     return ops.stop_gradient(s)
-
-
-def gate(logit):
-    """Compute the gate beta_t = sigma(f_beta(h_{t-1})), Sec. 4.2.1 (``_selector``).
-
-    Args:
-        logit: f_beta(h_{t-1}), (B, 1) or (B, W, 1).
-
-    Returns:
-        beta in (0, 1), of the same shape.
-    """
-    return ops.sigmoid(logit)

@@ -1,16 +1,16 @@
 """Read and write captions with the paper's decoder.
 
-A step is attention, gate, LSTM and deep output. Training with tanh attention runs the
-steps of :mod:`models.lstm.fast_gradient`, which computes the same numbers faster.
+A step is attention, gate, LSTM and deep output. Training runs the steps of
+:mod:`models.lstm.fast_gradient`, which computes the same numbers faster.
 ``_get_initial_lstm``, ``_project_features`` and ``_attention_layer`` have the names of
 the reference implementation.
 
 Notation and shapes: :mod:`show_attend_tell.models.lstm.attention`.
 """
 
+import itertools
 from typing import NamedTuple
 
-import keras
 from keras import ops
 
 from show_attend_tell.models.decoder_interface import (
@@ -24,7 +24,6 @@ from show_attend_tell.models.decoder_interface import (
 from show_attend_tell.models.encoder.trainable import captions_per_photo
 from show_attend_tell.models.lstm import fast_gradient
 from show_attend_tell.models.lstm.attention import (
-    Attention,
     ExponentialProjection,
     attend,
     exp_twice,
@@ -48,7 +47,7 @@ class LstmMemory(NamedTuple):
     """The tensors that the LSTM reads at every step."""
 
     annotations: object  # a, (P, L, D)
-    projected: object  # W_a a + b, (P, L, A); ExponentialProjection in a tanh search
+    projected: object  # W_a a + b, (P, L, A); in a search ExponentialProjection
     kernel: object = None  # in a search, see LstmDecoder.state_kernel
     word_gates: object = None  # gates of all words, (K, 4n); None: compute each
 
@@ -63,49 +62,30 @@ class LstmDecoder(MatrixLayer):
         settings: a :class:`~show_attend_tell.config.settings.ModelSettings`.
         vocabulary_size: K.
         annotation_width: D.
+        grid: not used: the paper's attention knows no positions.
         seed: seed of the initial weights.
     """
 
     shares_photos = False  # the initial state of each caption has its own dropout
-    selects_locations = True
 
-    @classmethod
-    def build_for(cls, captioner) -> "LstmDecoder":
-        """Return a new decoder for a captioner."""
-        return cls(
-            captioner.settings,
-            len(captioner.vocabulary),
-            captioner.annotation_width,
-            captioner.seed,
-            name="decoder",
-        )
-
-    def __init__(self, settings, vocabulary_size, annotation_width, seed=0, **kwargs):
+    def __init__(
+        self, settings, vocabulary_size, annotation_width, grid=(), seed=0, **kwargs
+    ):
         super().__init__(**kwargs)
         self.settings, self.dropout = settings, settings.dropout
         self.vocabulary_size = vocabulary_size
         self.annotation_width = annotation_width
-        self.seed = seed
-        self.activation = keras.activations.get(settings.activation)
+        self.seed, self._seeds = seed, itertools.count(seed * 1000)
         self._create_weights()
         self.built = True
 
     def _matrix(self, name, rows, columns):
-        """Add a matrix, initialised as 0.01 N(0, 1) (the authors') or by Glorot."""
-        self._matrices = getattr(self, "_matrices", -1) + 1
-        seed = self.seed * 1000 + self._matrices
-        if self.settings.initializer == "normal":
-            initializer = keras.initializers.RandomNormal(stddev=0.01, seed=seed)
-        else:
-            initializer = keras.initializers.GlorotUniform(seed=seed)
-        return self.add_weight(
-            shape=(rows, columns), initializer=initializer, name=name
-        )
+        return self.matrix(name, rows, columns, self._seeds, self.settings.initializer)
 
     def _create_weights(self):
         s, D, K = self.settings, self.annotation_width, self.vocabulary_size
         m, n, A = s.embedding_width, s.lstm_width, s.attention_width
-        # Names and order of the weights are those of saved models.
+        # Saved models have these names in this order.
         self.embedding = self._matrix("embedding", K, m)
         # f_att: layers on the annotations, on h, and to a score
         widths = [D] + [A] * s.attention_layers
@@ -149,27 +129,27 @@ class LstmDecoder(MatrixLayer):
             projected = product(layer, w, precision) + b  # (B, L, D or A) -> (B, L, A)
         return projected
 
-    def initial_state(self, annotations, dropout, input_dropout=lambda mean: mean):
-        """Return h_0 and c_0: MLPs of mean_i a_i, ReLU inside and tanh at the end.
+    def _get_initial_lstm(self, features, dropouts=NO_DROPOUT):
+        """Return c_0 and h_0, MLPs of mean_i a_i, ReLU inside and tanh at the end.
 
         Args:
-            annotations: (B, L, D).
-            dropout: function applied after every ReLU, as in the authors' code.
-            input_dropout: function applied to the mean, once for h and once for c.
+            features: a, (B, L, D).
+            dropouts: ``initial`` of the mean, once for h and once for c, and ``hidden``
+                after every ReLU, as in the authors' code.
 
         Returns:
-            h_0 and c_0, (B, n).
+            c_0 and h_0, in this order, (B, n) each.
         """
-        mean = ops.mean(annotations, axis=1)  # (B, L, D) -> (B, D)
-        states = []
+        mean = ops.mean(features, axis=1)  # (B, L, D) -> (B, D)
+        states = {}
         for part in "hc":
-            value = input_dropout(mean)
+            value = dropouts.initial(mean)
             for j, (w, b) in enumerate(self.init[part]):
                 if j:
-                    value = dropout(ops.relu(value))
+                    value = dropouts.hidden(ops.relu(value))
                 value = ops.matmul(value, w) + b  # (B, D) -> (B, D), at last (B, n)
-            states.append(ops.tanh(value))
-        return tuple(states)
+            states[part] = ops.tanh(value)
+        return states["c"], states["h"]
 
     def embed(self, tokens):
         """Return E y, (...) -> (..., m)."""
@@ -186,58 +166,30 @@ class LstmDecoder(MatrixLayer):
             matrices.append(self.w_beta)
         return ops.concatenate([ops.convert_to_tensor(w) for w in matrices], axis=1)
 
-    def attend(
-        self,
-        annotations,
-        projected,
-        state,
-        beta_logit=None,
-        select_weights=None,
-        bias=None,
-    ) -> Attention:
-        """Call :func:`models.lstm.attention.attend` with this decoder's f_att."""
-        w_att = ops.reshape(self.w_att, (-1,))  # (A, 1) -> (A,)
-        return attend(
-            annotations,
-            projected,
-            state,
-            w_att,
-            self.activation,
-            beta_logit,
-            select_weights,
-            bias,
-        )
-
-    def step(
-        self,
-        word_gates,
-        h,
-        c,
-        annotations,
-        projected,
-        kernel,
-        select_weights=None,
-        bias=None,
-    ):
+    def step(self, word_gates, h, c, memory, select_weights=None, bias=None):
         """Advance by one word, Eq. (1)-(6).
 
         Args:
             word_gates: gates of y_{t-1}, (B, 4n) or (B, W, 4n).
             h: (B, n) or (B, W, n).
             c: (B, n) or (B, W, n).
-            annotations: (B, L, D).
-            projected: (B, L, A).
-            kernel: from :meth:`state_kernel`.
+            memory: an LstmMemory with a kernel.
             select_weights: see :func:`models.lstm.attention.attend`.
             bias: (B, L) or (B, W, L), see the same function.
         """
         A, n = self.settings.attention_width, c.shape[-1]
-        products = ops.matmul(h, kernel)  # (..., n) -> (..., A + 4n + 1)
+        products = ops.matmul(h, memory.kernel)  # (..., n) -> (..., A + 4n + 1)
         beta_logit = None
         if self.settings.selector:
             beta_logit = products[..., A + 4 * n :] + self.b_beta  # (..., 1)
-        attention = self.attend(
-            annotations, projected, products[..., :A], beta_logit, select_weights, bias
+        attention = attend(
+            memory.annotations,
+            memory.projected,
+            products[..., :A],
+            ops.reshape(self.w_att, (-1,)),  # (A, 1) -> (A,)
+            beta_logit,
+            select_weights,
+            bias,
         )
         gates = word_gates + products[..., A : A + 4 * n]  # (..., 4n)
         gates = gates + ops.matmul(attention.z_hat, self.lstm_z)
@@ -247,23 +199,7 @@ class LstmDecoder(MatrixLayer):
     def unroll(
         self, word_gates, h, c, annotations, projected, compile_fn=None, selection=SOFT
     ):
-        """Run the steps of given words (teacher forcing).
-
-        Arguments and results are those of :func:`models.lstm.fast_gradient.unroll`,
-        which runs the steps with tanh attention.
-        """
-        tensors = word_gates, h, c, annotations, projected
-        if self.settings.activation == "tanh":
-            return self._unroll_fast(*tensors, compile_fn, selection)
-
-        def loop(*tensors):
-            return self._unroll_autodiff(*tensors, selection)
-
-        return (compile_fn(loop) if compile_fn else loop)(*tensors)
-
-    def _unroll_fast(
-        self, word_gates, h, c, annotations, projected, compile_fn, selection
-    ):
+        """Run :meth:`step` over given words, see :func:`fast_gradient.unroll`."""
         # Reshaped to tensors: a custom gradient must not be given variables.
         w_att = ops.reshape(self.w_att, (-1,))  # (A, 1) -> (A,)
         lstm_z = ops.reshape(self.lstm_z, self.lstm_z.shape)
@@ -273,17 +209,6 @@ class LstmDecoder(MatrixLayer):
         kernel = self.state_kernel()  # (n, A + 4n + 1)
         weights = (annotations, projected, kernel, w_att, lstm_z, b_beta)
         return fast_gradient.unroll(word_gates, h, c, weights, compile_fn, selection)
-
-    def _unroll_autodiff(self, word_gates, h, c, annotations, projected, selection):
-        kernel, steps = self.state_kernel(), []
-        for t in range(word_gates.shape[1]):  # unrolled: XLA fuses across steps
-            memory = annotations, projected, kernel
-            step = self.step(word_gates[:, t], h, c, *memory, selection.at(t))
-            h, c = step.h, step.c
-            steps.append(step)
-        fields = ("h", "z_hat", "alpha", "context_weights", "beta")
-        # T of (B, ...) -> (B, T, ...)
-        return tuple(ops.stack([getattr(s, f) for s in steps], 1) for f in fields)
 
     def readout(self, embedded, h, z_hat, dropout, precision="float32"):
         """Return the logits of the deep output, Eq. (7), (..., K).
@@ -313,7 +238,7 @@ class LstmDecoder(MatrixLayer):
     def read(
         self, tokens, memory, dropouts, parts=WHOLE, selection=SOFT, samples=1
     ) -> dict:
-        """Run the decoder over given words, see :meth:`Captioner.teacher_force`."""
+        """Read the words of captions, see :meth:`Captioner.teacher_force`."""
         a, projected = memory.annotations, memory.projected
         if (C := captions_per_photo(tokens, a)) > 1:  # (P, ...) -> (B, ...)
             a, projected = (ops.repeat(x, C, axis=0) for x in (a, projected))
@@ -343,8 +268,7 @@ class LstmDecoder(MatrixLayer):
     def search_memory(self, annotations, words: int | None) -> LstmMemory:
         """Project photos, (B, L, D), and all words if that is less work."""
         projected = self._project_features(annotations)
-        if self.settings.activation == "tanh":
-            projected = ExponentialProjection(exp_twice(projected))
+        projected = ExponentialProjection(exp_twice(projected))
         word_gates = None
         if words is not None and words > self.vocabulary_size:
             word_gates = self.word_gates(ops.convert_to_tensor(self.embedding))
@@ -364,30 +288,17 @@ class LstmDecoder(MatrixLayer):
             gates = self.word_gates(embedded)  # (B, W, m) -> (B, W, 4n)
         else:
             gates = ops.take(memory.word_gates, tokens, axis=0)  # (B, W, 4n)
-        out = self.step(
-            gates,
-            state["h"],
-            state["c"],
-            memory.annotations,
-            memory.projected,
-            memory.kernel,
-            select_weights,
-            bias,
-        )  # h, c (B, W, n), z_hat (B, W, D), alpha (B, W, L), beta (B, W)
+        # h, c (B, W, n), z_hat (B, W, D), alpha (B, W, L), beta (B, W)
+        out = self.step(gates, state["h"], state["c"], memory, select_weights, bias)
         logits = self.readout(embedded, out.h, out.z_hat, keep)  # (B, W, K)
         state = {"h": out.h, "c": out.c}
         return NextWord(logits, state, out.alpha, out.context_weights, out.beta)
-
-    def _get_initial_lstm(self, features, dropouts=NO_DROPOUT):
-        """Return c_0 and h_0, in this order, (B, n) each, from the mean annotation."""
-        h, c = self.initial_state(features, dropouts.hidden, dropouts.initial)
-        return c, h
 
     def _attention_layer(self, features, features_proj, h):
         """Return the gated context (B, D), alpha (B, L) and beta (B,) for h (B, n)."""
         beta_logit = None
         if self.settings.selector:
             beta_logit = ops.matmul(h, self.w_beta) + self.b_beta
-        state = ops.matmul(h, self.w_h)
-        z_hat, alpha, _, beta = self.attend(features, features_proj, state, beta_logit)
-        return z_hat, alpha, beta
+        state, w_att = ops.matmul(h, self.w_h), ops.reshape(self.w_att, (-1,))
+        result = attend(features, features_proj, state, w_att, beta_logit)
+        return result.z_hat, result.alpha, result.beta

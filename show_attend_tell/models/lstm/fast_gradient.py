@@ -2,11 +2,11 @@
 
 This module adds no equation. It differentiates Eq. (4)-(6) and the gate of
 :mod:`models.lstm.attention`, and the gated cell of :mod:`models.lstm.cell`, as
-:meth:`models.lstm.decoder.LstmDecoder.step` joins them. Outputs and gradients equal
-autodiff of that method with tanh attention; ``tests/models/lstm/test_fast_gradient.py``
-compares them. Autodiff keeps the (B, L, A) hidden layer of f_att for each of the T
-words, makes a cotangent as large for each and adds T gradients of every matrix. This
-module computes the hidden layer again and sums over words once, after the loop.
+:meth:`models.lstm.decoder.LstmDecoder.step` joins them;
+``tests/models/lstm/test_fast_gradient.py`` compares it with autodiff of that method.
+Autodiff keeps the (B, L, A) hidden layer of f_att for each of the T words, makes a
+cotangent as large for each and adds T gradients of every matrix. This module computes
+the hidden layer again and sums over words once, after the loop.
 
 Forward, for t = 1 .. T, with P = W_a a and [s, u, v] = h_{t-1} [W_h, U, w_beta]::
 
@@ -83,18 +83,13 @@ class Saved(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """The choice of the context weights l at each of T given words."""
+    """The choice of the context weights l at each of T words."""
 
     # (alpha (B, L), *inputs of the step (B, ...)) -> l (B, L), and q (B, 1), the share
     # of the gradient of l that flows on to alpha; a function of a module, as its
     # identity decides whether a step is compiled again
     function: Callable
     inputs: tuple = ()  # tensors (B, T, ...)
-
-    def at(self, t):
-        """Return step t's choice alone, alpha -> l."""
-        inputs = [x[:, t] for x in self.inputs]  # (B, T, ...) -> (B, ...)
-        return lambda alpha: self.function(alpha, *inputs)[0]
 
 
 def alpha_itself(alpha):
@@ -113,15 +108,15 @@ def unroll(
     compile_fn: Callable | None = None,
     selection: Selection = SOFT,
 ):
-    """Run the steps of :meth:`LstmDecoder.step` with tanh attention over given words.
+    """Run :meth:`LstmDecoder.step` over the words of captions (teacher forcing).
 
     Args:
         word_gates: x, the words' part of the gates, (B, T, 4n); T known.
         h: h_0, (B, n).
         c: c_0, (B, n).
         weights: the tensors of :class:`Weights`.
-        compile_fn: compiles a function, and returns the same one when it is given a
-            function again; None where the caller compiles the whole training step.
+        compile_fn: compiles a function, and returns the same result for the same
+            function; None if the caller compiles the whole training step.
         selection: the choice of the context weights.
 
     Returns:
@@ -137,11 +132,11 @@ def unroll(
 
         def gradient(*upstream):  # TensorFlow: one argument an output; JAX: one tuple
             upstream = upstream[0] if len(upstream) == 1 else upstream
-            du, dh, dc, dz, *rest = _backward(compile_fn, steps, constants, upstream)
+            du, dh, dc, dz, *others = _backward(compile_fn, steps, constants, upstream)
             # Outside of `_backward`, so that it is skipped if it is not needed.
             # (T, B, L), (T, B, D) -> (B, L, D)
             da = ops.einsum("tbl,tbd->bld", steps.context_weights, dz)
-            return du, dh, dc, da, *rest
+            return du, dh, dc, da, *others
 
         return outputs, gradient
 
@@ -155,11 +150,7 @@ def _compiled(function, compile_fn):
 def _forward(compile_fn, selection, words, constants):
     """Return the outputs of :func:`unroll`, and :class:`Saved` of all steps.
 
-    Args:
-        compile_fn: see :func:`unroll`.
-        selection: see :func:`unroll`.
-        words: word_gates, h_0 and c_0.
-        constants: exp(2P) (B, L, A) and :class:`Weights`.
+    `words` are word_gates, h_0 and c_0; `constants` exp(2P) and :class:`Weights`.
     """
     word_gates, h, c = words
     # (B, T, ...) -> (T, B, ...)
@@ -194,37 +185,27 @@ def _scan(step, carry, rows, constants, compile_fn, reverse=False):
         return tuple(x[t] for x in rows)
 
     if compile_fn is not None:
-        step, found = compile_fn(step), [None] * T
+        step, outputs = compile_fn(step), [None] * T
         for t in reversed(range(T)) if reverse else range(T):
-            carry, found[t] = step(carry, row_at(t), constants)
-        return carry, tuple(map(ops.stack, zip(*found, strict=True)))
+            carry, outputs[t] = step(carry, row_at(t), constants)
+        return carry, tuple(map(ops.stack, zip(*outputs, strict=True)))
 
     def body(k, loop):
-        carry, found = loop
+        carry, outputs = loop
         t = T - 1 - k if reverse else k
-        carry, outputs = step(carry, row_at(t), constants)
-        return carry, _store(found, t, outputs)
+        carry, tensors = step(carry, row_at(t), constants)
+        places = [(t, *(0 for _ in x.shape)) for x in tensors]
+        at_t = zip(outputs, places, tensors, strict=True)
+        return carry, tuple(ops.slice_update(y, at, x[None]) for y, at, x in at_t)
 
-    found = _allocate(T, step(carry, row_at(0), constants)[1])
-    return ops.fori_loop(0, T, body, (carry, found))
+    shapes = step(carry, row_at(0), constants)[1]
+    outputs = tuple(ops.zeros((T, *ops.shape(x)), x.dtype) for x in shapes)
+    return ops.fori_loop(0, T, body, (carry, outputs))
 
 
 def _swap_batch_and_time(value):
     """Transpose (B, T, ...) to (T, B, ...) or back."""
     return ops.swapaxes(value, 0, 1)
-
-
-def _allocate(steps, step):
-    """Return zeros (T, ...) for each tensor (...) of one step."""
-    return tuple(ops.zeros((steps, *ops.shape(one)), one.dtype) for one in step)
-
-
-def _store(steps, t, step):
-    """Return the tensors `steps` (T, ...) with those of `step` (...) at row t."""
-    return tuple(
-        ops.slice_update(rows, (t, *(0 for _ in row.shape)), row[None])
-        for rows, row in zip(steps, step, strict=True)
-    )
 
 
 @functools.cache  # equal functions are compiled once
@@ -244,7 +225,7 @@ def _step(select, carry, row, constants):
         select: see :class:`Selection`.
         carry: h_{t-1} and c_{t-1}, (B, n).
         row: x_t, (B, 4n), and the step's inputs of `select`.
-        constants: exp(2P) (B, L, A) and :class:`Weights`.
+        constants: exp(2P) and :class:`Weights`.
 
     Returns:
         The next carry, and :class:`Saved` of the step.
@@ -329,11 +310,8 @@ def _slope_sum(exp_projected, exp_state, de):
 def _backward(compile_fn, steps, constants, upstream):
     """Return the gradients of word_gates, h_0, c_0, z and of all weights but a.
 
-    Args:
-        compile_fn: see :func:`unroll`.
-        steps: :class:`Saved` of all steps, (T, B, ...).
-        constants: exp(2P) (B, L, A) and :class:`Weights`.
-        upstream: cotangents of the outputs of :func:`unroll`, (B, T, ...).
+    `steps` are :class:`Saved` of all steps, (T, B, ...), and `upstream` the cotangents
+    of the outputs of :func:`unroll`, (B, T, ...).
     """
     exp_projected, weights = constants
     A, n = weights.w_att.shape[0], steps.c.shape[-1]

@@ -1,6 +1,6 @@
 """Compute one layer of a Transformer: attention and a feed-forward part.
 
-For each sublayer F with its own layer normalisation LN::
+For each sublayer F and its layer normalisation LN::
 
     x + dropout(F(LN(x)))       norm = "pre"
     LN(x + dropout(F(x)))       norm = "post", arXiv:1706.03762, Sec. 3.1
@@ -16,10 +16,7 @@ import keras
 from keras import ops
 
 from show_attend_tell.models.decoder_interface import MatrixLayer, keep, product
-from show_attend_tell.models.transformer.attention import (
-    MASKED,
-    HeadAttention,
-)
+from show_attend_tell.models.transformer.attention import MASKED, HeadAttention
 
 EPSILON = 1e-5  # added to the variance in a layer normalisation
 
@@ -82,12 +79,7 @@ class TransformerLayer(MatrixLayer):
     def read_words(self, x, bias=None, dropout=keep, precision="float32"):
         """Attend from all rows to all rows, (B, T, d) -> (B, T, d).
 
-        Args:
-            x: (B, T, d).
-            bias: of :func:`transformer_attention.causal_bias`; None lets every row
-                read every other.
-            dropout: function of the sublayer's output.
-            precision: dtype of the large products.
+        With :func:`causal_bias` as `bias` a row reads the rows up to itself alone.
         """
 
         def sublayer(y):
@@ -137,7 +129,7 @@ class TransformerLayer(MatrixLayer):
             x: (B, R, d), of B = P C captions, C of each photo side by side.
             photo: :class:`PhotoKeys` of P photos, or m (P, L, d) itself: saves the
                 projection of its locations where rows are few.
-            bias: added to the scores, a shape that (P, H, C R, L) broadcasts.
+            bias: added to the scores, broadcast to (P, H, C R, L), or None.
             dropout: function of the sublayer's output.
             precision: dtype of the large products.
 
@@ -174,6 +166,6 @@ class TransformerLayer(MatrixLayer):
 
     def _add(self, x, norm, sublayer: Callable, dropout: Callable = keep):
         """Add a sublayer's output to x; return the sum and its second result."""
-        value, rest = sublayer(norm(x) if self.is_pre else x)
+        value, second = sublayer(norm(x) if self.is_pre else x)
         x = x + dropout(value)
-        return (x if self.is_pre else norm(x)), rest
+        return (x if self.is_pre else norm(x)), second

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from show_attend_tell.config.draw import DrawReaderSettings
+from show_attend_tell.config.siblings import DrawReaderSettings
 from show_attend_tell.runtime.backend import scan
 from show_attend_tell.siblings.classifier import DigitClassifier
 from show_attend_tell.siblings.draw.filter_bank import (

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from show_attend_tell.config.generation import GeneratedDigitSettings
+from show_attend_tell.config.siblings import GeneratedDigitSettings
 from show_attend_tell.data.digits import Digits, held_out_pictures
 
 _BINARISE_SEED = 0  # of fixed pixels; the same for every model

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from show_attend_tell.config import runs
-from show_attend_tell.config.generation import GenerationExperiment
+from show_attend_tell.config.siblings import GenerationExperiment
 from show_attend_tell.runtime.files import atomic_write
 from show_attend_tell.siblings.draw.bound import Measurer, sample
 from show_attend_tell.siblings.draw.data import held_out_binary

@@ -35,7 +35,7 @@ def make_window(parameters, N, height, width, settings) -> Window:
         N: number of filters on each axis.
         height: H.
         width: W.
-        settings: the limits of the logarithms, a :class:`config.draw.DrawSettings`.
+        settings: the limits of the logarithms, a :class:`config.siblings.DrawSettings`.
     """
     across, down, variance, stride, intensity = (
         parameters[:, k] for k in range(PARAMETERS)

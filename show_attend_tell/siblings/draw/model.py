@@ -33,7 +33,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from show_attend_tell.config.draw import DrawSettings
+from show_attend_tell.config.siblings import DrawSettings
 from show_attend_tell.runtime.backend import scan
 from show_attend_tell.siblings.draw.filter_bank import (
     PARAMETERS,
@@ -49,7 +49,7 @@ class Draw(keras.Model):
     """A model that generates pictures step by step.
 
     Args:
-        settings: a :class:`config.draw.DrawSettings`, or its values.
+        settings: a :class:`config.siblings.DrawSettings`, or its values.
         height: H.
         width: W.
         seed: seed of the initial weights and of the noise.

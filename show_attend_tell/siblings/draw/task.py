@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from show_attend_tell.config.generation import GenerationExperiment
+from show_attend_tell.config.siblings import GenerationExperiment
 from show_attend_tell.siblings import model_files
 from show_attend_tell.siblings.draw.model import Draw
 

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from show_attend_tell.config.generation import GenerationExperiment
+from show_attend_tell.config.siblings import GenerationExperiment
 from show_attend_tell.data.digits import Digits
 from show_attend_tell.siblings.draw.bound import Measurer, sample
 from show_attend_tell.siblings.draw.data import (

@@ -52,7 +52,7 @@ class WordDecoder(keras.layers.Layer):
     """Generate characters from annotations.
 
     Args:
-        settings: a :class:`config.reader.ReaderSettings`.
+        settings: a :class:`config.words.ReaderSettings`.
         inputs: C, width of an annotation, or F.
         seed: seed of the initial weights.
     """
@@ -206,7 +206,7 @@ class WordDecoder(keras.layers.Layer):
             return gates, ops.ones_like(s[..., :1])
         query = ops.matmul(s, self.w_s)  # (B, T, A) or (B, T, F)
         if self.settings.reads_places:
-            glimpse = attend(*memory, query, ops.reshape(self.w, (-1,)), ops.tanh)
+            glimpse = attend(*memory, query, ops.reshape(self.w, (-1,)))
             z, alpha = glimpse.z_hat, glimpse.alpha  # (B, T, C), (B, T, L)
         else:
             hidden = ops.tanh(ops.expand_dims(memory.projected, 1) + query)

@@ -25,7 +25,7 @@ class CropEncoder(keras.layers.Layer):
     """Compute the annotations of crops.
 
     Args:
-        settings: a :class:`config.reader.ReaderSettings`.
+        settings: a :class:`config.words.ReaderSettings`.
         seed: seed of the initial weights and of dropout.
     """
 

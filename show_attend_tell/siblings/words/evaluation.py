@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from show_attend_tell.config import runs
-from show_attend_tell.config.reader import ReadExperiment
 from show_attend_tell.config.settings import read_experiment_file
+from show_attend_tell.config.words import ReadExperiment
 from show_attend_tell.data.words import WordData
 from show_attend_tell.inference.visualization.attention_figure import save_figure
 from show_attend_tell.runtime.errors import WordsError

@@ -10,7 +10,7 @@ import dataclasses
 import keras
 from keras import ops
 
-from show_attend_tell.config.reader import ReaderSettings
+from show_attend_tell.config.words import ReaderSettings
 from show_attend_tell.data.characters import PAD, START
 from show_attend_tell.models.losses import token_losses
 from show_attend_tell.siblings.words.decoder import WordDecoder
@@ -22,7 +22,7 @@ class Reader(keras.Model):
     """A reader of word crops.
 
     Args:
-        settings: a :class:`config.reader.ReaderSettings`, or its values.
+        settings: a :class:`config.words.ReaderSettings`, or its values.
         seed: seed of the initial weights.
     """
 

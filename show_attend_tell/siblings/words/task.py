@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from show_attend_tell.config.reader import ReadExperiment
+from show_attend_tell.config.words import ReadExperiment
 from show_attend_tell.siblings import model_files
 from show_attend_tell.siblings.words.model import Reader
 

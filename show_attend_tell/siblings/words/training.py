@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from show_attend_tell.config import runs
-from show_attend_tell.config.reader import ReadExperiment
+from show_attend_tell.config.words import ReadExperiment
 from show_attend_tell.data.characters import TOKENS
 from show_attend_tell.data.words import WordData
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from show_attend_tell.config.reader import ReadExperiment
+from show_attend_tell.config.words import ReadExperiment
 from show_attend_tell.data.characters import PAD, STEPS, encode_words
 from show_attend_tell.data.words import WordData
 from show_attend_tell.runtime.backend import UNROLLED

@@ -29,7 +29,7 @@ def test_scores_from_exponentials_are_those_of_tanh_but_for_a_constant(rng, mode
 
     def compute(projected, states, w_att):
         exponential = ExponentialProjection(exp_twice(projected))
-        return attention_scores(exponential, states, w_att, ops.tanh)
+        return attention_scores(exponential, states, w_att)
 
     e = run_in(mode, compute, projected, states, w_att)
     sums = projected.astype(float)[:, None] + states[:, :, None]  # (B, W, L, A)
@@ -45,7 +45,7 @@ def test_alpha_sums_to_one_and_permuting_locations_permutes_it(seed, scale):
     order = rng.permutation(L)
 
     def attend(a, projected):
-        alpha = ops.softmax(attention_scores(projected, state, w_att, ops.tanh))
+        alpha = ops.softmax(attention_scores(projected, state, w_att))
         return arrays((alpha, context(a, alpha)))
 
     alpha, z_hat = attend(a, projected)

@@ -65,8 +65,8 @@ def test_one_step_is_the_oracles_and_the_same_for_a_beam(rng, selector, mode):
 
     def step(a, words, h, c):
         gates = decoder.word_gates(decoder.embed(words))
-        kernel = decoder.state_kernel()
-        return decoder.step(gates, h, c, a, decoder._project_features(a), kernel)
+        memory = decoder.memory(a)._replace(kernel=decoder.state_kernel())
+        return decoder.step(gates, h, c, memory)
 
     beam = run_in(mode, step, a, words, h, c)
     alone = run_in(mode, step, a, words[:, 0], h[:, 0], c[:, 0])
@@ -99,8 +99,7 @@ def test_each_gate_starts_from_its_own_orthogonal_matrix():
 
 def test_weights_start_as_the_authors_did():
     wide = tiny.settings(embedding_width=64, lstm_width=32, attention_width=48)
-    decoder = LstmDecoder(wide, vocabulary_size=200, annotation_width=64, seed=1)
-    for weight in decoder.weights:
+    for weight in LstmDecoder(wide, 200, annotation_width=64, seed=1).weights:
         value = np.asarray(weight)
         if value.ndim == 1:
             np.testing.assert_array_equal(value, 0)

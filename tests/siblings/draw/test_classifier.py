@@ -12,8 +12,8 @@ from made_up_digits import prepare
 from oracle import assert_slopes
 from tiny_captioner import gradient_function
 
-from show_attend_tell.config.draw import DrawReaderSettings
 from show_attend_tell.config.settings import experiment_from_dict
+from show_attend_tell.config.siblings import DrawReaderSettings
 from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.siblings.draw.classifier import WindowClassifier
 from show_attend_tell.siblings.ram.evaluation import evaluate

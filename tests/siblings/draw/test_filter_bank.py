@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
 
-from show_attend_tell.config.draw import DrawSettings
+from show_attend_tell.config.siblings import DrawSettings
 from show_attend_tell.siblings.draw.filter_bank import (
     Window,
     filters,

@@ -5,7 +5,7 @@ import tiny_draw
 import tiny_ram as tiny
 from matplotlib.patches import Rectangle
 
-from show_attend_tell.config.draw import DrawReaderSettings
+from show_attend_tell.config.siblings import DrawReaderSettings
 from show_attend_tell.siblings.draw.classifier import WindowClassifier
 from show_attend_tell.siblings.ram.figures import (
     draw_glimpses,

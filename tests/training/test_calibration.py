@@ -21,7 +21,6 @@ from show_attend_tell.config.settings import experiment_from_dict
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import feature_path
 from show_attend_tell.data.manifest import Photo
-from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
 from show_attend_tell.inference.batch import caption_into_file
 from show_attend_tell.inference.confidence import (
     calibration_path,
@@ -30,14 +29,13 @@ from show_attend_tell.inference.confidence import (
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.models.reranker_file import reranker_beside, save_reranker
+from show_attend_tell.models.reranker import reranker_beside, save_reranker
 from show_attend_tell.runtime.errors import (
     CalibrationError,
     CaptionError,
     OutputFileError,
 )
-from show_attend_tell.training.confidence.calibration import calibrate, measure
-from show_attend_tell.training.confidence.fitting import fit_photo_space
+from show_attend_tell.training.calibration import calibrate
 from show_attend_tell.training.reranking import fit_reranker
 
 TRAIN, VAL = 40, 20
@@ -136,12 +134,6 @@ def test_captions_of_a_calibrated_model_have_a_confidence(captions):
     assert [one.is_doubtful for one in captions] == [v < 0.2 for v in values]
 
 
-def test_a_photo_alone_has_the_confidence_that_it_has_in_a_batch(pipeline, captions):
-    image = pipeline.encoder.load_photo(captions[1].path)
-    alone = pipeline.caption_image(image)
-    assert alone.confidence == pytest.approx(captions[1].confidence, abs=1e-3)
-
-
 def test_the_minimum_leaves_out_captions_below_it(prepared, pipeline, captions):
     limit = float(np.median([caption.confidence for caption in captions]))
     kept = sum(caption.confidence >= limit for caption in captions)
@@ -197,19 +189,17 @@ def test_the_minimum_holds_for_captions_that_the_photos_already_carry(
     assert [line.split(": ")[0] for line in lines] == [photos[k] for k in kept]
 
 
-def test_a_caption_below_the_minimum_is_an_error(pipeline, captions):
-    with pytest.raises(CaptionError, match="left out, its confidence"):
-        pipeline.caption(captions[0].path, min_confidence=1)
-    with pytest.raises(CaptionError, match="must be from 0 to 1. Received: 2"):
-        pipeline.caption(captions[0].path, min_confidence=2)
-
-
-def test_a_minimum_without_a_calibration_is_an_error_of_one_line(captions):
-    bare = tiny_pipeline()
-    assert bare.calibration is None
-    with pytest.raises(CaptionError, match="needs a calibration") as caught:
-        bare.caption(captions[0].path, min_confidence=0.5)
-    assert "\n" not in str(caught.value)
+def test_a_caption_below_the_minimum_or_without_calibration_is_an_error(
+    pipeline, captions
+):
+    for of, lowest, message in (
+        (pipeline, 1, "left out, its confidence"),
+        (pipeline, 2, "must be from 0 to 1. Received: 2"),
+        (tiny_pipeline(), 0.5, "needs a calibration"),
+    ):
+        with pytest.raises(CaptionError, match=message) as caught:
+            of.caption(captions[0].path, min_confidence=lowest)
+        assert "\n" not in str(caught.value)
 
 
 def test_a_calibration_is_of_captions_ranked_by_one_reranker(
@@ -286,47 +276,3 @@ def test_few_pictures_of_a_set_are_refused(prepared):
             count=8,
             shown=False,
         )
-
-
-def test_the_ridge_regression_of_words_equals_the_normal_equations():
-    rng = np.random.default_rng(0)
-    g = rng.normal(size=(60, 12)).astype(np.float32)
-    captions = [[["a", "dog" if k % 4 == 0 else "cat"]] for k in range(60)]
-    captions[0] = [["a", "dog", "tree"]]
-    space = fit_photo_space(
-        g, captions, Vocabulary((*SPECIAL, "a", "dog", "cat", "tree")), (5, 2)
-    )
-    assert space.words.tolist() == [5, 7]  # "a" and "cat" are in too many photos
-    np.testing.assert_allclose(space.shares, [15 / 60, 1 / 60])
-    z = (g - g.mean(0)) @ space.components / np.sqrt(space.variances)
-    present = np.array([[k % 4 == 0, k == 0] for k in range(60)], float)
-    normal = z.T @ z / 60 + 0.05 * np.eye(len(space.variances))
-    expected = np.linalg.solve(normal, z.T @ (present - present.mean(0)) / 60)
-    np.testing.assert_allclose(space.word_weights, expected, atol=1e-4)
-    covariance = np.cov(g.T, bias=True)
-    np.testing.assert_allclose(
-        covariance @ space.components, space.components * space.variances, atol=1e-4
-    )
-
-
-def test_sets_that_differ_are_measured_as_separable():
-    rng = np.random.default_rng(0)
-    known = rng.normal(size=(200, 6))
-    good = (known[:, 4] + 0.5 * rng.normal(size=200) > 0).astype(float)
-    ood_sets = {name: rng.normal(-4, 1, (50, 6)) for name in ("one", "two")}
-    half = np.arange(200) % 2 == 0
-    measured = measure(None, known, good, ood_sets, {}, half)
-    assert min(measured["auc"].values()) > 0.95
-    assert measured["auc_quality"] > 0.8
-    for mean, share, _ in measured["reliability"]:
-        assert share == pytest.approx(mean, abs=0.35)
-
-
-def test_sets_that_do_not_differ_are_measured_as_equal():
-    rng = np.random.default_rng(0)
-    known = rng.normal(size=(600, 6))
-    ood_sets = {name: rng.normal(size=(300, 6)) for name in ("one", "two")}
-    good = rng.integers(0, 2, 600).astype(float)
-    measured = measure(None, known, good, ood_sets, {}, np.arange(600) % 2 == 0)
-    assert all(abs(auc - 0.5) < 0.08 for auc in measured["auc"].values())
-    assert abs(measured["auc_quality"] - 0.5) < 0.08

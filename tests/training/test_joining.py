@@ -1,16 +1,12 @@
-"""Workers meet at the chief's address; a worker alone needs no other."""
+"""The configuration of workers; a worker alone needs no other."""
 
 import json
-import threading
 
 import numpy as np
 import pytest
-from worker_processes import free_addresses
 
-from show_attend_tell.cluster import training as joining
-from show_attend_tell.cluster.training import join, meet, read_configuration
 from show_attend_tell.runtime.errors import ClusterError, ConfigError
-from show_attend_tell.training.workers import ALONE, Workers
+from show_attend_tell.training.workers import ALONE, Workers, join, read_configuration
 
 
 def configuration(index=1, kind="worker", addresses=("a:1", "b:2")):
@@ -56,41 +52,6 @@ def test_the_batch_must_be_a_multiple_of_the_workers():
     workers.require_divisible(9, "training.batch_size")
     with pytest.raises(ConfigError, match="multiple of the 3 workers.*Received: 8"):
         workers.require_divisible(8, "training.batch_size")
-
-
-def test_workers_meet_at_the_chief():
-    addresses = free_addresses(3)
-    met = []
-
-    def come(rank):
-        meet(rank, addresses, 20)
-        met.append(rank)
-
-    threads = [threading.Thread(target=come, args=(rank,)) for rank in (2, 0)]
-    for thread in threads:
-        thread.start()
-    threads[0].join(0.5)
-    assert not met
-    come(1)
-    for thread in threads:
-        thread.join(20)
-    assert sorted(met) == [0, 1, 2]
-
-
-@pytest.mark.parametrize(("rank", "absent"), [(0, "worker 1"), (1, "no worker 0")])
-def test_an_absent_worker_is_one_line(monkeypatch, rank, absent):
-    monkeypatch.setattr(joining, "JOIN_SECONDS", 0.3)
-    monkeypatch.setenv("TF_CONFIG", configuration(rank, addresses=free_addresses(2)))
-    with pytest.raises(ClusterError, match=f"worker {rank} of 2 .*{absent}.*; start"):
-        join()
-
-
-def test_a_used_port_is_one_line(monkeypatch):
-    addresses = free_addresses(2)
-    with joining.socket.create_server(("", int(addresses[0].split(":")[1]))):
-        monkeypatch.setenv("TF_CONFIG", configuration(0, addresses=addresses))
-        with pytest.raises(ClusterError, match="Address already in use.*a free port"):
-            join()
 
 
 def test_a_worker_alone_raises_its_own_fault():

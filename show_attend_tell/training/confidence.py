@@ -1,33 +1,32 @@
-"""Fit the parts of a calibration: the training photos, and logistic regressions."""
+"""Fit the models of a caption's confidence, and measure how well they separate.
+
+The equations are in :mod:`inference.confidence`. The validation photos are in
+distribution, other pictures are not. All photos of a set weigh the same, all
+out-of-distribution sets weigh the same, and together they weigh as much as the
+validation photos.
+"""
+
+from collections.abc import Mapping
 
 import numpy as np
 
-from show_attend_tell.data.features import FeatureReader
-from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
-from show_attend_tell.inference.confidence import PhotoSpace, describe_photos
+from show_attend_tell.inference.confidence import (
+    FAMILIARITY,
+    QUALITY,
+    Calibration,
+    PhotoSpace,
+    probability,
+    select,
+)
 from show_attend_tell.runtime.errors import CalibrationError
-from show_attend_tell.runtime.progress import progress_bar
 
+RIDGE = 0.03  # penalty of both regressions
 DIRECTIONS = 128  # k
 _WORD_RIDGE = 0.05  # of the regressions of words on z, whose variance is 1
 _LEAST_SHARE, _MOST_SHARE = 1 / 300, 0.3  # of photos with a content word
-_BATCH = 64
 _STEPS = 50  # of Newton's method; about eight are needed
 _TOLERANCE = 1e-10  # of the largest change of a coefficient
-
-
-def describe_split(
-    reader: FeatureReader, data: Split, grid: tuple[int, int], shown: bool = True
-) -> np.ndarray:
-    """Return g of all photos of a split, (N, 3 D); features are read in batches."""
-    parts = []
-    with progress_bar(len(data.rows), "photo", data.name, shown=shown) as bar:
-        for start in range(0, len(data.rows), _BATCH):
-            rows = data.rows[start : start + _BATCH]
-            parts.append(describe_photos(reader.read(rows), grid))
-            bar.update(len(rows))
-    return np.concatenate(parts)
 
 
 def fit_photo_space(
@@ -36,7 +35,7 @@ def fit_photo_space(
     """Fit the distribution of the training photos.
 
     Args:
-        g: from :func:`describe_split`, (N, G).
+        g: from :func:`inference.confidence.describe_photos`, (N, G).
         captions: tokenized captions of each photo.
         vocabulary: the captioner's.
         grid: (rows, columns) of the annotations.
@@ -85,6 +84,33 @@ def _content_words(
     return words, present[:, words].astype(np.float64)
 
 
+def fit_calibration(
+    space: PhotoSpace, known: np.ndarray, good: np.ndarray, ood_sets: list[np.ndarray]
+) -> Calibration:
+    """Fit both logistic regressions.
+
+    Args:
+        space: the distribution of the training photos.
+        known: statistics of validation photos, (N, 6).
+        good: (N,), 1 where the caption is better than half of them.
+        ood_sets: statistics of the pictures of each out-of-distribution set, (M, 6).
+    """
+    centre, scale = known.mean(axis=0), np.maximum(known.std(axis=0), 1e-6)
+    plain = Calibration(space, centre, scale, np.zeros(0), np.zeros(0))
+    x = plain.standardise(np.concatenate([known, *ood_sets]))
+    labels = (np.arange(len(x)) < len(known)).astype(np.float64)
+    weights = [np.full(len(known), 1 / len(known))]
+    weights += [np.full(len(x), 1 / len(x) / len(ood_sets)) for x in ood_sets]
+    inside = plain.standardise(known)
+    return Calibration(
+        space,
+        centre,
+        scale,
+        fit_logistic(select(x, FAMILIARITY), labels, np.concatenate(weights), RIDGE),
+        fit_logistic(select(inside, QUALITY), good, np.ones(len(inside)), RIDGE),
+    )
+
+
 def fit_logistic(
     statistics: np.ndarray, labels: np.ndarray, weights: np.ndarray, ridge: float
 ) -> np.ndarray:
@@ -109,7 +135,8 @@ def fit_logistic(
     penalty = np.append(np.full(F, ridge), 0.0)
     coefficients = np.zeros(F + 1)
     for _ in range(_STEPS):
-        p = sigmoid(x @ coefficients)  # (N,)
+        # 1 / (1 + exp(-z)) without overflow
+        p = 0.5 * (1 + np.tanh(0.5 * (x @ coefficients)))  # (N,)
         gradient = x.T @ (shares * (p - labels)) + penalty * coefficients
         curvature = shares * np.maximum(p * (1 - p), 1e-9)  # (N,)
         # (F + 1, N) (N, F + 1) -> (F + 1, F + 1)
@@ -121,9 +148,56 @@ def fit_logistic(
     return coefficients
 
 
-def sigmoid(z: np.ndarray) -> np.ndarray:
-    """Compute 1 / (1 + exp(-z)) without overflow."""
-    return 0.5 * (1 + np.tanh(0.5 * np.asarray(z, np.float64)))
+def measure(
+    space: PhotoSpace,
+    known: np.ndarray,
+    good: np.ndarray,
+    ood_sets: Mapping[str, np.ndarray],
+    sources: Mapping[str, np.ndarray],
+    half: np.ndarray,
+) -> dict:
+    """Measure with models that saw neither the photos nor the set they judge.
+
+    Models fitted on one half of the validation photos judge the other half, and models
+    fitted without a set judge this set.
+
+    Args:
+        space: the distribution of the training photos.
+        known: statistics of validation photos, (N, 6).
+        good: (N,), 1 where the caption is better than half of them.
+        ood_sets: statistics of at least two out-of-distribution sets, (M, 6) each.
+        sources: for sets made of validation photos, the row of each photo, (M,).
+        half: (N,) bool, the first half.
+
+    Returns:
+        The attribute ``measured`` of :class:`training.calibration.CalibrationReport`.
+    """
+    auc, quality = {name: [] for name in ood_sets}, []
+    for fitted in (half, ~half):
+        tested = ~fitted
+        for name, outside in ood_sets.items():
+            others = [other for key, other in ood_sets.items() if key != name]
+            model = fit_calibration(space, known[fitted], good[fitted], others)
+            if name in sources:
+                outside = outside[tested[sources[name]]]
+            values = (_confidence(model, x) for x in (known[tested], outside))
+            auc[name].append(rank_auc(*values))
+        everything = list(ood_sets.values())
+        model = fit_calibration(space, known[fitted], good[fitted], everything)
+        confidence, g = _confidence(model, known[tested]), good[tested]
+        quality.append(rank_auc(confidence[g == 1], confidence[g == 0]))
+    return {
+        "photos": len(known),
+        "auc": {name: round(float(np.mean(x)), 4) for name, x in auc.items()},
+        "auc_quality": round(float(np.mean(quality)), 4),
+    }
+
+
+def _confidence(model: Calibration, values: np.ndarray) -> np.ndarray:
+    """Return the confidence (N,) of statistics (N, 6)."""
+    x = model.standardise(values)
+    known = probability(x, FAMILIARITY, model.familiarity)
+    return known * probability(x, QUALITY, model.quality)
 
 
 def rank_auc(positive: np.ndarray, negative: np.ndarray) -> float:
@@ -140,25 +214,3 @@ def rank_auc(positive: np.ndarray, negative: np.ndarray) -> float:
     below = np.searchsorted(ordered, positive, "left")  # (P,)
     not_above = np.searchsorted(ordered, positive, "right")  # (P,)
     return float((below + not_above).mean() / (2 * len(ordered)))
-
-
-def reliability(
-    probabilities: np.ndarray, labels: np.ndarray, weights: np.ndarray, bins: int = 10
-) -> list[tuple[float, float, int]]:
-    """Compare probabilities with frequencies in bins of equal width.
-
-    Args:
-        probabilities: (N,) in [0, 1].
-        labels: (N,) of 0 and 1.
-        weights: (N,), positive.
-        bins: number of bins.
-
-    Returns:
-        For each bin that is not empty: weighted means of probability and label, count.
-    """
-    index = np.minimum((probabilities * bins).astype(int), bins - 1)  # (N,)
-    table = []
-    for k in np.unique(index):
-        p, y, s = (x[index == k] for x in (probabilities, labels, weights))
-        table.append((float(p @ s / s.sum()), float(y @ s / s.sum()), len(p)))
-    return table

@@ -1,32 +1,36 @@
 """Test the search of a data folder, and safe and resumable unpacking."""
 
+import functools
 import os
 import stat
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 from data_prep_files import JPEG, make_file, make_zip
 
-from data_prep import disk, locate
-from data_prep.locate import DataFolder, read_text_file
-from data_prep.problems import (
+from data_prep import data_folder, disk
+from data_prep.data_folder import DataFolder, read_text
+from data_prep.preparation import (
     BROKEN_LINK,
     DAMAGED_ENTRY,
     SPECIAL_FILE,
     UNREADABLE_FOLDER,
     UNSAFE_ENTRY,
 )
-from data_prep.unpack import missing_photos, unpack
 from show_attend_tell.runtime.errors import DataError
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def search(folder):
     return DataFolder(folder, folder / "work")
+
+
+def unpack(folder, progress=None):
+    """Unpack all photos; return the names of damaged entries."""
+    data = search(folder)
+    damaged = data.unpack(data.photos.values(), progress)
+    assert len(data.problems.names(DAMAGED_ENTRY)) == len(damaged)
+    return sorted(path.name for path in damaged)
 
 
 def damage(path: Path, content: bytes) -> None:
@@ -43,7 +47,7 @@ def damage(path: Path, content: bytes) -> None:
 def test_an_entry_that_points_outside_is_ignored(tmp_path, name):
     make_zip(tmp_path / "data" / "photos.zip", {name: JPEG, "in/good.jpg": JPEG})
     data = search(tmp_path / "data")
-    unpack(data.photos, tmp_path / "work" / "photos")
+    data.unpack(data.photos.values())
     files = [path.name for path in tmp_path.rglob("*.jpg")]
     assert files == ["good.jpg"]
     assert data.problems.names(UNSAFE_ENTRY) == [f"photos.zip: {name!r}"]
@@ -62,8 +66,7 @@ def test_a_link_in_an_archive_is_ignored(tmp_path):
 def test_unpacked_photos_are_preferred_to_packed_ones(tmp_path):
     make_zip(tmp_path / "photos.zip", {"a.jpg": JPEG, "b.jpg": JPEG})
     make_file(tmp_path / "deep" / "er" / "a.jpg")
-    places = search(tmp_path).places()
-    assert places == {
+    assert search(tmp_path).photos == {
         "a.jpg": tmp_path / "deep" / "er" / "a.jpg",
         "b.jpg": tmp_path / "work" / "photos" / "b.jpg",
     }
@@ -97,41 +100,17 @@ def test_an_absent_folder_is_one_line(tmp_path):
 def test_unpacking_again_writes_only_missing_photos(tmp_path):
     contents = {f"{number}.jpg": JPEG + bytes([number]) for number in range(4)}
     make_zip(tmp_path / "photos.zip", contents)
-    photos, target = search(tmp_path).photos, tmp_path / "work"
-    calls = []
-    unpack(photos, target, lambda *call: calls.append(call))
+    target, calls = tmp_path / "work" / "photos", []
+    unpack(tmp_path, lambda *call: calls.append(call))
     assert calls[-1] == ("unpacking photos", 4, 4)
     before = (target / "0.jpg").stat().st_mtime_ns
     (target / "1.jpg").unlink()
     make_file(target / "2.jpg", b"cut")
     make_file(target / ".writing-2.jpg", b"left by a killed run")
-    assert sorted(missing_photos(photos, target)) == ["1.jpg", "2.jpg"]
-    unpack(photos, target)
+    unpack(tmp_path, lambda *call: calls.append(call))
+    assert calls[4:] == [("unpacking photos", done, 2) for done in (1, 2)]
     assert (target / "0.jpg").stat().st_mtime_ns == before
     assert {name: (target / name).read_bytes() for name in contents} == contents
-
-
-def test_unpacking_resumes_after_a_kill(tmp_path):
-    contents = {f"{number:03}.jpg": JPEG + bytes([number]) for number in range(200)}
-    make_zip(tmp_path / "photos.zip", contents)
-    script = (
-        "import os, sys; from pathlib import Path\n"
-        "from data_prep.locate import DataFolder\n"
-        "from data_prep.unpack import unpack\n"
-        "folder = Path(sys.argv[1])\n"
-        "photos = DataFolder(folder, folder / 'work').photos\n"
-        "die = lambda work, done, total: done < 57 or os.kill(os.getpid(), 9)\n"
-        "unpack(photos, folder / 'work', die)\n"
-    )
-    command = [sys.executable, "-c", script, str(tmp_path)]
-    killed = subprocess.run(command, cwd=ROOT, env={**os.environ}, check=False)
-    assert killed.returncode == -9
-    assert len(list((tmp_path / "work").glob("*.jpg"))) == 57
-    photos = search(tmp_path).photos
-    assert len(missing_photos(photos, tmp_path / "work")) == 143
-    unpack(photos, tmp_path / "work")
-    found = {path.name: path.read_bytes() for path in (tmp_path / "work").iterdir()}
-    assert found == contents
 
 
 def test_a_damaged_entry_is_a_problem_and_the_others_are_unpacked(tmp_path):
@@ -139,31 +118,29 @@ def test_a_damaged_entry_is_a_problem_and_the_others_are_unpacked(tmp_path):
         archive.writestr("bad.jpg", b"to be damaged")
         archive.writestr("good.jpg", JPEG)
     damage(tmp_path / "photos.zip", b"to be damaged")
-    problems = unpack(search(tmp_path).photos, tmp_path / "work")
-    assert problems.names(DAMAGED_ENTRY) == ["photos.zip: bad.jpg"]
-    assert [path.name for path in (tmp_path / "work").iterdir()] == ["good.jpg"]
+    assert unpack(tmp_path) == ["bad.jpg"]
+    assert [path.name for path in tmp_path.glob("work/photos/*")] == ["good.jpg"]
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     make_zip(tmp_path / "photos.zip", {"a.jpg": JPEG})
-    make_file(tmp_path / "taken", b"a file, not a folder")
+    make_file(tmp_path / "work" / "photos", b"a file, not a folder")
     with pytest.raises(DataError, match="cannot be unpacked into"):
-        unpack(search(tmp_path).photos, tmp_path / "taken" / "photos")
+        unpack(tmp_path)
 
 
 def test_an_entry_with_a_name_that_is_too_long_is_a_problem(tmp_path):
     name = "n" * 300 + ".jpg"
     make_zip(tmp_path / "photos.zip", {name: JPEG, "good.jpg": JPEG})
-    problems = unpack(search(tmp_path).photos, tmp_path / "work")
-    assert problems.names(DAMAGED_ENTRY) == [f"photos.zip: {name}"]
-    assert [path.name for path in (tmp_path / "work").iterdir()] == ["good.jpg"]
+    assert unpack(tmp_path) == [name]
+    assert [path.name for path in tmp_path.glob("work/photos/*")] == ["good.jpg"]
 
 
 def test_a_full_disk_is_one_line_before_anything_is_written(tmp_path, monkeypatch):
     make_zip(tmp_path / "photos.zip", {"a.jpg": b"0" * 2000})
     monkeypatch.setattr(disk, "free_bytes", lambda folder: 1500)
     with pytest.raises(DataError, match=r"need 2\.00kB of .*1\.50kB free"):
-        unpack(search(tmp_path).photos, tmp_path / "work")
+        unpack(tmp_path)
     assert not (tmp_path / "work").exists()
 
 
@@ -231,7 +208,7 @@ def test_pipes_devices_and_links_to_them_are_problems(tmp_path):
     special = [str(tmp_path / n) for n in ("b.jpg", "c.zip", "d.txt", "e.zip", "f.txt")]
     assert data.problems.names(SPECIAL_FILE) == special
     with pytest.raises(DataError, match=r"d\.txt: cannot be read: not a regular file"):
-        read_text_file(tmp_path / "d.txt")
+        read_text(tmp_path / "d.txt")
 
 
 def test_texts_that_are_too_large_are_refused_before_they_are_read(
@@ -241,9 +218,9 @@ def test_texts_that_are_too_large_are_refused_before_they_are_read(
     make_file(tmp_path / "plain.txt", "x" * 101)
     data = search(tmp_path)
     assert len(data.text("packed.txt").text) == 101
-    for module, name in ((locate, "require_within"), (locate, "read_text_bytes")):
-        function = getattr(module, name)
-        monkeypatch.setattr(module, name, lambda what, f=function: f(what, 100))
+    for name in ("require_within", "read_text_bytes"):
+        limited = functools.partial(getattr(data_folder, name), limit=100)
+        monkeypatch.setattr(data_folder, name, limited)
     for name in ("packed.txt", "plain.txt"):
         with pytest.raises(DataError, match="at most 100 bytes. Received: 101"):
             data.text(name)
@@ -259,5 +236,4 @@ def test_an_entry_of_an_unknown_kind_leaves_the_others(tmp_path, field):
     at = data.index(b"PK\x01\x02") + offset
     data[at : at + 2] = value.to_bytes(2, "little")
     (tmp_path / "photos.zip").write_bytes(data)
-    problems = unpack(search(tmp_path).photos, tmp_path / "work")
-    assert problems.names(DAMAGED_ENTRY) == ["photos.zip: bad.jpg"]
+    assert unpack(tmp_path) == ["bad.jpg"]

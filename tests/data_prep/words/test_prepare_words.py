@@ -7,15 +7,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from made_up_words import renderer
+from made_up_words import FONTS, crop_bytes, renderer
 
-from data_prep.words import parts
-from data_prep.words.parts import RECORD, SHEET, render_words
+from data_prep.prepare import prepare
+from data_prep.words import prepare as parts
+from data_prep.words.prepare import RECORD, SHEET, load_grounds, render_words
+from show_attend_tell.config.words import WordSettings
 from show_attend_tell.data.words import WordData
-from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.errors import DataError, WordsError
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -62,7 +65,7 @@ def rendered(monkeypatch):
 
     def recorded(source, part):
         starts.append((part.split, part.start))
-        original(source, part)
+        return original(source, part)
 
     monkeypatch.setattr(parts, "_render_part", recorded)
     return starts
@@ -75,7 +78,7 @@ def interrupt(*_):
 def render_parts_alone(monkeypatch, folder):
     """Render into a folder, interrupted before its parts are put together."""
     with monkeypatch.context() as patch:
-        patch.setattr(parts, "_assemble", interrupt)
+        patch.setattr(parts, "write_words", interrupt)
         with pytest.raises(KeyboardInterrupt):
             render(folder)
 
@@ -142,7 +145,7 @@ CODE = """
 import sys
 from pathlib import Path
 from made_up_words import renderer
-from data_prep.words.parts import render_words
+from data_prep.words.prepare import render_words
 if __name__ == "__main__":
     render_words(renderer(), {"train": 100_000, "val": 10}, Path(sys.argv[1]), 2)
 """
@@ -173,3 +176,46 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
     while any(Path(f"/proc/{pid}").exists() for pid in workers):
         assert time.monotonic() < deadline
         time.sleep(0.2)
+
+
+@pytest.fixture
+def listed(tmp_path):
+    path = tmp_path / "list.txt"
+    path.write_text("hotel\nstop\n")
+    return path
+
+
+def settings(listed, **changes):
+    keys = {"count": 30, "validation": 5, "fonts": str(FONTS), "words": str(listed)}
+    return SimpleNamespace(data=WordSettings("made-up", "words", **{**keys, **changes}))
+
+
+def test_rendered_words_are_prepared_once(tmp_path, listed):
+    lines = prepare(settings(listed), None, tmp_path).lines()
+    assert lines[:2] == ["train: 30 words", "val: 5 words"]
+    assert lines[2].startswith("rendered from 2 words in ")
+    assert f"look at {tmp_path / 'made-up' / 'contact_sheet.png'}" in lines
+    assert len(WordData.open(tmp_path / "made-up", "train")) == 30
+    again = prepare(settings(listed), None, tmp_path)
+    assert again.lines()[2].startswith("already rendered from 2 words")
+
+
+@pytest.mark.parametrize("key", ["fonts", "words", "photos"])
+def test_an_absent_file_of_the_settings_is_named(tmp_path, listed, key):
+    absent = tmp_path / "absent"
+    with pytest.raises((DataError, WordsError), match=f"{absent}: no such ") as error:
+        prepare(settings(listed, **{key: str(absent)}), None, tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_grounds_are_photos_that_can_be_decoded(tmp_path):
+    assert load_grounds("") == []
+    with pytest.raises(DataError, match="absent: no such folder"):
+        load_grounds(tmp_path / "absent")
+    (tmp_path / "b.jpg").write_bytes(b"")
+    with pytest.raises(DataError, match="with 1 files .* none of them readable"):
+        load_grounds(tmp_path)
+    (tmp_path / "a.jpg").write_bytes(crop_bytes(50, (1200, 600)))
+    (found,) = load_grounds(tmp_path)
+    assert found.shape == (200, 400)
+    assert abs(int(found[5, 5]) - 50) <= 2
