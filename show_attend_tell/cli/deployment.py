@@ -62,8 +62,7 @@ def _load(named, encoder_weights, queue, hosts):
 
     from data_prep.scenes.example_pictures import example_pictures
     from show_attend_tell.deployment.server.app import Example, create_app
-    from show_attend_tell.deployment.server.digits import DigitModels
-    from show_attend_tell.deployment.server.words import WordReader
+    from show_attend_tell.deployment.server.siblings import DigitModels, WordReader
     from show_attend_tell.inference.pipeline import load
 
     pipelines = {name: load(model, encoder_weights) for name, model in named.items()}

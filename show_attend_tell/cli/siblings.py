@@ -83,18 +83,17 @@ def draw(experiment, changes, runs, name, count, columns, scale, seed, out) -> N
         settings = load_settings(experiment or "draw_mnist", changes, name)
     start_keras()
     from show_attend_tell.config.runs import MODEL
-    from show_attend_tell.siblings.draw.bound import sample
+    from show_attend_tell.siblings.draw.bound import Sampler
     from show_attend_tell.siblings.draw.figures import save_samples
-    from show_attend_tell.siblings.draw.task import load_model
-    from show_attend_tell.siblings.model_files import DRAW, shipped_file
+    from show_attend_tell.siblings.models import load_model, shipped_file
 
     if settings is None:
-        model, source = load_model(shipped_file(DRAW)), "the model in the package"
+        path, source = shipped_file("generate"), "the model in the package"
     else:
-        path = runs / settings.name / MODEL
-        model, source = load_model(path, settings), str(path)
+        path = source = runs / settings.name / MODEL
+    model = load_model(path, "generate", settings)
     columns = columns or round(count**0.5)
-    save_samples(out, sample(model, count, seed), model, columns, scale)
+    save_samples(out, Sampler(model)(count, seed), model, columns, scale)
     pictures = "picture" if count == 1 else "pictures"
     click.echo(f"{count} {pictures} of {source}: {out}")
 
@@ -136,28 +135,26 @@ def read(crops, model, beam, lexicon, attention, page, out) -> None:
     if out is not None and (attention is not None or page is not None):
         raise click.UsageError("--out cannot be combined with --attention or --html.")
     start_keras()
-    from show_attend_tell.siblings.model_files import READER, shipped_file
-    from show_attend_tell.siblings.words.generation import Searcher
-    from show_attend_tell.siblings.words.lexicon import Lexicon
+    from show_attend_tell.siblings.models import load_model, shipped_file
+    from show_attend_tell.siblings.words.generation import Lexicon, Searcher
     from show_attend_tell.siblings.words.reading import read_into_file, require_jsonl
-    from show_attend_tell.siblings.words.task import load_model
 
     if out is not None:
         require_jsonl(out)
     words = None if lexicon is None else Lexicon.load(lexicon)
-    file = model or shipped_file(READER)
-    search = Searcher(load_model(file), beam)
+    file = model or shipped_file("read")
+    search = Searcher(load_model(file, "read"), beam, lexicon=words)
     if out is None:
-        failed = _print_words(search, crops, words, attention, page)
+        failed = _print_words(search, crops, attention, page)
     else:
-        report = read_into_file(search, file, crops, out, words)
+        report = read_into_file(search, file, crops, out)
         failed = print_failures(report.failures)
         click.echo(report.summary())
     if failed:
         sys.exit(1)
 
 
-def _print_words(search, crops, lexicon, attention, page) -> bool:
+def _print_words(search, crops, attention, page) -> bool:
     """Print each word; return whether a crop cannot be read."""
     from show_attend_tell.inference.photos import find_photos
     from show_attend_tell.inference.visualization.figures import (
@@ -174,7 +171,7 @@ def _print_words(search, crops, lexicon, attention, page) -> bool:
     for name, target in (("attention", attention), ("html", page)):
         if target is not None:
             require_places(search.model, name)
-    results = read_files(search, list(find_photos(crops)), lexicon)
+    results = read_files(search, list(find_photos(crops)))
     if page is not None:
         results = write_attention_page(results, page, describe_reading, "character")
     drawn = ((result, []) for result in results)

@@ -4,10 +4,12 @@
 modules when a verb runs, so that ``--help`` is fast.
 
 To add a task, make a folder in ``siblings/`` with the files of ``siblings/ram/``, name
-its settings in ``_TASKS`` of :mod:`config.settings`, its data in
-:data:`data_prep.sources.SOURCES`, and add an entry to :data:`TASKS`.
+its models in :mod:`siblings.models`, its settings in ``_TASKS`` of
+:mod:`config.settings`, its data in :data:`data_prep.sources.SOURCES`, and add an entry
+to :data:`TASKS`.
 """
 
+import functools
 import json
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
@@ -79,40 +81,43 @@ def _evaluate_captions(settings, work, runs, split, options) -> list[str]:
 
 def _classify() -> Functions:
     from show_attend_tell.siblings.ram.evaluation import evaluate
-    from show_attend_tell.siblings.ram.task import load_model
     from show_attend_tell.siblings.ram.training import train
 
-    return Functions(load_model, train, _without_options(evaluate))
+    return _of_sibling("classify", train, evaluate)
 
 
 def _generate() -> Functions:
     from show_attend_tell.siblings.draw.evaluation import evaluate
-    from show_attend_tell.siblings.draw.task import load_model
     from show_attend_tell.siblings.draw.training import train
 
-    return Functions(load_model, train, _without_options(evaluate))
-
-
-def _without_options(evaluate: Callable) -> Callable:
-    return lambda *arguments: evaluate(*arguments[:-1]).lines()
+    return _of_sibling("generate", train, evaluate)
 
 
 def _read() -> Functions:
-    from show_attend_tell.siblings.words.task import load_model
+    from show_attend_tell.siblings.words.evaluation import evaluate
+    from show_attend_tell.siblings.words.generation import Lexicon
     from show_attend_tell.siblings.words.training import train
 
-    return Functions(load_model, train, _evaluate_words)
+    functions = _of_sibling("read", train, evaluate)
+
+    def evaluate_words(settings, work, runs, split, options) -> list[str]:
+        file, lines = options["lexicon"], []
+        lexicon = None if file is None else Lexicon.load(file)
+        for beam in options["beams"] or (1,):
+            lines += evaluate(settings, work, runs, split, beam, lexicon).lines()
+        return lines
+
+    return functions._replace(evaluate=evaluate_words)
 
 
-def _evaluate_words(settings, work, runs, split, options) -> list[str]:
-    from show_attend_tell.siblings.words.evaluation import evaluate
-    from show_attend_tell.siblings.words.lexicon import Lexicon
+def _of_sibling(task: str, train: Callable, evaluate: Callable) -> Functions:
+    from show_attend_tell.siblings.models import load_model
 
-    file, lines = options["lexicon"], []
-    lexicon = None if file is None else Lexicon.load(file)
-    for beam in options["beams"] or (1,):
-        lines += evaluate(settings, work, runs, split, beam, lexicon).lines()
-    return lines
+    return Functions(
+        load=functools.partial(load_model, task=task),
+        train=train,
+        evaluate=lambda *arguments: evaluate(*arguments[:-1]).lines(),
+    )
 
 
 # Uses of `train` in which several workers train one model.

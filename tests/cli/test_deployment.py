@@ -13,7 +13,7 @@ from show_attend_tell.cli import main as cli
 from show_attend_tell.cli.deployment import _names
 from show_attend_tell.models import pretrained
 from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.siblings import model_files
+from show_attend_tell.siblings import models
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_the_shipped_models_are_served_on_this_machine(
     monkeypatch.setattr(pretrained, "SHIPPED", tmp_path / "flickr8k.keras")
     monkeypatch.setattr(pretrained, "SHIPPED_LSTM", tmp_path / "flickr8k.keras")
     random_reader().save(tmp_path / "read_words.keras")
-    monkeypatch.setattr(model_files, "FOLDER", tmp_path)
+    monkeypatch.setattr(models, "FOLDER", tmp_path)
     tf.config.run_functions_eagerly(True)  # compiling takes longer than running
     try:
         cli.main(["demo", "--port", "0"])

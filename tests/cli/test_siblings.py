@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from made_up_drawing import experiment
+from made_up_digits import drawing_experiment as experiment
 from PIL import Image
 
 from show_attend_tell.cli.main import main
 from show_attend_tell.config.runs import MODEL
 from show_attend_tell.config.settings import experiment_to_toml
-from show_attend_tell.siblings.draw.task import build_model
+from show_attend_tell.siblings.models import build_model
 
 
 @pytest.fixture(scope="module")

@@ -18,14 +18,17 @@ from show_attend_tell.deployment.server.captions import (
     max_beam,
     model_info,
 )
-from show_attend_tell.deployment.server.digits import DigitModels, add_digits
 from show_attend_tell.deployment.server.middleware import Guard
 from show_attend_tell.deployment.server.request_queue import RequestQueue
+from show_attend_tell.deployment.server.siblings import (
+    DigitModels,
+    WordReader,
+    add_siblings,
+)
 from show_attend_tell.deployment.server.uploads import (
     Limits,
     size_message,
 )
-from show_attend_tell.deployment.server.words import WordReader, add_words
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.runtime.errors import BusyError, UploadError
 
@@ -96,10 +99,7 @@ def create_app(
     tabs = {"digits": digits is not None, "words": reader is not None}
     _add_page(app, pipelines, examples, limits, tabs)
     add_captions(app, pipelines, queue, limits, _responses())
-    if digits is not None:
-        add_digits(app, digits, queue, limits, _responses())
-    if reader is not None:
-        add_words(app, reader, queue, limits, _responses())
+    add_siblings(app, digits, reader, queue, limits, _responses())
     return app
 
 

@@ -2,19 +2,19 @@
 
 import pytest
 
-from show_attend_tell.siblings.words.scoring import score_words, wilson_interval
+from show_attend_tell.siblings.words.evaluation import score_words, wilson_interval
 
 
 def test_scores_of_three_words_by_hand():
     scores = score_words(["hotel", "bed", ""], ["hotel", "bad", "a1"])
-    assert scores.word_accuracy == pytest.approx(100 / 3)
-    assert scores.similarity == pytest.approx(100 * (1 + 2 / 3 + 0) / 3)
-    assert scores.character_accuracy == pytest.approx(100 * (1 - 3 / 10))
-    assert scores.by_length == {2: (0.0, 1), 3: (0.0, 1), 5: (100.0, 1)}
+    assert scores["word_accuracy"] == pytest.approx(100 / 3)
+    assert scores["similarity"] == pytest.approx(100 * (1 + 2 / 3 + 0) / 3)
+    assert scores["character_accuracy"] == pytest.approx(100 * (1 - 3 / 10))
+    assert scores["by_length"] == {2: (0.0, 1), 3: (0.0, 1), 5: (100.0, 1)}
 
 
 def test_more_mistakes_than_characters_are_an_accuracy_of_zero():
-    assert score_words(["abcdef"], ["z"]).character_accuracy == 0
+    assert score_words(["abcdef"], ["z"])["character_accuracy"] == 0
 
 
 # Newcombe, Statistics in Medicine 17 (1998), Table I, method 3.
