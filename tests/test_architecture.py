@@ -24,7 +24,7 @@ FLOOR_OF = {name: level for level, names in enumerate(FLOORS) for name in names}
 BESIDE_ALLOWED = {("config", "runtime")}
 DATA_PREP_MAY_IMPORT = {"runtime", "config", "data", "models"}
 MOST_ENTRIES = {"show_attend_tell": 14, "data": 14}
-MOST_IN_A_ROOM = 20
+MOST_IN_A_ROOM = 18
 HEAVY = {"tensorflow", "keras"}
 BACKENDS = {"tensorflow", "jax", "torch"}
 

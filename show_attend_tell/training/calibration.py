@@ -15,7 +15,7 @@ from PIL import Image
 from show_attend_tell.config.settings import DecodingSettings, Experiment
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.splits import Split, folder_of, load_splits, open_features
-from show_attend_tell.evaluation.metrics import CiderReward
+from show_attend_tell.evaluation.metrics.reward import CiderReward
 from show_attend_tell.evaluation.validation import best_words, generate_captions
 from show_attend_tell.inference.confidence import (
     PhotoSpace,

@@ -10,9 +10,15 @@ from oracle import assert_slopes
 from tiny_captioner import MODES, gradient_function, run_in
 from tiny_draw import H, T, W
 
+<<<<<<< HEAD
 from show_attend_tell.config.siblings import DrawReaderSettings, DrawSettings
-from show_attend_tell.runtime import recurrence
+from show_attend_tell.runtime import backend
 from show_attend_tell.siblings.draw.model import Draw, WindowClassifier
+=======
+from show_attend_tell.config.draw import DrawSettings
+from show_attend_tell.runtime import backend
+from show_attend_tell.siblings.draw.model import Draw
+>>>>>>> r2-evalcli
 
 VARIANTS = {"attention": {}, "no attention": {"attention": False}}
 
@@ -115,7 +121,7 @@ def test_a_loop_equals_the_steps_written_out(rng, monkeypatch, mode):
 
     found = []
     for most in (T, T - 1):
-        monkeypatch.setattr(recurrence, "UNROLLED", most)
+        monkeypatch.setattr(backend, "UNROLLED", most)
         tensors = map(ops.convert_to_tensor, (images, noise))
         found.append(gradient_function(loss, model, mode, key="path")(*tensors))
     (slopes, outputs), (looped_slopes, looped_outputs) = found
