@@ -121,7 +121,7 @@ def train(
 
 
 def _train_several(series, variants, cluster: str | None, workers: int | None) -> None:
-    """Train a run for each seed, and print the runs and their table.
+    """Train a run for each seed, print the runs and compare them.
 
     Exit with 1 if a run fails.
 
