@@ -1,7 +1,7 @@
 """Compare encoders: decide whether a model may read another encoder's features.
 
 These modules refuse another encoder: :mod:`data.features` and :mod:`data.splits` for
-feature files, :mod:`inference.encoder_matching` for photos, :mod:`models.saving` for
+feature files, :mod:`inference.keras_engine` for photos, :mod:`models.saving` for
 initial weights, :mod:`models.encoder.initial` for fine-tuned convolutions and
 :mod:`data_prep.feature_writer` for interrupted extractions.
 """

@@ -27,14 +27,17 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from show_attend_tell.decoding import Hypotheses
-from show_attend_tell.models.generator import Generator
 from show_attend_tell.runtime.array_file import DAMAGED, read_arrays
 from show_attend_tell.runtime.errors import CalibrationError, one_line
 from show_attend_tell.runtime.files import atomic_path
+
+if TYPE_CHECKING:  # their modules import Keras
+    from show_attend_tell.decoding import Hypotheses
+    from show_attend_tell.models.generator import Generator
 
 STATISTICS = ("residual", "distance", "layout", "grounding", "log_prob", "weakest")
 FAMILIARITY = ("residual", "distance", "layout", "grounding", "log_prob")
@@ -98,7 +101,7 @@ class Calibration:
     familiarity: np.ndarray
     quality: np.ndarray
 
-    def confidence(self, features: np.ndarray, hypotheses: Hypotheses) -> np.ndarray:
+    def confidence(self, features: np.ndarray, hypotheses: "Hypotheses") -> np.ndarray:
         """Return the confidence of the best caption of each photo.
 
         Args:
@@ -166,7 +169,9 @@ def describe_photos(features: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
     return g / np.maximum(np.linalg.norm(g, axis=1, keepdims=True), _SMALLEST)
 
 
-def statistics(space: PhotoSpace, g: np.ndarray, hypotheses: Hypotheses) -> np.ndarray:
+def statistics(
+    space: PhotoSpace, g: np.ndarray, hypotheses: "Hypotheses"
+) -> np.ndarray:
     """Compute the statistics of photos and their best captions.
 
     Args:
@@ -228,7 +233,7 @@ def calibration_path(model: str | Path) -> Path:
     return Path(model).with_suffix(".confidence.npz")
 
 
-def model_digest(captioner: Generator) -> str:
+def model_digest(captioner: "Generator") -> str:
     """Return the SHA-256 of a captioner's vocabulary and weights, in hexadecimal."""
     digest = hashlib.sha256("\n".join(captioner.vocabulary.words).encode())
     for weight in captioner.weights:
@@ -237,7 +242,7 @@ def model_digest(captioner: Generator) -> str:
 
 
 def save_calibration(
-    calibration: Calibration, captioner: Generator, model: str | Path, measured: dict
+    calibration: Calibration, captioner: "Generator", model: str | Path, measured: dict
 ) -> Path:
     """Write the calibration of a model atomically; return its path.
 
@@ -266,7 +271,7 @@ def save_calibration(
     return path
 
 
-def find_calibration(captioner: Generator, model: str | Path) -> Calibration | None:
+def find_calibration(captioner: "Generator", model: str | Path) -> Calibration | None:
     """Read the calibration beside a model.
 
     Returns:
@@ -300,7 +305,7 @@ def find_calibration(captioner: Generator, model: str | Path) -> Calibration | N
     return Calibration(PhotoSpace(captioner.grid, **space), **others)
 
 
-def _reranker_digest(captioner: Generator) -> str | None:
+def _reranker_digest(captioner: "Generator") -> str | None:
     """Return the SHA-256 of a captioner's reranker; None without one."""
     reranker = captioner.reranker
     return None if reranker is None else reranker.digest()
@@ -323,7 +328,7 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict]:
 
 
 def _layout_fault(
-    arrays: dict[str, np.ndarray], about: dict, captioner: Generator
+    arrays: dict[str, np.ndarray], about: dict, captioner: "Generator"
 ) -> str | None:
     """Return a difference to the documented layout, or None."""
     if about.get("statistics") != list(STATISTICS):

@@ -21,11 +21,22 @@ from show_attend_tell.data.preprocessing import (
     remedy,
     upright_rgb,
 )
-from show_attend_tell.inference.result import Failure
 from show_attend_tell.runtime.errors import PhotoError, one_line
 
 Photo = str | os.PathLike | bytes | bytearray | Image.Image | np.ndarray
 Item, Content = TypeVar("Item"), TypeVar("Content")
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """A path without a caption, and the reason in one line that names the path."""
+
+    path: Path
+    reason: str
+
+    def to_dict(self) -> dict:
+        """Return values for JSON."""
+        return {"path": str(self.path), "error": self.reason}
 
 
 def find_photos(

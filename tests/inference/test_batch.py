@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from show_attend_tell.inference.batch import caption_into_file
+from show_attend_tell.inference.batch import caption_into_file, write_gallery
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import Failure, as_sentence
-from show_attend_tell.inference.visualization.gallery import write_gallery
 from show_attend_tell.runtime.errors import CaptionError, OutputFileError
 
 NAMES = ["a b.png", "z.png", "nested/été.jpg", "nested/花.webp"]

@@ -13,8 +13,8 @@ from show_attend_tell.data.encoder_identity import (
     ROUNDED_DIGEST,
     identity_difference,
 )
-from show_attend_tell.inference import encoder_matching
-from show_attend_tell.inference.encoder_matching import matching_encoder
+from show_attend_tell.inference import keras_engine
+from show_attend_tell.inference.keras_engine import matching_encoder
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.pretrained import NAMES
@@ -132,7 +132,7 @@ def test_a_model_of_other_imagenet_weights_keeps_them(packaged, tmp_path, monkey
         asked.append(settings.weights)
         raise EncoderError("no network")
 
-    monkeypatch.setattr(encoder_matching, "Encoder", record)
+    monkeypatch.setattr(keras_engine, "Encoder", record)
     with pytest.raises(EncoderError):
         load(model)
     assert asked == ["imagenet"]
@@ -158,7 +158,7 @@ def test_a_model_of_the_packaged_weights_accepts_those_that_they_round(
     for digest, accepted in ((ROUNDED_DIGEST, True), ("ab" * 32, False)):
         found = packaged.identity() | {"weights_digest": digest}
         monkeypatch.setattr(
-            encoder_matching,
+            keras_engine,
             "Encoder",
             lambda settings, found=found: SimpleNamespace(identity=lambda: dict(found)),
         )

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from PIL import Image
 
-from show_attend_tell.inference.journal import EXIFTOOL_COLUMNS, write_table
+from show_attend_tell.inference.journal import write_table
 
 MADE_BY = "flickr8k.keras 0123456789ab, beam 5"
 
@@ -34,7 +34,7 @@ def rows(folder):
 
 
 def test_a_table_has_the_columns_of_exiftool(tmp_path):
-    write_table(tmp_path / "o.csv", rows(tmp_path), EXIFTOOL_COLUMNS)
+    write_table(tmp_path / "o.csv", rows(tmp_path), exiftool=True)
     with (tmp_path / "o.csv").open(newline="", encoding="utf-8") as file:
         first, second = csv.DictReader(file)
     assert first == {
@@ -53,7 +53,7 @@ def test_exiftool_reads_the_table(exiftool, tmp_path, monkeypatch):
     found[1]["path"] = "photos/é b.jpg"  # as if captioned from this folder
     for row in found:
         Image.new("RGB", (8, 8)).save(row["path"])
-    write_table(tmp_path / "o.csv", found, EXIFTOOL_COLUMNS)
+    write_table(tmp_path / "o.csv", found, exiftool=True)
     subprocess.check_call([exiftool, "-q", "-csv=o.csv", "photos"])
     for row, text in zip(found, ('A "red", dog.', "A cat's tail."), strict=True):
         written = tags(exiftool, row["path"])

@@ -10,7 +10,6 @@ from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.inference.batch import caption_into_file
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.request import CaptionRequest
-from show_attend_tell.inference.result import _single_locations
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.runtime.errors import OutputFileError
 
@@ -26,14 +25,6 @@ def test_locations_are_given_where_each_word_has_one(pipeline, photo):
     sampled = pipeline.caption(photo, locations="sampled", seed=4)
     assert len(sampled.locations) == len(sampled.words)
     assert sampled.locations.tolist() != peaks(sampled.attention)
-
-
-@pytest.mark.parametrize(
-    ("selected", "expected"), [([4, 0], [4, 0]), ([-1, -1], None), ([], None)]
-)
-def test_locations_are_none_unless_attention_selected_them(selected, expected):
-    found = _single_locations(np.array(selected, int))
-    assert (found if found is None else found.tolist()) == expected
 
 
 def test_other_seeds_sample_other_locations(pipeline, photo):

@@ -168,13 +168,13 @@ def test_more_photos_than_a_batch_keep_their_order(pipeline, captions):
 
 
 def test_xla_compiles_the_search_for_many_photos_only(pipeline, captions, monkeypatch):
-    def generate(features, decoding, seeds, xla):
+    def generate(features, decoding, seeds, xla, regions):
         asked.append(xla)
         return pipeline.generator.generate(features, decoding, seeds)
 
     asked, model = [], with_decoding(pipeline)
     model.generator.generate = generate
-    monkeypatch.setattr("show_attend_tell.inference.pipeline.MANY_PHOTOS", 3)
+    monkeypatch.setattr("show_attend_tell.inference.keras_engine.MANY_PHOTOS", 3)
     paths = [one.path for one in captions]
     for count in (2, 3):
         list(model.caption_photos(paths[:count]))
