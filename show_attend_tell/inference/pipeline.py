@@ -24,7 +24,6 @@ from show_attend_tell.inference.photos import (
     Photo,
     find_photos,
     open_input,
-    path_of,
     read_ahead,
     to_input,
 )
@@ -245,16 +244,6 @@ class CaptioningPipeline:
         opened = self._open(Path(path), image)
         return self._caption_one(opened, request or CaptionRequest())
 
-    def compile(self, request: CaptionRequest) -> None:
-        """Trace the search that :meth:`caption_image` runs with a request.
-
-        The graph of captions with a region serves all regions.
-        """
-        side = self.engine.side
-        if request.region is not None:
-            request = dataclasses.replace(request, region=(0, 0, side, side))
-        self.caption_image(Image.new("RGB", (side, side)), request)
-
     def require_calibration(self, request: CaptionRequest) -> None:
         """Raise a CaptionError if a lowest confidence lacks the model's calibration."""
         if request.min_confidence is not None and self.calibration is None:
@@ -271,7 +260,8 @@ class CaptioningPipeline:
         try:
             return self._open(*open_input(photo))
         except PhotoError as error:
-            return Failure(path_of(photo), str(error))
+            path = photo.path if isinstance(photo, NamedPhoto) else photo
+            return Failure(path, str(error))
 
     def _open(self, path: Path, image: Image.Image) -> _Opened:
         side, resize = self.engine.side, self.engine.resize

@@ -22,20 +22,12 @@ from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import (
     CaptionError,
     EncoderError,
-    ModelFileError,
 )
 
 
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
     return Encoder(ENCODER)
-
-
-def test_the_file_restores_captioner_and_encoder(pipeline, encoder):
-    captioner = make_captioner(encoder)
-    assert pipeline.encoder.identity() == encoder.identity()
-    assert pipeline.decoding() == captioner.decoding
-    assert pipeline.captioner.vocabulary == captioner.vocabulary
 
 
 def test_accepted_weights_are_used_if_the_file_is_absent(encoder, tmp_path):
@@ -80,15 +72,6 @@ def test_a_model_that_names_no_encoder_is_refused(encoder, tmp_path):
     model.save(tmp_path / "model.keras")
     with pytest.raises(CaptionError, match=r"must name the encoder .*\['network'\]"):
         load(tmp_path / "model.keras")
-
-
-def test_missing_and_damaged_models_are_refused_in_one_line(pipeline, tmp_path):
-    damaged = tmp_path / "damaged.keras"
-    damaged.write_bytes(pipeline.file.read_bytes()[:5000])
-    for path in (tmp_path / "absent.keras", damaged):
-        with pytest.raises(ModelFileError, match=path.name) as caught:
-            load(path)
-        assert "\n" not in str(caught.value)
 
 
 PACKAGED = EncoderSettings("VGG16", "block5_conv3", "imagenet_8bit", 32, "squash")

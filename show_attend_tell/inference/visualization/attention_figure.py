@@ -63,11 +63,14 @@ def attention_figure(
         A figure that belongs to no window and no global state of matplotlib.
 
     Raises:
-        ValueError: `attention`, `beta`, `probabilities` or `locations` do not fit.
+        ValueError: `attention` does not fit the words.
     """
-    attention = np.asarray(attention, np.float64)
-    numbers = {"beta": beta, "probabilities": probabilities, "locations": locations}
-    _check(words, attention, numbers)
+    attention, T = np.asarray(attention, np.float64), len(words)
+    if attention.ndim != 3 or len(attention) < T:
+        raise ValueError(
+            f"`attention` must be ({T} or more, rows, columns) for {T} words. "
+            f"Received: shape {attention.shape}"
+        )
     pixels, (_, rows, columns) = np.asarray(photo, np.uint8), attention.shape
     ground, ink, faint = INKS[dark]
     figure, panels = _panels(len(words) + 1, pixels.shape[0] / pixels.shape[1])
@@ -256,27 +259,6 @@ def _cut(name: str, limit: int) -> str:
     if len(os.fsencode(name)) <= limit:
         return name
     return os.fsencode(name)[:limit].decode("utf-8", "ignore") or "photo"
-
-
-def _check(words: Sequence[str], attention: np.ndarray, numbers: dict) -> None:
-    """Validate the arguments of :func:`attention_figure`."""
-    T = len(words)
-    if attention.ndim != 3 or len(attention) < T:
-        raise ValueError(
-            f"`attention` must be ({T} or more, rows, columns) for {T} words. "
-            f"Received: shape {attention.shape}"
-        )
-    for name, values in numbers.items():
-        if values is not None and len(values) < T:
-            raise ValueError(
-                f"`{name}` must have one number for each of {T} words. "
-                f"Received: {len(values)}"
-            )
-    locations, L = numbers["locations"], attention[0].size if len(attention) else 0
-    if locations is not None and not all(-1 <= k < L for k in locations):
-        raise ValueError(
-            f"`locations` must be in [-1, {L}). Received: {list(locations)}"
-        )
 
 
 def _panels(count: int, aspect: float) -> tuple[Figure, list[Axes]]:

@@ -1,11 +1,8 @@
 """Figures and pages of captions."""
 
-import contextlib
-import resource
-import signal
-
 import numpy as np
 import pytest
+from full_disk import files_of_at_most
 from made_up_captions import make_caption
 
 from show_attend_tell.inference.result import Failure
@@ -37,19 +34,6 @@ def test_figures_of_the_longest_names_are_drawn(tmp_path):
     names = [files[0].name for _, files in drawn]
     assert names == ["ä" * 122 + ".png", "ä" * 121 + "-2.png", "x" * 245 + ".png"]
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted(names)
-
-
-@contextlib.contextmanager
-def files_of_at_most(size):
-    """Limit the size of files, as a full disk does."""
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, before)
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.pdf", "a.html"])
