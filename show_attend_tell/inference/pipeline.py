@@ -244,6 +244,13 @@ class CaptioningPipeline:
         opened = self._open(Path(path), image)
         return self._caption_one(opened, request or CaptionRequest())
 
+    def compile(self, request: CaptionRequest) -> None:
+        """Trace the search of :meth:`caption_image`; one graph serves all regions."""
+        side = self.engine.side
+        if request.region is not None:
+            request = dataclasses.replace(request, region=(0, 0, side, side))
+        self.caption_image(Image.new("RGB", (side, side)), request)
+
     def require_calibration(self, request: CaptionRequest) -> None:
         """Raise a CaptionError if a lowest confidence lacks the model's calibration."""
         if request.min_confidence is not None and self.calibration is None:
