@@ -33,8 +33,7 @@ from show_attend_tell.inference.result import (
     Failure,
     caption_from_hypotheses,
     distinct_samples,
-    photo_seed,
-    sample_seeds,
+    photo_seeds,
     unless_doubtful,
 )
 from show_attend_tell.models.pretrained import DEFAULT, model_path
@@ -290,7 +289,7 @@ class CaptioningPipeline:
             for k in rows:
                 squares[k] = photos[k].square
             features = self.engine.encode(squares, count)  # (B, S, S, 3) -> (B, L, D)
-            seeds = [photo_seed(decoding.seed, square) for square in squares]
+            seeds = [photo_seeds(decoding.seed, square)[0] for square in squares]
             hypotheses = self.engine.describe(features, decoding, seeds, photos=count)
             for k in rows:
                 best = hypotheses._make(field[k] for field in hypotheses)
@@ -310,7 +309,7 @@ class CaptioningPipeline:
         hypotheses = self.engine.describe(
             np.repeat(features, count, axis=0),  # (1, L, D) -> (count, L, D)
             dataclasses.replace(decoding, batch_size=count),
-            sample_seeds(decoding.seed, photo.square, count),
+            photo_seeds(decoding.seed, photo.square, count),
             shares,
         )
         if decoding.method == "sample":

@@ -26,6 +26,7 @@ from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.runtime.errors import BusyError, UploadError
 
 _STATIC = files(__package__) / "static"
+_READ = ["GET", "HEAD"]
 _FORM_BYTES = 100_000  # bytes of a request besides the photo
 
 
@@ -79,7 +80,6 @@ def create_app(
         docs_url=None,  # FastAPI's own pages load scripts from elsewhere
         redoc_url=None,
     )
-    app.state.queue = queue
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
     app.add_middleware(
         Guard, max_bytes=limits.bytes + _FORM_BYTES, message=size_message(limits)
@@ -102,8 +102,7 @@ def _add_page(
     limits: Limits,
     tabs: Mapping[str, bool],
 ) -> None:
-    @app.head("/", include_in_schema=False)
-    @app.get("/", include_in_schema=False)
+    @app.api_route("/", methods=_READ, include_in_schema=False)
     async def page() -> FileResponse:
         return FileResponse(str(_STATIC / "index.html"))
 
@@ -120,8 +119,7 @@ def _add_page(
             **tabs,
         }
 
-    @app.head("/examples/{number}", include_in_schema=False)
-    @app.get("/examples/{number}", include_in_schema=False)
+    @app.api_route("/examples/{number}", methods=_READ, include_in_schema=False)
     async def example(number: int) -> Response:
         if not 0 <= number < len(examples):
             raise HTTPException(404, "no such example")
