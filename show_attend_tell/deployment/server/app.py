@@ -68,7 +68,7 @@ def create_app(
         queue_limit: requests that may run or wait together; others are refused.
         limits: limits of uploads.
         hosts: accepted values of the header Host. Others are refused, so that a page
-            of another site cannot reach the server through a name of its own.
+            of another site cannot reach the server through another name.
         digits: models of the tab of digits; without them the page has no such tab.
         reader: model of the tab of words; likewise.
     """

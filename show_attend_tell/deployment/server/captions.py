@@ -216,7 +216,7 @@ def _used(decoding: DecodingSettings) -> dict:
 
 
 def model_info(name: str, pipeline: CaptioningPipeline) -> dict:
-    """Return what the page shows of a model, and the model's own settings."""
+    """Describe a model, with its decoding settings, for the page."""
     decoding = pipeline.decoding()
     return {
         "name": name,

@@ -48,8 +48,8 @@ def attention_figure(
     leaves the whole photo bright.
 
     Args:
-        photo: RGB, exactly the part that the network sees, as ``Encoder.preprocess``
-            or ``Encoder.view`` returns it; of any size.
+        photo: RGB, exactly the part that the network sees, as
+            :func:`data.preprocessing.to_view` returns it; of any size.
         words: T words; append ``<end>`` to draw the end word too.
         attention: (T, rows, columns) weights alpha; further rows are ignored.
         beta: T gates, printed under the words.
