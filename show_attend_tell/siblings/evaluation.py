@@ -11,14 +11,9 @@ from pathlib import Path
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import experiment_to_dict
-<<<<<<< HEAD
 from show_attend_tell.data.digits import Digits, read_digits
 from show_attend_tell.runtime.errors import DigitsError
 from show_attend_tell.runtime.machine import collect_provenance
-=======
-from show_attend_tell.data.digits import Digits, holds_test_digits, read_digits
-from show_attend_tell.runtime.machine import collect_provenance
->>>>>>> r2-evalcli
 
 
 @dataclass(frozen=True)

@@ -33,14 +33,9 @@ import keras
 import numpy as np
 from keras import ops
 
-<<<<<<< HEAD
 from show_attend_tell.config.siblings import DrawReaderSettings, DrawSettings
 from show_attend_tell.runtime.backend import scan
 from show_attend_tell.siblings.classifier import DigitClassifier
-=======
-from show_attend_tell.config.draw import DrawSettings
-from show_attend_tell.runtime.backend import scan
->>>>>>> r2-evalcli
 from show_attend_tell.siblings.draw.filter_bank import (
     PARAMETERS,
     make_window,

@@ -10,15 +10,9 @@ from oracle import assert_slopes
 from tiny_captioner import MODES, gradient_function, run_in
 from tiny_draw import H, T, W
 
-<<<<<<< HEAD
 from show_attend_tell.config.siblings import DrawReaderSettings, DrawSettings
 from show_attend_tell.runtime import backend
 from show_attend_tell.siblings.draw.model import Draw, WindowClassifier
-=======
-from show_attend_tell.config.draw import DrawSettings
-from show_attend_tell.runtime import backend
-from show_attend_tell.siblings.draw.model import Draw
->>>>>>> r2-evalcli
 
 VARIANTS = {"attention": {}, "no attention": {"attention": False}}
 
