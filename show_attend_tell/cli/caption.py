@@ -170,11 +170,14 @@ def _caption_on_cluster(request, photos, out, options) -> None:
 def _caption_into(out, pipeline, photos, request, exiftool_columns, writer) -> bool:
     """Write captions into a file; return whether a photo failed."""
     from show_attend_tell.inference.batch import caption_into_file
-    from show_attend_tell.inference.journal import COLUMNS, EXIFTOOL_COLUMNS
 
-    columns = EXIFTOOL_COLUMNS if exiftool_columns else COLUMNS
     report = caption_into_file(
-        pipeline, photos, out, request, columns=columns, metadata=writer
+        pipeline,
+        photos,
+        out,
+        request,
+        exiftool_columns=exiftool_columns,
+        metadata=writer,
     )
     failed = print_failures(report.failures)
     click.echo(report.summary())
@@ -198,23 +201,22 @@ def _results(pipeline, photos, request, writer) -> Iterator:
 
 def _print_captions(pipeline, results, options) -> bool:
     """Print captions, and write figures and a page; return whether a photo failed."""
-    from show_attend_tell.inference.visualization.figures import (
-        draw_figures,
-        write_attention_page,
-    )
-
     page, folder = options["page"], options["attention"]
     if page is not None:
+        from show_attend_tell.inference.visualization.pages import write_attention_page
+
         results = write_attention_page(results, page)
     drawn = ((result, []) for result in results)
     if folder is not None:
-        from show_attend_tell.inference.visualization.heads_figure import (
-            heads_figure_of,
+        from show_attend_tell.inference.visualization.attention_figure import (
+            caption_figure,
+            draw_figures,
         )
+        from show_attend_tell.inference.visualization.heads_figure import heads_figure
 
-        dark = options["theme"] == "dark"
-        draw_heads = functools.partial(heads_figure_of, pipeline)
-        drawn = draw_figures(results, folder, options["formats"], dark, draw_heads)
+        heads = functools.partial(heads_figure, pipeline.engine)
+        draw, dark = {"": caption_figure, "-heads": heads}, options["theme"] == "dark"
+        drawn = draw_figures(results, folder, draw, options["formats"], dark)
 
     def describe(caption) -> str:
         return caption.sentence + (" (low confidence)" if caption.is_doubtful else "")

@@ -157,10 +157,8 @@ def read(crops, model, beam, lexicon, attention, page, out) -> None:
 def _print_words(search, crops, attention, page) -> bool:
     """Print each word; return whether a crop cannot be read."""
     from show_attend_tell.inference.photos import find_photos
-    from show_attend_tell.inference.visualization.figures import (
-        draw_figures,
-        write_attention_page,
-    )
+    from show_attend_tell.inference.visualization.attention_figure import draw_figures
+    from show_attend_tell.inference.visualization.pages import write_attention_page
     from show_attend_tell.siblings.words.figures import (
         describe_reading,
         draw_reading,
@@ -176,7 +174,7 @@ def _print_words(search, crops, attention, page) -> bool:
         results = write_attention_page(results, page, describe_reading, "character")
     drawn = ((result, []) for result in results)
     if attention is not None:
-        drawn = draw_figures(results, attention, ("png",), draw=draw_reading)
+        drawn = draw_figures(results, attention, {"": draw_reading}, ("png",))
 
     def describe(reading) -> str:
         return f"{reading.word} (p {reading.probability:.3f})"
