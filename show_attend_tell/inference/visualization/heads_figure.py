@@ -63,7 +63,8 @@ def heads_figure_of(
         return None
     settings = pipeline.captioner.transformer
     layer = settings.alpha_layer or settings.layers
-    return heads_figure(caption.view, caption.words, weights, layer, dark)
+    head = settings.alpha_head
+    return heads_figure(caption.view, caption.words, weights, layer, head, dark)
 
 
 def heads_figure(
@@ -71,6 +72,7 @@ def heads_figure(
     words: Sequence[str],
     weights: np.ndarray,
     layer: int,
+    head: int = 0,
     dark: bool = False,
 ) -> Figure:
     """Draw a column for each word; a row for each head, then for each layer.
@@ -83,6 +85,7 @@ def heads_figure(
         words: T words.
         weights: (layers, heads, T, rows, columns) attention weights.
         layer: number, from 1, of the layer whose heads are drawn.
+        head: number, from 1, of the head that is alpha; 0 if alpha is their mean.
         dark: whether to draw light text on a dark background.
 
     Returns:
@@ -101,12 +104,12 @@ def heads_figure(
     if not 1 <= layer <= layers:
         raise ValueError(f"`layer` must be in [1, {layers}]. Received: {layer}")
     rows = [
-        (f"layer {layer}\nhead {j + 1}", maps)
+        (f"layer {layer}\nhead {j + 1}" + " (α)" * (j + 1 == head), maps)
         for j, maps in enumerate(weights[layer - 1])
     ]
     rows += [
-        (f"layer {k + 1}\nmean" + " (α)" * (k + 1 == layer), weights[k].mean(axis=0))
-        for k in range(layers)
+        (f"layer {k + 1}\nmean" + " (α)" * (k + 1 == layer and not head), maps)
+        for k, maps in enumerate(weights.mean(axis=1))
     ]
     return maps_figure(photo, words, rows, dark)
 
