@@ -1,4 +1,4 @@
-"""List the tasks of experiments, and what the verbs do with each of them.
+"""Map each task of an experiment to the functions that the verbs call.
 
 :data:`TASKS` has an entry for each value of the key ``task``. The entries import their
 modules when a verb runs, so that ``--help`` is fast.
@@ -12,7 +12,7 @@ to :data:`TASKS`.
 import functools
 import json
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -37,13 +37,13 @@ class Functions(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """What the verbs do with the experiments and the models of a task.
+    """Describe a task to the verbs.
 
     Attributes:
         described: the end of "needs an experiment ..." in usage errors.
-        accepts: verbs, options, and values of options that only some tasks accept, such
+        accepts: verbs, options and values of options that not every task accepts, such
             as ``draw``, ``eval --beam`` and ``eval --split all``. Every task accepts
-            all that no entry names.
+            a verb or an option that no entry names.
         classes: names of the classes of its models.
         functions: imports and returns its functions.
         has_captions: whether its experiments have captions, and features of photos.
@@ -120,7 +120,7 @@ def _of_sibling(task: str, train: Callable, evaluate: Callable) -> Functions:
     )
 
 
-# Of `train`: the workers of a cluster, or of TF_CONFIG, train one model together.
+# Uses of `train` in which several workers train one model.
 JOINT, TF_CONFIG = "train --cluster without --seeds", "train TF_CONFIG"
 
 
@@ -194,34 +194,29 @@ def name_of_model(path: Path) -> str:
     return next(names, "caption")
 
 
-def require_accepted(name: str, received: object, subject: str = "an experiment"):
-    """Raise a usage error if the running verb, or an option of it, is not for a task.
+def require_accepted(
+    name: str,
+    received: object,
+    subject: str = "an experiment",
+    uses: Iterable[str] | None = None,
+) -> None:
+    """Raise a usage error if a task does not accept a verb, or an option of a verb.
 
     Args:
         name: the task.
         received: the experiment or the model that has this task.
-        subject: what has the task.
+        subject: name of what was received, such as "an experiment".
+        uses: verbs, each alone or with a space and an option; by default the running
+            verb and its options on the command line.
     """
-    for use in _uses(click.get_current_context()):
-        require_use(use, name, received, subject)
-
-
-def require_use(use: str, name: str, received: object, subject="an experiment") -> None:
-    """Raise a usage error if a task does not accept a verb, or an option of a verb.
-
-    Args:
-        use: the verb, then a space and the option.
-        name: see :func:`require_accepted`.
-        received: see the same function.
-        subject: see the same function.
-    """
-    accepting = [task.described for task in TASKS.values() if use in task.accepts]
-    if accepting and use not in TASKS[name].accepts:
-        verb, _, option = use.partition(" ")
-        raise click.UsageError(
-            f"{option or verb} needs {subject} {' or '.join(accepting)}. Received: "
-            f"{received}, whose task is {name!r}."
-        )
+    for use in _uses(click.get_current_context()) if uses is None else uses:
+        accepting = [task.described for task in TASKS.values() if use in task.accepts]
+        if accepting and use not in TASKS[name].accepts:
+            verb, _, option = use.partition(" ")
+            raise click.UsageError(
+                f"{option or verb} needs {subject} {' or '.join(accepting)}. Received: "
+                f"{received}, whose task is {name!r}."
+            )
 
 
 def _uses(context: click.Context) -> Iterator[str]:

@@ -13,7 +13,7 @@ from show_attend_tell.config import runs
 from show_attend_tell.config.settings import experiment_to_dict
 from show_attend_tell.data.digits import Digits, read_digits
 from show_attend_tell.runtime.errors import DigitsError
-from show_attend_tell.runtime.provenance import collect_provenance
+from show_attend_tell.runtime.machine import collect_provenance
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import numpy as np
 from keras import ops
 
 from show_attend_tell.models.lstm.cell import OrthogonalGates, lstm_update
-from show_attend_tell.runtime.recurrence import scan
+from show_attend_tell.runtime.backend import scan
 
 _GATES = {"lstm": 4, "rnn": 1}
 

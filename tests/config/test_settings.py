@@ -361,7 +361,7 @@ def test_settings_that_do_not_fit_each_other_are_refused_with_one_value_received
 def test_settings_of_the_transformer_and_of_distillation_are_verified(
     table, values, message
 ):
-    tables = changed("model", decoder="transformer")
+    tables = changed(CAPTION, "model", decoder="transformer")
     assert message in message_of({**tables, table: {**tables[table], **values}})
 
 

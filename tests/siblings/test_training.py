@@ -22,7 +22,7 @@ from tiny_training import assert_resumes
 from show_attend_tell.config.runs import CHECKPOINT, MODEL, SETTINGS
 from show_attend_tell.data.digits import held_out_binary, read_digits
 from show_attend_tell.data.words import WordData
-from show_attend_tell.runtime.compilation import compiled
+from show_attend_tell.runtime.backend import compiled
 from show_attend_tell.runtime.errors import (
     DigitsError,
     ModelFileError,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from keras import ops
 
-from show_attend_tell.runtime.compilation import compiled
+from show_attend_tell.runtime.backend import compiled
 from show_attend_tell.siblings.draw.model import Draw
 
 BATCH = 500  # pictures drawn together

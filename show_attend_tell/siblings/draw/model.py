@@ -34,7 +34,7 @@ import numpy as np
 from keras import ops
 
 from show_attend_tell.config.siblings import DrawReaderSettings, DrawSettings
-from show_attend_tell.runtime.recurrence import scan
+from show_attend_tell.runtime.backend import scan
 from show_attend_tell.siblings.classifier import DigitClassifier
 from show_attend_tell.siblings.draw.filter_bank import (
     PARAMETERS,

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from keras import ops
 
-from show_attend_tell.runtime.compilation import compiled
+from show_attend_tell.runtime.backend import compiled
 from show_attend_tell.siblings.classifier import DigitClassifier
 from show_attend_tell.siblings.ram.model import PlaceNoise, RecurrentAttention
 

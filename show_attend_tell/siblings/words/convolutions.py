@@ -23,7 +23,7 @@ import functools
 import keras
 from keras import ops
 
-from show_attend_tell.runtime.batch_normalisation import normalise_batch, normalise_by
+from show_attend_tell.runtime.backend import normalise_batch, normalise_by
 
 SIDE = 3  # of a kernel
 MOMENTUM = 0.9  # of the stored statistics, which are measured again before use

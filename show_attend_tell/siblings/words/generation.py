@@ -23,7 +23,7 @@ from show_attend_tell.data.characters import (
 )
 from show_attend_tell.data.words import normalise
 from show_attend_tell.decoding import Hypotheses, beam_search, greedy
-from show_attend_tell.runtime.compilation import compiled
+from show_attend_tell.runtime.backend import compiled
 from show_attend_tell.runtime.errors import WordsError
 from show_attend_tell.siblings.words.model import (
     Reader,

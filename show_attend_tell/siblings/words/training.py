@@ -14,8 +14,8 @@ from show_attend_tell.config.words import ReadExperiment
 from show_attend_tell.data.characters import PAD, STEPS, TOKENS, encode_words
 from show_attend_tell.data.words import WordData
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
+from show_attend_tell.runtime.backend import UNROLLED
 from show_attend_tell.runtime.errors import ModelFileError
-from show_attend_tell.runtime.recurrence import UNROLLED
 from show_attend_tell.siblings.models import load_model
 from show_attend_tell.siblings.training import SiblingTask, Updates, train_task
 from show_attend_tell.siblings.words.augmentation import (

@@ -11,7 +11,7 @@ from tiny_captioner import MODES, gradient_function, run_in
 from tiny_draw import H, T, W
 
 from show_attend_tell.config.siblings import DrawReaderSettings, DrawSettings
-from show_attend_tell.runtime import recurrence
+from show_attend_tell.runtime import backend
 from show_attend_tell.siblings.draw.model import Draw, WindowClassifier
 
 VARIANTS = {"attention": {}, "no attention": {"attention": False}}
@@ -115,7 +115,7 @@ def test_a_loop_equals_the_steps_written_out(rng, monkeypatch, mode):
 
     found = []
     for most in (T, T - 1):
-        monkeypatch.setattr(recurrence, "UNROLLED", most)
+        monkeypatch.setattr(backend, "UNROLLED", most)
         tensors = map(ops.convert_to_tensor, (images, noise))
         found.append(gradient_function(loss, model, mode, key="path")(*tensors))
     (slopes, outputs), (looped_slopes, looped_outputs) = found

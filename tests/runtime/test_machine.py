@@ -1,4 +1,4 @@
-"""The provenance of a result: versions, cores and git revision."""
+"""The description of the machine: versions, cores, git revision, instructions."""
 
 import json
 import subprocess
@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from show_attend_tell.runtime import provenance
-from show_attend_tell.runtime.provenance import collect_provenance, git_revision
+from show_attend_tell.models.encoder import network
+from show_attend_tell.runtime import machine
+from show_attend_tell.runtime.machine import collect_provenance, git_revision
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -26,7 +27,7 @@ def source(tmp_path, monkeypatch):
     git(tmp_path, "init", "--quiet")
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "--quiet", "--message", "first")
-    monkeypatch.setattr(provenance, "__file__", str(file))
+    monkeypatch.setattr(machine, "__file__", str(file))
     return file
 
 
@@ -52,7 +53,7 @@ def test_the_revision_is_the_commit_with_a_plus_for_changes(source):
 def test_an_untracked_source_has_no_revision(source, monkeypatch):
     installed = source.with_name("installed.py")
     installed.write_text("")
-    monkeypatch.setattr(provenance, "__file__", str(installed))
+    monkeypatch.setattr(machine, "__file__", str(installed))
     assert git_revision() is None
 
 
@@ -62,3 +63,31 @@ def test_a_machine_without_git_has_no_revision(monkeypatch):
 
     monkeypatch.setattr(subprocess, "run", no_git)
     assert git_revision() is None
+
+
+TWO = """processor\t: 0
+model name\t: A
+flags\t\t: fpu avx512f {}
+
+processor\t: 1
+flags\t\t: fpu
+"""
+
+
+def test_photos_are_encoded_in_the_faster_precision(monkeypatch, tmp_path):
+    file = tmp_path / "cpuinfo"
+    monkeypatch.setattr(machine, "_CPUINFO", file)
+    monkeypatch.setattr(network, "_has_gpu", lambda: False)
+    for content in (None, "processor\t: 0\nFeatures\t: fp asimd\n"):
+        if content is not None:
+            file.write_text(content)
+        assert machine.instruction_sets() is None
+        assert network.fastest_precision() == "float32"
+    file.write_text(TWO.format("avx512_bf16"))
+    assert machine.instruction_sets() == {"fpu", "avx512f", "avx512_bf16"}
+    assert network.fastest_precision() == "float32"
+    file.write_text(TWO.format("avx512_bf16 amx_bf16"))
+    assert network.fastest_precision() == "bfloat16"
+    file.unlink()
+    monkeypatch.setattr(network, "_has_gpu", lambda: True)
+    assert network.fastest_precision() == "bfloat16"

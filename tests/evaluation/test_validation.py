@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from show_attend_tell.decoding import Hypotheses
-from show_attend_tell.evaluation.attention_diagnostics import (
+from show_attend_tell.evaluation.validation import (
     AttentionMonitor,
     attention_entropy,
     attention_statistics,

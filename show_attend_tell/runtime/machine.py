@@ -1,4 +1,4 @@
-"""Record the git revision, library versions and number of cores behind a result."""
+"""Describe the software and the machine behind a result."""
 
 import os
 import platform
@@ -6,6 +6,7 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
+_CPUINFO = Path("/proc/cpuinfo")
 _PACKAGES = ("tensorflow", "keras", "numpy", "h5py", "pillow", "pycocoevalcap")
 
 
@@ -47,3 +48,18 @@ def _git(*arguments: str) -> str | None:
     except OSError:
         return None
     return done.stdout.strip() if done.returncode == 0 else None
+
+
+def instruction_sets() -> frozenset[str] | None:
+    """Return the names of the processor's instruction sets, as in /proc/cpuinfo.
+
+    None if they are unknown: only Linux has that file, and not on every processor with
+    a line of flags.
+    """
+    try:
+        lines = _CPUINFO.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    flags = (line.partition(":")[2] for line in lines if line.startswith("flags"))
+    first = next(flags, None)
+    return None if first is None else frozenset(first.split())
