@@ -28,7 +28,7 @@ from show_attend_tell.inference.photos import find_photos
 from show_attend_tell.inference.pipeline import CaptioningPipeline, load_requested
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import Caption, Failure
-from show_attend_tell.models.reranker import NONE
+from show_attend_tell.reference.reranker import NONE
 from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.runtime.tensorflow_startup import start_keras

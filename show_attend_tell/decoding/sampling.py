@@ -6,8 +6,8 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
+from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.decoding.hypotheses import (
-    Hypotheses,
     Step,
     Tensor,
     call,

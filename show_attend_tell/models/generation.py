@@ -10,7 +10,9 @@ import numpy as np
 from keras import ops
 
 from show_attend_tell.data.vocabulary import END, PAD, START, UNKNOWN
-from show_attend_tell.decoding import Hypotheses, beam_search, greedy, sample
+from show_attend_tell.decoding import Hypotheses
+from show_attend_tell.decoding.beam import beam_search
+from show_attend_tell.decoding.sampling import greedy, sample
 from show_attend_tell.models.lstm.attention import (
     argmax_location,
     region_bias,

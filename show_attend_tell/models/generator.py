@@ -32,7 +32,7 @@ from show_attend_tell.models.generation import (
     static_settings,
     uniform_noise,
 )
-from show_attend_tell.models.reranker import Reranker
+from show_attend_tell.reference.reranker import Reranker
 from show_attend_tell.runtime.errors import ConfigError, ModelFileError
 
 

@@ -15,7 +15,7 @@ import h5py
 import keras
 import numpy as np
 
-from show_attend_tell.models.encoder.quantised_weights import SCALE, dequantise
+from show_attend_tell.runtime.array_file import SCALE, dequantise
 from show_attend_tell.runtime.errors import (
     ModelFileError,
     PretrainedModelError,

@@ -13,7 +13,9 @@ from show_attend_tell.data.characters import (
     decode,
 )
 from show_attend_tell.data.words import normalise
-from show_attend_tell.decoding import Hypotheses, beam_search, greedy
+from show_attend_tell.decoding import Hypotheses
+from show_attend_tell.decoding.beam import beam_search
+from show_attend_tell.decoding.sampling import greedy
 from show_attend_tell.runtime.compilation import compiled
 from show_attend_tell.siblings.words.model import (
     Reader,

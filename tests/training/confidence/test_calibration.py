@@ -30,7 +30,7 @@ from show_attend_tell.inference.confidence import (
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.models.reranker import reranker_beside, save_reranker
+from show_attend_tell.reference.reranker import reranker_beside, save_reranker
 from show_attend_tell.runtime.errors import (
     CalibrationError,
     CaptionError,
