@@ -215,7 +215,10 @@ class Hdf5File:
         if size > _MOST_DEFLATED * len(self._content):
             raise ValueError("chunks larger than the file can hold")
         missing = {
-            place for place in np.ndindex(*(-(-n // s) for n, s in zip(shape, sides, strict=False)))
+            place
+            for place in np.ndindex(
+                *(-(-n // s) for n, s in zip(shape, sides, strict=False))
+            )
         }
         array = np.empty(shape, dtype)
         for key, address in self._entries(tree, 1, 8 * (rank + 2)):

@@ -236,28 +236,31 @@ def layout(settings, words: int, width: int, transformer=None) -> list[tuple]:
     if not s.tie_output:
         own["l_o"] = (d, words)
     weights = _numbered("decoder", "decoder", {**own, "l_o_b": (words,)})
-    norms = ["memory_norm"]
-    if s.norm == "pre":
-        norms += ["output_norm"] + ["encoder_norm"] * bool(s.encoder_layers)
-    for norm in norms:
-        weights += _norm(f"decoder/{norm}", norm, d)
-    matrices, biases = (f"w_{x}" for x in "qkvo"), (f"b_{x}" for x in "qvo")
-    heads = dict.fromkeys(matrices, (d, d)) | dict.fromkeys(biases, (d,))
-    hidden = {"w_1": (d, s.hidden), "b_1": (s.hidden,), "w_2": (s.hidden, d)}
-    hidden["b_2"] = (d,)
+    weights += _norm("decoder/memory_norm", "memory_norm", d)
     for stack, prefix, count, parts in (
         ("encoder_layers", "encoder_layer", s.encoder_layers, ("words",)),
         ("decoder_layers", "layer", s.layers, ("words", "photo")),
     ):
         for k in range(count):
             path = f"decoder/{stack}/transformer_layer" + (f"_{k}" if k else "")
-            name = f"{prefix}_{k + 1}"
-            for part in parts:
-                weights += _numbered(f"{path}/{part}", f"{name}_{part}", heads)
-            for part in (*parts, "hidden"):
-                weights += _norm(f"{path}/{part}_norm", f"{name}_{part}_norm", d)
-            weights += _numbered(path, name, hidden)
+            weights += _layer_layout(path, f"{prefix}_{k + 1}", s, parts)
+    if s.norm == "pre":
+        weights += _norm("decoder/output_norm", "output_norm", d)
+        if s.encoder_layers:
+            weights += _norm("decoder/encoder_norm", "encoder_norm", d)
     return weights
+
+
+def _layer_layout(path: str, name: str, settings, parts) -> list[tuple]:
+    d, hidden = settings.width, settings.hidden
+    own = {"w_1": (d, hidden), "b_1": (hidden,), "w_2": (hidden, d), "b_2": (d,)}
+    weights = _numbered(path, name, own)
+    matrices, biases = (f"w_{x}" for x in "qkvo"), (f"b_{x}" for x in "qvo")
+    heads = dict.fromkeys(matrices, (d, d)) | dict.fromkeys(biases, (d,))
+    for part in parts:
+        weights += _numbered(f"{path}/{part}", f"{name}_{part}", heads)
+        weights += _norm(f"{path}/{part}_norm", f"{name}_{part}_norm", d)
+    return weights + _norm(f"{path}/hidden_norm", f"{name}_hidden_norm", d)
 
 
 def _numbered(path: str, name: str, shapes: dict) -> list[tuple]:

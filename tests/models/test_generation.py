@@ -9,6 +9,7 @@ from tiny_captioner import END, PAD, START, UNKNOWN, K, L, write
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.models import generation, generator
 from show_attend_tell.models.generation import uniform_noise
+from show_attend_tell.reference import lstm
 
 PHOTOS, WORDS = 5, 4
 BATCH = 3  # the last batch is padded
@@ -94,8 +95,8 @@ def test_a_caption_has_the_numbers_of_teacher_forcing(model, photos, written, me
     for b, w in np.ndindex(found.lengths.shape):
         length = found.lengths[b, w]
         words = found.tokens[b, w, :length]
-        read = oracle.run(
-            p, photos[b].astype(float), [START, *words[:-1]], model.settings
+        read = lstm.read(
+            p, model.settings, photos[b].astype(float), [START, *words[:-1]]
         )
         log_probs = oracle.word_log_likelihoods(read["logits"], words)
         each = found.word_log_probs[b, w, :length]
@@ -145,7 +146,7 @@ def test_the_context_of_a_word_is_that_of_its_reported_location(
         length = found.lengths[b, w]
         words, s = found.tokens[b, w, :length], found.locations[b, w, :length]
         inputs, a = [START, *words[:-1]], photos[b].astype(float)
-        read = oracle.run(p, a, inputs, model.settings, s)
+        read = lstm.read(p, model.settings, a, inputs, locations=s)
         reached = oracle.log_likelihood(read["logits"], words)
         assert found.log_probs[b, w] == pytest.approx(reached, rel=1e-4)
         np.testing.assert_allclose(
@@ -154,7 +155,7 @@ def test_the_context_of_a_word_is_that_of_its_reported_location(
         if locations == "likeliest":
             np.testing.assert_array_equal(s, read["alpha"].argmax(1))
         else:
-            expected = map(oracle.sampled_location, read["alpha"], noise[b, :length])
+            expected = map(lstm.sample_index, read["alpha"], noise[b, :length])
             assert s.tolist() == list(expected)
             different |= set(s)
         chosen |= set(s == read["alpha"].argmax(1))

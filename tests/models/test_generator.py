@@ -1,7 +1,6 @@
 """Ensembles: mean probabilities, copies of one model, mirrored photos."""
 
 import numpy as np
-import oracle
 import pytest
 import tiny_captioner as tiny
 from keras import ops
@@ -13,6 +12,8 @@ from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.generator import (
     Generator,
 )
+from show_attend_tell.reference import lstm
+from show_attend_tell.reference.lstm import softmax
 from show_attend_tell.runtime.errors import ConfigError, ModelFileError
 
 DECODING = DecodingSettings(beam=3, max_words=4, batch_size=3)
@@ -48,16 +49,16 @@ def test_words_and_attention_are_the_means_of_the_members(members, photos):
         length = found.lengths[b, 0]
         words = found.tokens[b, 0, :length]
         reads = [
-            oracle.run(
+            lstm.read(
                 tiny.weights(model),
+                model.settings,
                 photos[b].astype(float),
                 [START, *words[:-1]],
-                model.settings,
             )
             for model in members
         ]
         p = np.mean(
-            [np.exp([oracle.log_softmax(x) for x in read["logits"]]) for read in reads],
+            [softmax(read["logits"]) for read in reads],
             axis=0,
         )
         expected = np.log([row[word] for row, word in zip(p, words, strict=True)])

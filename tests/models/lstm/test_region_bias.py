@@ -9,6 +9,7 @@ from tiny_captioner import L, write
 from show_attend_tell.models import generation
 from show_attend_tell.models.lstm import decoder
 from show_attend_tell.models.lstm.attention import region_bias
+from show_attend_tell.reference import lstm
 
 PHOTOS, WORDS = 5, 4
 METHODS = {
@@ -48,15 +49,15 @@ def test_a_caption_of_a_region_has_the_numbers_of_the_oracle(
         T = found.lengths[b, w]
         if not T:
             continue
-        bias = np.tile(s * np.log(shares[b].astype(float) + 1e-3), (T, 1))  # (T, L)
+        bias = np.tile(lstm.region_bias(shares[b], s), (T, 1))  # (T, L)
         bias[words or T :] = 0
-        read = oracle.run(
+        read = lstm.read(
             tiny.weights(model),
+            model.settings,
             photos[b].astype(float),
             [tiny.START, *found.tokens[b, w, : T - 1]],
-            model.settings,
-            found.locations[b, w, :T] if "locations" in how else None,
-            bias,
+            locations=found.locations[b, w, :T] if "locations" in how else None,
+            bias=bias,
         )
         np.testing.assert_allclose(found.alpha[b, w, :T], read["alpha"], 1e-4, 1e-5)
         log_probs = oracle.word_log_likelihoods(
@@ -72,7 +73,7 @@ def test_attention_is_the_models_own_weighted_by_the_region():
     b = np.asarray(region_bias(m[None], 2.0))[0]
     expected = np.exp(e) * (m + 1e-3) ** 2
     np.testing.assert_allclose(
-        oracle.softmax(e + b), expected / expected.sum(), rtol=1e-4
+        lstm.softmax(e + b), expected / expected.sum(), rtol=1e-4
     )
 
 

@@ -13,6 +13,7 @@ from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.initial_weights import copy_weights
 from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.reference.lstm import softmax
 from show_attend_tell.runtime.errors import ConfigError, ModelFileError
 
 PHOTOS, WORDS = 4, 4
@@ -70,7 +71,7 @@ def test_an_ensemble_of_both_decoders_averages_their_probabilities(model, photos
             tiny.expected(model, photos[b : b + 1], inputs),
             tiny_captioner.expected(lstm, photos[b : b + 1], inputs),
         ]
-        p = np.mean([_softmax(read["logits"][0]) for read in reads], axis=0)
+        p = np.mean([softmax(read["logits"][0]) for read in reads], axis=0)
         expected = np.log(p[np.arange(len(words)), words])
         each = found.word_log_probs[b, 0, : len(words)]
         np.testing.assert_allclose(each, expected, rtol=1e-3, atol=1e-4)
@@ -78,10 +79,6 @@ def test_an_ensemble_of_both_decoders_averages_their_probabilities(model, photos
             mean = np.mean([read[name][0] for read in reads], axis=0)
             values = getattr(found, name)[b, 0, : len(words)]
             np.testing.assert_allclose(values, mean, rtol=1e-3, atol=1e-5)
-
-
-def _softmax(logits):
-    return np.exp([oracle.log_softmax(row) for row in logits])
 
 
 def test_a_saved_model_is_the_same_model(rng, photos, tmp_path):
