@@ -29,7 +29,6 @@ _HOMES = {
 }
 _IMPORT_TENSORFLOW = (
     "inference.pipeline",
-    "inference.result",
     "models.captioner",
     "models.encoder.network",
 )

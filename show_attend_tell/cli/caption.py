@@ -125,12 +125,15 @@ def caption(
 def _caption_into(out, pipeline, photos, request, exiftool_columns, writer) -> bool:
     """Write captions into a file; return whether a photo failed."""
     from show_attend_tell.inference.batch import caption_into_file
-    from show_attend_tell.inference.journal import COLUMNS, EXIFTOOL_COLUMNS
     from show_attend_tell.inference.result import LowConfidence
 
-    columns = EXIFTOOL_COLUMNS if exiftool_columns else COLUMNS
     report = caption_into_file(
-        pipeline, photos, out, request, columns=columns, metadata=writer
+        pipeline,
+        photos,
+        out,
+        request,
+        exiftool_columns=exiftool_columns,
+        metadata=writer,
     )
     for failure in report.failures:
         click.echo(click.format_filename(failure.reason), err=True)
@@ -141,7 +144,7 @@ def _caption_into(out, pipeline, photos, request, exiftool_columns, writer) -> b
 def _results(pipeline, photos, request, writer, page):
     """Yield the results of photos; write their metadata and one page on the way."""
     from show_attend_tell.inference.photos import to_input
-    from show_attend_tell.inference.visualization.figures import write_attention_page
+    from show_attend_tell.inference.visualization.pages import write_attention_page
 
     if request.region is None:
         results = pipeline.caption_photos(photos, request)
@@ -154,11 +157,15 @@ def _results(pipeline, photos, request, writer, page):
 
 def _draw(pipeline, results, folder, formats, dark):
     """Yield each result and the files of its figures."""
-    from show_attend_tell.inference.visualization.figures import draw_figures
-    from show_attend_tell.inference.visualization.heads_figure import heads_figure_of
+    from show_attend_tell.inference.visualization.attention_figure import (
+        caption_figure,
+        draw_figures,
+    )
+    from show_attend_tell.inference.visualization.heads_figure import heads_figure
 
-    draw_heads = functools.partial(heads_figure_of, pipeline)
-    return draw_figures(results, folder, formats, dark, draw_heads)
+    heads = functools.partial(heads_figure, pipeline.engine)
+    draw = {"": caption_figure, "-heads": heads}
+    return draw_figures(results, folder, draw, formats, dark)
 
 
 def _print_results(drawn, as_json, page) -> bool:

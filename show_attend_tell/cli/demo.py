@@ -61,7 +61,7 @@ def _load(named, encoder_weights, queue, hosts):
     from PIL import Image
 
     from data_prep.scenes.example_pictures import example_pictures
-    from show_attend_tell.deployment.server.app import Example, create_app
+    from show_attend_tell.deployment.server.app import create_app
     from show_attend_tell.deployment.server.digits import DigitModels
     from show_attend_tell.deployment.server.words import WordReader
     from show_attend_tell.inference.pipeline import load
@@ -71,8 +71,7 @@ def _load(named, encoder_weights, queue, hosts):
         side = pipeline.encoder.settings.image_size
         pipeline.caption_image(Image.new("RGB", (side, side)))  # traces all graphs
     first = next(iter(pipelines.values()))
-    pictures = example_pictures(first.encoder.settings.network == "SceneNet")
-    examples = [Example(*p) for p in pictures]
+    examples = example_pictures(first.encoder.settings.network == "SceneNet")
     digits, reader = DigitModels.shipped(), WordReader.shipped()
     return create_app(
         *(pipelines, examples, queue), hosts=hosts, digits=digits, reader=reader

@@ -82,10 +82,8 @@ def _print_words(search, crops, lexicon, attention, page) -> int:
     """Print each word; return the number of crops that cannot be read."""
     from show_attend_tell.inference.photos import find_photos
     from show_attend_tell.inference.result import Failure
-    from show_attend_tell.inference.visualization.figures import (
-        draw_figures,
-        write_attention_page,
-    )
+    from show_attend_tell.inference.visualization.attention_figure import draw_figures
+    from show_attend_tell.inference.visualization.pages import write_attention_page
     from show_attend_tell.siblings.words.figures import (
         describe_reading,
         draw_reading,
@@ -101,7 +99,7 @@ def _print_words(search, crops, lexicon, attention, page) -> int:
         results = write_attention_page(results, page, describe_reading, "character")
     drawn = ((result, []) for result in results)
     if attention is not None:
-        drawn = draw_figures(results, attention, ("png",), draw=draw_reading)
+        drawn = draw_figures(results, attention, {"": draw_reading}, ("png",))
     failures = 0
     for result, figures in drawn:
         if isinstance(result, Failure):

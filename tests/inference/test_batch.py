@@ -14,11 +14,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from show_attend_tell.inference.batch import caption_into_file
+from show_attend_tell.inference.batch import caption_into_file, write_gallery
 from show_attend_tell.inference.pipeline import CaptioningPipeline
-from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import Failure, as_sentence
-from show_attend_tell.inference.visualization.gallery import write_gallery
 from show_attend_tell.runtime.errors import CaptionError, OutputFileError
 
 NAMES = ["a b.png", "z.png", "nested/été.jpg", "nested/花.webp"]
@@ -86,14 +84,6 @@ def test_a_csv_of_version_0_1_is_neither_lost_nor_repeated(pipeline, folder, tmp
     with pytest.raises(OutputFileError, match="made from captions.jsonl beside it"):
         caption_into_file(pipeline, [folder], out, shown=False)
     assert out.read_bytes() == before
-
-
-def test_another_beam_is_not_mixed_in(pipeline, folder, tmp_path):
-    out = tmp_path / "captions.csv"
-    caption_into_file(pipeline, [folder], out, shown=False)
-    request = CaptionRequest(beam=1)
-    with pytest.raises(OutputFileError, match="beam 3, and not by .* beam 1"):
-        caption_into_file(pipeline, [folder], out, request, shown=False)
 
 
 def test_the_gallery_shows_every_photo_with_a_text_to_copy(pipeline, folder, tmp_path):

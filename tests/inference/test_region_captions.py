@@ -9,9 +9,9 @@ from tiny_pipeline import photo_bytes
 
 from show_attend_tell.inference.visualization.attention_figure import (
     attention_figure,
+    caption_figure,
     figure_to_array,
 )
-from show_attend_tell.inference.visualization.figures import caption_figure
 from show_attend_tell.runtime.errors import CaptionError
 
 LEFT = (6, 5, 22, 35)  # of a photo of 60 x 40 pixels

@@ -3,8 +3,7 @@
 import dataclasses
 import inspect
 import time
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Annotated, get_type_hints
 
 import pydantic
@@ -17,7 +16,6 @@ from show_attend_tell.deployment.server.request_queue import RequestQueue
 from show_attend_tell.deployment.server.uploads import Limits, open_upload
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.request import CaptionRequest, is_sampled
-from show_attend_tell.models.generation import static_settings
 from show_attend_tell.runtime.errors import CaptionError, UploadError
 
 MAX_BEAM = 10  # unless a model's own beam is wider
@@ -86,30 +84,6 @@ def _beam_of(decoding: DecodingSettings) -> int:
     return 1 if decoding.method == "greedy" else decoding.beam
 
 
-class Variants:
-    """The searches that are traced already, so that other requests do not wait."""
-
-    def __init__(self):
-        self._ready: set[tuple[int, DecodingSettings, bool]] = set()
-
-    def compilation(
-        self, pipeline: CaptioningPipeline, request: CaptionRequest
-    ) -> Callable[[], None] | None:
-        """Return the function that traces the search of a request, None if traced."""
-        search = static_settings(pipeline.decoding(request))
-        key = id(pipeline), search, request.region is not None
-        if key in self._ready:
-            return None
-        return partial(self._compile, key, pipeline, request)
-
-    def _compile(
-        self, key: tuple, pipeline: CaptioningPipeline, request: CaptionRequest
-    ) -> None:
-        if key not in self._ready:  # another request may have waited for the same
-            pipeline.compile(request)
-            self._ready.add(key)
-
-
 def _form_fields(widest_beam: int) -> list[inspect.Parameter]:
     """Return the fields of the form that a CaptionRequest declares."""
     kinds, parameters = get_type_hints(CaptionRequest), []
@@ -149,7 +123,7 @@ def _request_of(pipeline: CaptioningPipeline, values: Mapping) -> CaptionRequest
                 raise HTTPException(422, str(error)) from None
     request = CaptionRequest(**parsed, samples=SAMPLES)
     decoding = pipeline.decoding(dataclasses.replace(request, seed=None))
-    if decoding.locations != "expected" and not _selects_locations(pipeline):
+    if decoding.locations != "expected" and not pipeline.generator.selects_locations:
         raise HTTPException(
             422,
             "`locations` must be 'expected' with a Transformer. Received: "
@@ -174,7 +148,7 @@ def add_captions(
         limits: limits of uploads.
         refusals: OpenAPI's descriptions of responses that are errors.
     """
-    first, variants = next(iter(pipelines)), Variants()
+    first = next(iter(pipelines))
 
     async def caption(
         photo: Annotated[UploadFile, File(description="JPEG, PNG, WebP, GIF, ...")],
@@ -188,10 +162,7 @@ def add_captions(
             )
         pipeline, content = pipelines[model], await photo.read()
         request = _request_of(pipeline, values)
-        answer = await queue.run(
-            *(_caption_upload, pipeline, content, limits, request),
-            prepare=variants.compilation(pipeline, request),
-        )
+        answer = await queue.run(_caption_upload, pipeline, content, limits, request)
         name = (photo.filename or "photo").encode("utf-8", "replace").decode()
         settings = _used(pipeline.decoding(request))
         return answer | {"model": model, "photo": name, "settings": settings}
@@ -201,11 +172,6 @@ def add_captions(
     fields = _form_fields(max_beam(pipelines))
     caption.__signature__ = inspect.Signature([*named, *fields])
     app.post("/caption", response_model=Answer, responses=refusals)(caption)
-
-
-def _selects_locations(pipeline: CaptioningPipeline) -> bool:
-    """Return whether a model's words can be generated from one location each."""
-    return pipeline.generator.selects_locations
 
 
 def _caption_upload(
@@ -221,8 +187,7 @@ def _caption_upload(
         caption = pipeline.caption_image(image, request)
     except CaptionError as error:  # of a region that is not inside the photo
         raise UploadError(422, str(error)) from None
-    settings = pipeline.encoder.settings
-    region = seen_region(image.size, settings.image_size, settings.resize)
+    region = seen_region(image.size, pipeline.engine.side, pipeline.engine.resize)
     sizes = (*image.size, *image.size)
     return caption.to_dict() | {
         "seen": [round(x / size, 6) for x, size in zip(region, sizes, strict=True)],
@@ -233,14 +198,11 @@ def _caption_upload(
 
 def _used(decoding: DecodingSettings) -> dict:
     """Return the settings that this caption depends on."""
-    used = {"method": decoding.method, "locations": decoding.locations}
+    used = {"method": "beam", "beam": _beam_of(decoding)}
     if decoding.method == "sample":
-        used["temperature"] = decoding.temperature
-    else:
-        used |= {"method": "beam", "beam": _beam_of(decoding)}
-    if is_sampled(decoding):
-        used["seed"] = decoding.seed
-    return used
+        used = {"method": "sample", "temperature": decoding.temperature}
+    used["locations"] = decoding.locations
+    return used | ({"seed": decoding.seed} if is_sampled(decoding) else {})
 
 
 def model_info(name: str, pipeline: CaptioningPipeline) -> dict:
@@ -253,6 +215,6 @@ def model_info(name: str, pipeline: CaptioningPipeline) -> dict:
         "beam": _beam_of(decoding),
         "temperature": decoding.temperature,
         "locations": decoding.locations,
-        "selects_locations": _selects_locations(pipeline),
+        "selects_locations": pipeline.generator.selects_locations,
         "seed": decoding.seed,
     }

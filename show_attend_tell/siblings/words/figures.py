@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from show_attend_tell.data.words import HEIGHT
 from show_attend_tell.inference.visualization.attention_figure import attention_figure
-from show_attend_tell.inference.visualization.attention_page import (
+from show_attend_tell.inference.visualization.pages import (
     photo_values,
     text_values,
 )
@@ -50,7 +50,7 @@ def draw_reading(reading: Reading, dark: bool = False) -> Figure:
 
 
 def describe_reading(reading: Reading) -> dict:
-    """Return a word's values for JSON, see :func:`attention_page.photo_values`.
+    """Return a word's values for JSON, see :func:`pages.photo_values`.
 
     The characters are the model's, before a lexicon; the text is the word.
     """

@@ -15,7 +15,7 @@ from show_attend_tell.inference.batch import (
     distinct_photos,
     file_identity,
 )
-from show_attend_tell.inference.journal import Journal
+from show_attend_tell.inference.journal import Journal, finite, text
 from show_attend_tell.inference.photos import find_photos, read_ahead
 from show_attend_tell.inference.result import Failure
 from show_attend_tell.runtime.errors import OutputFileError, PhotoError
@@ -23,6 +23,7 @@ from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.siblings.words.generation import Searcher
 from show_attend_tell.siblings.words.lexicon import Lexicon
 
+_FIELDS = {"path": text, "word": text, "log_prob": finite, "made_by": text}
 _FLATTEST = 8  # grey levels between the darkest and the brightest pixel of a crop
 
 
@@ -134,23 +135,6 @@ def is_empty(crop: np.ndarray) -> bool:
     return int(np.ptp(crop)) < _FLATTEST
 
 
-class WordJournal(Journal):
-    """An open JSON Lines file of words, see :class:`Journal`."""
-
-    texts = ("path", "word", "made_by")
-    numbers = ("log_prob",)
-    noun = "words"
-
-    def row_of(self, result: Reading) -> dict:
-        """Return the row of a word."""
-        return {
-            "path": os.fspath(result.path),
-            "word": result.word,
-            "log_prob": round(result.log_prob, 6),
-            "made_by": self.made_by,
-        }
-
-
 def require_jsonl(out: Path) -> None:
     """Raise an OutputFileError unless a file of words ends in ``.jsonl``."""
     if out.suffix.lower() != ".jsonl":
@@ -186,13 +170,22 @@ def read_into_file(
     author = f"{file_identity(model_file)}, beam {search.beam}"
     if lexicon is not None:
         author += f", lexicon {lexicon.digest[:12]}"
-    with WordJournal(out, author) as journal:
+    with Journal(out, author, _FIELDS, "words") as journal:
         left = [f for f in files if isinstance(f, Failure) or f not in journal]
         present, failures = len(files) - len(left), []
         results = read_files(search, left, lexicon)
         with progress_bar(len(files), "crop", "read", done=present, shown=shown) as bar:
             while batch := list(itertools.islice(results, search.batch)):
-                journal.append(r for r in batch if isinstance(r, Reading))
+                journal.append(
+                    {
+                        "path": os.fspath(reading.path),
+                        "word": reading.word,
+                        "log_prob": round(reading.log_prob, 6),
+                        "made_by": author,
+                    }
+                    for reading in batch
+                    if isinstance(reading, Reading)
+                )
                 failures += [r for r in batch if isinstance(r, Failure)]
                 bar.update(len(batch))
     written = len(left) - len(failures)

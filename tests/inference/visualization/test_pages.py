@@ -12,17 +12,22 @@ from chromium import browser, shown_as, wait_for
 from made_up_captions import GRID, make_alpha, make_caption
 
 from show_attend_tell.inference.result import Failure
-from show_attend_tell.inference.visualization.attention_figure import attention_map
-from show_attend_tell.inference.visualization.attention_page import (
-    FRAME_HEIGHT,
-    render_page,
-)
-from show_attend_tell.inference.visualization.figures import (
+from show_attend_tell.inference.visualization.attention_figure import (
+    attention_map,
     caption_figure,
+)
+from show_attend_tell.inference.visualization.pages import (
+    FRAME_HEIGHT,
+    describe_caption,
+    stream_page,
     write_attention_page,
 )
 
 DATA = re.compile(r'<script type="application/json" class="photo">(.*?)</script>', re.S)
+
+
+def page_of(captions) -> str:
+    return "".join(stream_page(map(describe_caption, captions)))
 
 
 def photos_in(text: str) -> list[dict]:
@@ -32,7 +37,7 @@ def photos_in(text: str) -> list[dict]:
 def test_gates_that_are_all_one_are_those_of_a_model_without_and_not_shown():
     caption = make_caption()
     without = dataclasses.replace(caption, beta=np.ones_like(caption.beta))
-    (photo,) = photos_in(render_page([without]))
+    (photo,) = photos_in(page_of([without]))
     assert photo["beams"][0]["beta"] is None
     for one, shown in ((caption, True), (without, False)):
         axes = caption_figure(one).axes
@@ -43,7 +48,7 @@ def test_gates_that_are_all_one_are_those_of_a_model_without_and_not_shown():
 
 def test_a_page_contains_words_numbers_and_attention_of_every_beam():
     caption = make_caption()
-    (photo,) = photos_in(render_page([caption]))
+    (photo,) = photos_in(page_of([caption]))
     assert photo["grid"] == list(GRID)
     assert photo["size"] == [120, 90]
     best, second, third = photo["beams"]
@@ -61,22 +66,22 @@ def test_a_page_contains_words_numbers_and_attention_of_every_beam():
 def test_a_page_contains_the_region_of_a_caption():
     caption = make_caption()
     marked = dataclasses.replace(caption, region=(0.25, 0.5, 1.0, 1.0))
-    one, two = photos_in(render_page([marked, caption]))
+    one, two = photos_in(page_of([marked, caption]))
     assert one["region"] == [0.25, 0.5, 1, 1]
     assert two["region"] is None
 
 
 def test_no_text_can_end_the_script_that_contains_it():
     evil = "</script><script>alert(1)</script><!--"
-    text = render_page([make_caption(evil, (2,), path=f"{evil}.jpg")])
+    text = page_of([make_caption(evil, (2,), path=f"{evil}.jpg")])
     (photo,) = photos_in(text)
     assert photo["beams"][0]["words"] == [evil]
     assert "alert(1)</script>" not in text
-    assert text.count("</script>") == render_page([make_caption()]).count("</script>")
+    assert text.count("</script>") == page_of([make_caption()]).count("</script>")
 
 
 def test_a_page_names_no_address_outside_of_itself():
-    text = render_page([make_caption()])
+    text = page_of([make_caption()])
     assert "default-src 'none'" in text
     without_photos = re.sub(r"data:image/jpeg;base64,[\w+/=]+", "", text)
     assert not re.search(r"(https?:)?//\w", without_photos)
@@ -128,7 +133,7 @@ def test_jupyter_gets_the_page_in_a_frame():
     caption = make_caption()
     shown = caption._repr_html_()
     (content,) = re.findall(r'srcdoc="([^"]*)"', shown)
-    assert html.unescape(content) == render_page([caption])
+    assert html.unescape(content) == page_of([caption])
     assert 'title="A red &lt;b&gt;."' in shown
 
 

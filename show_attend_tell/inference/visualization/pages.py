@@ -10,25 +10,26 @@ import base64
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import Literal
 
 import jinja2
 import numpy as np
 from PIL import Image
 
+from show_attend_tell.inference.photos import Failure
 from show_attend_tell.inference.visualization.attention_figure import (
     GLOW,
     SIGMA,
     UPSAMPLING,
     VEIL,
     attention_map,
+    shown_gates,
 )
+from show_attend_tell.runtime.files import atomic_path
 
 JPEG_QUALITY = 82
 FRAME_HEIGHT = 620  # pixels, the frame's height in Jupyter until its script sets it
-
-_TEMPLATE = "attention_page.html"
-_CONSTANTS = {"sigma": SIGMA, "veil": VEIL, "glow": GLOW}
 
 _ENVIRONMENT = jinja2.Environment(
     loader=jinja2.FileSystemLoader(str(files(__package__) / "templates")),
@@ -39,33 +40,10 @@ _ENVIRONMENT = jinja2.Environment(
 )
 _ENVIRONMENT.policies["json.dumps_kwargs"] = {"allow_nan": False}
 
-Unit = Literal["word", "character"]  # each has attention of its own
-
 
 def stream_template(name: str, **values: object) -> Iterator[str]:
     """Yield a template piece by piece; an iterator among the values is read lazily."""
-    yield from _ENVIRONMENT.get_template(name).generate(values)
-
-
-def stream_page(
-    results: Iterable, describe: Callable | None = None, unit: Unit = "word"
-) -> Iterator[str]:
-    """Yield the page of captions piece by piece; captions are read one at a time.
-
-    Args:
-        results: objects of type :class:`~show_attend_tell.inference.result.Caption`,
-            or others with `describe`.
-        describe: returns the :func:`photo_values` of a result that is no caption.
-        unit: the page's name for a part of the text.
-    """
-    photos = map(describe or _photo_data, results)
-    constants = {**_CONSTANTS, "unit": unit}
-    return stream_template(_TEMPLATE, constants=constants, photos=photos)
-
-
-def render_page(captions: Iterable) -> str:
-    """Return the page of captions, see :func:`stream_page`."""
-    return "".join(stream_page(captions))
+    return _ENVIRONMENT.get_template(name).generate(values)
 
 
 def render_frame(caption) -> str:
@@ -73,43 +51,45 @@ def render_frame(caption) -> str:
 
     A frame isolates the page's style and script from the notebook.
     """
-    pieces = stream_template(
-        "frame.html",
-        title=caption.sentence,
-        page=render_page([caption]),
-        height=FRAME_HEIGHT,
-    )
-    return "".join(pieces)
+    page = "".join(stream_page([describe_caption(caption)]))
+    values = {"title": caption.sentence, "page": page, "height": FRAME_HEIGHT}
+    return "".join(stream_template("frame.html", **values))
 
 
-def _photo_data(caption) -> dict:
-    """Return the values for JSON of one photo with all its captions."""
-    beams = [_beam_data(text) for text in (caption, *caption.alternatives)]
-    values = photo_values(
-        caption.path.name, caption.view, caption.attention.shape[1:], beams
-    )
-    return values | {
+def stream_page(
+    photos: Iterable[dict], unit: Literal["word", "character"] = "word"
+) -> Iterator[str]:
+    """Yield the page of attention piece by piece; photos are read one at a time.
+
+    Args:
+        photos: from :func:`describe_caption` or :func:`photo_values`.
+        unit: the part of a text that has attention of its own.
+    """
+    constants = {"sigma": SIGMA, "veil": VEIL, "glow": GLOW, "unit": unit}
+    return stream_template("attention_page.html", constants=constants, photos=photos)
+
+
+def describe_caption(caption) -> dict:
+    """Return the :func:`photo_values` of a caption and its alternatives."""
+    texts = [_describe_text(text) for text in (caption, *caption.alternatives)]
+    grid = caption.attention.shape[1:]
+    return photo_values(caption.path.name, caption.view, grid, texts) | {
         "confidence": caption.confidence,
         "doubtful": caption.is_doubtful,
         "region": None if caption.region is None else list(caption.region),
     }
 
 
-def shown_gates(beta: np.ndarray) -> np.ndarray | None:
-    """Return the gates (T,) to draw; None for a model without gates."""
-    return None if (beta == 1).all() else beta
-
-
-def _beam_data(caption) -> dict:
-    """Return the values for JSON of a caption or alternative."""
+def _describe_text(caption) -> dict:
+    """Return the :func:`text_values` of a caption or an alternative."""
     locations, beta = caption.locations, shown_gates(caption.beta)
-    first = "".join(caption.words[:1])
-    words = [first[:1].upper() + first[1:], *caption.words[1:]][: len(caption.words)]
+    words = list(caption.words)
+    if words:
+        words[0] = words[0][:1].upper() + words[0][1:]
     p = np.exp(caption.word_log_probs.astype(np.float64))
-    values = text_values(
+    return text_values(
         caption.sentence, words, caption.log_prob, p, caption.attention
-    )
-    return values | {
+    ) | {
         "score": round(caption.score, 2),
         "beta": None if beta is None else beta.astype(np.float64).round(3).tolist(),
         "locations": None if locations is None else locations.tolist(),
@@ -127,10 +107,13 @@ def photo_values(
         grid: rows and columns of the attention.
         texts: :func:`text_values` of the best text and of its alternatives.
     """
+    jpeg = io.BytesIO()
+    Image.fromarray(pixels).save(jpeg, "JPEG", quality=JPEG_QUALITY, optimize=True)
+    content = base64.b64encode(jpeg.getvalue()).decode("ascii")
     height, width = pixels.shape[:2]
     return {
         "name": name,
-        "photo": _data_uri(pixels),
+        "photo": f"data:image/jpeg;base64,{content}",
         "size": [width, height],
         "grid": list(grid),
         "confidence": None,
@@ -188,8 +171,36 @@ def _peak_location(weights: np.ndarray) -> int:
     return int(row // UPSAMPLING * weights.shape[1] + column // UPSAMPLING)
 
 
-def _data_uri(pixels: np.ndarray) -> str:
-    """Return pixels (H, W, 3) uint8 as the data URI of a JPEG."""
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "JPEG", quality=JPEG_QUALITY, optimize=True)
-    return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode("ascii")
+def write_attention_page(
+    results: Iterable,
+    path: str | Path,
+    describe: Callable[..., dict] = describe_caption,
+    unit: Literal["word", "character"] = "word",
+) -> Iterator:
+    """Write the page of attention atomically while results are generated.
+
+    Args:
+        results: captions or words, and failures, which the page omits.
+        path: path of the page; its folder is made.
+        describe: returns the :func:`photo_values` of a result.
+        unit: see :func:`stream_page`.
+
+    Yields:
+        Each result; the file exists once all have been taken.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    taken = []  # by the page, and not yielded yet
+
+    def photos() -> Iterator[dict]:
+        for result in results:
+            taken.append(result)
+            if not isinstance(result, Failure):
+                yield describe(result)
+
+    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        for piece in stream_page(photos(), unit):
+            file.write(piece)
+            yield from taken
+            taken.clear()
