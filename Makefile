@@ -22,7 +22,7 @@ CHAIN := $(if $(DATA),yes,$(filter scenes,$(EXPERIMENT)))
 own_args = $(if $(filter $@,$(MAKECMDGOALS)),$(ARGS))
 QUICK := not slow and not network and not gpu and not torture and not cluster
 JAX := test_benchmarks decoding models/transformer \
-	$(addprefix models/lstm/test_,attention decoder estimator hard_attention nwgm region_bias) \
+	$(addprefix models/lstm/test_,attention decoder estimator hard_attention region_bias) \
 	$(addprefix models/test_,captioner captioner_saving captioner_fit captioner_loss \
 	generation golden losses) models/encoder/test_trainable \
 	runtime/test_batch_normalisation runtime/test_recurrence \

@@ -17,6 +17,7 @@ from show_attend_tell.config.fields import (
     Positive,
     Rate,
     Seed,
+    require_samples,
 )
 
 # Network and layer whose convolutions can be fine-tuned -> those of its block.
@@ -208,14 +209,7 @@ class HardAttentionSettings:
     sampling_probability: Annotated[float, Field(ge=0, le=1)] = 0.5
     drawn_per: Literal["minibatch", "caption"] = "minibatch"
 
-    @model_validator(mode="after")
-    def _check_baseline(self):
-        if self.baseline == "samples" and self.samples < 2:
-            raise ValueError(
-                "baseline = 'samples' needs samples = 2 or more. "
-                f"Received: samples = {self.samples}"
-            )
-        return self
+    _check_baseline = model_validator(mode="after")(require_samples)
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -87,9 +87,11 @@ def open_run(
     if resume:
         return _resumable(folder, experiment)
     if holds_run(folder) and not overwrite:
+        resumable = (folder / CHECKPOINT).exists()
         raise RunError(
-            f"{folder}: a run is already present; {_continuation(folder)}, replace it "
-            "with --overwrite, or choose another folder with --runs"
+            f"{folder}: a run is already present; "
+            f"{'continue it with --resume' if resumable else 'it cannot be resumed'}, "
+            "replace it with --overwrite, or choose another folder with --runs"
         )
     if (folder / SETTINGS).exists():
         shutil.rmtree(folder)
@@ -116,11 +118,6 @@ def _resumable(folder: Path, experiment: Experiment) -> Path:
             "them, or replace the run with --overwrite"
         )
     return folder
-
-
-def _continuation(folder: Path) -> str:
-    present = (folder / CHECKPOINT).exists()
-    return "continue it with --resume" if present else "it cannot be resumed"
 
 
 def _changes(old: Experiment, new: Experiment) -> str:

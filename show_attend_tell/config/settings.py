@@ -188,25 +188,6 @@ class DistillationSettings:
     temperature: Annotated[float, Field(gt=0)] = 1.0
     truth_weight: Annotated[float, Field(ge=0, le=1)] = 0.0
 
-    def check(self, objective: str, attention: str) -> None:
-        """Validate the settings for an objective and a type of attention.
-
-        Raises:
-            ValueError: there are teachers without ``distil``, or ``distil`` without
-                teachers or with hard attention.
-        """
-        if (objective == "distil") != bool(self.teachers):
-            raise ValueError(
-                "distillation.teachers must name models if, and only if, objective = "
-                f"'distil'. Received: objective = {objective!r}, "
-                f"teachers = {list(self.teachers)}"
-            )
-        if objective == "distil" and attention == "hard":
-            raise ValueError(
-                "objective = 'distil' must go with attention = 'soft'. Received: "
-                "attention = 'hard'; train hard attention by likelihood"
-            )
-
 
 @dataclass(frozen=True, config=STRICT)
 class Experiment:
@@ -225,19 +206,18 @@ class Experiment:
 
     @model_validator(mode="after")
     def _check_tables(self):
-        weights, network = self.encoder.weights, self.encoder.network
-        owner = {"scenes": "SceneNet", "imagenet_8bit": "VGG16"}.get(weights, network)
-        if network != owner:
+        objective, teachers = self.training.objective, self.distillation.teachers
+        if objective != "likelihood" and self.model.attention == "hard":
             raise ValueError(
-                f"weights = {weights!r} must go with network = {owner!r}. "
-                f"Received: network = {network!r}"
-            )
-        if self.training.objective == "cider" and self.model.attention == "hard":
-            raise ValueError(
-                "objective = 'cider' must go with attention = 'soft'. Received: "
+                f"objective = {objective!r} must go with attention = 'soft'. Received: "
                 "attention = 'hard'; train hard attention by likelihood"
             )
-        self.distillation.check(self.training.objective, self.model.attention)
+        if (objective == "distil") != bool(teachers):
+            raise ValueError(
+                "distillation.teachers must name models if, and only if, objective = "
+                f"'distil'. Received: objective = {objective!r}, "
+                f"teachers = {list(teachers)}"
+            )
         locations = self.decoding.locations
         if locations != "expected" and not self.model.selects_locations:
             raise ValueError(

@@ -19,6 +19,7 @@ from show_attend_tell.config.fields import (
     Positive,
     Rate,
     Seed,
+    require_samples,
 )
 
 DIGIT = 28  # side of a digit of MNIST, in pixels
@@ -100,42 +101,7 @@ class GlimpseSettings:
     glimpse_width: Positive = 128
     location_width: Count = 128
 
-    @model_validator(mode="after")
-    def _check_baseline(self):
-        if self.baseline == "samples" and self.samples < 2:
-            raise ValueError(
-                "baseline = 'samples' needs samples = 2 or more. "
-                f"Received: samples = {self.samples}"
-            )
-        return self
-
-
-@dataclass(frozen=True, config=STRICT)
-class DrawSettings:
-    """A DRAW network that generates pictures, arXiv:1502.04623.
-
-    Attributes:
-        steps: T, additions to the canvas.
-        read: N of the window that reads, N x N filters.
-        write: N of the window that writes.
-        latent: width of z_t.
-        width: width of both LSTMs.
-        attention: whether to read and write with windows; without windows both use the
-            whole picture, and ``read`` and ``write`` are ignored.
-        canvas_start: initial value of every pixel of c_0, a learned log-odds.
-        log_variance_limit: largest absolute value of log sigma^2 of the filters.
-        log_scale_limit: largest absolute value of log delta~ and of log gamma.
-    """
-
-    steps: Steps = 10
-    read: Filters = 5
-    write: Filters = 5
-    latent: Positive = 50
-    width: Positive = 256
-    attention: bool = True
-    canvas_start: Annotated[float, Field(ge=-20, le=20)] = -2.0
-    log_variance_limit: Limit = 12.0
-    log_scale_limit: Limit = 8.0
+    _check_baseline = model_validator(mode="after")(require_samples)
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -146,8 +112,8 @@ class DrawReaderSettings:
         steps: T, glimpses.
         read: N of the window, N x N filters.
         width: width of the LSTM.
-        log_variance_limit: see :class:`DrawSettings`.
-        log_scale_limit: see :class:`DrawSettings`.
+        log_variance_limit: largest absolute value of log sigma^2 of the filters.
+        log_scale_limit: largest absolute value of log delta~ and of log gamma.
     """
 
     steps: Steps = 8
@@ -155,6 +121,27 @@ class DrawReaderSettings:
     width: Positive = 256
     log_variance_limit: Limit = 12.0
     log_scale_limit: Limit = 8.0
+
+
+@dataclass(frozen=True, config=STRICT)
+class DrawSettings(DrawReaderSettings):
+    """A DRAW network that generates pictures, arXiv:1502.04623.
+
+    Attributes:
+        steps: T, additions to the canvas.
+        write: N of the window that writes.
+        latent: width of z_t.
+        attention: whether to read and write with windows; without windows both use the
+            whole picture, and ``read`` and ``write`` are ignored.
+        canvas_start: initial value of every pixel of c_0, a learned log-odds.
+    """
+
+    steps: Steps = 10
+    read: Filters = 5
+    write: Filters = 5
+    latent: Positive = 50
+    attention: bool = True
+    canvas_start: Annotated[float, Field(ge=-20, le=20)] = -2.0
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -17,7 +17,6 @@ from show_attend_tell.decoding.hypotheses import (
     new_record,
     pick,
     record,
-    require_at_least,
 )
 
 _BLOCK = 64  # values of a block, see `largest`
@@ -93,13 +92,7 @@ def beam_search(
         length_normalisation: exponent p >= 0 of ``log p / length ** p``; 0 is the sum.
         forbidden: ids never written. Their log-probability becomes -inf; the others are
             not renormalised, so that ``log_probs`` remain the model's.
-
-    Raises:
-        ValueError: ``beam``, ``max_words`` or ``length_normalisation`` is too small.
     """
-    require_at_least("beam", beam, 1, "1 is greedy")
-    require_at_least("max_words", max_words, 1, "raise it")
-    require_at_least("length_normalisation", length_normalisation, 0, "0 is the sum")
     lengths = np.arange(1, max_words + 1, dtype="float32")
     powers = lengths**length_normalisation
     ranking = powers if beam > 1 else np.ones_like(powers)

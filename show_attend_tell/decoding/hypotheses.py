@@ -11,14 +11,6 @@ Tensor = Any
 Step = Callable[[Tensor, dict], tuple[Tensor, dict, dict]]
 
 
-def require_at_least(name: str, value: float, minimum: float, remedy: str) -> None:
-    """Raise a one-line ValueError unless ``value >= minimum``."""
-    if not value >= minimum:
-        raise ValueError(
-            f"`{name}` must be at least {minimum}. Received: {name}={value}; {remedy}"
-        )
-
-
 def first_inputs(initial_state: dict, batch_size: int | Tensor, start_id: int):
     """Return the tokens (B, 1) and the state (B, 1, ...) of the first step."""
     tokens = ops.full((batch_size, 1), start_id, dtype="int32")

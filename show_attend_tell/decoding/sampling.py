@@ -16,7 +16,6 @@ from show_attend_tell.decoding.hypotheses import (
     new_record,
     pick,
     record,
-    require_at_least,
 )
 
 
@@ -48,11 +47,7 @@ def greedy(
 
     The arguments are those of :func:`~show_attend_tell.decoding.beam_search`. Returns
     hypotheses with W = 1 whose scores are their log-probabilities.
-
-    Raises:
-        ValueError: ``max_words`` is below 1.
     """
-    require_at_least("max_words", max_words, 1, "raise it")
     return _write(
         lambda tokens, state: call(step, tokens, state, forbidden),
         lambda log_probs, t: ops.argmax(log_probs, axis=-1),
@@ -81,15 +76,7 @@ def sample(
     and ``temperature``, above 0, which towards 0 gives :func:`greedy`. Words that are
     not forbidden are renormalised. Returns hypotheses with W = 1 whose ``log_probs``
     and ``scores`` are the model's own, at temperature 1.
-
-    Raises:
-        ValueError: ``temperature`` is a number not above 0.
     """
-    if isinstance(temperature, int | float) and not temperature > 0:
-        raise ValueError(
-            "`temperature` must be above 0. Received: "
-            f"temperature={temperature}; use greedy for its limit 0"
-        )
     batch_size, max_words = ops.shape(noise)
     noise = ops.expand_dims(noise, 1)  # (B, T) -> (B, 1, T)
 

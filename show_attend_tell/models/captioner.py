@@ -31,7 +31,6 @@ from show_attend_tell.models.lstm.decoder import LstmDecoder
 from show_attend_tell.models.lstm.fast_gradient import SOFT
 from show_attend_tell.models.lstm.hard_attention import HardAttention
 from show_attend_tell.models.transformer.decoder import TransformerDecoder
-from show_attend_tell.runtime.errors import ConfigError
 
 # The layer of each of config.captioner.DECODERS.
 LAYERS: dict[str, type[CaptionDecoder]] = {
@@ -100,13 +99,6 @@ class Captioner(keras.Model):
         self.compiled_parts = self._compile_fn = None
         self._create_layers(convolutions)
         self.generator = Generator([self])
-        for layer in (self, self.decoder):  # layers take Keras' global dtype policy
-            if layer.compute_dtype == "float16":
-                raise ConfigError(
-                    "`dtype` must be float32 or mixed_bfloat16. Received: "
-                    f"{layer.dtype_policy.name}, whose float16 the recurrence "
-                    "overflows; call keras.config.set_dtype_policy('float32') first"
-                )
 
     def _create_layers(self, convolutions):
         s, grid, seed = self.settings, self.grid, self.seed
@@ -183,12 +175,12 @@ class Captioner(keras.Model):
         """Compile parts of the training step, leaving large products to TensorFlow.
 
         On a CPU TensorFlow's own matrix products are faster than XLA's, and use the
-        processor's units for bfloat16. The recurrence stays float32. What a call with
-        this compiler has compiled remains, for batches of all lengths.
+        processor's units for bfloat16. The recurrence stays float32. Further calls with
+        the same compiler keep the parts that it has compiled.
 
         Args:
-            compile_fn: compiles a function; applied to the parts that XLA does better.
-                None where the caller compiles the whole step.
+            compile_fn: compiles the parts that XLA does better; None if the caller
+                compiles the whole step.
             precision: dtype of the large products.
         """
         if self.compiled_parts is None or self._compile_fn is not compile_fn:
@@ -265,17 +257,14 @@ class Captioner(keras.Model):
         return {**outputs, "sampled": noise.sampled}
 
     def teacher_force(self, inputs, training=False, selection=SOFT, samples=1):
-        """Run the decoder over given words, with a given selection of locations.
+        """Run the decoder over given words, see :meth:`call`.
 
         Args:
             inputs: see :meth:`call`.
             training: whether dropout is active.
-            selection: see :class:`models.lstm.fast_gradient.Selection`.
+            selection: the choice of locations; outputs have ``context_weights`` with
+                another one than SOFT.
             samples: rows for each caption, side by side: R = B samples rows.
-
-        Returns:
-            ``logits`` (R, T, K), ``alpha`` (R, T, L), ``beta`` (R, T), and with
-            another `selection` than SOFT ``context_weights`` (R, T, L).
         """
         parts, dropouts = self._parts(training), self.dropouts(training)
         a = self._prepare(inputs["annotations"], training)  # (P, L, D)
@@ -289,9 +278,8 @@ class Captioner(keras.Model):
     ):
         """Return the mean over captions of L_d, Eq. (14), or of the estimated -L_s.
 
-        With hard attention, in training, the value is a surrogate whose gradient is
-        given in :mod:`models.lstm.hard_attention`; ``doubly_stochastic`` adds the term
-        of Eq. (14) there too unless it is 0.
+        With hard attention the value in training is a surrogate with the gradient of
+        :mod:`models.lstm.hard_attention`, and the term of Eq. (14) is added to it.
 
         Args:
             x: not used.

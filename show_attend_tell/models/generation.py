@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from keras import ops
 
+from show_attend_tell.config.captioner import DecodingSettings
 from show_attend_tell.data.vocabulary import END, PAD, START, UNKNOWN
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.decoding.beam import beam_search
@@ -28,21 +29,6 @@ MANY_PHOTOS = 500
 _SPECIAL = {"start_id": START, "end_id": END, "pad_id": PAD}
 
 
-def require_annotations(annotations, expected):
-    """Validate that annotations are (N, ...), where `expected` is the shape (...).
-
-    Raises:
-        ValueError: the shape differs or N is 0.
-    """
-    shape = np.shape(annotations)
-    if shape[1:] != expected or not shape or not shape[0]:
-        sizes = ", ".join(map(str, expected))
-        raise ValueError(
-            f"`annotations` must be (N, {sizes}) with N > 0. "
-            f"Received: shape {tuple(shape)}; pass the features of the model's encoder"
-        )
-
-
 def static_settings(decoding):
     """Return the settings that are compiled into a search; the others are inputs.
 
@@ -52,31 +38,15 @@ def static_settings(decoding):
         decoding = dataclasses.replace(decoding, method="greedy")
     if decoding.method != "beam":
         decoding = dataclasses.replace(decoding, beam=1, length_normalisation=0.0)
-    # Inputs of the compiled function get one value, so that settings compare equal.
-    inputs = {"temperature": 1.0, "seed": 0, "region_strength": 0.0, "region_words": 0}
-    inputs |= {"rerank_weight": 0.0}
-    return dataclasses.replace(decoding, validation_beam=1, batch_size=1, **inputs)
+    # Inputs of the compiled function have one value, so that settings compare equal.
+    names = ("temperature", "seed", "region_strength", "region_words", "rerank_weight")
+    names += ("validation_beam", "batch_size")
+    defaults = {name: getattr(DecodingSettings(), name) for name in names}
+    return dataclasses.replace(decoding, **defaults)
 
 
-def make_region_bias(shares, photos, locations, decoding):
-    """Return the RegionBias of photos, None if `shares` is None.
-
-    Args:
-        shares: (N, L) in [0, 1], :func:`models.lstm.attention.region_bias`, or None.
-        photos: N.
-        locations: L.
-        decoding: DecodingSettings.
-
-    Raises:
-        ValueError: the shape of `shares` is wrong.
-    """
-    if shares is None:
-        return None
-    if np.shape(shares) != (photos, locations):
-        raise ValueError(
-            f"`regions` must be ({photos}, {locations}), a share of each location. "
-            f"Received: shape {np.shape(shares)}; use data.region.cell_shares"
-        )
+def make_region_bias(shares, decoding):
+    """Return the RegionBias of photos; shares (N, L), see :func:`region_bias`."""
     scores = ops.convert_to_numpy(region_bias(shares, decoding.region_strength))
     return RegionBias(scores, decoding.region_words or decoding.max_words)
 
@@ -84,24 +54,16 @@ def make_region_bias(shares, photos, locations, decoding):
 def uniform_noise(seed, photos, max_words):
     """Return uniform numbers in [0, 1), for words and for locations: (N, 2, T).
 
-    A photo's numbers do not depend on how many photos follow it.
+    A photo's numbers do not depend on how many photos follow it, and with N seeds on no
+    other photo.
 
     Args:
-        seed: one seed of all photos, or one for each of them, whose numbers then depend
-            on no other photo.
+        seed: one seed of all photos, or N seeds.
         photos: N.
         max_words: T.
-
-    Raises:
-        ValueError: there are several seeds, but not N.
     """
     if np.ndim(seed) == 0:
         return np.random.default_rng(seed).random((photos, 2, max_words), np.float32)
-    if len(seed) != photos:
-        raise ValueError(
-            f"`seeds` must be one number or one for each of the {photos} photos. "
-            f"Received: {len(seed)} of them; pass one for each photo"
-        )
     rngs = [np.random.default_rng(number) for number in seed]
     return np.stack([rng.random((2, max_words), np.float32) for rng in rngs])
 

@@ -27,7 +27,6 @@ from show_attend_tell.models.generation import (
     build_search,
     make_region_bias,
     make_step,
-    require_annotations,
     search_in_batches,
     static_settings,
     uniform_noise,
@@ -39,12 +38,8 @@ from show_attend_tell.runtime.errors import ConfigError, ModelFileError
 class Generator:
     """Generate captions from the annotations of photos.
 
-    Attributes:
-        members: the captioners.
-        mirror: whether the annotations include mirror images.
-        reranker: the Reranker, or None.
-        vocabulary, grid, annotation_width, encoder_identity: the same for all members.
-        decoding: the decoding settings of the first member.
+    Its arguments are attributes; ``vocabulary``, ``grid`` and ``annotation_width`` are
+    the same for all members.
 
     Args:
         members: captioners with one vocabulary and one encoder.
@@ -52,8 +47,8 @@ class Generator:
         reranker: a Reranker fitted to the members' vocabulary and encoder; None keeps
             the order of the search.
         names: a name of each member, for messages; by default its number.
-        must_rank: whether to refuse a search of one hypothesis, which a reranker
-            cannot rank; otherwise the caption is returned as it is.
+        must_rank: whether the reranker refuses a search of one hypothesis; otherwise
+            the caption is returned as it is.
 
     Raises:
         ModelFileError: there is no member, or a member or the reranker has another
@@ -119,11 +114,10 @@ class Generator:
     def encoder_identity(self) -> dict:
         """The encoder whose features all members accept.
 
-        Members trained with the weights that the packaged ones round also read features
-        of the packaged weights.
+        A member trained with the original of the packaged weights accepts both.
         """
         identities = [member.encoder_identity for member in self.members]
-        strict = (one for one in identities if not accepts_packaged(one))
+        strict = (each for each in identities if not accepts_packaged(each))
         return next(strict, identities[0])
 
     @property
@@ -171,20 +165,18 @@ class Generator:
             annotations: features as stored, (N, L, D), any float type; with `mirror`
                 (N, 2, L, D), of the photo and its mirror image.
             decoding: DecodingSettings; by default the first member's.
-            seeds: N seeds, one for each photo, whose random numbers then depend on no
-                other photo; by default ``decoding.seed`` seeds all photos together.
-                Seeds affect sampled words and sampled locations only; the hypotheses
-                of a beam share the noise of their photo.
-            xla: whether XLA compiles the search, which pays for many photos; by
-                default for ``generation.MANY_PHOTOS`` or more. The hypotheses differ
-                by rounding alone.
+            seeds: N seeds of sampled words and locations, one for each photo, whose
+                random numbers then depend on no other photo; by default
+                ``decoding.seed`` seeds all photos together. The hypotheses of a beam
+                share the noise of their photo.
+            xla: whether XLA compiles the search, which changes rounding alone; by
+                default for ``generation.MANY_PHOTOS`` or more.
             regions: (N, L) in [0, 1], the part of each photo from which its caption is
                 written, see :func:`models.lstm.attention.region_bias`, or None. The
                 reranker reads the region alone.
 
         Returns:
-            :class:`~show_attend_tell.decoding.Hypotheses` of NumPy arrays, N rows,
-            best hypothesis first. ``scores`` are the numbers that decide the order.
+            Hypotheses of NumPy arrays, N rows, best first. ``scores`` decide the order.
 
         Raises:
             ConfigError: several views select locations, or a reranker must rank one
@@ -192,13 +184,12 @@ class Generator:
             ValueError: the shape of annotations or regions, or the number of seeds, is
                 wrong.
         """
-        N, L = len(annotations), self.grid[0] * self.grid[1]
-        views = (2,) if self.mirror else ()
-        require_annotations(annotations, (*views, L, self.annotation_width))
         decoding = decoding or self.decoding
+        self._require_shapes(annotations, seeds, regions)
         self._require_possible(decoding)
+        N = len(annotations)
         key = static_settings(decoding), N >= MANY_PHOTOS if xla is None else xla
-        region = make_region_bias(regions, N, L, decoding)
+        region = None if regions is None else make_region_bias(regions, decoding)
         if key not in self._searches:
             self._searches[key] = build_search(self, *key)
         seeds = decoding.seed if seeds is None else seeds
@@ -214,6 +205,25 @@ class Generator:
             return hypotheses
         photos = annotations[:, 0] if self.mirror else annotations
         return self.reranker.rank(hypotheses, photos, decoding.rerank_weight, regions)
+
+    def _require_shapes(self, annotations, seeds, regions) -> None:
+        L, shape = self.grid[0] * self.grid[1], np.shape(annotations)
+        sizes = (*([2] if self.mirror else []), L, self.annotation_width)
+        if shape[1:] != sizes or not shape or not shape[0]:
+            raise ValueError(
+                f"`annotations` must be (N, {', '.join(map(str, sizes))}) with N > 0. "
+                f"Received: shape {shape}; pass the features of the model's encoder"
+            )
+        if seeds is not None and len(seeds) != shape[0]:
+            raise ValueError(
+                f"`seeds` must be one for each of the {shape[0]} photos. "
+                f"Received: {len(seeds)} of them; pass one for each photo"
+            )
+        if regions is not None and np.shape(regions) != (shape[0], L):
+            raise ValueError(
+                f"`regions` must be ({shape[0]}, {L}), a share of each location. "
+                f"Received: shape {np.shape(regions)}; use data.region.cell_shares"
+            )
 
     def _require_possible(self, decoding: DecodingSettings) -> None:
         if self.captioner is None and decoding.locations != "expected":
@@ -260,10 +270,6 @@ class Generator:
             locations: see :func:`models.generation.make_step`.
             noise: see the same function.
             region: a RegionBias of the photo, flipped for its mirror image.
-
-        Returns:
-            ``step`` as :mod:`show_attend_tell.decoding` requires it, and its state: the
-            only member's, or the dict of the members' states by their position.
         """
         columns, regions = self.grid[1], [region, region]
         if region is not None and self.mirror:
@@ -296,13 +302,7 @@ class Generator:
 
 
 def log_mean_probabilities(log_probs: Sequence):
-    """Return the logarithm of the mean of probabilities given as logarithms.
-
-    It is exact where all are equal.
-
-    Args:
-        log_probs: tensors of one shape.
-    """
+    """Return the logarithm of the mean of exp(log_probs); exact where all are equal."""
     log_probs = ops.stack(log_probs)  # (M V, B, W, K)
     top = ops.max(log_probs, axis=0, keepdims=True)
     mean = ops.mean(ops.exp(log_probs - top), axis=0)  # (B, W, K)

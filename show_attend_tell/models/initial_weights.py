@@ -37,24 +37,20 @@ def copy_weights(
     source: Captioner | None = None,
     identity: dict | None = None,
 ) -> Captioner:
-    """Copy the weights of a model file into a captioner.
+    """Copy the weights of a model file into a captioner; return the file's captioner.
 
-    A soft model can start a hard one, and a hard one a soft one: they differ by the
-    baseline alone, which then starts at 0. A model without convolutions can start one
-    with them, whose convolutions are left as they are.
+    A soft model can start a hard model, and a hard model a soft one: they differ by the
+    baseline alone, which then starts at 0. A model without convolutions can start a
+    model with convolutions, which keeps its own.
 
     Args:
         path: path of the model file.
         model: the captioner; its weights are replaced.
         counts: word -> number of times that it occurs in the training captions; the
-            captioner may then have more words after those of the file, see
-            :mod:`models.initial_weights`.
+            captioner may then have further words, after the words of the file.
         source: the captioner of the file, if it is already loaded.
         identity: identity of the encoder that, together with the captioner's
             convolutions, computes its annotations; for a file without convolutions.
-
-    Returns:
-        The captioner of the file.
 
     Raises:
         ModelFileError: the file cannot be loaded, or its words, encoder or weights
@@ -119,13 +115,13 @@ def extend_weight(
     counts: Mapping[str, int],
     seed: int = 0,
 ) -> np.ndarray:
-    """Return a weight for a vocabulary of which it has the first words.
+    """Extend a weight of the old words to a vocabulary that begins with them.
 
     Args:
-        name: name of the weight; only those of :data:`WORD_AXES` are changed.
-        values: the weight, for the first words of the vocabulary.
-        vocabulary: the old words, then the new ones.
-        counts: word -> number of times that it occurs in the training captions.
+        name: name of the weight; only weights of :data:`WORD_AXES` change.
+        values: the weight.
+        vocabulary: the old words, then the new words.
+        counts: see :func:`copy_weights`.
         seed: seed of the noise.
     """
     axis = WORD_AXES.get(name)
@@ -161,7 +157,7 @@ def assign_convolutions(model: Captioner, settings: EncoderSettings) -> dict:
     """Set the convolutions of a captioner to those of the encoder's weights.
 
     Args:
-        model: the captioner; one without convolutions is left as it is.
+        model: the captioner; it stays as it is without fine-tuned layers.
         settings: the encoder's settings.
 
     Returns:
@@ -169,25 +165,20 @@ def assign_convolutions(model: Captioner, settings: EncoderSettings) -> dict:
         annotations of the captioner.
 
     Raises:
-        EncoderError: the weights cannot be loaded, or are not those that made the
-            features.
+        EncoderError: the weights cannot be loaded, or did not make the features.
     """
-    made = model.encoder_identity
+    features = model.encoder_identity
     if not settings.trainable_layers:
-        return made
+        return features
     encoder = Encoder(settings)
-    if difference := identity_difference(made, encoder.identity(), exact=True):
+    if difference := identity_difference(features, encoder.identity(), exact=True):
         raise EncoderError(
             "encoder.weights must be those that made the features, from which "
             f"{settings.trainable_from} is fine-tuned. Received: {settings.weights!r} "
             f"({difference}); pass --set encoder.weights=FILE, or run `features` again"
         )
     layer = model.convolutions
-    for name, kernel, bias in zip(
-        layer.names, layer.kernels, layer.biases, strict=True
-    ):
-        for own, value in zip(
-            (kernel, bias), encoder.trainable_weights[name], strict=True
-        ):
-            own.assign(value)
+    for name, *weights in zip(layer.names, layer.kernels, layer.biases, strict=True):
+        for weight, value in zip(weights, encoder.trainable_weights[name], strict=True):
+            weight.assign(value)
     return Encoder(dataclasses.replace(settings, trainable_from="")).identity()

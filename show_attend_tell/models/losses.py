@@ -97,19 +97,10 @@ def doubly_stochastic(alpha, mask):
 def caption_losses(
     logits, alpha, targets, mask, label_smoothing, strength, compile_fn=_itself
 ):
-    """Return -log p(y|a) and lambda sum_i (1 - sum_t alpha_ti)^2, the terms of L_d.
+    """Return -log p(y|a) and lambda sum_i (1 - sum_t alpha_ti)^2 of captions, (B,).
 
-    Args:
-        logits: (B, T, K).
-        alpha: (B, T, L).
-        targets: word ids, (B, T).
-        mask: 1 for a word of the caption, 0 for padding, (B, T).
-        label_smoothing: epsilon of :func:`token_losses`.
-        strength: lambda.
-        compile_fn: see :func:`token_losses`.
-
-    Returns:
-        Two tensors (B,): the term of the words and lambda times that of attention.
+    They are the terms of L_d, Eq. (14); `strength` is lambda. The other arguments are
+    those of :func:`token_losses` and :func:`doubly_stochastic`.
     """
     mask = ops.cast(mask, logits.dtype)
     losses = token_losses(logits, targets, label_smoothing, compile_fn)  # (B, T)

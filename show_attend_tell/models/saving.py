@@ -13,7 +13,6 @@ from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.reference.reranker import find_reranker
 from show_attend_tell.runtime.errors import (
-    ConfigError,
     ModelFileError,
     one_line,
     quote,
@@ -35,8 +34,6 @@ def load_captioner(path: str | Path) -> Captioner:
     try:
         _require_types(path)
         model = keras.saving.load_model(path, compile=False)
-    except ConfigError:  # of the dtype policy, not of the file
-        raise
     except Exception as error:  # of any type: Keras builds whatever the file contains
         raise ModelFileError(
             f"{path}: cannot be read as a model ({_reason(error)}); train the "

@@ -119,10 +119,10 @@ class NgramVectors:
 
 
 def descriptors(annotations: np.ndarray, shares: np.ndarray | None = None):
-    """Return sqrt(mean_i a_i) of photos, (N, D).
+    """Return sqrt(max(0, mean_i a_i)) of photos, (N, D).
 
     Args:
-        annotations: (N, L, D); what is negative counts as 0.
+        annotations: (N, L, D).
         shares: (N, L), weights of the mean; by default all locations are equal.
     """
     annotations = np.asarray(annotations, np.float32)
@@ -175,14 +175,11 @@ class Reranker:
         return kernel(x, self.landmarks, self.gamma) @ self.coefficients
 
     def expected_cider(self, predicted: np.ndarray, captions: Sequence[Sequence[int]]):
-        """Return g(c) . y of captions of one photo.
+        """Return g(c) . y of W captions of one photo, (W,).
 
         Args:
             predicted: (r,), from :meth:`predict`.
-            captions: ids of the words of W captions.
-
-        Returns:
-            An array (W,).
+            captions: ids of the words of each caption.
         """
         vectors = map(self.vectors.vector, captions)
         return np.array(

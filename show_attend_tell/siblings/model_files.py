@@ -4,18 +4,17 @@ The package's files have 8 bits per weight. ``export`` writes them from the runs
 experiments with the same names.
 """
 
-import io
 import tempfile
-import zipfile
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
-import h5py
 import keras
-import numpy as np
 
-from show_attend_tell.runtime.array_file import SCALE, dequantise
+from show_attend_tell.models.encoder.quantised_weights import (
+    copy_archive,
+    dequantised_array,
+)
 from show_attend_tell.runtime.errors import (
     ModelFileError,
     PretrainedModelError,
@@ -24,7 +23,6 @@ from show_attend_tell.runtime.errors import (
 
 FOLDER = Path(str(files(__package__))) / "weights"
 RAM, DRAW, READER = "ram_mnist", "draw_mnist", "read_words"  # models of the package
-_WEIGHTS = "model.weights.h5"  # the weights in a .keras archive
 
 
 def are_shipped(*names: str) -> bool:
@@ -72,7 +70,7 @@ def load_model(
     try:
         with tempfile.TemporaryDirectory() as folder:
             expanded = Path(folder) / "model.keras"
-            _expand(path, expanded)
+            copy_archive(path, expanded, dequantised_array)
             model = keras.saving.load_model(expanded, compile=False)
     except Exception as error:  # of any type: Keras builds whatever the file contains
         raise ModelFileError(
@@ -90,34 +88,3 @@ def load_model(
             "train again with --overwrite"
         )
     return model
-
-
-def _expand(path: Path, target: Path) -> None:
-    """Copy a ``.keras`` archive; int8 weights become float32, without their scales."""
-    with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w") as new:
-        for name in old.namelist():
-            content = old.read(name)
-            new.writestr(
-                name, _expand_weights(content) if name == _WEIGHTS else content
-            )
-
-
-def _expand_weights(content: bytes) -> bytes:
-    buffer = io.BytesIO()
-    with h5py.File(io.BytesIO(content)) as old, h5py.File(buffer, "w") as new:
-
-        def copy(name: str, item: h5py.Group | h5py.Dataset) -> None:
-            if name.endswith(SCALE):
-                return
-            if isinstance(item, h5py.Group):
-                copied = new.require_group(name)
-            else:
-                values = item[()]
-                if values.dtype == np.int8:
-                    values = dequantise(values, old[name + SCALE][()])
-                copied = new.create_dataset(name, data=values)
-            copied.attrs.update(item.attrs)
-
-        new.attrs.update(old.attrs)
-        old.visititems(copy)
-    return buffer.getvalue()

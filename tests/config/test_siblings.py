@@ -1,6 +1,17 @@
 """Settings of experiments on digits and words: the tables of a task, refused ones."""
 
 import pytest
+from small_settings import (
+    CAPTION,
+    CLASSIFY,
+    GENERATE,
+    LAYERS,
+    READ,
+    TASKS,
+    WINDOW,
+    changed,
+    message_of,
+)
 from tiny_run import experiment as captioning
 
 from show_attend_tell.config import runs
@@ -13,39 +24,8 @@ from show_attend_tell.config.settings import (
     read_experiment_file,
 )
 from show_attend_tell.config.siblings import DigitExperiment, GenerationExperiment
+from show_attend_tell.config.words import WordSettings
 from show_attend_tell.runtime.errors import ConfigError, RunError
-
-CLASSIFY = {
-    "name": "small",
-    "task": "classify",
-    "data": {"name": "mnist", "source": "mnist"},
-    "training": {"epochs": 2},
-    "glimpse": {"glimpses": 4},
-}
-WINDOW = CLASSIFY | {"glimpse": None, "draw": {"steps": 3}}
-LAYERS = CLASSIFY | {"glimpse": None, "classifier": {"widths": [64]}}
-GENERATE = {key: value for key, value in WINDOW.items() if key != "glimpse"}
-GENERATE |= {"task": "generate"}
-READ = {
-    "name": "x",
-    "task": "read",
-    "data": {"name": "words", "source": "words"},
-    "training": {},
-    "reader": {},
-}
-TASKS = {"classify": CLASSIFY, "generate": GENERATE, "read": READ}
-
-
-def changed(values: dict, table: str, **keys) -> dict:
-    """Return settings with some keys of one table replaced."""
-    return {**values, table: {**values[table], **keys}}
-
-
-def message_of(values: dict) -> str:
-    with pytest.raises(ConfigError) as caught:
-        experiment_from_dict(values, "file.toml")
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def test_the_task_chooses_the_tables_and_their_defaults():
@@ -74,7 +54,10 @@ def test_the_settings_of_a_captioner_are_written_as_before():
     assert "task" not in experiment_to_dict(captioning())
 
 
-@pytest.mark.parametrize("values", [CLASSIFY, WINDOW, LAYERS, GENERATE, READ])
+STRANGE = changed(CAPTION, "encoder", weights='x "é" \\ \u2028')
+
+
+@pytest.mark.parametrize("values", [STRANGE, CLASSIFY, WINDOW, LAYERS, GENERATE, READ])
 def test_resolved_settings_are_read_again(values, tmp_path):
     written, path = experiment_from_dict(values), tmp_path / "other.toml"
     path.write_text(experiment_to_toml(written), encoding="utf-8")
@@ -105,56 +88,6 @@ def test_a_captioner_has_no_glimpses():
 def test_an_unknown_task_is_refused(task):
     message = message_of({**CLASSIFY, "task": task})
     assert "task: must be 'caption' or 'classify' or 'generate'" in message
-
-
-@pytest.mark.parametrize(
-    ("task", "table", "key", "value"),
-    [
-        ("classify", "data", "source", "flickr8k"),
-        ("classify", "data", "canvas", 27),
-        ("classify", "data", "clutter", -1),
-        ("classify", "data", "validation", 0),
-        ("classify", "glimpse", "patch", 0),
-        ("classify", "glimpse", "glimpses", 0),
-        ("classify", "glimpse", "deviation", 0.0),
-        ("classify", "glimpse", "first", "corner"),
-        ("classify", "glimpse", "baseline", "none"),
-        ("classify", "glimpse", "policy_reaches", "everything"),
-        ("classify", "training", "metric", "CIDEr"),
-        ("generate", "data", "binarise", "none"),
-        ("generate", "data", "canvas", 27),
-        ("generate", "draw", "read", 1),
-        ("generate", "draw", "write", 0),
-        ("generate", "draw", "steps", 0),
-        ("generate", "draw", "latent", -1),
-        ("generate", "draw", "attention", "soft"),
-        ("generate", "draw", "log_variance_limit", 0.0),
-        ("generate", "draw", "log_scale_limit", 21.0),
-        ("generate", "training", "metric", "accuracy"),
-        ("read", "reader", "convolution", "recursiv"),
-        ("read", "reader", "iterations", 0),
-        ("read", "reader", "decoder", "rnn3"),
-        ("read", "training", "metric", "accuracy"),
-        ("read", "training", "label_smoothing", 1.0),
-    ],
-)
-def test_an_invalid_value_is_named_and_shown(task, table, key, value):
-    message = message_of(changed(TASKS[task], table, **{key: value}))
-    assert f"{table}.{key}: " in message
-    assert repr(value) in message
-
-
-@pytest.mark.parametrize(
-    ("task", "table", "key", "nearest"),
-    [
-        ("classify", "glimpse", "patches", "patch"),
-        ("generate", "draw", "step", "steps"),
-        ("read", "reader", "widht", "width"),
-    ],
-)
-def test_a_misspelt_key_has_its_nearest(task, table, key, nearest):
-    message = message_of(changed(TASKS[task], table, **{key: 3}))
-    assert f"{table}.{key}: unknown key, nearest: {table}.{nearest}" in message
 
 
 def test_the_tables_of_the_model_are_needed():
@@ -189,6 +122,21 @@ def test_the_baseline_of_samples_needs_two():
     assert experiment_from_dict(
         changed(CLASSIFY, "glimpse", baseline="samples", samples=2)
     )
+
+
+def test_each_source_of_words_has_its_number_of_validation_words():
+    assert WordSettings("name", "words").held_out == 2000
+    assert WordSettings("name", "iiit5k").held_out == 400
+    assert WordSettings("name", "iiit5k", validation=7).held_out == 7
+
+
+@pytest.mark.parametrize(
+    "change", [{"count": 5}, {"fonts": "dir"}, {"words": "file"}, {"seed": 1}]
+)
+def test_crops_of_photos_have_no_settings_of_rendering(change):
+    crops = changed(READ, "data", source="iiit5k", **change)
+    assert "must go with source = 'words'" in message_of(crops)
+    assert experiment_from_dict(changed(READ, "data", **change))
 
 
 def test_tied_convolutions_need_channels_that_do_not_fall():

@@ -200,12 +200,3 @@ def test_a_model_without_state_and_with_half_precision(rng):
     found = beam_search(step, {}, 3, beam=2, max_words=4, **IDS)
     assert ops.shape(found.alpha) == (3, 2, 4, 6)
     assert ops.dtype(found.log_probs) == "float32"
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"beam": 0}, {"max_words": 0}, {"length_normalisation": -0.1}]
-)
-def test_settings_out_of_range_are_named(rng, wrong):
-    settings = {"beam": 2, "max_words": 3, **wrong}
-    with pytest.raises(ValueError, match=rf"`{next(iter(wrong))}` must be at least"):
-        Markov(random_tables(rng, 1, 5)).run(beam_search, **settings)

@@ -32,38 +32,18 @@ def test_without_an_end_the_best_live_captions_are_returned_unfinished(rng):
     np.testing.assert_allclose(found.scores[0], found.log_probs[0] / 4, rtol=1e-6)
 
 
-def test_finished_captions_are_never_extended(rng):
-    found = Markov(random_tables(rng, B=8, K=6)).run(beam_search, beam=5, max_words=8)
-    for b, w in np.ndindex(found.lengths.shape):
-        n = found.lengths[b, w]
-        assert END not in found.tokens[b, w, : max(n - 1, 0)]
-        assert (found.tokens[b, w, n:] == PAD).all()
-        if found.finished[b, w]:
-            assert found.tokens[b, w, n - 1] == END
-
-
-def test_word_log_probs_sum_to_log_probs_and_to_a_second_scoring(rng):
-    tables = random_tables(rng, B=6, K=7)
-    found = Markov(tables).run(beam_search, beam=4, max_words=6)
-    exists = found.lengths > 0
-    np.testing.assert_allclose(
-        found.word_log_probs.sum(-1)[exists], found.log_probs[exists], rtol=1e-5
-    )
-    for b in range(6):
+def test_each_caption_ends_once_and_has_its_own_numbers(rng):
+    K, tables = 6, random_tables(rng, B=8, K=6, sharpness=1.0)
+    found = Markov(tables).run(beam_search, beam=5, max_words=6)
+    for b in range(8):
         for w, words in enumerate(captions_of(found, b)):
-            assert found.log_probs[b, w] == pytest.approx(
-                rescore(tables[b], words), rel=1e-5
-            )
-
-
-def test_alpha_and_beta_belong_to_their_caption(rng):
-    K = 6
-    found = Markov(random_tables(rng, B=4, K=K, sharpness=1.0)).run(
-        beam_search, beam=5, max_words=6
-    )
-    for b in range(4):
-        for w, words in enumerate(captions_of(found, b)):
-            for t in range(len(words)):
+            n, log_prob = len(words), found.log_probs[b, w]
+            assert END not in words[:-1]
+            assert found.finished[b, w] == (words[-1] == END)
+            assert (found.tokens[b, w, n:] == PAD).all()
+            assert log_prob == pytest.approx(rescore(tables[b], words), rel=1e-5)
+            assert log_prob == pytest.approx(found.word_log_probs[b, w].sum(), rel=1e-5)
+            for t in range(n):
                 code = spelled_code(words, t, K)
                 last = (START, *words)[t]
                 np.testing.assert_array_equal(found.alpha[b, w, t], [code, b, last])

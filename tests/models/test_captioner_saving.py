@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import tiny_captioner as tiny
+from checks import assert_equal_leaves
 from tiny_captioner import D, arrays
 
 from show_attend_tell.data.vocabulary import Vocabulary
@@ -23,12 +24,9 @@ def test_one_file_holds_everything_that_a_caption_needs(rng, batch, tmp_path):
     assert loaded.get_config() == model.get_config()
     for name in ("settings", "grid", *arguments):
         assert getattr(loaded, name) == getattr(model, name)
-    for ours, theirs in zip(model.weights, loaded.weights, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-    before = tiny.outputs_of(model, *batch[:2])
-    after = tiny.outputs_of(loaded, *batch[:2])
-    for name in before:
-        np.testing.assert_array_equal(after[name], before[name])
+    assert_equal_leaves(model.get_weights(), loaded.get_weights())
+    before, after = (tiny.outputs_of(m, *batch[:2]) for m in (model, loaded))
+    assert_equal_leaves(before, after)
 
 
 def test_the_seed_determines_initial_weights_and_dropout(batch):

@@ -3,17 +3,15 @@
 import numpy as np
 import pytest
 import tiny_captioner as tiny
+from checks import assert_hypotheses_are_read, mean_of_reads
 from keras import ops
-from tiny_captioner import GRID, START
+from tiny_captioner import GRID
 
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.encoder_identity import PACKAGED_DIGEST, ROUNDED_DIGEST
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.generator import (
-    Generator,
-)
+from show_attend_tell.models.generator import Generator
 from show_attend_tell.reference import lstm
-from show_attend_tell.reference.lstm import softmax
 from show_attend_tell.runtime.errors import ConfigError, ModelFileError
 
 DECODING = DecodingSettings(beam=3, max_words=4, batch_size=3)
@@ -44,31 +42,14 @@ def mirrored(photos):
 
 
 def test_words_and_attention_are_the_means_of_the_members(members, photos):
+    def read(b, w, inputs):
+        a = photos[b].astype(float)
+        return mean_of_reads(
+            [lstm.read(tiny.weights(m), m.settings, a, inputs) for m in members]
+        )
+
     found = Generator(members).generate(photos, DECODING)
-    for b in range(len(photos)):
-        length = found.lengths[b, 0]
-        words = found.tokens[b, 0, :length]
-        reads = [
-            lstm.read(
-                tiny.weights(model),
-                model.settings,
-                photos[b].astype(float),
-                [START, *words[:-1]],
-            )
-            for model in members
-        ]
-        p = np.mean(
-            [softmax(read["logits"]) for read in reads],
-            axis=0,
-        )
-        expected = np.log([row[word] for row, word in zip(p, words, strict=True)])
-        np.testing.assert_allclose(
-            found.word_log_probs[b, 0, :length], expected, rtol=1e-4, atol=1e-5
-        )
-        for name in ("alpha", "beta"):
-            mean = np.mean([read[name] for read in reads], axis=0)
-            own = getattr(found, name)[b, 0, :length]
-            np.testing.assert_allclose(own, mean, rtol=1e-4, atol=1e-5)
+    assert_hypotheses_are_read(found, read)
 
 
 def test_an_ensemble_of_copies_of_a_model_is_that_model(members, photos):

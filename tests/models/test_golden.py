@@ -32,7 +32,3 @@ def test_the_stored_weights_give_the_stored_outputs(golden):
     assert found.keys() == golden["output"].keys()
     for name, expected in golden["output"].items():
         np.testing.assert_allclose(found[name], expected, 1e-5, 1e-5, err_msg=name)
-
-
-def test_the_file_is_small():
-    assert GOLDEN.stat().st_size < 50_000

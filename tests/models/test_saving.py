@@ -1,4 +1,4 @@
-"""Copying weights from a model file: requirements and error messages."""
+"""Loading a model file: every damaged or foreign file is one line."""
 
 import json
 import zipfile
@@ -6,10 +6,9 @@ import zipfile
 import keras
 import numpy as np
 import pytest
-from tiny_captioner import WORDS, build
+from tiny_captioner import build
 from zip_members import replace_members
 
-from show_attend_tell.models.initial_weights import copy_weights
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ModelFileError
 
@@ -18,70 +17,8 @@ IDENTITY = {"encoder_identity": {"network": "VGG16", "layer": "block5_conv3"}}
 
 @pytest.fixture
 def saved(rng, tmp_path):
-    model = build(rng, IDENTITY)
-    model.set_annotation_scale(4.0)
-    model.save(tmp_path / "model.keras")
+    build(rng, IDENTITY).save(tmp_path / "model.keras")
     return tmp_path / "model.keras"
-
-
-def test_all_weights_are_copied_whatever_the_dropout(saved):
-    model = build(np.random.default_rng(5), IDENTITY, dropout=0.3)
-    copy_weights(saved, model)
-    for ours, theirs in zip(
-        model.weights, build(np.random.default_rng(20150215)).weights, strict=True
-    ):
-        if ours.name == "annotation_scale":
-            assert float(ours) == 0.25
-        else:
-            np.testing.assert_array_equal(ours, theirs)
-
-
-def test_a_soft_model_starts_a_hard_one_and_vice_versa(saved, rng, tmp_path):
-    hard = build(np.random.default_rng(5), IDENTITY, attention="hard")
-    copy_weights(saved, hard)
-    soft = build(np.random.default_rng(20150215))
-    for ours, theirs in zip(
-        hard.trainable_weights, soft.trainable_weights, strict=True
-    ):
-        np.testing.assert_array_equal(ours, theirs)
-    assert float(hard.hard_attention.baseline) == 0
-    hard.hard_attention.baseline.assign(-7)
-    hard.save(tmp_path / "hard.keras")
-    again = build(rng, IDENTITY, attention="hard")
-    copy_weights(tmp_path / "hard.keras", again)
-    assert float(again.hard_attention.baseline) == -7
-    back = build(rng, IDENTITY)
-    copy_weights(tmp_path / "hard.keras", back)
-    np.testing.assert_array_equal(back.decoder.w_att, soft.decoder.w_att)
-    assert float(back.annotation_scale) == 0.25
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"lstm_width": 6}, r"must have the shapes of the settings, \('"),
-        ({"selector": False}, r"a model of the same widths and switches"),
-    ],
-)
-def test_other_widths_or_switches_are_refused(saved, rng, changes, message):
-    model = build(rng, IDENTITY, **changes)
-    before = np.array(model.decoder.embedding)
-    with pytest.raises(ModelFileError, match=message) as error:
-        copy_weights(saved, model)
-    assert "\n" not in str(error.value)
-    np.testing.assert_array_equal(model.decoder.embedding, before)
-
-
-def test_another_encoder_is_refused_by_its_name(saved, rng):
-    model = build(rng, {"encoder_identity": {"network": "VGG19", "layer": "x"}})
-    with pytest.raises(ModelFileError, match="network VGG19 instead of VGG16"):
-        copy_weights(saved, model)
-
-
-def test_another_vocabulary_is_refused(saved, rng, monkeypatch):
-    monkeypatch.setattr("tiny_captioner.WORDS", (*WORDS[:-1], "z"))
-    with pytest.raises(ModelFileError, match="its vocabulary is not that of"):
-        copy_weights(saved, build(rng, IDENTITY))
 
 
 def refusal(path):
@@ -126,15 +63,13 @@ ALLOWED |= {key: ({},) for key in ("encoder_identity", "decoding", "hard")}
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_values_of_a_wrong_type_in_the_config_are_refused(rng, tmp_path, key):
-    path = tmp_path / "model.keras"
-    build(rng, IDENTITY).save(path)
+def test_values_of_a_wrong_type_in_the_config_are_refused(saved, key):
     for value in WRONG:
         allowed = ALLOWED.get(key, ())
         if not any(type(a) is type(value) and a == value for a in allowed):
             changed = {key: value}
-            change_config(path, lambda config, c=changed: config["config"].update(c))
-            assert "cannot be read as a model" in refusal(path), value
+            change_config(saved, lambda config, c=changed: config["config"].update(c))
+            assert "cannot be read as a model" in refusal(saved), value
 
 
 @pytest.mark.parametrize(
@@ -164,9 +99,7 @@ def test_wrong_values_inside_of_tables_are_named(saved, table, key, value):
         ("registered_name", "show_attend_tell>Other"),
         ("registered_name", "x" * 5000),
         ("class_name", None),
-        ("module", 5),
         ("config", None),
-        ("build_config", 7),
     ],
 )
 def test_a_file_of_another_class_is_one_short_line(saved, key, value):
@@ -176,12 +109,7 @@ def test_a_file_of_another_class_is_one_short_line(saved, key, value):
             config["class_name"] = "Other"
 
     change_config(saved, change)
-    try:
-        message = refusal(saved)
-    except pytest.fail.Exception:
-        assert key in ("module", "build_config")  # Keras needs neither of a Captioner
-    else:
-        assert message
+    refusal(saved)
 
 
 def test_another_keras_model_is_refused(tmp_path):
@@ -190,13 +118,10 @@ def test_another_keras_model_is_refused(tmp_path):
     assert "must hold a Captioner. Received: Sequential" in refusal(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"no archive", b"[" * 10**5])
-def test_a_file_that_is_no_archive_is_refused(tmp_path, content):
-    (tmp_path / "model.keras").write_bytes(content)
-    assert "cannot be read as a model" in refusal(tmp_path / "model.keras")
-
-
-def test_malformed_json_in_a_model_file_is_refused(saved):
+def test_malformed_json_and_files_that_are_no_archive_are_refused(saved):
     for content in ("[" * 10**5, '"Captioner"', '{"a": "Captioner"', "9" * 5000, "\0"):
         replace_members(saved, {"config.json": content})
+        assert "cannot be read as a model" in refusal(saved)
+    for content in (b"", b"PK\x03\x04", b"no archive", b"[" * 10**5):
+        saved.write_bytes(content)
         assert "cannot be read as a model" in refusal(saved)

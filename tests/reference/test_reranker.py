@@ -1,9 +1,7 @@
 """Reranking: vectors of captions, the prediction of CIDEr, order, and the file."""
 
 import dataclasses
-import lzma
 import math
-import zipfile
 from collections import Counter
 
 import numpy as np
@@ -183,13 +181,21 @@ def test_blocks_of_photos_give_the_same(photos, captions, reranker, monkeypatch)
     np.testing.assert_allclose(found.coefficients, reranker.coefficients, rtol=1e-6)
 
 
-def test_hypotheses_are_ranked_by_the_stated_score(rng, captioner, reranker):
+@pytest.mark.parametrize("shares", [None, np.float32([[0, 0, 1, 0.5, 0, 0]] * 3)])
+def test_hypotheses_are_ranked_by_the_stated_score(rng, captioner, reranker, shares):
     annotations = tiny.photos(rng, 3)
-    plain = captioner.generate(annotations, DECODING)
-    found = Generator([captioner], reranker=reranker).generate(annotations, DECODING)
+    ranked = Generator([captioner], reranker=reranker)
+    plain, found = (
+        model.generate(annotations, DECODING, regions=shares)
+        for model in (captioner, ranked)
+    )
+    x = descriptors(annotations, shares)
+    if shares is not None:
+        mean = (annotations[:, 2] * 1.0 + annotations[:, 3] * 0.5) / 1.5
+        np.testing.assert_allclose(x, np.sqrt(np.maximum(mean, 0)), rtol=1e-3)
     for b in range(3):
         hypotheses = [row[row > END].tolist() for row in plain.tokens[b]]
-        predicted = reranker.predict(descriptors(annotations[b : b + 1]))[0]
+        predicted = reranker.predict(x[b : b + 1])[0]
         cider = reranker.expected_cider(predicted, hypotheses)
         scores = plain.scores[b] + DECODING.rerank_weight * cider
         order = np.argsort(-scores, kind="stable")
@@ -210,24 +216,6 @@ def test_places_without_a_hypothesis_stay_last(rng, captioner, reranker):
     assert not absent[:, 0].any()
     assert (np.diff(absent.astype(int), axis=1) >= 0).all()
     assert np.isneginf(found.scores[absent]).all()
-
-
-def test_a_region_gives_its_own_prediction(rng, captioner, reranker):
-    annotations = tiny.photos(rng, 1)
-    shares = np.zeros((1, tiny.L), np.float32)
-    shares[0, 2:4] = 1.0, 0.5
-    mean = (annotations[0, 2] * 1.0 + annotations[0, 3] * 0.5) / 1.5
-    np.testing.assert_allclose(
-        descriptors(annotations, shares)[0], np.sqrt(np.maximum(mean, 0)), rtol=1e-3
-    )
-    ranked = Generator([captioner], reranker=reranker)
-    region = ranked.generate(annotations, DECODING, regions=shares)
-    plain = captioner.generate(annotations, DECODING, regions=shares)
-    words = [row[row > END].tolist() for row in plain.tokens[0]]
-    predicted = reranker.predict(descriptors(annotations, shares))[0]
-    cider = reranker.expected_cider(predicted, words)
-    best = np.max(plain.scores[0] + DECODING.rerank_weight * cider)
-    assert region.scores[0, 0] == pytest.approx(best, rel=1e-5)
 
 
 def test_the_file_gives_the_reranker_back(tmp_path, rng, reranker, captioner):
@@ -279,24 +267,6 @@ def test_damaged_files_are_one_line(tmp_path, reranker):
     assert "o such file" in refusal(tmp_path / "absent.npz")
 
 
-def test_damaged_members_of_other_compressions_are_one_line(tmp_path, reranker):
-    path, other = tmp_path / "reranker.npz", tmp_path / "lzma.npz"
-    save_reranker(reranker, path)
-    with (
-        zipfile.ZipFile(path) as old,
-        zipfile.ZipFile(other, "w", zipfile.ZIP_LZMA) as new,
-    ):
-        for name in old.namelist():
-            new.writestr(name, old.read(name))
-        start = new.getinfo("basis.npy").header_offset
-    content = bytearray(other.read_bytes())
-    content[start + 60 : start + 200] = bytes(140)
-    other.write_bytes(content)
-    with pytest.raises(lzma.LZMAError), np.load(other) as file:
-        file["basis"]
-    refusal(other)
-
-
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
@@ -312,12 +282,7 @@ def test_damaged_members_of_other_compressions_are_one_line(tmp_path, reranker):
         ("about", np.array("[]"), "`format` must be 2"),
         ("about", np.array('{"format": 1}'), "`format` must be 2"),
         ("about", np.array('{"format": 2, "gamma": 1' + 400 * "0" + "}"), "`gamma`"),
-        ("about", np.array('{"format": 2, "gamma": -5.0}'), "`gamma`"),
-        (
-            "about",
-            np.array('{"format": 2, "gamma": 0.5, "vocabulary": "ab"}'),
-            "`vocabulary`",
-        ),
+        ("about", np.array('{"format": 2, "gamma": 0.5, "vocabulary": 1}'), "`vocab"),
         ("about", np.array('{"format": 2}'), "`gamma`"),
     ],
 )

@@ -6,7 +6,6 @@ loaded like any other; its weights become float32 again in memory.
 """
 
 import dataclasses
-import io
 import tempfile
 import zipfile
 from collections.abc import Callable
@@ -19,12 +18,11 @@ import numpy as np
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.array_file import (
     SCALE,
+    copy_archive,
     quantise,
 )
 from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.runtime.files import atomic_path
-
-_WEIGHTS = "model.weights.h5"  # the weights in a .keras archive
 
 # MD5 of the files that Keras downloads: `file_hash` in keras.applications.
 KERAS_FILES = {
@@ -75,39 +73,19 @@ def save_half(
             **model.encoder_identity,
             "accepts": {"imagenet": KERAS_FILES[network]},
         }
+
+    def smaller(name: str, values: np.ndarray, file: h5py.File) -> dict:
+        options = _half_dataset(name, values, source)
+        if not eight_bit or values.ndim < 2:
+            return {name: options}
+        q, scale = quantise(values)
+        return {name + SCALE: {"data": scale}, name: options | {"data": q}}
+
     with tempfile.TemporaryDirectory() as folder, atomic_path(target) as temporary:
         full = Path(folder) / "full.keras"
         model.save(full)
-        with zipfile.ZipFile(full) as old, zipfile.ZipFile(temporary, "w") as new:
-            for name in old.namelist():
-                content = old.read(name)
-                if name == _WEIGHTS:
-                    content = _half_weights(content, source, eight_bit)
-                new.writestr(name, content, zipfile.ZIP_DEFLATED)
+        copy_archive(full, temporary, smaller, zipfile.ZIP_DEFLATED)
     return Path(target).stat().st_size
-
-
-def _half_weights(content: bytes, source: str | Path, eight_bit: bool) -> bytes:
-    """Return a copy of an HDF5 file whose float32 data are smaller, gzipped."""
-    buffer = io.BytesIO()
-    with h5py.File(io.BytesIO(content)) as old, h5py.File(buffer, "w") as new:
-
-        def copy(name: str, item: h5py.Group | h5py.Dataset) -> None:
-            if isinstance(item, h5py.Group):
-                copied = new.require_group(name)
-            else:
-                values = item[()]
-                options = _half_dataset(name, values, source)
-                if eight_bit and values.ndim > 1:
-                    q, scale = quantise(values)
-                    options |= {"data": q}
-                    new.create_dataset(name + SCALE, data=scale)
-                copied = new.create_dataset(name, **options)
-            copied.attrs.update(item.attrs)
-
-        new.attrs.update(old.attrs)
-        old.visititems(copy)
-    return buffer.getvalue()
 
 
 def _half_dataset(name: str, values: np.ndarray, source: str | Path) -> dict:

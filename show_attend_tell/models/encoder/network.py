@@ -27,7 +27,6 @@ from PIL import Image
 from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data import preprocessing
 from show_attend_tell.data.encoder_identity import BUILT_IN_WEIGHTS
-from show_attend_tell.data.preprocessing import Box
 from show_attend_tell.models.encoder import quantised_weights, scene_net
 from show_attend_tell.models.encoder.winograd import with_fast_convolutions
 from show_attend_tell.runtime.errors import EncoderError, one_line
@@ -107,45 +106,38 @@ class Encoder:
         return preprocessing.load_photo(file)
 
     def preprocess(self, image: Image.Image, mirror: bool = False) -> np.ndarray:
-        """Resize a photo to the square that the network sees.
+        """Resize an RGB photo to the square that the network sees, (S, S, 3) uint8.
 
         Args:
-            image: RGB, as :meth:`load_photo` returns it.
+            image: the photo.
             mirror: whether to flip left and right.
-
-        Returns:
-            (S, S, 3) uint8, RGB.
         """
         side, resize = self.settings.image_size, self.settings.resize
         square = preprocessing.to_square(image, side, resize)
         return square[:, ::-1] if mirror else square
 
     def view(self, image: Image.Image) -> np.ndarray:
-        """Return the region of a photo that the network sees, for display.
+        """Return the region that the network sees, for display, (H, W, 3) uint8.
 
-        Returns:
-            (H, W, 3) uint8, RGB, in the photo's proportions; see
-            :func:`data.preprocessing.to_view`.
+        See :func:`data.preprocessing.to_view`.
         """
         side, resize = self.settings.image_size, self.settings.resize
         return preprocessing.to_view(image, side, resize, VIEW)
 
     def encode(self, squares: np.ndarray, mirror: bool = False) -> np.ndarray:
-        """Compute the annotation vectors of a batch.
+        """Compute the annotation vectors of a batch, clipped to the range of float16.
 
         Args:
             squares: (B, S, S, 3) uint8, RGB, from :meth:`preprocess`.
             mirror: whether to encode the mirror images too.
 
         Returns:
-            (B, L, D) float16, clipped to the range of float16; with `mirror`
-            (B, 2, L, D), of the photo and its mirror image.
+            (B, L, D) float16; with `mirror` (B, 2, L, D), photo and mirror image.
         """
+        squares, parts, done = np.asarray(squares, np.uint8), [], 0
         if mirror:
-            squares = np.asarray(squares)
             views = (squares, squares[:, :, ::-1])
             return np.stack([self.encode(view) for view in views], axis=1)
-        squares, parts, done = np.asarray(squares, np.uint8), [], 0
         if self._encode_block:
             done = len(squares) - len(squares) % _BLOCK
             parts = [
@@ -173,16 +165,6 @@ class Encoder:
         a = tf.reshape(a, (-1, rows * columns, self.width))  # -> (B, L, D)
         return tf.cast(a, tf.float16)
 
-    def box_to_square(self, box: Box, photo_size: tuple[int, int]) -> Box:
-        """Map a box of the photo; see :func:`data.preprocessing.box_to_square`."""
-        side, resize = self.settings.image_size, self.settings.resize
-        return preprocessing.box_to_square(box, photo_size, side, resize)
-
-    def box_to_photo(self, box: Box, photo_size: tuple[int, int]) -> Box:
-        """Map a box of the square; see :func:`data.preprocessing.box_to_photo`."""
-        side, resize = self.settings.image_size, self.settings.resize
-        return preprocessing.box_to_photo(box, photo_size, side, resize)
-
     def identity(self) -> dict:
         """Return everything that determines the features, as JSON values.
 
@@ -190,11 +172,10 @@ class Encoder:
         ``weights``, ``precision``, ``seed`` and ``versions``: the digest covers them.
         """
         settings = self.settings
-        source = settings.weights
         return {
             "network": settings.network,
             "layer": settings.cached_layer,
-            "weights": source if _is_named(source) else Path(source).name,
+            "weights": Path(settings.weights).name,  # a name of weights stays
             "weights_digest": self._digest,
             "image_size": settings.image_size,
             "resize": settings.resize,
@@ -236,11 +217,6 @@ def _dtype_policy(name: str) -> Iterator[None]:
         keras.config.set_dtype_policy(before)
 
 
-def _is_named(weights: str) -> bool:
-    """Return whether `weights` is a name, not a file."""
-    return weights in BUILT_IN_WEIGHTS
-
-
 def _applications() -> dict[str, Callable]:
     """Return the networks of ``keras.applications`` by name."""
     return {
@@ -251,10 +227,10 @@ def _applications() -> dict[str, Callable]:
 
 
 def _nearest(name: str, known: list[str]) -> str:
-    """Return the known names that are most like an unknown one."""
-    lower = {one.lower(): one for one in known}
+    """Return the known names that are most like an unknown name."""
+    lower = {each.lower(): each for each in known}
     close = difflib.get_close_matches(name.lower(), lower, n=5, cutoff=0.5)
-    return ", ".join([lower[one] for one in close] or known[-5:])
+    return ", ".join([lower[each] for each in close] or known[-5:])
 
 
 def _pixel_scaling(network: str) -> tuple[Callable, str]:
@@ -279,32 +255,27 @@ def _build_network(settings: EncoderSettings) -> keras.Model:
             f"`weights` of {settings.network} must be "
             f"{'scenes' if ours else 'imagenet'}, none or a file. Received: {source!r}"
         )
-    quantised = source == "imagenet_8bit"
+    quantised, is_file = source == "imagenet_8bit", source not in BUILT_IN_WEIGHTS
     if quantised and settings.network != quantised_weights.NETWORK:
         raise EncoderError(
             f"`weights` must be 'imagenet_8bit' with {quantised_weights.NETWORK} only. "
             f"Received: {settings.network}; use 'imagenet', which Keras downloads"
         )
-    if not _is_named(source) and not Path(source).is_file():
+    if is_file and not Path(source).is_file():
         raise EncoderError(
             f"`weights` must be {', '.join(BUILT_IN_WEIGHTS)} or a file that exists. "
             f"Received: {source!r}; correct the path"
         )
-    network = _build_scene_net(settings) if ours else _build_application(settings)
+    if ours:
+        network = scene_net.build_scene_net(settings.image_size)
+    else:
+        network = _build_application(settings)
     if quantised:
         quantised_weights.assign_quantised(network, quantised_weights.read_quantised())
-    if source == "scenes":
-        source = str(scene_net.WEIGHTS)
-    if not _is_named(source):
-        _load_weights(network, source, settings.network)
+    if is_file or source == "scenes":
+        file = source if is_file else str(scene_net.WEIGHTS)
+        _load_weights(network, file, settings.network)
     return network
-
-
-def _build_scene_net(settings: EncoderSettings) -> keras.Model:
-    try:
-        return scene_net.build_scene_net(settings.image_size)
-    except ValueError as error:
-        raise EncoderError(str(error)) from None
 
 
 def _build_application(settings: EncoderSettings) -> keras.Model:

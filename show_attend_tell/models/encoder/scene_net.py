@@ -17,6 +17,8 @@ from pathlib import Path
 import keras
 from keras import layers, ops
 
+from show_attend_tell.runtime.errors import EncoderError
+
 IMAGE_SIZE = 112  # side in pixels that the weights were trained on
 STRIDE = 8  # pixels of the picture per cell of the map
 WIDTH = 64  # D
@@ -72,10 +74,10 @@ def build_scene_net(image_size: int = IMAGE_SIZE) -> keras.Model:
         ``annotations``, (B, image_size / 8, image_size / 8, 64) after its ReLU.
 
     Raises:
-        ValueError: ``image_size`` is not a multiple of 8.
+        EncoderError: ``image_size`` is not a multiple of 8.
     """
-    if image_size <= 0 or image_size % STRIDE:
-        raise ValueError(
+    if image_size % STRIDE:
+        raise EncoderError(
             f"`image_size` of SceneNet must be a multiple of {STRIDE}. "
             f"Received: {image_size}; use {IMAGE_SIZE}, the side of its weights"
         )

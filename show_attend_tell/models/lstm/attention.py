@@ -153,7 +153,7 @@ def region_bias(shares, strength):
 
 
 def context(annotations, weights):
-    """Return phi = sum_i w_ti a_i, the context before the gate.
+    """Return phi = sum_i w_ti a_i, the context before the gate, (B, D) or (B, W, D).
 
     Weighted by alpha it is the soft phi (Sec. 4.2); by a one-hot s_t the hard one,
     Eq. (9): the annotation of one location.
@@ -161,9 +161,6 @@ def context(annotations, weights):
     Args:
         annotations: a, (B, L, D).
         weights: (B, L), or (B, W, L) for the hypotheses of a beam.
-
-    Returns:
-        (B, D) or (B, W, D).
     """
     if len(weights.shape) == 3:
         return ops.matmul(weights, annotations)  # (B, W, L) @ (B, L, D) -> (B, W, D)
@@ -177,16 +174,11 @@ def argmax_location(alpha):
 
 
 def sampled_location(alpha, u):
-    """Return one-hot s_t ~ Multinoulli(alpha_t), Eq. (8).
-
-    No gradient passes through the sample.
+    """Return one-hot s_t ~ Multinoulli(alpha_t), Eq. (8), without a gradient, (..., L).
 
     Args:
         alpha: (..., L).
         u: uniform numbers in [0, 1), (..., 1).
-
-    Returns:
-        s, (..., L).
     """
     index = sample_index(alpha, u)  # (..., L) -> (...)
     s = ops.one_hot(index, alpha.shape[-1], dtype=alpha.dtype)  # (...) -> (..., L)

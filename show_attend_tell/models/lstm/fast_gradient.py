@@ -150,11 +150,7 @@ def _compiled(function, compile_fn):
 def _forward(compile_fn, selection, words, constants):
     """Return the outputs of :func:`unroll`, and :class:`Saved` of all steps.
 
-    Args:
-        compile_fn: see :func:`unroll`.
-        selection: see :func:`unroll`.
-        words: word_gates, h_0 and c_0.
-        constants: exp(2P) (B, L, A) and :class:`Weights`.
+    `words` are word_gates, h_0 and c_0; `constants` exp(2P) and :class:`Weights`.
     """
     word_gates, h, c = words
     # (B, T, ...) -> (T, B, ...)
@@ -189,37 +185,27 @@ def _scan(step, carry, rows, constants, compile_fn, reverse=False):
         return tuple(x[t] for x in rows)
 
     if compile_fn is not None:
-        step, found = compile_fn(step), [None] * T
+        step, outputs = compile_fn(step), [None] * T
         for t in reversed(range(T)) if reverse else range(T):
-            carry, found[t] = step(carry, row_at(t), constants)
-        return carry, tuple(map(ops.stack, zip(*found, strict=True)))
+            carry, outputs[t] = step(carry, row_at(t), constants)
+        return carry, tuple(map(ops.stack, zip(*outputs, strict=True)))
 
     def body(k, loop):
-        carry, found = loop
+        carry, outputs = loop
         t = T - 1 - k if reverse else k
-        carry, outputs = step(carry, row_at(t), constants)
-        return carry, _store(found, t, outputs)
+        carry, tensors = step(carry, row_at(t), constants)
+        places = [(t, *(0 for _ in x.shape)) for x in tensors]
+        at_t = zip(outputs, places, tensors, strict=True)
+        return carry, tuple(ops.slice_update(y, at, x[None]) for y, at, x in at_t)
 
-    found = _allocate(T, step(carry, row_at(0), constants)[1])
-    return ops.fori_loop(0, T, body, (carry, found))
+    shapes = step(carry, row_at(0), constants)[1]
+    outputs = tuple(ops.zeros((T, *ops.shape(x)), x.dtype) for x in shapes)
+    return ops.fori_loop(0, T, body, (carry, outputs))
 
 
 def _swap_batch_and_time(value):
     """Transpose (B, T, ...) to (T, B, ...) or back."""
     return ops.swapaxes(value, 0, 1)
-
-
-def _allocate(steps, step):
-    """Return zeros (T, ...) for each tensor (...) of one step."""
-    return tuple(ops.zeros((steps, *ops.shape(one)), one.dtype) for one in step)
-
-
-def _store(steps, t, step):
-    """Return the tensors `steps` (T, ...) with those of `step` (...) at row t."""
-    return tuple(
-        ops.slice_update(rows, (t, *(0 for _ in row.shape)), row[None])
-        for rows, row in zip(steps, step, strict=True)
-    )
 
 
 @functools.cache  # equal functions are compiled once
@@ -239,7 +225,7 @@ def _step(select, carry, row, constants):
         select: see :class:`Selection`.
         carry: h_{t-1} and c_{t-1}, (B, n).
         row: x_t, (B, 4n), and the step's inputs of `select`.
-        constants: exp(2P) (B, L, A) and :class:`Weights`.
+        constants: exp(2P) and :class:`Weights`.
 
     Returns:
         The next carry, and :class:`Saved` of the step.
@@ -324,11 +310,8 @@ def _slope_sum(exp_projected, exp_state, de):
 def _backward(compile_fn, steps, constants, upstream):
     """Return the gradients of word_gates, h_0, c_0, z and of all weights but a.
 
-    Args:
-        compile_fn: see :func:`unroll`.
-        steps: :class:`Saved` of all steps, (T, B, ...).
-        constants: exp(2P) (B, L, A) and :class:`Weights`.
-        upstream: cotangents of the outputs of :func:`unroll`, (B, T, ...).
+    `steps` are :class:`Saved` of all steps, (T, B, ...), and `upstream` the cotangents
+    of the outputs of :func:`unroll`, (B, T, ...).
     """
     exp_projected, weights = constants
     A, n = weights.w_att.shape[0], steps.c.shape[-1]

@@ -24,41 +24,33 @@ punished for their length. The second term then is::
 
     lambda_r r sum_t [sum_{k >= t} (log p(y_k|s~,a) - b)] d log alpha_t[s~_t]/dW
 
-Neither biases the estimator: no word depends on a location sampled after it, and b
-depends on no sample of the batch. The variance is far lower where lengths differ, about
-a tenth on captions of one and of three words (experiments/LOG.md); for one caption
-alone it may be higher.
+No word depends on a location sampled after it, and b depends on no sample of the batch,
+so the estimator stays unbiased. On captions of one and of three words its variance is
+about a tenth (experiments/LOG.md); for one caption alone it may be higher.
 
-With ``reward_per = "caption_mean"`` it is the mean over the caption's T words::
+``reward_per = "caption_mean"`` takes the mean over the caption's T words, as the
+authors' code does for minibatches of one length::
 
     lambda_r r [1/T sum_t (log p(y_t|s~,a) - b)] d log p(s~|a)/dW
 
-The authors' published code does so, for minibatches of one length, and its constants
-weigh more than here. It averages the likelihood over the B captions of a minibatch,
-but passes the gradients of the other two terms to alpha as they are, so they are sums::
-
-    1/B sum_n log p(y_n|s~,a)
-        + sum_n [1/10 (1/T log p(y_n|s~,a) - b) log p(s~_n|a) + 0.002 H[s~_n]]
-
-The loss of this program is a mean over captions, so both terms are multiplied by B: at
-B = 64 the weight of the entropy is 64 x 0.002 = 0.128, and that of the reward
-64 / 10 = 6.4 on the mean per word, for a caption of T = 12 words 6.4 / 12 = 0.53 on the
-sum of log p. ``reward_scale = 0.1`` and ``entropy_weight = 0.002``, the defaults, are B
-times smaller. In that code the doubly stochastic term is part of the reported cost, but
-the gradients passed to alpha replace its gradient, so it is 0 here. Captions are
-generated from the expected context.
+Their code averages the likelihood over the B captions of a minibatch and sums the other
+two terms, with the factors 1/10 and 0.002. The loss of this program is a mean over
+captions, so these terms are multiplied by B: at B = 64 the weight of the entropy is
+64 x 0.002 = 0.128, and the weight of the reward 64 / 10 = 6.4. The defaults,
+``reward_scale = 0.1`` and ``entropy_weight = 0.002``, are B times smaller. Their
+gradients passed to alpha replace the gradient of the doubly stochastic term, so it is 0
+here. Captions are generated from the expected context.
 
 With ``baseline = "samples"`` b is, word by word, the mean of log p(y_k|s~,a) in the
 other samples of the same caption, sampled or expected. The likelihood of its words
-cancels, which lowers the variance; b depends on none of the samples that it is
-subtracted from, so there is no bias.
+cancels, which lowers the variance; b depends on no sample that it is subtracted from,
+so there is no bias.
 
 Weights that each term reaches:
 
 * Back-propagation holds s~ fixed. It reaches the deep output (L_o, L_h, L_z), the LSTM,
-  E, f_init and f_beta, and **nothing of f_att** (W_a, W_h, w_att, b_a). It acts on the
-  words through the samples alone, and no gradient passes through a sample. With
-  ``label_smoothing`` it is the smoothed likelihood's; rewards are log p itself.
+  E, f_init and f_beta, and **nothing of f_att** (W_a, W_h, w_att, b_a). With
+  ``label_smoothing`` its likelihood is smoothed; rewards are log p itself.
 * REINFORCE is the gradient of the samples, the reward being a constant. It reaches
   f_att, and through h_{t-1}, from which alpha_t is computed, the LSTM, E, f_init and
   f_beta; not the deep output, which has no part in p(s|a).
@@ -70,7 +62,7 @@ back-propagation reaches f_att too; REINFORCE is then zero, for the expected val
 d log p(s|a)/dW is.
 
 Notation as in :mod:`models.lstm.attention`; R = B samples rows hold the samples of each
-caption, side by side.
+caption, side by side. A mask (R, T) is 1 for a word of the caption and 0 for padding.
 """
 
 from typing import NamedTuple
@@ -98,16 +90,9 @@ class LocationNoise(NamedTuple):
 
 
 def _sampled_or_expected(alpha, u, sampled):
-    """Return the context weights of a step, and q of their gradient.
+    """Return one-hot s~_t, or alpha, and q: 0 where s~_t was sampled, 1 elsewhere.
 
-    Args:
-        alpha: (R, L).
-        u: (R,).
-        sampled: (R,).
-
-    Returns:
-        One-hot s~_t, or alpha, (R, L); and the share of their gradient that flows
-        on to alpha, 0 where s~_t was sampled, 1 elsewhere, (R, 1).
+    See :class:`Selection`. Shapes: alpha (R, L), u and sampled (R,).
     """
     s = sampled_location(alpha, ops.expand_dims(u, 1))  # (R, L)
     sampled = ops.cast(ops.expand_dims(sampled, 1), alpha.dtype)  # (R,) -> (R, 1)
@@ -172,7 +157,7 @@ class HardAttention(keras.layers.Layer):
                 locations were sampled, ``context_weights`` (R, T, L) and ``sampled``
                 (R,).
             targets: word ids, (R, T).
-            mask: 1 for a word of the caption, 0 for padding, (R, T).
+            mask: (R, T).
 
         Returns:
             (R,); 0 without samples, outside training.
@@ -189,16 +174,12 @@ class HardAttention(keras.layers.Layer):
         return -(reinforce + entropy)
 
     def terms(self, log_p, outputs, mask):
-        """Return the REINFORCE and the entropy term of each row, to be maximised.
+        """Return the REINFORCE and the entropy term of each row, to be maximised, (R,).
 
         Args:
             log_p: log p(y_t|s~,a), (R, T), 0 for padding, without a gradient.
-            outputs: ``alpha``, ``context_weights`` and ``sampled`` of
-                :meth:`surrogate`.
+            outputs: see :meth:`surrogate`.
             mask: (R, T).
-
-        Returns:
-            Two tensors (R,).
         """
         s, alpha = self.settings, outputs["alpha"]
         reward = s.reinforce_weight * s.reward_scale * self._advantages(log_p, mask)
@@ -224,14 +205,7 @@ class HardAttention(keras.layers.Layer):
         return reward_to_go(gains)  # (R, T)
 
     def _update_metrics(self, log_likelihood, alpha, sampled, mask):
-        """Update the means of rewards and attention; padding is ignored.
-
-        Args:
-            log_likelihood: log p(y|s~,a), (R,).
-            alpha: (R, T, L).
-            sampled: (R,).
-            mask: (R, T).
-        """
+        """Update the means of rewards, log p(y|s~,a) (R,), and of attention."""
         length = ops.sum(mask, axis=-1)  # (R, T) -> (R,)
         present = ops.cast(length > 0, "float32")
         entropy = location_entropies(alpha, mask) / ops.maximum(length, 1)  # (R,)
@@ -244,9 +218,7 @@ class HardAttention(keras.layers.Layer):
     def _update_baseline(self, log_p, sampled, mask):
         """Move b towards the mean log p of sampled rows, if there are any.
 
-        The mean is over captions or over words, see ``reward_per``. Called after the
-        terms are computed: b must not depend on the samples it is subtracted from, or
-        the estimator would be biased.
+        The mean is over captions or over words, see ``reward_per``.
         """
         counted = mask * ops.expand_dims(sampled, 1)  # (R, T), words of sampled rows
         if self.settings.reward_per == "caption":
@@ -312,22 +284,15 @@ def mean_of_others(values, samples):
 
 
 def reward_to_go(rewards):
-    """Return sum_{k >= t} r_k for each t.
-
-    Args:
-        rewards: r, (R, T).
-
-    Returns:
-        (R, T).
-    """
+    """Return sum_{k >= t} r_k for each t, (R, T) -> (R, T)."""
     return ops.flip(ops.cumsum(ops.flip(rewards, axis=1), axis=1), axis=1)
 
 
 def moved_average(average, mean, decay, present=True):
     """Return the moving average after a batch: d b + (1 - d) mean.
 
-    Call it after the batch's gradient is computed: a baseline must not depend on the
-    samples from which it is subtracted.
+    Call it after the batch's terms are computed: a baseline must not depend on the
+    samples from which it is subtracted, or the estimator would be biased.
 
     Args:
         average: b before the batch, a scalar.
@@ -344,7 +309,7 @@ def location_log_probs(alpha, context_weights, mask):
     Args:
         alpha: (R, T, L).
         context_weights: one-hot s_t, (R, T, L).
-        mask: 1 for a word of the caption, 0 for padding, (R, T).
+        mask: (R, T).
 
     Returns:
         (R, T), 0 for padding.
@@ -354,14 +319,11 @@ def location_log_probs(alpha, context_weights, mask):
 
 
 def location_entropies(alpha, mask):
-    """Return H[s] = -sum_t sum_i alpha_ti log alpha_ti of each caption, in nats.
+    """Return H[s] = -sum_t sum_i alpha_ti log alpha_ti of each caption, in nats, (R,).
 
     Args:
         alpha: (R, T, L).
-        mask: 1 for a word of the caption, 0 for padding, (R, T).
-
-    Returns:
-        (R,).
+        mask: (R, T).
     """
     entropy = -ops.sum(alpha * _log(alpha), axis=-1)  # (R, T, L) -> (R, T)
     return ops.sum(entropy * ops.cast(mask, alpha.dtype), axis=-1)  # (R, T) -> (R,)

@@ -50,8 +50,6 @@ class HeadAttention(MatrixLayer):
 
     Keys have none: q . b is equal for all rows, and the softmax ignores it.
 
-    Keys and values are separate methods, so that those of a photo are computed once.
-
     Args:
         width: d.
         heads: H.
@@ -91,8 +89,7 @@ class HeadAttention(MatrixLayer):
             q: from :meth:`queries`, (B, R, d).
             keys: from :meth:`head_keys`, (B, H, d_h, L).
             values: from :meth:`head_values`, (B, H, L, d_h).
-            bias: added to the scores, a shape that (B, H, R, L) broadcasts; None adds
-                nothing.
+            bias: added to the scores, broadcast to (B, H, R, L), or None.
 
         Returns:
             The joined heads (B, R, d) and their weights (B, H, R, L), which sum to 1.
@@ -112,21 +109,13 @@ class HeadAttention(MatrixLayer):
         return self._split(values)
 
     def attend_unprojected(self, q, m, bias=None, precision="float32"):
-        """Attend as :meth:`attend` does, without the keys and values of m.
+        """Attend to m (P, L, d) as :meth:`attend` does, without its keys and values.
 
-        With q_j (m W_j^K)^T = (q_j (W_j^K)^T) m^T the queries are projected in place of
-        the L locations, and so are the means of m in place of its values::
+        The R queries and the means of m are projected in place of the L locations,
+        which takes fewer operations for R H < d::
 
             weights_j = softmax(q_j (W_j^K)^T m^T)
             head_j = (weights_j m) W_j^V + b_j
-
-        For R H < d this has fewer operations than projecting m.
-
-        Args:
-            q: from :meth:`queries`, (P, R, d).
-            m: (P, L, d).
-            bias: see :meth:`attend`.
-            precision: dtype of the large products.
         """
         H, size, d = self.heads, self.width // self.heads, self.width
         P, R, L = ops.shape(q)[0], ops.shape(q)[1], m.shape[1]
@@ -149,16 +138,9 @@ class HeadAttention(MatrixLayer):
         return joined + self.b_v, weights
 
     def attend_cached(self, q, keys, values, bias):
-        """Attend to rows of which every hypothesis has its own.
+        """Attend from each hypothesis to its own rows; return the joined heads.
 
-        Args:
-            q: from :meth:`queries`, (B, W, d).
-            keys: (B, W, T, d).
-            values: (B, W, T, d).
-            bias: (B, W, T).
-
-        Returns:
-            The joined heads, (B, W, d).
+        Shapes: q (B, W, d), keys and values (B, W, T, d), bias (B, W, T).
         """
         q = ops.expand_dims(self._heads_of(q), 2)  # (B, W, d) -> (B, W, 1, H, d_h)
         # -> (B, W, T, H)

@@ -141,13 +141,7 @@ class TransformerDecoder(MatrixLayer):
     ) -> dict:
         """Read all words in parallel, see :meth:`Captioner.teacher_force`.
 
-        Args:
-            tokens: (B, T).
-            memory: of P photos, with B / P captions each.
-            dropouts: dropout of the words and of the layers.
-            parts: ``precision`` is the dtype of the large products.
-            selection: SOFT: the context is always the mean by alpha.
-            samples: 1.
+        The context is always the mean by alpha: `selection` is SOFT and `samples` 1.
         """
         x, weights = self._read(tokens, memory, dropouts, parts.precision)
         logits = self._logits(x, parts.precision)  # (B, T, d) -> (B, T, K)
@@ -158,15 +152,9 @@ class TransformerDecoder(MatrixLayer):
         return {"logits": logits, "alpha": alpha, "beta": beta}
 
     def head_weights(self, tokens, memory: Memory, bias=None):
-        """Return the attention to the photo of every head and layer.
+        """Return the attention to the photo of every head and layer, (B, N, H, T, L).
 
-        Args:
-            tokens: y_0 .. y_{T-1} of one caption of each photo, (B, T).
-            memory: from :meth:`memory`.
-            bias: (B, T, L), see :func:`models.lstm.attention.region_bias`, or None.
-
-        Returns:
-            (B, N, H, T, L), each sums to 1 over L.
+        See :meth:`Captioner.attention_heads`.
         """
         return ops.stack(self._read(tokens, memory, bias=bias)[1], axis=1)
 
@@ -214,14 +202,9 @@ class TransformerDecoder(MatrixLayer):
     def next_word(
         self, tokens, state, memory: Memory, select_weights=None, bias=None
     ) -> NextWord:
-        """Advance W hypotheses of each photo by one word.
+        """Advance W hypotheses of each photo by one word, tokens y_{t-1} (B, W).
 
-        Args:
-            tokens: y_{t-1}, (B, W).
-            state: of :meth:`start`, with leaves (B, W, ...).
-            memory: from :meth:`memory`.
-            select_weights: None.
-            bias: added to the scores of every head, (B, L) or (B, W, L).
+        `bias`, (B, L) or (B, W, L), is added to the scores of every head.
         """
         t, layers = state["t"], []  # (B, W)
         table = sinusoids(
@@ -231,8 +214,9 @@ class TransformerDecoder(MatrixLayer):
         if bias is not None:  # (B, W or 1, L) -> (B, 1, W or 1, L)
             bias = ops.expand_dims(bias if len(bias.shape) == 3 else bias[:, None], 1)
         alphas = []
-        given = zip(self.decoder_layers, state["words"], memory.layers, strict=True)
-        for layer, cache, photo in given:
+        for layer, cache, photo in zip(
+            self.decoder_layers, state["words"], memory.layers, strict=True
+        ):
             x, cache = layer.write_word(x, cache, t)
             x, weights = layer.read_photo(x, photo, bias)  # weights (B, H, W, L)
             x = layer.feed_forward(x)

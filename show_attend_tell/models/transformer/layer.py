@@ -16,10 +16,7 @@ import keras
 from keras import ops
 
 from show_attend_tell.models.decoder_interface import MatrixLayer, keep, product
-from show_attend_tell.models.transformer.attention import (
-    MASKED,
-    HeadAttention,
-)
+from show_attend_tell.models.transformer.attention import MASKED, HeadAttention
 
 EPSILON = 1e-5  # added to the variance in a layer normalisation
 
@@ -82,12 +79,7 @@ class TransformerLayer(MatrixLayer):
     def read_words(self, x, bias=None, dropout=keep, precision="float32"):
         """Attend from all rows to all rows, (B, T, d) -> (B, T, d).
 
-        Args:
-            x: (B, T, d).
-            bias: of :func:`transformer_attention.causal_bias`; None lets every row
-                read every other.
-            dropout: function of the sublayer's output.
-            precision: dtype of the large products.
+        With :func:`causal_bias` as `bias` a row reads the rows up to itself alone.
         """
 
         def sublayer(y):
@@ -137,7 +129,7 @@ class TransformerLayer(MatrixLayer):
             x: (B, R, d), of B = P C captions, C of each photo side by side.
             photo: :class:`PhotoKeys` of P photos, or m (P, L, d) itself: saves the
                 projection of its locations where rows are few.
-            bias: added to the scores, a shape that (P, H, C R, L) broadcasts.
+            bias: added to the scores, broadcast to (P, H, C R, L), or None.
             dropout: function of the sublayer's output.
             precision: dtype of the large products.
 

@@ -10,7 +10,6 @@ from PIL import Image
 from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.models.encoder import network as encoder_module
-from show_attend_tell.models.encoder import scene_net
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.runtime.errors import EncoderError
 
@@ -127,21 +126,19 @@ def test_the_policy_is_restored_when_a_network_cannot_be_built():
     assert keras.config.dtype_policy() == policy
 
 
-def test_the_seed_determines_random_weights(vgg):
-    again, other = Encoder(VGG), Encoder(replaced(seed=1))
-    assert again.identity() == vgg.identity()
-    difference = identity_difference(vgg.identity(), other.identity())
-    assert difference.startswith("weights_digest ")
-
-
-def test_the_identity_names_layer_grid_and_preprocessing(vgg):
+def test_the_identity_names_weights_layer_grid_and_preprocessing(vgg):
     identity = vgg.identity()
     assert identity["layer"] == "block2_conv2"
     assert identity["preprocessing"] == "vgg16"
     assert identity["grid"] == [16, 16]
     assert identity["width"] == 128
-    other = Encoder(replaced(layer="block2_conv1")).identity()
-    assert "layer block2_conv1 instead of" in identity_difference(identity, other)
+    assert Encoder(VGG).identity() == identity
+    for changes, difference in (
+        ({"layer": "block2_conv1"}, "layer block2_conv1 instead of"),
+        ({"seed": 1}, "weights_digest "),
+    ):
+        other = Encoder(replaced(**changes)).identity()
+        assert difference in identity_difference(identity, other)
 
 
 def test_weights_of_a_file_are_loaded_and_the_path_does_not_matter(
@@ -208,27 +205,12 @@ def test_a_failed_download_names_the_remedy(monkeypatch):
         Encoder(replaced(weights="imagenet"))
 
 
-@pytest.mark.skipif(not scene_net.WEIGHTS.exists(), reason="weights are not installed")
-def test_the_shipped_weights_of_scene_net_load():
-    size = scene_net.IMAGE_SIZE
-    encoder = Encoder(EncoderSettings("SceneNet", "annotations", "scenes", size))
-    assert encoder.grid == (size // 8, size // 8)
-    assert encoder.identity()["weights"] == "scenes"
-
-
 def test_a_mirrored_photo_is_flipped_left_to_right(vgg, rng):
     image = Image.fromarray(rng.integers(0, 256, (50, 70, 3), np.uint8))
     square = vgg.preprocess(image)
     assert square.shape == (32, 32, 3)
     assert square.dtype == np.uint8
     np.testing.assert_array_equal(vgg.preprocess(image, mirror=True), square[:, ::-1])
-
-
-def test_boxes_go_to_the_square_and_back(vgg):
-    box = (10, 20, 30, 40)
-    square = vgg.box_to_square(box, (100, 200))
-    np.testing.assert_allclose(square, (3.2, 3.2, 9.6, 6.4))
-    np.testing.assert_allclose(vgg.box_to_photo(square, (100, 200)), box)
 
 
 def test_encoding_writes_no_temporary_file(monkeypatch):

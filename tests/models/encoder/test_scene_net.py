@@ -25,10 +25,6 @@ def test_nearness_to_the_edges_is_appended():
     np.testing.assert_allclose(right[2], [0, 0, 0, 1, 2])
 
 
-def test_the_shipped_weights_are_smaller_than_a_megabyte():
-    assert scene_net.WEIGHTS.stat().st_size < 1_000_000
-
-
 def test_annotations_are_not_negative_and_fit_float16(network):
     pictures = np.random.default_rng(0).uniform(0, 255, (2, 112, 112, 3))
     annotations = network.predict(pictures.astype(np.float32), verbose=0)
@@ -45,9 +41,3 @@ def test_a_cell_sees_its_neighbourhood_only(network):
     assert differs[0, 0]
     assert not differs[6:].any()
     assert not differs[:, 6:].any()
-
-
-@pytest.mark.parametrize("image_size", [0, -8, 100])
-def test_a_side_that_is_not_a_multiple_of_8_is_refused(image_size):
-    with pytest.raises(ValueError, match="must be a multiple of 8"):
-        scene_net.build_scene_net(image_size)

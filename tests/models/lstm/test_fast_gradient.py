@@ -9,6 +9,7 @@ import hard_model
 import keras
 import numpy as np
 import pytest
+from checks import assert_equal_leaves
 from tiny_captioner import TOLERANCE, T, arrays, build, captions, photos
 
 from show_attend_tell.models.lstm.decoder import LstmDecoder, LstmMemory
@@ -135,25 +136,29 @@ def test_large_scores_of_attention_stay_finite():
             assert np.isfinite(value).all(), size
 
 
-def test_compiled_parts_multiply_in_bfloat16_and_change_little_else(rng):
-    model = build(rng)
-    inputs = (photos(rng), *captions(rng))
-    outputs, loss, gradients = _run(model, *inputs, "graph")
-    parts = []
+@pytest.mark.parametrize("kind", ["tanh", "hard"])
+def test_compiled_parts_multiply_in_bfloat16_and_change_little_else(kind):
+    model, parts = _model(KINDS[kind]), []
 
     def compile_fn(function):
         parts.append(function.__name__)
         return tf.function(function, autograph=False, jit_compile=True)
 
-    model.compile_parts(compile_fn, "bfloat16")
-    rounded, rounded_loss, rounded_gradients = _run(model, *inputs, "graph")
+    found = []
+    for precision in ("float32", "bfloat16"):
+        if precision == "bfloat16":
+            model.compile_parts(compile_fn, precision)
+            if kind == "hard":
+                model.hard_attention.baseline.assign(0)
+        found.append(_run(model, *_batch((4, 2, 3)), "graph"))
+    (outputs, loss, gradients), (rounded, rounded_loss, rounded_gradients) = found
     assert parts == PARTS
     assert rounded_loss != loss
-    np.testing.assert_allclose(rounded_loss, loss, rtol=1e-2)
+    np.testing.assert_allclose(rounded_loss, loss, rtol=2e-2)
     for name, values in outputs.items():
         np.testing.assert_allclose(rounded[name], values, atol=0.1, err_msg=name)
     for ours, theirs in zip(rounded_gradients, gradients, strict=True):
-        assert _cosine(ours, theirs) > 0.995
+        assert _cosine(ours, theirs) > 0.99 or not np.any(theirs)
 
 
 def _cosine(one, other):
@@ -161,34 +166,12 @@ def _cosine(one, other):
     return product / max(np.linalg.norm(one) * np.linalg.norm(other), 1e-12)
 
 
-def test_compiled_parts_serve_hard_attention_too():
-    found = []
-    for by_parts in (False, True):
-        model = _model(KINDS["hard"])
-        if by_parts:
-            model.compile_parts(lambda f: tf.function(f, autograph=False), "bfloat16")
-        found.append(_run(model, *_batch((4, 2, 3)), "graph"))
-    (outputs, loss, gradients), (rounded, rounded_loss, rounded_gradients) = found
-    locations = outputs["context_weights"][SAMPLED == 1].argmax(-1)
-    assert rounded_loss != loss
-    np.testing.assert_array_equal(
-        rounded["context_weights"][SAMPLED == 1].argmax(-1), locations
-    )
-    np.testing.assert_allclose(rounded_loss, loss, rtol=2e-2)
-    for ours, theirs in zip(rounded_gradients, gradients, strict=True):
-        assert _cosine(ours, theirs) > 0.99 or not np.any(theirs)
-
-
 def test_compiled_parts_are_used_in_training_only(rng):
     model = build(rng)
-    annotations, (tokens, _) = photos(rng), captions(rng)
-    x = {"annotations": annotations, "tokens": tokens}
+    x = {"annotations": photos(rng), "tokens": captions(rng)[0]}
     before = arrays(model(x))
     model.compile_parts(lambda function: lambda *args: pytest.fail("not in training"))
-    for ours, theirs in zip(
-        *(keras.tree.flatten(o) for o in (before, arrays(model(x)))), strict=True
-    ):
-        np.testing.assert_array_equal(ours, theirs)
+    assert_equal_leaves(before, arrays(model(x)))
 
 
 def test_compile_parts_follows_its_last_arguments_and_compiles_once_for_equal_ones():

@@ -2,18 +2,17 @@
 
 import keras
 import numpy as np
-import oracle
 import pytest
 import tiny_captioner
 import tiny_transformer as tiny
-from tiny_captioner import END, PAD, START, B, K, T, arrays, outputs_of, write
+from checks import assert_equal_leaves, assert_hypotheses_are_read, mean_of_reads
+from tiny_captioner import END, START, B, K, T, arrays, outputs_of, write
 
 from show_attend_tell.config.settings import ModelSettings
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.initial_weights import copy_weights
 from show_attend_tell.models.saving import load_captioner
-from show_attend_tell.reference.lstm import softmax
 from show_attend_tell.runtime.errors import ConfigError, ModelFileError
 
 PHOTOS, WORDS = 4, 4
@@ -30,23 +29,18 @@ def photos():
     return tiny_captioner.photos(np.random.default_rng(9), PHOTOS)
 
 
+def read_by(support, model, photo, inputs):
+    """Return the oracle's numbers of one caption of a photo."""
+    outputs = support.expected(model, photo[None], np.array([inputs]))
+    return {name: values[0] for name, values in outputs.items()}
+
+
 def test_every_hypothesis_of_a_beam_has_the_numbers_of_the_oracle(model, photos):
     found = write(model, photos, beam=3, length_normalisation=0.7)
-    for b, w in np.ndindex(found.lengths.shape):
-        length = found.lengths[b, w]
-        words = found.tokens[b, w, :length]
-        if not length:
-            continue
-        inputs = np.array([[START, *words[:-1]]])
-        read = tiny.expected(model, photos[b : b + 1], inputs)
-        log_probs = oracle.word_log_likelihoods(read["logits"][0], words)
-        each = found.word_log_probs[b, w, :length]
-        np.testing.assert_allclose(each, log_probs, rtol=1e-3, atol=1e-4)
-        alpha = found.alpha[b, w, :length]
-        np.testing.assert_allclose(alpha, read["alpha"][0], rtol=1e-3, atol=1e-5)
-        np.testing.assert_array_equal(found.beta[b, w, :length], 1)
-        assert (found.tokens[b, w, length:] == PAD).all()
-        assert (found.locations[b, w] == -1).all()
+    assert_hypotheses_are_read(
+        found, lambda b, w, inputs: read_by(tiny, model, photos[b], inputs), rtol=1e-3
+    )
+    assert (found.locations == -1).all()
     assert len({tuple(row) for row in found.tokens[:, 0]}) > 1
 
 
@@ -63,22 +57,13 @@ def test_a_beam_of_one_is_greedy_and_xla_changes_rounding_only(model, photos):
 
 def test_an_ensemble_of_both_decoders_averages_their_probabilities(model, photos):
     lstm = tiny_captioner.build(np.random.default_rng(4), spread=1.0)
+
+    def read(b, w, inputs):
+        pairs = (tiny, model), (tiny_captioner, lstm)
+        return mean_of_reads([read_by(*pair, photos[b], inputs) for pair in pairs])
+
     found = write(Generator([model, lstm]), photos, beam=2)
-    for b in range(PHOTOS):
-        words = found.tokens[b, 0, : found.lengths[b, 0]]
-        inputs = np.array([[START, *words[:-1]]])
-        reads = [
-            tiny.expected(model, photos[b : b + 1], inputs),
-            tiny_captioner.expected(lstm, photos[b : b + 1], inputs),
-        ]
-        p = np.mean([softmax(read["logits"][0]) for read in reads], axis=0)
-        expected = np.log(p[np.arange(len(words)), words])
-        each = found.word_log_probs[b, 0, : len(words)]
-        np.testing.assert_allclose(each, expected, rtol=1e-3, atol=1e-4)
-        for name in ("alpha", "beta"):
-            mean = np.mean([read[name][0] for read in reads], axis=0)
-            values = getattr(found, name)[b, 0, : len(words)]
-            np.testing.assert_allclose(values, mean, rtol=1e-3, atol=1e-5)
+    assert_hypotheses_are_read(found, read, rtol=1e-3)
 
 
 def test_a_saved_model_is_the_same_model(rng, photos, tmp_path):
@@ -89,8 +74,7 @@ def test_a_saved_model_is_the_same_model(rng, photos, tmp_path):
     loaded = load_captioner(tmp_path / "model.keras")
     assert loaded.get_config() == model.get_config()
     assert loaded.transformer == model.transformer
-    for ours, theirs in zip(model.weights, loaded.weights, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    assert_equal_leaves(model.get_weights(), loaded.get_weights())
     words = rng.integers(1, K, (PHOTOS, T))
     before, after = (outputs_of(one, photos, words) for one in (model, loaded))
     np.testing.assert_array_equal(after["logits"], before["logits"])

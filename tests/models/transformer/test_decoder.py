@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tiny_captioner
 import tiny_transformer as tiny
+from checks import assert_same_outputs
 from keras import ops
 from tiny_captioner import GRID, MODES, TOLERANCE, B, D, K, L, T, arrays, outputs_of
 from tiny_transformer import VARIANTS, F, H, N, d
@@ -26,22 +27,17 @@ def model():
 
 @pytest.mark.parametrize("mode", MODES)
 def test_call_recomputes_the_oracle_in_every_mode(model, batch, mode):
-    found, expected = (
-        outputs_of(model, *batch[:2], mode),
-        tiny.expected(model, *batch[:2]),
-    )
+    found = outputs_of(model, *batch[:2], mode)
     assert found["logits"].shape == (B, T, K)
-    for name in ("logits", "alpha", "beta"):
-        np.testing.assert_allclose(found[name], expected[name], **TOLERANCE)
+    assert_same_outputs(found, tiny.expected(model, *batch[:2]))
     np.testing.assert_allclose(found["alpha"].sum(-1), 1, rtol=1e-5)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_call_recomputes_every_variant(rng, batch, variant):
     model = tiny.build(rng, **VARIANTS[variant])
-    found, expected = outputs_of(model, *batch[:2]), tiny.expected(model, *batch[:2])
-    for name in ("logits", "alpha", "beta"):
-        np.testing.assert_allclose(found[name], expected[name], **TOLERANCE)
+    found = outputs_of(model, *batch[:2])
+    assert_same_outputs(found, tiny.expected(model, *batch[:2]))
 
 
 def test_later_words_change_no_earlier_output_to_the_last_bit(model, batch):
@@ -130,8 +126,7 @@ def test_captions_that_share_a_photo_read_it_as_captions_with_a_copy_each(
     a, inputs = tiny_captioner.photos(rng, 2), rng.integers(1, K, (6, T)).astype("i4")
     shared = outputs_of(model, a, inputs, mode)
     copied = outputs_of(model, np.repeat(a, 3, axis=0), inputs)
-    for name in shared:
-        np.testing.assert_allclose(shared[name], copied[name], **TOLERANCE)
+    assert_same_outputs(shared, copied)
 
 
 def test_without_positions_no_order_of_locations_matters(rng, batch):

@@ -1,0 +1,55 @@
+"""Small settings of each task, and the message that refuses wrong ones."""
+
+import pytest
+
+from show_attend_tell.config.settings import experiment_from_dict
+from show_attend_tell.runtime.errors import ConfigError
+
+CAPTION = {
+    "name": "small",
+    "data": {"name": "small", "source": "scenes"},
+    "encoder": {"weights": "none"},
+    "model": {"lstm_width": 8},
+    "training": {"epochs": 2},
+    "decoding": {},
+    "hard": {},
+    "distillation": {},
+    "transformer": {},
+}
+CLASSIFY = {
+    "name": "small",
+    "task": "classify",
+    "data": {"name": "mnist", "source": "mnist"},
+    "training": {"epochs": 2},
+    "glimpse": {"glimpses": 4},
+}
+WINDOW = CLASSIFY | {"glimpse": None, "draw": {"steps": 3}}
+LAYERS = CLASSIFY | {"glimpse": None, "classifier": {"widths": [64]}}
+GENERATE = {key: value for key, value in WINDOW.items() if key != "glimpse"}
+GENERATE |= {"task": "generate"}
+READ = {
+    "name": "x",
+    "task": "read",
+    "data": {"name": "words", "source": "words"},
+    "training": {},
+    "reader": {},
+}
+TASKS = {
+    "caption": CAPTION,
+    "classify": CLASSIFY,
+    "generate": GENERATE,
+    "read": READ,
+}
+
+
+def changed(values, table, **keys):
+    """Return settings with some keys of one table replaced."""
+    return {**values, table: {**values[table], **keys}}
+
+
+def message_of(values):
+    """Return the line that refuses settings."""
+    with pytest.raises(ConfigError) as caught:
+        experiment_from_dict(values, "file.toml")
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
