@@ -27,11 +27,7 @@ _HOMES = {
     "Vocabulary": "data.vocabulary",
     "load": "inference.pipeline",
 }
-_IMPORT_TENSORFLOW = (
-    "inference.pipeline",
-    "models.captioner",
-    "models.encoder.network",
-)
+_IMPORT_TENSORFLOW = ("models.captioner", "models.encoder.network")
 
 __all__ = [
     "Caption",

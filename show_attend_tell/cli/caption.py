@@ -14,7 +14,6 @@ from show_attend_tell.cli.options import (
     PATH,
     figure_options,
     request_options,
-    start_tensorflow,
 )
 
 _OUT = (
@@ -93,14 +92,14 @@ def caption(
         raise click.UsageError(
             "--region needs one photo, and no --out or --write-metadata."
         )
-    start_tensorflow()
     if out is not None:
         from show_attend_tell.inference.batch import require_known_ending
 
         require_known_ending(out)
+    from show_attend_tell.inference.engine import count_photos
     from show_attend_tell.inference.pipeline import load_requested
 
-    pipeline = load_requested(request)
+    pipeline = load_requested(request, count_photos(photos))
     pipeline.decoding(request)  # refuses wrong settings before photos are searched
     writer = None
     if write_metadata:

@@ -7,7 +7,6 @@ import click
 from show_attend_tell.cli.options import (
     PATH,
     encoder_weights_option,
-    start_tensorflow,
 )
 
 _SHIPPED = ("Transformer", "LSTM")  # the choices on the page, of pretrained.NAMES
@@ -57,7 +56,6 @@ def demo(models, encoder_weights, host, port, queue) -> None:
 
 def _load(named, encoder_weights, queue, hosts):
     """Load and compile models; return the web application."""
-    start_tensorflow()
     from PIL import Image
 
     from data_prep.scenes.example_pictures import example_pictures
@@ -68,7 +66,7 @@ def _load(named, encoder_weights, queue, hosts):
 
     pipelines = {name: load(model, encoder_weights) for name, model in named.items()}
     for pipeline in pipelines.values():
-        side = pipeline.encoder.settings.image_size
+        side = pipeline.engine.side
         pipeline.caption_image(Image.new("RGB", (side, side)))  # traces all graphs
     first = next(iter(pipelines.values()))
     examples = example_pictures(first.encoder.settings.network == "SceneNet")

@@ -31,7 +31,6 @@ from show_attend_tell.inference.result import Caption, Failure
 from show_attend_tell.reference.reranker import NONE
 from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.runtime.progress import progress_bar
-from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 
 @dataclass(frozen=True)
@@ -74,10 +73,9 @@ def shard_writer(
     Raises:
         CaptionError: the model or the encoder differs from the driver's.
     """
-    start_keras()
-    pipeline = load_requested(settings.request)
+    pipeline = load_requested(settings.request, settings.photos)
     made_here = made_by(pipeline, settings.request)
-    encoder = pipeline.encoder.identity()
+    encoder = pipeline.engine.encoder.identity()
     difference = identity_difference(settings.encoder, encoder, exact=True)
     if made_here != settings.made_by:
         difference = f"{made_here} instead of {settings.made_by}"
@@ -184,7 +182,7 @@ def caption_on_cluster(
         settings = Settings(
             request,
             made_by(pipeline, request),
-            pipeline.encoder.identity(),
+            pipeline.engine.encoder.identity(),
             sum(not isinstance(photo, Failure) for photo in photos),
         )
         start = time.perf_counter()

@@ -20,7 +20,6 @@ from show_attend_tell.models.lstm.attention import (
     sampled_location,
 )
 from show_attend_tell.runtime.compilation import compiled
-from show_attend_tell.runtime.errors import ConfigError
 
 # XLA compiles a beam of 5 in 4.6 s of processor time, TensorFlow traces it in 1.1 s; a
 # photo then takes 16 ms or 22 ms (batches of 16, AVX-512), so XLA pays from 600 photos.
@@ -51,23 +50,6 @@ def make_region_bias(shares, decoding):
     return RegionBias(scores, decoding.region_words or decoding.max_words)
 
 
-def uniform_noise(seed, photos, max_words):
-    """Return uniform numbers in [0, 1), for words and for locations: (N, 2, T).
-
-    A photo's numbers do not depend on how many photos follow it, and with N seeds on no
-    other photo.
-
-    Args:
-        seed: one seed of all photos, or N seeds.
-        photos: N.
-        max_words: T.
-    """
-    if np.ndim(seed) == 0:
-        return np.random.default_rng(seed).random((photos, 2, max_words), np.float32)
-    rngs = [np.random.default_rng(number) for number in seed]
-    return np.stack([rng.random((2, max_words), np.float32) for rng in rngs])
-
-
 class RegionBias(NamedTuple):
     """The direction of attention to regions of photos."""
 
@@ -91,17 +73,8 @@ def make_step(model, memory, max_words, locations, noise, region=None):
         state, leaves (B, ...); where locations are sampled also ``"noise"`` (B, T), the
         next number first; with a region also ``"word"`` (B,), the number of words
         written.
-
-    Raises:
-        ConfigError: the decoder's context cannot be one location.
     """
     decoder = model.decoder
-    if locations != "expected" and not model.settings.selects_locations:
-        raise ConfigError(
-            "`locations` must be 'expected' with the Transformer decoder. Received: "
-            f"{locations!r}; caption with a model whose decoder is 'lstm', such as "
-            "shipped-lstm"
-        )
 
     def step(tokens, state):
         select_weights = _selection(locations, state.get("noise"))

@@ -17,7 +17,8 @@ class Captioner:
     def __init__(self, model: Model):
         self._model, config = model, model.config
         self.vocabulary = Vocabulary(config.vocabulary)
-        self.settings, self.decoding = config.settings, config.decoding
+        self.settings, self.transformer = config.settings, config.transformer
+        self.decoding = config.decoding
         self.grid, self.annotation_width = config.grid, config.annotation_width
         self.encoder_identity = model.encoder_identity
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from show_attend_tell.config.captioner import EncoderSettings
 from show_attend_tell.reference.hdf5 import Hdf5File
 from show_attend_tell.runtime.array_file import DAMAGED
 from show_attend_tell.runtime.errors import EncoderError, one_line
@@ -131,18 +132,32 @@ def pool(x):
     return np.maximum(x[:, 0:W:2], x[:, 1:W:2])
 
 
-class Vgg:
-    """A network up to one of its layers.
+class Encoder:
+    """VGG16 or VGG19 up to one of its layers, with its preprocessing.
+
+    Attributes:
+        settings: the EncoderSettings.
+        grid: (rows, columns) of the annotations; L is their product.
+        width: D.
+        weights: kernel (3, 3, C, K) and bias (K,) of each convolution, by its name.
 
     Args:
-        weights: kernel (3, 3, C, K) and bias (K,) of each convolution, by its name.
-        network: ``VGG16`` or ``VGG19``.
-        layer: the last layer.
+        settings: the EncoderSettings; ``precision`` is not used.
+        weights: of every convolution; by default read by :func:`read_weights`.
+
+    Raises:
+        EncoderError: the network is another, or its weights cannot be read.
     """
 
-    def __init__(self, weights: dict, network: str, layer: str):
-        self._layers = layers_until(network, layer)
-        self.weights = {n: weights[n] for n in self._layers if "conv" in n}
+    def __init__(self, settings: EncoderSettings, weights: dict | None = None):
+        self.settings = settings
+        self._layers = layers_until(settings.network, settings.cached_layer)
+        weights = weights or read_weights(settings.weights, settings.network)
+        self.weights = {name: weights[name] for name in self._layers if "conv" in name}
+        side = settings.image_size
+        for name in self._layers:
+            side = side // 2 if name.endswith("pool") else side
+        self.grid, self.width = (side, side), WIDTHS[int(self._layers[-1][5]) - 1]
         self._products: dict[str, np.ndarray] = {}  # Winograd's kernels
 
     def expect(self, photos: int) -> None:
@@ -154,16 +169,24 @@ class Vgg:
                 if min(kernel.shape[2:]) >= LEAST_CHANNELS
             }
 
-    def annotations(self, square):
-        """Return the annotation vectors of a photo.
+    def encode(self, squares, mirror: bool = False):
+        """Compute the annotation vectors of photos, one after the other.
 
         Args:
-            square: RGB pixels, (S, S, 3) uint8.
+            squares: (B, S, S, 3) uint8, RGB.
+            mirror: whether to encode the mirror images too.
 
         Returns:
-            (L, D) float16, as features are stored.
+            (B, L, D) float16, as features are stored; with `mirror` (B, 2, L, D), of
+            the photo and its mirror image.
         """
-        x = square[..., ::-1].astype(np.float32) - MEAN
+        if mirror:
+            views = (squares, squares[:, :, ::-1])
+            return np.stack([self.encode(view) for view in views], axis=1)
+        return np.stack([self._annotations(square) for square in squares])
+
+    def _annotations(self, square):
+        x = square[..., ::-1].astype(np.float32) - MEAN  # (S, S, 3)
         for name in self._layers:
             if name.endswith("pool"):
                 x = pool(x)
@@ -173,16 +196,29 @@ class Vgg:
             else:
                 x = convolve(x, *self.weights[name])
         limit = np.finfo(np.float16).max
-        return x.reshape(-1, x.shape[-1]).clip(-limit, limit).astype(np.float16)
+        return x.reshape(-1, self.width).clip(-limit, limit).astype(np.float16)
 
-    def digest(self) -> str:
-        """Return the SHA-256 of all weights, as ``Encoder.identity`` has it."""
-        digest = hashlib.sha256()
+    def identity(self) -> dict:
+        """Return everything that determines the features, as JSON values."""
+        settings, digest = self.settings, hashlib.sha256()
         for pair in self.weights.values():
             for values in pair:
                 digest.update(str(values.shape).encode())
                 digest.update(np.ascontiguousarray(values, "<f4"))
-        return digest.hexdigest()
+        return {
+            "network": settings.network,
+            "layer": settings.cached_layer,
+            "weights": Path(settings.weights).name,
+            "weights_digest": digest.hexdigest(),
+            "image_size": settings.image_size,
+            "resize": settings.resize,
+            "preprocessing": settings.network.lower(),
+            "grid": list(self.grid),
+            "width": self.width,
+            "precision": "float32",
+            "seed": settings.seed,
+            "versions": {"numpy": np.__version__},
+        }
 
 
 def read_weights(source: str | Path, network: str) -> dict[str, tuple]:

@@ -164,7 +164,7 @@ class Generator:
         self,
         annotations: np.ndarray,
         decoding: DecodingSettings | None = None,
-        seeds: int | Sequence[int] | None = None,
+        seeds: Sequence | None = None,
         regions: np.ndarray | None = None,
         **options,
     ) -> Hypotheses:
@@ -174,16 +174,17 @@ class Generator:
             annotations: features as stored, (N, L, D), any float type; with `mirror`
                 (N, 2, L, D), of the photo and its mirror image.
             decoding: DecodingSettings; by default the first member's.
-            seeds: N seeds, one for each photo, whose random numbers then depend on no
-                other photo; by default ``decoding.seed`` seeds all photos together.
+            seeds: N seeds of sampled words and locations, one for each photo, whose
+                random numbers then depend on no other photo; by default
+                ``decoding.seed`` seeds all photos together. The hypotheses of a beam
+                share the noise of their photo.
             regions: (N, L) in [0, 1], the part of each photo from which its caption is
                 written, see :func:`reference.lstm.region_bias`, or None. The reranker
                 reads the region alone.
             **options: of :meth:`search`.
 
         Returns:
-            :class:`~show_attend_tell.decoding.Hypotheses` of N photos, best first.
-            ``scores`` are the numbers that decide the order.
+            Hypotheses of NumPy arrays, N rows, best first. ``scores`` decide the order.
 
         Raises:
             ConfigError: several views select locations, or a reranker must rank one
@@ -191,22 +192,10 @@ class Generator:
             ValueError: the shape of annotations or regions, or the number of seeds, is
                 wrong.
         """
-        N, L = len(annotations), self.grid[0] * self.grid[1]
-        views = (2,) if self.mirror else ()
-        expected = (*views, L, self.annotation_width)
-        if np.shape(annotations)[1:] != expected or not N:
-            raise ValueError(
-                f"`annotations` must be (N, {', '.join(map(str, expected))}) with N > "
-                f"0. Received: shape {np.shape(annotations)}; pass the features of the "
-                "model's encoder"
-            )
-        if regions is not None and np.shape(regions) != (N, L):
-            raise ValueError(
-                f"`regions` must be ({N}, {L}), a share of each location. Received: "
-                f"shape {np.shape(regions)}; use data.region.cell_shares"
-            )
         decoding = decoding or self.decoding
+        self._require_shapes(annotations, seeds, regions)
         self._require_possible(decoding)
+        N = len(annotations)
         seeds = decoding.seed if seeds is None else seeds
         noise = uniform_noise(seeds, N, decoding.max_words)  # (N, 2, T)
         hypotheses = self.search(annotations, decoding, noise, regions, **options)
@@ -214,6 +203,25 @@ class Generator:
             return hypotheses
         photos = annotations[:, 0] if self.mirror else annotations
         return self.reranker.rank(hypotheses, photos, decoding.rerank_weight, regions)
+
+    def _require_shapes(self, annotations, seeds, regions) -> None:
+        L, shape = self.grid[0] * self.grid[1], np.shape(annotations)
+        sizes = (*([2] if self.mirror else []), L, self.annotation_width)
+        if shape[1:] != sizes or not shape or not shape[0]:
+            raise ValueError(
+                f"`annotations` must be (N, {', '.join(map(str, sizes))}) with N > 0. "
+                f"Received: shape {shape}; pass the features of the model's encoder"
+            )
+        if seeds is not None and len(seeds) != shape[0]:
+            raise ValueError(
+                f"`seeds` must be one for each of the {shape[0]} photos. "
+                f"Received: {len(seeds)} of them; pass one for each photo"
+            )
+        if regions is not None and np.shape(regions) != (shape[0], L):
+            raise ValueError(
+                f"`regions` must be ({shape[0]}, {L}), a share of each location. "
+                f"Received: shape {np.shape(regions)}; use data.region.cell_shares"
+            )
 
     def _require_possible(self, decoding: DecodingSettings) -> None:
         if decoding.locations != "expected":
@@ -235,7 +243,9 @@ class Generator:
                 "no reranker"
             )
 
-    def search(self, annotations, decoding, noise, regions=None) -> Hypotheses:
+    def search(
+        self, annotations, decoding, noise, regions=None, photos=None
+    ) -> Hypotheses:
         """Search the captions of photos, one after the other.
 
         Args:
@@ -243,16 +253,17 @@ class Generator:
             decoding: DecodingSettings.
             noise: uniform numbers in [0, 1) for words and for locations, (N, 2, T).
             regions: see :meth:`generate`.
+            photos: not used; an engine that compiles its search prepares for them.
         """
         biases = [None] * len(annotations)
         if regions is not None:
             biases = region_bias(regions, decoding.region_strength)  # (N, L)
-        photos = [
+        captions = [
             self._search_photo(*photo, decoding)
             for photo in zip(annotations, noise, biases, strict=True)
         ]
         # N of (W, ...) -> (N, W, ...)
-        return Hypotheses(*map(np.stack, zip(*photos, strict=True)))
+        return Hypotheses(*map(np.stack, zip(*captions, strict=True)))
 
     def _search_photo(self, features, noise, bias, decoding) -> Hypotheses:
         views = features if self.mirror else features[None]  # (V, L, D)
@@ -308,24 +319,16 @@ def _selection(locations: str, u: float):
 def uniform_noise(seed: int | Sequence[int], photos: int, max_words: int) -> np.ndarray:
     """Return uniform numbers in [0, 1), for words and for locations: (N, 2, T).
 
-    A photo's numbers do not depend on how many photos follow it.
+    A photo's numbers do not depend on how many photos follow it, and with N seeds on no
+    other photo.
 
     Args:
-        seed: one seed of all photos, or one for each of them, whose numbers then depend
-            on no other photo.
+        seed: one seed of all photos, or N seeds.
         photos: N.
         max_words: T.
-
-    Raises:
-        ValueError: there are several seeds, but not N.
     """
     if np.ndim(seed) == 0:
         return np.random.default_rng(seed).random((photos, 2, max_words), np.float32)
-    if len(seed) != photos:
-        raise ValueError(
-            f"`seeds` must be one number or one for each of the {photos} photos. "
-            f"Received: {len(seed)} of them; pass one for each photo"
-        )
     rngs = [np.random.default_rng(number) for number in seed]
     return np.stack([rng.random((2, max_words), np.float32) for rng in rngs])
 

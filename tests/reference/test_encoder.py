@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from keras import layers
 
+from show_attend_tell.config.captioner import EncoderSettings
 from show_attend_tell.reference import encoder
 from show_attend_tell.runtime.errors import EncoderError
 
@@ -51,10 +52,15 @@ def test_annotations_are_those_of_the_network_and_many_photos_change_rounding(sm
     photo = np.random.default_rng(1).integers(0, 256, (24, 24, 3), np.uint8)
     pixels = photo[None, ..., ::-1].astype(np.float32) - encoder.MEAN
     expected = np.asarray(network(pixels)).reshape(36, 256)
-    vgg = encoder.Vgg(weights, "VGG16", "block3_conv3")
-    np.testing.assert_allclose(vgg.annotations(photo), expected, rtol=2e-3, atol=0.02)
-    vgg.expect(encoder.MANY_PHOTOS)
-    np.testing.assert_allclose(vgg.annotations(photo), expected, rtol=2e-3, atol=0.02)
+    settings = EncoderSettings("VGG16", "block3_conv3", image_size=24)
+    vgg = encoder.Encoder(settings, weights)
+    assert (vgg.grid, vgg.width) == ((6, 6), 256)
+    for photos in (1, encoder.MANY_PHOTOS):
+        vgg.expect(photos)
+        found = vgg.encode(photo[None])[0]
+        np.testing.assert_allclose(found, expected, rtol=2e-3, atol=0.02)
+    found = vgg.encode(photo[None], mirror=True)
+    np.testing.assert_array_equal(found[:, 1], vgg.encode(photo[None, :, ::-1]))
 
 
 def test_a_float_file_of_weights_is_read_and_another_is_refused(small, tmp_path):

@@ -172,14 +172,17 @@ import sys
 for name in ("tensorflow", "keras", "h5py"):
     sys.modules[name] = None
 import numpy as np
+from show_attend_tell.data.encoder_identity import PACKAGED_DIGEST
 from show_attend_tell.models.pretrained import shipped_model
-from show_attend_tell.reference.encoder import Vgg, read_weights
+from show_attend_tell.config.captioner import EncoderSettings
+from show_attend_tell.reference.encoder import Encoder
 from show_attend_tell.reference.generator import load_generator
 
 generator = load_generator([shipped_model(sys.argv[1])])
-encoder = Vgg(read_weights("imagenet_8bit", "VGG16"), "VGG16", "block5_conv3")
-photo = np.random.default_rng(0).integers(0, 256, (224, 224, 3), np.uint8)
-hypotheses = generator.generate(encoder.annotations(photo)[None])
+encoder = Encoder(EncoderSettings("VGG16", "block5_conv3", "imagenet_8bit"))
+assert encoder.identity()["weights_digest"] == PACKAGED_DIGEST
+photos = np.random.default_rng(0).integers(0, 256, (1, 224, 224, 3), np.uint8)
+hypotheses = generator.generate(encoder.encode(photos))
 assert hypotheses.finished[0, 0], hypotheses
 """
 

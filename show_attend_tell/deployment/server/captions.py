@@ -123,7 +123,8 @@ def _request_of(pipeline: CaptioningPipeline, values: Mapping) -> CaptionRequest
                 raise HTTPException(422, str(error)) from None
     request = CaptionRequest(**parsed, samples=SAMPLES)
     decoding = pipeline.decoding(dataclasses.replace(request, seed=None))
-    if decoding.locations != "expected" and not pipeline.generator.selects_locations:
+    generator = pipeline.engine.generator
+    if decoding.locations != "expected" and not generator.selects_locations:
         raise HTTPException(
             422,
             "`locations` must be 'expected' with a Transformer. Received: "
@@ -210,11 +211,11 @@ def model_info(name: str, pipeline: CaptioningPipeline) -> dict:
     decoding = pipeline.decoding()
     return {
         "name": name,
-        "attention": pipeline.captioner.settings.attention,
+        "attention": pipeline.engine.generator.members[0].settings.attention,
         "method": "sample" if decoding.method == "sample" else "beam",
         "beam": _beam_of(decoding),
         "temperature": decoding.temperature,
         "locations": decoding.locations,
-        "selects_locations": pipeline.generator.selects_locations,
+        "selects_locations": pipeline.engine.generator.selects_locations,
         "seed": decoding.seed,
     }
