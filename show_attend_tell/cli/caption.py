@@ -143,7 +143,6 @@ def _caption_into(out, pipeline, photos, request, exiftool_columns, writer) -> b
 def _results(pipeline, photos, request, writer, page):
     """Yield the results of photos; write their metadata and one page on the way."""
     from show_attend_tell.inference.photos import to_input
-    from show_attend_tell.inference.visualization.pages import write_attention_page
 
     if request.region is None:
         results = pipeline.caption_photos(photos, request)
@@ -151,7 +150,11 @@ def _results(pipeline, photos, request, writer, page):
         results = pipeline.caption_inputs([to_input(photos[0])], request)
     if writer is not None:
         results = _with_metadata(writer, results)
-    return results if page is None else write_attention_page(results, page)
+    if page is None:
+        return results
+    from show_attend_tell.inference.visualization.pages import write_attention_page
+
+    return write_attention_page(results, page)
 
 
 def _draw(pipeline, results, folder, formats, dark):

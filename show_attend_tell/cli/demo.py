@@ -1,5 +1,6 @@
 """Define the verb ``demo``, a web page for trained models."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -7,6 +8,7 @@ import click
 from show_attend_tell.cli.options import (
     PATH,
     encoder_weights_option,
+    start_tensorflow,
 )
 
 _SHIPPED = ("Transformer", "LSTM")  # the choices on the page, of pretrained.NAMES
@@ -55,22 +57,26 @@ def demo(models, encoder_weights, host, port, queue) -> None:
 
 
 def _load(named, encoder_weights, queue, hosts):
-    """Load and compile models; return the web application."""
+    """Load models; return the web application."""
     from PIL import Image
 
     from data_prep.scenes.example_pictures import example_pictures
     from show_attend_tell.deployment.server.app import create_app
-    from show_attend_tell.deployment.server.digits import DigitModels
-    from show_attend_tell.deployment.server.words import WordReader
     from show_attend_tell.inference.pipeline import load
 
     pipelines = {name: load(model, encoder_weights) for name, model in named.items()}
     for pipeline in pipelines.values():
         side = pipeline.engine.side
-        pipeline.caption_image(Image.new("RGB", (side, side)))  # traces all graphs
+        pipeline.caption_image(Image.new("RGB", (side, side)))  # reads all weights
     first = next(iter(pipelines.values()))
     examples = example_pictures(first.encoder.settings.network == "SceneNet")
-    digits, reader = DigitModels.shipped(), WordReader.shipped()
+    digits = reader = None
+    if find_spec("tensorflow") is not None:
+        start_tensorflow()
+        from show_attend_tell.deployment.server.digits import DigitModels
+        from show_attend_tell.deployment.server.words import WordReader
+
+        digits, reader = DigitModels.shipped(), WordReader.shipped()
     return create_app(
         *(pipelines, examples, queue), hosts=hosts, digits=digits, reader=reader
     )

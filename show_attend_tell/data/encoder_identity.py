@@ -9,7 +9,7 @@ feature files, :mod:`inference.engine` for photos,
 import hashlib
 from pathlib import Path
 
-from show_attend_tell.config.settings import EncoderSettings
+from show_attend_tell.config.captioner import EncoderSettings
 
 # Keys stored for the record; two encoders that differ in these alone are equal.
 _INFORMATIVE = ("weights", "precision", "seed", "versions", "accepts")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 import pydantic
 from fastapi import FastAPI, Request
@@ -17,13 +18,15 @@ from show_attend_tell.deployment.server.captions import (
     max_beam,
     model_info,
 )
-from show_attend_tell.deployment.server.digits import DigitModels, add_digits
 from show_attend_tell.deployment.server.middleware import Guard
 from show_attend_tell.deployment.server.request_queue import RequestQueue
 from show_attend_tell.deployment.server.uploads import Limits, size_message
-from show_attend_tell.deployment.server.words import WordReader, add_words
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.runtime.errors import BusyError, UploadError
+
+if TYPE_CHECKING:  # their modules import Keras
+    from show_attend_tell.deployment.server.digits import DigitModels
+    from show_attend_tell.deployment.server.words import WordReader
 
 _STATIC = files(__package__) / "static"
 _FORM_BYTES = 100_000  # bytes of a request besides the photo
@@ -56,8 +59,8 @@ def create_app(
     queue_limit: int = 32,
     limits: Limits | None = None,
     hosts: Sequence[str] = ("127.0.0.1", "localhost", "[::1]"),
-    digits: DigitModels | None = None,
-    reader: WordReader | None = None,
+    digits: "DigitModels | None" = None,
+    reader: "WordReader | None" = None,
 ) -> FastAPI:
     """Build the application.
 
@@ -89,8 +92,12 @@ def create_app(
     _add_page(app, pipelines, examples, limits, tabs)
     add_captions(app, pipelines, queue, limits, _REFUSALS)
     if digits is not None:
+        from show_attend_tell.deployment.server.digits import add_digits
+
         add_digits(app, digits, queue, limits, _REFUSALS)
     if reader is not None:
+        from show_attend_tell.deployment.server.words import add_words
+
         add_words(app, reader, queue, limits, _REFUSALS)
     return app
 

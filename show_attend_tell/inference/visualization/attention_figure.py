@@ -8,16 +8,17 @@ import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from PIL import Image
 
 from show_attend_tell.inference.photos import Failure
 from show_attend_tell.runtime.files import LONGEST_NAME, atomic_write
+
+if TYPE_CHECKING:  # slow, and pages need none of it
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 UPSAMPLING = 16  # 2**4 pixels to a location, Sec. 5.4
 SIGMA = 0.8  # of the Gaussian, in locations; the authors' code has 20 / 16
@@ -41,7 +42,7 @@ def attention_figure(
     dark: bool = False,
     locations: Sequence[int] | None = None,
     region: Sequence[float] | None = None,
-) -> Figure:
+) -> "Figure":
     """Draw the photo, then the photo under the attention of each word.
 
     Every map is scaled by its own largest value, so that attention spread evenly
@@ -102,7 +103,7 @@ def shown_gates(beta: np.ndarray) -> np.ndarray | None:
     return None if (beta == 1).all() else beta
 
 
-def caption_figure(caption, dark: bool = False) -> Figure:
+def caption_figure(caption, dark: bool = False) -> "Figure":
     """Draw the attention of one caption."""
     return attention_figure(
         caption.view,
@@ -166,7 +167,7 @@ def overlay(pixels: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def save_figure(
-    figure: Figure,
+    figure: "Figure",
     path_without_suffix: str | os.PathLike,
     formats: Sequence[str] = ("png", "pdf"),
 ) -> list[Path]:
@@ -198,8 +199,10 @@ def save_figure(
     return files
 
 
-def figure_to_array(figure: Figure, dpi: int = 100) -> np.ndarray:
+def figure_to_array(figure: "Figure", dpi: int = 100) -> np.ndarray:
     """Return the pixels of a figure, (H, W, 3) uint8."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     figure.set_dpi(dpi)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
@@ -209,7 +212,7 @@ def figure_to_array(figure: Figure, dpi: int = 100) -> np.ndarray:
 def draw_figures(
     results: Iterable,
     folder: str | Path,
-    draw: Mapping[str, Callable[..., Figure | None]],
+    draw: Mapping[str, Callable[..., "Figure | None"]],
     formats: Sequence[str] = ("png", "pdf"),
     dark: bool = False,
 ) -> Iterator[tuple[object, list[Path]]]:
@@ -261,8 +264,10 @@ def _cut(name: str, limit: int) -> str:
     return os.fsencode(name)[:limit].decode("utf-8", "ignore") or "photo"
 
 
-def _panels(count: int, aspect: float) -> tuple[Figure, list[Axes]]:
+def _panels(count: int, aspect: float) -> tuple["Figure", list["Axes"]]:
     """Make `count` panels of equal size, height / width = `aspect`, text under each."""
+    from matplotlib.figure import Figure
+
     rows = -(-count // MOST_COLUMNS)
     columns = -(-count // rows)
     photo_high = _PANEL * min(aspect, TALLEST)
@@ -280,13 +285,15 @@ def _panels(count: int, aspect: float) -> tuple[Figure, list[Axes]]:
     return figure, panels
 
 
-def _show(axes: Axes, pixels: np.ndarray) -> None:
+def _show(axes: "Axes", pixels: np.ndarray) -> None:
     axes.imshow(pixels, interpolation="antialiased", aspect="auto")
     axes.set_axis_off()
 
 
-def _outline(axes: Axes, box: Sequence[float], linestyle="solid") -> None:
+def _outline(axes: "Axes", box: Sequence[float], linestyle="solid") -> None:
     """Draw the border of a box, in fractions of the photo, over a panel."""
+    from matplotlib.patches import Rectangle
+
     x0, y0, x1, y1 = box
     for colour, width in ((_SHADE, 2.6), (_ACCENT, 1.3)):
         axes.add_patch(
@@ -305,7 +312,7 @@ def _outline(axes: Axes, box: Sequence[float], linestyle="solid") -> None:
         )
 
 
-def _annotate(axes: Axes, text: str, offset: float, color, fontsize, weight) -> None:
+def _annotate(axes: "Axes", text: str, offset: float, color, fontsize, weight) -> None:
     """Centre text `offset` points under a panel."""
     axes.annotate(
         text,
