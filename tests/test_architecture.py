@@ -190,15 +190,26 @@ def test_nothing_imports_the_benchmarks(name):
     assert "benchmarks" not in {target.split(".")[0] for target in imports(name)}
 
 
+def loaded_with(name: str) -> set[str]:
+    """Every library and module that an import of module ``name`` loads."""
+    waiting, loaded = {name}, set()
+    while waiting:
+        targets = imports(waiting.pop(), at_once=True)
+        waiting |= (targets & EVERY_MODULE.keys()) - loaded
+        loaded |= targets
+    return loaded
+
+
 @pytest.mark.parametrize("name", ["benchmarks.gpu_ours", "benchmarks.ours"])
 def test_what_is_measured_on_jax_does_not_import_tensorflow(name):
-    waiting, seen = {name}, set()
-    while waiting:
-        module = waiting.pop()
-        found = imports(module, at_once=True)
-        assert "tensorflow" not in {target.split(".")[0] for target in found}, module
-        seen.add(module)
-        waiting |= (found & EVERY_MODULE.keys()) - seen
+    assert "tensorflow" not in {target.split(".")[0] for target in loaded_with(name)}
+
+
+@pytest.mark.parametrize("name", [n for n in PACKAGE_MODULES if room(n) == "inference"])
+def test_keras_enters_inference_in_its_engine_alone(name):
+    loaded = loaded_with(name)
+    assert not {target.split(".")[0] for target in loaded} & HEAVY
+    assert "matplotlib.pyplot" not in loaded
 
 
 @pytest.mark.parametrize("name", [n for n in MODULES if ".metrics" in n])

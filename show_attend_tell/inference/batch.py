@@ -42,7 +42,7 @@ class BatchReport:
         written: captions written by this run.
         present: photos captioned by an earlier run.
         failures: photos without a caption, those left out included.
-        nouns: what is written, and what it is made from, in the plural.
+        nouns: the results and their inputs, in the plural.
     """
 
     out: Path

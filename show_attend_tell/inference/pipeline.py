@@ -35,8 +35,7 @@ from show_attend_tell.inference.result import (
     Failure,
     caption_from_hypotheses,
     distinct_samples,
-    photo_seed,
-    sample_seeds,
+    photo_seeds,
     unless_doubtful,
 )
 from show_attend_tell.models.pretrained import DEFAULT, model_path
@@ -251,6 +250,13 @@ class CaptioningPipeline:
         opened = self._open(Path(path), image)
         return self._caption_one(opened, request or CaptionRequest())
 
+    def compile(self, request: CaptionRequest) -> None:
+        """Trace the search of :meth:`caption_image`; one graph serves all regions."""
+        side = self.engine.side
+        if request.region is not None:
+            request = dataclasses.replace(request, region=(0, 0, side, side))
+        self.caption_image(Image.new("RGB", (side, side)), request)
+
     def require_calibration(self, request: CaptionRequest) -> None:
         """Raise a CaptionError if a lowest confidence lacks the model's calibration."""
         if request.min_confidence is not None and self.calibration is None:
@@ -290,7 +296,7 @@ class CaptioningPipeline:
             for k in rows:
                 squares[k] = photos[k].square
             features = self.engine.encode(squares, count)  # (B, S, S, 3) -> (B, L, D)
-            seeds = [photo_seed(decoding.seed, square) for square in squares]
+            seeds = [photo_seeds(decoding.seed, square)[0] for square in squares]
             hypotheses = self.engine.describe(features, decoding, seeds, photos=count)
             for k in rows:
                 best = hypotheses._make(field[k] for field in hypotheses)
@@ -310,7 +316,7 @@ class CaptioningPipeline:
         hypotheses = self.engine.describe(
             np.repeat(features, count, axis=0),  # (1, L, D) -> (count, L, D)
             dataclasses.replace(decoding, batch_size=count),
-            sample_seeds(decoding.seed, photo.square, count),
+            photo_seeds(decoding.seed, photo.square, count),
             shares,
         )
         if decoding.method == "sample":

@@ -207,17 +207,13 @@ def distinct_samples(samples: "Hypotheses") -> "Hypotheses":
     return samples._make(field[list(kept.values())] for field in samples)
 
 
-def photo_seed(seed: int, square: np.ndarray) -> tuple[int, int]:
-    """Return the seed of one photo, which depends on no other photo.
+def photo_seeds(seed: int, square: np.ndarray, count: int = 1) -> list:
+    """Return independent seeds for samples of one photo, which depend on no other.
 
     Args:
         seed: seed of the decoding settings.
         square: (S, S, 3) uint8.
+        count: number of seeds.
     """
-    return seed, zlib.crc32(square.tobytes())
-
-
-def sample_seeds(seed: int, square: np.ndarray, count: int) -> list:
-    """Return `count` independent seeds; the first equals :func:`photo_seed`."""
-    first = np.random.SeedSequence(photo_seed(seed, square))
+    first = np.random.SeedSequence((seed, zlib.crc32(square.tobytes())))
     return [first, *first.spawn(count - 1)]

@@ -3,12 +3,6 @@
 import csv
 import html
 import json
-import os
-import shutil
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -111,30 +105,6 @@ def test_no_text_of_a_row_becomes_markup_in_the_gallery(tmp_path):
         '<img src="%3Cscript%3Ealert%28%221%22%29%3C/script%3E.jpg" '
         f'alt="{html.escape(as_sentence(evil)).replace("&quot;", "&#34;")}">'
     )
-
-
-@pytest.mark.slow
-def test_a_killed_run_is_resumed_without_loss_or_repetition(pipeline, folder, tmp_path):
-    for number in range(400):
-        os.link(folder / "z.png", folder / f"copy-{number:03d}.png")
-    out = tmp_path / "captions.jsonl"
-    model = shutil.copy(pipeline.file, tmp_path / "model.keras")
-    command = [sys.executable, "-m", "show_attend_tell", "caption", str(folder)]
-    command += ["--model", str(model), "--out", str(out)]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    while not out.exists() or out.stat().st_size < 2000:
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    before = out.read_bytes().splitlines()
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 1  # one photo is broken
-    paths = [row["path"] for row in rows(out)]
-    assert len(paths) == len(set(paths)) == 404
-    # The last row may have been incomplete.
-    assert out.read_bytes().splitlines()[: len(before) - 1] == before[:-1]
-    assert "already present" in done.stdout
 
 
 def test_a_pipeline_without_a_file_is_refused(pipeline, folder, tmp_path):

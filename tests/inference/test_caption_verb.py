@@ -27,9 +27,6 @@ def test_it_prints_a_line_for_each_photo_and_continues_after_failures(
     assert code == 1
     assert err.count("\n") == 1
     assert "broken.jpeg: cannot be read" in err
-
-
-def test_photos_that_can_be_read_give_exit_status_0(run, folder, results):
     code, out, err = run(folder / "a.png", folder / "b.JPG")
     assert (code, err, len(out)) == (0, "", 2)
 

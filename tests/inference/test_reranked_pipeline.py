@@ -100,13 +100,6 @@ def test_the_command_line_captions_with_a_reranker(
     assert [line.split(": ", 1)[1] for line in lines] == texts
 
 
-def test_a_lowest_confidence_is_refused(pipeline, file, photos, capsys):
-    given = ["--model", str(pipeline.file), "--reranker", str(file)]
-    with pytest.raises(SystemExit):
-        cli.main(["caption", *given, "--min-confidence", "0.5", str(photos)])
-    assert "needs a calibration" in capsys.readouterr().err
-
-
 def test_a_region_is_captioned_with_a_reranker(reranked, photos):
     caption = reranked.caption(photos / "1.png", region=(0, 0, 40, 30))
     assert caption.words

@@ -88,7 +88,7 @@ def export_litert(
 
     The file's signature ``serving_default`` takes ``square``, (1, S, S, 3) uint8 RGB,
     and returns ``tokens`` (T,) int32, ``length`` (), the number of them that are words,
-    ``alpha`` (T, rows, columns) and ``log_prob`` (). Every operation is LiteRT's own.
+    ``alpha`` (T, rows, columns) and ``log_prob`` (). LiteRT runs every operation.
 
     Args:
         model: a ``.keras`` file.

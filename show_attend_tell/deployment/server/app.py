@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # their modules import Keras
     from show_attend_tell.deployment.server.words import WordReader
 
 _STATIC = files(__package__) / "static"
+_READ = ["GET", "HEAD"]
 _FORM_BYTES = 100_000  # bytes of a request besides the photo
 
 
@@ -70,7 +71,7 @@ def create_app(
         queue_limit: requests that may run or wait together; others are refused.
         limits: limits of uploads.
         hosts: accepted values of the header Host. Others are refused, so that a page
-            of another site cannot reach the server through a name of its own.
+            of another site cannot reach the server through another name.
         digits: models of the tab of digits; without them the page has no such tab.
         reader: model of the tab of words; likewise.
     """
@@ -82,7 +83,6 @@ def create_app(
         docs_url=None,  # FastAPI's own pages load scripts from elsewhere
         redoc_url=None,
     )
-    app.state.queue = queue
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
     app.add_middleware(
         Guard, max_bytes=limits.bytes + _FORM_BYTES, message=size_message(limits)
@@ -109,8 +109,7 @@ def _add_page(
     limits: Limits,
     tabs: Mapping[str, bool],
 ) -> None:
-    @app.head("/", include_in_schema=False)
-    @app.get("/", include_in_schema=False)
+    @app.api_route("/", methods=_READ, include_in_schema=False)
     async def page() -> FileResponse:
         return FileResponse(str(_STATIC / "index.html"))
 
@@ -127,8 +126,7 @@ def _add_page(
             **tabs,
         }
 
-    @app.head("/examples/{number}", include_in_schema=False)
-    @app.get("/examples/{number}", include_in_schema=False)
+    @app.api_route("/examples/{number}", methods=_READ, include_in_schema=False)
     async def example(number: int) -> Response:
         if not 0 <= number < len(examples):
             raise HTTPException(404, "no such example")

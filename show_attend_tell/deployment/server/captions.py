@@ -4,10 +4,11 @@ import dataclasses
 import inspect
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, get_type_hints
 
-import pydantic
 from fastapi import FastAPI, File, Form, UploadFile
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from show_attend_tell.config.settings import DecodingSettings
@@ -16,13 +17,14 @@ from show_attend_tell.deployment.server.request_queue import RequestQueue
 from show_attend_tell.deployment.server.uploads import Limits, open_upload
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.request import CaptionRequest, is_sampled
+from show_attend_tell.models.generation import static_settings
 from show_attend_tell.runtime.errors import CaptionError, UploadError
 
 MAX_BEAM = 10  # unless a model's own beam is wider
 SAMPLES = 5  # captions sampled for a photo: the caption and its alternatives
 
 
-class AlternativeAnswer(pydantic.BaseModel):
+class AlternativeAnswer(BaseModel):
     """An alternative caption of the photo."""
 
     text: str
@@ -31,47 +33,42 @@ class AlternativeAnswer(pydantic.BaseModel):
     score: float
 
 
-class Answer(pydantic.BaseModel):
+class Answer(BaseModel):
     """A caption with all its details; T words."""
 
-    text: str = pydantic.Field(description="The words with spaces between.")
-    sentence: str = pydantic.Field(description="The text, to be read by people.")
+    text: str = Field(description="The words with spaces between.")
+    sentence: str = Field(description="The text, to be read by people.")
     words: list[str]
-    log_prob: float = pydantic.Field(description="log p(caption) in nats.")
-    score: float = pydantic.Field(
+    log_prob: float = Field(description="log p(caption) in nats.")
+    score: float = Field(
         description="log_prob normalised by length, and what a reranker adds."
     )
-    word_log_probs: list[float] = pydantic.Field(
-        description="log p of each word in nats."
-    )
-    end_log_prob: float | None = pydantic.Field(
+    word_log_probs: list[float] = Field(description="log p of each word in nats.")
+    end_log_prob: float | None = Field(
         description="log p of the end word; null if the caption was cut."
     )
-    attention: list[list[list[float]]] = pydantic.Field(
+    attention: list[list[list[float]]] = Field(
         description="T maps (rows, columns) over `seen`; each sums to 1."
     )
-    locations: list[int] | None = pydantic.Field(
+    locations: list[int] | None = Field(
         None, description="The location of each word, row by row; null if averaged."
     )
-    confidence: float | None = pydantic.Field(
+    confidence: float | None = Field(
         None, description="0 to 1, see the model card; null if not calibrated."
     )
-    low_confidence: bool = pydantic.Field(description="Whether to doubt the caption.")
-    beta: list[float] = pydantic.Field(description="T gates.")
-    region: list[float] | None = pydantic.Field(
-        None,
-        description="Region of the caption, as fractions of `seen`.",
+    low_confidence: bool = Field(description="Whether to doubt the caption.")
+    beta: list[float] = Field(description="T gates.")
+    region: list[float] | None = Field(
+        None, description="Region of the caption, as fractions of `seen`."
     )
-    alternatives: list[AlternativeAnswer] = pydantic.Field(description="Best first.")
-    seen: list[float] = pydantic.Field(
+    alternatives: list[AlternativeAnswer] = Field(description="Best first.")
+    seen: list[float] = Field(
         description="Region that the network sees: x0, y0, x1, y1 as fractions."
     )
-    photo: str = pydantic.Field(description="File name of the upload.")
+    photo: str = Field(description="File name of the upload.")
     model: str
-    settings: dict = pydantic.Field(description="Decoding settings of the caption.")
-    seconds: float = pydantic.Field(
-        description="Duration in seconds, without the queue."
-    )
+    settings: dict = Field(description="Decoding settings of the caption.")
+    seconds: float = Field(description="Duration in seconds, without the queue.")
 
 
 def max_beam(pipelines: Mapping[str, CaptioningPipeline]) -> int:
@@ -149,7 +146,13 @@ def add_captions(
         limits: limits of uploads.
         refusals: OpenAPI's descriptions of responses that are errors.
     """
-    first = next(iter(pipelines))
+    first, traced = next(iter(pipelines)), set()
+
+    def trace(search: tuple, pipeline: CaptioningPipeline, request: CaptionRequest):
+        """Trace a search before its first request, so that others do not wait."""
+        if search not in traced:  # another request may have waited for the same
+            pipeline.compile(request)
+            traced.add(search)
 
     async def caption(
         photo: Annotated[UploadFile, File(description="JPEG, PNG, WebP, GIF, ...")],
@@ -163,10 +166,17 @@ def add_captions(
             )
         pipeline, content = pipelines[model], await photo.read()
         request = _request_of(pipeline, values)
-        answer = await queue.run(_caption_upload, pipeline, content, limits, request)
+        settings = pipeline.decoding(request)
+        search = (model, static_settings(settings), request.region is not None)
+        prepare = (
+            None if search in traced else partial(trace, search, pipeline, request)
+        )
+        answer = await queue.run(
+            *(_caption_upload, pipeline, content, limits, request), prepare=prepare
+        )
         name = (photo.filename or "photo").encode("utf-8", "replace").decode()
-        settings = _used(pipeline.decoding(request))
-        return answer | {"model": model, "photo": name, "settings": settings}
+        used = _used(settings)
+        return answer | {"model": model, "photo": name, "settings": used}
 
     # FastAPI reads the form's fields from the signature.
     *named, _ = inspect.signature(caption).parameters.values()
@@ -207,7 +217,7 @@ def _used(decoding: DecodingSettings) -> dict:
 
 
 def model_info(name: str, pipeline: CaptioningPipeline) -> dict:
-    """Return what the page shows of a model, and the model's own settings."""
+    """Describe a model, with its decoding settings, for the page."""
     decoding = pipeline.decoding()
     return {
         "name": name,

@@ -49,8 +49,8 @@ def attention_figure(
     leaves the whole photo bright.
 
     Args:
-        photo: RGB, exactly the part that the network sees, as ``Encoder.preprocess``
-            or ``Encoder.view`` returns it; of any size.
+        photo: RGB, exactly the part that the network sees, as
+            :func:`data.preprocessing.to_view` returns it; of any size.
         words: T words; append ``<end>`` to draw the end word too.
         attention: (T, rows, columns) weights alpha; further rows are ignored.
         beta: T gates, printed under the words.
@@ -77,24 +77,25 @@ def attention_figure(
     figure, panels = _panels(len(words) + 1, pixels.shape[0] / pixels.shape[1])
     figure.set_facecolor(ground)
     _show(panels[0], pixels)
+    below = {"ha": "center", "va": "top"}
+    bold = below | {"weight": "bold"}
     for axes in panels if region is not None else ():
         _outline(axes, region, linestyle=(0, (4, 2)))
     for t, (axes, word) in enumerate(zip(panels[1:], words, strict=True)):
-        weights = attention_map(attention[t])
-        _show(axes, overlay(pixels, weights / max(weights.max(), 1e-12)))
+        show_map(axes, pixels, attention[t])
         if locations is not None and locations[t] >= 0:
             row, column = divmod(int(locations[t]), columns)
             cell = np.array([column, row, column + 1, row + 1])
             _outline(axes, cell / [columns, rows, columns, rows])
         size = 11 * min(1, 15 / max(len(word), 1))  # a long word fits its panel
-        _annotate(axes, word, -4, color=ink, fontsize=size, weight="bold")
+        write_beside(axes, word, (0.5, 0), (0, -4), **bold, color=ink, fontsize=size)
         printed = {"p": probabilities, "β": beta}
         line = "   ".join(
             f"{name} {values[t]:.2f}"
             for name, values in printed.items()
             if values is not None
         )
-        _annotate(axes, line, -20, color=faint, fontsize=8.5, weight="normal")
+        write_beside(axes, line, (0.5, 0), (0, -20), **below, color=faint, fontsize=8.5)
     return figure
 
 
@@ -290,6 +291,12 @@ def _show(axes: "Axes", pixels: np.ndarray) -> None:
     axes.set_axis_off()
 
 
+def show_map(axes: "Axes", pixels: np.ndarray, weights: np.ndarray) -> None:
+    """Show a photo under one word's weights, scaled by the largest of them."""
+    drawn = attention_map(weights)
+    _show(axes, overlay(pixels, drawn / max(drawn.max(), 1e-12)))
+
+
 def _outline(axes: "Axes", box: Sequence[float], linestyle="solid") -> None:
     """Draw the border of a box, in fractions of the photo, over a panel."""
     from matplotlib.patches import Rectangle
@@ -312,18 +319,28 @@ def _outline(axes: "Axes", box: Sequence[float], linestyle="solid") -> None:
         )
 
 
-def _annotate(axes: "Axes", text: str, offset: float, color, fontsize, weight) -> None:
-    """Centre text `offset` points under a panel."""
+def write_beside(
+    axes: "Axes",
+    text: str,
+    anchor: tuple[float, float],
+    offset: tuple[float, float],
+    **style: object,
+) -> None:
+    """Write text beside a panel.
+
+    Args:
+        axes: the panel.
+        text: the text; dollar signs are printed as they are.
+        anchor: point of the panel, as fractions from its lower left corner.
+        offset: of the text from that point, in points.
+        **style: further arguments of ``Axes.annotate``.
+    """
     axes.annotate(
         text,
-        (0.5, 0),
-        (0, offset),
+        anchor,
+        offset,
         xycoords="axes fraction",
         textcoords="offset points",
-        ha="center",
-        va="top",
-        color=color,
-        fontsize=fontsize,
-        weight=weight,
-        parse_math=False,  # print dollar signs as they are
+        parse_math=False,
+        **style,
     )

@@ -11,15 +11,15 @@ from show_attend_tell.inference.result import Caption
 from show_attend_tell.inference.visualization.attention_figure import (
     INKS,
     TALLEST,
-    attention_map,
-    overlay,
+    show_map,
+    write_beside,
 )
 
 _PANEL, _GAP, _LABEL, _HEAD = 0.95, 0.06, 0.85, 0.3  # inches
 
 
 def heads_figure(engine, caption: Caption, dark: bool = False) -> Figure | None:
-    """Draw the heads' attention; see :meth:`inference.engine.Engine.head_attention`.
+    """Draw the heads' attention; see :meth:`Engine.head_attention`.
 
     Args:
         engine: the engine that generated the caption.
@@ -74,13 +74,11 @@ def maps_figure(
     aspect = pixels.shape[0] / pixels.shape[1]
     figure, panels = _grid_of_panels(len(rows), len(words), aspect)
     figure.set_facecolor(ground)
+    left = {"ha": "right", "va": "center", "fontsize": 7.5}
     for (label, maps), row in zip(rows, panels, strict=True):
-        _write_left(row[0], label, ink)
+        write_beside(row[0], label, (0, 0.5), (-5, 0), **left, color=ink)
         for axes, weights in zip(row, maps, strict=True):
-            shown = attention_map(weights)
-            shown = overlay(pixels, shown / max(shown.max(), 1e-12))
-            axes.imshow(shown, interpolation="antialiased", aspect="auto")
-            axes.set_axis_off()
+            show_map(axes, pixels, weights)
     for axes, word in zip(panels[0], words, strict=True):
         size = 9 * min(1, 10 / max(len(word), 1))  # a long word fits its panel
         axes.set_title(word, color=ink, fontsize=size, weight="bold", pad=4)
@@ -105,18 +103,3 @@ def _grid_of_panels(
         boxes = [(left / width, bottom / height, *size) for left in lefts]
         panels.append([figure.add_axes(box) for box in boxes])
     return figure, panels
-
-
-def _write_left(axes: Axes, text: str, color: str) -> None:
-    """Write text left of a panel."""
-    axes.annotate(
-        text,
-        (0, 0.5),
-        (-5, 0),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        ha="right",
-        va="center",
-        color=color,
-        fontsize=7.5,
-    )

@@ -63,7 +63,7 @@ def stream_page(
 
     Args:
         photos: from :func:`describe_caption` or :func:`photo_values`.
-        unit: the part of a text that has attention of its own.
+        unit: the part of a text whose attention is drawn.
     """
     constants = {"sigma": SIGMA, "veil": VEIL, "glow": GLOW, "unit": unit}
     return stream_template("attention_page.html", constants=constants, photos=photos)

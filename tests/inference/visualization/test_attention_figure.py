@@ -1,8 +1,5 @@
 """Attention is drawn at its location, and figures are written to files and arrays."""
 
-import subprocess
-import sys
-
 import matplotlib
 import numpy as np
 import pytest
@@ -188,16 +185,6 @@ def test_drawing_changes_no_settings_of_matplotlib(tmp_path):
     figure = attention_figure(gradient(), WORDS, even(5), dark=True)
     save_figure(figure, tmp_path / "figure", ["png"])
     assert dict(matplotlib.rcParams) == before
-
-
-def test_importing_loads_neither_pyplot_nor_tensorflow():
-    code = (
-        "import sys, show_attend_tell.inference.visualization.attention_figure; "
-        "print([m for m in ('matplotlib.pyplot', 'tensorflow') if m in sys.modules])"
-    )
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_a_selected_location_is_outlined_in_its_cell():
