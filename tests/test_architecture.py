@@ -205,8 +205,10 @@ def test_what_is_measured_on_jax_does_not_import_tensorflow(name):
     assert "tensorflow" not in {target.split(".")[0] for target in loaded_with(name)}
 
 
-@pytest.mark.parametrize("name", [n for n in PACKAGE_MODULES if room(n) == "inference"])
-def test_keras_enters_inference_in_its_engine_alone(name):
+@pytest.mark.parametrize(
+    "name", [n for n in PACKAGE_MODULES if room(n) in ("inference", "reference")]
+)
+def test_captions_are_written_without_an_import_of_keras(name):
     loaded = loaded_with(name)
     assert not {target.split(".")[0] for target in loaded} & HEAVY
     assert "matplotlib.pyplot" not in loaded

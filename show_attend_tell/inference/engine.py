@@ -172,7 +172,7 @@ def _load_reference(files, encoder_weights, mirror, reranker) -> Engine:
 
 
 def _load_keras(files, encoder_weights, mirror, reranker) -> Engine:
-    if "tensorflow" not in sys.modules:
+    if sys.modules.get("tensorflow") is None:
         from show_attend_tell.runtime.tensorflow_startup import start_keras
 
         start_keras()
