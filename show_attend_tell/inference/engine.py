@@ -25,8 +25,8 @@ from show_attend_tell.data.vocabulary import START
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.inference.photos import Failure, find_photos
 from show_attend_tell.inference.result import Caption
+from show_attend_tell.reference.captioner import Generator, load_generator
 from show_attend_tell.reference.encoder import Encoder
-from show_attend_tell.reference.generator import Generator, load_generator
 from show_attend_tell.reference.lstm import region_bias
 from show_attend_tell.runtime.errors import CaptionError, EncoderError
 
@@ -79,7 +79,7 @@ class Engine:
         regions: np.ndarray | None = None,
         photos: int = 1,
     ) -> Hypotheses:
-        """Generate captions; see :meth:`reference.generator.Generator.generate`.
+        """Generate captions; see :meth:`reference.captioner.Generator.generate`.
 
         Args:
             annotations: of B photos, from :meth:`encode`.

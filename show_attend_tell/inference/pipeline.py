@@ -371,7 +371,7 @@ def load(
     Args:
         model: a ``.keras`` file, the folder of a run, an experiment's name, or
             ``shipped``, the default, or ``shipped-lstm`` in the package; several are
-            averaged, see :mod:`reference.generator`.
+            averaged, see :mod:`reference.captioner`.
         encoder_weights: a file, or a name of ``EncoderSettings.weights``; by default
             the weights that the model was trained with. If they came from a file, it
             is looked up in the folder of the model. The packaged weights of VGG16 and

@@ -17,13 +17,13 @@ from show_attend_tell.models.generation import (
     search_in_batches,
     static_settings,
 )
-from show_attend_tell.reference import generator as reference
+from show_attend_tell.reference import captioner as reference
 
 
 class Generator(reference.Generator):
     """Generate captions from the annotations of photos, in batches.
 
-    See :class:`reference.generator.Generator`, whose members are Keras captioners here.
+    See :class:`reference.captioner.Generator`, whose members are Keras captioners here.
     """
 
     def __init__(self, *args, **kwargs):

@@ -9,13 +9,14 @@ import json
 import math
 import zipfile
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from show_attend_tell.config.captioner import SavedCaptioner, SavedConfig
+from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.reference import lstm, transformer
+from show_attend_tell.reference.encoder import convolve
 from show_attend_tell.reference.hdf5 import Hdf5File
 from show_attend_tell.runtime.array_file import DAMAGED, SCALE, dequantise
 from show_attend_tell.runtime.errors import ModelFileError, one_line, quote
@@ -31,26 +32,80 @@ _PER_WEIGHT = 16  # bytes: float32, and two moments of an optimiser
 _OVERHEAD = 4_000_000  # bytes of an HDF5 file beside its numbers
 
 
-class Model(NamedTuple):
-    """A captioner as it is saved."""
+class Captioner:
+    """A captioner as it is saved.
 
-    config: SavedConfig
-    encoder_identity: dict  # as saved: missing keys are missing
-    weights: dict[str, np.ndarray]  # by name, in the order of Keras; float32
+    Args:
+        config: its configuration.
+        encoder_identity: as saved: missing keys are missing.
+        weights: its arrays by name, in the order of Keras; float32.
+    """
+
+    def __init__(self, config: SavedConfig, encoder_identity: dict, weights: dict):
+        self._weights, self._convolutions = weights, config.convolutions
+        self._decoder = DECODERS[config.settings.decoder]
+        is_lstm = self._decoder is lstm
+        self._settings = config.settings if is_lstm else config.transformer
+        self.vocabulary = Vocabulary(config.vocabulary)
+        self.settings, self.transformer = config.settings, config.transformer
+        self.decoding = config.decoding
+        self.grid, self.annotation_width = config.grid, config.annotation_width
+        self.encoder_identity = encoder_identity
 
     @property
-    def decoder(self):
-        """The module of the decoder's equations."""
-        return DECODERS[self.config.settings.decoder]
+    def weights(self) -> list[np.ndarray]:
+        """The arrays of the file, in the order of Keras."""
+        return list(self._weights.values())
 
-    @property
-    def settings(self):
-        """The settings of the decoder."""
-        transformer = self.decoder is DECODERS["transformer"]
-        return self.config.transformer if transformer else self.config.settings
+    def annotations(self, features) -> np.ndarray:
+        """Return the scaled annotations of features as stored, (L, D)."""
+        a, p = features.astype(np.float32), self._weights
+        for name in self._convolutions:
+            a = a.reshape(*self.grid, -1)
+            a = convolve(a, p[f"{name}_kernel"], p[f"{name}_bias"])
+            a = a.reshape(-1, self.annotation_width)
+        return a * p["annotation_scale"]
+
+    def read_photo(self, features):
+        """Return what every step reads of a photo, from features (L, D)."""
+        return self._call("read_photo", self.annotations(features), self.grid)
+
+    def attention_heads(self, features, tokens, bias=None) -> np.ndarray | None:
+        """Return the attention of each layer and head at given words.
+
+        Args:
+            features: as stored, (N, L, D).
+            tokens: y_0 .. y_{T-1}, (N, T).
+            bias: (N, T, L), see :func:`reference.lstm.region_bias`, or None.
+
+        Returns:
+            An array (N, layers, H, T, L), or None if the decoder has no heads.
+        """
+        biases = [None] * len(tokens) if bias is None else bias
+        outputs = [
+            self._call("read", self.annotations(photo), words, self.grid, None, b)
+            for photo, words, b in zip(features, tokens, biases, strict=True)
+        ]
+        return (
+            np.stack([out["heads"] for out in outputs])
+            if "heads" in outputs[0]
+            else None
+        )
+
+    def start(self, photo) -> dict:
+        """Return the decoder's state before the first word."""
+        return self._call("start", photo)
+
+    def step(self, *args):
+        """Advance hypotheses by one word, see :func:`reference.lstm.step`."""
+        return self._call("step", *args)
+
+    def _call(self, name: str, *args):
+        function = getattr(self._decoder, name)
+        return function(self._weights, self._settings, *args)
 
 
-def read_model(path: str | Path) -> Model:
+def read_captioner(path: str | Path) -> Captioner:
     """Read a captioner.
 
     Raises:
@@ -73,7 +128,7 @@ def read_model(path: str | Path) -> Model:
         ) from None
 
 
-def _read(archive: zipfile.ZipFile) -> Model:
+def _read(archive: zipfile.ZipFile) -> Captioner:
     if strange := set(archive.namelist()) - _MEMBERS:
         raise ValueError(f"it also holds {quote(min(strange))}")
     content = _member(archive, _CONFIG, _MOST_CONFIG)
@@ -92,7 +147,7 @@ def _read(archive: zipfile.ZipFile) -> Model:
         weights[name] = _float32(file, place, shape)
         if not np.isfinite(weights[name]).all():
             raise ValueError(f"its weights must be finite. Received: {name}")
-    return Model(config, found["config"].get("encoder_identity") or {}, weights)
+    return Captioner(config, found["config"].get("encoder_identity") or {}, weights)
 
 
 def layout(config: SavedConfig) -> list[tuple[str, str, tuple]]:

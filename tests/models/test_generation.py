@@ -9,7 +9,7 @@ from tiny_captioner import PAD, START, UNKNOWN, K, L, write
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.models import generation, generator
 from show_attend_tell.reference import lstm
-from show_attend_tell.reference.generator import uniform_noise
+from show_attend_tell.reference.captioner import uniform_noise
 
 PHOTOS, WORDS = 5, 4
 BATCH = 3  # the last batch is padded

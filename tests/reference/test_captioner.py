@@ -10,9 +10,8 @@ from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.deployment.exports.half_precision import save_half
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.saving import load_captioner
-from show_attend_tell.reference import generator as reference
-from show_attend_tell.reference.captioner import Captioner
-from show_attend_tell.reference.model_file import read_model
+from show_attend_tell.reference import captioner as reference
+from show_attend_tell.reference.model_file import read_captioner
 from show_attend_tell.runtime.errors import ConfigError
 
 VARIANTS = {
@@ -42,7 +41,7 @@ def both(model, tmp_path):
     """Return a model's file, and its captioner in NumPy."""
     file = tmp_path / "model.keras"
     model.save(file)
-    return file, Captioner(read_model(file))
+    return file, read_captioner(file)
 
 
 @pytest.fixture(scope="module")

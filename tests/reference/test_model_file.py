@@ -13,7 +13,7 @@ import pytest
 import tiny_captioner as tiny
 
 from show_attend_tell.reference.hdf5 import Hdf5File
-from show_attend_tell.reference.model_file import read_model
+from show_attend_tell.reference.model_file import read_captioner
 from show_attend_tell.runtime.errors import ModelFileError
 
 CONFIG, WEIGHTS = "config.json", "model.weights.h5"
@@ -35,7 +35,7 @@ def refusal(tmp_path, members):
         for name, content in members.items():
             archive.writestr(name, content)
     with pytest.raises(ModelFileError) as error:
-        read_model(file)
+        read_captioner(file)
     message = str(error.value)
     assert message.startswith(str(file))
     assert "\n" not in message
@@ -143,7 +143,7 @@ def test_damaged_bytes_are_refused_or_read(tmp_path, saved):
             for name, member in (saved | {WEIGHTS: bytes(damaged)}).items():
                 archive.writestr(name, member)
         with contextlib.suppress(ModelFileError):
-            read_model(file)
+            read_captioner(file)
 
 
 @pytest.mark.parametrize("options", [{}, {"compression": "gzip", "shuffle": True}])
@@ -176,7 +176,7 @@ from show_attend_tell.data.encoder_identity import PACKAGED_DIGEST
 from show_attend_tell.models.pretrained import shipped_model
 from show_attend_tell.config.captioner import EncoderSettings
 from show_attend_tell.reference.encoder import Encoder
-from show_attend_tell.reference.generator import load_generator
+from show_attend_tell.reference.captioner import load_generator
 
 generator = load_generator([shipped_model(sys.argv[1])])
 encoder = Encoder(EncoderSettings("VGG16", "block5_conv3", "imagenet_8bit"))
