@@ -58,18 +58,16 @@ def demo(models, encoder_weights, host, port, queue) -> None:
 
 def _load(named, encoder_weights, queue, hosts):
     """Load models; return the web application."""
-    from PIL import Image
-
     from data_prep.scenes.example_pictures import example_pictures
     from show_attend_tell.deployment.server.app import create_app
     from show_attend_tell.inference.pipeline import load
+    from show_attend_tell.inference.request import CaptionRequest
 
     pipelines = {name: load(model, encoder_weights) for name, model in named.items()}
     for pipeline in pipelines.values():
-        side = pipeline.engine.side
-        pipeline.caption_image(Image.new("RGB", (side, side)))  # reads all weights
+        pipeline.compile(CaptionRequest())  # traces all graphs
     first = next(iter(pipelines.values()))
-    examples = example_pictures(first.encoder.settings.network == "SceneNet")
+    examples = example_pictures(first.engine.encoder.settings.network == "SceneNet")
     digits = reader = None
     if find_spec("tensorflow") is not None:
         start_tensorflow()

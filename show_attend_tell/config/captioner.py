@@ -4,7 +4,7 @@ They describe the encoder, the decoder, hard attention and the generation of cap
 """
 
 from dataclasses import dataclass as _plain
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
@@ -300,6 +300,22 @@ class DecodingSettings:
     rerank_weight: NonNegative = 25.0
     validation_beam: Positive = 3
     batch_size: Positive = 64
+
+
+def static_settings(decoding: DecodingSettings) -> DecodingSettings:
+    """Return the settings that are compiled into a search; the others are inputs.
+
+    A beam of one is greedy, and only a beam ranks by length.
+    """
+    if decoding.method == "beam" and decoding.beam == 1:
+        decoding = replace(decoding, method="greedy")
+    if decoding.method != "beam":
+        decoding = replace(decoding, beam=1, length_normalisation=0.0)
+    # Inputs of the compiled function have one value, so that settings compare equal.
+    names = ("temperature", "seed", "region_strength", "region_words", "rerank_weight")
+    names += ("validation_beam", "batch_size")
+    defaults = {name: getattr(DecodingSettings(), name) for name in names}
+    return replace(decoding, **defaults)
 
 
 _Grid = tuple[Positive, Positive]

@@ -46,6 +46,7 @@ class Engine:
         side: side of the encoder's square input in pixels, S.
         resize: ``crop`` or ``squash``, see :func:`data.preprocessing.seen_region`.
         mirror: whether captions are generated from mirror images too.
+        is_keras: whether Keras computes, and not NumPy.
     """
 
     def __init__(self, generator: Generator, encoder: Encoder):
@@ -55,6 +56,7 @@ class Engine:
         self.vocabulary, self.grid = generator.vocabulary, generator.grid
         self.side, self.resize = encoder.settings.image_size, encoder.settings.resize
         self.mirror = generator.mirror
+        self.is_keras = not isinstance(encoder, Encoder)
 
     @property
     def decoding(self) -> DecodingSettings:

@@ -39,7 +39,6 @@ from show_attend_tell.inference.result import (
     unless_doubtful,
 )
 from show_attend_tell.models.pretrained import DEFAULT, model_path
-from show_attend_tell.reference.encoder import Encoder
 from show_attend_tell.runtime.errors import CaptionError, PhotoError
 
 BATCH = 16  # photos in memory and in the encoder together
@@ -251,7 +250,12 @@ class CaptioningPipeline:
         return self._caption_one(opened, request or CaptionRequest())
 
     def compile(self, request: CaptionRequest) -> None:
-        """Trace the search of :meth:`caption_image`; one graph serves all regions."""
+        """Trace the search of :meth:`caption_image`; one graph serves all regions.
+
+        NumPy has nothing to trace.
+        """
+        if not self.engine.is_keras:
+            return
         side = self.engine.side
         if request.region is not None:
             request = dataclasses.replace(request, region=(0, 0, side, side))
@@ -399,7 +403,7 @@ def load(
     calibration = None if several else find_calibration(loaded.generator, files[0])
     file = tuple(files) if several else files[0]
     load_keras = None
-    if isinstance(loaded.encoder, Encoder):
+    if not loaded.is_keras:
         load_keras = functools.partial(load_engine, *given, "keras")
     return CaptioningPipeline(
         loaded, file=file, calibration=calibration, load_keras=load_keras

@@ -3,13 +3,11 @@
 :class:`models.generator.Generator` composes the steps of its members.
 """
 
-import dataclasses
 from typing import NamedTuple
 
 import numpy as np
 from keras import ops
 
-from show_attend_tell.config.captioner import DecodingSettings
 from show_attend_tell.data.vocabulary import END, PAD, START, UNKNOWN
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.decoding.beam import beam_search
@@ -26,22 +24,6 @@ from show_attend_tell.runtime.compilation import compiled
 MANY_PHOTOS = 500
 
 _SPECIAL = {"start_id": START, "end_id": END, "pad_id": PAD}
-
-
-def static_settings(decoding):
-    """Return the settings that are compiled into a search; the others are inputs.
-
-    A beam of one is greedy, and only a beam ranks by length.
-    """
-    if decoding.method == "beam" and decoding.beam == 1:
-        decoding = dataclasses.replace(decoding, method="greedy")
-    if decoding.method != "beam":
-        decoding = dataclasses.replace(decoding, beam=1, length_normalisation=0.0)
-    # Inputs of the compiled function have one value, so that settings compare equal.
-    names = ("temperature", "seed", "region_strength", "region_words", "rerank_weight")
-    names += ("validation_beam", "batch_size")
-    defaults = {name: getattr(DecodingSettings(), name) for name in names}
-    return dataclasses.replace(decoding, **defaults)
 
 
 def make_region_bias(shares, decoding):
@@ -124,7 +106,7 @@ def build_search(generator, decoding, xla=None):
 
     Args:
         generator: a :class:`models.generator.Generator`.
-        decoding: DecodingSettings from :func:`static_settings`.
+        decoding: DecodingSettings from :func:`config.captioner.static_settings`.
         xla: whether XLA compiles the search, see :func:`runtime.compilation.compiled`;
             None compiles nothing, for a caller that traces the function.
     """

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from keras import ops
 
+from show_attend_tell.config.captioner import static_settings
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.models.generation import (
     MANY_PHOTOS,
@@ -15,7 +16,6 @@ from show_attend_tell.models.generation import (
     make_region_bias,
     make_step,
     search_in_batches,
-    static_settings,
 )
 from show_attend_tell.reference import captioner as reference
 

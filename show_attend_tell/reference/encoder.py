@@ -10,6 +10,7 @@ are::
 That takes a quarter of the multiplications; its kernels G g G^T are computed once.
 """
 
+import functools
 import hashlib
 from importlib.resources import files
 from pathlib import Path
@@ -221,6 +222,7 @@ class Encoder:
         }
 
 
+@functools.cache  # models share an encoder
 def read_weights(source: str | Path, network: str) -> dict[str, tuple]:
     """Read the weights of all convolutions.
 

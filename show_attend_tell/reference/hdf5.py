@@ -241,7 +241,8 @@ def _unfiltered(data: bytes, filters: list[int], size: int, dtype: np.dtype) -> 
         if number == _DEFLATE:
             data = zlib.decompressobj().decompress(data, size)
         elif len(data) == size:  # the first bytes of all numbers, then the second
-            data = np.frombuffer(data, np.uint8).reshape(dtype.itemsize, -1).T.tobytes()
+            planes = np.frombuffer(data, np.uint8).reshape(dtype.itemsize, -1)
+            data = np.stack(list(planes), axis=1).tobytes()
     if len(data) != size:
         raise ValueError("a chunk of another size")
     return data

@@ -11,13 +11,12 @@ from fastapi import FastAPI, File, Form, UploadFile
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from show_attend_tell.config.settings import DecodingSettings
+from show_attend_tell.config.captioner import DecodingSettings, static_settings
 from show_attend_tell.data.preprocessing import seen_region
 from show_attend_tell.deployment.server.request_queue import RequestQueue
 from show_attend_tell.deployment.server.uploads import Limits, open_upload
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.request import CaptionRequest, is_sampled
-from show_attend_tell.models.generation import static_settings
 from show_attend_tell.runtime.errors import CaptionError, UploadError
 
 MAX_BEAM = 10  # unless a model's own beam is wider
