@@ -246,7 +246,7 @@ def read_weights(source: str | Path, network: str) -> dict[str, tuple]:
             pair = file.read(path + "0", shape), file.read(path + "1", shape[3:])
             weights[name] = tuple(value.astype(np.float32) for value in pair)
             width = shape[3]
-    except (OSError, ValueError, IndexError) as error:
+    except DAMAGED as error:
         raise EncoderError(
             f"{source}: not weights of {network} without its classifier "
             f"({one_line(error)}); choose a file of this network"

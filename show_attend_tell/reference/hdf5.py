@@ -214,16 +214,17 @@ class Hdf5File:
         size = math.prod(sides) * dtype.itemsize
         if size > _MOST_DEFLATED * len(self._content):
             raise ValueError("chunks larger than the file can hold")
-        missing = {
-            place
-            for place in np.ndindex(
-                *(-(-n // s) for n, s in zip(shape, sides, strict=False))
-            )
-        }
+        counts = [-(-n // s) for n, s in zip(shape, sides, strict=False)]
+        if math.prod(counts) * 8 * (rank + 3) > len(self._content):
+            raise ValueError("more chunks than the file can list")
+        missing = set(np.ndindex(*counts))
         array = np.empty(shape, dtype)
         for key, address in self._entries(tree, 1, 8 * (rank + 2)):
             stored, mask, *first = struct.unpack_from(f"<II{rank}Q", key)
-            missing.discard(tuple(f // s for f, s in zip(first, sides, strict=False)))
+            place = tuple(f // s for f, s in zip(first, sides, strict=False))
+            if place not in missing:
+                raise ValueError("a chunk twice or outside")
+            missing.remove(place)
             data = self._slice(address, stored)
             chunk = np.frombuffer(_unfiltered(data, filters, size, dtype), dtype)
             where = tuple(slice(f, f + s) for f, s in zip(first, sides, strict=False))
