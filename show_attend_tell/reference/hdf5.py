@@ -226,7 +226,8 @@ class Hdf5File:
                 raise ValueError("a chunk twice or outside")
             missing.remove(place)
             data = self._slice(address, stored)
-            chunk = np.frombuffer(_unfiltered(data, filters, size, dtype), dtype)
+            used = [f for bit, f in enumerate(filters) if not mask >> bit & 1]
+            chunk = np.frombuffer(_unfiltered(data, used, size, dtype), dtype)
             where = tuple(slice(f, f + s) for f, s in zip(first, sides, strict=False))
             target = array[where]
             inside = tuple(slice(0, n) for n in target.shape)

@@ -167,6 +167,13 @@ def test_arrays_are_those_of_h5py(rng, shape, dtype, options):
         file.read(names[0], (*shape, 2))
 
 
+def test_chunks_that_gzip_would_lengthen_are_stored_as_they_are(rng):
+    values = rng.integers(-128, 128, (64, 64)).astype("i1")
+    options = {"compression": "gzip", "shuffle": True, "chunks": (8, 8)}
+    file = hdf5(lambda file: file.create_dataset("x", data=values, **options))
+    np.testing.assert_array_equal(Hdf5File(file).read("x", (64, 64)), values)
+
+
 CAPTION = """
 import sys
 for name in ("tensorflow", "keras", "h5py"):
