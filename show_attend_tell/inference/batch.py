@@ -3,14 +3,14 @@
 import hashlib
 import itertools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote_from_bytes
 
 from show_attend_tell.inference.journal import (
-    COLUMNS,
-    CaptionJournal,
-    Columns,
+    Journal,
+    caption_row,
     require_replaceable,
     write_table,
 )
@@ -18,9 +18,16 @@ from show_attend_tell.inference.metadata import MetadataWriter
 from show_attend_tell.inference.photos import find_photos
 from show_attend_tell.inference.pipeline import BATCH, CaptioningPipeline
 from show_attend_tell.inference.request import CaptionRequest, is_sampled
-from show_attend_tell.inference.result import Caption, Failure, LowConfidence
-from show_attend_tell.inference.visualization.gallery import readable, write_gallery
+from show_attend_tell.inference.result import (
+    LOW_CONFIDENCE,
+    Caption,
+    Failure,
+    LowConfidence,
+    as_sentence,
+)
+from show_attend_tell.inference.visualization.pages import stream_template
 from show_attend_tell.runtime.errors import CaptionError
+from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.progress import progress_bar
 
 _ENDINGS = (".jsonl", ".csv", ".html", ".htm")
@@ -35,7 +42,7 @@ class BatchReport:
         written: captions written by this run.
         present: photos captioned by an earlier run.
         failures: photos without a caption, those left out included.
-        nouns: what is written, and what it is made from, in the plural.
+        nouns: the results and their inputs, in the plural.
     """
 
     out: Path
@@ -47,7 +54,7 @@ class BatchReport:
     def summary(self) -> str:
         """Return the counts in one line."""
         results, inputs = self.nouns
-        parts = [f"{readable(str(self.out))}: {self.written} {results} written"]
+        parts = [f"{_readable(str(self.out))}: {self.written} {results} written"]
         if self.present:
             parts.append(f"{self.present} already present")
         low = sum(isinstance(failure, LowConfidence) for failure in self.failures)
@@ -73,7 +80,7 @@ def caption_into_file(
     out: str | Path,
     request: CaptionRequest | None = None,
     shown: bool = True,
-    columns: Columns = COLUMNS,
+    exiftool_columns: bool = False,
     metadata: MetadataWriter | None = None,
 ) -> BatchReport:
     """Write the captions of many photos into a file.
@@ -87,14 +94,14 @@ def caption_into_file(
             of the same name beside it.
         request: the user's choices; by default the model's own.
         shown: whether to show a progress bar.
-        columns: columns of a ``.csv``.
+        exiftool_columns: whether a ``.csv`` has the columns that exiftool reads.
         metadata: writes every caption into the metadata of its photo too.
 
     Raises:
         CaptionError: the ending of `out` is unknown, the pipeline has no file, or see
             :meth:`CaptioningPipeline.caption_photos`.
-        OutputFileError: see :class:`~show_attend_tell.inference.journal.CaptionJournal`
-            and :func:`~show_attend_tell.inference.journal.require_replaceable`.
+        OutputFileError: see :class:`~show_attend_tell.inference.journal.Journal` and
+            :func:`~show_attend_tell.inference.journal.require_replaceable`.
     """
     require_known_ending(out)
     if pipeline.file is None:
@@ -106,45 +113,35 @@ def caption_into_file(
     pipeline.require_calibration(request)
     kind = out.suffix.lower()
     journal_file = out if kind == ".jsonl" else out.with_suffix(".jsonl")
-    photos = distinct_photos(find_photos(paths))
+    photos, failures = distinct_photos(find_photos(paths)), []
     author = made_by(pipeline, request)
-    with CaptionJournal(journal_file, author) as journal:
+    with Journal(journal_file, author) as journal:
         if kind == ".csv":
             require_replaceable(out, journal.rows)
-        present, failures = sum(photo in journal for photo in photos), []
-        if metadata is not None:
-            _write_present(metadata, photos, journal)
+        present = [photo for photo in photos if photo in journal]
+        if metadata is not None:  # a run may have been interrupted before the metadata
+            texts = {os.path.abspath(r["path"]): r["caption"] for r in journal.rows}
+            for photo in present:
+                metadata.write(photo, texts[os.path.abspath(photo)])
 
         results = pipeline.caption_inputs(photos, request, journal.__contains__)
         with progress_bar(
-            len(photos), "photo", "caption", done=present, shown=shown
+            len(photos), "photo", "caption", done=len(present), shown=shown
         ) as bar:
             while batch := list(itertools.islice(results, BATCH)):
                 captions = [result for result in batch if isinstance(result, Caption)]
-                journal.append(captions)
+                journal.append(caption_row(caption, author) for caption in captions)
                 if metadata is not None:
                     for caption in captions:
                         metadata.write(caption.path, caption.text)
                 failures += [result for result in batch if isinstance(result, Failure)]
                 bar.update(len(batch))
         if kind == ".csv":
-            write_table(out, journal.rows, columns)
+            write_table(out, journal.rows, exiftool_columns)
         elif kind != ".jsonl":
             write_gallery(out, journal.rows, failures)
-    written = len(photos) - present - len(failures)
-    return BatchReport(out, written, present, tuple(failures))
-
-
-def _write_present(
-    metadata: MetadataWriter,
-    photos: Iterable[Path | Failure],
-    journal: CaptionJournal,
-) -> None:
-    """Write the metadata of photos whose rows an interrupted run has written."""
-    captions = {os.path.abspath(row["path"]): row["caption"] for row in journal.rows}
-    for photo in photos:
-        if photo in journal:
-            metadata.write(photo, captions[os.path.abspath(photo)])
+    written = len(photos) - len(present) - len(failures)
+    return BatchReport(out, written, len(present), tuple(failures))
 
 
 def distinct_photos(photos: Iterable[Path | Failure]) -> Sequence[Path | Failure]:
@@ -169,9 +166,9 @@ def made_by(pipeline: CaptioningPipeline, request: CaptionRequest | None = None)
         how += f", {decoding.locations}"
     if is_sampled(decoding):
         how += f" with seed {decoding.seed}"
-    if pipeline.generator.mirror:
+    if pipeline.engine.mirror:
         how += ", mirrored photos too"
-    reranker = pipeline.generator.reranker_file(decoding)
+    reranker = pipeline.engine.reranker_file(decoding)
     if reranker is not None:
         name = file_identity(reranker)
         how += f", ranked by {name} with weight {decoding.rerank_weight:g}"
@@ -184,3 +181,45 @@ def file_identity(model: Path) -> str:
     """Return the name of a model file and the first digits of its SHA-256."""
     with model.open("rb") as file:
         return f"{model.name} {hashlib.file_digest(file, 'sha256').hexdigest()[:12]}"
+
+
+def write_gallery(
+    path: Path, rows: Sequence[Mapping], failures: Sequence[Failure] = ()
+) -> None:
+    """Write a page of photos with captions to copy as alternative texts, atomically.
+
+    Args:
+        path: path of the page; photos are linked relative to its folder, not copied.
+        rows: rows with ``path``, ``caption``, ``log_prob`` and ``confidence``.
+        failures: photos without a caption, listed at the end.
+    """
+    cards = (
+        {
+            "source": _source(row["path"], path.parent),
+            "name": _readable(row["path"]),
+            "sentence": as_sentence(row["caption"]),
+            "log_prob": row["log_prob"],
+            "confidence": row.get("confidence"),
+        }
+        for row in rows
+    )
+    pieces = stream_template(
+        "gallery.html",
+        count=len(rows),
+        cards=cards,
+        reasons=[_readable(failure.reason) for failure in failures],
+        low=LOW_CONFIDENCE,
+    )
+    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        file.writelines(pieces)
+
+
+def _source(photo: str, folder: Path) -> str:
+    """Return the relative URL of a photo, seen from a folder."""
+    relative = os.path.relpath(photo, folder).replace(os.sep, "/")
+    return quote_from_bytes(os.fsencode(relative), safe="/")
+
+
+def _readable(text: str) -> str:
+    """Replace bytes of a path that are not UTF-8, so that the text can be written."""
+    return os.fsencode(text).decode("utf-8", "replace")

@@ -27,14 +27,17 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from show_attend_tell.decoding import Hypotheses
-from show_attend_tell.models.generator import Generator
 from show_attend_tell.runtime.array_file import DAMAGED, read_arrays
 from show_attend_tell.runtime.errors import CalibrationError, one_line
 from show_attend_tell.runtime.files import atomic_path
+
+if TYPE_CHECKING:  # their modules import Keras
+    from show_attend_tell.decoding import Hypotheses
+    from show_attend_tell.models.generator import Generator
 
 STATISTICS = ("residual", "distance", "layout", "grounding", "log_prob", "weakest")
 FAMILIARITY = ("residual", "distance", "layout", "grounding", "log_prob")
@@ -48,11 +51,24 @@ _WEAKEST = 3  # words
 # The file of ``model.keras`` is ``model.confidence.npz``: NumPy arrays without pickle,
 # and ``about``, JSON with the digest of the model that it belongs to.
 FORMAT = 1
-_SMALL = np.float16  # of the two large matrices; the others are float32
 _MOST_BYTES = 64_000_000  # unpacked
 _REMEDY = "run `show-attend-tell calibrate` for this model, or remove the file"
-_SPACE = ("mean", "components", "variances", "layout", "words", "shares")
-_ARRAYS = (*_SPACE, "word_weights", "centre", "scale", "familiarity", "quality")
+# The arrays and their axes: G = 3 D, k directions, V content words, S statistics, and
+# the coefficients F of familiarity and Q of quality.
+_AXES = {
+    "mean": "G",
+    "components": "Gk",
+    "variances": "k",
+    "layout": "D",
+    "words": "V",
+    "shares": "V",
+    "word_weights": "kV",
+    "centre": "S",
+    "scale": "S",
+    "familiarity": "F",
+    "quality": "Q",
+}
+_STORED = {"words": np.int32, "components": np.float16, "word_weights": np.float16}
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +114,7 @@ class Calibration:
     familiarity: np.ndarray
     quality: np.ndarray
 
-    def confidence(self, features: np.ndarray, hypotheses: Hypotheses) -> np.ndarray:
+    def confidence(self, features: np.ndarray, hypotheses: "Hypotheses") -> np.ndarray:
         """Return the confidence of the best caption of each photo.
 
         Args:
@@ -166,7 +182,9 @@ def describe_photos(features: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
     return g / np.maximum(np.linalg.norm(g, axis=1, keepdims=True), _SMALLEST)
 
 
-def statistics(space: PhotoSpace, g: np.ndarray, hypotheses: Hypotheses) -> np.ndarray:
+def statistics(
+    space: PhotoSpace, g: np.ndarray, hypotheses: "Hypotheses"
+) -> np.ndarray:
     """Compute the statistics of photos and their best captions.
 
     Args:
@@ -228,7 +246,7 @@ def calibration_path(model: str | Path) -> Path:
     return Path(model).with_suffix(".confidence.npz")
 
 
-def model_digest(captioner: Generator) -> str:
+def model_digest(captioner: "Generator") -> str:
     """Return the SHA-256 of a captioner's vocabulary and weights, in hexadecimal."""
     digest = hashlib.sha256("\n".join(captioner.vocabulary.words).encode())
     for weight in captioner.weights:
@@ -237,7 +255,7 @@ def model_digest(captioner: Generator) -> str:
 
 
 def save_calibration(
-    calibration: Calibration, captioner: Generator, model: str | Path, measured: dict
+    calibration: Calibration, captioner: "Generator", model: str | Path, measured: dict
 ) -> Path:
     """Write the calibration of a model atomically; return its path.
 
@@ -247,8 +265,6 @@ def save_calibration(
         model: path of the model, beside which the file is written.
         measured: values for JSON that are kept with it.
     """
-    space = {f.name: getattr(calibration.space, f.name) for f in _fields(PhotoSpace)}
-    others = {f.name: getattr(calibration, f.name) for f in _fields(Calibration)}
     about = {
         "format": FORMAT,
         "model": model_digest(captioner),
@@ -256,17 +272,17 @@ def save_calibration(
         "statistics": STATISTICS,
         "measured": measured,
     }
-    arrays = {name: np.float32(value) for name, value in (space | others).items()}
-    arrays["words"] = space["words"].astype(np.int32)
-    for name in ("components", "word_weights"):
-        arrays[name] = space[name].astype(_SMALL)
+    values = vars(calibration.space) | vars(calibration)
+    arrays = {
+        name: np.asarray(values[name], _STORED.get(name, np.float32)) for name in _AXES
+    }
     path = calibration_path(model)
     with atomic_path(path) as temporary:
         np.savez_compressed(temporary, about=json.dumps(about), **arrays)
     return path
 
 
-def find_calibration(captioner: Generator, model: str | Path) -> Calibration | None:
+def find_calibration(captioner: "Generator", model: str | Path) -> Calibration | None:
     """Read the calibration beside a model.
 
     Returns:
@@ -280,7 +296,7 @@ def find_calibration(captioner: Generator, model: str | Path) -> Calibration | N
     if not path.exists():
         return None
     try:
-        arrays, about = _read(path)
+        arrays, about = read_arrays(path, _AXES, FORMAT, _MOST_BYTES)
         fault = _layout_fault(arrays, about, captioner)
     except DAMAGED as error:
         fault = one_line(error)
@@ -295,62 +311,39 @@ def find_calibration(captioner: Generator, model: str | Path) -> Calibration | N
         )
     if about.get("reranker") != _reranker_digest(captioner):
         return None
-    space = {name: arrays[name] for name in (*_SPACE, "word_weights")}
-    others = {name: arrays[name] for name in _ARRAYS if name not in space}
-    return Calibration(PhotoSpace(captioner.grid, **space), **others)
+    for name, value in arrays.items():
+        arrays[name] = value.astype(np.int64 if name == "words" else np.float64)
+    names = [field.name for field in dataclasses.fields(PhotoSpace)][1:]
+    space = PhotoSpace(captioner.grid, *(arrays.pop(name) for name in names))
+    return Calibration(space, **arrays)
 
 
-def _reranker_digest(captioner: Generator) -> str | None:
+def _reranker_digest(captioner: "Generator") -> str | None:
     """Return the SHA-256 of a captioner's reranker; None without one."""
     reranker = captioner.reranker
     return None if reranker is None else reranker.digest()
 
 
-def _fields(kind: type) -> list[dataclasses.Field]:
-    """Return the fields that are stored as arrays."""
-    return [f for f in dataclasses.fields(kind) if f.name not in ("grid", "space")]
-
-
-def _read(path: Path) -> tuple[dict[str, np.ndarray], dict]:
-    """Return the arrays as float64 or integers, and ``about``."""
-    arrays, about = read_arrays(path, _ARRAYS, FORMAT, _MOST_BYTES)
-    for name, value in arrays.items():
-        kind = np.int64 if name == "words" else np.float64
-        if value.dtype.kind not in ("i" if name == "words" else "f"):
-            raise ValueError(f"`{name}` has the type {value.dtype}")
-        arrays[name] = value.astype(kind)
-    return arrays, about
-
-
 def _layout_fault(
-    arrays: dict[str, np.ndarray], about: dict, captioner: Generator
+    arrays: dict[str, np.ndarray], about: dict, captioner: "Generator"
 ) -> str | None:
     """Return a difference to the documented layout, or None."""
     if about.get("statistics") != list(STATISTICS):
         return "its statistics are those of another version"
-    D, k, V = captioner.annotation_width, arrays["variances"].size, arrays["words"].size
-    shapes = {
-        "mean": (3 * D,),
-        "components": (3 * D, k),
-        "variances": (k,),
-        "layout": (D,),
-        "words": (V,),
-        "shares": (V,),
-        "word_weights": (k, V),
-        "centre": (len(STATISTICS),),
-        "scale": (len(STATISTICS),),
-        "familiarity": (len(FAMILIARITY) + 1,),
-        "quality": (len(QUALITY) + 1,),
-    }
-    for name, shape in shapes.items():
-        if arrays[name].shape != shape:
-            return f"`{name}` must be {shape}, and is {arrays[name].shape}"
-        if not np.isfinite(arrays[name]).all():
+    D, words = captioner.annotation_width, arrays["words"]
+    sizes = {"D": D, "G": 3 * D, "k": arrays["variances"].size, "V": words.size}
+    sizes |= {"S": len(STATISTICS), "F": len(FAMILIARITY) + 1, "Q": len(QUALITY) + 1}
+    for name, axes in _AXES.items():
+        value, shape = arrays[name], tuple(sizes[axis] for axis in axes)
+        if value.dtype.kind != ("i" if name == "words" else "f"):
+            return f"`{name}` has the type {value.dtype}"
+        if value.shape != shape:
+            return f"`{name}` must be {shape}, and is {value.shape}"
+        if not np.isfinite(value).all():
             return f"`{name}` must be finite"
     positive = all((arrays[n] > 0).all() for n in ("variances", "shares", "scale"))
-    if not (k and V and positive):
+    if not (sizes["k"] and sizes["V"] and positive):
         return "variances, shares and scales must be positive"
-    words = arrays["words"]
-    if words[0] < 0 or (np.diff(words) <= 0).any():
+    if words[0] < 0 or (np.diff(words.astype(np.int64)) <= 0).any():
         return "`words` must be ascending ids"
     return None

@@ -4,93 +4,117 @@ The rows of a batch are appended in one write; a row that a killed process left
 incomplete is removed when the file is opened again.
 """
 
-import abc
 import contextlib
 import csv
+import io
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from show_attend_tell.inference.result import Caption, as_sentence
 from show_attend_tell.inference.xmp import creator_tool
 from show_attend_tell.runtime.errors import OutputFileError
-from show_attend_tell.runtime.files import atomic_path, locked
+from show_attend_tell.runtime.files import atomic_write, locked
 
-FIELDS = ("path", "caption", "log_prob", "score", "made_by", "confidence")
 # A path may contain bytes that are not UTF-8; this encoding restores them.
 ENCODING = {"encoding": "utf-8", "errors": "surrogateescape"}
 
 _FIRST_KEY = b'{"path": '
 
 
-class Journal(abc.ABC):
+def text(value: object) -> str:
+    """Return a text that can be written again, or raise TypeError or ValueError."""
+    if not isinstance(value, str):
+        raise TypeError(value)
+    value.encode(**ENCODING)
+    return value
+
+
+def finite(value: object) -> float:
+    """Return a finite number, or raise TypeError or OverflowError."""
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        raise TypeError(value)
+    return float(value)
+
+
+def _finite_or_none(value: object) -> float | None:
+    return None if value is None else finite(value)
+
+
+# The keys of a caption's row, and the function that checks the value of each. Rows of
+# version 0.1 have no confidence.
+FIELDS = {
+    "path": text,
+    "caption": text,
+    "log_prob": finite,
+    "score": finite,
+    "made_by": text,
+    "confidence": _finite_or_none,
+}
+
+
+class Journal:
     """An open JSON Lines file of results, locked; a context manager.
 
-    A subclass names the values of its rows, and makes them.
-
     Attributes:
-        texts: keys of texts in a row, ``path`` and ``made_by`` among them.
-        numbers: keys of finite numbers.
-        noun: what the rows have, in an error.
         path: path of the file.
         made_by: the model and the settings of all rows.
         rows: all rows, those already present first.
-
-    Raises:
-        OutputFileError: another process writes the file, or it contains something
-            else, or captions made with another model or other settings.
-        OSError: the file cannot be read or written.
     """
 
-    texts: tuple[str, ...]
-    numbers: tuple[str, ...]
-    noun: str
+    def __init__(
+        self,
+        path: str | Path,
+        made_by: str,
+        fields: Mapping[str, Callable] = FIELDS,
+        noun: str = "captions",
+    ):
+        """Lock and open a file, and read its rows.
 
-    def __init__(self, path: str | Path, made_by: str):
+        Args:
+            path: see the class.
+            made_by: see the class.
+            fields: key -> function that returns the checked value; ``path`` and
+                ``made_by`` are among the keys.
+            noun: what the rows have, in an error.
+
+        Raises:
+            OutputFileError: another process writes the file, or it contains something
+                else, or results made with another model or other settings.
+            OSError: the file cannot be read or written.
+        """
         self.path, self.made_by = Path(path), made_by
+        self._fields, self._noun = fields, noun
         taken = OutputFileError(
             f"{self.path}: another process is writing it; wait, or name another file"
         )
         with contextlib.ExitStack() as stack:
             stack.enter_context(locked(f"{self.path}.lock", taken))
             self.rows = self._open()
-            self._lock = stack.pop_all()
+            stack.enter_context(self._file)
+            self._opened = stack.pop_all()
         self._present = {os.path.abspath(row["path"]) for row in self.rows}
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            self._file.close()
-        finally:
-            self._lock.close()
+    def __exit__(self, *error: object) -> None:
+        self._opened.close()
 
     def __contains__(self, photo: object) -> bool:
         """Return whether a photo has a row, by whatever path it is named."""
         return os.path.abspath(str(photo)) in self._present
 
-    @abc.abstractmethod
-    def row_of(self, result: object) -> dict:
-        """Return the row of a result, ``path`` first."""
-
-    def append(self, results: Iterable) -> None:
-        """Append the rows of results, of photos without a row; all of them or none.
+    def append(self, rows: Iterable[dict]) -> None:
+        """Append rows of photos without a row, ``path`` first; all of them or none.
 
         Raises:
             OutputFileError: the disk is full; the file ends with the row before these.
         """
-        rows = list(map(self.row_of, results))
+        rows = list(rows)
         left = memoryview("".join(map(row_line, rows)).encode(**ENCODING))
         size = self._file.tell()
         try:
@@ -117,8 +141,9 @@ class Journal(abc.ABC):
             raise self._malformed(f"{content[:40]!r}")
         others = sorted({row["made_by"] for row in rows} - {self.made_by})
         if others:
+            other = others[0] if others[0].isprintable() else repr(others[0])
             raise OutputFileError(
-                f"{self.path}: its {self.noun} were made by {_shown(others[0])}, and "
+                f"{self.path}: its {self._noun} were made by {other[:200]}, and "
                 f"not by {self.made_by}; name another file, or remove this one"
             )
         self._file = open(self.path, "ab", buffering=0)
@@ -127,66 +152,20 @@ class Journal(abc.ABC):
         return rows
 
     def _parse(self, line: str) -> dict:
-        """Return the row of a line."""
+        """Return the row of a line, its values checked."""
         try:
-            return self._checked(json.loads(line))
-        except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
+            row = json.loads(line)
+            checked = {key: check(row.get(key)) for key, check in self._fields.items()}
+        except (AttributeError, TypeError, ValueError, OverflowError, RecursionError):
             raise self._malformed(f"the line {line[:60]!r}") from None
-
-    def _checked(self, row: dict) -> dict:
-        """Return a row whose values have their types, or raise an error."""
-        kept = {key: _text(row[key]) for key in self.texts}
-        return {**row, **kept, **{key: _finite(row[key]) for key in self.numbers}}
+        return {**row, **checked}
 
     def _malformed(self, received: str) -> OutputFileError:
+        required = (k for k, f in self._fields.items() if f is not _finite_or_none)
         return OutputFileError(
             f"{self.path}: must be absent, or JSON Lines of this program with "
-            f"{', '.join(self.required)}. Received: {received}; name another file"
+            f"{', '.join(required)}. Received: {received}; name another file"
         )
-
-    @property
-    def required(self) -> tuple[str, ...]:
-        """The keys of every row."""
-        return *self.texts[:-1], *self.numbers, self.texts[-1]
-
-
-class CaptionJournal(Journal):
-    """An open JSON Lines file of captions, see :class:`Journal`."""
-
-    texts = ("path", "caption", "made_by")
-    numbers = ("log_prob", "score")
-    noun = "captions"
-
-    def row_of(self, result: Caption) -> dict:
-        """Return the row of a caption."""
-        return caption_row(result, self.made_by)
-
-    def _checked(self, row: dict) -> dict:
-        row = super()._checked(row)
-        confidence = row.get("confidence")  # None: unknown, as in earlier versions
-        if confidence is not None:
-            confidence = _finite(confidence)
-        return {**row, "confidence": confidence}
-
-
-def _text(value: object) -> str:
-    """Return a text that can be written again, or raise TypeError or ValueError."""
-    if not isinstance(value, str):
-        raise TypeError(value)
-    value.encode(**ENCODING)
-    return value
-
-
-def _finite(value: object) -> float:
-    """Return a finite number, or raise TypeError, ValueError or OverflowError."""
-    if not isinstance(value, int | float) or not math.isfinite(value):
-        raise TypeError(value)
-    return float(value)
-
-
-def _shown(text: str) -> str:
-    """Return a text as one line of at most 200 characters."""
-    return (text if text.isprintable() else repr(text))[:200]
 
 
 def caption_row(caption: Caption, made_by: str) -> dict:
@@ -207,96 +186,55 @@ def row_line(row: dict) -> str:
     return json.dumps(row, ensure_ascii=not row["path"].isprintable()) + "\n"
 
 
-@dataclass(frozen=True)
-class Columns:
-    """The columns of a table.
-
-    Attributes:
-        names: the first line of the file.
-        values: row of the journal -> the values of its line.
-    """
-
-    names: tuple[str, ...]
-    values: Callable[[Mapping], tuple]
-
-
-def _exiftool_values(row: Mapping) -> tuple[str, ...]:
-    sentence = as_sentence(row["caption"])
-    return row["path"], sentence, sentence, creator_tool(row["made_by"])
-
-
-COLUMNS = Columns(FIELDS, lambda row: tuple(row[field] for field in FIELDS))
 # Columns that `exiftool -csv=FILE PHOTO...` writes into photos.
-EXIFTOOL_COLUMNS = Columns(
-    (
-        "SourceFile",
-        "XMP-dc:Description",
-        "XMP-iptcCore:AltTextAccessibility",
-        "XMP-xmp:CreatorTool",
-    ),
-    _exiftool_values,
+_EXIFTOOL_COLUMNS = (
+    "SourceFile",
+    "XMP-dc:Description",
+    "XMP-iptcCore:AltTextAccessibility",
+    "XMP-xmp:CreatorTool",
 )
 
 
-def write_table(
-    path: Path, rows: Iterable[Mapping], columns: Columns = COLUMNS
-) -> None:
-    """Write rows as CSV atomically, after one line of column names."""
-    with (
-        atomic_path(path) as temporary,
-        temporary.open("w", newline="", **ENCODING) as file,
-    ):
-        plain = csv.writer(file, lineterminator="\n")
-        # Python 3.11 writes a carriage return without quotes, and cannot read it then.
-        quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
-        plain.writerow(columns.names)
-        for row in rows:
-            values = columns.values(row)
-            returns = any("\r" in str(value) for value in values)
-            (quoted if returns else plain).writerow(values)
+def _table(rows: Iterable[Mapping], exiftool: bool) -> str:
+    """Return rows as CSV, after one line of column names."""
+    content = io.StringIO()
+    plain = csv.writer(content, lineterminator="\n")
+    # Python 3.11 writes a carriage return without quotes, and cannot read it then.
+    quoted = csv.writer(content, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    plain.writerow(_EXIFTOOL_COLUMNS if exiftool else FIELDS)
+    for row in rows:
+        values = [row.get(field) for field in FIELDS]
+        if exiftool:
+            sentence = as_sentence(row["caption"])
+            values = [row["path"], sentence, sentence, creator_tool(row["made_by"])]
+        returns = any("\r" in str(value) for value in values)
+        (quoted if returns else plain).writerow(values)
+    return content.getvalue()
 
 
-def _cells(values: Iterable) -> tuple[str, ...]:
-    """Return the texts of values as :mod:`csv` writes them."""
-    return tuple("" if value is None else str(value) for value in values)
+def write_table(path: Path, rows: Iterable[Mapping], exiftool: bool = False) -> None:
+    """Write rows as CSV atomically, with :data:`FIELDS` or the columns of exiftool."""
+    atomic_write(path, _table(rows, exiftool).encode(**ENCODING))
 
 
 def require_replaceable(path: Path, rows: Sequence[Mapping]) -> None:
     """Raise unless :func:`write_table` with these rows loses no line of the file.
 
-    A CSV file has other lines if it was made by another program, or by version 0.1,
-    which kept no journal beside it.
+    An earlier run wrote the first of these rows. A CSV file differs if another program
+    wrote it, or version 0.1, which kept no journal beside it.
 
     Raises:
-        OutputFileError: the file has a line that is not among `rows`, or is no CSV.
+        OutputFileError: the file has other lines.
         OSError: the file cannot be read.
     """
     if not path.exists():
         return
-    kept = set()
-    for columns in (COLUMNS, EXIFTOOL_COLUMNS):
-        lines = {columns.names, *(_cells(columns.values(row)) for row in rows)}
-        kept |= lines
-        if columns is COLUMNS:  # versions before 0.3 wrote no confidence, the last one
-            kept |= {line[:-1] for line in lines}
+    if path.is_file():  # a pipe or a device may block or have no end
+        content = path.read_bytes().decode(**ENCODING)
+        if any(_table(rows, columns).startswith(content) for columns in (False, True)):
+            return
     journal = path.with_suffix(".jsonl").name
-    for line in _lines(path):
-        if line is None or tuple(line) not in kept:
-            received = "" if line is None else f", {','.join(line)[:60]!r}"
-            raise OutputFileError(
-                f"{path}: must be absent, or made from {journal} beside it. "
-                f"Received: a line that is not in {journal}{received}; name another "
-                "file, or move this one"
-            )
-
-
-def _lines(path: Path) -> Iterator[list[str] | None]:
-    """Yield the lines of a CSV file, None for one that is not CSV."""
-    if not path.is_file():
-        yield None  # a folder, or a named pipe, from which reading would block
-        return
-    with path.open(newline="", **ENCODING) as file:
-        try:
-            yield from csv.reader(file)
-        except csv.Error:
-            yield None
+    raise OutputFileError(
+        f"{path}: must be absent, or made from {journal} beside it. Received: lines "
+        f"that are not in {journal}; name another file, or move this one"
+    )

@@ -63,22 +63,11 @@ def read_sidecar(path: Path) -> bytes | None:
         raise MetadataError(error.strerror or str(error)) from None
 
 
-def words_in_sidecars(photo: Path) -> str:
-    """Return the words in the sidecars ``photo.jpg.xmp`` and ``photo.xmp``.
-
-    Raises:
-        MetadataError: the first of them cannot be read.
-    """
-    content = read_sidecar(sidecar_of(photo))
-    return XmpPacket(content).words() or _words(photo.with_suffix(".xmp"))
-
-
-def _words(sidecar: Path) -> str:
-    """Return the words of a sidecar that another program made, empty if malformed."""
-    try:
-        return XmpPacket(read_sidecar(sidecar)).words()
-    except (MetadataError, OSError):
-        return ""
+def _words_beside(photo: Path) -> str:
+    """Return the words in another program's ``photo.xmp``, empty if malformed."""
+    with contextlib.suppress(MetadataError, OSError):
+        return XmpPacket(read_sidecar(photo.with_suffix(".xmp"))).words()
+    return ""
 
 
 def words_in_photo(photo: Path) -> str:
@@ -125,16 +114,6 @@ def _exif_words(image: Image.Image) -> str:
     description = image.getexif().get(ExifTags.Base.ImageDescription, "")
     words = description.strip("\0 \r\n") if isinstance(description, str) else ""
     return "" if words.lower() in _CAMERA_DEFAULTS else words
-
-
-def _write_sidecar(photo: Path, packet: bytes) -> Path:
-    """Write the sidecar of a photo atomically and return its path."""
-    path = sidecar_of(photo)
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(packet)
-        if path.exists():
-            shutil.copymode(path, temporary)
-    return path
 
 
 class MetadataWriter:
@@ -205,18 +184,22 @@ class MetadataWriter:
         return ", ".join(parts)
 
     def _write(self, photo: Path, sentence: str) -> Path | None:
-        packet = XmpPacket(read_sidecar(sidecar_of(photo)))
+        path = sidecar_of(photo)
+        packet = XmpPacket(read_sidecar(path))
         if packet.made_by == self.made_by and packet.caption == sentence:
             self.present += 1
             return None
         if not self.overwrite and (
-            packet.words() or words_in_sidecars(photo) or words_in_photo(photo)
+            packet.words() or _words_beside(photo) or words_in_photo(photo)
         ):
             self.kept.append(photo)
             return None
         if not sentence:
             return None
         packet.set_caption(sentence, self.made_by)
-        path = _write_sidecar(photo, packet.to_bytes())
+        with atomic_path(path) as temporary:
+            temporary.write_bytes(packet.to_bytes())
+            if path.exists():
+                shutil.copymode(path, temporary)
         self.written += 1
         return path

@@ -1,5 +1,6 @@
 """Find and read photos: files, folders, bytes, PIL images and arrays."""
 
+import contextlib
 import dataclasses
 import io
 import os
@@ -21,11 +22,22 @@ from show_attend_tell.data.preprocessing import (
     remedy,
     upright_rgb,
 )
-from show_attend_tell.inference.result import Failure
 from show_attend_tell.runtime.errors import PhotoError, one_line
 
 Photo = str | os.PathLike | bytes | bytearray | Image.Image | np.ndarray
 Item, Content = TypeVar("Item"), TypeVar("Content")
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """A path without a caption, and the reason in one line that names the path."""
+
+    path: Path
+    reason: str
+
+    def to_dict(self) -> dict:
+        """Return values for JSON."""
+        return {"path": str(self.path), "error": self.reason}
 
 
 def find_photos(
@@ -56,7 +68,7 @@ def find_photos(
             inside = list(_scan(folder))
             yield from inside or [Failure(folder, f"{folder}: no photo in this folder")]
         else:
-            yield _special(Path(path)) if _is_special(path) else Path(path)
+            yield _regular(Path(path))
 
 
 def _scan(root: Path) -> Iterator[Path | Failure]:
@@ -77,62 +89,43 @@ def _scan(root: Path) -> Iterator[Path | Failure]:
         for entry in entries:
             if entry.name.startswith("."):
                 continue
-            if not _is_folder(entry):
-                if not (is_raw(entry.name) and Path(entry.name).stem in stems):
-                    yield from _check(Path(entry.path))
-            elif inside := _unscanned(entry, real, real_root, scanned):
-                subfolders.append((entry.path, inside))
+            if os.path.isdir(entry.path):
+                inside = os.path.join(real, entry.name)
+                if entry.is_symlink():
+                    inside = os.path.realpath(entry.path)
+                    if os.path.commonpath([inside, real_root]) in (inside, real_root):
+                        continue  # it points back
+                if inside not in scanned:
+                    scanned.add(inside)
+                    subfolders.append((entry.path, inside))
+            elif not (is_raw(entry.name) and Path(entry.name).stem in stems):
+                yield from _check(Path(entry.path))
         waiting += reversed(subfolders)
-
-
-def _is_folder(entry: os.DirEntry) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link that cannot be followed
-        return False
-
-
-def _unscanned(
-    entry: os.DirEntry, real_parent: str, real_root: str, scanned: set[str]
-) -> str | None:
-    """Return a subfolder's path without links and record it; None: do not scan it."""
-    real = os.path.join(real_parent, entry.name)
-    if entry.is_symlink():
-        real = os.path.realpath(entry.path)
-        if os.path.commonpath([real, real_root]) in (real, real_root):
-            return None  # it points back
-    if real in scanned:
-        return None
-    scanned.add(real)
-    return real
 
 
 def _check(path: Path) -> Iterator[Path | Failure]:
     """Yield a photo of a folder, a Failure, or nothing for other files."""
     try:
-        mode = os.stat(path).st_mode
+        os.stat(path)
     except OSError as error:
         yield Failure(path, f"{path}: {error.strerror}")
         return
     if unsupported := remedy(path):
         yield Failure(path, f"{path}: {unsupported}")
     elif is_photo(path):
-        yield path if stat.S_ISREG(mode) else _special(path)
+        yield _regular(path)
 
 
-def _is_special(path: str | os.PathLike) -> bool:
-    """Return whether a path is a named pipe, a socket or a device."""
-    try:
-        return not stat.S_ISREG(os.stat(path).st_mode)
-    except (OSError, ValueError):
-        return False  # decoding it gives the reason
-
-
-def _special(path: Path) -> Failure:
-    """Return the Failure of a file that is never opened, since reading may block."""
-    return Failure(
-        path, f"{path}: a named pipe, socket or device is no photo; name a regular file"
-    )
+def _regular(path: Path) -> Path | Failure:
+    """Return a path, or a Failure for a special file, since reading it may block."""
+    with contextlib.suppress(OSError, ValueError):  # decoding it gives the reason
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return Failure(
+                path,
+                f"{path}: a named pipe, socket or device is no photo; name a regular "
+                "file",
+            )
+    return path
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -212,11 +205,6 @@ def open_input(photo: Path | NamedPhoto) -> tuple[Path, Image.Image]:
     return photo, load_photo(photo)
 
 
-def path_of(photo: Path | NamedPhoto) -> Path:
-    """Return the path of a photo, or the name of a photo that is not a file."""
-    return photo.path if isinstance(photo, NamedPhoto) else photo
-
-
 def _from_array(pixels: np.ndarray) -> Image.Image:
     """Return the picture of an array."""
     fits = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))
@@ -232,22 +220,16 @@ def _from_array(pixels: np.ndarray) -> Image.Image:
 def read_ahead(
     read: Callable[[Item], Content], items: Sequence[Item], size: int
 ) -> Iterator[list[Content]]:
-    """Yield batches of ``read(item)``; a thread reads the next batch meanwhile.
-
-    Items of a single batch are read without a thread.
-    """
-    starts = range(0, len(items), size)
+    """Yield batches of ``read(item)``; a thread reads the next batch meanwhile."""
 
     def read_batch(start: int) -> list[Content]:
         return [read(item) for item in items[start : start + size]]
 
-    if len(starts) < 2:
-        yield from map(read_batch, starts)
-        return
+    following = None
     with ThreadPoolExecutor(1) as pool:
-        present = pool.submit(read_batch, starts[0])
-        for start in starts[1:]:
-            following = pool.submit(read_batch, start)
-            yield present.result()
-            present = following
-        yield present.result()
+        for start in range(0, len(items), size):
+            present, following = following, pool.submit(read_batch, start)
+            if present is not None:
+                yield present.result()
+        if following is not None:
+            yield following.result()

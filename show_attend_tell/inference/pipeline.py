@@ -1,30 +1,29 @@
-"""Caption photos with a captioner and its encoder.
+"""Caption photos with an engine, which encodes photos and generates captions.
 
 A photo becomes a caption in these steps: :mod:`data.preprocessing` decodes and resizes
-it, ``Encoder.encode`` computes its annotations, ``Generator.generate`` searches for the
-words (:mod:`models.generation` and :mod:`decoding`), and :mod:`inference.result` turns
-the hypotheses into a Caption.
+it, the engine's ``encode`` computes its annotations, the engine's ``describe`` searches
+for the words, and :mod:`inference.result` turns the hypotheses into a Caption.
+:mod:`inference.keras_engine` has the engine of Keras.
 """
 
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
 
 from show_attend_tell.config.settings import DecodingSettings
+from show_attend_tell.data.preprocessing import to_square, to_view
 from show_attend_tell.data.region import cell_shares, region_in_view
-from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.inference.confidence import Calibration, find_calibration
-from show_attend_tell.inference.encoder_matching import matching_encoder
 from show_attend_tell.inference.photos import (
     NamedPhoto,
     Photo,
     find_photos,
     open_input,
-    path_of,
     read_ahead,
     to_input,
 )
@@ -34,47 +33,69 @@ from show_attend_tell.inference.result import (
     Failure,
     caption_from_hypotheses,
     distinct_samples,
-    photo_seed,
-    sample_seeds,
+    photo_seeds,
     unless_doubtful,
 )
-from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.models.generation import MANY_PHOTOS
-from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.pretrained import DEFAULT, model_path
-from show_attend_tell.models.saving import load_generator
 from show_attend_tell.runtime.errors import CaptionError, PhotoError
 
 BATCH = 16  # photos in memory and in the encoder together
+VIEW = 512  # longest side of a displayed photo, in pixels
+
+
+class _Opened(NamedTuple):
+    """A decoded photo."""
+
+    path: Path
+    square: np.ndarray  # (S, S, 3) uint8
+    view: np.ndarray  # (H, W, 3) uint8
+    size: tuple[int, int]  # width and height in pixels
 
 
 class CaptioningPipeline:
     """Generate captions of photos.
 
     Attributes:
-        generator: annotations -> captions; a captioner becomes a generator of its own
-            captions.
-        encoder: the network, photo -> annotation vectors.
+        engine: the encoder and the models.
         file: the model file, or the tuple of an ensemble's files; None without one.
         calibration: gives captions their confidence; None leaves it unknown.
     """
 
     def __init__(
         self,
-        generator: Generator | Captioner,
-        encoder: Encoder,
+        engine,
+        encoder=None,
         file: Path | tuple[Path, ...] | None = None,
         calibration: Calibration | None = None,
     ):
-        if isinstance(generator, Captioner):
-            generator = generator.generator
-        self.generator, self.encoder, self.file = generator, encoder, file
-        self.calibration = calibration
+        """Join an engine with its calibration.
+
+        Args:
+            engine: an engine, see :class:`inference.keras_engine.KerasEngine`; or a
+                Captioner or Generator, with its `encoder`.
+            encoder: the Encoder of a Captioner or Generator.
+            file: see the class.
+            calibration: see the class.
+        """
+        if encoder is not None:
+            from show_attend_tell.inference.keras_engine import KerasEngine
+
+            engine = KerasEngine(engine, encoder)
+        self.engine, self.file, self.calibration = engine, file, calibration
 
     @property
-    def captioner(self) -> Captioner:
-        """The captioner, the first one of an ensemble."""
+    def encoder(self):
+        """The Encoder of Keras."""
+        return self.engine.encoder
+
+    @property
+    def generator(self):
+        """The Generator of Keras: captioners and reranker."""
+        return self.engine.generator
+
+    @property
+    def captioner(self):
+        """The captioner, a Keras model; the first one of an ensemble."""
         return self.generator.members[0]
 
     def decoding(self, request: CaptionRequest | None = None) -> DecodingSettings:
@@ -85,7 +106,7 @@ class CaptioningPipeline:
                 nothing is sampled.
         """
         request = request or CaptionRequest()
-        saved = dataclasses.asdict(self.generator.decoding)
+        saved = dataclasses.asdict(self.engine.decoding)
         changes = {
             name: value
             for name in saved
@@ -183,23 +204,22 @@ class CaptioningPipeline:
         """
         request = request or CaptionRequest()
         self.require_calibration(request)
-        lowest = request.min_confidence
-        if request.region is not None:
-            for photo in photos:
-                yield unless_doubtful(self._caption_region(photo, request), lowest)
-            return
         count = total or sum(not isinstance(photo, Failure) for photo in photos)
-        size = 1 if count == 1 else BATCH  # two graphs serve any number of photos
+        # Two graphs serve any number of photos.
+        size = 1 if count == 1 or request.region is not None else BATCH
         decoding = dataclasses.replace(self.decoding(request), batch_size=size)
-        self.encoder.expect(count * (1 + self.generator.mirror))
 
-        def read(photo: Path | NamedPhoto | Failure) -> tuple | Failure | None:
+        def read(photo: Path | NamedPhoto | Failure) -> _Opened | Failure | None:
             return None if present and present(photo) else self._read(photo)
 
         for batch in read_ahead(read, photos, size):
-            for result in self._caption_batch(batch, decoding, count >= MANY_PHOTOS):
+            if request.region is None:
+                batch = self._caption_batch(batch, decoding, count)
+            elif isinstance(batch[0], _Opened):
+                batch = [self._caption_one(batch[0], request)]
+            for result in batch:
                 if result is not None:
-                    yield unless_doubtful(result, lowest)
+                    yield unless_doubtful(result, request.min_confidence)
 
     def caption_image(
         self,
@@ -213,116 +233,22 @@ class CaptioningPipeline:
         rounding.
 
         Args:
-            image: RGB, upright, as ``Encoder.load_photo`` returns it.
+            image: RGB, upright, as :func:`data.preprocessing.load_photo` returns it.
             request: the user's choices; by default the model's own.
             path: name of the photo in the result.
 
         Raises:
             CaptionError: see :func:`data.region.region_in_view`.
         """
-        request = request or CaptionRequest()
-        decoding = self.decoding(request)
-        count = request.samples if decoding.method == "sample" else 1
-        square, view = self.encoder.preprocess(image), self.encoder.view(image)
-        box, shares = None, None
+        opened = self._open(Path(path), image)
+        return self._caption_one(opened, request or CaptionRequest())
+
+    def compile(self, request: CaptionRequest) -> None:
+        """Trace the search of :meth:`caption_image`; one graph serves all regions."""
+        side = self.engine.side
         if request.region is not None:
-            side, resize = (
-                self.encoder.settings.image_size,
-                self.encoder.settings.resize,
-            )
-            box = region_in_view(request.region, image.size, side, resize)
-            shares = cell_shares(box, self.generator.grid)  # (L,)
-            shares = np.repeat(shares[None], count, axis=0)  # (L,) -> (count, L)
-        features = self.encoder.encode(square[None], self.generator.mirror)  # (1, L, D)
-        hypotheses = self.generator.generate(
-            np.repeat(features, count, axis=0),  # (1, L, D) -> (count, L, D)
-            dataclasses.replace(decoding, batch_size=count),
-            seeds=sample_seeds(decoding.seed, square, count),
-            regions=shares,
-        )
-        if decoding.method == "sample":
-            hypotheses = distinct_samples(hypotheses)
-        else:
-            hypotheses = Hypotheses(*(field[0] for field in hypotheses))
-        caption = self._result(hypotheses, features[0], Path(path), square, view)
-        return dataclasses.replace(caption, region=box)
-
-    def compile(self, request: CaptionRequest | None = None) -> None:
-        """Trace the search that :meth:`caption_image` runs with a request.
-
-        The graph of captions with a region serves all regions.
-        """
-        request = request or CaptionRequest()
-        decoding = self.decoding(request)
-        count = request.samples if decoding.method == "sample" else 1
-        L, D = int(np.prod(self.encoder.grid)), self.encoder.width
-        views = (2,) if self.generator.mirror else ()
-        regions = None if request.region is None else np.ones((count, L), np.float32)
-        self.generator.generate(
-            np.zeros((count, *views, L, D), np.float16),
-            dataclasses.replace(decoding, batch_size=count),
-            regions=regions,
-        )
-
-    def _caption_region(
-        self, photo: Path | NamedPhoto | Failure, request: CaptionRequest
-    ) -> Caption | Failure:
-        """Caption one photo from the region of a request."""
-        if isinstance(photo, Failure):
-            return photo
-        try:
-            path, image = open_input(photo)
-        except PhotoError as error:
-            return Failure(path_of(photo), str(error))
-        return self.caption_image(image, request, path)
-
-    def _caption_batch(
-        self,
-        results: list[tuple | Failure | None],
-        decoding: DecodingSettings,
-        xla: bool,
-    ) -> list[Caption | Failure | None]:
-        """Caption photos from `_read`, a batch at most; None keeps a row empty."""
-        rows = [k for k, read in enumerate(results) if isinstance(read, tuple)]
-        if rows:
-            side, seed = self.encoder.settings.image_size, decoding.seed
-            squares = np.zeros((len(results), side, side, 3), np.uint8)
-            for k in rows:
-                squares[k] = results[k][1]
-            # (B, S, S, 3) -> (B, L, D)
-            features = self.encoder.encode(squares, self.generator.mirror)
-            seeds = [photo_seed(seed, square) for square in squares]
-            hypotheses = self.generator.generate(
-                features, decoding, seeds=seeds, xla=xla
-            )
-            for k in rows:
-                photo = Hypotheses(*(field[k] for field in hypotheses))
-                results[k] = self._result(photo, features[k], *results[k])
-        return results
-
-    def _read(self, photo: Path | NamedPhoto | Failure) -> tuple | Failure:
-        """Return (path, square, view) of a photo, or a Failure with the reason."""
-        if isinstance(photo, Failure):
-            return photo
-        try:
-            path, image = open_input(photo)
-            return path, self.encoder.preprocess(image), self.encoder.view(image)
-        except PhotoError as error:
-            return Failure(path_of(photo), str(error))
-
-    def _result(
-        self, hypotheses: Hypotheses, features, path: Path, square, view
-    ) -> Caption:
-        """Build the caption of a photo from features (L, D), hypotheses (W, ...)."""
-        generator, confidence = self.generator, None
-        if self.calibration is not None:
-            batch = Hypotheses(*(field[None] for field in hypotheses))  # -> (1, W, ...)
-            # (1, L, D) -> (1,)
-            confidence = float(self.calibration.confidence(features[None], batch)[0])
-        return caption_from_hypotheses(
-            *(hypotheses, generator.vocabulary, generator.grid),
-            *(path, square, view, confidence),
-        )
+            request = dataclasses.replace(request, region=(0, 0, side, side))
+        self.caption_image(Image.new("RGB", (side, side)), request)
 
     def require_calibration(self, request: CaptionRequest) -> None:
         """Raise a CaptionError if a lowest confidence lacks the model's calibration."""
@@ -333,6 +259,82 @@ class CaptioningPipeline:
                 "`show-attend-tell calibrate`, with their reranker as "
                 "<model>.reranker.npz beside the model"
             )
+
+    def _read(self, photo: Path | NamedPhoto | Failure) -> _Opened | Failure:
+        if isinstance(photo, Failure):
+            return photo
+        try:
+            return self._open(*open_input(photo))
+        except PhotoError as error:
+            path = photo.path if isinstance(photo, NamedPhoto) else photo
+            return Failure(path, str(error))
+
+    def _open(self, path: Path, image: Image.Image) -> _Opened:
+        side, resize = self.engine.side, self.engine.resize
+        square = to_square(image, side, resize)
+        return _Opened(path, square, to_view(image, side, resize, VIEW), image.size)
+
+    def _caption_batch(
+        self,
+        photos: list[_Opened | Failure | None],
+        decoding: DecodingSettings,
+        count: int,
+    ) -> list[Caption | Failure | None]:
+        """Caption photos, a batch at most; None keeps a row empty."""
+        results = list(photos)
+        rows = [k for k, photo in enumerate(photos) if isinstance(photo, _Opened)]
+        if rows:
+            side = self.engine.side
+            squares = np.zeros((len(photos), side, side, 3), np.uint8)
+            for k in rows:
+                squares[k] = photos[k].square
+            features = self.engine.encode(squares, count)  # (B, S, S, 3) -> (B, L, D)
+            seeds = [photo_seeds(decoding.seed, square)[0] for square in squares]
+            hypotheses = self.engine.describe(features, decoding, seeds, photos=count)
+            for k in rows:
+                best = hypotheses._make(field[k] for field in hypotheses)
+                results[k] = self._result(photos[k], features[k], best)
+        return results
+
+    def _caption_one(self, photo: _Opened, request: CaptionRequest) -> Caption:
+        """Caption one photo, from the region and with the samples of a request."""
+        decoding, box, shares = self.decoding(request), None, None
+        count = request.samples if decoding.method == "sample" else 1
+        if request.region is not None:
+            frame = (photo.size, self.engine.side, self.engine.resize)
+            box = region_in_view(request.region, *frame)
+            shares = cell_shares(box, self.engine.grid)  # (L,)
+            shares = np.repeat(shares[None], count, axis=0)  # (L,) -> (count, L)
+        features = self.engine.encode(photo.square[None])  # (1, L, D)
+        hypotheses = self.engine.describe(
+            np.repeat(features, count, axis=0),  # (1, L, D) -> (count, L, D)
+            dataclasses.replace(decoding, batch_size=count),
+            photo_seeds(decoding.seed, photo.square, count),
+            shares,
+        )
+        if decoding.method == "sample":
+            hypotheses = distinct_samples(hypotheses)
+        else:
+            hypotheses = hypotheses._make(field[0] for field in hypotheses)
+        return self._result(photo, features[0], hypotheses, box)
+
+    def _result(self, photo: _Opened, features, hypotheses, region=None) -> Caption:
+        """Build the caption of a photo from features (L, D), hypotheses (W, ...)."""
+        confidence = None
+        if self.calibration is not None:
+            batch = hypotheses._make(field[None] for field in hypotheses)  # (1, W, ...)
+            # (1, L, D) -> (1,)
+            confidence = float(self.calibration.confidence(features[None], batch)[0])
+        return caption_from_hypotheses(
+            hypotheses,
+            self.engine.vocabulary,
+            self.engine.grid,
+            path=photo.path,
+            square=photo.square,
+            view=photo.view,
+            region=region,
+            confidence=confidence,
+        )
 
 
 def load_requested(request: CaptionRequest) -> CaptioningPipeline:
@@ -347,7 +349,7 @@ def load_requested(request: CaptionRequest) -> CaptioningPipeline:
 
 
 def load(
-    model: str | os.PathLike | Sequence[str | os.PathLike] | None = None,
+    model: str | os.PathLike | Sequence[str | os.PathLike] = DEFAULT,
     encoder_weights: str | os.PathLike | None = None,
     runs: str | os.PathLike = "experiments/runs",
     mirror: bool = False,
@@ -376,12 +378,12 @@ def load(
         PretrainedModelError: `model` is omitted, and the package has no model.
         CalibrationError: the calibration beside the model is damaged or another's.
     """
+    from show_attend_tell.inference.keras_engine import load_engine
+
     several = mirror or isinstance(model, list | tuple)
-    model = DEFAULT if model is None else model
     models = model if isinstance(model, list | tuple) else [model]
     files = [model_path(os.fspath(name), runs) for name in models]
-    generator = load_generator(files, mirror, reranker)
-    encoder = matching_encoder(generator, files[0], encoder_weights)
-    calibration = None if several else find_calibration(generator, files[0])
+    engine = load_engine(files, encoder_weights, mirror, reranker)
+    calibration = None if several else find_calibration(engine.generator, files[0])
     file = tuple(files) if several else files[0]
-    return CaptioningPipeline(generator, encoder, file, calibration)
+    return CaptioningPipeline(engine, file=file, calibration=calibration)

@@ -53,19 +53,13 @@ def _parse_region(text: str) -> tuple[float, ...]:
 class CaptionRequest:
     """Everything that a user chooses about captions, apart from the photos.
 
+    The help texts describe the other fields.
+
     Attributes:
-        models: model files, run folders or names; empty for the default model. The
-            word probabilities of several models are averaged.
-        mirror: whether to average over photos and their mirror images.
-        reranker: file of a reranker, or ``none``; None looks beside a single model.
-        encoder_weights: weights file of the encoder; None takes the model's.
         beam: beam width, 1 is greedy; without a `method` it selects beam search.
-        locations: context of each word, see ``DecodingSettings``.
         seed: seed of sampled words or locations. The noise of a photo depends on the
             seed and the photo alone.
-        region: (x0, y0, x1, y1) in pixels of the photo as displayed, from which the
-            caption is written, see :mod:`data.region`.
-        min_confidence: lowest confidence of a caption, 0 to 1; None keeps all.
+        region: (x0, y0, x1, y1), see :mod:`data.region`.
         method: beam search, or sampled words.
         temperature: divisor of log-probabilities of sampled words.
         samples: captions sampled for one photo, with ``method="sample"``. The first

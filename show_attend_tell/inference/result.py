@@ -5,16 +5,20 @@ import re
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from show_attend_tell.data.preprocessing import Box
 from show_attend_tell.data.vocabulary import Vocabulary
-from show_attend_tell.decoding import Hypotheses
-from show_attend_tell.inference.visualization import attention_page
+from show_attend_tell.inference.photos import Failure
+
+if TYPE_CHECKING:  # its module imports Keras
+    from show_attend_tell.decoding import Hypotheses
 
 _DIGITS = 6  # decimals in JSON; float32 has no more
 LOW_CONFIDENCE = 0.2  # captions below it are marked
+_TEXT = ("text", "sentence", "log_prob", "score")  # of an alternative in JSON
 # Tokenizers separate the end of a word and punctuation: "a man 's hat , a dog ."
 _SEPARATED = re.compile(r" +(?=(?:'(?:s|re|ve|ll|d|m)|n't|[,;:!?.])(?:\s|$))")
 
@@ -29,34 +33,6 @@ def as_sentence(caption: str) -> str:
     if not text:
         return ""
     return f"{text[:1].upper()}{text[1:]}{'' if text[-1] in '!?' else '.'}"
-
-
-@dataclass(frozen=True, eq=False)
-class Alternative:
-    """Another caption of the same photo; fields as in :class:`Caption`."""
-
-    text: str
-    words: tuple[str, ...]
-    log_prob: float
-    score: float
-    word_log_probs: np.ndarray = field(repr=False)
-    attention: np.ndarray = field(repr=False)
-    beta: np.ndarray = field(repr=False)
-    locations: np.ndarray | None = None
-
-    @property
-    def sentence(self) -> str:
-        """The text with a capital at the start and a full stop at the end."""
-        return as_sentence(self.text)
-
-    def to_dict(self) -> dict:
-        """Return the text and its scores as values for JSON, without attention."""
-        return {
-            "text": self.text,
-            "sentence": self.sentence,
-            "log_prob": self.log_prob,
-            "score": self.score,
-        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,10 +53,11 @@ class Caption:
         attention: (T, rows, columns) weights alpha over the part of the photo that
             the network sees; each word's sum to 1.
         beta: (T,) gates; 1 if the model has no gates, like the Transformer.
-        alternatives: other captions of the photo, best first.
         square: (S, S, 3) uint8, the network's input; not part of the JSON.
         view: (H, W, 3) uint8, the same part of the photo in its own proportions, for
             display; not part of the JSON.
+        alternatives: other captions of the photo, best first, without alternatives and
+            confidence.
         locations: (T,) int in [0, rows * columns), the location that each word was
             generated from; None if a word was generated from the expected context.
         region: (x0, y0, x1, y1) as fractions of the width and height of ``view``, the
@@ -99,9 +76,9 @@ class Caption:
     end_log_prob: float | None
     attention: np.ndarray = field(repr=False)
     beta: np.ndarray = field(repr=False)
-    alternatives: tuple[Alternative, ...] = field(repr=False)
     square: np.ndarray = field(repr=False)
     view: np.ndarray = field(repr=False)
+    alternatives: tuple["Caption", ...] = field(default=(), repr=False)
     locations: np.ndarray | None = None
     region: Box | None = None
     confidence: float | None = None
@@ -118,7 +95,9 @@ class Caption:
 
     def _repr_html_(self) -> str:
         """Return the interactive page of the caption, for Jupyter."""
-        return attention_page.render_frame(self)
+        from show_attend_tell.inference.visualization.pages import render_frame
+
+        return render_frame(self)
 
     def to_dict(self) -> dict:
         """Return values for JSON; attention and beta are rounded to six decimals."""
@@ -132,7 +111,10 @@ class Caption:
         values["path"] = str(self.path)
         values["sentence"] = self.sentence
         values["words"] = list(self.words)
-        values["alternatives"] = [a.to_dict() for a in self.alternatives]
+        values["alternatives"] = [
+            {name: getattr(other, name) for name in _TEXT}
+            for other in self.alternatives
+        ]
         if self.locations is not None:
             values["locations"] = self.locations.tolist()
         if self.region is not None:
@@ -141,30 +123,16 @@ class Caption:
 
 
 @dataclass(frozen=True)
-class Failure:
-    """A path without a caption, and the reason in one line that names the path."""
-
-    path: Path
-    reason: str
-
-    def to_dict(self) -> dict:
-        """Return values for JSON."""
-        return {"path": str(self.path), "error": self.reason}
-
-
-@dataclass(frozen=True)
 class LowConfidence(Failure):
     """A photo whose caption is left out because its confidence is too low."""
 
 
 def caption_from_hypotheses(
-    hypotheses: Hypotheses,
+    hypotheses: "Hypotheses",
     vocabulary: Vocabulary,
     grid: tuple[int, int],
-    path: Path,
-    square: np.ndarray,
-    view: np.ndarray,
     confidence: float | None = None,
+    **photo: object,
 ) -> Caption:
     """Build the caption of one photo; the only place where alpha becomes a grid.
 
@@ -173,52 +141,36 @@ def caption_from_hypotheses(
             becomes the caption, the others its alternatives.
         vocabulary: the captioner's.
         grid: (rows, columns) of the annotations, L = rows * columns.
-        path: path of the photo.
-        square: (S, S, 3) uint8.
-        view: (H, W, 3) uint8.
         confidence: confidence of the best hypothesis, None if unknown.
+        **photo: `path`, `square`, `view` and `region` of the Caption.
     """
-    W = len(hypotheses.lengths)
     best, *others = (
-        _fields(hypotheses, w, vocabulary, grid)
-        for w in range(W)
-        if w == 0 or hypotheses.lengths[w] > 0  # a beam may find fewer than W
+        Caption(**_words(hypotheses, w, vocabulary, grid), **photo)
+        for w, length in enumerate(hypotheses.lengths)
+        if w == 0 or length > 0  # a beam may find fewer than W
     )
-    T = len(best["words"])
-    finished = hypotheses.finished[0]
-    return Caption(
-        path=path,
-        **best,
-        end_log_prob=float(hypotheses.word_log_probs[0, T]) if finished else None,
-        alternatives=tuple(Alternative(**other) for other in others),
-        square=square,
-        view=view,
-        confidence=confidence,
-    )
+    return dataclasses.replace(best, alternatives=tuple(others), confidence=confidence)
 
 
-def _fields(
-    hypotheses: Hypotheses, w: int, vocabulary: Vocabulary, grid: tuple[int, int]
+def _words(
+    hypotheses: "Hypotheses", w: int, vocabulary: Vocabulary, grid: tuple[int, int]
 ) -> dict:
-    """Return the fields that a caption and an alternative share, of hypothesis `w`."""
+    """Return the fields of a Caption that hypothesis `w` determines."""
     words = vocabulary.decode(hypotheses.tokens[w].tolist())
-    T = len(words)
+    T, log_probs = len(words), hypotheses.word_log_probs[w]
+    locations = hypotheses.locations[w, :T]  # -1 for the expected context
     return {
         "text": " ".join(words),
         "words": tuple(words),
         "log_prob": float(hypotheses.log_probs[w]),
         "score": float(hypotheses.scores[w]),
-        "word_log_probs": hypotheses.word_log_probs[w, :T],
+        "word_log_probs": log_probs[:T],
+        "end_log_prob": float(log_probs[T]) if hypotheses.finished[w] else None,
         # (W, T_max, L) -> (T, rows, columns)
         "attention": hypotheses.alpha[w, :T].reshape(T, *grid),
         "beta": hypotheses.beta[w, :T],
-        "locations": _single_locations(hypotheses.locations[w, :T]),
+        "locations": locations if T and (locations >= 0).all() else None,
     }
-
-
-def _single_locations(locations: np.ndarray) -> np.ndarray | None:
-    """Return the location of each word (T,), None for the expected context."""
-    return locations if len(locations) and (locations >= 0).all() else None
 
 
 def unless_doubtful(
@@ -238,7 +190,7 @@ def unless_doubtful(
     )
 
 
-def distinct_samples(samples: Hypotheses) -> Hypotheses:
+def distinct_samples(samples: "Hypotheses") -> "Hypotheses":
     """Remove repeated captions; the first sample stays first, others by score.
 
     Args:
@@ -247,26 +199,21 @@ def distinct_samples(samples: Hypotheses) -> Hypotheses:
     Returns:
         Hypotheses of one photo, every field (W, ...) with W <= N.
     """
-    samples = Hypotheses(*(field[:, 0] for field in samples))  # (N, 1, ...) -> (N, ...)
+    samples = samples._make(field[:, 0] for field in samples)  # (N, 1, ...) -> (N, ...)
     others = 1 + np.argsort(-samples.scores[1:], kind="stable")
     kept: dict[bytes, int] = {}
     for row in (0, *others):
         kept.setdefault(samples.tokens[row].tobytes(), int(row))
-    rows = list(kept.values())
-    return Hypotheses(*(field[rows] for field in samples))
+    return samples._make(field[list(kept.values())] for field in samples)
 
 
-def photo_seed(seed: int, square: np.ndarray) -> tuple[int, int]:
-    """Return the seed of one photo, which depends on no other photo.
+def photo_seeds(seed: int, square: np.ndarray, count: int = 1) -> list:
+    """Return independent seeds for samples of one photo, which depend on no other.
 
     Args:
         seed: seed of the decoding settings.
         square: (S, S, 3) uint8.
+        count: number of seeds.
     """
-    return seed, zlib.crc32(square.tobytes())
-
-
-def sample_seeds(seed: int, square: np.ndarray, count: int) -> list:
-    """Return `count` independent seeds; the first equals :func:`photo_seed`."""
-    first = np.random.SeedSequence(photo_seed(seed, square))
+    first = np.random.SeedSequence((seed, zlib.crc32(square.tobytes())))
     return [first, *first.spawn(count - 1)]

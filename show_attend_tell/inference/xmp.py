@@ -86,7 +86,7 @@ class XmpPacket:
     def set_caption(self, sentence: str, made_by: str) -> None:
         """Replace the caption.
 
-        ``xmp:CreatorTool`` is written unless another program has written its own.
+        ``xmp:CreatorTool`` is written unless another program wrote it.
 
         Args:
             sentence: the caption as a person reads it, in English.

@@ -17,7 +17,7 @@ from show_attend_tell.models.lstm.attention import (
     region_bias,
     sampled_location,
 )
-from show_attend_tell.runtime.compilation import compiled
+from show_attend_tell.runtime.backend import compiled
 from show_attend_tell.runtime.errors import ConfigError
 
 # XLA compiles a beam of 5 in 4.6 s of processor time, TensorFlow traces it in 1.1 s; a
@@ -150,7 +150,7 @@ def build_search(generator, decoding, xla=None):
     Args:
         generator: a :class:`models.generator.Generator`.
         decoding: DecodingSettings from :func:`static_settings`.
-        xla: whether XLA compiles the search, see :func:`runtime.compilation.compiled`;
+        xla: whether XLA compiles the search, see :func:`runtime.backend.compiled`;
             None compiles nothing, for a caller that traces the function.
     """
     unknown = () if decoding.allow_unknown else (UNKNOWN,)

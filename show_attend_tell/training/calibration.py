@@ -15,7 +15,7 @@ from PIL import Image
 from show_attend_tell.config.settings import DecodingSettings, Experiment
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.splits import Split, folder_of, load_splits, open_features
-from show_attend_tell.evaluation.metrics import CiderReward
+from show_attend_tell.evaluation.metrics.reward import CiderReward
 from show_attend_tell.evaluation.validation import best_words, generate_captions
 from show_attend_tell.inference.confidence import (
     PhotoSpace,
@@ -23,7 +23,7 @@ from show_attend_tell.inference.confidence import (
     save_calibration,
     statistics,
 )
-from show_attend_tell.inference.encoder_matching import matching_encoder
+from show_attend_tell.inference.keras_engine import matching_encoder
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.saving import load_generator
@@ -81,7 +81,7 @@ def calibrate(
         model: path of the model; a reranker beside it ranks the captions.
         others: pictures of out-of-distribution sets by their names, at least 8 of each.
         encoder_weights: as in
-            :func:`~show_attend_tell.inference.encoder_matching.matching_encoder`.
+            :func:`~show_attend_tell.inference.keras_engine.matching_encoder`.
         count: validation photos to turn upside down and to crop close-ups from.
         shown: whether to show progress bars.
 

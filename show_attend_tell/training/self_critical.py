@@ -24,7 +24,7 @@ from show_attend_tell.data.dataset import part_of, read_views, shown_items
 from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import PAD, START, Vocabulary
 from show_attend_tell.decoding import Hypotheses
-from show_attend_tell.evaluation.metrics import CiderReward
+from show_attend_tell.evaluation.metrics.reward import CiderReward
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.training.step import compiled_step
 from show_attend_tell.training.workers import ALONE, Workers

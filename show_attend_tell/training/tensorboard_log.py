@@ -21,11 +21,11 @@ from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.preprocessing import load_photo, to_view
 from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import SPECIAL
-from show_attend_tell.evaluation.attention_diagnostics import (
+from show_attend_tell.evaluation.validation import (
     AttentionMonitor,
     attention_statistics,
+    best_words,
 )
-from show_attend_tell.evaluation.validation import best_words
 from show_attend_tell.inference.visualization.attention_figure import (
     attention_figure,
     figure_to_array,

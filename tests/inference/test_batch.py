@@ -3,22 +3,14 @@
 import csv
 import html
 import json
-import os
-import shutil
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from show_attend_tell.inference.batch import caption_into_file
+from show_attend_tell.inference.batch import caption_into_file, write_gallery
 from show_attend_tell.inference.pipeline import CaptioningPipeline
-from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import Failure, as_sentence
-from show_attend_tell.inference.visualization.gallery import write_gallery
 from show_attend_tell.runtime.errors import CaptionError, OutputFileError
 
 NAMES = ["a b.png", "z.png", "nested/été.jpg", "nested/花.webp"]
@@ -88,14 +80,6 @@ def test_a_csv_of_version_0_1_is_neither_lost_nor_repeated(pipeline, folder, tmp
     assert out.read_bytes() == before
 
 
-def test_another_beam_is_not_mixed_in(pipeline, folder, tmp_path):
-    out = tmp_path / "captions.csv"
-    caption_into_file(pipeline, [folder], out, shown=False)
-    request = CaptionRequest(beam=1)
-    with pytest.raises(OutputFileError, match="beam 3, and not by .* beam 1"):
-        caption_into_file(pipeline, [folder], out, request, shown=False)
-
-
 def test_the_gallery_shows_every_photo_with_a_text_to_copy(pipeline, folder, tmp_path):
     out = tmp_path / "pages" / "captions.html"
     caption_into_file(pipeline, [folder], out, shown=False)
@@ -121,30 +105,6 @@ def test_no_text_of_a_row_becomes_markup_in_the_gallery(tmp_path):
         '<img src="%3Cscript%3Ealert%28%221%22%29%3C/script%3E.jpg" '
         f'alt="{html.escape(as_sentence(evil)).replace("&quot;", "&#34;")}">'
     )
-
-
-@pytest.mark.slow
-def test_a_killed_run_is_resumed_without_loss_or_repetition(pipeline, folder, tmp_path):
-    for number in range(400):
-        os.link(folder / "z.png", folder / f"copy-{number:03d}.png")
-    out = tmp_path / "captions.jsonl"
-    model = shutil.copy(pipeline.file, tmp_path / "model.keras")
-    command = [sys.executable, "-m", "show_attend_tell", "caption", str(folder)]
-    command += ["--model", str(model), "--out", str(out)]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    while not out.exists() or out.stat().st_size < 2000:
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    before = out.read_bytes().splitlines()
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 1  # one photo is broken
-    paths = [row["path"] for row in rows(out)]
-    assert len(paths) == len(set(paths)) == 404
-    # The last row may have been incomplete.
-    assert out.read_bytes().splitlines()[: len(before) - 1] == before[:-1]
-    assert "already present" in done.stdout
 
 
 def test_a_pipeline_without_a_file_is_refused(pipeline, folder, tmp_path):

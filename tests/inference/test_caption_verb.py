@@ -8,8 +8,7 @@ from tiny_pipeline import photo_bytes
 
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import Failure
-from show_attend_tell.inference.visualization import figures
-from show_attend_tell.inference.visualization.attention_figure import attention_figure
+from show_attend_tell.inference.visualization import attention_figure as figures
 from show_attend_tell.inference.xmp import XmpPacket
 from show_attend_tell.models import pretrained
 
@@ -28,9 +27,6 @@ def test_it_prints_a_line_for_each_photo_and_continues_after_failures(
     assert code == 1
     assert err.count("\n") == 1
     assert "broken.jpeg: cannot be read" in err
-
-
-def test_photos_that_can_be_read_give_exit_status_0(run, folder, results):
     code, out, err = run(folder / "a.png", folder / "b.JPG")
     assert (code, err, len(out)) == (0, "", 2)
 
@@ -103,11 +99,11 @@ def test_without_a_model_the_shipped_one_is_used_or_named_as_missing(
 def test_it_draws_figures_with_the_locations_selected(
     run, photo, monkeypatch, tmp_path, pipeline
 ):
-    drawn = []
+    drawn, draw = [], figures.attention_figure
 
     def keep(*args, locations, **options):
         drawn.append(locations)
-        return attention_figure(*args, locations=locations, **options)
+        return draw(*args, locations=locations, **options)
 
     monkeypatch.setattr(figures, "attention_figure", keep)
     code, _, err = run("--attention", tmp_path, "--locations", "sampled", photo)
@@ -172,7 +168,7 @@ def test_caption_writes_sidecars_and_resumes(run, pipeline, photos, monkeypatch)
     captioned = []
 
     def spy(read, *settings, whole=pipeline._caption_batch):
-        captioned.extend(path for path, _, _ in read)
+        captioned.extend(photo.path for photo in read)
         return whole(read, *settings)
 
     monkeypatch.setattr(pipeline, "_caption_batch", spy)

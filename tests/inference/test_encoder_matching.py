@@ -13,8 +13,8 @@ from show_attend_tell.data.encoder_identity import (
     ROUNDED_DIGEST,
     identity_difference,
 )
-from show_attend_tell.inference import encoder_matching
-from show_attend_tell.inference.encoder_matching import matching_encoder
+from show_attend_tell.inference import keras_engine
+from show_attend_tell.inference.keras_engine import matching_encoder
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.pretrained import NAMES
@@ -22,20 +22,12 @@ from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import (
     CaptionError,
     EncoderError,
-    ModelFileError,
 )
 
 
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
     return Encoder(ENCODER)
-
-
-def test_the_file_restores_captioner_and_encoder(pipeline, encoder):
-    captioner = make_captioner(encoder)
-    assert pipeline.encoder.identity() == encoder.identity()
-    assert pipeline.decoding() == captioner.decoding
-    assert pipeline.captioner.vocabulary == captioner.vocabulary
 
 
 def test_accepted_weights_are_used_if_the_file_is_absent(encoder, tmp_path):
@@ -82,15 +74,6 @@ def test_a_model_that_names_no_encoder_is_refused(encoder, tmp_path):
         load(tmp_path / "model.keras")
 
 
-def test_missing_and_damaged_models_are_refused_in_one_line(pipeline, tmp_path):
-    damaged = tmp_path / "damaged.keras"
-    damaged.write_bytes(pipeline.file.read_bytes()[:5000])
-    for path in (tmp_path / "absent.keras", damaged):
-        with pytest.raises(ModelFileError, match=path.name) as caught:
-            load(path)
-        assert "\n" not in str(caught.value)
-
-
 PACKAGED = EncoderSettings("VGG16", "block5_conv3", "imagenet_8bit", 32, "squash")
 
 
@@ -132,7 +115,7 @@ def test_a_model_of_other_imagenet_weights_keeps_them(packaged, tmp_path, monkey
         asked.append(settings.weights)
         raise EncoderError("no network")
 
-    monkeypatch.setattr(encoder_matching, "Encoder", record)
+    monkeypatch.setattr(keras_engine, "Encoder", record)
     with pytest.raises(EncoderError):
         load(model)
     assert asked == ["imagenet"]
@@ -158,7 +141,7 @@ def test_a_model_of_the_packaged_weights_accepts_those_that_they_round(
     for digest, accepted in ((ROUNDED_DIGEST, True), ("ab" * 32, False)):
         found = packaged.identity() | {"weights_digest": digest}
         monkeypatch.setattr(
-            encoder_matching,
+            keras_engine,
             "Encoder",
             lambda settings, found=found: SimpleNamespace(identity=lambda: dict(found)),
         )

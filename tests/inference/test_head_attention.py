@@ -1,16 +1,18 @@
 """The attention of heads belongs to the caption's words, its region and its model."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import tiny_pipeline
 from PIL import Image
 
 from show_attend_tell.inference.pipeline import CaptioningPipeline
-from show_attend_tell.inference.visualization.figures import draw_figures
-from show_attend_tell.inference.visualization.heads_figure import (
-    head_attention,
-    heads_figure_of,
+from show_attend_tell.inference.visualization.attention_figure import (
+    caption_figure,
+    draw_figures,
 )
+from show_attend_tell.inference.visualization.heads_figure import heads_figure
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.generator import Generator
 
@@ -34,17 +36,18 @@ def caption(pipeline, photo):
 
 
 def test_the_mean_over_the_heads_of_the_last_layer_is_alpha(pipeline, caption):
-    heads = head_attention(pipeline, caption)
+    heads, layer = pipeline.engine.head_attention(caption)
     rows, columns = pipeline.captioner.grid
+    assert layer == 2
     assert heads.shape == (2, 2, len(caption.words), rows, columns)
     np.testing.assert_allclose(heads[1].mean(axis=0), caption.attention, atol=1e-4)
     np.testing.assert_allclose(heads.sum(axis=(3, 4)), 1, rtol=1e-4)
 
 
 def test_a_region_directs_the_heads_too(pipeline, photo, caption):
-    whole = head_attention(pipeline, caption)
+    whole, _ = pipeline.engine.head_attention(caption)
     found = pipeline.caption(photo, region=(10, 10, 30, 30))
-    heads = head_attention(pipeline, found)
+    heads, _ = pipeline.engine.head_attention(found)
     np.testing.assert_allclose(heads[1].mean(axis=0), found.attention, atol=1e-4)
     assert np.abs(heads[1, :, 0] - whole[1, :, 0]).max() > 0.01
 
@@ -53,15 +56,14 @@ def test_an_ensemble_and_an_lstm_have_no_heads(pipeline, caption):
     lstm = tiny_pipeline.make_captioner(pipeline.encoder)
     for other in (lstm.generator, Generator([pipeline.captioner, lstm])):
         one = CaptioningPipeline(other, pipeline.encoder)
-        assert heads_figure_of(one, caption) is None
+        assert heads_figure(one.engine, caption) is None
 
 
 def test_the_figure_of_the_heads_is_written_beside_the_other(
     pipeline, caption, tmp_path
 ):
-    def draw(one, dark):
-        return heads_figure_of(pipeline, one, dark)
-
-    ((_, files),) = draw_figures([caption], tmp_path, ["png"], draw_heads=draw)
+    heads = partial(heads_figure, pipeline.engine)
+    draw = {"": caption_figure, "-heads": heads}
+    ((_, files),) = draw_figures([caption], tmp_path, draw, ["png"])
     assert [file.name for file in files] == ["photo.png", "photo-heads.png"]
     assert all(file.stat().st_size > 1000 for file in files)

@@ -1,18 +1,11 @@
 """Captions generated from one location for each word, selected or sampled."""
 
-import dataclasses
-
 import numpy as np
 import pytest
-from tiny_pipeline import ENCODER, make_captioner, photo_bytes
+from tiny_pipeline import photo_bytes
 
-from show_attend_tell.config.settings import DecodingSettings
-from show_attend_tell.inference.batch import caption_into_file
-from show_attend_tell.inference.pipeline import CaptioningPipeline
+from show_attend_tell.inference.batch import made_by
 from show_attend_tell.inference.request import CaptionRequest
-from show_attend_tell.inference.result import _single_locations
-from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.runtime.errors import OutputFileError
 
 
 def peaks(attention):
@@ -26,14 +19,6 @@ def test_locations_are_given_where_each_word_has_one(pipeline, photo):
     sampled = pipeline.caption(photo, locations="sampled", seed=4)
     assert len(sampled.locations) == len(sampled.words)
     assert sampled.locations.tolist() != peaks(sampled.attention)
-
-
-@pytest.mark.parametrize(
-    ("selected", "expected"), [([4, 0], [4, 0]), ([-1, -1], None), ([], None)]
-)
-def test_locations_are_none_unless_attention_selected_them(selected, expected):
-    found = _single_locations(np.array(selected, int))
-    assert (found if found is None else found.tolist()) == expected
 
 
 def test_other_seeds_sample_other_locations(pipeline, photo):
@@ -57,34 +42,17 @@ def test_a_photos_samples_do_not_depend_on_other_photos(pipeline, photo, tmp_pat
     assert found.locations.tolist() == alone.locations.tolist()
 
 
-def test_rows_of_other_locations_or_seeds_are_not_mixed(pipeline, photo, tmp_path):
-    for how, other, message in (
-        ({"locations": "likeliest"}, {}, "beam 3, likeliest, and not by .* beam 3; "),
+@pytest.mark.parametrize(
+    ("options", "author"),
+    [
+        ({}, "beam 3"),
+        ({"locations": "likeliest"}, "beam 3, likeliest"),
+        ({"locations": "sampled", "seed": 3}, "beam 3, sampled with seed 3"),
         (
-            {"locations": "sampled", "seed": 3},
-            {"locations": "sampled", "seed": 4},
-            "beam 3, sampled with seed 3, and not",
-        ),
-        (
-            {"method": "sample", "seed": 3},
             {"method": "sample", "seed": 4},
-            "words sampled at temperature 1.0 with seed 3, and not",
+            "words sampled at temperature 1.0 with seed 4",
         ),
-    ):
-        out = tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl"
-        batch = (pipeline, [photo], out)
-        caption_into_file(*batch, CaptionRequest(**how), shown=False)
-        with pytest.raises(OutputFileError, match=message):
-            caption_into_file(*batch, CaptionRequest(**other), shown=False)
-
-
-def test_the_models_own_locations_are_the_default():
-    encoder = Encoder(ENCODER)
-    model = make_captioner(encoder)
-    own = {**dataclasses.asdict(model.decoding), "locations": "likeliest"}
-    model.decoding = DecodingSettings(**own)
-    pipeline = CaptioningPipeline(model.generator, encoder)
-    assert pipeline.decoding() == DecodingSettings(**own)
-    assert (
-        pipeline.decoding(CaptionRequest(locations="expected")).locations == "expected"
-    )
+    ],
+)
+def test_rows_name_the_locations_and_the_seed(pipeline, options, author):
+    assert made_by(pipeline, CaptionRequest(**options)).endswith(f", {author}")

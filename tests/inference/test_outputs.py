@@ -126,8 +126,3 @@ def test_a_closed_folder_is_one_line(run, closed, monkeypatch, option, name):
 )
 def test_a_sentence_has_a_capital_and_a_full_stop(caption, expected):
     assert as_sentence(caption) == expected
-
-
-def test_a_sentence_stays_as_it_is():
-    for text in ("a dog 's ball .", "Who ?", "A dog."):
-        assert as_sentence(as_sentence(text)) == as_sentence(text)

@@ -17,8 +17,7 @@ import show_attend_tell as sat
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.preprocessing import UNREADABLE
 from show_attend_tell.inference.request import CaptionRequest
-from show_attend_tell.inference.result import Caption, Failure, photo_seed
-from show_attend_tell.models import pretrained
+from show_attend_tell.inference.result import Caption, Failure
 from show_attend_tell.runtime.errors import CaptionError, ModelFileError
 
 ROTATED = Image.Exif()
@@ -67,13 +66,6 @@ def test_an_error_of_a_decoder_loses_no_other_photo(
     reason = f"{folder / 'a.png'}: cannot be read as a photo: two"
     assert failure == Failure(folder / "a.png", reason)
     assert caption.path == folder / "b.JPG"
-
-
-def test_only_unreadable_photos_give_only_failures(pipeline, folder):
-    paths = [folder / "broken.jpeg", folder / "absent.jpg"]
-    found = list(pipeline.caption_photos(paths))
-    assert [type(one) for one in found] == [Failure, Failure]
-    assert "no such photo" in found[1].reason
 
 
 def test_details_belong_to_the_words(captions, pipeline):
@@ -168,24 +160,17 @@ def test_more_photos_than_a_batch_keep_their_order(pipeline, captions):
 
 
 def test_xla_compiles_the_search_for_many_photos_only(pipeline, captions, monkeypatch):
-    def generate(features, decoding, seeds, xla):
+    def generate(features, decoding, seeds, xla, regions):
         asked.append(xla)
         return pipeline.generator.generate(features, decoding, seeds)
 
     asked, model = [], with_decoding(pipeline)
     model.generator.generate = generate
-    monkeypatch.setattr("show_attend_tell.inference.pipeline.MANY_PHOTOS", 3)
+    monkeypatch.setattr("show_attend_tell.inference.keras_engine.MANY_PHOTOS", 3)
     paths = [one.path for one in captions]
     for count in (2, 3):
         list(model.caption_photos(paths[:count]))
     assert asked == [False, True]
-
-
-def test_a_failure_is_passed_through(pipeline, folder):
-    bad = Failure(folder / "x", "x: lost")
-    found = list(pipeline.caption_photos([bad, folder / "a.png"]))
-    assert found[0] is bad
-    assert isinstance(found[1], Caption)
 
 
 def test_a_beam_of_one_is_greedy_and_has_no_alternatives(pipeline, captions):
@@ -207,7 +192,6 @@ def test_an_image_gets_the_caption_of_its_file(pipeline, photo):
 
 def test_the_seed_of_a_photo_is_that_of_its_pixels(pipeline, photo):
     square = pipeline.caption(photo).square
-    assert photo_seed(4, square) == (4, zlib.crc32(square.tobytes()))
     request = CaptionRequest(method="sample", seed=4)
     (found,) = pipeline.caption_photos([photo], request)
     expected = pipeline.generator.generate(
@@ -267,21 +251,6 @@ def test_decoding_refuses_misuse_in_one_line(pipeline, changes, message):
 @pytest.mark.parametrize("how", [{"locations": "sampled"}, {"method": "sample"}])
 def test_a_seed_is_accepted_where_something_is_sampled(pipeline, how):
     assert pipeline.decoding(CaptionRequest(**how, seed=3)).seed == 3
-
-
-FRESH = """
-import json, sys
-import show_attend_tell as sat
-for one in sat.load(sys.argv[1]).caption_photos(sys.argv[2:]):
-    print(json.dumps(one.to_dict()))
-"""
-
-
-def test_a_fresh_process_gives_the_same_captions(pipeline, results, folder):
-    command = [sys.executable, "-c", FRESH, str(pipeline.file), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert found == [json.loads(json.dumps(one.to_dict())) for one in results]
 
 
 def test_models_are_found_by_file_folder_and_name(pipeline, tmp_path, monkeypatch):
@@ -348,11 +317,6 @@ def test_a_list_gives_a_list_and_a_bad_photo_loses_no_other(pipeline, photo, fol
         pipeline.caption(None)
 
 
-def test_without_an_argument_the_model_of_the_package_is_loaded(pipeline, monkeypatch):
-    monkeypatch.setattr(pretrained, "SHIPPED", pipeline.file)
-    assert sat.load().file == pipeline.file
-
-
 QUIET = """
 import sys
 import show_attend_tell as sat
@@ -367,7 +331,3 @@ def test_importing_every_name_and_loading_a_model_print_nothing(pipeline):
     command = [sys.executable, "-c", QUIET, str(pipeline.file)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-def test_jupyter_displays_a_caption(pipeline, photo):
-    assert pipeline.caption(photo)._repr_html_().startswith("<iframe")

@@ -11,7 +11,6 @@ from show_attend_tell.inference.visualization.attention_figure import (
     attention_figure,
     figure_to_array,
 )
-from show_attend_tell.inference.visualization.figures import caption_figure
 from show_attend_tell.runtime.errors import CaptionError
 
 LEFT = (6, 5, 22, 35)  # of a photo of 60 x 40 pixels
@@ -104,8 +103,3 @@ def test_the_figure_has_the_outline_of_the_region_in_every_panel():
     assert len(left) > 100
     assert len(changed) == pytest.approx(2 * len(left), rel=0.05)  # in both panels
     assert (left[:, 0] > 0.3 * height).all()  # the lower half of the photo only
-
-
-def test_the_figure_of_a_caption_has_its_region(captioned):
-    boxes = [len(axes.patches) for axes in caption_figure(captioned).axes]
-    assert boxes == [2] * (len(captioned.words) + 1)  # a line and its shade

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from show_attend_tell.inference.result import Alternative, Caption
+from show_attend_tell.inference.result import Caption
 
 GRID = (3, 4)
 
@@ -40,14 +40,15 @@ def make_caption(
     text="a red <b>", peaks=(0, 6, 11), path="photo.jpg", view=VIEW, **more
 ):
     """Return a caption of a grey photo with two alternatives."""
+    photo = {
+        "path": Path(path),
+        "end_log_prob": -0.5,
+        "square": np.zeros((64, 64, 3), np.uint8),
+        "view": view,
+    }
+    others = (("a blue circle", (1, 6, 11)), ("one", (3,)))
     return Caption(
-        path=Path(path),
         **sentence(text, peaks, **more),
-        end_log_prob=-0.5,
-        alternatives=(
-            Alternative(**sentence("a blue circle", (1, 6, 11))),
-            Alternative(**sentence("one", (3,))),
-        ),
-        square=np.zeros((64, 64, 3), np.uint8),
-        view=view,
+        **photo,
+        alternatives=tuple(Caption(**sentence(*other), **photo) for other in others),
     )

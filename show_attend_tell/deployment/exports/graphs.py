@@ -13,9 +13,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from show_attend_tell.config.settings import DecodingSettings
-from show_attend_tell.decoding import Hypotheses
-from show_attend_tell.inference.pipeline import load
+from show_attend_tell.inference.pipeline import CaptioningPipeline, load
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder.network import Encoder
@@ -58,28 +56,23 @@ def export_saved_model(
             f"`out` must be absent or an empty folder. Received: {folder}; name another"
         )
     pipeline = load(model, encoder_weights)
-    captioner, encoder = pipeline.captioner, pipeline.encoder
-    words = tf.constant(captioner.vocabulary.words)
-    generate = _captioning_graph(
-        captioner, encoder, pipeline.decoding(CaptionRequest(beam=beam))
-    )
-    side, resize = encoder.settings.image_size, encoder.settings.resize
+    words = tf.constant(pipeline.engine.vocabulary.words)
+    generate = _captioning_graph(pipeline, pipeline.encoder, beam)
+    side, resize = pipeline.engine.side, pipeline.engine.resize
 
     def caption(photo: tf.Tensor) -> dict[str, tf.Tensor]:
         square = resize_to_square(photo, side, resize)
-        hypotheses = generate(square[None])  # (S, S, 3) -> (1, S, S, 3)
-        length = _number_of_words(hypotheses)
-        strings = tf.gather(words, hypotheses.tokens[0, 0, :length])  # (T,)
+        best = generate(square[None])  # (S, S, 3) -> (1, S, S, 3)
+        strings = tf.gather(words, best["tokens"][: best["length"]])  # (T,)
         return {
             "caption": tf.strings.reduce_join(strings, separator=" "),
             "words": strings,
-            # (T, L) -> (T, rows, columns)
-            "alpha": tf.reshape(hypotheses.alpha[0, 0, :length], (-1, *captioner.grid)),
-            "log_prob": hypotheses.log_probs[0, 0],
+            "alpha": best["alpha"][: best["length"]],
+            "log_prob": best["log_prob"],
         }
 
     photo = tf.TensorSpec((None, None, 3), tf.uint8, "photo")
-    module = _module(caption, photo, captioner, encoder)
+    module = _module(caption, photo, pipeline.captioner, pipeline.encoder)
     with atomic_path(folder) as temporary:
         signatures = {"serving_default": module.caption}
         tf.saved_model.save(module, str(temporary), signatures=signatures)
@@ -95,7 +88,7 @@ def export_litert(
 
     The file's signature ``serving_default`` takes ``square``, (1, S, S, 3) uint8 RGB,
     and returns ``tokens`` (T,) int32, ``length`` (), the number of them that are words,
-    ``alpha`` (T, rows, columns) and ``log_prob`` (). Every operation is LiteRT's own.
+    ``alpha`` (T, rows, columns) and ``log_prob`` (). LiteRT runs every operation.
 
     Args:
         model: a ``.keras`` file.
@@ -111,35 +104,21 @@ def export_litert(
         CaptionError, ModelFileError, EncoderError: see ``pipeline.load``.
     """
     pipeline = load(model, encoder_weights)
-    captioner, encoder = pipeline.captioner, pipeline.encoder
+    encoder, side = pipeline.encoder, pipeline.engine.side
     if encoder.settings.precision != "float32":  # LiteRT has no bfloat16 convolution
         weights = str(encoder_weights or encoder.settings.weights)
         encoder = Encoder(
             dataclasses.replace(encoder.settings, precision="float32", weights=weights)
         )
-    generate = _captioning_graph(
-        captioner, encoder, pipeline.decoding(CaptionRequest(beam=beam))
-    )
-
-    def caption(square: tf.Tensor) -> dict[str, tf.Tensor]:
-        hypotheses = generate(square)
-        return {
-            "tokens": hypotheses.tokens[0, 0],
-            "length": _number_of_words(hypotheses),
-            # (T, L) -> (T, rows, columns)
-            "alpha": tf.reshape(hypotheses.alpha[0, 0], (-1, *captioner.grid)),
-            "log_prob": hypotheses.log_probs[0, 0],
-        }
-
-    side = encoder.settings.image_size
     square = tf.TensorSpec((1, side, side, 3), tf.uint8, "square")
-    module = _module(caption, square, captioner, encoder)
+    generate = _captioning_graph(pipeline, encoder, beam)
+    module = _module(generate, square, pipeline.captioner, encoder)
     graph = module.caption.get_concrete_function()
     converter = tf.lite.TFLiteConverter.from_concrete_functions([graph], module)
     metadata = {
-        "words": captioner.vocabulary.words,
+        "words": pipeline.engine.vocabulary.words,
         "side": side,
-        "resize": encoder.settings.resize,
+        "resize": pipeline.engine.resize,
     }
     metadata_file = Path(file).with_suffix(".json")
     atomic_write(metadata_file, json.dumps(metadata, ensure_ascii=False))
@@ -148,32 +127,38 @@ def export_litert(
 
 
 def _captioning_graph(
-    captioner: Captioner, encoder: Encoder, decoding: DecodingSettings
-) -> Callable[[tf.Tensor], Hypotheses]:
-    """Return a function to be traced: one square (1, S, S, 3) uint8 -> Hypotheses.
+    pipeline: CaptioningPipeline, encoder: Encoder, beam: int | None
+) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
+    """Return a function to be traced: one square (1, S, S, 3) -> its best caption.
 
-    It is not compiled by XLA, which some runtimes of exported graphs lack.
+    The caption has ``tokens`` (T,), ``length`` (), the number of them that are words,
+    ``alpha`` (T, rows, columns) and ``log_prob`` (). The function is not compiled by
+    XLA, which some runtimes of exported graphs lack.
     """
+    decoding = pipeline.decoding(CaptionRequest(beam=beam))
     if decoding.locations == "sampled":  # an exported graph has no source of noise
         raise ExportError(
             "the model's decoding.locations must be 'expected' or 'likeliest' for an "
             "export. Received: 'sampled'; train or save it with another"
         )
-    generate = build_search(captioner.generator, static_settings(decoding))
-    L, D = captioner.grid[0] * captioner.grid[1], captioner.annotation_width
-    T = decoding.max_words
+    search = build_search(pipeline.captioner.generator, static_settings(decoding))
+    (rows, columns), D = pipeline.engine.grid, pipeline.captioner.annotation_width
 
-    def graph(squares: tf.Tensor) -> Hypotheses:
-        features = encoder.annotations(squares)  # (1, S, S, 3) -> (1, L, D)
-        features = tf.ensure_shape(features, (1, L, D))
-        return generate(features, tf.zeros((1, 2, T)), tf.constant(1.0))
+    def best_caption(square: tf.Tensor) -> dict[str, tf.Tensor]:
+        features = encoder.annotations(square)  # (1, S, S, 3) -> (1, L, D)
+        features = tf.ensure_shape(features, (1, rows * columns, D))
+        noise = tf.zeros((1, 2, decoding.max_words))
+        hypotheses = search(features, noise, tf.constant(1.0))
+        ended = tf.cast(hypotheses.finished[0, 0], tf.int32)
+        return {
+            "tokens": hypotheses.tokens[0, 0],
+            "length": hypotheses.lengths[0, 0] - ended,
+            # (T, L) -> (T, rows, columns)
+            "alpha": tf.reshape(hypotheses.alpha[0, 0], (-1, rows, columns)),
+            "log_prob": hypotheses.log_probs[0, 0],
+        }
 
-    return graph
-
-
-def _number_of_words(hypotheses: Hypotheses) -> tf.Tensor:
-    """Return the length of the best hypothesis without the end word."""
-    return hypotheses.lengths[0, 0] - tf.cast(hypotheses.finished[0, 0], tf.int32)
+    return best_caption
 
 
 def _module(

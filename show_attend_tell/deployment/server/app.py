@@ -1,7 +1,6 @@
 """Serve the web page and ``POST /caption``: a photo in, JSON out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 
 import pydantic
@@ -18,27 +17,20 @@ from show_attend_tell.deployment.server.captions import (
     max_beam,
     model_info,
 )
-from show_attend_tell.deployment.server.digits import DigitModels, add_digits
 from show_attend_tell.deployment.server.middleware import Guard
 from show_attend_tell.deployment.server.request_queue import RequestQueue
-from show_attend_tell.deployment.server.uploads import (
-    Limits,
-    size_message,
+from show_attend_tell.deployment.server.siblings import (
+    DigitModels,
+    WordReader,
+    add_siblings,
 )
-from show_attend_tell.deployment.server.words import WordReader, add_words
+from show_attend_tell.deployment.server.uploads import Limits, size_message
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.runtime.errors import BusyError, UploadError
 
 _STATIC = files(__package__) / "static"
+_READ = ["GET", "HEAD"]
 _FORM_BYTES = 100_000  # bytes of a request besides the photo
-
-
-@dataclass(frozen=True)
-class Example:
-    """An example picture on the page: its name and its JPEG bytes."""
-
-    name: str
-    jpeg: bytes
 
 
 class Refusal(pydantic.BaseModel):
@@ -47,20 +39,24 @@ class Refusal(pydantic.BaseModel):
     error: str
 
 
+# OpenAPI's descriptions of responses that are errors.
 _REFUSALS = {
-    400: "The request is malformed.",
-    403: "The request comes from a page of another server.",
-    408: "The request did not arrive in time.",
-    413: "The photo has too many bytes or pixels.",
-    415: "Not a photo, or a damaged one.",
-    422: "An option is out of range.",
-    503: "The queue is full (Retry-After: seconds), or the server is stopping.",
+    code: {"model": Refusal, "description": text}
+    for code, text in {
+        400: "The request is malformed.",
+        403: "The request comes from a page of another server.",
+        408: "The request did not arrive in time.",
+        413: "The photo has too many bytes or pixels.",
+        415: "Not a photo, or a damaged one.",
+        422: "An option is out of range.",
+        503: "The queue is full (Retry-After: seconds), or the server is stopping.",
+    }.items()
 }
 
 
 def create_app(
     pipelines: Mapping[str, CaptioningPipeline],
-    examples: Sequence[Example] = (),
+    examples: Sequence[tuple[str, bytes]] = (),
     queue_limit: int = 32,
     limits: Limits | None = None,
     hosts: Sequence[str] = ("127.0.0.1", "localhost", "[::1]"),
@@ -71,11 +67,11 @@ def create_app(
 
     Args:
         pipelines: models by the name that the page shows; the first is the default.
-        examples: pictures that the page offers.
+        examples: name and JPEG bytes of the pictures that the page offers.
         queue_limit: requests that may run or wait together; others are refused.
         limits: limits of uploads.
         hosts: accepted values of the header Host. Others are refused, so that a page
-            of another site cannot reach the server through a name of its own.
+            of another site cannot reach the server through another name.
         digits: models of the tab of digits; without them the page has no such tab.
         reader: model of the tab of words; likewise.
     """
@@ -87,7 +83,6 @@ def create_app(
         docs_url=None,  # FastAPI's own pages load scripts from elsewhere
         redoc_url=None,
     )
-    app.state.queue = queue
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
     app.add_middleware(
         Guard, max_bytes=limits.bytes + _FORM_BYTES, message=size_message(limits)
@@ -95,31 +90,19 @@ def create_app(
     _add_refusals(app)
     tabs = {"digits": digits is not None, "words": reader is not None}
     _add_page(app, pipelines, examples, limits, tabs)
-    add_captions(app, pipelines, queue, limits, _responses())
-    if digits is not None:
-        add_digits(app, digits, queue, limits, _responses())
-    if reader is not None:
-        add_words(app, reader, queue, limits, _responses())
+    add_captions(app, pipelines, queue, limits, _REFUSALS)
+    add_siblings(app, digits, reader, queue, limits, _REFUSALS)
     return app
-
-
-def _responses() -> dict:
-    """Return OpenAPI's descriptions of responses that are errors."""
-    return {
-        code: {"model": Refusal, "description": text}
-        for code, text in _REFUSALS.items()
-    }
 
 
 def _add_page(
     app: FastAPI,
     pipelines: Mapping[str, CaptioningPipeline],
-    examples: Sequence[Example],
+    examples: Sequence[tuple[str, bytes]],
     limits: Limits,
     tabs: Mapping[str, bool],
 ) -> None:
-    @app.head("/", include_in_schema=False)
-    @app.get("/", include_in_schema=False)
+    @app.api_route("/", methods=_READ, include_in_schema=False)
     async def page() -> FileResponse:
         return FileResponse(str(_STATIC / "index.html"))
 
@@ -130,18 +113,17 @@ def _add_page(
             "version": __version__,
             "models": [model_info(*named) for named in pipelines.items()],
             "max_beam": max_beam(pipelines),
-            "examples": [example.name for example in examples],
+            "examples": [name for name, _ in examples],
             "megabytes": limits.megabytes,
             "megapixels": limits.megapixels,
             **tabs,
         }
 
-    @app.head("/examples/{number}", include_in_schema=False)
-    @app.get("/examples/{number}", include_in_schema=False)
+    @app.api_route("/examples/{number}", methods=_READ, include_in_schema=False)
     async def example(number: int) -> Response:
         if not 0 <= number < len(examples):
             raise HTTPException(404, "no such example")
-        return Response(examples[number].jpeg, media_type="image/jpeg")
+        return Response(examples[number][1], media_type="image/jpeg")
 
     app.mount("/static", StaticFiles(directory=str(_STATIC)), name="static")
 

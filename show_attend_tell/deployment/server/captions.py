@@ -3,12 +3,12 @@
 import dataclasses
 import inspect
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, get_type_hints
 
-import pydantic
 from fastapi import FastAPI, File, Form, UploadFile
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from show_attend_tell.config.settings import DecodingSettings
@@ -24,7 +24,7 @@ MAX_BEAM = 10  # unless a model's own beam is wider
 SAMPLES = 5  # captions sampled for a photo: the caption and its alternatives
 
 
-class AlternativeAnswer(pydantic.BaseModel):
+class AlternativeAnswer(BaseModel):
     """An alternative caption of the photo."""
 
     text: str
@@ -33,47 +33,42 @@ class AlternativeAnswer(pydantic.BaseModel):
     score: float
 
 
-class Answer(pydantic.BaseModel):
+class Answer(BaseModel):
     """A caption with all its details; T words."""
 
-    text: str = pydantic.Field(description="The words with spaces between.")
-    sentence: str = pydantic.Field(description="The text, to be read by people.")
+    text: str = Field(description="The words with spaces between.")
+    sentence: str = Field(description="The text, to be read by people.")
     words: list[str]
-    log_prob: float = pydantic.Field(description="log p(caption) in nats.")
-    score: float = pydantic.Field(
+    log_prob: float = Field(description="log p(caption) in nats.")
+    score: float = Field(
         description="log_prob normalised by length, and what a reranker adds."
     )
-    word_log_probs: list[float] = pydantic.Field(
-        description="log p of each word in nats."
-    )
-    end_log_prob: float | None = pydantic.Field(
+    word_log_probs: list[float] = Field(description="log p of each word in nats.")
+    end_log_prob: float | None = Field(
         description="log p of the end word; null if the caption was cut."
     )
-    attention: list[list[list[float]]] = pydantic.Field(
+    attention: list[list[list[float]]] = Field(
         description="T maps (rows, columns) over `seen`; each sums to 1."
     )
-    locations: list[int] | None = pydantic.Field(
+    locations: list[int] | None = Field(
         None, description="The location of each word, row by row; null if averaged."
     )
-    confidence: float | None = pydantic.Field(
+    confidence: float | None = Field(
         None, description="0 to 1, see the model card; null if not calibrated."
     )
-    low_confidence: bool = pydantic.Field(description="Whether to doubt the caption.")
-    beta: list[float] = pydantic.Field(description="T gates.")
-    region: list[float] | None = pydantic.Field(
-        None,
-        description="Region of the caption, as fractions of `seen`.",
+    low_confidence: bool = Field(description="Whether to doubt the caption.")
+    beta: list[float] = Field(description="T gates.")
+    region: list[float] | None = Field(
+        None, description="Region of the caption, as fractions of `seen`."
     )
-    alternatives: list[AlternativeAnswer] = pydantic.Field(description="Best first.")
-    seen: list[float] = pydantic.Field(
+    alternatives: list[AlternativeAnswer] = Field(description="Best first.")
+    seen: list[float] = Field(
         description="Region that the network sees: x0, y0, x1, y1 as fractions."
     )
-    photo: str = pydantic.Field(description="File name of the upload.")
+    photo: str = Field(description="File name of the upload.")
     model: str
-    settings: dict = pydantic.Field(description="Decoding settings of the caption.")
-    seconds: float = pydantic.Field(
-        description="Duration in seconds, without the queue."
-    )
+    settings: dict = Field(description="Decoding settings of the caption.")
+    seconds: float = Field(description="Duration in seconds, without the queue.")
 
 
 def max_beam(pipelines: Mapping[str, CaptioningPipeline]) -> int:
@@ -84,30 +79,6 @@ def max_beam(pipelines: Mapping[str, CaptioningPipeline]) -> int:
 def _beam_of(decoding: DecodingSettings) -> int:
     """Return the width of the beam search that equals these settings."""
     return 1 if decoding.method == "greedy" else decoding.beam
-
-
-class Variants:
-    """The searches that are traced already, so that other requests do not wait."""
-
-    def __init__(self):
-        self._ready: set[tuple[int, DecodingSettings, bool]] = set()
-
-    def compilation(
-        self, pipeline: CaptioningPipeline, request: CaptionRequest
-    ) -> Callable[[], None] | None:
-        """Return the function that traces the search of a request, None if traced."""
-        search = static_settings(pipeline.decoding(request))
-        key = id(pipeline), search, request.region is not None
-        if key in self._ready:
-            return None
-        return partial(self._compile, key, pipeline, request)
-
-    def _compile(
-        self, key: tuple, pipeline: CaptioningPipeline, request: CaptionRequest
-    ) -> None:
-        if key not in self._ready:  # another request may have waited for the same
-            pipeline.compile(request)
-            self._ready.add(key)
 
 
 def _form_fields(widest_beam: int) -> list[inspect.Parameter]:
@@ -149,7 +120,7 @@ def _request_of(pipeline: CaptioningPipeline, values: Mapping) -> CaptionRequest
                 raise HTTPException(422, str(error)) from None
     request = CaptionRequest(**parsed, samples=SAMPLES)
     decoding = pipeline.decoding(dataclasses.replace(request, seed=None))
-    if decoding.locations != "expected" and not _selects_locations(pipeline):
+    if decoding.locations != "expected" and not pipeline.generator.selects_locations:
         raise HTTPException(
             422,
             "`locations` must be 'expected' with a Transformer. Received: "
@@ -174,7 +145,13 @@ def add_captions(
         limits: limits of uploads.
         refusals: OpenAPI's descriptions of responses that are errors.
     """
-    first, variants = next(iter(pipelines)), Variants()
+    first, traced = next(iter(pipelines)), set()
+
+    def trace(search: tuple, pipeline: CaptioningPipeline, request: CaptionRequest):
+        """Trace a search before its first request, so that others do not wait."""
+        if search not in traced:  # another request may have waited for the same
+            pipeline.compile(request)
+            traced.add(search)
 
     async def caption(
         photo: Annotated[UploadFile, File(description="JPEG, PNG, WebP, GIF, ...")],
@@ -188,24 +165,23 @@ def add_captions(
             )
         pipeline, content = pipelines[model], await photo.read()
         request = _request_of(pipeline, values)
+        settings = pipeline.decoding(request)
+        search = (model, static_settings(settings), request.region is not None)
+        prepare = (
+            None if search in traced else partial(trace, search, pipeline, request)
+        )
         answer = await queue.run(
-            *(_caption_upload, pipeline, content, limits, request),
-            prepare=variants.compilation(pipeline, request),
+            *(_caption_upload, pipeline, content, limits, request), prepare=prepare
         )
         name = (photo.filename or "photo").encode("utf-8", "replace").decode()
-        settings = _used(pipeline.decoding(request))
-        return answer | {"model": model, "photo": name, "settings": settings}
+        used = _used(settings)
+        return answer | {"model": model, "photo": name, "settings": used}
 
     # FastAPI reads the form's fields from the signature.
     *named, _ = inspect.signature(caption).parameters.values()
     fields = _form_fields(max_beam(pipelines))
     caption.__signature__ = inspect.Signature([*named, *fields])
     app.post("/caption", response_model=Answer, responses=refusals)(caption)
-
-
-def _selects_locations(pipeline: CaptioningPipeline) -> bool:
-    """Return whether a model's words can be generated from one location each."""
-    return pipeline.generator.selects_locations
 
 
 def _caption_upload(
@@ -221,8 +197,7 @@ def _caption_upload(
         caption = pipeline.caption_image(image, request)
     except CaptionError as error:  # of a region that is not inside the photo
         raise UploadError(422, str(error)) from None
-    settings = pipeline.encoder.settings
-    region = seen_region(image.size, settings.image_size, settings.resize)
+    region = seen_region(image.size, pipeline.engine.side, pipeline.engine.resize)
     sizes = (*image.size, *image.size)
     return caption.to_dict() | {
         "seen": [round(x / size, 6) for x, size in zip(region, sizes, strict=True)],
@@ -233,18 +208,15 @@ def _caption_upload(
 
 def _used(decoding: DecodingSettings) -> dict:
     """Return the settings that this caption depends on."""
-    used = {"method": decoding.method, "locations": decoding.locations}
+    used = {"method": "beam", "beam": _beam_of(decoding)}
     if decoding.method == "sample":
-        used["temperature"] = decoding.temperature
-    else:
-        used |= {"method": "beam", "beam": _beam_of(decoding)}
-    if is_sampled(decoding):
-        used["seed"] = decoding.seed
-    return used
+        used = {"method": "sample", "temperature": decoding.temperature}
+    used["locations"] = decoding.locations
+    return used | ({"seed": decoding.seed} if is_sampled(decoding) else {})
 
 
 def model_info(name: str, pipeline: CaptioningPipeline) -> dict:
-    """Return what the page shows of a model, and the model's own settings."""
+    """Describe a model, with its decoding settings, for the page."""
     decoding = pipeline.decoding()
     return {
         "name": name,
@@ -253,6 +225,6 @@ def model_info(name: str, pipeline: CaptioningPipeline) -> dict:
         "beam": _beam_of(decoding),
         "temperature": decoding.temperature,
         "locations": decoding.locations,
-        "selects_locations": _selects_locations(pipeline),
+        "selects_locations": pipeline.generator.selects_locations,
         "seed": decoding.seed,
     }

@@ -35,9 +35,9 @@ def _foreign_origin(scope: Scope) -> str | None:
     Browsers add the header to a page's requests; other programs do not.
     """
     headers = Headers(scope=scope)
-    own = f"{scope['scheme']}://{headers.get('host', '')}".lower()
+    server = f"{scope['scheme']}://{headers.get('host', '')}".lower()
     origins = headers.getlist("origin")
-    return next((one for one in origins if one.lower() != own), None)
+    return next((o for o in origins if o.lower() != server), None)
 
 
 async def _refuse(

@@ -6,7 +6,7 @@ a Gaussian, over the photo; bright is where alpha_t is large.
 
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-from show_attend_tell.runtime.files import atomic_write
+from show_attend_tell.inference.photos import Failure
+from show_attend_tell.runtime.files import LONGEST_NAME, atomic_write
 
 UPSAMPLING = 16  # 2**4 pixels to a location, Sec. 5.4
 SIGMA = 0.8  # of the Gaussian, in locations; the authors' code has 20 / 16
@@ -24,10 +25,11 @@ VEIL = 0.3  # brightness of a pixel without attention
 GLOW = 0.3  # white mixed into the pixel with most, so that it shows on dark photos too
 MOST_COLUMNS = 7
 
+_SUFFIX = 10  # bytes reserved in a file name for the format
 _PANEL, _TEXT, _MARGIN = 1.75, 0.5, 0.1  # inches
-_TALLEST = 1.4  # height / width of a panel; taller photos become narrower
+TALLEST = 1.4  # height / width of a panel; taller photos become narrower
 _ACCENT, _SHADE = "#ffb000", "black"  # outline of a location, visible on any photo
-_INKS = {False: ("white", "black", "0.4"), True: ("0.08", "0.95", "0.65")}
+INKS = {False: ("white", "black", "0.4"), True: ("0.08", "0.95", "0.65")}
 
 
 def attention_figure(
@@ -46,8 +48,8 @@ def attention_figure(
     leaves the whole photo bright.
 
     Args:
-        photo: RGB, exactly the part that the network sees, as ``Encoder.preprocess``
-            or ``Encoder.view`` returns it; of any size.
+        photo: RGB, exactly the part that the network sees, as
+            :func:`data.preprocessing.to_view` returns it; of any size.
         words: T words; append ``<end>`` to draw the end word too.
         attention: (T, rows, columns) weights alpha; further rows are ignored.
         beta: T gates, printed under the words.
@@ -61,39 +63,57 @@ def attention_figure(
         A figure that belongs to no window and no global state of matplotlib.
 
     Raises:
-        ValueError: `attention`, `beta`, `probabilities` or `locations` do not fit.
+        ValueError: `attention` does not fit the words.
     """
-    attention = np.asarray(attention, np.float64)
-    numbers = {"beta": beta, "probabilities": probabilities, "locations": locations}
-    _check(words, attention, numbers)
-    pixels = np.asarray(photo, np.uint8)
-    ground, ink, faint = _INKS[dark]
+    attention, T = np.asarray(attention, np.float64), len(words)
+    if attention.ndim != 3 or len(attention) < T:
+        raise ValueError(
+            f"`attention` must be ({T} or more, rows, columns) for {T} words. "
+            f"Received: shape {attention.shape}"
+        )
+    pixels, (_, rows, columns) = np.asarray(photo, np.uint8), attention.shape
+    ground, ink, faint = INKS[dark]
     figure, panels = _panels(len(words) + 1, pixels.shape[0] / pixels.shape[1])
     figure.set_facecolor(ground)
     _show(panels[0], pixels)
+    below = {"ha": "center", "va": "top"}
+    bold = below | {"weight": "bold"}
     for axes in panels if region is not None else ():
         _outline(axes, region, linestyle=(0, (4, 2)))
     for t, (axes, word) in enumerate(zip(panels[1:], words, strict=True)):
-        weights = attention_map(attention[t])
-        _show(axes, overlay(pixels, weights / max(weights.max(), 1e-12)))
+        show_map(axes, pixels, attention[t])
         if locations is not None and locations[t] >= 0:
-            _outline(axes, _box_of(int(locations[t]), attention.shape[1:]))
+            row, column = divmod(int(locations[t]), columns)
+            cell = np.array([column, row, column + 1, row + 1])
+            _outline(axes, cell / [columns, rows, columns, rows])
         size = 11 * min(1, 15 / max(len(word), 1))  # a long word fits its panel
-        _annotate(axes, word, -4, color=ink, fontsize=size, weight="bold")
-        line = _numbers(t, probabilities, beta)
-        _annotate(axes, line, -20, color=faint, fontsize=8.5, weight="normal")
+        write_beside(axes, word, (0.5, 0), (0, -4), **bold, color=ink, fontsize=size)
+        printed = {"p": probabilities, "β": beta}
+        line = "   ".join(
+            f"{name} {values[t]:.2f}"
+            for name, values in printed.items()
+            if values is not None
+        )
+        write_beside(axes, line, (0.5, 0), (0, -20), **below, color=faint, fontsize=8.5)
     return figure
 
 
-def _numbers(
-    t: int, probabilities: Sequence[float] | None, beta: Sequence[float] | None
-) -> str:
-    """Return the line of numbers under word ``t``."""
-    numbers = {"p": probabilities, "β": beta}
-    return "   ".join(
-        f"{name} {values[t]:.2f}"
-        for name, values in numbers.items()
-        if values is not None
+def shown_gates(beta: np.ndarray) -> np.ndarray | None:
+    """Return the gates (T,) to draw; None for a model without gates."""
+    return None if (beta == 1).all() else beta
+
+
+def caption_figure(caption, dark: bool = False) -> Figure:
+    """Draw the attention of one caption."""
+    return attention_figure(
+        caption.view,
+        caption.words,
+        caption.attention,
+        beta=shown_gates(caption.beta),
+        probabilities=np.exp(caption.word_log_probs),
+        dark=dark,
+        locations=caption.locations,
+        region=caption.region,
     )
 
 
@@ -187,32 +207,66 @@ def figure_to_array(figure: Figure, dpi: int = 100) -> np.ndarray:
     return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
 
 
-def _check(words: Sequence[str], attention: np.ndarray, numbers: dict) -> None:
-    """Validate the arguments of :func:`attention_figure`."""
-    if attention.ndim != 3 or len(attention) < len(words):
-        raise ValueError(
-            f"`attention` must be ({len(words)} or more, rows, columns) for "
-            f"{len(words)} words. Received: shape {attention.shape}"
-        )
-    for name, values in numbers.items():
-        if values is not None and len(values) < len(words):
-            raise ValueError(
-                f"`{name}` must have one number for each of {len(words)} words. "
-                f"Received: {len(values)}"
-            )
-    L = attention.shape[1] * attention.shape[2]
-    locations = numbers["locations"]
-    if locations is not None and not all(-1 <= location < L for location in locations):
-        raise ValueError(
-            f"`locations` must be in [-1, {L}). Received: {list(locations)}"
-        )
+def draw_figures(
+    results: Iterable,
+    folder: str | Path,
+    draw: Mapping[str, Callable[..., Figure | None]],
+    formats: Sequence[str] = ("png", "pdf"),
+    dark: bool = False,
+) -> Iterator[tuple[object, list[Path]]]:
+    """Write the figures of each result as it is generated.
+
+    Figures are named after the photos; the second photo of a name gets ``-2``.
+
+    Args:
+        results: captions or words with a ``path``, and failures.
+        folder: folder of the figures; it is made.
+        draw: suffix of the figure's name -> function of a result and `dark` that draws
+            it, or returns None.
+        formats: see :func:`save_figure`.
+        dark: whether to draw light text on a dark background.
+
+    Yields:
+        Each result with the files written for it, none for a failure.
+    """
+    taken: set[str] = set()
+    for result in results:
+        files = []
+        if not isinstance(result, Failure):
+            name = result.path.stem
+            for suffix, function in draw.items():
+                if figure := function(result, dark):
+                    name = _free_name(f"{name}{suffix}", taken)
+                    files += save_figure(figure, Path(folder) / name, formats)
+        yield result, files
+
+
+def _free_name(stem: str, taken: set[str]) -> str:
+    """Return a name that is not taken yet, ignoring case, and add it to `taken`.
+
+    A stem that leaves no room for the number and the suffix is cut.
+    """
+    name, count = _cut(stem, LONGEST_NAME - _SUFFIX), 1
+    while name.lower() in taken:
+        count += 1
+        number = f"-{count}"
+        name = _cut(stem, LONGEST_NAME - _SUFFIX - len(number)) + number
+    taken.add(name.lower())
+    return name
+
+
+def _cut(name: str, limit: int) -> str:
+    """Return the start of a name of at most `limit` bytes, without half a letter."""
+    if len(os.fsencode(name)) <= limit:
+        return name
+    return os.fsencode(name)[:limit].decode("utf-8", "ignore") or "photo"
 
 
 def _panels(count: int, aspect: float) -> tuple[Figure, list[Axes]]:
     """Make `count` panels of equal size, height / width = `aspect`, text under each."""
     rows = -(-count // MOST_COLUMNS)
     columns = -(-count // rows)
-    photo_high = _PANEL * min(aspect, _TALLEST)
+    photo_high = _PANEL * min(aspect, TALLEST)
     photo_wide = photo_high / aspect
     wide, high = _PANEL + _MARGIN, photo_high + _TEXT
     width, height = columns * wide + _MARGIN, rows * high + _MARGIN
@@ -232,11 +286,10 @@ def _show(axes: Axes, pixels: np.ndarray) -> None:
     axes.set_axis_off()
 
 
-def _box_of(location: int, grid: tuple[int, int]) -> tuple[float, ...]:
-    """Return (x0, y0, x1, y1) of a location, as fractions of the photo."""
-    rows, columns = grid
-    row, column = divmod(location, columns)
-    return column / columns, row / rows, (column + 1) / columns, (row + 1) / rows
+def show_map(axes: Axes, pixels: np.ndarray, weights: np.ndarray) -> None:
+    """Show a photo under one word's weights, scaled by the largest of them."""
+    drawn = attention_map(weights)
+    _show(axes, overlay(pixels, drawn / max(drawn.max(), 1e-12)))
 
 
 def _outline(axes: Axes, box: Sequence[float], linestyle="solid") -> None:
@@ -245,7 +298,9 @@ def _outline(axes: Axes, box: Sequence[float], linestyle="solid") -> None:
     for colour, width in ((_SHADE, 2.6), (_ACCENT, 1.3)):
         axes.add_patch(
             Rectangle(
-                *((x0, 1 - y1), x1 - x0, y1 - y0),
+                (x0, 1 - y1),
+                x1 - x0,
+                y1 - y0,
                 transform=axes.transAxes,
                 fill=False,
                 edgecolor=colour,
@@ -257,18 +312,28 @@ def _outline(axes: Axes, box: Sequence[float], linestyle="solid") -> None:
         )
 
 
-def _annotate(axes: Axes, text: str, offset: float, color, fontsize, weight) -> None:
-    """Centre text `offset` points under a panel."""
+def write_beside(
+    axes: Axes,
+    text: str,
+    anchor: tuple[float, float],
+    offset: tuple[float, float],
+    **style: object,
+) -> None:
+    """Write text beside a panel.
+
+    Args:
+        axes: the panel.
+        text: the text; dollar signs are printed as they are.
+        anchor: point of the panel, as fractions from its lower left corner.
+        offset: of the text from that point, in points.
+        **style: further arguments of ``Axes.annotate``.
+    """
     axes.annotate(
         text,
-        (0.5, 0),
-        (0, offset),
+        anchor,
+        offset,
         xycoords="axes fraction",
         textcoords="offset points",
-        ha="center",
-        va="top",
-        color=color,
-        fontsize=fontsize,
-        weight=weight,
-        parse_math=False,  # print dollar signs as they are
+        parse_math=False,
+        **style,
     )

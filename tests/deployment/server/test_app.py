@@ -1,6 +1,7 @@
 """The service over HTTP: captions, refusals, many clients together."""
 
 import json
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -188,12 +189,6 @@ def test_a_name_that_is_no_text_is_answered(address, charset):
     assert response.json()["photo"] == "?.png"
 
 
-def test_a_host_that_is_no_name_is_refused_in_one_line():
-    with pytest.raises(PortError, match="must be free on a") as caught:
-        take_port("a" * 64, 0)
-    assert "\n" not in str(caught.value)
-
-
 def test_a_large_body_without_a_length_is_refused_while_it_is_read(address):
     boundary = b"--x\r\n" + (
         b'Content-Disposition: form-data; name="photo"; filename="p"\r\n\r\n'
@@ -211,12 +206,6 @@ def test_a_large_body_without_a_length_is_refused_while_it_is_read(address):
         timeout=60,
     )
     assert response.status_code == 413
-
-
-def test_a_request_without_a_photo_is_refused(address):
-    response = requests.post(f"{address}/caption", timeout=60)
-    assert response.status_code == 422
-    assert "`photo`" in response.json()["error"]
 
 
 def test_fifty_clients_get_captions_or_a_delay(pipeline, monkeypatch):
@@ -250,29 +239,6 @@ def test_fifty_clients_get_captions_or_a_delay(pipeline, monkeypatch):
         assert ask(address).status_code == 200  # the queue is free again
 
 
-def test_a_client_that_leaves_frees_its_place(pipeline, monkeypatch):
-    caption_image = pipeline.caption_image
-
-    def slow(*arguments, **options):
-        time.sleep(0.3)
-        return caption_image(*arguments, **options)
-
-    monkeypatch.setattr(pipeline, "caption_image", slow)
-    with serving({"tiny": pipeline}, queue_limit=2) as address:
-        for _ in range(2):  # one runs and one waits when both leave
-            with pytest.raises(requests.Timeout):
-                requests.post(
-                    f"{address}/caption",
-                    files={"photo": ("p.png", photo_bytes())},
-                    timeout=0.1,
-                )
-        deadline = time.monotonic() + 30
-        while (status := ask(address).status_code) == 503:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        assert status == 200
-
-
 def test_the_openapi_document_names_the_service_and_its_refusals(address):
     described = requests.get(f"{address}/openapi.json", timeout=60).json()
     operation = described["paths"]["/caption"]["post"]
@@ -301,11 +267,14 @@ def test_requests_for_other_host_names_are_refused(address):
     assert response.status_code == 400
 
 
-def test_a_port_in_use_is_refused_in_one_line():
+def test_a_port_in_use_and_a_host_that_is_no_name_are_refused_in_one_line():
     with take_port("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(PortError, match=f"Received: {port} .*--port"):
-            take_port("127.0.0.1", port)
+        for host in ("127.0.0.1", "a" * 64):
+            with pytest.raises(
+                PortError, match=f"on {host}. Received: {port} .*--port"
+            ):
+                take_port(host, port)
 
 
 def test_the_field_region_gives_the_caption_of_the_region(address, pipeline, tmp_path):
@@ -335,3 +304,29 @@ def test_a_wrong_region_is_refused_in_one_line(address, region, reason):
     assert response.status_code == 422
     assert reason in response.json()["error"]
     assert "\n" not in response.json()["error"]
+
+
+def test_requests_with_the_models_options_do_not_wait_for_a_new_variant(
+    pipeline, monkeypatch
+):
+    go, traced, trace = threading.Event(), [], pipeline.compile
+
+    def slow(request):
+        if request.beam == 2:
+            assert go.wait(60)
+        traced.append((request.beam, request.region is not None))
+        trace(request)
+
+    monkeypatch.setattr(pipeline, "compile", slow)
+    with serving({"tiny": pipeline}) as address, ThreadPoolExecutor(2) as pool:
+        usual = ask(address).json()["text"]
+        for heat in (1.5, 2.5):  # an input of the search
+            assert ask(address, method="sample", temperature=heat).ok
+        waiting = [pool.submit(ask, address, beam=2) for _ in range(2)]
+        assert ask(address).json()["text"] == usual
+        assert not any(reply.done() for reply in waiting)
+        go.set()
+        assert [r.result().json()["settings"]["beam"] for r in waiting] == [2, 2]
+        for region in ("1,1,90,60", "9,9,40,40"):
+            assert ask(address, region=region).ok
+    assert traced == [(None, False), (None, False), (2, False), (None, True)]

@@ -149,23 +149,6 @@ def test_settings_are_sent(captioned):
     wait(captioned, lambda b: b.execute_script("return answer.model") == "second")
 
 
-def test_the_page_gives_the_caption_of_the_package_with_the_models_own_seed(
-    captioned, tmp_path
-):
-    (tmp_path / "1.png").write_bytes(photo_bytes())
-    for name, pipeline in (
-        ("first", tiny_pipeline()),
-        ("second", with_decoding(tiny_pipeline(), **OWN)),
-    ):
-        captioned.find_element(CSS, f"#model [value={name}]").click()
-        wait(captioned, lambda b, name=name: _answer(b)["model"] == name)
-        expected = pipeline.caption(tmp_path / "1.png").to_dict()
-        for key in ("text", "log_prob", "attention"):
-            assert _answer(captioned)[key] == expected[key]
-        assert _answer(captioned)["locations"] == expected.get("locations")
-    assert _answer(captioned)["settings"]["seed"] == OWN["seed"]
-
-
 def _answer(browser):
     return browser.execute_script("return answer")
 
@@ -177,13 +160,6 @@ def test_figure_and_json_are_saved(captioned):
     wait(captioned, lambda b: wanted <= {f.name for f in b.downloads.iterdir()})
     png = (captioned.downloads / "été 1-attention.png").read_bytes()
     assert png.startswith(b"\x89PNG")
-
-
-def test_a_file_that_is_no_photo_is_reported(page, tmp_path):
-    (tmp_path / "notes.png").write_text("no photo")
-    page.find_element(By.ID, "file").send_keys(str(tmp_path / "notes.png"))
-    wait(page, lambda b: b.find_element(By.ID, "error").is_displayed())
-    assert "notes.png" in page.find_element(By.ID, "error").text
 
 
 @pytest.mark.parametrize("width", [360, 768, 1280])

@@ -1,26 +1,25 @@
 """Figures and pages of captions."""
 
-import contextlib
-import resource
-import signal
-
 import numpy as np
 import pytest
+from full_disk import files_of_at_most
 from made_up_captions import make_caption
 
 from show_attend_tell.inference.result import Failure
-from show_attend_tell.inference.visualization.figures import (
+from show_attend_tell.inference.visualization.attention_figure import (
     caption_figure,
     draw_figures,
-    write_attention_page,
 )
+from show_attend_tell.inference.visualization.pages import write_attention_page
+
+DRAW = {"": caption_figure}
 
 
 def test_figures_are_drawn_for_captions_and_never_overwrite_each_other(tmp_path):
     paths = ("one/a.png", "b.jpg", "two/A.gif")
     results = [make_caption(path=path) for path in paths]
     results.insert(1, Failure("broken.jpg", "broken.jpg: no photo"))
-    drawn = list(draw_figures(results, tmp_path / "figures", formats=["png"]))
+    drawn = list(draw_figures(results, tmp_path / "figures", DRAW, ["png"]))
     assert [result for result, _ in drawn] == results
     names = [[file.name for file in files] for _, files in drawn]
     assert names == [["a.png"], [], ["b.png"], ["A-2.png"]]
@@ -31,23 +30,10 @@ def test_figures_of_the_longest_names_are_drawn(tmp_path):
     stem = "ä" * 125 + "x"  # 251 bytes, and 4 of the suffix
     paths = [f"{folder}/{stem}.jpg" for folder in ("one", "two")] + ["x" * 255]
     results = [make_caption(path=path) for path in paths]
-    drawn = list(draw_figures(results, tmp_path, formats=["png"]))
+    drawn = list(draw_figures(results, tmp_path, DRAW, ["png"]))
     names = [files[0].name for _, files in drawn]
     assert names == ["ä" * 122 + ".png", "ä" * 121 + "-2.png", "x" * 245 + ".png"]
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted(names)
-
-
-@contextlib.contextmanager
-def files_of_at_most(size):
-    """Limit the size of files, as a full disk does."""
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, before)
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.pdf", "a.html"])
@@ -56,7 +42,7 @@ def test_a_full_disk_is_an_error_that_names_the_file(tmp_path, name):
     if kind == "html":
         written = write_attention_page(results, tmp_path / name)
     else:
-        written = draw_figures(results, tmp_path, formats=[kind])
+        written = draw_figures(results, tmp_path, DRAW, [kind])
     with files_of_at_most(300), pytest.raises(OSError, match="too large") as caught:
         list(written)
     assert caught.value.filename == str(tmp_path / name)

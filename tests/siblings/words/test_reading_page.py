@@ -11,7 +11,7 @@ from chromium import browser, shown_as, wait_for
 from tiny_reader import drawn_crop
 
 from show_attend_tell.inference.result import Failure
-from show_attend_tell.inference.visualization.figures import write_attention_page
+from show_attend_tell.inference.visualization.pages import write_attention_page
 from show_attend_tell.siblings.words.figures import describe_reading
 from show_attend_tell.siblings.words.reading import Reading
 

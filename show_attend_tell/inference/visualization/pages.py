@@ -1,0 +1,206 @@
+"""Build one self-contained page of captions that shows the attention of each word.
+
+Words that are read from crops have the same page, with characters in place of words.
+The page loads nothing from a network: it contains photos, attention, style and script.
+Its script repeats the drawing of :mod:`inference.visualization.attention_figure` with
+the same constants.
+"""
+
+import base64
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal
+
+import jinja2
+import numpy as np
+from PIL import Image
+
+from show_attend_tell.inference.photos import Failure
+from show_attend_tell.inference.visualization.attention_figure import (
+    GLOW,
+    SIGMA,
+    UPSAMPLING,
+    VEIL,
+    attention_map,
+    shown_gates,
+)
+from show_attend_tell.runtime.files import atomic_path
+
+JPEG_QUALITY = 82
+FRAME_HEIGHT = 620  # pixels, the frame's height in Jupyter until its script sets it
+
+_ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(str(files(__package__) / "templates")),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    keep_trailing_newline=True,
+)
+_ENVIRONMENT.policies["json.dumps_kwargs"] = {"allow_nan": False}
+
+
+def stream_template(name: str, **values: object) -> Iterator[str]:
+    """Yield a template piece by piece; an iterator among the values is read lazily."""
+    return _ENVIRONMENT.get_template(name).generate(values)
+
+
+def render_frame(caption) -> str:
+    """Return the page of one caption inside an ``iframe``, for Jupyter.
+
+    A frame isolates the page's style and script from the notebook.
+    """
+    page = "".join(stream_page([describe_caption(caption)]))
+    values = {"title": caption.sentence, "page": page, "height": FRAME_HEIGHT}
+    return "".join(stream_template("frame.html", **values))
+
+
+def stream_page(
+    photos: Iterable[dict], unit: Literal["word", "character"] = "word"
+) -> Iterator[str]:
+    """Yield the page of attention piece by piece; photos are read one at a time.
+
+    Args:
+        photos: from :func:`describe_caption` or :func:`photo_values`.
+        unit: the part of a text whose attention is drawn.
+    """
+    constants = {"sigma": SIGMA, "veil": VEIL, "glow": GLOW, "unit": unit}
+    return stream_template("attention_page.html", constants=constants, photos=photos)
+
+
+def describe_caption(caption) -> dict:
+    """Return the :func:`photo_values` of a caption and its alternatives."""
+    texts = [_describe_text(text) for text in (caption, *caption.alternatives)]
+    grid = caption.attention.shape[1:]
+    return photo_values(caption.path.name, caption.view, grid, texts) | {
+        "confidence": caption.confidence,
+        "doubtful": caption.is_doubtful,
+        "region": None if caption.region is None else list(caption.region),
+    }
+
+
+def _describe_text(caption) -> dict:
+    """Return the :func:`text_values` of a caption or an alternative."""
+    locations, beta = caption.locations, shown_gates(caption.beta)
+    words = list(caption.words)
+    if words:
+        words[0] = words[0][:1].upper() + words[0][1:]
+    p = np.exp(caption.word_log_probs.astype(np.float64))
+    return text_values(
+        caption.sentence, words, caption.log_prob, p, caption.attention
+    ) | {
+        "score": round(caption.score, 2),
+        "beta": None if beta is None else beta.astype(np.float64).round(3).tolist(),
+        "locations": None if locations is None else locations.tolist(),
+    }
+
+
+def photo_values(
+    name: str, pixels: np.ndarray, grid: Sequence[int], texts: Sequence[dict]
+) -> dict:
+    """Return the values for JSON of one photo.
+
+    Args:
+        name: name of the file.
+        pixels: (H, W, 3) uint8, the part of the photo that attention covers.
+        grid: rows and columns of the attention.
+        texts: :func:`text_values` of the best text and of its alternatives.
+    """
+    jpeg = io.BytesIO()
+    Image.fromarray(pixels).save(jpeg, "JPEG", quality=JPEG_QUALITY, optimize=True)
+    content = base64.b64encode(jpeg.getvalue()).decode("ascii")
+    height, width = pixels.shape[:2]
+    return {
+        "name": name,
+        "photo": f"data:image/jpeg;base64,{content}",
+        "size": [width, height],
+        "grid": list(grid),
+        "confidence": None,
+        "doubtful": False,
+        "region": None,
+        "beams": list(texts),
+    }
+
+
+def text_values(
+    text: str,
+    parts: Sequence[str],
+    log_prob: float,
+    probabilities: np.ndarray,
+    attention: np.ndarray,
+) -> dict:
+    """Return the values for JSON of a text; alpha in 256 shades.
+
+    The attention of each part is scaled by its largest weight, as it is drawn.
+
+    Args:
+        text: the whole text.
+        parts: T words or characters.
+        log_prob: log p(text) in nats.
+        probabilities: (T,) p of each part.
+        attention: (T, rows, columns) weights alpha.
+    """
+    attention = attention.astype(np.float64)  # (T, rows, columns)
+    peak = np.maximum(attention.max(axis=(1, 2), keepdims=True), 1e-12)
+    shades = np.rint(attention / peak * 255).astype(np.uint8)
+    return {
+        "text": text,
+        "logProb": round(log_prob, 2),
+        "score": None,
+        "words": list(parts),
+        "p": np.asarray(probabilities, np.float64).round(3).tolist(),
+        "beta": None,
+        "peaks": [_peak_location(weights) for weights in attention],
+        "alpha": base64.b64encode(shades.tobytes()).decode("ascii"),
+        "locations": None,
+    }
+
+
+def _peak_location(weights: np.ndarray) -> int:
+    """Return the location in which one word's drawn attention is largest.
+
+    Args:
+        weights: (rows, columns).
+
+    Returns:
+        An index in [0, rows * columns).
+    """
+    drawn = attention_map(weights)  # (rows, columns) -> (16 rows, 16 columns)
+    row, column = np.unravel_index(drawn.argmax(), drawn.shape)
+    return int(row // UPSAMPLING * weights.shape[1] + column // UPSAMPLING)
+
+
+def write_attention_page(
+    results: Iterable,
+    path: str | Path,
+    describe: Callable[..., dict] = describe_caption,
+    unit: Literal["word", "character"] = "word",
+) -> Iterator:
+    """Write the page of attention atomically while results are generated.
+
+    Args:
+        results: captions or words, and failures, which the page omits.
+        path: path of the page; its folder is made.
+        describe: returns the :func:`photo_values` of a result.
+        unit: see :func:`stream_page`.
+
+    Yields:
+        Each result; the file exists once all have been taken.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    taken = []  # by the page, and not yielded yet
+
+    def photos() -> Iterator[dict]:
+        for result in results:
+            taken.append(result)
+            if not isinstance(result, Failure):
+                yield describe(result)
+
+    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        for piece in stream_page(photos(), unit):
+            file.write(piece)
+            yield from taken
+            taken.clear()
