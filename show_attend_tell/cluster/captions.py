@@ -163,7 +163,7 @@ def caption_on_cluster(
         CaptionError: a setting is out of range, or the model cannot be loaded.
         ClusterError: see :func:`cluster.pool.connected` and
             :meth:`cluster.pool.Cluster.run`.
-        OutputFileError: see :class:`CaptionFolder`.
+        OutputFileError: see :func:`cluster.caption_shards.caption_folder`.
     """
     with connected(address) as cluster:
         pipeline = load_requested(request)

@@ -232,7 +232,9 @@ class TransformerSettings:
             leaves the order of locations unknown.
         tie_output: whether the matrix of the output is the transpose of E.
         alpha_layer: number of the layer, from 1, whose attention on the photo is
-            alpha, the mean over its heads; 0 for the last layer.
+            alpha; 0 for the last layer.
+        alpha_head: number of that layer's head, from 1, whose attention is alpha; 0
+            for the mean over its heads.
     """
 
     layers: Positive = 3
@@ -245,6 +247,7 @@ class TransformerSettings:
     positions: Literal["grid", "none"] = "grid"
     tie_output: bool = True
     alpha_layer: Count = 0
+    alpha_head: Count = 0
 
     @model_validator(mode="after")
     def _check_sizes(self):
@@ -253,10 +256,11 @@ class TransformerSettings:
                 "width must be a multiple of heads and of 4. Received: "
                 f"width = {self.width}, heads = {self.heads}"
             )
-        if self.alpha_layer > self.layers:
+        if self.alpha_layer > self.layers or self.alpha_head > self.heads:
             raise ValueError(
-                "alpha_layer must be at most layers; 0 is the last. Received: "
-                f"alpha_layer = {self.alpha_layer}, layers = {self.layers}"
+                "alpha_layer must be at most layers, and alpha_head at most heads. "
+                f"Received: alpha_layer = {self.alpha_layer}, layers = {self.layers}, "
+                f"alpha_head = {self.alpha_head}, heads = {self.heads}"
             )
         return self
 

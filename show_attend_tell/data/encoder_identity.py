@@ -1,9 +1,9 @@
 """Compare encoders: decide whether a model may read another encoder's features.
 
 These modules refuse another encoder: :mod:`data.features` and :mod:`data.splits` for
-feature files, :mod:`inference.keras_engine` for photos,
-:mod:`models.initial_weights` for initial weights and fine-tuned convolutions, and
-:mod:`data_prep.feature_writer` for interrupted extractions.
+feature files, :mod:`inference.keras_engine` for photos, :mod:`models.initial_weights`
+for initial weights and fine-tuned convolutions, and :mod:`data_prep.feature_writer` for
+interrupted extractions.
 """
 
 import hashlib

@@ -14,6 +14,7 @@ from show_attend_tell.config.settings import DecodingSettings, Experiment
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.preprocessing import Box
+from show_attend_tell.data.region import smooth
 from show_attend_tell.data.splits import (
     Split,
     ViewsReader,
@@ -252,7 +253,8 @@ def _generate(
             alpha = part.alpha[:, 0]  # (B, W, T, L) -> (B, T, L)
             for photo, caption, a in zip(photos, words, alpha, strict=True):
                 if target := targets.get(photo.id):
-                    pointing[photo.id] = point(caption, a, model.grid, target)
+                    drawn = smooth(a, model.grid)
+                    pointing[photo.id] = point(caption, drawn, model.grid, target)
             sentences += words
             log_probs += part.log_probs[:, 0].tolist()
             bar.update(len(words))

@@ -146,13 +146,19 @@ class Captioner(keras.Model):
             )
         self.annotation_scale.assign(1.0 / deviation)
 
-    def set_alpha_layer(self, layer):
-        """Let alpha be the attention of another layer of a Transformer from now on.
+    def set_alpha_layer(self, layer, head=0):
+        """Let alpha be the attention of a layer and head of a Transformer from now on.
+
+        Args:
+            layer: number of the layer, from 1; 0 for the last.
+            head: number of the head, from 1; 0 for the mean over the heads.
 
         Raises:
-            ValueError: there is no such layer.
+            ValueError: there is no such layer or head.
         """
-        self.transformer = dataclasses.replace(self.transformer, alpha_layer=layer)
+        self.transformer = dataclasses.replace(
+            self.transformer, alpha_layer=layer, alpha_head=head
+        )
         self.decoder.settings = self.transformer
         self.generator = Generator([self])  # traces its searches again
 

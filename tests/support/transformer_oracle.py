@@ -119,9 +119,10 @@ def run(p, a, words, grid, settings, bias=None):
         x = np.array([norm(p, "output_norm", row) for row in x])
     output = p["decoder/embedding"].T if settings.tie_output else p["decoder/l_o"]
     shown = settings.layers if settings.alpha_layer == 0 else settings.alpha_layer
+    alpha, head = heads[shown - 1], settings.alpha_head  # (T, H, L)
     return {
         "logits": x @ output + p["decoder/l_o_b"],
-        "alpha": heads[shown - 1].mean(axis=1),
+        "alpha": alpha[:, head - 1] if head else alpha.mean(axis=1),
         "beta": np.ones(len(words)),
         "heads": np.array(heads).swapaxes(1, 2),  # (N, H, T, L)
     }

@@ -10,7 +10,7 @@ from made_up_digits import digits, experiment, idx, write_idx
 from data_prep.prepare import prepare
 from data_prep.sources.mnist import read_idx, read_mnist
 from show_attend_tell.data.digits import read_digits
-from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.errors import DataError, DigitsError
 
 
 def same(one, other):

@@ -95,7 +95,7 @@ def test_a_region_changes_the_scores_of_every_head_and_layer(rng, model):
     np.testing.assert_allclose(found, expected["heads"], **TOLERANCE)
 
 
-def test_alpha_is_the_mean_over_the_heads_of_the_chosen_layer(rng, batch):
+def test_alpha_is_a_head_or_the_mean_over_the_heads_of_the_chosen_layer(rng, batch):
     model = tiny.build(rng)
     memory = model.decoder.memory(model._prepare(batch[0]))
     heads = arrays(model.decoder.head_weights(batch[1], memory))
@@ -104,8 +104,12 @@ def test_alpha_is_the_mean_over_the_heads_of_the_chosen_layer(rng, batch):
         model.set_alpha_layer(layer)
         alpha = outputs_of(model, *batch[:2])["alpha"]
         np.testing.assert_allclose(alpha, heads[:, shown - 1].mean(axis=1), **TOLERANCE)
-    with pytest.raises(ValueError, match="alpha_layer must be at most layers"):
-        model.set_alpha_layer(N + 1)
+        model.set_alpha_layer(layer, head=2)
+        alpha = outputs_of(model, *batch[:2])["alpha"]
+        np.testing.assert_allclose(alpha, heads[:, shown - 1, 1], **TOLERANCE)
+    for choice in ((N + 1, 0), (1, H + 1)):
+        with pytest.raises(ValueError, match="alpha_layer must be at most layers"):
+            model.set_alpha_layer(*choice)
 
 
 def test_padding_and_other_rows_change_nothing(model, batch):
