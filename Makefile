@@ -25,7 +25,7 @@ JAX := test_benchmarks decoding models/transformer \
 	$(addprefix models/lstm/test_,attention decoder estimator hard_attention region_bias) \
 	$(addprefix models/test_,captioner captioner_saving captioner_fit captioner_loss \
 	generation golden losses) models/encoder/test_trainable \
-	runtime/test_batch_normalisation runtime/test_recurrence \
+	runtime/test_backend \
 	$(addprefix siblings/ram/test_,model policy_gradient retina) \
 	$(addprefix siblings/draw/test_,bound filter_bank model) \
 	$(addprefix siblings/words/test_,augmentation convolutions decoder generation model)

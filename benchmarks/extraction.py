@@ -76,7 +76,7 @@ def ours(
     )
 
     def run() -> float:
-        (file,) = extract(settings, work, overwrite=True, progress=False).files
+        (file,) = extract(settings, work, overwrite=True, progress=False)
         assert file.extracted == photos
         assert not file.unreadable
         return file.seconds

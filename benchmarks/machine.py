@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import turns
-from show_attend_tell.runtime import processor
-from show_attend_tell.runtime.provenance import git_revision
+from show_attend_tell.runtime import machine
+from show_attend_tell.runtime.machine import git_revision
 
 # Instruction sets that bars depend on, by their names in /proc/cpuinfo.
 SETS = {"avx512f": "AVX-512", "avx512_bf16": "AVX512-BF16", "amx_bf16": "AMX-BF16"}
@@ -34,7 +34,7 @@ def _cpuinfo() -> dict[str, str]:
 
 def instruction_sets() -> dict[str, bool | None]:
     """Return whether the processor has each of :data:`SETS`; None if unknown."""
-    flags = processor.instruction_sets()
+    flags = machine.instruction_sets()
     if flags is None:
         return dict.fromkeys(SETS.values())
     return {name: flag in flags for flag, name in SETS.items()}

@@ -106,7 +106,7 @@ def _batches(captions):
 
 def _scores(photos, texts) -> dict[str, float]:
     """Score captions as ``eval`` does."""
-    from show_attend_tell.evaluation.metrics import score
+    from show_attend_tell.evaluation.metrics.scoring import score
 
     captions = {photo.id: text for photo, text in zip(photos, texts, strict=True)}
     references = {photo.id: photo.captions for photo in photos}

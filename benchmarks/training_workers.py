@@ -18,7 +18,7 @@ def seconds_per_update(quick: bool, updates: int) -> float:
     from show_attend_tell.runtime.tensorflow_startup import start_keras
 
     start_keras()
-    from show_attend_tell.cluster.training import join
+    from show_attend_tell.training.workers import join
 
     workers = join()
     import numpy as np
@@ -26,7 +26,7 @@ def seconds_per_update(quick: bool, updates: int) -> float:
 
     from benchmarks import ours, sizes, synthetic
     from show_attend_tell.data.dataset import part_of
-    from show_attend_tell.training.maximum_likelihood import compiled_step
+    from show_attend_tell.training.step import compiled_step
 
     chosen = sizes.chosen(quick)
     settings = ours.experiment(chosen)
@@ -36,7 +36,6 @@ def seconds_per_update(quick: bool, updates: int) -> float:
     own = part_of(len(targets), *workers.part)
     x = {"annotations": annotations[own], "tokens": tokens[own]}
     x, y = tf.nest.map_structure(tf.constant, (x, targets[own]))
-    workers.copy_from_chief([*model.variables, *model.optimizer.variables])
     step = compiled_step(model, settings.training, workers=workers)
     graph = step.get_concrete_function(x, y)
     graph(x, y)

@@ -1,15 +1,12 @@
 """Download the data sets that are available by URL.
 
 A file is received under the name ``<file>.part`` and renamed after its size and
-checksum are verified. An interrupted download resumes at the last byte received, by
-an HTTP Range request.
+checksum are verified. The next run resumes an interrupted download at the last byte
+received, by an HTTP Range request.
 """
 
 import hashlib
-import logging
 import os
-import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,14 +14,12 @@ import requests
 from requests.adapters import HTTPAdapter, Retry
 
 from data_prep.disk import require_space
-from data_prep.unpack import Progress
+from data_prep.preparation import Progress
 from show_attend_tell.runtime.errors import DownloadError, one_line
 from show_attend_tell.runtime.files import locked
 
-_LOGGER = logging.getLogger(__name__)
 _CHUNK = 1 << 16  # bytes; an interruption loses the unfinished chunk
 _TIMEOUT = (20.0, 60.0)  # seconds to connect, and between two chunks
-_ATTEMPTS = 6  # responses in a row that add no byte, before giving up
 # Of each request, with pauses of 1, 2, 4, ... seconds, or as the server asks.
 _RETRIES = Retry(
     total=5,
@@ -41,8 +36,8 @@ class RemoteFile:
     Attributes:
         url: the address; its last part is the file name.
         size: number of bytes.
-        sha256: checksum in hexadecimal digits. None if no trustworthy checksum is
-            published: then the checksums in the zip archive are verified instead.
+        sha256: checksum in hexadecimal digits; None if no trustworthy checksum is
+            published. ``prepare`` verifies the checksums in the archive.
     """
 
     url: str
@@ -140,9 +135,9 @@ def download_file(
         with locked(part.with_name(f".{remote.name}.lock"), taken):
             missing = remote.size - _size(part)
             require_space(missing, folder, f"bytes of {remote.name}", DownloadError)
-            _receive_all(remote, part, progress or (lambda *_: None))
-            fault = _fault(part, remote)
-            if fault:
+            if missing > 0:
+                _receive(remote, part, progress or (lambda *_: None))
+            if fault := _fault(part, remote):
                 part.unlink()
                 raise DownloadError(f"{remote.url}: {fault}; deleted, download again")
             os.replace(part, target)
@@ -160,35 +155,25 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _receive_all(remote: RemoteFile, part: Path, progress: Progress) -> None:
-    """Send requests until the part is complete or `_ATTEMPTS` in a row add nothing."""
-    with requests.Session() as session:
-        for scheme in ("http://", "https://"):
-            session.mount(scheme, HTTPAdapter(max_retries=_RETRIES))
-        largest, failures = _size(part), 0
-        while _size(part) < remote.size:
-            dropped = _receive(session, remote, part, progress)
-            if _size(part) >= remote.size:
-                return
-            error = dropped or requests.ConnectionError("the connection was closed")
-            # Without Range support a download starts over: a new maximum is progress.
-            failures = 0 if _size(part) > largest else failures + 1
-            largest = max(largest, _size(part))
-            if failures == _ATTEMPTS:
-                raise error
-            _LOGGER.warning("%s: %s; trying again", remote.url, one_line(error))
+def _receive(remote: RemoteFile, part: Path, progress: Progress) -> None:
+    """Append the missing bytes to the part.
 
-
-def _receive(
-    session: requests.Session, remote: RemoteFile, part: Path, progress: Progress
-) -> requests.RequestException | None:
-    """Append the missing bytes to the part; return the error that cut the response."""
+    Raises:
+        requests.RequestException: the server refuses, or the connection is closed
+            early.
+    """
     done = _size(part)
     # "identity" excludes compression, so that ranges count bytes of the file.
     headers = {"Accept-Encoding": "identity", "Range": f"bytes={done}-"}
-    with session.get(
-        remote.url, headers=headers, stream=True, timeout=_TIMEOUT
-    ) as response:
+    session = requests.Session()
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, HTTPAdapter(max_retries=_RETRIES))
+    with (
+        session,
+        session.get(
+            remote.url, headers=headers, stream=True, timeout=_TIMEOUT
+        ) as response,
+    ):
         response.raise_for_status()
         if response.status_code != requests.codes.partial_content:
             done = 0  # the server ignores Range and sends the whole file
@@ -199,30 +184,22 @@ def _receive(
                 "file has changed, or a proxy sent another page"
             )
         with part.open("ab" if done else "wb") as file:
-            try:
-                for chunk in response.iter_content(_CHUNK):
-                    file.write(chunk)
-                    done += len(chunk)
-                    progress(remote.name, done, remote.size)
-                    if done > remote.size:
-                        return None
-            except requests.RequestException as error:
-                return error
-    return None
+            for chunk in response.iter_content(_CHUNK):
+                file.write(chunk)
+                done += len(chunk)
+                progress(remote.name, done, remote.size)
+                if done > remote.size:
+                    return
+    if done < remote.size:
+        raise requests.ConnectionError("the connection was closed")
 
 
 def _fault(path: Path, remote: RemoteFile) -> str | None:
     """Return a description of the difference to the expected file, or None."""
     if _size(path) != remote.size:
         return f"size must be {remote.size} bytes. Received: {_size(path)}"
-    if remote.sha256 is not None:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        same = digest == remote.sha256
-        return None if same else f"SHA-256 must be {remote.sha256}. Received: {digest}"
-    try:
-        with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        return f"must be a complete zip archive. Received: {one_line(error)}"
-    return None if damaged is None else f"the entry {damaged} is damaged"
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if remote.sha256 in (None, digest):
+        return None
+    return f"SHA-256 must be {remote.sha256}. Received: {digest}"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep.disk import format_bytes, free_bytes, require_space
+from data_prep.disk import format_bytes, free_bytes
 from data_prep.feature_writer import FeatureWriter
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data import manifest
@@ -24,7 +24,6 @@ from show_attend_tell.data.shard_store import require_url, shards_folder
 from show_attend_tell.data.splits import data_folders
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.runtime.errors import FeatureError, PhotoError
-from show_attend_tell.runtime.progress import ProgressBar, progress_bar
 
 BATCH = 32  # photos per step; another size may change the last bits of the features
 _AHEAD = 4  # batches decoded ahead of the network
@@ -34,35 +33,20 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class FileReport:
-    """Counts, sizes and problems of one feature set.
+class FeatureReport:
+    """Counts, sizes and problems of one feature set."""
 
-    Attributes:
-        path: the file or the folder of shards.
-        photos: number of photos.
-        extracted: number of photos that this run encoded; the others were present.
-        seconds: duration of this run's extraction.
-        size: size of the set, in bytes.
-        dense_size: size of its values without compression, in bytes.
-        unreadable: id -> reason, of each photo without features.
-    """
-
-    path: Path
+    path: Path  # the file or the folder of shards
     photos: int
-    extracted: int
-    seconds: float
-    size: int
-    dense_size: int
-    unreadable: dict[str, str]
-
-    @property
-    def photos_per_second(self) -> float:
-        """Rate of this run, 0 if all features were already present."""
-        return self.extracted / self.seconds if self.extracted else 0.0
+    extracted: int  # photos that this run encoded; the others were present
+    seconds: float  # duration of this run's extraction
+    size: int  # bytes of the set
+    dense_size: int  # bytes of its values without compression
+    unreadable: dict[str, str]  # id -> reason, of each photo without features
 
     def lines(self) -> list[str]:
         """Return the report as lines to print, the unreadable photos at the end."""
-        rate = f"{self.extracted} new, {self.photos_per_second:.1f} photos/s"
+        rate = f"{self.extracted} new, {self.extracted / self.seconds:.1f} photos/s"
         return [
             f"{self.path}: {self.photos} photos "
             f"({rate if self.extracted else 'all already present'}), "
@@ -70,17 +54,6 @@ class FileReport:
             f"{self.size / self.dense_size:.0%} of dense float16",
             *(f"unreadable: {reason}" for reason in self.unreadable.values()),
         ]
-
-
-@dataclass(frozen=True)
-class ExtractReport:
-    """Reports of all feature sets of one call of :func:`extract`."""
-
-    files: tuple[FileReport, ...]
-
-    def lines(self) -> list[str]:
-        """Return the reports as lines to print."""
-        return [line for file in self.files for line in file.lines()]
 
 
 def extract(
@@ -93,7 +66,7 @@ def extract(
     shards: bool = False,
     write_shards: Callable | None = None,
     store: str | None = None,
-) -> ExtractReport:
+) -> list[FeatureReport]:
     """Extract the features of the photos of all splits of an experiment's data sets.
 
     After an interruption the next call resumes, and the files have the same bytes.
@@ -155,7 +128,7 @@ def extract(
             path, encoder.identity(), ids, mirror, overwrite, shards, url
         )
         files.append(_extract_set(encoder, writer, photos, write_shards, progress))
-    return ExtractReport(tuple(files))
+    return files
 
 
 def _extract_set(
@@ -164,11 +137,10 @@ def _extract_set(
     photos: list[Photo],
     write_shards: Callable,
     progress: bool,
-) -> FileReport:
+) -> FeatureReport:
     """Write one feature set unless it is complete."""
-    dense_size = (
-        len(photos) * encoder.grid[0] * encoder.grid[1] * encoder.width * _FLOAT16
-    )
+    L = encoder.grid[0] * encoder.grid[1]
+    dense_size = len(photos) * L * encoder.width * _FLOAT16
     start, extracted = time.perf_counter(), 0
     with writer:
         if not writer.complete:
@@ -185,7 +157,7 @@ def _extract_set(
         size = writer.size()
     seconds = time.perf_counter() - start
     with FeatureReader(writer.path) as reader:
-        return FileReport(
+        return FeatureReport(
             path=writer.path,
             photos=len(photos),
             extracted=extracted,
@@ -214,33 +186,16 @@ def write_shards_here(
     with (
         ThreadPoolExecutor(1) as store,
         contextlib.closing(decoded),
-        extraction_bar(writer, progress) as bar,
+        writer.progress_bar(progress) as bar,
     ):
-        for count, number in enumerate(writer.missing):
+        for number in writer.missing:
             batches = itertools.islice(decoded, -(-len(writer.rows(number)) // BATCH))
             features, problems = encode_batches(encoder, batches, bar.update)
             if stored:
                 stored.result()
-            if count == 1:  # the size of one shard is known
-                require_disk_space(writer)
             stored = store.submit(writer.write, number, features, problems)
         if stored:
             stored.result()
-
-
-def extraction_bar(writer: FeatureWriter, shown: bool) -> ProgressBar:
-    """Return a progress bar of the photos of a writer."""
-    total = len(writer.image_ids)
-    left = sum(len(writer.rows(number)) for number in writer.missing)
-    return progress_bar(
-        total, "photo", writer.path.name, done=total - left, shown=shown
-    )
-
-
-def require_disk_space(writer: FeatureWriter) -> None:
-    """Raise a FeatureError if the shards to be written do not fit on the disk."""
-    folder = writer.path.parent
-    require_space(writer.remaining_bytes(), folder, "features", FeatureError)
 
 
 def encode_batches(
@@ -289,16 +244,14 @@ def decoded_batches(
         squares, problems = zip(*photos, strict=True)
         return np.stack(squares), list(problems)
 
+    starts = ((group, k) for group in groups for k in range(0, len(group), BATCH))
     with ThreadPoolExecutor(threads) as pool:
         try:
-            for group in groups:
-                for first in range(0, len(group), BATCH):
-                    paths = group[first : first + BATCH]
-                    queue.append(
-                        [pool.submit(decode, encoder, path, mirror) for path in paths]
-                    )
-                    if len(queue) > _AHEAD:
-                        yield oldest()
+            for group, k in starts:
+                paths = group[k : k + BATCH]
+                queue.append([pool.submit(decode, encoder, p, mirror) for p in paths])
+                if len(queue) > _AHEAD:
+                    yield oldest()
             while queue:
                 yield oldest()
         finally:

@@ -49,6 +49,7 @@ from show_attend_tell.data.shard_store import (
 from show_attend_tell.runtime.errors import FeatureError
 from show_attend_tell.runtime.files import TEMPORARY, locked
 from show_attend_tell.runtime.json_text import parse_json
+from show_attend_tell.runtime.progress import ProgressBar, progress_bar
 from show_attend_tell.runtime.regular_files import read_text_bytes
 
 SHARD_ROWS = 256  # photos: half a minute of VGG16 on one core, 5 MB
@@ -271,16 +272,11 @@ class FeatureWriter:
         local = sum(FolderStore(self._folder).sizes().values())
         return local + (sum(self._sizes().values()) if self._url else 0)
 
-    def remaining_bytes(self) -> int:
-        """Return the bytes to be written to the disk, estimated from written shards.
-
-        The shards of a single file count twice: they are deleted after they are copied.
-        """
-        written = {} if self._url else self._sizes()
-        photos = sum(len(self.rows(number)) for number in written)
-        size = sum(written.values())
-        copies = 2 if self._joins else 1
-        return copies * size * len(self.image_ids) // max(photos, 1) - size
+    def progress_bar(self, shown: bool) -> ProgressBar:
+        """Return a progress bar of the photos."""
+        total = len(self.image_ids)
+        done = total - sum(len(self.rows(number)) for number in self.missing)
+        return progress_bar(total, "photo", self.path.name, done=done, shown=shown)
 
     def finish(self) -> None:
         """Write the index, or join all shards to one file and delete them.
@@ -300,12 +296,10 @@ class FeatureWriter:
                 content = file.id.get_file_image()
             FolderStore(self._folder).write(INDEX, content)
             return
-        self._require_space(problems)
-        with (
-            durable_path(self.path) as temporary,
-            h5py.File(temporary, "w", libver=LIBVER) as file,
-        ):
-            self._write_index(file, problems, checksums)
+        with durable_path(self.path) as temporary:
+            self._reserve(temporary, problems)
+            with h5py.File(temporary, "w", libver=LIBVER) as file:
+                self._write_index(file, problems, checksums)
         FolderStore(self._folder).delete()
 
     def _write_index(
@@ -341,22 +335,19 @@ class FeatureWriter:
                         raise ValueError("its checksum differs")
                     features.id.write_direct_chunk((row, 0, 0), chunk, mask)
 
-    def _require_space(self, problems: list[str]) -> None:
-        """Raise an error if the joined file does not fit on the disk.
+    def _reserve(self, path: Path, problems: list[str]) -> None:
+        """Raise an OSError if the joined file does not fit on the disk.
 
-        HDF5 may end the process if a write fails, so the space is reserved before.
+        HDF5 may end the process if a write fails.
         """
         bound = fixed_width(self.image_ids).nbytes + fixed_width(problems).nbytes
         bound += _OVERHEAD + _ROW_OVERHEAD * len(self.image_ids)
         bound += sum(self._sizes().values())
-        trial = self.path.with_name(f".writing-{self.path.name}")
+        if not hasattr(os, "posix_fallocate"):  # on macOS and Windows
+            return
         try:
-            with trial.open("wb") as file:
+            with path.open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, bound)
-        except AttributeError:  # not on macOS and Windows
-            pass
         except OSError as error:
             if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
-                raise unwritable(self.path, error) from None
-        finally:
-            trial.unlink(missing_ok=True)
+                raise

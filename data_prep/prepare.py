@@ -1,15 +1,42 @@
-"""Prepare the data set of an experiment, whatever its task, in one folder."""
+"""Prepare the data set of an experiment, whatever its task, in one folder.
+
+To add photos with captions: (1) write ``read_<name>(data)`` that returns photos and
+problems, as :func:`data_prep.sources.published.read_flickr8k` does; (2) add it to
+:data:`SOURCES`; (3) add the name to ``DataSettings.source`` in
+:mod:`show_attend_tell.config.settings`; (4) add a test and an experiment.
+
+Other data need a function that takes a :class:`Preparation` and writes the files that
+the model's dataset reads, as :func:`data_prep.sources.mnist.prepare_mnist` does.
+"""
 
 import dataclasses
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from data_prep.sources import SOURCES
-from data_prep.sources.preparation import Preparation, Prepared
-from data_prep.unpack import Progress
+from data_prep.preparation import Preparation, Prepared, Progress
+from data_prep.sources.captions import prepare_photos, prepare_scenes
+from data_prep.sources.folder import read_folder
+from data_prep.sources.iiit5k import prepare_iiit5k
+from data_prep.sources.mnist import prepare_mnist
+from data_prep.sources.published import read_coco, read_flickr8k, read_flickr30k
+from data_prep.words.prepare import prepare_rendered_words
 from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.runtime.files import locked
+
+# Keyed by `data.source` of an experiment.
+SOURCES: dict[str, Callable[[Preparation], Prepared]] = {
+    "flickr8k": partial(prepare_photos, read_flickr8k),
+    "flickr30k": partial(prepare_photos, read_flickr30k),
+    "coco": partial(prepare_photos, read_coco),
+    "folder": partial(prepare_photos, read_folder),
+    "scenes": prepare_scenes,
+    "mnist": prepare_mnist,
+    "iiit5k": prepare_iiit5k,
+    "words": prepare_rendered_words,
+}
 
 
 def prepare(

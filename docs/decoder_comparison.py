@@ -26,7 +26,7 @@ from show_attend_tell.config.runs import find_model
 from show_attend_tell.data.preprocessing import load_photo, to_view
 from show_attend_tell.data.splits import folder_of, load_split, open_features
 from show_attend_tell.data.vocabulary import PAD, START
-from show_attend_tell.evaluation.attention_diagnostics import attention_entropy
+from show_attend_tell.evaluation.validation import attention_entropy
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
 from show_attend_tell.inference.visualization.heads_figure import maps_figure
 from show_attend_tell.models.saving import load_captioner

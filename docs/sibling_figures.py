@@ -15,14 +15,13 @@ from PIL import Image
 
 from show_attend_tell.config.experiments import load_experiment
 from show_attend_tell.config.runs import MODEL
-from show_attend_tell.data.digits import held_out_pictures, read_digits
+from show_attend_tell.data.digits import held_out_binary, held_out_pictures, read_digits
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
 from show_attend_tell.runtime.files import atomic_write
-from show_attend_tell.siblings.draw import task as generation
-from show_attend_tell.siblings.draw.data import held_out_binary
 from show_attend_tell.siblings.draw.figures import canvas_strip, encode_png
-from show_attend_tell.siblings.ram import task as classification
-from show_attend_tell.siblings.ram.figures import draw_seen
+from show_attend_tell.siblings.models import load_model
+from show_attend_tell.siblings.ram.figures import draw_glimpses as figure_of
+from show_attend_tell.siblings.ram.figures import glimpses_of
 from show_attend_tell.siblings.ram.prediction import Predictor
 
 _IMAGES = Path(__file__).resolve().parent / "images"
@@ -32,15 +31,16 @@ _DPI = 110
 
 def draw_glimpses(experiment, digits, path: Path) -> Image.Image:
     """Return the glimpses at the first validation pictures."""
-    model = classification.load_model(path, experiment)
+    model = load_model(path, "classify", experiment)
     images = held_out_pictures(digits, experiment.data, "val").images[:_ROWS]
-    figure = draw_seen(model, images, Predictor(model)(images))
+    seen = Predictor(model)(images)
+    figure = figure_of(images, glimpses_of(model, images, seen), seen.classes)
     return Image.fromarray(figure_to_array(figure, _DPI))
 
 
 def draw_canvases(experiment, digits, path: Path) -> Image.Image:
     """Return the canvases of the first validation pictures."""
-    model = generation.load_model(path, experiment)
+    model = load_model(path, "generate", experiment)
     binary = held_out_binary(digits, experiment.data, "val")[:_ROWS]
     images, s = binary.astype(np.float32) / 255, model.settings
     noise = np.random.default_rng(0).standard_normal((_ROWS, s.steps, s.latent))

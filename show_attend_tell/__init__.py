@@ -27,39 +27,22 @@ _HOMES = {
     "Vocabulary": "data.vocabulary",
     "load": "inference.pipeline",
 }
-_IMPORT_TENSORFLOW = ("models.captioner", "models.encoder.network")
 
-__all__ = [
-    "Caption",
-    "Captioner",
-    "CaptioningPipeline",
-    "DecodingSettings",
-    "Encoder",
-    "Experiment",
-    "Failure",
-    "FeatureReader",
-    "ShowAttendTellError",
-    "Vocabulary",
-    "load",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str):
     """Import a public name from its module on first access (PEP 562)."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = _HOMES[name]
+    imports_keras = home.startswith("models.")
     backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
-    if _HOMES[name] in _IMPORT_TENSORFLOW and backend == "tensorflow":
-        _start_tensorflow()
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def _start_tensorflow() -> None:
-    """Import TensorFlow without its banner, unless it is already imported."""
-    if "tensorflow" not in sys.modules:
+    if imports_keras and backend == "tensorflow" and "tensorflow" not in sys.modules:
         from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
 
         start_tensorflow()
+    return getattr(importlib.import_module(f"{__name__}.{home}"), name)
 
 
 def __dir__() -> list[str]:

@@ -4,13 +4,12 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from benchmarks import __main__ as command
 from benchmarks import cost, resources, scale
-from benchmarks.scale import IDEAL, Assumptions, TaskError
+from benchmarks.scale import IDEAL, Assumptions
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "scale.md"
 FREE = replace(IDEAL, start=0.0, actor=0.0, task=0.0, wait=0.0)
@@ -37,20 +36,6 @@ def test_an_overloaded_driver_limits_the_tasks_a_second():
     assert seconds == pytest.approx(5000 * scale.driver_seconds(workers, slow), rel=0.1)
 
 
-def test_the_limit_of_the_driver_is_that_of_its_definition():
-    a = Assumptions()
-    for task in (0.1, 36.0, 1e5):
-        limit = scale.driver_limit(task, a)
-        assert limit * scale.driver_seconds(limit, a) <= task
-        assert (limit + 1) * scale.driver_seconds(limit + 1, a) > task
-
-
-def test_stragglers_lengthen_the_sum_by_their_share():
-    slow = replace(FREE, slow_tasks=0.1, slowness=3.0, spread=0.2)
-    seconds = scale.run_queue(50_000, 1, 2.0, slow).seconds
-    assert seconds == pytest.approx(50_000 * 2 * (1 + 0.1 * 2), rel=0.01)
-
-
 def test_a_task_is_repeated_until_its_worker_survives():
     # M (e^(x/M) - 1) is the expected time of x seconds that are repeated after each
     # failure, of mean time M between failures.
@@ -61,21 +46,10 @@ def test_a_task_is_repeated_until_its_worker_survives():
     assert queue.deaths / 20_000 == pytest.approx(math.expm1(4 / 100), rel=0.05)
 
 
-def test_the_fourth_death_during_one_task_ends_the_run():
-    with pytest.raises(TaskError, match="has ended 4 workers"):
-        scale.run_queue(100, 5, 4.0, replace(FREE, mtbf=2.0))
-
-
 def test_the_same_seed_gives_the_same_run():
     a = Assumptions()
     first, second, other = (scale.run_queue(500, 20, 36.0, a, n) for n in (1, 1, 2))
     assert first == second != other
-
-
-def test_collections_are_extracted_a_set_after_the_other():
-    a = Assumptions()
-    one = scale.features(10**7, 100, a)
-    assert scale.features(10**9, 100, a).seconds == pytest.approx(100 * one.seconds)
 
 
 def test_the_ring_sends_twice_the_gradients_and_has_2n_minus_2_messages():
@@ -97,22 +71,6 @@ def test_an_update_is_as_slow_as_its_slowest_worker():
     assert scale.update_seconds(50, noisy) > 1.1 * even.update
 
 
-@pytest.mark.parametrize("mtbf", [300.0, 3000.0, 1e6])
-def test_dalys_interval_minimizes_dalys_time(mtbf):
-    a = Assumptions()
-    interval = scale.checkpoint_interval(a.checkpoint, mtbf)
-    tried = interval * np.linspace(0.5, 2, 301)
-    times = [scale.daly_seconds(1e5, one, mtbf, a) for one in tried]
-    best = scale.daly_seconds(1e5, interval, mtbf, a)
-    assert best <= min(times) * (1 + 1e-4)
-
-
-def test_young_is_the_limit_of_daly_for_rare_failures():
-    young = math.sqrt(2 * 5.0 * 1e9)
-    assert scale.checkpoint_interval(5.0, 1e9) == pytest.approx(young, rel=1e-4)
-    assert scale.checkpoint_interval(5.0, 2.0) == 2.0
-
-
 @pytest.mark.parametrize("mtbf", [2000.0, 20_000.0])
 def test_simulated_failures_take_the_time_of_daly(mtbf):
     a = Assumptions()
@@ -120,10 +78,6 @@ def test_simulated_failures_take_the_time_of_daly(mtbf):
     taken = scale.run_training(20_000, interval, mtbf, a)
     expected = scale.daly_seconds(20_000 * interval, interval, mtbf, a)
     assert taken == pytest.approx(expected, rel=0.01)
-
-
-def test_an_undisturbed_worker_trains_at_full_efficiency():
-    assert scale.training_efficiency(1, IDEAL) == pytest.approx(1)
 
 
 def test_hours_and_bytes_are_multiples_of_the_rates():
@@ -137,14 +91,6 @@ def test_hours_and_bytes_are_multiples_of_the_rates():
     assert "| 20.0kB  | 20.0GB | 2.00TB | 200TB  " in table
     published = cost.vgg19(1, 224, "bfloat16").count / 0.4 / 989.5e12
     assert resources.h100_seconds() == pytest.approx(published)
-
-
-def test_the_parameters_of_the_gradients_are_counted():
-    from benchmarks.sizes import FULL
-
-    gradients = 4 * cost.parameters(FULL)
-    assert resources.Rates().gradients == pytest.approx(gradients, rel=1e-3)
-    assert Assumptions().gradients == pytest.approx(gradients, rel=1e-3)
 
 
 def test_the_document_holds_the_output_of_the_command(monkeypatch, tmp_path):

@@ -1,23 +1,23 @@
 """Join photos, captions and splits by name, and write manifest and vocabulary."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from data_prep.locate import DataFolder
-from data_prep.problems import (
+from data_prep.data_folder import DataFolder
+from data_prep.preparation import (
     DUPLICATE_FILE,
     EMPTY_CAPTION,
     MISSING_PHOTO,
     NO_CAPTIONS,
     TWO_SPLITS,
+    Preparation,
+    Prepared,
     Problems,
 )
 from data_prep.scenes.scenes import write_scenes
-from data_prep.sources.preparation import Preparation, Prepared
-from data_prep.unpack import missing_photos, unpack
 from show_attend_tell.config.settings import DataSettings
-from show_attend_tell.data.manifest import Photo, first_of_each_split, write_manifest
+from show_attend_tell.data.manifest import Photo, write_manifest
 from show_attend_tell.data.splits import read_photos, vocabulary_path
 from show_attend_tell.data.vocabulary import (
     SPECIAL,
@@ -30,8 +30,10 @@ from show_attend_tell.runtime.errors import DataError
 
 MANIFEST = "manifest.jsonl"
 
-Reader = Callable[[DataFolder], tuple[list[Photo], Problems]]
-"""Returns the photos of a folder and their problems; writes nothing."""
+Reader = Callable[[DataFolder], list[Photo]]
+"""Returns the photos of a folder and records its problems; writes nothing."""
+Captions = dict[str, list[str]]  # name of a photo -> its raw captions
+Lists = dict[str, list[str]]  # split -> names of its photos
 
 
 def prepare_photos(read: Reader, preparation: Preparation) -> Prepared:
@@ -46,30 +48,24 @@ def prepare_photos(read: Reader, preparation: Preparation) -> Prepared:
         VocabularyError: no word is frequent enough.
     """
     data = DataFolder(preparation.require_data(), preparation.folder)
-    photos, problems = read(data)
+    photos = read(data)
     if not photos:
         raise DataError(
-            f"{data.folder}: no photo has captions: {'; '.join(problems.summary())}; "
-            "check that photos and captions come from the same data set"
+            f"{data.folder}: no photo has captions: "
+            f"{'; '.join(data.problems.summary())}; check that photos and captions "
+            "come from the same data set"
         )
-    problems.update(data.problems)
-    if preparation.limit is not None:
-        photos = first_of_each_split(photos, preparation.limit)
-    preparation.record(problems)
-    paths = {photo.path for photo in photos}
-    places = data.places()
-    packed = {name: p for name, p in data.photos.items() if places[name] in paths}
-    problems.update(unpack(packed, data.unpacked, preparation.progress))
-    damaged = missing_photos(packed, data.unpacked)
-    photos = [photo for photo in photos if photo.path.name not in damaged]
-    return _write(preparation, photos, problems)
+    photos = preparation.limited(photos)
+    preparation.record(data.problems)
+    paths = (photo.path for photo in photos)
+    damaged = data.unpack(paths, preparation.progress)
+    photos = [photo for photo in photos if photo.path not in damaged]
+    return _write(preparation, photos, data.problems)
 
 
 def prepare_scenes(preparation: Preparation) -> Prepared:
     """Draw scenes, and write manifest and vocabulary."""
-    photos = write_scenes(preparation.folder)
-    if preparation.limit is not None:
-        photos = first_of_each_split(photos, preparation.limit)
+    photos = preparation.limited(write_scenes(preparation.folder))
     return _write(preparation, photos, Problems())
 
 
@@ -82,10 +78,7 @@ def _write(
     settings = experiment.data
     further = read_photos(experiment, folder.parent, further=True)
     vocabulary, coverage = _vocabulary([*photos, *further], settings)
-    vocabulary.save(
-        vocabulary_path(experiment, folder.parent),
-        {"size": settings.vocabulary_size, "min_count": settings.min_count},
-    )
+    vocabulary.save(vocabulary_path(experiment, folder.parent))
     write_manifest(folder / MANIFEST, photos)
     counts = {photo.split: Counter() for photo in photos}
     for photo in photos:
@@ -119,47 +112,40 @@ def _vocabulary(
     return vocabulary, 1 - unknown / total
 
 
-def invert_split_lists(
-    lists: Mapping[str, Iterable[str]], problems: Problems
-) -> dict[str, str]:
-    """Return the split of every listed photo.
+def join_by_name(
+    data: DataFolder,
+    captions: Captions,
+    lists: Lists,
+    places: Mapping[str, Path] | None = None,
+) -> list[Photo]:
+    """Return the manifest's rows, sorted by photo name.
+
+    The problems of `data` receive captions without a word, captioned or listed photos
+    that are absent or in two folders, listed photos without captions, and photos in two
+    lists, which are skipped: no photo may be in both training and test set.
 
     Args:
-        lists: split -> names of its photos.
-        problems: receives the photos of two lists. They have no split in the result,
-            so that no photo is in both training and test set.
+        data: has the photos and receives the problems.
+        captions: name -> its raw captions.
+        lists: split -> names; photos in no list get the split ``none``.
+        places: name -> path of the photo; ``data.photos`` by default.
 
-    Returns:
-        Name -> split.
+    Raises:
+        DataError: the folder has no photos.
     """
-    splits: dict[str, str] = {}
+    problems, splits, found_twice = data.problems, {}, set()
+    if places is None:
+        places, found_twice = data.photos, data.found_twice
+        if not places:
+            raise DataError(
+                f"{data.folder}: no photo is in this folder, below it or in a zip "
+                "archive there; add the photos (unpack .tar archives yourself) or "
+                "name another folder"
+            )
     for split, names in lists.items():
         for name in names:
             if splits.setdefault(name, split) != split:
                 problems.add(TWO_SPLITS, name)
-    twice = set(problems.names(TWO_SPLITS))
-    return {name: split for name, split in splits.items() if name not in twice}
-
-
-def join_by_name(
-    places: Mapping[str, Path],
-    captions: Mapping[str, Iterable[str]],
-    splits: Mapping[str, str],
-    problems: Problems,
-    found_twice: Iterable[str] = (),
-) -> list[Photo]:
-    """Build the manifest's rows, sorted by photo name.
-
-    Args:
-        places: name -> path of the photo.
-        captions: name -> its raw captions.
-        splits: name -> its split; photos without a split get ``none``.
-        problems: receives captions without a word, captioned or listed photos that
-            are absent, and listed photos without captions. Photos that it records in
-            two splits are skipped.
-        found_twice: names that several files have; the photos among them become
-            problems.
-    """
     known = {*captions, *splits}
     photos = []
     for name in sorted(known.difference(problems.names(TWO_SPLITS))):
@@ -177,12 +163,10 @@ def join_by_name(
         else:
             split = splits.get(name, "none")
             photos.append(Photo(name, places[name], split, tuple(kept)))
-    unknown = len(places.keys() - known)
-    if unknown:
+            if name in found_twice:
+                problems.add(DUPLICATE_FILE, name)
+    if unknown := len(places.keys() - known):
         problems.notes.append(
             f"photos skipped that have no caption and are in no list: {unknown}"
         )
-    for photo in photos:
-        if photo.id in found_twice:
-            problems.add(DUPLICATE_FILE, photo.id)
     return photos

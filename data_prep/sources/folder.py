@@ -10,11 +10,10 @@ import io
 import os
 import posixpath
 from collections.abc import Iterator
-from pathlib import Path
 
-from data_prep.locate import DataFolder, TextFile, read_text_file
-from data_prep.problems import MALFORMED_LINE, NO_CAPTIONS, Problems
-from data_prep.sources.captions import invert_split_lists, join_by_name
+from data_prep.data_folder import DataFolder, TextFile, read_text
+from data_prep.preparation import MALFORMED_LINE, NO_CAPTIONS
+from data_prep.sources.captions import Captions, Lists, join_by_name
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.runtime.errors import DataError, quote
 from show_attend_tell.runtime.json_text import is_encodable, parse_json
@@ -23,8 +22,6 @@ CSV, JSON_LINES = "captions.csv", "captions.jsonl"
 VALIDATION = TEST = 0.1  # shares of the photos if no row names a split
 _SPLITS = {name: name for name in ("train", "val", "test", "none")}
 _SPLITS |= {"training": "train", "dev": "val", "valid": "val", "validation": "val"}
-
-Row = tuple[str, str, str | None]  # file, caption, split
 
 
 def split_by_hash(photo_id: str) -> str:
@@ -36,42 +33,81 @@ def split_by_hash(photo_id: str) -> str:
     return "test" if share < VALIDATION + TEST else "train"
 
 
+def read_folder(data: DataFolder) -> list[Photo]:
+    """Read the user's photos; an id is the path relative to the folder.
+
+    Photos in archives are not read.
+
+    Raises:
+        DataError: the table of captions is absent, or it cannot be read.
+    """
+    paths = [data.folder / CSV, data.folder / JSON_LINES]
+    if paths[0].is_file() == paths[1].is_file():
+        raise DataError(
+            f"{data.folder}: must contain either {CSV} or {JSON_LINES}. Received: "
+            f"{'both' if paths[0].is_file() else 'neither'}; keep one"
+        )
+    is_csv = paths[0].is_file()
+    file = read_text(paths[0] if is_csv else paths[1])
+    captions: Captions = {}
+    lists: Lists = {}
+    for number, values in _csv_rows(file) if is_csv else _json_rows(file):
+        try:
+            name, caption, split = _parse_row(values)
+        except (ValueError, TypeError, AttributeError, LookupError):
+            data.problems.add(MALFORMED_LINE, f"{file.label}:{number}")
+            continue
+        captions.setdefault(name, []).append(caption)
+        if split:
+            lists.setdefault(split, []).append(name)
+    unnamed = captions.keys() - {name for names in lists.values() for name in names}
+    if not lists:
+        for name in captions:
+            lists.setdefault(split_by_hash(name), []).append(name)
+        data.problems.notes.append(
+            f"no row names a split: {1 - VALIDATION - TEST:.0%} of the photos train, "
+            f"{VALIDATION:.0%} validate, {TEST:.0%} test, by a hash of the id"
+        )
+    elif unnamed:
+        note = f"photos that name no split, put in 'none': {len(unnamed)}"
+        data.problems.notes.append(note)
+    places = {name: data.folder / name for name in captions}
+    for path in sorted(set(data.photo_files).difference(places.values())):
+        name = path.relative_to(data.folder).as_posix()
+        data.problems.add(NO_CAPTIONS, name)
+    # os.path returns False for a name that no file can have; Path.is_file raises.
+    places = {name: path for name, path in places.items() if os.path.isfile(path)}
+    return join_by_name(data, captions, lists, places)
+
+
 def _csv_rows(file: TextFile) -> Iterator[tuple[int, dict | None]]:
     """Yield the last line number and the values of each row, None if malformed."""
     rows = csv.reader(io.StringIO(file.text, newline=""))
     columns: list[str] = []
-    while True:
+    row: list[str] | None = []
+    while row is not None:
         before = rows.line_num
         try:
-            row = next(rows)
-        except StopIteration:
-            row = None
+            row = next(rows, None)
         except csv.Error as error:
-            if not columns or rows.line_num > before + 1:  # an unclosed quote
-                raise DataError(
-                    f"{file.label}, line {rows.line_num}: not CSV: {error}; correct "
-                    "the line"
-                ) from None
-            yield rows.line_num, None
-            continue
+            if columns and rows.line_num == before + 1:
+                yield rows.line_num, None
+                continue
+            raise DataError(  # an unclosed quote
+                f"{file.label}, line {rows.line_num}: not CSV: {error}; correct the "
+                "line"
+            ) from None
         if not columns:
-            columns = _require_columns(file, row or [])
-        elif row is None:
-            return
+            columns = row or []
+            if len({"file", "path"} & set(columns)) != 1 or "caption" not in columns:
+                raise DataError(
+                    f"{file.label}: the first line must name the columns `file` (or "
+                    "`path`), `caption` and optionally `split`, separated by commas. "
+                    f"Received: {quote(columns)}"
+                )
         elif row:
             fits = len(row) <= len(columns)
             yield rows.line_num, dict(zip(columns, row, strict=False)) if fits else None
-
-
-def _require_columns(file: TextFile, columns: list[str]) -> list[str]:
-    """Return the columns of a CSV file, or raise an error if one is absent."""
-    if len({"file", "path"} & set(columns)) != 1 or "caption" not in columns:
-        raise DataError(
-            f"{file.label}: the first line must name the columns `file` (or `path`), "
-            "`caption` and optionally `split`, separated by commas. Received: "
-            f"{quote(columns)}"
-        )
-    return columns
 
 
 def _json_rows(file: TextFile) -> Iterator[tuple[int, object]]:
@@ -84,73 +120,19 @@ def _json_rows(file: TextFile) -> Iterator[tuple[int, object]]:
                 yield number, None
 
 
-def _parse_row(values: object) -> Row | None:
-    """Return file, caption and split of a row, or None if it is malformed."""
-    if not isinstance(values, dict):
-        return None
-    file = values.get("file") or values.get("path")
-    caption, split = values.get("caption"), values.get("split") or None
-    if not isinstance(file, str) or not isinstance(caption, str) or not file.strip():
-        return None
-    if not is_encodable(file + caption):
-        return None
-    if "\n" in caption:  # an unclosed quote extends over the lines below it
-        return None
-    if split is None:
-        return posixpath.normpath(file.strip()), caption, None
-    if not isinstance(split, str) or split.strip().lower() not in _SPLITS:
-        return None
-    return posixpath.normpath(file.strip()), caption, _SPLITS[split.strip().lower()]
-
-
-def _read_rows(folder: Path, problems: Problems) -> list[Row]:
-    csv_file, json_file = folder / CSV, folder / JSON_LINES
-    if csv_file.is_file() == json_file.is_file():
-        raise DataError(
-            f"{folder}: must contain either {CSV} or {JSON_LINES}. Received: "
-            f"{'both' if csv_file.is_file() else 'neither'}; keep one"
-        )
-    path = csv_file if csv_file.is_file() else json_file
-    file = read_text_file(path)
-    rows = []
-    for number, values in _csv_rows(file) if path == csv_file else _json_rows(file):
-        row = _parse_row(values)
-        if row is None:
-            problems.add(MALFORMED_LINE, f"{file.label}:{number}")
-        else:
-            rows.append(row)
-    return rows
-
-
-def read_folder(data: DataFolder) -> tuple[list[Photo], Problems]:
-    """Read the user's photos; an id is the path relative to the folder.
-
-    Photos in archives are not read.
+def _parse_row(values: dict) -> tuple[str, str, str | None]:
+    """Return file, caption and split of a row.
 
     Raises:
-        DataError: the table of captions is absent, or it cannot be read.
+        ValueError, TypeError, AttributeError, LookupError: the row is malformed.
     """
-    problems = Problems()
-    rows = _read_rows(data.folder, problems)
-    captions: dict[str, list[str]] = {}
-    lists: dict[str, list[str]] = {}
-    for name, caption, split in rows:
-        captions.setdefault(name, []).append(caption)
-        if split is not None:
-            lists.setdefault(split, []).append(name)
-    splits = invert_split_lists(lists, problems)
-    unnamed = len(captions.keys() - splits.keys())
-    if not lists:
-        splits = {name: split_by_hash(name) for name in captions}
-        problems.notes.append(
-            f"no row names a split: {1 - VALIDATION - TEST:.0%} of the photos train, "
-            f"{VALIDATION:.0%} validate, {TEST:.0%} test, by a hash of the id"
-        )
-    elif unnamed:
-        problems.notes.append(f"photos that name no split, put in 'none': {unnamed}")
-    places = {name: data.folder / name for name in captions}
-    for path in sorted(set(data.photo_files).difference(places.values())):
-        problems.add(NO_CAPTIONS, path.relative_to(data.folder).as_posix())
-    # os.path returns False for a name that no file can have; Path.is_file raises.
-    places = {name: path for name, path in places.items() if os.path.isfile(path)}
-    return join_by_name(places, captions, splits, problems), problems
+    file = (values.get("file") or values["path"]).strip()
+    caption, split = values["caption"], values.get("split")
+    # An unclosed quote extends over the lines below it.
+    if not file or not is_encodable(file + caption) or "\n" in caption:
+        raise ValueError("malformed")
+    return (
+        posixpath.normpath(file),
+        caption,
+        _SPLITS[split.strip().lower()] if split else None,
+    )

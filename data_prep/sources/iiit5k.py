@@ -4,6 +4,7 @@
 files where the data set has .jpg files.
 """
 
+import dataclasses
 import io
 import zipfile
 from collections import Counter
@@ -13,15 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data_prep.locate import DAMAGED_ARCHIVE
-from data_prep.problems import MALFORMED_LINE, Problems
-from data_prep.sources.preparation import Preparation, Prepared
-from data_prep.words.parts import SHEET, SHOWN
-from data_prep.words.render import contact_sheet
+from data_prep.preparation import MALFORMED_LINE, Preparation, Prepared, Problems
+from data_prep.words.prepare import SHEET, write_words
 from show_attend_tell.data.characters import fold
-from show_attend_tell.data.words import IMAGES, Word, read_crop, write_manifest
+from show_attend_tell.data.words import Word, read_crop
+from show_attend_tell.runtime.array_file import DAMAGED
 from show_attend_tell.runtime.errors import DataError, PhotoError, WordsError, one_line
-from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.regular_files import require_within
 
 BAD_LABEL = "label with unknown characters or too many of them"
@@ -51,21 +49,15 @@ def prepare_iiit5k(preparation: Preparation) -> Prepared:
     data, folder = preparation.require_data(), preparation.folder
     crops, problems = read_iiit5k(data, preparation.experiment.data.held_out)
     preparation.record(problems)
-    images = np.stack([crop.image for crop in crops])
-    rows = [crop.row for crop in crops]
-    with atomic_path(folder / IMAGES) as temporary:
-        np.save(temporary, images)
-    with atomic_path(folder / SHEET) as temporary:
-        words = [row.word for row in rows[:SHOWN]]
-        contact_sheet(images[:SHOWN], words).save(temporary)
-    write_manifest(folder, rows)
+    rows, images = zip(*crops, strict=True)
+    write_words(folder, len(rows), [(np.stack(images), list(rows))])
     counts = Counter(row.split for row in rows)
     words = {split: {"words": count} for split, count in counts.items()}
     facts = [f"crops of {data}", f"look at {folder / SHEET}"]
     return Prepared(folder, words, facts, problems)
 
 
-def read_iiit5k(data: str | Path, validation: int) -> tuple[list[Crop], Problems]:
+def read_iiit5k(data: Path, validation: int) -> tuple[list[Crop], Problems]:
     """Read the training crops, and the test crops where they are present.
 
     Args:
@@ -80,7 +72,7 @@ def read_iiit5k(data: str | Path, validation: int) -> tuple[list[Crop], Problems
     Raises:
         DataError: there are no training crops or too few, or an archive is damaged.
     """
-    data, problems = Path(data), Problems()
+    problems = Problems()
     crops: dict[str, list[Crop]] = {"train": [], "test": []}
     for root in _roots(data):
         for split in crops:
@@ -100,9 +92,9 @@ def read_iiit5k(data: str | Path, validation: int) -> tuple[list[Crop], Problems
     held_names = _validation_paths([crop.row.path for crop in train], validation)
     kept = [crop for crop in train if crop.row.path not in held_names]
     held = [
-        Crop(Word("val", crop.row.word, crop.row.path), crop.image)
-        for crop in train
-        if crop.row.path in held_names
+        Crop(dataclasses.replace(row, split="val"), image)
+        for row, image in train
+        if row.path in held_names
     ]
     return [*kept, *held, *crops["test"]], problems
 
@@ -119,7 +111,7 @@ def _roots(data: Path) -> Iterator[Root]:
     for path in archives:
         try:
             archive = zipfile.ZipFile(path)
-        except (*DAMAGED_ARCHIVE, OSError) as error:
+        except DAMAGED as error:
             raise DataError(
                 f"{path}: cannot be read as a zip archive ({one_line(error)}); get the "
                 "file again"
@@ -147,7 +139,7 @@ def _read_split(root: Root, split: str, problems: Problems) -> list[Crop]:
         text = _read(tags).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise DataError(f"{tags}: must be UTF-8 text; get the file again") from None
-    except (*DAMAGED_ARCHIVE, OSError) as error:
+    except DAMAGED as error:
         raise DataError(
             f"{tags}: cannot be read ({one_line(error)}); get the file again"
         ) from None
@@ -168,7 +160,7 @@ def _read_split(root: Root, split: str, problems: Problems) -> list[Crop]:
                 crops.append(Crop(row, read_crop(io.BytesIO(_read(root / name)))))
         except WordsError:
             problems.add(BAD_LABEL, f"{path} {label.strip()}")
-        except (PhotoError, OSError, *DAMAGED_ARCHIVE):
+        except (PhotoError, *DAMAGED):
             problems.add(BAD_CROP, path)
     return crops
 

@@ -7,12 +7,11 @@ They may be gzipped. The single file ``mnist.npz`` of Keras is read too.
 
 import gzip
 import struct
-import zlib
 from pathlib import Path
 
 import numpy as np
 
-from data_prep.sources.preparation import Preparation, Prepared
+from data_prep.preparation import Preparation, Prepared
 from show_attend_tell.config.siblings import DIGIT
 from show_attend_tell.data.digits import CLASSES, Digits, write_digits
 from show_attend_tell.runtime.array_file import DAMAGED
@@ -107,7 +106,7 @@ def read_idx(path: Path) -> np.ndarray:
                 raise ValueError(f"its pictures have the shape {shape[1:]}")
             size = int(np.prod(shape, dtype=np.int64))
             content = file.read(size + 1)
-    except (OSError, EOFError, ValueError, struct.error, zlib.error) as error:
+    except DAMAGED as error:
         raise DataError(
             f"{path}: cannot be read as an idx file ({one_line(error)}); get the file "
             "again"

@@ -1,8 +1,9 @@
 """Find fonts to render words in: families, their files, and faces of a size.
 
 Unless the user names a folder, the fonts come from installed ``fontpkg-*`` packages,
-the system and Matplotlib, which contains DejaVu. A font needs a different glyph for
-each letter and digit. Symbol fonts, whose glyphs look nothing like DejaVu, are ignored.
+the system and Matplotlib, which contains DejaVu. A font needs a glyph for each letter,
+digit and punctuation mark. Symbol fonts, whose glyphs look nothing like DejaVu, are
+ignored.
 """
 
 import functools
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 from PIL import Image, ImageFont
 
@@ -22,19 +24,11 @@ from show_attend_tell.runtime.regular_files import require_regular
 
 FEW_FAMILIES = 10
 INSTALL = "run pip install 'show-attend-tell[words]'"
-PUNCTUATION = ".,!?'-:&/$\"%()+#@*"
 _SUFFIXES = (".ttf", ".otf", ".ttc")
-_LOWER = "abcdefghijklmnopqrstuvwxyz"
-_DIGITS = "0123456789"
-_SIZE = 24  # of the glyphs that are compared
+_CAPITALS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+_NEEDED = _CAPITALS + _CAPITALS.lower()[:26] + ".,!?'-:&/$\"%()+#@*"
+_DEJAVU = Path(matplotlib.get_data_path(), "fonts/ttf")
 _ABSENT = "\ufffe"  # a code point that never has a glyph
-# "O" and "0", and "l" or "I" and "1", may be the same.
-_MOST_ALIKE = 2
-_SYMBOLS = re.compile(
-    r"awesome|barcode|braille|dingbat|emoji|icon|initials|keyboard|math|music|ornament"
-    r"|symbol",
-    re.IGNORECASE,
-)
 # The weight and width that some fonts add to the name of their family.
 _STYLE = re.compile(
     r"\s+(thin|hairline|(extra|ultra|semi|demi)?(light|bold|condensed)|medium|heavy"
@@ -42,60 +36,43 @@ _STYLE = re.compile(
     re.IGNORECASE,
 )
 _SLANTED = re.compile(r"italic|oblique|slanted", re.IGNORECASE)
-_WEIGHTS = (0.2, 0.45, 0.7, 1.0)  # of the range of a variable font
+_SIZE = 24  # of the glyphs that are compared
 _SIDE = 16  # pixels of the glyphs that are compared with DejaVu's
 _LEAST_LIKE = 0.21  # mean correlation with DejaVu; italics have 0.24, symbols 0.19
-_MOST_BYTES = 50_000_000  # of a font file
 _LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Font:
-    """A font file; for a variable font, with a value for each axis.
+    """A font file.
 
     Attributes:
         path: path of the file.
-        axes: value of each axis; empty unless the font is variable.
-        punctuation: whether it has a glyph for each of :data:`PUNCTUATION`.
-        slanted: whether it is italic or oblique.
+        style: named style of a variable font, such as ``b"Bold"``; None for others.
+        slanted: whether the font is italic or oblique.
     """
 
     path: str
-    axes: tuple[float, ...] = ()
-    punctuation: bool = True
+    style: bytes | None = None
     slanted: bool = False
-
-
-@dataclass(frozen=True)
-class Family:
-    """The fonts of one design."""
-
-    name: str
-    fonts: tuple[Font, ...]
-
-    def choose(self, slanted: bool, position: float) -> Font:
-        """Choose a slanted or an upright font, or any font if there are none.
-
-        Args:
-            slanted: whether to choose a slanted font.
-            position: position of the font among its kind, in [0, 1).
-        """
-        fonts = [font for font in self.fonts if font.slanted == slanted] or self.fonts
-        return fonts[int(position * len(fonts))]
 
 
 @functools.lru_cache(maxsize=256)
 def open_face(font: Font, size: int) -> ImageFont.FreeTypeFont:
     """Return the face of a font at a size in pixels."""
-    # Raqm, which orders letters of other scripts, is not installed everywhere.
-    face = ImageFont.truetype(font.path, size, layout_engine=ImageFont.Layout.BASIC)
-    if font.axes:
-        face.set_variation_by_axes(list(font.axes))
+    face = _open(font.path, size)
+    if font.style is not None:
+        face.set_variation_by_name(font.style)
     return face
 
 
-def find_families(folder: str | Path | None = None) -> list[Family]:
-    """Return the usable font families, sorted by name.
+def _open(path: str | Path, size: int) -> ImageFont.FreeTypeFont:
+    # Raqm, which orders letters of other scripts, is not installed everywhere.
+    return ImageFont.truetype(str(path), size, layout_engine=ImageFont.Layout.BASIC)
+
+
+def find_families(folder: str | Path | None = None) -> dict[str, list[Font]]:
+    """Return the usable fonts of each family, sorted by name.
 
     Logs a warning if there are fewer than :data:`FEW_FAMILIES`.
 
@@ -109,25 +86,25 @@ def find_families(folder: str | Path | None = None) -> list[Family]:
     if folder is not None and not Path(folder).is_dir():
         raise DataError(f"{folder}: no such folder; name a folder of font files")
     paths = _installed() if folder is None else _files_below(Path(folder))
-    fonts: dict[str, list[Font]] = {}
+    families: dict[str, list[Font]] = {}
     for path in sorted({path.resolve() for path in paths}):
         for name, font in _usable(path):
-            fonts.setdefault(name, []).append(font)
-    if not fonts:
+            families.setdefault(name, []).append(font)
+    if not families:
         raise DataError(
             "`data.fonts` must be a folder of .ttf or .otf files that have all letters "
             f"and digits. Received: {'installed fonts' if folder is None else folder}, "
             f"with {len(paths)} font files, none of them usable; name another folder, "
             f"or {INSTALL}"
         )
-    if len(fonts) < FEW_FAMILIES:
+    if len(families) < FEW_FAMILIES:
         _LOGGER.warning(
             "only %d font families (%s); a reader of photos needs 40 or more, see "
             "`Rendered words` in docs/digits_and_words.md",
-            len(fonts),
-            ", ".join(sorted(fonts)),
+            len(families),
+            ", ".join(sorted(families)),
         )
-    return [Family(name, tuple(fonts[name])) for name in sorted(fonts)]
+    return dict(sorted(families.items()))
 
 
 def _files_below(folder: Path) -> list[Path]:
@@ -136,11 +113,9 @@ def _files_below(folder: Path) -> list[Path]:
 
 def _installed() -> list[Path]:
     """Return the font files of packages, the system and Matplotlib."""
-    import matplotlib
     from matplotlib.font_manager import findSystemFonts
 
-    # Matplotlib's other fonts are for formulas.
-    paths = list(Path(matplotlib.get_data_path(), "fonts/ttf").glob("DejaVu*.ttf"))
+    paths = list(_DEJAVU.glob("DejaVu*.ttf"))  # the others are for formulas
     for package in entry_points(group="fontpkg.family"):
         spec = importlib.util.find_spec(package.value)
         for place in spec.submodule_search_locations or () if spec else ():
@@ -149,73 +124,40 @@ def _installed() -> list[Path]:
 
 
 def _usable(path: Path) -> Iterator[tuple[str, Font]]:
-    """Yield family name and font of each usable weight of a file."""
+    """Yield family name and font of each style of a file, if it draws text."""
     try:
         require_regular(path)
-        if path.stat().st_size > _MOST_BYTES:
+        face = _open(path, _SIZE)
+        family, style = face.getname()
+        if not family or not _has_glyphs(face) or likeness(face) < _LEAST_LIKE:
             return
-        face = ImageFont.truetype(
-            str(path), _SIZE, layout_engine=ImageFont.Layout.BASIC
-        )
-        name = _family_name(face)
-        if name is None or not _has_letters(face):
-            return
-        punctuation = _has_glyphs(face, PUNCTUATION)
-        slanted = bool(_SLANTED.search(f"{face.getname()[1]} {path.stem}"))
-        points = list(_points(face))
     except (OSError, ValueError):  # damaged, or a size is absent
         return
-    for axes in points:
-        yield name, Font(str(path), axes, punctuation, slanted)
+    try:
+        styles = face.get_variation_names()
+    except OSError:  # not a variable font
+        styles = [None]
+    for named in styles:
+        shown = f"{named.decode() if named else style} {path.stem}"
+        yield (
+            _without_style(family),
+            Font(str(path), named, bool(_SLANTED.search(shown))),
+        )
 
 
-def _family_name(face: ImageFont.FreeTypeFont) -> str | None:
-    """Return the family name without weight and width, or None for a symbol font."""
-    name = " ".join((face.getname()[0] or "").split())
-    if not name or _SYMBOLS.search(name):
-        return None
+def _without_style(family: str) -> str:
+    """Return the name of a family without weight and width."""
+    name = " ".join(family.split())
     while (shorter := _STYLE.sub("", name)) != name:
         name = shorter
     return name
 
 
-def _points(face: ImageFont.FreeTypeFont) -> Iterator[tuple[float, ...]]:
-    """Yield values of the axes: several weights, and the default of each other axis."""
-    try:
-        axes = face.get_variation_axes()
-    except OSError:  # not a variable font
-        yield ()
-        return
-    names = [axis["name"] or b"" for axis in axes]
-    for share in _WEIGHTS if b"Weight" in names else (0.0,):
-        yield tuple(
-            axis["minimum"] + share * (axis["maximum"] - axis["minimum"])
-            if name == b"Weight"
-            else axis["default"]
-            for name, axis in zip(names, axes, strict=True)
-        )
-
-
-def _glyph(face: ImageFont.FreeTypeFont, character: str) -> tuple:
-    mask = face.getmask(character)
-    return mask.size, bytes(mask)
-
-
-def _has_glyphs(face: ImageFont.FreeTypeFont, characters: str) -> bool:
+def _has_glyphs(face: ImageFont.FreeTypeFont) -> bool:
     """Return whether each character has ink, and not the ink of an absent glyph."""
-    absent = _glyph(face, _ABSENT)
-    glyphs = [_glyph(face, character) for character in characters]
-    return all(any(ink) and (size, ink) != absent for size, ink in glyphs)
-
-
-def _has_letters(face: ImageFont.FreeTypeFont) -> bool:
-    """Return whether letters and digits have different glyphs, in both cases."""
-    for characters in (_LOWER + _DIGITS, _LOWER.upper() + _DIGITS):
-        glyphs = {_glyph(face, character) for character in characters}
-        few = len(glyphs) < len(characters) - _MOST_ALIKE
-        if few or not _has_glyphs(face, characters):
-            return False
-    return likeness(face) >= _LEAST_LIKE
+    absent = bytes(face.getmask(_ABSENT))
+    glyphs = [bytes(face.getmask(character)) for character in _NEEDED]
+    return all(any(ink) and ink != absent for ink in glyphs)
 
 
 def likeness(face: ImageFont.FreeTypeFont) -> float:
@@ -225,16 +167,13 @@ def likeness(face: ImageFont.FreeTypeFont) -> float:
 
 @functools.cache
 def _reference() -> np.ndarray:
-    import matplotlib
-
-    path = Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSans.ttf"
-    return _shapes(ImageFont.truetype(str(path), _SIZE))
+    return _shapes(_open(_DEJAVU / "DejaVuSans.ttf", _SIZE))
 
 
 def _shapes(face: ImageFont.FreeTypeFont) -> np.ndarray:
     """Return glyphs of capitals and digits, (36, 256), each of mean 0 and norm 1."""
     shapes = []
-    for character in _LOWER.upper() + _DIGITS:
+    for character in _CAPITALS:
         mask = face.getmask(character)
         image = Image.frombytes("L", mask.size, bytes(mask)).crop(mask.getbbox())
         shapes.append(np.asarray(image.resize((_SIDE, _SIDE)), np.float64).ravel())

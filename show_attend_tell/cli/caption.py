@@ -4,85 +4,112 @@ import dataclasses
 import functools
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import click
 
-from show_attend_tell.cli import cluster as on_cluster
 from show_attend_tell.cli.options import (
     PATH,
-    figure_options,
+    add_options,
+    attention_option,
+    cluster_options,
+    page_option,
+    print_failures,
     request_options,
+    require_cluster,
 )
 
-_OUT = (
-    "Write captions to FILE: a .jsonl, or a .csv or .html generated at the end from a "
-    ".jsonl beside it; with --cluster a folder. An interrupted run is resumed."
+_output_options = add_options(
+    click.option(
+        "--out",
+        type=PATH,
+        metavar="FILE",
+        help="Write captions to FILE: a .jsonl, or a .csv or .html generated at the "
+        "end from a .jsonl beside it; with --cluster a folder. An interrupted run is "
+        "resumed.",
+    ),
+    click.option(
+        "--json", "as_json", is_flag=True, help="Print JSON Lines with all details."
+    ),
+    click.option(
+        "--exiftool-columns",
+        is_flag=True,
+        help="Give a .csv of --out the columns that `exiftool -csv=FILE` reads.",
+    ),
+    click.option(
+        "--write-metadata",
+        is_flag=True,
+        help="Write each caption into the metadata of its photo, as description "
+        "and alternative text. A description by a person is kept.",
+    ),
+    click.option(
+        "--overwrite-metadata",
+        is_flag=True,
+        help="Let --write-metadata replace descriptions by a person.",
+    ),
+)
+_shard_options = add_options(
+    click.option(
+        "--shard-format",
+        type=click.Choice(["jsonl", "parquet"]),
+        default="jsonl",
+        help="With --cluster: file format of the captions.",
+    ),
+    click.option(
+        "--price-per-hour",
+        type=click.FloatRange(min=0),
+        metavar="PRICE",
+        help="With --cluster: price of the whole cluster, to print the cost of a "
+        "million photos.",
+    ),
+)
+_figure_options = add_options(
+    attention_option,
+    click.option(
+        *("--format", "formats"),
+        type=click.Choice(["png", "pdf", "svg"]),
+        multiple=True,
+        default=("png", "pdf"),
+        help="File format of the figures; repeatable.",
+    ),
+    click.option(
+        "--theme",
+        type=click.Choice(["light", "dark"]),
+        default="light",
+        help="Background of the figures.",
+    ),
+    page_option,
 )
 
 
 @click.command()
 @click.argument("photos", nargs=-1, required=True, type=PATH, metavar="PHOTO...")
 @request_options
-@click.option("--out", type=PATH, metavar="FILE", help=_OUT)
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON Lines with all details."
-)
-@click.option(
-    "--exiftool-columns",
-    is_flag=True,
-    help="Give a .csv of --out the columns that `exiftool -csv=FILE` reads.",
-)
-@click.option(
-    "--write-metadata",
-    is_flag=True,
-    help="Write each caption into the metadata of its photo, as description "
-    "and alternative text. A description by a person is kept.",
-)
-@click.option(
-    "--overwrite-metadata",
-    is_flag=True,
-    help="Let --write-metadata replace descriptions by a person.",
-)
-@on_cluster.caption_options
-@figure_options
-def caption(
-    photos,
-    request,
-    out,
-    as_json,
-    exiftool_columns,
-    write_metadata,
-    overwrite_metadata,
-    cluster,
-    workers,
-    shard_format,
-    price_per_hour,
-    attention,
-    formats,
-    theme,
-    page,
-) -> None:
+@_output_options
+@cluster_options
+@_shard_options
+@_figure_options
+def caption(photos, request, out, write_metadata, overwrite_metadata, **options):
     """Generate captions of photos, or of all photos in folders."""
     if overwrite_metadata and not write_metadata:
         raise click.UsageError("--overwrite-metadata needs --write-metadata.")
-    on_cluster.require_cluster(cluster, workers)
-    if cluster is not None:
-        on_cluster.caption_photos(
-            cluster,
-            request,
-            photos,
-            out,
-            (as_json, attention, page, write_metadata, exiftool_columns),
-            workers=workers,
-            form=shard_format,
-            price_per_hour=price_per_hour,
-        )
+    require_cluster(options["cluster"], options["workers"])
+    as_json, attention, page = (options[n] for n in ("as_json", "attention", "page"))
+    exiftool_columns = options["exiftool_columns"]
+    printed = as_json or attention is not None or page is not None
+    if options["cluster"] is not None:
+        others = printed or write_metadata or exiftool_columns
+        if out is None or request.region is not None or others:
+            raise click.UsageError(
+                "--cluster needs --out FOLDER, and cannot be combined with --json, "
+                "--attention, --html, --region, --write-metadata or --exiftool-columns."
+            )
+        _caption_on_cluster(request, photos, out, options)
         return
     if exiftool_columns and (out is None or out.suffix.lower() != ".csv"):
         raise click.UsageError("--exiftool-columns needs --out FILE.csv.")
-    if out is not None and (as_json or attention is not None or page is not None):
+    if out is not None and printed:
         raise click.UsageError(
             "--out cannot be combined with --json, --attention or --html."
         )
@@ -108,23 +135,39 @@ def caption(
         failed = _caption_into(out, pipeline, photos, request, exiftool_columns, writer)
     else:
         # Captions of an earlier run have neither details nor a confidence.
-        details = (attention, page, request.min_confidence)
-        if writer and not as_json and all(option is None for option in details):
+        if writer and not printed and request.min_confidence is None:
             photos = _print_present(writer, photos)
-        results = _results(pipeline, photos, request, writer, page)
-        drawn = ((result, []) for result in results)
-        if attention is not None:
-            drawn = _draw(pipeline, results, attention, formats, theme == "dark")
-        failed = _print_results(drawn, as_json, page)
-    unwritten = writer is not None and _report_metadata(writer)
-    if failed or unwritten:
+        results = _results(pipeline, photos, request, writer)
+        failed = _print_captions(pipeline, results, options)
+    if writer is not None:
+        failed |= print_failures(writer.failures)
+        click.echo(writer.summary(), err=True)
+    if failed:
+        sys.exit(1)
+
+
+def _caption_on_cluster(request, photos, out, options) -> None:
+    """Caption photos into a folder of shards; exit with 1 if a photo has no caption."""
+    from show_attend_tell.cluster.captions import caption_on_cluster
+
+    report = caption_on_cluster(
+        options["cluster"],
+        request,
+        photos,
+        out,
+        workers=options["workers"],
+        form=options["shard_format"],
+        price_per_hour=options["price_per_hour"],
+    )
+    failed = print_failures(report.failures)
+    click.echo("\n".join(report.lines()))
+    if failed:
         sys.exit(1)
 
 
 def _caption_into(out, pipeline, photos, request, exiftool_columns, writer) -> bool:
     """Write captions into a file; return whether a photo failed."""
     from show_attend_tell.inference.batch import caption_into_file
-    from show_attend_tell.inference.result import LowConfidence
 
     report = caption_into_file(
         pipeline,
@@ -134,59 +177,77 @@ def _caption_into(out, pipeline, photos, request, exiftool_columns, writer) -> b
         exiftool_columns=exiftool_columns,
         metadata=writer,
     )
-    for failure in report.failures:
-        click.echo(click.format_filename(failure.reason), err=True)
+    failed = print_failures(report.failures)
     click.echo(report.summary())
-    return any(not isinstance(result, LowConfidence) for result in report.failures)
+    return failed
 
 
-def _results(pipeline, photos, request, writer, page):
-    """Yield the results of photos; write their metadata and one page on the way."""
+def _results(pipeline, photos, request, writer) -> Iterator:
+    """Yield the results of photos; write their metadata on the way."""
     from show_attend_tell.inference.photos import to_input
+    from show_attend_tell.inference.result import Failure
 
     if request.region is None:
         results = pipeline.caption_photos(photos, request)
     else:
         results = pipeline.caption_inputs([to_input(photos[0])], request)
-    if writer is not None:
-        results = _with_metadata(writer, results)
-    if page is None:
-        return results
-    from show_attend_tell.inference.visualization.pages import write_attention_page
-
-    return write_attention_page(results, page)
+    for result in results:
+        if writer is not None and not isinstance(result, Failure):
+            writer.write(result.path, result.text)
+        yield result
 
 
-def _draw(pipeline, results, folder, formats, dark):
-    """Yield each result and the files of its figures."""
-    from show_attend_tell.inference.visualization.attention_figure import (
-        caption_figure,
-        draw_figures,
+def _print_captions(pipeline, results, options) -> bool:
+    """Print captions, and write figures and a page; return whether a photo failed."""
+    page, folder = options["page"], options["attention"]
+    if page is not None:
+        from show_attend_tell.inference.visualization.pages import write_attention_page
+
+        results = write_attention_page(results, page)
+    drawn = ((result, []) for result in results)
+    if folder is not None:
+        from show_attend_tell.inference.visualization.attention_figure import (
+            caption_figure,
+            draw_figures,
+        )
+        from show_attend_tell.inference.visualization.heads_figure import heads_figure
+
+        heads = functools.partial(heads_figure, pipeline.engine)
+        draw, dark = {"": caption_figure, "-heads": heads}, options["theme"] == "dark"
+        drawn = draw_figures(results, folder, draw, options["formats"], dark)
+
+    def describe(caption) -> str:
+        return caption.sentence + (" (low confidence)" if caption.is_doubtful else "")
+
+    return print_results(
+        drawn, describe, page, "photos not captioned", options["as_json"]
     )
-    from show_attend_tell.inference.visualization.heads_figure import heads_figure
-
-    heads = functools.partial(heads_figure, pipeline.engine)
-    draw = {"": caption_figure, "-heads": heads}
-    return draw_figures(results, folder, draw, formats, dark)
 
 
-def _print_results(drawn, as_json, page) -> bool:
-    """Print results and the files of their figures; return whether a photo failed."""
+def print_results(
+    drawn: Iterable, describe: Callable, page: Path | None, fault: str, as_json=False
+) -> bool:
+    """Print results and the files of their figures; return whether one is a failure.
+
+    Args:
+        drawn: pairs of a result or Failure and the files of its figures.
+        describe: returns the text of a result.
+        page: the HTML page that was written, or None.
+        fault: end of the line that counts several failures.
+        as_json: whether to print JSON.
+    """
     from show_attend_tell.inference.result import Failure, LowConfidence
 
     failures, left_out = 0, 0
     for result, figures in drawn:
-        failure = isinstance(result, Failure)
-        left_out += isinstance(result, LowConfidence)
-        failures += failure and not isinstance(result, LowConfidence)
         if as_json:
             click.echo(json.dumps(result.to_dict()))
-        elif not failure:
-            doubt = " (low confidence)" if result.is_doubtful else ""
-            name = click.format_filename(result.path)
-            click.echo(f"{name}: {result.sentence}{doubt}")
-        if failure:
-            click.echo(click.format_filename(result.reason), err=True)
+        if isinstance(result, Failure):
+            print_failures([result])
+            low = isinstance(result, LowConfidence)
+            left_out, failures = left_out + low, failures + (not low)
+        elif not as_json:
+            click.echo(f"{click.format_filename(result.path)}: {describe(result)}")
         for figure in figures:
             click.echo(f"figure: {click.format_filename(figure)}", err=True)
     if left_out:
@@ -194,7 +255,7 @@ def _print_results(drawn, as_json, page) -> bool:
     if page is not None:
         click.echo(f"page: {click.format_filename(page)}", err=True)
     if failures > 1:
-        click.echo(f"{failures} photos not captioned", err=True)
+        click.echo(f"{failures} {fault}", err=True)
     return failures > 0
 
 
@@ -208,14 +269,14 @@ def _open_writer(pipeline, request, overwrite: bool):
 
 
 def _print_present(writer, photos: Iterable[Path]) -> list:
-    """Print the captions that photos have already; return the other photos.
+    """Print the captions that are already in the metadata; return the other photos.
 
     Args:
         writer: the MetadataWriter.
         photos: photos and folders.
 
     Returns:
-        Photos without a caption by the same model and settings, and failures.
+        Photos without a caption by this model with these settings, and failures.
     """
     from show_attend_tell.inference.photos import find_photos
     from show_attend_tell.inference.result import Failure
@@ -229,21 +290,3 @@ def _print_present(writer, photos: Iterable[Path]) -> list:
         else:
             others.append(photo)
     return others
-
-
-def _with_metadata(writer, results: Iterable) -> Iterator:
-    """Write the metadata of captions as they are generated, and yield them."""
-    from show_attend_tell.inference.result import Failure
-
-    for result in results:
-        if not isinstance(result, Failure):
-            writer.write(result.path, result.text)
-        yield result
-
-
-def _report_metadata(writer) -> bool:
-    """Print failures and counts on standard error; return whether any failed."""
-    for failure in writer.failures:
-        click.echo(click.format_filename(failure.reason), err=True)
-    click.echo(writer.summary(), err=True)
-    return bool(writer.failures)

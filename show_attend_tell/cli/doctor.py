@@ -1,33 +1,30 @@
-"""Check the machine and the installation, and report problems."""
+"""Define the verb ``doctor``: report missing software and how to install it."""
 
 import json
-import os
 import platform
-import shutil
-import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
 from importlib import metadata
-from pathlib import Path
 from typing import Literal, NamedTuple
 
-from show_attend_tell import __version__
-from show_attend_tell.config.settings import EncoderSettings
-from show_attend_tell.models.pretrained import NAMES, shipped_model
-from show_attend_tell.runtime.errors import (
-    BackendError,
-    EncoderError,
-    PretrainedModelError,
-)
-from show_attend_tell.runtime.processor import instruction_sets
-from show_attend_tell.runtime.tensorflow_startup import start_keras
+import click
 
-_OLDEST_PYTHON = (3, 11)
+from show_attend_tell import __version__
+
 _PACKAGES = ("tensorflow", "keras", "numpy", "h5py", "hdf5plugin", "pillow")
 _PACKAGES += ("nltk", "pycocoevalcap", "pydantic", "matplotlib", "tensorboard")
-_LITTLE_DISK = 5e9  # bytes; Flickr8k and its features need more
-_LITTLE_MEMORY = 4e9  # bytes
+
+
+@click.command()
+def doctor() -> None:
+    """Check this machine and installation; exit with 1 on problems."""
+    problems = 0
+    for level, text in examine():
+        click.echo(f"{level:8}{text}")
+        problems += level == "problem"
+    if problems:
+        sys.exit(1)
 
 
 class Finding(NamedTuple):
@@ -39,26 +36,16 @@ class Finding(NamedTuple):
 
 def examine() -> Iterator[Finding]:
     """Yield the findings, one after the other."""
-    yield from _check_python()
     yield from _check_packages()
-    yield from _check_processor()
-    yield from _check_space()
     yield from _check_java()
     yield from _check_tensorflow()
-    yield from _check_packaged_encoder()
-    yield from _check_imagenet_weights()
-
-
-def _check_python() -> Iterator[Finding]:
-    version = platform.python_version()
-    supported = sys.version_info >= _OLDEST_PYTHON
-    yield Finding(
-        "OK" if supported else "problem",
-        f"show-attend-tell {__version__}, Python {version} on {platform.platform()}",
-    )
+    yield from _check_packaged_models()
 
 
 def _check_packages() -> Iterator[Finding]:
+    version = platform.python_version()
+    software = f"show-attend-tell {__version__}, Python {version}"
+    yield Finding("OK", f"{software} on {platform.platform()}")
     versions, missing = [], []
     for package in _PACKAGES:
         try:
@@ -70,54 +57,21 @@ def _check_packages() -> Iterator[Finding]:
         yield Finding("problem", f"not installed: {', '.join(missing)}; pip install .")
 
 
-def _check_processor() -> Iterator[Finding]:
-    count = os.cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):
-        count = len(os.sched_getaffinity(0))
-    yield Finding("OK", f"{count} processor cores ({platform.machine()})")
-    sets = instruction_sets()
-    if sets is None:
-        yield Finding("note", "cannot determine whether bfloat16 is fast here")
-    elif "amx_bf16" in sets:
-        yield Finding("OK", "amx_bf16: photos are encoded in bfloat16")
-    else:
-        yield Finding(
-            "OK", "no matrix units for bfloat16: photos are encoded in float32"
-        )
-
-
-def _check_space() -> Iterator[Finding]:
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        level = "OK" if memory >= _LITTLE_MEMORY else "note"
-        yield Finding(level, f"{memory / 1e9:.1f} GB of memory")
-    free = shutil.disk_usage(Path.cwd()).free
-    level = "OK" if free >= _LITTLE_DISK else "note"
-    yield Finding(level, f"{free / 1e9:.1f} GB free in {Path.cwd()}")
-
-
 def _check_java() -> Iterator[Finding]:
-    lost = "METEOR, SPICE and the PTB tokenizer are not available; other scores are"
-    java = shutil.which("java")
-    if java is None:
-        yield Finding("note", f"no Java on the PATH: {lost}")
-        return
+    from show_attend_tell.evaluation.metrics.java import java_version
+    from show_attend_tell.runtime.errors import JavaError
+
     try:
-        done = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=30
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        yield Finding("note", f"{java} does not run ({error}): {lost}")
-        return
-    if done.returncode:
-        yield Finding("note", f"{java} -version fails with {done.returncode}: {lost}")
-    else:
-        yield Finding(
-            "OK", f"Java: {(done.stderr or done.stdout or java).splitlines()[0]}"
-        )
+        yield Finding("OK", f"Java: {java_version()}")
+    except JavaError as error:
+        lost = "METEOR, SPICE and the PTB tokenizer are not available; other scores are"
+        yield Finding("note", f"{error}: {lost}")
 
 
 def _check_tensorflow() -> Iterator[Finding]:
+    from show_attend_tell.runtime.errors import BackendError
+    from show_attend_tell.runtime.tensorflow_startup import start_keras
+
     try:
         start_keras()
     except BackendError as error:
@@ -125,35 +79,33 @@ def _check_tensorflow() -> Iterator[Finding]:
         return
     import tensorflow as tf
 
-    from show_attend_tell.models.encoder.scene_net import WEIGHTS
-
     yield Finding("OK", "Keras runs on TensorFlow")
     devices = tf.config.list_physical_devices("GPU")
     names = ", ".join(device.name for device in devices) or "none, the CPU is used"
     yield Finding("OK", f"GPUs: {names}")
-    if WEIGHTS.is_file():
-        yield Finding("OK", f"SceneNet weights: {WEIGHTS}")
-    else:
-        yield Finding("problem", f"{WEIGHTS} is missing; install the package again")
 
 
-def _check_packaged_encoder() -> Iterator[Finding]:
-    """Yield whether the pretrained models and the encoder's weights are complete.
+def _check_packaged_models() -> Iterator[Finding]:
+    """Yield whether the pretrained models and the encoders' weights are complete.
 
     The files beside the default model must be present; their content is not read.
     """
-    from show_attend_tell.models.encoder.quantised_weights import (
-        WEIGHTS,
-        read_quantised,
-    )
+    from show_attend_tell.models.encoder import quantised_weights, scene_net
+    from show_attend_tell.models.pretrained import NAMES, shipped_model
+    from show_attend_tell.runtime.errors import EncoderError, PretrainedModelError
 
+    weights = quantised_weights.WEIGHTS
     try:
         for name in NAMES:
-            network = _pretrained_network(name)
-        read_quantised()
-        for ending in (".reranker.npz", ".confidence.npz"):
-            if not (beside := shipped_model().with_suffix(ending)).is_file():
-                raise OSError(f"{beside} is missing")
+            with zipfile.ZipFile(shipped_model(name)) as archive:
+                config = json.loads(archive.read("config.json"))["config"]
+            network = config["encoder_identity"]["network"]
+        quantised_weights.read_quantised()
+        endings = (".reranker.npz", ".confidence.npz")
+        beside = [shipped_model().with_suffix(ending) for ending in endings]
+        for file in (*beside, scene_net.WEIGHTS):
+            if not file.is_file():
+                raise OSError(f"{file} is missing")
     except PretrainedModelError as error:
         yield Finding("note", str(error))
     except EncoderError as error:
@@ -166,28 +118,5 @@ def _check_packaged_encoder() -> Iterator[Finding]:
         yield Finding(
             "OK",
             f"encoder of the pretrained models, {network} with 8 bits per weight: "
-            f"{WEIGHTS}, {WEIGHTS.stat().st_size / 1e6:.1f} MB",
+            f"{weights}, {weights.stat().st_size / 1e6:.1f} MB",
         )
-
-
-def _check_imagenet_weights() -> Iterator[Finding]:
-    """Yield whether Keras has downloaded the weights of the default encoder."""
-    network = EncoderSettings().network
-    home = Path(os.environ.get("KERAS_HOME", Path.home() / ".keras"))
-    files = sorted(home.glob(f"models/{network.lower()}_weights*notop*"))
-    what = f"ImageNet weights of {network} (the default of [encoder])"
-    if files:
-        yield Finding("OK", f"{what}: {files[0]}")
-    else:
-        yield Finding(
-            "note",
-            f"{what} are not in {home / 'models'}: Keras downloads them on first use, "
-            "or pass --encoder-weights FILE",
-        )
-
-
-def _pretrained_network(name: str) -> str:
-    """Return the encoder network of a pretrained model, without loading Keras."""
-    with zipfile.ZipFile(shipped_model(name)) as archive:
-        config = json.loads(archive.read("config.json"))["config"]
-    return config["encoder_identity"]["network"]

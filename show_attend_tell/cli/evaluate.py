@@ -1,11 +1,11 @@
-"""Define the verb ``eval``."""
+"""Define the verbs ``eval`` and ``compare``."""
 
 import click
 
 from show_attend_tell.cli.options import (
     PATH,
     ExperimentCommand,
-    experiment_option,
+    experiment_options,
     limit_option,
     load_settings,
     mirror_option,
@@ -13,16 +13,14 @@ from show_attend_tell.cli.options import (
     name_option,
     reranker_option,
     runs_option,
-    set_option,
-    start_tensorflow,
     work_option,
 )
 from show_attend_tell.cli.tasks import TASKS
+from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 
 @click.command("eval", cls=ExperimentCommand)
-@experiment_option
-@set_option
+@experiment_options
 @work_option
 @runs_option
 @name_option
@@ -66,7 +64,6 @@ from show_attend_tell.cli.tasks import TASKS
     "--tokenizer",
     type=click.Choice(["auto", "ptb", "simple"]),
     default="auto",
-    show_default=True,
     help="Tokenizer of the scores; ptb needs Java.",
 )
 @click.option(
@@ -74,19 +71,46 @@ from show_attend_tell.cli.tasks import TASKS
 )
 @limit_option
 def evaluate(experiment, changes, work, runs, name, split, limit, **options) -> None:
-    """Generate the captions of a split, and save and score them.
+    """Generate captions for a split, save and score them.
 
     For an experiment on digits or words, measure the error, the bound or the word
     accuracy of its model.
     """
-    if options["captions"] is not None:
-        if any(options[n] for n in ("models", "mirror", "reranker", "boxes")):
-            raise click.UsageError(
-                "--captions excludes --model, --mirror, --reranker and --boxes."
-            )
-        if options["beams"]:
-            raise click.UsageError("--captions and --beam exclude each other.")
+    excluded = ("models", "mirror", "reranker", "boxes", "beams")
+    if options["captions"] is not None and any(options[name] for name in excluded):
+        raise click.UsageError(
+            "--captions excludes --model, --mirror, --reranker, --boxes and --beam."
+        )
     settings = load_settings(experiment, changes, name, limit)
-    start_tensorflow()
+    start_keras()
     measure = TASKS[settings.task].functions().evaluate
     click.echo("\n".join(measure(settings, work, runs, split, options)))
+
+
+@click.command()
+@click.argument("names", metavar="RUN [RUN ...]", nargs=-1, required=True)
+@runs_option
+@work_option
+@click.option(
+    *("--metric", "metrics"),
+    multiple=True,
+    metavar="NAME",
+    help="Score to compare, such as BLEU-4-files; repeatable. By default BLEU-1, "
+    "BLEU-4, METEOR and CIDEr.",
+)
+@click.option(
+    *("--format", "style"),
+    type=click.Choice(["text", "markdown", "csv", "latex"]),
+    default="text",
+    help="Format of the table.",
+)
+def compare(names, runs, work, metrics, style) -> None:
+    """Compare evaluated runs: mean over seeds, deviation, p against the first.
+
+    RUN is a run folder, the name of a run, or a file of scores in a run folder. Runs
+    of one experiment with different seeds share a row.
+    """
+    from show_attend_tell.evaluation.comparison import compare_runs, format_comparison
+
+    comparison = compare_runs(names, work, runs, metrics or None)
+    click.echo(format_comparison(comparison, style))

@@ -16,17 +16,13 @@ from collections.abc import Iterator, Sequence
 import click
 
 from show_attend_tell import __version__
-from show_attend_tell.cli.calibrate import calibrate
 from show_attend_tell.cli.caption import caption
-from show_attend_tell.cli.compare import compare
-from show_attend_tell.cli.demo import demo
-from show_attend_tell.cli.draw import draw
-from show_attend_tell.cli.evaluate import evaluate
-from show_attend_tell.cli.fit_reranker import fit_reranker
-from show_attend_tell.cli.models import average, export
+from show_attend_tell.cli.deployment import demo, export
+from show_attend_tell.cli.doctor import doctor
+from show_attend_tell.cli.evaluate import compare, evaluate
 from show_attend_tell.cli.preparation import download, features, prepare
-from show_attend_tell.cli.read import read
-from show_attend_tell.cli.train import train
+from show_attend_tell.cli.siblings import draw, read
+from show_attend_tell.cli.train import average, calibrate, fit_reranker, train
 from show_attend_tell.runtime.errors import ShowAttendTellError
 
 _OWN_PACKAGES = ("show_attend_tell", "data_prep")
@@ -46,7 +42,7 @@ _REMEDIES = {
 
 
 @click.group(
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
     epilog="Exit status: 0 success; 1 error, with one line on standard error; 2 wrong "
     "usage; 130 interrupted by Ctrl-C; 143 terminated by SIGTERM. An interrupted verb "
     "leaves complete files; train writes a checkpoint first.",
@@ -62,36 +58,19 @@ def cli() -> None:
 
 for verb in (prepare, features, train, evaluate, average, calibrate, fit_reranker):
     cli.add_command(verb)
-for verb in (caption, compare, demo, draw, export, download, read):
+for verb in (caption, compare, demo, doctor, draw, export, download, read):
     cli.add_command(verb)
 
 
-@cli.command()
-def doctor() -> None:
-    """Check this machine and installation; exit with 1 on problems."""
-    from show_attend_tell.cli.doctor import examine
-
-    problems = 0
-    for level, text in examine():
-        click.echo(f"{level:8}{text}")
-        problems += level == "problem"
-    if problems:
-        sys.exit(1)
-
-
-def _remedy(arguments: Sequence[str] | None) -> str:
-    """Return how to continue the interrupted verb of a command line."""
+def _exit_interrupted(arguments: Sequence[str] | None, terminated: bool) -> None:
+    """Print how to continue the interrupted verb, and exit."""
     words = sys.argv[1:] if arguments is None else arguments
     verb = next((word for word in words if word in cli.commands), "")
+    remedy = _REMEDIES.get(verb, "run the same command again to start over")
     if verb == "features" and "--overwrite" in words:
-        return "run it again without --overwrite to continue"
-    return _REMEDIES.get(verb, "run the same command again to start over")
-
-
-def _one_line(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror and error.filename:
-        return f"{error.filename}: {error.strerror}"
-    return " ".join(str(error).split()) or type(error).__name__
+        remedy = "run it again without --overwrite to continue"
+    click.echo(f"{'terminated' if terminated else 'interrupted'}; {remedy}", err=True)
+    sys.exit(_TERMINATED if terminated else _INTERRUPTED)
 
 
 @contextlib.contextmanager
@@ -141,12 +120,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _run(arguments, received)
 
 
-def _exit_interrupted(arguments: Sequence[str] | None, received: list[int]) -> None:
-    what = "terminated" if received else "interrupted"
-    click.echo(f"{what}; {_remedy(arguments)}", err=True)
-    sys.exit(_TERMINATED if received else _INTERRUPTED)
-
-
 def _run(arguments: Sequence[str] | None, received: list[int]) -> None:
     """Run the command line; exit unless it succeeds."""
     try:
@@ -155,12 +128,12 @@ def _run(arguments: Sequence[str] | None, received: list[int]) -> None:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        _exit_interrupted(arguments, received)
+        _exit_interrupted(arguments, bool(received))
     except (SystemError, RuntimeError) as error:  # C code raises them when interrupted
         cause = error.__cause__ or error.__context__
         if not (received or isinstance(cause, KeyboardInterrupt)):
             raise
-        _exit_interrupted(arguments, received)
+        _exit_interrupted(arguments, bool(received))
     except BrokenPipeError:  # the reading program, such as head, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
@@ -170,5 +143,8 @@ def _run(arguments: Sequence[str] | None, received: list[int]) -> None:
         click.echo(f"error: {error.name} is not installed; {_INSTALL}", err=True)
         sys.exit(1)
     except (ShowAttendTellError, OSError) as error:
-        click.echo(f"error: {_one_line(error)}", err=True)
+        message = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, OSError) and error.strerror and error.filename:
+            message = f"{error.filename}: {error.strerror}"
+        click.echo(f"error: {message}", err=True)
         sys.exit(1)

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Literal, Union, get_args, get_origin, get_type_hints
@@ -48,38 +48,42 @@ class ExperimentCommand(click.Command):
                 )
 
 
-def start_tensorflow() -> None:
-    """Import TensorFlow without its banner, and Keras with TensorFlow as backend."""
-    from show_attend_tell.runtime.tensorflow_startup import start_keras
+def add_options(*options: Callable) -> Callable:
+    """Return a decorator that adds several options to a verb, in this order."""
 
-    start_keras()
+    def add(command: Callable) -> Callable:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
-experiment_option = click.option(
-    *("--experiment", "-e"),
-    default="scenes",
-    show_default=True,
-    metavar="NAME|FILE",
-    help="Name of a shipped experiment, or a .toml file.",
-)
 set_option = click.option(
     *("--set", "changes"),
     multiple=True,
     metavar="TABLE.KEY=VALUE",
     help="Override one setting, such as training.epochs=3; repeatable.",
 )
+experiment_options = add_options(
+    click.option(
+        *("--experiment", "-e"),
+        default="scenes",
+        metavar="NAME|FILE",
+        help="Name of a shipped experiment, or a .toml file.",
+    ),
+    set_option,
+)
 work_option = click.option(
     "--work",
     type=PATH,
     default="prepared",
-    show_default=True,
     help="Folder of prepared data sets.",
 )
 runs_option = click.option(
     "--runs",
     type=PATH,
     default="experiments/runs",
-    show_default=True,
     help="Folder of training runs.",
 )
 name_option = click.option(
@@ -94,6 +98,50 @@ limit_option = click.option(
     help="Use only the first N photos of each split, in a separate data folder and "
     "run; pass the same N to prepare, features, train and eval.",
 )
+
+attention_option = click.option(
+    "--attention",
+    type=PATH,
+    metavar="DIR",
+    help="Write a figure of the attention per word or character into this folder.",
+)
+page_option = click.option(
+    *("--html", "page"),
+    type=PATH,
+    metavar="FILE",
+    help="Write one HTML page that shows the attention of each word or character.",
+)
+cluster_options = add_options(
+    click.option(
+        "--cluster",
+        metavar="auto|HOST:PORT",
+        help="Run on a Ray cluster: the cluster at this address, or with auto the "
+        "cluster on this machine, which is started if necessary.",
+    ),
+    click.option(
+        "--workers",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Worker processes of the cluster; by default one per processor.",
+    ),
+)
+
+
+def require_cluster(cluster: str | None, workers: int | None) -> None:
+    """Raise a usage error if --workers is used without --cluster."""
+    if cluster is None and workers is not None:
+        raise click.UsageError("--workers needs --cluster.")
+
+
+def print_failures(failures: Iterable) -> bool:
+    """Print a line for each Failure; return whether any is not for low confidence."""
+    from show_attend_tell.inference.result import LowConfidence
+
+    failed = False
+    for failure in failures:
+        click.echo(click.format_filename(failure.reason), err=True)
+        failed |= not isinstance(failure, LowConfidence)
+    return failed
 
 
 def _parsed(parse: Callable, context, parameter, text: str | None):
@@ -143,45 +191,7 @@ def request_options(command: Callable) -> Callable:
         fields = {name: values.pop(name) for name in _REQUEST_OPTIONS}
         return command(request=CaptionRequest(**fields), **values)
 
-    for option in reversed(_REQUEST_OPTIONS.values()):
-        verb = option(verb)
-    return verb
-
-
-def figure_options(command: Callable) -> Callable:
-    """Add the options of figures and pages to a verb."""
-    options = (
-        click.option(
-            "--attention",
-            type=PATH,
-            metavar="DIR",
-            help="Write a figure of the attention per word into this folder.",
-        ),
-        click.option(
-            *("--format", "formats"),
-            type=click.Choice(["png", "pdf", "svg"]),
-            multiple=True,
-            default=("png", "pdf"),
-            show_default=True,
-            help="File format of the figures; repeatable.",
-        ),
-        click.option(
-            "--theme",
-            type=click.Choice(["light", "dark"]),
-            default="light",
-            show_default=True,
-            help="Background of the figures.",
-        ),
-        click.option(
-            *("--html", "page"),
-            type=PATH,
-            metavar="FILE",
-            help="Write one HTML page that shows the attention of each word.",
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return add_options(*_REQUEST_OPTIONS.values())(verb)
 
 
 def load_settings(

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import click
 
-from show_attend_tell.cli.cluster import cluster_options, require_cluster
 from show_attend_tell.cli.options import (
     PATH,
     ExperimentCommand,
+    cluster_options,
     encoder_weights_option,
-    experiment_option,
+    experiment_options,
     limit_option,
     load_settings,
-    set_option,
-    start_tensorflow,
+    require_cluster,
     work_option,
 )
 from show_attend_tell.cli.tasks import TASKS
+from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 
 @contextlib.contextmanager
@@ -46,15 +46,13 @@ def _progress() -> Iterator[Callable[[str, int, int], None] | None]:
 
 
 @click.command(cls=ExperimentCommand)
-@experiment_option
-@set_option
+@experiment_options
 @work_option
 @click.option("--data", type=PATH, help="Folder with the files of the data set.")
 @click.option(
     "--on-problem",
     type=click.Choice(["skip", "refuse"]),
     default="skip",
-    show_default=True,
     help="Skip malformed lines and photos, or refuse the data set.",
 )
 @limit_option
@@ -72,8 +70,7 @@ def prepare(experiment, changes, work, data, on_problem, limit) -> None:
 
 
 @click.command(cls=ExperimentCommand)
-@experiment_option
-@set_option
+@experiment_options
 @work_option
 @encoder_weights_option
 @click.option("--overwrite", is_flag=True, help="Replace existing features.")
@@ -120,7 +117,7 @@ def features(
     if not TASKS[settings.task].has_captions:
         click.echo(f"{settings.name}: nothing to do, its model reads the pictures")
         return
-    start_tensorflow()
+    start_keras()
     options = {
         "encoder_weights": encoder_weights,
         "overwrite": overwrite,
@@ -130,12 +127,12 @@ def features(
     if cluster is None:
         from data_prep.extract import extract
 
-        report = extract(settings, work, shards=shards, **options)
+        sets = extract(settings, work, shards=shards, **options)
     else:
         from show_attend_tell.cluster.features import extract_on_cluster
 
-        report = extract_on_cluster(settings, work, cluster, workers, **options)
-    click.echo("\n".join(report.lines()))
+        sets = extract_on_cluster(settings, work, cluster, workers, **options)
+    click.echo("\n".join(line for report in sets for line in report.lines()))
 
 
 @click.command()

@@ -1,16 +1,18 @@
-"""List the tasks of experiments, and what the verbs do with each of them.
+"""Map each task of an experiment to the functions that the verbs call.
 
 :data:`TASKS` has an entry for each value of the key ``task``. The entries import their
 modules when a verb runs, so that ``--help`` is fast.
 
 To add a task, make a folder in ``siblings/`` with the files of ``siblings/ram/``, name
-its settings in ``_TASKS`` of :mod:`config.settings`, its data in
-:data:`data_prep.sources.SOURCES`, and add an entry to :data:`TASKS`.
+its models in :mod:`siblings.models`, its settings in ``_TASKS`` of
+:mod:`config.settings`, its data in :data:`data_prep.sources.SOURCES`, and add an entry
+to :data:`TASKS`.
 """
 
+import functools
 import json
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -35,13 +37,13 @@ class Functions(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """What the verbs do with the experiments and the models of a task.
+    """Describe a task to the verbs.
 
     Attributes:
         described: the end of "needs an experiment ..." in usage errors.
-        accepts: verbs, options, and values of options that only some tasks accept, such
+        accepts: verbs, options and values of options that not every task accepts, such
             as ``draw``, ``eval --beam`` and ``eval --split all``. Every task accepts
-            all that no entry names.
+            a verb or an option that no entry names.
         classes: names of the classes of its models.
         functions: imports and returns its functions.
         has_captions: whether its experiments have captions, and features of photos.
@@ -79,43 +81,46 @@ def _evaluate_captions(settings, work, runs, split, options) -> list[str]:
 
 def _classify() -> Functions:
     from show_attend_tell.siblings.ram.evaluation import evaluate
-    from show_attend_tell.siblings.ram.task import load_model
     from show_attend_tell.siblings.ram.training import train
 
-    return Functions(load_model, train, _without_options(evaluate))
+    return _of_sibling("classify", train, evaluate)
 
 
 def _generate() -> Functions:
     from show_attend_tell.siblings.draw.evaluation import evaluate
-    from show_attend_tell.siblings.draw.task import load_model
     from show_attend_tell.siblings.draw.training import train
 
-    return Functions(load_model, train, _without_options(evaluate))
-
-
-def _without_options(evaluate: Callable) -> Callable:
-    return lambda *arguments: evaluate(*arguments[:-1]).lines()
+    return _of_sibling("generate", train, evaluate)
 
 
 def _read() -> Functions:
-    from show_attend_tell.siblings.words.task import load_model
+    from show_attend_tell.siblings.words.evaluation import evaluate
+    from show_attend_tell.siblings.words.generation import Lexicon
     from show_attend_tell.siblings.words.training import train
 
-    return Functions(load_model, train, _evaluate_words)
+    functions = _of_sibling("read", train, evaluate)
+
+    def evaluate_words(settings, work, runs, split, options) -> list[str]:
+        file, lines = options["lexicon"], []
+        lexicon = None if file is None else Lexicon.load(file)
+        for beam in options["beams"] or (1,):
+            lines += evaluate(settings, work, runs, split, beam, lexicon).lines()
+        return lines
+
+    return functions._replace(evaluate=evaluate_words)
 
 
-def _evaluate_words(settings, work, runs, split, options) -> list[str]:
-    from show_attend_tell.siblings.words.evaluation import evaluate
-    from show_attend_tell.siblings.words.lexicon import Lexicon
+def _of_sibling(task: str, train: Callable, evaluate: Callable) -> Functions:
+    from show_attend_tell.siblings.models import load_model
 
-    file, lines = options["lexicon"], []
-    lexicon = None if file is None else Lexicon.load(file)
-    for beam in options["beams"] or (1,):
-        lines += evaluate(settings, work, runs, split, beam, lexicon).lines()
-    return lines
+    return Functions(
+        load=functools.partial(load_model, task=task),
+        train=train,
+        evaluate=lambda *arguments: evaluate(*arguments[:-1]).lines(),
+    )
 
 
-# Of `train`: the workers of a cluster, or of TF_CONFIG, train one model together.
+# Uses of `train` in which several workers train one model.
 JOINT, TF_CONFIG = "train --cluster without --seeds", "train TF_CONFIG"
 
 
@@ -189,34 +194,29 @@ def name_of_model(path: Path) -> str:
     return next(names, "caption")
 
 
-def require_accepted(name: str, received: object, subject: str = "an experiment"):
-    """Raise a usage error if the running verb, or an option of it, is not for a task.
+def require_accepted(
+    name: str,
+    received: object,
+    subject: str = "an experiment",
+    uses: Iterable[str] | None = None,
+) -> None:
+    """Raise a usage error if a task does not accept a verb, or an option of a verb.
 
     Args:
         name: the task.
         received: the experiment or the model that has this task.
-        subject: what has the task.
+        subject: name of what was received, such as "an experiment".
+        uses: verbs, each alone or with a space and an option; by default the running
+            verb and its options on the command line.
     """
-    for use in _uses(click.get_current_context()):
-        require_use(use, name, received, subject)
-
-
-def require_use(use: str, name: str, received: object, subject="an experiment") -> None:
-    """Raise a usage error if a task does not accept a verb, or an option of a verb.
-
-    Args:
-        use: the verb, then a space and the option.
-        name: see :func:`require_accepted`.
-        received: see the same function.
-        subject: see the same function.
-    """
-    accepting = [task.described for task in TASKS.values() if use in task.accepts]
-    if accepting and use not in TASKS[name].accepts:
-        verb, _, option = use.partition(" ")
-        raise click.UsageError(
-            f"{option or verb} needs {subject} {' or '.join(accepting)}. Received: "
-            f"{received}, whose task is {name!r}."
-        )
+    for use in _uses(click.get_current_context()) if uses is None else uses:
+        accepting = [task.described for task in TASKS.values() if use in task.accepts]
+        if accepting and use not in TASKS[name].accepts:
+            verb, _, option = use.partition(" ")
+            raise click.UsageError(
+                f"{option or verb} needs {subject} {' or '.join(accepting)}. Received: "
+                f"{received}, whose task is {name!r}."
+            )
 
 
 def _uses(context: click.Context) -> Iterator[str]:

@@ -1,24 +1,27 @@
-"""Define the verb ``train``."""
+"""Define the verbs that write models: train, average, calibrate, fit-reranker."""
 
 import functools
 import os
 import sys
+from pathlib import Path
 
 import click
 
-from show_attend_tell.cli.cluster import cluster_options, require_cluster
 from show_attend_tell.cli.options import (
+    PATH,
     ExperimentCommand,
-    experiment_option,
+    cluster_options,
+    encoder_weights_option,
+    experiment_options,
     limit_option,
     load_settings,
     name_option,
+    require_cluster,
     runs_option,
-    set_option,
-    start_tensorflow,
     work_option,
 )
-from show_attend_tell.cli.tasks import JOINT, TASKS, TF_CONFIG, require_use
+from show_attend_tell.cli.tasks import JOINT, TASKS, TF_CONFIG, require_accepted
+from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 
 def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
@@ -35,8 +38,7 @@ def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
 
 
 @click.command(cls=ExperimentCommand)
-@experiment_option
-@set_option
+@experiment_options
 @work_option
 @runs_option
 @name_option
@@ -89,10 +91,9 @@ def train(
     chosen = {"seed": seed, "init_from": init_from}
     settings = load_settings(experiment, changes, name, limit, chosen)
     joint = cluster is not None and not several
-    for use, is_given in ((JOINT, joint), (TF_CONFIG, "TF_CONFIG" in os.environ)):
-        if is_given:
-            require_use(use, settings.task, settings.name)
-    start_tensorflow()
+    uses = [JOINT] * joint + [TF_CONFIG] * ("TF_CONFIG" in os.environ)
+    require_accepted(settings.task, settings.name, uses=uses)
+    start_keras()
     if joint:
         from show_attend_tell.cluster.training import train_on_cluster
 
@@ -100,41 +101,42 @@ def train(
     else:
         together = {}
         if "TF_CONFIG" in os.environ:
-            from show_attend_tell.cluster.training import join
+            from show_attend_tell.training.workers import join
 
             together["workers"] = join()  # before TensorFlow computes anything
         train = functools.partial(TASKS[settings.task].functions().train, **together)
     if several:
-        from show_attend_tell.cluster.seeds import Series, plan
+        from show_attend_tell.cluster.seeds import Series, open_runs
         from show_attend_tell.config.experiments import seed_variants
 
         if cluster is not None:  # workers have another working directory
             work, runs = work.absolute(), runs.absolute()
         has_captions = TASKS[settings.task].has_captions
         series = Series(work, runs, train, has_captions, progress=cluster is None)
-        jobs = plan(series, seed_variants(settings, seeds), resume, overwrite)
-        _train_several(series, jobs, cluster, workers)
+        variants = seed_variants(settings, seeds)
+        variants = open_runs(series, variants, resume, overwrite)
+        _train_several(series, variants, cluster, workers)
         return
     _print_training(train(settings, work, runs, resume, overwrite))
 
 
-def _train_several(series, jobs, cluster: str | None, workers: int | None) -> None:
-    """Train a run for each seed, and print the runs and their table.
+def _train_several(series, variants, cluster: str | None, workers: int | None) -> None:
+    """Train a run for each seed, print the runs and compare them.
 
     Exit with 1 if a run fails.
 
     Args:
         series: what the runs share.
-        jobs: the runs.
+        variants: the settings of the runs.
         cluster: address of a Ray cluster, or None.
         workers: number of its workers, or None.
     """
     from show_attend_tell.cluster import seeds
 
     if cluster is None:
-        outcomes = seeds.train_in_turn(series, jobs)
+        outcomes = seeds.train_in_turn(series, variants)
     else:
-        outcomes = seeds.train_on_cluster(series, jobs, cluster, workers)
+        outcomes = seeds.train_on_cluster(series, variants, cluster, workers)
     failed = set()
     for outcome in outcomes:
         name = outcome.experiment.name
@@ -146,7 +148,7 @@ def _train_several(series, jobs, cluster: str | None, workers: int | None) -> No
         else:
             click.echo(f"{name}:")
             _print_training(outcome.summary)
-    names = [job.experiment.name for job in jobs]
+    names = [experiment.name for experiment in variants]
     folders = [series.runs / name for name in names if name not in failed]
     if series.evaluates and folders:
         from show_attend_tell.evaluation.comparison import (
@@ -157,7 +159,7 @@ def _train_several(series, jobs, cluster: str | None, workers: int | None) -> No
         table = compare_runs(folders, series.work, series.runs)
         click.echo(format_comparison(table))
     if failed:
-        click.echo(f"{len(failed)} of {len(jobs)} runs have failed", err=True)
+        click.echo(f"{len(failed)} of {len(names)} runs have failed", err=True)
         sys.exit(1)
 
 
@@ -168,3 +170,118 @@ def _print_training(done) -> None:
         f"{done.metric} {done.best:.2f} at step {done.best_step}"
     )
     click.echo(f"model: {done.model}")
+
+
+@click.command(cls=ExperimentCommand)
+@click.argument("models", nargs=-1, required=True, type=PATH, metavar="MODEL...")
+@experiment_options
+@runs_option
+@click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
+def average(models, experiment, changes, runs, overwrite) -> None:
+    """Average the weights of models into a new run.
+
+    The models must have been trained from the same initial weights. The run has the
+    experiment's name.
+    """
+    settings = load_settings(experiment, changes)
+    start_keras()
+    from show_attend_tell.training.initial_model import average_models
+
+    out = average_models(models, settings, runs, overwrite)
+    click.echo(f"{out}: the mean of {len(models)} models")
+
+
+@click.command()
+@experiment_options
+@work_option
+@runs_option
+@click.option(
+    "--model", type=PATH, help="A .keras file; by default the experiment's run."
+)
+@encoder_weights_option
+@click.option(
+    *("--other", "others"),
+    type=PATH,
+    multiple=True,
+    metavar="FOLDER",
+    help="Folder of pictures unlike the training photos; repeatable.",
+)
+@click.option(
+    *("--pictures", "limit"),
+    type=click.IntRange(min=8),
+    default=200,
+    help="Maximum pictures of each kind unlike the training photos.",
+)
+def calibrate(
+    experiment, changes, work, runs, model, encoder_weights, others, limit
+) -> None:
+    """Measure when a model's captions can be trusted, for their confidence.
+
+    Compares the validation photos with pictures unlike the training photos: the same
+    photos upside down, close-ups of them, drawn scenes, and those of --other. Writes
+    <model>.confidence.npz beside the model.
+    """
+    settings = load_settings(experiment, changes)
+    start_keras()
+    from show_attend_tell.models.pretrained import model_path
+    from show_attend_tell.training.calibration import calibrate
+
+    file = model_path(str(model or settings.name), runs)
+    ood_sets = {str(folder): _pictures(folder, limit) for folder in others}
+    if settings.data.source != "scenes":
+        ood_sets["drawn scenes"] = _drawn_scenes(limit)
+    report = calibrate(settings, work, file, ood_sets, encoder_weights, limit)
+    click.echo("\n".join(report.lines()))
+
+
+def _drawn_scenes(limit: int):
+    """Yield drawn scenes."""
+    from data_prep.scenes.scenes import make_scene
+
+    for number in range(limit):
+        yield make_scene(0, "test", number)[0]
+
+
+def _pictures(folder: Path, limit: int):
+    """Yield the pictures of a folder; skip unreadable files."""
+    from show_attend_tell.data.preprocessing import load_photo
+    from show_attend_tell.inference.photos import find_photos
+    from show_attend_tell.inference.result import Failure
+    from show_attend_tell.runtime.errors import PhotoError
+
+    photos = [path for path in find_photos([folder]) if not isinstance(path, Failure)]
+    for path in photos[:limit]:
+        try:
+            yield load_photo(path)
+        except PhotoError as error:
+            click.echo(click.format_filename(str(error)), err=True)
+
+
+@click.command("fit-reranker")
+@experiment_options
+@work_option
+@click.option(
+    "--out",
+    type=PATH,
+    metavar="FILE.npz",
+    help="File to write; by default beside the features: reranker-<encoder>.npz.",
+)
+def fit_reranker(experiment, changes, work, out) -> None:
+    """Learn to rank the hypotheses of a beam, for --reranker of eval and caption.
+
+    Predicts from the features of a photo which n-grams its captions have. The
+    hypothesis of highest expected CIDEr then moves up. Needs prepare and features.
+    """
+    settings = load_settings(experiment, changes)
+    start_keras()
+    from show_attend_tell.reference.reranker import save_reranker
+    from show_attend_tell.training.reranking import fit_reranker as fit
+    from show_attend_tell.training.reranking import reranker_path
+
+    out = out or reranker_path(settings, work)
+    if out.exists() and not out.is_file():
+        raise click.UsageError(f"--out must be a file. Received: {out}")
+    reranker = fit(settings, work)
+    save_reranker(reranker, out)
+    sizes = f"{len(reranker.landmarks)} photos, {len(reranker.basis)} n-grams"
+    click.echo(f"{click.format_filename(out)}: {sizes}")

@@ -13,7 +13,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from show_attend_tell.inference.journal import ENCODING, FIELDS, row_line
@@ -29,7 +29,6 @@ from show_attend_tell.runtime.json_text import parse_json
 from show_attend_tell.runtime.regular_files import read_text_bytes
 
 SHARD_PHOTOS = 256  # a multiple of the pipeline's batch
-FORMATS = ("jsonl", "parquet")
 HEADER, INDEX = "header.json", "index.json"
 
 
@@ -104,10 +103,13 @@ def read_shard(path: Path) -> list[dict]:
         ) from None
 
 
-class CaptionFolder:
-    """A folder of captions, locked; a context manager.
+@contextlib.contextmanager
+def caption_folder(
+    path: str | Path, made_by: str, form: str
+) -> Iterator["CaptionFolder"]:
+    """Open and lock a folder of captions, which is made if absent.
 
-    Attributes:
+    Args:
         path: the folder.
         made_by: the model and the settings of all captions.
         form: ``jsonl`` or ``parquet``.
@@ -117,72 +119,63 @@ class CaptionFolder:
             or captions made with another model, other settings or in another format.
         OSError: the folder cannot be read or written.
     """
+    path = Path(path)
+    _require_usable(path)
+    taken = OutputFileError(
+        f"{path}: another process is writing it; wait, or name another folder"
+    )
+    with locked(path / ".lock", taken):
+        yield CaptionFolder(path, made_by, form)
 
-    def __init__(self, path: str | Path, made_by: str, form: str):
-        self.path, self.made_by, self.form = Path(path), made_by, form
-        self._lock = contextlib.ExitStack()
+
+def _require_usable(path: Path) -> None:
+    """Raise an error, and write nothing, if the path has other content."""
+    if not path.exists() or (path / HEADER).exists():
+        return
+    if not path.is_dir():
+        raise OutputFileError(
+            f"{path}: must be a folder with --cluster. Received: a file; name another "
+            "folder"
+        )
+    if any(not file.name.startswith(".") for file in path.iterdir()):
+        raise OutputFileError(
+            f"{path}: must be empty, or begun by this command. Received: files without "
+            "a header.json; name another folder"
+        )
+
+
+class CaptionFolder:
+    """The captions of a run; see :func:`caption_folder`.
+
+    Attributes:
+        path: the folder.
+        header_file: the file that names the model and the settings.
+        form: ``jsonl`` or ``parquet``.
+    """
+
+    def __init__(self, path: Path, made_by: str, form: str):
+        self.path, self.header_file = path, path / HEADER
+        self._made_by, self.form = made_by, form
         self._present: set[str] = set()  # paths as they are stored
         self._rows: dict[str, int] = {}  # name of a shard -> rows
-
-    def __enter__(self) -> "CaptionFolder":
-        taken = OutputFileError(
-            f"{self.path}: another process is writing it; wait, or name another folder"
-        )
-        self._require_usable()
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(locked(self.path / ".lock", taken))
-            self._open()
-            self._lock = stack.pop_all()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._lock.close()
+        header = {"made_by": made_by, "format": form}
+        if self.header_file.exists():
+            self._verify(header)
+        else:
+            atomic_write(self.header_file, json.dumps(header, indent=1))
+        for temporary in path.glob(f"{TEMPORARY}*"):  # of killed processes
+            temporary.unlink(missing_ok=True)
+        for file in sorted(path.glob(f"captions-*.{form}")):
+            paths = {row["path"] for row in read_shard(file)}
+            self._rows[file.name] = len(paths)
+            self._present |= paths
 
     def __contains__(self, photo: Path | Failure) -> bool:
         """Return whether a photo has a caption from an earlier run."""
         if isinstance(photo, Failure):
             return False
         path = str(photo)
-        stored = _stored_path(path) if self.form == "parquet" else path
-        return stored in self._present
-
-    @property
-    def header_file(self) -> Path:
-        """The file that names the model and the settings."""
-        return self.path / HEADER
-
-    def _require_usable(self) -> None:
-        """Raise an error, and write nothing, if the path has other content."""
-        if not self.path.exists() or self.header_file.exists():
-            return
-        if not self.path.is_dir():
-            raise OutputFileError(
-                f"{self.path}: must be a folder with --cluster. Received: a file; "
-                "name another folder"
-            )
-        if any(not file.name.startswith(".") for file in self.path.iterdir()):
-            raise OutputFileError(
-                f"{self.path}: must be empty, or begun by this command. Received: "
-                "files without a header.json; name another folder"
-            )
-
-    def _open(self) -> None:
-        header = {"made_by": self.made_by, "format": self.form}
-        if self.header_file.exists():
-            self._verify(header)
-        else:
-            atomic_write(self.header_file, json.dumps(header, indent=1))
-        for temporary in self.path.glob(f"{TEMPORARY}*"):  # of killed processes
-            temporary.unlink(missing_ok=True)
-        for file in sorted(self.path.glob(f"captions-*.{self.form}")):
-            paths = {row["path"] for row in read_shard(file)}
-            if not self._present.isdisjoint(paths):
-                raise OutputFileError(
-                    f"{file}: has captions that other files of the folder have too; "
-                    "delete the file and run the same command again"
-                )
-            self._rows[file.name] = len(paths)
-            self._present |= paths
+        return (_stored_path(path) if self.form == "parquet" else path) in self._present
 
     def _verify(self, header: dict) -> None:
         try:
@@ -201,11 +194,9 @@ class CaptionFolder:
 
     def finish(self) -> None:
         """Write the index of all shards."""
-        shards = [
-            {"name": name, "rows": self._rows[name]} for name in sorted(self._rows)
-        ]
+        shards = [{"name": name, "rows": n} for name, n in sorted(self._rows.items())]
         index = {
-            "made_by": self.made_by,
+            "made_by": self._made_by,
             "captions": sum(self._rows.values()),
             "shards": shards,
         }

@@ -6,6 +6,7 @@ a photo whose caption is already present keeps its row, which stays empty.
 """
 
 import dataclasses
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,10 +16,10 @@ from pathlib import Path
 from show_attend_tell.cluster.caption_shards import (
     SHARD_PHOTOS,
     CaptionFolder,
+    caption_folder,
     shard_name,
     write_shard,
 )
-from show_attend_tell.cluster.nodes import visible
 from show_attend_tell.cluster.pool import WorkItem, connected
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.data.manifest import read_manifest
@@ -31,23 +32,6 @@ from show_attend_tell.inference.result import Caption, Failure
 from show_attend_tell.reference.reranker import NONE
 from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.runtime.progress import progress_bar
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What all captions of a run share.
-
-    Attributes:
-        request: the user's choices, with absolute paths of files.
-        made_by: the models and settings, from :func:`inference.batch.made_by`.
-        encoder: identity of the driver's encoder.
-        photos: number of photos of the run.
-    """
-
-    request: CaptionRequest
-    made_by: str
-    encoder: dict
-    photos: int
 
 
 @dataclass(frozen=True)
@@ -66,19 +50,27 @@ class Chunk:
 
 
 def shard_writer(
-    settings: Settings,
+    request: CaptionRequest, author: str, encoder: dict, photos: int
 ) -> Callable[[Chunk], tuple[int, list[Failure]]]:
     """Load the model in a worker process; return the function that writes a shard.
+
+    Args:
+        request: the user's choices, with absolute paths of files.
+        author: the models and settings, from :func:`inference.batch.made_by`.
+        encoder: identity of the driver's encoder.
+        photos: number of photos of the run.
 
     Raises:
         CaptionError: the model or the encoder differs from the driver's.
     """
-    pipeline = load_requested(settings.request, settings.photos)
-    made_here = made_by(pipeline, settings.request)
-    encoder = pipeline.engine.encoder.identity()
-    difference = identity_difference(settings.encoder, encoder, exact=True)
-    if made_here != settings.made_by:
-        difference = f"{made_here} instead of {settings.made_by}"
+    pipeline = load_requested(request, photos)
+    author_here, encoder_here = (
+        made_by(pipeline, request),
+        pipeline.engine.encoder.identity(),
+    )
+    difference = identity_difference(encoder, encoder_here, exact=True)
+    if author_here != author:
+        difference = f"{author_here} instead of {author}"
     if difference:
         raise CaptionError(
             "the model and the encoder must be the driver's. Received: "
@@ -90,10 +82,10 @@ def shard_writer(
         rows, failures = [], []
         is_present = chunk.present.__contains__
         for result in pipeline.caption_inputs(
-            chunk.photos, settings.request, is_present, settings.photos
+            chunk.photos, request, is_present, photos
         ):
             if isinstance(result, Caption):
-                rows.append(caption_row(result, settings.made_by))
+                rows.append(caption_row(result, author))
             else:
                 failures.append(result)
         if rows:
@@ -172,34 +164,28 @@ def caption_on_cluster(
         CaptionError: a setting is out of range, or the model cannot be loaded.
         ClusterError: see :func:`cluster.pool.connected` and
             :meth:`cluster.pool.Cluster.run`.
-        OutputFileError: see :class:`CaptionFolder`.
+        OutputFileError: see :func:`cluster.caption_shards.caption_folder`.
     """
     with connected(address) as cluster:
         pipeline = load_requested(request)
         request = _absolute(request, pipeline)
         pipeline.require_calibration(request)
-        photos = find_all_photos(paths)
-        settings = Settings(
-            request,
-            made_by(pipeline, request),
-            pipeline.engine.encoder.identity(),
-            sum(not isinstance(photo, Failure) for photo in photos),
-        )
+        photos, author = find_all_photos(paths), made_by(pipeline, request)
+        count = sum(not isinstance(photo, Failure) for photo in photos)
+        arguments = request, author, pipeline.engine.encoder.identity(), count
         start = time.perf_counter()
         out = Path(os.path.abspath(out))
-        with CaptionFolder(out, settings.made_by, form) as folder:
+        with caption_folder(out, author, form) as folder:
             items = _items(photos, folder)
-            done = cluster.run(shard_writer, (settings,), items, workers)
+            done = cluster.run(shard_writer, arguments, items, workers)
             written, failures = _collect(done, photos, folder, shown)
             folder.finish()
-        seconds = time.perf_counter() - start
-        present = len(photos) - written - len(failures)
         return ClusterReport(
             out,
             written,
-            present,
+            len(photos) - written - len(failures),
             tuple(failures),
-            seconds=seconds,
+            seconds=time.perf_counter() - start,
             price_per_hour=price_per_hour,
         )
 
@@ -222,7 +208,8 @@ def _collect(
             written += rows
             failures[item.name] = failed
             bar.update(rows + len(failed))
-    return written, [one for name in sorted(failures) for one in failures[name]]
+    ordered = (failures[name] for name in sorted(failures))
+    return written, list(itertools.chain.from_iterable(ordered))
 
 
 def _absolute(request: CaptionRequest, pipeline: CaptioningPipeline) -> CaptionRequest:
@@ -245,7 +232,6 @@ def _items(
     photos: Sequence[Path | Failure], folder: CaptionFolder
 ) -> Iterator[WorkItem]:
     """Yield the chunks with a photo that has no caption yet."""
-    header = visible(folder.header_file)
     for number, first in enumerate(range(0, len(photos), SHARD_PHOTOS)):
         chunk = tuple(photos[first : first + SHARD_PHOTOS])
         present = frozenset(photo for photo in chunk if photo in folder)
@@ -253,7 +239,11 @@ def _items(
         if not absent:
             continue
         paths = [str(photo) for photo in absent if not isinstance(photo, Failure)]
-        readable = next((path for path in paths if os.path.isfile(path)), None)
-        sights = (header,) if readable is None else (header, visible(readable))
         file = folder.path / shard_name(number, paths, folder.form)
-        yield WorkItem(f"photos of {file.name}", Chunk(file, chunk, present), sights)
+        # The header and a photo show whether a worker sees the same folders.
+        files = filter(os.path.isfile, (folder.header_file, *paths))
+        yield WorkItem(
+            f"photos of {file.name}",
+            Chunk(file, chunk, present),
+            tuple(itertools.islice(files, 2)),
+        )

@@ -6,22 +6,20 @@ photos and write the shards. All use the same paths.
 
 import dataclasses
 import functools
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from data_prep.extract import (
-    ExtractReport,
+    FeatureReport,
     decoded_batches,
     encode_batches,
     extract,
-    extraction_bar,
-    require_disk_space,
 )
 from data_prep.feature_shard import Shard
 from data_prep.feature_writer import FeatureWriter
-from show_attend_tell.cluster.nodes import visible
 from show_attend_tell.cluster.pool import Cluster, WorkItem, connected
 from show_attend_tell.config.settings import EncoderSettings, Experiment
 from show_attend_tell.data.encoder_identity import identity_difference
@@ -43,7 +41,7 @@ class ShardJob:
 
 def shard_writer(
     settings: EncoderSettings, identity: dict, photos: int
-) -> Callable[[ShardJob], int]:
+) -> Callable[[ShardJob], None]:
     """Build the encoder in a worker process; return the function that writes a shard.
 
     Args:
@@ -67,12 +65,9 @@ def shard_writer(
             "weights on every node"
         )
 
-    def write(job: ShardJob) -> int:
-        """Write a shard; return the number of photos that could not be decoded."""
+    def write(job: ShardJob) -> None:
         decoded = decoded_batches(encoder, [job.photos], job.shard.mirrored, _DECODERS)
-        features, problems = encode_batches(encoder, decoded)
-        job.shard.write(features, problems)
-        return sum(map(bool, problems))
+        job.shard.write(*encode_batches(encoder, decoded))
 
     return write
 
@@ -83,7 +78,7 @@ def extract_on_cluster(
     address: str,
     workers: int | None = None,
     **options: object,
-) -> ExtractReport:
+) -> list[FeatureReport]:
     """Extract the features of an experiment's data on a cluster.
 
     New features become a folder of shards. Its bytes do not depend on the workers if
@@ -97,8 +92,7 @@ def extract_on_cluster(
         **options: further arguments of :func:`data_prep.extract.extract`.
 
     Raises:
-        ClusterError: see :func:`cluster.pool.connected` and
-            :meth:`cluster.pool.Cluster.run`.
+        ClusterError: see :meth:`cluster.pool.Cluster.run`.
         EncoderError, FeatureError, ManifestError: see
             :func:`data_prep.extract.extract`.
     """
@@ -126,21 +120,20 @@ def _write_shards(
         weights = os.path.abspath(settings.weights)
         settings = dataclasses.replace(settings, weights=weights)
     arguments = settings, encoder.identity(), encoder.expected
-    items = _items(writer, photos)
-    with extraction_bar(writer, progress) as bar:
-        written = cluster.run(shard_writer, arguments, items, workers)
-        for count, (item, _) in enumerate(written):
+    with writer.progress_bar(progress) as bar:
+        written = cluster.run(shard_writer, arguments, _items(writer, photos), workers)
+        for item, _ in written:
             bar.update(len(item.payload.photos))
-            if count == 0:  # the size of one shard is known
-                require_disk_space(writer)
 
 
 def _items(writer: FeatureWriter, photos: list[Photo]) -> Iterator[WorkItem]:
     """Yield the missing shards."""
-    header = visible(writer.header_file)
     for number in writer.missing:
         paths = tuple(photos[row].path for row in writer.rows(number))
-        present = next((path for path in paths if path.is_file()), None)
-        sights = (header,) if present is None else (header, visible(present))
-        job = ShardJob(writer.shard(number), paths)
-        yield WorkItem(f"shard {number} of {writer.path}", job, sights)
+        # The header and a photo show whether a worker sees the same folders.
+        files = filter(os.path.isfile, (writer.header_file, *paths))
+        yield WorkItem(
+            f"shard {number} of {writer.path}",
+            ShardJob(writer.shard(number), paths),
+            tuple(itertools.islice(files, 2)),
+        )

@@ -16,22 +16,18 @@ import os
 import pickle
 import signal
 import socket
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from show_attend_tell import __version__
-from show_attend_tell.cluster.nodes import (
-    Sight,
-    require_visible,
-    resolve_address,
-)
 from show_attend_tell.runtime.errors import ClusterError, ShowAttendTellError, one_line
 
 _ATTEMPTS = 4  # workers that one item may end
 _OBJECT_STORE = 200_000_000  # bytes of a Ray started here: items return counts only
+_CONNECT_SECONDS = 5.0
 
 _logger = logging.getLogger(__name__)
 
@@ -43,13 +39,12 @@ class WorkItem:
     Attributes:
         name: its name in messages; no other item has it.
         payload: argument of the job's function.
-        visible: paths that a worker must see as the driver does, from
-            :func:`cluster.nodes.visible`.
+        files: absolute paths of files that a worker must see as the driver does.
     """
 
     name: str
     payload: Any
-    visible: tuple[Sight, ...] = ()
+    files: tuple[str | Path, ...] = ()
 
 
 class Cluster:
@@ -101,7 +96,7 @@ class Cluster:
 
         Raises:
             ClusterError: a worker has another version of this package, does not see a
-                path of its item, or reports an error; or an item has ended several
+                file of its item, or reports an error; or an item has ended several
                 workers.
         """
         ray, items = self._ray, iter(items)
@@ -118,7 +113,8 @@ class Cluster:
 
         def start(items: Iterable[WorkItem]) -> None:
             for item in items:
-                running[task.remote(pickle.dumps(item))] = item
+                sizes = {file: os.path.getsize(file) for file in item.files}
+                running[task.remote(pickle.dumps((item.payload, sizes)))] = item
 
         start(first)
         while running:
@@ -152,7 +148,7 @@ def _lost(item: WorkItem, error: Exception) -> ClusterError:
 
 
 def task_of(setup: bytes, version: str) -> Callable[[bytes], tuple[Any, str | None]]:
-    """Return the function that Ray calls with a pickled item.
+    """Return the function that Ray calls with a pickled payload and its files.
 
     It returns the value and None, or None and the line of an error.
 
@@ -175,18 +171,42 @@ def task_of(setup: bytes, version: str) -> Callable[[bytes], tuple[Any, str | No
             )
         from show_attend_tell.cluster.pool import work_on
 
-        return work_on(setup, pickle.loads(item))
+        return work_on(setup, *pickle.loads(item))
 
     return run_item
 
 
-def work_on(setup: bytes, item: WorkItem) -> tuple[Any, str | None]:
-    """Run an item in this worker process; see :func:`task_of`."""
+def work_on(
+    setup: bytes, payload: Any, sizes: dict[str | Path, int]
+) -> tuple[Any, str | None]:
+    """Work on a payload in this worker process; see :func:`task_of`.
+
+    Args:
+        setup: see :func:`task_of`.
+        payload: argument of the job's function.
+        sizes: the files of the item, and their sizes in bytes where the driver runs.
+    """
     try:
-        require_visible(item.visible)
-        return _prepared(setup)(item.payload), None
+        for file, size in sizes.items():
+            _require_visible(file, size)
+        return _prepared(setup)(payload), None
     except (ShowAttendTellError, OSError) as error:
         return None, f"worker on {socket.gethostname()}: {one_line(error, 1000)}"
+
+
+def _require_visible(file: str | Path, size: int) -> None:
+    remedy = "use a folder that every node mounts at the same path"
+    try:
+        size_here = os.path.getsize(file)
+    except OSError as error:
+        raise ClusterError(
+            f"{file}: not visible here ({error.strerror}); {remedy}"
+        ) from None
+    if size_here != size:
+        raise ClusterError(
+            f"{file}: not the file that the driver sees ({size_here} bytes instead of "
+            f"{size}); {remedy}"
+        )
 
 
 @functools.lru_cache(maxsize=1)
@@ -200,10 +220,10 @@ def _prepared(setup: bytes) -> Callable[[Any], Any]:
 
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[Cluster]:
-    """Connect to a Ray cluster, and disconnect at the end.
+    """Connect to a Ray cluster.
 
     Args:
-        address: ``host:port`` of the head of a cluster to which this machine belongs,
+        address: ``HOST:PORT`` of the cluster's head, to which this machine belongs,
             or ``auto``: the environment variable ``RAY_ADDRESS``, or the cluster that
             runs on this machine, or else a cluster that is started for this process and
             ends with it.
@@ -213,16 +233,18 @@ def connected(address: str) -> Iterator[Cluster]:
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
-        import grpc
         import ray
     except ImportError as error:
         raise ClusterError(
             f"`cluster` needs Ray, which cannot be imported ({one_line(error)}); "
             "run `pip install 'show-attend-tell[cluster]'`"
         ) from None
-    address = resolve_address(address, grpc)
-    with _signal_handler_kept():
-        _connect(ray, address)
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        _connect(ray, resolve_address(address))
+    finally:
+        with contextlib.suppress(ValueError):  # of a thread, which receives no signals
+            signal.signal(signal.SIGTERM, handler)  # Ray has set its own
     try:
         yield Cluster(ray)
     finally:
@@ -230,31 +252,53 @@ def connected(address: str) -> Iterator[Cluster]:
 
 
 def _connect(ray: Any, address: str) -> None:
-    started: dict[str, Any] = {}
+    started, remedy = (
+        {},
+        (
+            "check that the versions of Ray and Python are those of the cluster, and "
+            "that this machine belongs to it"
+        ),
+    )
     if address == "local":
         started = {"include_dashboard": False, "object_store_memory": _OBJECT_STORE}
+        remedy = "run the command again when this machine is less busy"
     try:
         ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **started)
     except Exception as error:  # Ray raises the base class if a node is slow
-        remedy = (
-            "check that the versions of Ray and Python are those of the cluster, and "
-            "that this machine belongs to it"
-        )
-        if address == "local":
-            remedy = "run the command again when this machine is less busy"
         raise ClusterError(
             f"{address}: no connection to Ray ({one_line(error)}); {remedy}"
         ) from None
 
 
-@contextlib.contextmanager
-def _signal_handler_kept() -> Iterator[None]:
-    """Restore the handler of SIGTERM, which Ray replaces."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.getsignal(signal.SIGTERM)
+def resolve_address(address: str) -> str:
+    """Return the address of a server that answers, or ``local``.
+
+    Ray itself tries for minutes if nothing answers.
+
+    Args:
+        address: see :func:`connected`.
+
+    Raises:
+        ClusterError: nothing answers at the requested address.
+    """
+    if address == "auto":
+        address = os.environ.get("RAY_ADDRESS", "auto")
+    requested = address
+    if address == "auto":
+        folder = Path(os.environ.get("RAY_TMPDIR", "/tmp"))
+        try:
+            # Ray's name for the file; a killed cluster leaves it behind.
+            address = (folder / "ray" / "ray_current_cluster").read_text().strip()
+        except OSError:
+            return "local"
+    host, _, port = address.rpartition(":")
     try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+        socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
+    except (OSError, ValueError, OverflowError) as error:
+        if requested == "auto":
+            return "local"
+        raise ClusterError(
+            f"{address}: no Ray answers ({one_line(error)}); start it there with "
+            "`ray start --head --port PORT`, or pass --cluster HOST:PORT or auto"
+        ) from None
+    return address

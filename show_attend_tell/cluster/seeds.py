@@ -8,14 +8,13 @@ continues the run of a killed worker or node from its checkpoint.
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import keras
 import tensorflow as tf
 
-from show_attend_tell.cluster.nodes import Sight, visible
 from show_attend_tell.cluster.pool import WorkItem, connected
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import Experiment
@@ -25,7 +24,7 @@ from show_attend_tell.runtime.errors import RunError, ShowAttendTellError, one_l
 from show_attend_tell.runtime.json_text import parse_json
 from show_attend_tell.runtime.tensorflow_startup import start_keras
 from show_attend_tell.training.checkpoint import read_position
-from show_attend_tell.training.position import Summary
+from show_attend_tell.training.loop import Summary
 from show_attend_tell.training.train import train
 
 SPLIT = "val"  # the test photos must not choose a run
@@ -53,22 +52,6 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Job:
-    """The run of one seed.
-
-    Attributes:
-        experiment: its settings.
-        replaced: stamp of the earlier run that this one replaces; None: a run that is
-            present is continued.
-        complete: whether the run is trained and evaluated.
-    """
-
-    experiment: Experiment
-    replaced: int | None = None
-    complete: bool = False
-
-
-@dataclass(frozen=True)
 class Outcome:
     """The result of one run.
 
@@ -83,10 +66,10 @@ class Outcome:
     fault: str | None = None
 
 
-def plan(
+def open_runs(
     series: Series, variants: Iterable[Experiment], resume: bool, overwrite: bool
-) -> list[Job]:
-    """Return the jobs of a series, after verifying all runs that are present.
+) -> list[Experiment]:
+    """Verify the runs that are present; with `overwrite`, remove them.
 
     Args:
         series: what the runs share.
@@ -95,59 +78,53 @@ def plan(
         resume: keep finished runs, continue runs with a checkpoint, start the others.
         overwrite: replace earlier runs.
 
+    Returns:
+        The variants.
+
     Raises:
-        RunError: a run is already present, has other settings, or is damaged.
+        RunError: a run is already present, has other settings, is damaged, or is
+            trained by another process.
     """
-    jobs = []
-    for experiment in variants:
+    variants = list(variants)
+    present = [x for x in variants if runs.holds_run(series.runs / x.name)]
+    for experiment in present:
         folder = series.runs / experiment.name
-        if not runs.holds_run(folder):
-            jobs.append(Job(experiment))
-        elif resume:
-            done = _is_finished(folder, experiment)
-            done = done and (not series.evaluates or _is_evaluated(folder))
-            jobs.append(Job(experiment, complete=done))
-        elif overwrite:
-            jobs.append(Job(experiment, replaced=_stamp(folder)))
-        else:
+        if resume:
+            _is_trained(folder, experiment)
+        elif not overwrite:
             raise RunError(
                 f"{folder}: a run is already present; continue with --resume, replace "
                 "the runs with --overwrite, or choose another folder with --runs"
             )
-    return jobs
+    if overwrite:
+        for experiment in present:
+            if series.evaluates:  # the data are present
+                open_features(experiment, series.work).close()
+            with runs.lock_run(experiment, series.runs):
+                runs.open_run(experiment, series.runs, resume=False, overwrite=True)
+    return variants
 
 
-def train_in_turn(series: Series, jobs: Sequence[Job]) -> Iterator[Outcome]:
+def train_in_turn(series: Series, variants: Iterable[Experiment]) -> Iterator[Outcome]:
     """Train the runs one after the other; yield the outcome of each."""
-    for job in jobs:
-        yield Outcome(job.experiment) if job.complete else train_job(series, job)
+    return (train_variant(series, experiment) for experiment in variants)
 
 
-def train_job(series: Series, job: Job) -> Outcome:
+def train_variant(series: Series, experiment: Experiment) -> Outcome:
     """Train one run and evaluate it; return its outcome, also if it fails.
 
-    An interrupted job continues from its checkpoint when it is called again.
+    A finished run is kept; an interrupted run continues from its checkpoint.
     """
-    experiment, folder = job.experiment, series.runs / job.experiment.name
+    folder, summary = series.runs / experiment.name, None
+    places = experiment, series.work, series.runs
     try:
         # The process that trained the run before may not have ended yet.
         with runs.lock_run(experiment, series.runs, seconds=60):
-            present = runs.holds_run(folder)
-        replaces = present and job.replaced == _stamp(folder)
-        summary = None
-        if replaces or not (present and _is_finished(folder, experiment)):
-            summary = series.train_one(
-                experiment,
-                series.work,
-                series.runs,
-                present and not replaces,
-                replaces,
-                progress=series.progress,
-            )
+            resume = runs.holds_run(folder)
+        if not (resume and _is_trained(folder, experiment)):
+            summary = series.train_one(*places, resume, progress=series.progress)
         if series.evaluates and not (summary is None and _is_evaluated(folder)):
-            evaluate(
-                experiment, series.work, series.runs, SPLIT, progress=series.progress
-            )
+            evaluate(*places, SPLIT, progress=series.progress)
     except _FAULTS as error:
         return Outcome(experiment, fault=one_line(error, 1000))
     finally:
@@ -155,7 +132,7 @@ def train_job(series: Series, job: Job) -> Outcome:
     return Outcome(experiment, summary)
 
 
-def _is_finished(folder: Path, experiment: Experiment) -> bool:
+def _is_trained(folder: Path, experiment: Experiment) -> bool:
     """Return whether a run has done all epochs or has stopped early.
 
     Raises:
@@ -163,8 +140,7 @@ def _is_finished(folder: Path, experiment: Experiment) -> bool:
     """
     runs.open_run(experiment, folder.parent, resume=True, overwrite=False)
     position = read_position(folder / runs.CHECKPOINT)
-    epochs = experiment.training.epochs
-    return bool(position.get("stopped")) or position.get("epoch", 0) >= epochs
+    return bool(position.stopped) or position.epoch >= experiment.training.epochs
 
 
 def _is_evaluated(folder: Path) -> bool:
@@ -176,14 +152,17 @@ def _is_evaluated(folder: Path) -> bool:
     return isinstance(scores, dict) and scores.get("split") == SPLIT
 
 
-def _stamp(folder: Path) -> int:
-    """Return the time of the last change of a run's checkpoint, or of its model."""
-    checkpoint = folder / runs.CHECKPOINT
-    file = checkpoint if checkpoint.exists() else folder / runs.MODEL
-    return file.stat().st_mtime_ns
+def _is_complete(series: Series, experiment: Experiment) -> bool:
+    """Return whether a run is trained and evaluated."""
+    folder = series.runs / experiment.name
+    return (
+        runs.holds_run(folder)
+        and _is_trained(folder, experiment)
+        and (not series.evaluates or _is_evaluated(folder))
+    )
 
 
-def run_trainer(series: Series, folder: str) -> Callable[[Job], Outcome]:
+def run_trainer(series: Series, folder: str) -> Callable[[Experiment], Outcome]:
     """Start TensorFlow in a worker process; return the function that trains a run.
 
     Args:
@@ -193,17 +172,20 @@ def run_trainer(series: Series, folder: str) -> Callable[[Job], Outcome]:
     start_keras()
     if os.path.isdir(folder):
         os.chdir(folder)
-    return functools.partial(train_job, series)
+    return functools.partial(train_variant, series)
 
 
 def train_on_cluster(
-    series: Series, jobs: Sequence[Job], address: str, workers: int | None = None
+    series: Series,
+    variants: Iterable[Experiment],
+    address: str,
+    workers: int | None = None,
 ) -> Iterator[Outcome]:
     """Train runs on a cluster, whose processors the workers share.
 
     Args:
         series: what the runs share, with absolute paths that all nodes see.
-        jobs: the runs, from :func:`plan`.
+        variants: the settings of the runs, from :func:`open_runs`.
         address: see :func:`cluster.pool.connected`.
         workers: runs that are trained at the same time; by default one per processor.
 
@@ -216,18 +198,16 @@ def train_on_cluster(
         FeatureError: the features are absent or do not match the settings.
         RunError: another process is training one of the runs.
     """
-    yield from (Outcome(job.experiment) for job in jobs if job.complete)
-    jobs = [job for job in jobs if not job.complete]
-    if not jobs:
+    items = []
+    for experiment in variants:
+        if _is_complete(series, experiment):
+            yield Outcome(experiment)
+        else:
+            items.append(_item(series, experiment))
+    if not items:
         return
-    items = [
-        WorkItem(
-            f"run {job.experiment.name}", job, tuple(_sights(series, job.experiment))
-        )
-        for job in jobs
-    ]
     with connected(address) as cluster:
-        count = min(workers or cluster.processors, len(jobs))
+        count = min(workers or cluster.processors, len(items))
         done = cluster.run(
             run_trainer,
             (series, os.getcwd()),
@@ -238,12 +218,11 @@ def train_on_cluster(
         )
         for item, value in done:
             lost = not isinstance(value, Outcome)
-            experiment = item.payload.experiment
-            yield Outcome(experiment, fault=str(value)) if lost else value
+            yield Outcome(item.payload, fault=str(value)) if lost else value
 
 
-def _sights(series: Series, experiment: Experiment) -> list[Sight]:
-    """Return the files that show a worker that it sees the same folders."""
+def _item(series: Series, experiment: Experiment) -> WorkItem:
+    """Return a run with the files that show whether a worker sees the same folders."""
     if series.evaluates:  # captions
         open_features(experiment, series.work).close()
     # Make the lock file: another machine's folder at this path is a different folder.
@@ -251,4 +230,4 @@ def _sights(series: Series, experiment: Experiment) -> list[Sight]:
         files = [runs.lock_file(experiment, series.runs)]
     for folder in data_folders(experiment, series.work):
         files += folder.glob("manifest.jsonl")
-    return [visible(file) for file in files]
+    return WorkItem(f"run {experiment.name}", experiment, tuple(files))

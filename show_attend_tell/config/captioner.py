@@ -20,7 +20,7 @@ from show_attend_tell.config.fields import (
     require_samples,
 )
 
-# Network and layer whose convolutions can be fine-tuned -> those of its block.
+# Network and layer -> the convolutions of its block, which can be fine-tuned.
 _TRAINABLE = {
     ("VGG16", "block5_conv3"): ("block5_conv1", "block5_conv2", "block5_conv3"),
     ("VGG19", "block5_conv4"): (
@@ -68,7 +68,7 @@ class EncoderSettings:
     def _check_trainable(self):
         names = _TRAINABLE.get((self.network, self.layer), ())
         if self.trainable_from and self.trainable_from not in names:
-            known = " or ".join(f"{one}'s {layer}" for one, layer in _TRAINABLE)
+            known = " or ".join(f"{name}'s {layer}" for name, layer in _TRAINABLE)
             raise ValueError(
                 "trainable_from must be empty or a convolution of block 5, such as "
                 f"block5_conv1, with {known} as network and layer. Received: "
@@ -87,7 +87,7 @@ class EncoderSettings:
 
     @property
     def cached_layer(self) -> str:
-        """The layer whose output is stored: ``layer``, or the one before the above."""
+        """The layer whose output is stored: the last that is not fine-tuned."""
         if not self.trainable_from:
             return self.layer
         names = (_BEFORE, *_TRAINABLE[self.network, self.layer])
@@ -185,7 +185,7 @@ class HardAttentionSettings:
         reward_per: reward of a location: log p(y|s~) - b of the whole ``caption`` (the
             paper's equation), ``caption_mean``, the mean of log p(y_t|s~) - b over the
             caption's words (the authors' code), or log p(y_t|s~) - b summed from the
-            location's own ``word`` on. In the last two b is the average of a word.
+            ``word`` of the location on. In the last two b is the average of a word.
         reward_scale: factor of the reward; 1/10 in the authors' code, where
             ``reinforce_weight`` is the batch size.
         baseline: b: ``moving``, the average of earlier batches (the paper's), or
@@ -234,7 +234,9 @@ class TransformerSettings:
             leaves the order of locations unknown.
         tie_output: whether the matrix of the output is the transpose of E.
         alpha_layer: number of the layer, from 1, whose attention on the photo is
-            alpha, the mean over its heads; 0 for the last layer.
+            alpha; 0 for the last layer.
+        alpha_head: number of that layer's head, from 1, whose attention is alpha; 0
+            for the mean over its heads.
     """
 
     layers: Positive = 3
@@ -247,6 +249,7 @@ class TransformerSettings:
     positions: Literal["grid", "none"] = "grid"
     tie_output: bool = True
     alpha_layer: Count = 0
+    alpha_head: Count = 0
 
     @model_validator(mode="after")
     def _check_sizes(self):
@@ -255,10 +258,11 @@ class TransformerSettings:
                 "width must be a multiple of heads and of 4. Received: "
                 f"width = {self.width}, heads = {self.heads}"
             )
-        if self.alpha_layer > self.layers:
+        if self.alpha_layer > self.layers or self.alpha_head > self.heads:
             raise ValueError(
-                "alpha_layer must be at most layers; 0 is the last. Received: "
-                f"alpha_layer = {self.alpha_layer}, layers = {self.layers}"
+                "alpha_layer must be at most layers, and alpha_head at most heads. "
+                f"Received: alpha_layer = {self.alpha_layer}, layers = {self.layers}, "
+                f"alpha_head = {self.alpha_head}, heads = {self.heads}"
             )
         return self
 

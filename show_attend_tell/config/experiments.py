@@ -37,7 +37,7 @@ def find_experiment(name: str) -> Path:
 
 
 def rename(experiment: Experiment, name: str) -> Experiment:
-    """Return the experiment under another name, that of its run folder.
+    """Return the experiment under another name, the name of its run folder.
 
     Raises:
         ConfigError: `name` is not the name of a folder.
@@ -82,7 +82,7 @@ def limit_experiment(experiment: Experiment, limit: int) -> Experiment:
 
 
 def limit_message(experiment: Experiment, limit: int) -> str:
-    """Return one line on what a limited experiment uses."""
+    """Describe the data and the run of a limited experiment in one line."""
     return (
         f"limited to the first {limit} photos of each split, in the order of the data "
         f"set: data {experiment.data.name}, run {experiment.name}"

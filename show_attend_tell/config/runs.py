@@ -5,7 +5,7 @@ A run folder, ``experiments/runs/<experiment>/``, holds
 * ``experiment.toml``, the resolved settings;
 * ``checkpoint.npz``, the state of training (:mod:`training.checkpoint`), and
   ``model.keras``, the best model;
-* ``vocabulary.json``, if words were added to those of an initial model;
+* ``vocabulary.json``, if words were added to an initial model;
 * ``events.out.tfevents.*``, ``embedding*.tsv`` and ``projector_config.pbtxt``, for
   TensorBoard (:mod:`training.tensorboard_log`);
 * ``captions-<split>.json`` and ``scores.json``, from ``eval``, with a suffix for other
@@ -31,7 +31,7 @@ VOCABULARY = "vocabulary.json"
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write an indented JSON file atomically; of two processes one waits."""
+    """Write an indented JSON file atomically; a second process waits."""
     taken = RunError(f"{path}: another process has been writing here for a minute")
     with locked(path.parent / ".json.lock", taken, seconds=60):
         atomic_write(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
@@ -68,10 +68,9 @@ def lock_file(experiment: Experiment, runs: str | Path) -> Path:
 def open_run(
     experiment: Experiment, runs: str | Path, resume: bool, overwrite: bool
 ) -> Path:
-    """Return the folder of a new run, or of an earlier one with `resume`.
+    """Return the folder of a new run, or with `resume` of an earlier run.
 
-    A folder with neither checkpoint nor model, as a run leaves it that is killed
-    before its first checkpoint, counts as no run: it is replaced without `overwrite`.
+    A run that was killed before its first checkpoint is replaced without `overwrite`.
 
     Args:
         experiment: the settings; its name is the folder's name.

@@ -56,7 +56,8 @@ class DataSettings:
             authors'), so that the captioner learns to write the final period.
         also: further prepared data sets, read together with ``name`` as one. The value
             of each is its weight: how many times an epoch shows each of its training
-            captions (0.5: half of them, chosen anew); those of ``name`` are shown once.
+            captions (0.5: half of them, chosen anew). An epoch shows each caption
+            of ``name`` once.
     """
 
     name: Name
@@ -98,8 +99,8 @@ class TrainingSettings:
             hypotheses`` photos.
         optimizer: rmsprop (Flickr8k in the paper), adam (Flickr30k, COCO), adamw.
         learning_rate: step size, the peak of the schedule.
-        encoder_learning_rate: that of the convolutions from ``encoder.trainable_from``
-            on; it follows the same schedule.
+        encoder_learning_rate: step size of the convolutions from
+            ``encoder.trainable_from`` on; it follows the same schedule.
         schedule: ``constant``, or ``cosine`` to zero over all epochs after
             ``warmup_steps``.
         warmup_steps: updates over which the learning rate rises from zero.
@@ -116,8 +117,7 @@ class TrainingSettings:
         patience: validations without a better score before training stops.
         metric: validation score that selects the model.
         validate_every: updates between validations; 0 validates after every epoch.
-        checkpoint_every: updates between checkpoints, in addition to those at
-            validations.
+        checkpoint_every: updates between checkpoints; every validation writes one too.
         jit_compile: whether the training step is compiled by XLA.
         precision: ``float32``, or ``bfloat16`` for products of large matrices that do
             not depend on earlier words, faster where the processor has units for it.
@@ -180,8 +180,8 @@ class DistillationSettings:
             names of experiments whose runs are in the same folder, ``shipped`` or
             ``shipped-lstm``.
         temperature: divisor of the logits of teachers and student.
-        truth_weight: weight, 0 to 1, of the likelihood of the given captions; the rest
-            is that of the teachers.
+        truth_weight: weight, 0 to 1, of the likelihood of the training captions; the
+            teachers have the remaining weight.
     """
 
     teachers: tuple[str, ...] = ()
@@ -227,7 +227,7 @@ class Experiment:
         return self
 
 
-# The settings of each value of the key `task`, of which the first is the default.
+# The settings of each value of the key `task`; the first is the default.
 _TASKS = {
     "caption": Experiment,
     "classify": DigitExperiment,
@@ -242,7 +242,7 @@ def experiment_from_dict(values: dict, origin: str = "settings") -> AnyExperimen
 
     Args:
         values: nested tables, as ``tomllib`` returns them; the key ``task`` chooses
-            the tables, those of captions by default.
+            the tables, by default the tables of captions.
         origin: source of the values named in an error, usually the file.
 
     Raises:
@@ -260,11 +260,11 @@ def experiment_from_dict(values: dict, origin: str = "settings") -> AnyExperimen
     try:
         return TypeAdapter(tables).validate_python(values)
     except ValidationError as error:
-        found = error.errors()
-        faults = [describe_fault(fault, tables) for fault in found[:_MOST_FAULTS]]
-        if len(found) > _MOST_FAULTS:
-            faults.append(f"{len(found) - _MOST_FAULTS} more")
-        raise ConfigError(f"{origin}: {'; '.join(faults)}") from None
+        faults = error.errors()
+        lines = [describe_fault(fault, tables) for fault in faults[:_MOST_FAULTS]]
+        if len(faults) > _MOST_FAULTS:
+            lines.append(f"{len(faults) - _MOST_FAULTS} more")
+        raise ConfigError(f"{origin}: {'; '.join(lines)}") from None
 
 
 def experiment_to_dict(experiment: AnyExperiment) -> dict:

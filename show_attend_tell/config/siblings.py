@@ -178,8 +178,7 @@ class DigitTrainingSettings:
         patience: validations without a better score before training stops.
         metric: validation score that selects the model: 100 - error in percent.
         validate_every: updates between validations; 0 validates after every epoch.
-        checkpoint_every: updates between checkpoints, in addition to those at
-            validations.
+        checkpoint_every: updates between checkpoints; every validation writes one too.
         jit_compile: whether the training step is compiled by XLA.
     """
 

@@ -69,7 +69,7 @@ def _nearest(key: str, tables: type) -> str:
     """Return ``, nearest: <known key>``, empty if no known key is similar."""
     names = [field.name for field in dataclasses.fields(tables)]
     known = _known_keys(tables) if "." in key else names + _known_keys(tables)
-    same = [one for one in known if one.rpartition(".")[2] == key.rpartition(".")[2]]
+    same = [name for name in known if name.split(".")[-1] == key.split(".")[-1]]
     close = same[:1] or difflib.get_close_matches(key, known, n=1)
     return f", nearest: {close[0]}" if close else ""
 

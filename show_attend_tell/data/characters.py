@@ -3,6 +3,7 @@
 Capitals count as small letters in rendered words, labels and scores.
 """
 
+import itertools
 import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -45,14 +46,9 @@ def fold(word: str) -> str:
     return folded
 
 
-def encode(word: str) -> list[int]:
-    """Return the tokens of a word: its characters, folded, and ``<end>``."""
-    return [*(_ID_OF[character] for character in fold(word)), END]
-
-
 def encode_words(words: Iterable[str]) -> np.ndarray:
     """Return the tokens of words, (N, 24) int32, padded after each ``<end>``."""
-    rows = [encode(word) for word in words]
+    rows = [[*map(_ID_OF.get, fold(word)), END] for word in words]
     tokens = np.full((len(rows), STEPS), PAD, np.int32)
     for row, ids in zip(tokens, rows, strict=True):
         row[: len(ids)] = ids
@@ -60,23 +56,9 @@ def encode_words(words: Iterable[str]) -> np.ndarray:
 
 
 def decode(tokens: Sequence[int]) -> str:
-    """Return the characters before the first ``<end>``, without special tokens.
-
-    Raises:
-        WordsError: a token is no position in :data:`TOKENS`.
-    """
-    word = []
-    for token in map(int, tokens):
-        if not 0 <= token < len(TOKENS):
-            raise WordsError(
-                f"`tokens` must be 0 to {len(TOKENS) - 1}. Received: {token}; decode "
-                "the tokens of a word reader"
-            )
-        if token == END:
-            break
-        if token > END:
-            word.append(TOKENS[token])
-    return "".join(word)
+    """Return the characters before the first ``<end>``, without special tokens."""
+    characters = itertools.takewhile(lambda token: token != END, map(int, tokens))
+    return "".join(TOKENS[token] for token in characters if token > END)
 
 
 def read_word_file(path: str | Path) -> list[str]:

@@ -7,7 +7,9 @@ lengths, so that few graphs are compiled.
 """
 
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -15,8 +17,10 @@ import tensorflow as tf
 
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.vocabulary import END, PAD, START, Vocabulary
-from show_attend_tell.runtime.errors import FeatureError, ShowAttendTellError
+from show_attend_tell.runtime.errors import FeatureError
 from show_attend_tell.runtime.gc_pause import uncollected
+
+_AHEAD = 4  # batches read ahead of training
 
 
 class Captions(NamedTuple):
@@ -148,7 +152,7 @@ def read_views(
     rows: np.ndarray,
     rng: np.random.Generator,
     batch_size: int,
-    own: slice = slice(None),
+    part: slice = slice(None),
 ) -> np.ndarray:
     """Read each photo from a randomly chosen reader.
 
@@ -157,21 +161,21 @@ def read_views(
         rows: rows of the photos, (N,), N at most `batch_size`.
         rng: generator that chooses the readers.
         batch_size: rows of the batch; rows beyond N are zero.
-        own: rows of the batch to read and return, all by default; the choice of
+        part: rows of the batch to read and return, all by default; the choice of
             readers does not depend on it.
 
     Returns:
         (batch_size, L, D) float16.
     """
     _, locations, width = readers[0].shape
-    choice = rng.integers(len(readers), size=len(rows))[own]
-    rows = np.asarray(rows)[own]
-    count = len(range(batch_size)[own])
+    choice = rng.integers(len(readers), size=len(rows))[part]
+    rows = np.asarray(rows)[part]
+    count = len(range(batch_size)[part])
     features = np.zeros((count, locations, width), np.float16)
     for number, reader in enumerate(readers):
-        (own,) = np.nonzero(choice == number)
-        if len(own):
-            features[own] = reader.read(rows[own])
+        (chosen,) = np.nonzero(choice == number)
+        if len(chosen):
+            features[chosen] = reader.read(rows[chosen])
     return features
 
 
@@ -245,7 +249,6 @@ class CaptionBatches:
         self._set_items(captions.lengths, captions.photos, weights)
         self.captions_per_row = 1
         self.own = part_of(batch_size, *part)
-        self._error: ShowAttendTellError | None = None  # raised inside tf.data
 
     def _set_items(
         self, lengths: np.ndarray, photos: np.ndarray, weights: np.ndarray | None
@@ -259,12 +262,6 @@ class CaptionBatches:
     def steps(self) -> int:
         """Number of batches in an epoch."""
         return -(-self._shown // self.batch_size)
-
-    @property
-    def padded_lengths(self) -> list[int]:
-        """Every T that can occur in an epoch, ascending."""
-        lengths = set(self.lengths.tolist())
-        return sorted({padded_length(n + 1, self.few_lengths) for n in lengths})
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[tuple]:
         """Yield the batches of an epoch from batch `start` on.
@@ -289,42 +286,27 @@ class CaptionBatches:
         features = read_views(self.readers, rows, rng, self.batch_size, self.own)
         return features, inputs[self.own], targets[self.own]
 
-    def dataset(self, epoch: int, start: int = 0) -> tf.data.Dataset:
-        """Return the epoch as tf.data; a thread prefetches batches."""
-        _, locations, width = self.readers[0].shape
-        photos = len(range(self.batch_size)[self.own])
-        tokens = tf.TensorSpec((photos * self.captions_per_row, None), tf.int32)
-        spec = tf.TensorSpec((photos, locations, width), tf.float16)
-        x_spec = {"annotations": spec, "tokens": tokens}
-        dataset = tf.data.Dataset.from_generator(
-            lambda: self._pairs(epoch, start), output_signature=(x_spec, tokens)
-        )
-        # Autotuning has no parameter here, and delays the start of the next epoch by
-        # up to 40 idle seconds; without it the delay is one second.
-        options = tf.data.Options()
-        options.autotune.enabled = False
-        return dataset.prefetch(4).with_options(options)
-
     def prefetched(self, epoch: int, start: int = 0) -> Iterator[tuple]:
-        """Yield the batches of :meth:`dataset`.
+        """Yield the batches of an epoch from batch `start` on, as tensors.
+
+        A thread reads batches ahead.
+
+        Yields:
+            ``{"annotations": (B, L, D), "tokens": (B, T)}`` and targets, (B, T).
 
         Raises:
-            FeatureError: features cannot be read; tf.data would wrap it in its own.
+            FeatureError: features cannot be read.
         """
+        batches = self.batches(epoch, start)
+        pool = ThreadPoolExecutor(1)
+        jobs = deque(pool.submit(next, batches, None) for _ in range(_AHEAD))
         try:
-            yield from self.dataset(epoch, start)
-        except tf.errors.OpError:
-            if self._error is not None:
-                raise self._error from None
-            raise
-
-    def _pairs(self, epoch: int, start: int) -> Iterator[tuple]:
-        try:
-            for annotations, inputs, targets in self.batches(epoch, start):
+            while (batch := jobs.popleft().result()) is not None:
+                jobs.append(pool.submit(next, batches, None))
+                annotations, inputs, targets = map(tf.constant, batch)
                 yield {"annotations": annotations, "tokens": inputs}, targets
-        except ShowAttendTellError as error:
-            self._error = error
-            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def measure_deviation(

@@ -25,8 +25,8 @@ from show_attend_tell.runtime.files import atomic_path
 
 FILE = "digits.npz"
 CLASSES = 10
-_PLACES_SEED = 0  # of validation and test pictures, the same for every model
-_SPLITS = {"val": 1, "test": 2}
+_SEED = 0  # of held-out pictures and of fixed pixels, the same for every model
+_SPLITS = {"train": 0, "val": 1, "test": 2}
 _BOX = 20  # longer side of the ink of a photo, in pixels
 _LEAST = 24  # least difference of brightness between ink and ground, of 255
 _INK = 0.3  # share of the darkest ink above which a pixel is part of the digit
@@ -56,16 +56,6 @@ def write_digits(folder: str | Path, splits: Mapping[str, Digits]) -> Path:
     with atomic_path(path) as temporary:
         np.savez(temporary, **arrays)
     return path
-
-
-def holds_test_digits(folder: str | Path) -> bool:
-    """Return whether a prepared folder has test digits.
-
-    Raises:
-        DigitsError: the file is absent or damaged.
-    """
-    with _open(Path(folder) / FILE) as stored:
-        return "test_images" in stored
 
 
 def read_digits(folder: str | Path, split: str, validation: int) -> Digits:
@@ -165,9 +155,30 @@ def _add(sums: np.ndarray, pieces: np.ndarray, start: np.ndarray) -> None:
 
 def held_out_pictures(digits: Digits, settings: DigitSettings, split: str) -> Digits:
     """Return the pictures of validation or test digits, always the same ones."""
-    rng = np.random.default_rng([_PLACES_SEED, _SPLITS[split]])
+    rng = np.random.default_rng([_SEED, _SPLITS[split]])
     images = make_pictures(digits.images, digits.images, settings, rng)
     return Digits(images, digits.labels)
+
+
+def binarise(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Sample each pixel, uint8, as 255 with the probability of its intensity, or 0."""
+    noise = rng.random(images.shape, np.float32)
+    return np.where(noise * 255 < images, 255, 0).astype(np.uint8)
+
+
+def binarise_fixed(digits: Digits, split: str) -> Digits:
+    """Return all digits of a split with binary pixels, the same in every call."""
+    # The third number separates the pixels' noise from the random places.
+    rng = np.random.default_rng([_SEED, _SPLITS[split], 1])
+    return digits._replace(images=binarise(digits.images, rng))
+
+
+def held_out_binary(digits: Digits, settings: DigitSettings, split: str) -> np.ndarray:
+    """Return the binary pictures of validation or test digits; (N, H, H), 0 or 255.
+
+    Every model is measured on the same pixels, whatever the binarisation of training.
+    """
+    return held_out_pictures(binarise_fixed(digits, split), settings, split).images
 
 
 def digit_of_image(image: Image.Image) -> np.ndarray:

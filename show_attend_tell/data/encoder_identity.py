@@ -1,9 +1,9 @@
 """Compare encoders: decide whether a model may read another encoder's features.
 
 These modules refuse another encoder: :mod:`data.features` and :mod:`data.splits` for
-feature files, :mod:`inference.engine` for photos,
-:mod:`models.initial_weights` for initial weights and fine-tuned convolutions, and
-:mod:`data_prep.feature_writer` for interrupted extractions.
+feature files, :mod:`inference.engine` for photos, :mod:`models.initial_weights`
+for initial weights and fine-tuned convolutions, and :mod:`data_prep.feature_writer` for
+interrupted extractions.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ ROUNDED_DIGEST = "9371966e1f1ab8aa3ea26ef386db298c8fd51ae48be9762745774babdb206a
 
 
 def identity_difference(
-    expected: dict, found: dict, exact: bool = False, either: bool = False
+    expected: dict, actual: dict, exact: bool = False, either: bool = False
 ) -> str | None:
     """Describe the difference between two encoders; None if their features agree.
 
@@ -32,7 +32,7 @@ def identity_difference(
 
     Args:
         expected: identity of the required encoder, from ``Encoder.identity``.
-        found: identity of the other encoder.
+        actual: identity of the other encoder.
         exact: whether to refuse that replacement, as within one feature file.
         either: whether to allow both directions, as for captions of photos, or for two
             models that read the same features.
@@ -41,12 +41,12 @@ def identity_difference(
         For instance ``layer block5_conv3 instead of block5_conv4``.
     """
     if not exact and (either or accepts_packaged(expected)):
-        expected, found = map(_as_rounded, (expected, found))
-    keys = [key for key in {**expected, **found} if key not in _INFORMATIVE]
+        expected, actual = map(_as_rounded, (expected, actual))
+    keys = [key for key in {**expected, **actual} if key not in _INFORMATIVE]
     differences = [
-        f"{key} {_shorten(found.get(key))} instead of {_shorten(expected.get(key))}"
+        f"{key} {_shorten(actual.get(key))} instead of {_shorten(expected.get(key))}"
         for key in keys
-        if _plain(found.get(key)) != _plain(expected.get(key))
+        if _plain(actual.get(key)) != _plain(expected.get(key))
     ]
     return ", ".join(differences) or None
 
@@ -63,7 +63,7 @@ def accepts_packaged(identity: dict) -> bool:
     return identity.get("weights_digest") == ROUNDED_DIGEST
 
 
-def settings_difference(settings: EncoderSettings, found: dict) -> str | None:
+def settings_difference(settings: EncoderSettings, actual: dict) -> str | None:
     """Describe the difference between an experiment's encoder settings and an identity.
 
     Precision is ignored. Weights are compared by name only where both names are
@@ -72,22 +72,22 @@ def settings_difference(settings: EncoderSettings, found: dict) -> str | None:
 
     Args:
         settings: encoder settings of the experiment.
-        found: identity of the encoder that made the features.
+        actual: identity of the encoder that made the features.
 
     Returns:
         For instance ``resize squash instead of crop``; None if they agree.
     """
     wanted = {"network": settings.network, "layer": settings.cached_layer}
     wanted |= {"image_size": settings.image_size, "resize": settings.resize}
-    names = {settings.weights, str(found.get("weights"))}
+    names = {settings.weights, str(actual.get("weights"))}
     if names <= set(BUILT_IN_WEIGHTS):
         wanted["weights"] = settings.weights
         if names == {"none"}:
             wanted["seed"] = settings.seed
     differences = [
-        f"{key} {found[key]} instead of {value}"
+        f"{key} {actual[key]} instead of {value}"
         for key, value in wanted.items()
-        if key in found and found[key] != value
+        if key in actual and actual[key] != value
     ]
     return ", ".join(differences) or None
 

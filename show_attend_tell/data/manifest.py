@@ -12,7 +12,6 @@ version 0.1 have no digest and are read without this test.
 import hashlib
 import json
 import os
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,17 +51,6 @@ class Photo:
         object.__setattr__(self, "path", Path(self.path))
         object.__setattr__(self, "captions", tuple(self.captions))
         object.__setattr__(self, "objects", tuple(self.objects))
-
-
-def first_of_each_split(photos: Iterable[Photo], limit: int) -> list[Photo]:
-    """Return the first `limit` photos of each split, in their order."""
-    counts: Counter[str] = Counter()
-    chosen = []
-    for photo in photos:
-        counts[photo.split] += 1
-        if counts[photo.split] <= limit:
-            chosen.append(photo)
-    return chosen
 
 
 def _is_text(value: object) -> bool:
@@ -124,8 +112,11 @@ def read_manifest(path: str | Path) -> list[Photo]:
         _verify_digest(path)
         with path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, start=1):
-                row = _parse(path, number, line)
-                fault = _fault(row)
+                try:
+                    row = parse_json(line)
+                    fault = _fault(row)
+                except ValueError as error:
+                    fault = f"not JSON ({error})"
                 if fault is None and row["id"] in photos:
                     fault = f"the id {quote(row['id'])} occurs twice"
                 if fault:
@@ -163,31 +154,17 @@ def _verify_digest(path: Path) -> None:
         )
 
 
-def _parse(path: Path, number: int, line: str) -> object:
-    try:
-        return parse_json(line)
-    except ValueError as error:
-        raise ManifestError(
-            f"{path}, line {number}: not JSON ({error}); prepare the data again"
-        ) from None
-
-
-def _stored_path(photo: Photo, folder: Path) -> str:
-    if photo.path.is_absolute() and photo.path.is_relative_to(folder):
-        return photo.path.relative_to(folder).as_posix()
-    return photo.path.as_posix()
-
-
 def _to_row(photo: Photo, folder: Path) -> dict:
+    path = photo.path
+    if path.is_absolute() and path.is_relative_to(folder):
+        path = path.relative_to(folder)
     row = {
         "id": photo.id,
-        "path": _stored_path(photo, folder),
+        "path": path.as_posix(),
         "split": photo.split,
         "captions": list(photo.captions),
     }
-    if photo.objects:
-        row["objects"] = list(photo.objects)
-    return row
+    return row | ({"objects": list(photo.objects)} if photo.objects else {})
 
 
 def write_manifest(path: str | Path, photos: Iterable[Photo]) -> None:
@@ -219,6 +196,6 @@ def write_manifest(path: str | Path, photos: Iterable[Photo]) -> None:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
         file.flush()
         os.fsync(file.fileno())  # a power failure must not leave an empty manifest
-        # No digest, rather than that of another manifest, if the process is killed.
+        # A killed process leaves no digest rather than another manifest's.
         _digest_path(path).unlink(missing_ok=True)
     atomic_write(_digest_path(path), _digest_line(path))

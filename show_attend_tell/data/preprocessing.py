@@ -8,16 +8,15 @@ pillow-heif is installed, which the extra ``[heic]`` requires.
 import contextlib
 import logging
 import os
-import struct
 import threading
 import warnings
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import IO
 
 import numpy as np
-from PIL import ExifTags, Image, features
+from PIL import Image, ImageOps, features
 
+from show_attend_tell.runtime.array_file import DAMAGED
 from show_attend_tell.runtime.errors import PhotoError
 from show_attend_tell.runtime.regular_files import require_regular
 
@@ -76,21 +75,7 @@ _REMEDIES = (
 
 # Errors of Pillow's decoders for files that are damaged, truncated, too large or not
 # photos. Most are not documented.
-UNREADABLE = (
-    OSError,
-    ValueError,
-    SyntaxError,
-    EOFError,
-    LookupError,
-    ArithmeticError,
-    TypeError,
-    AttributeError,
-    AssertionError,
-    RuntimeError,
-    struct.error,
-    zlib.error,
-    Image.DecompressionBombError,
-)
+UNREADABLE = (*DAMAGED, AssertionError, Image.DecompressionBombError)
 
 _LONGEST_REASON = 200  # characters of Pillow's message
 
@@ -98,17 +83,6 @@ _lock = threading.Lock()
 _pillow = logging.getLogger("PIL")
 _active = 0  # threads that are decoding
 _restore = contextlib.ExitStack()
-
-# EXIF orientation -> the operation that makes the photo upright.
-_UPRIGHT = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
 
 
 def remedy(path: str | os.PathLike) -> str:
@@ -167,19 +141,17 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def _to_upright(image: Image.Image) -> Image.Image:
-    """Apply the EXIF orientation; it is ignored if the EXIF data are malformed."""
+def upright_rgb(image: Image.Image) -> Image.Image:
+    """Apply the EXIF orientation of an opened picture and convert it to RGB.
+
+    The orientation is ignored if the EXIF data are malformed.
+    """
     image.load()  # before EXIF is read: errors of the pixels are not ignored
     try:
-        operation = _UPRIGHT.get(image.getexif().get(ExifTags.Base.Orientation))
+        image = ImageOps.exif_transpose(image)
     except UNREADABLE:
-        return image
-    return image if operation is None else image.transpose(operation)
-
-
-def upright_rgb(image: Image.Image) -> Image.Image:
-    """Apply the EXIF orientation of an opened picture and convert it to RGB."""
-    return _to_rgb(_to_upright(image))
+        pass
+    return _to_rgb(image)
 
 
 def open_photo(
@@ -291,7 +263,7 @@ def to_view(image: Image.Image, side: int, resize: str, longest: int) -> np.ndar
 
 
 def box_to_square(box: Box, photo_size: tuple[int, int], side: int, resize: str) -> Box:
-    """Map a box from pixel coordinates of the photo to those of the network's square.
+    """Map a box from the photo's pixel coordinates to the network's square.
 
     Args:
         box: (x0, y0, x1, y1) in the photo, after its EXIF orientation.
@@ -302,28 +274,26 @@ def box_to_square(box: Box, photo_size: tuple[int, int], side: int, resize: str)
     Returns:
         (x0, y0, x1, y1); a box that was cropped away is outside 0 to ``side``.
     """
-    left, top, right, bottom = seen_region(photo_size, side, resize)
-    across, down = side / (right - left), side / (bottom - top)
-    x0, y0, x1, y1 = box
-    return (
-        (x0 - left) * across,
-        (y0 - top) * down,
-        (x1 - left) * across,
-        (y1 - top) * down,
-    )
+    region = seen_region(photo_size, side, resize)
+    return _map_box(box, region, (0, 0, side, side))
 
 
 def box_to_photo(box: Box, photo_size: tuple[int, int], side: int, resize: str) -> Box:
-    """Map a box from pixel coordinates of the network's square to those of the photo.
+    """Map a box from the network's square to the photo's pixel coordinates.
 
     The inverse of :func:`box_to_square`.
     """
-    left, top, right, bottom = seen_region(photo_size, side, resize)
-    across, down = (right - left) / side, (bottom - top) / side
-    x0, y0, x1, y1 = box
-    return (
-        left + x0 * across,
-        top + y0 * down,
-        left + x1 * across,
-        top + y1 * down,
+    region = seen_region(photo_size, side, resize)
+    return _map_box(box, (0, 0, side, side), region)
+
+
+def _map_box(box: Box, source: Box, target: Box) -> Box:
+    """Scale and move a box as `source` becomes `target`."""
+    across = (target[2] - target[0]) / (source[2] - source[0])
+    down = (target[3] - target[1]) / (source[3] - source[1])
+    return tuple(
+        (value - source[axis]) * scale + target[axis]
+        for value, axis, scale in zip(
+            box, (0, 1, 0, 1), (across, down, across, down), strict=True
+        )
     )

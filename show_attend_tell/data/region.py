@@ -1,4 +1,4 @@
-"""Parse regions of photos and compute how much of each location they cover.
+"""Parse regions of photos, compute how much of each location they cover, smooth maps.
 
 A region is a box (x0, y0, x1, y1) in pixels of the photo as it is displayed, after its
 EXIF orientation; decimals are allowed, x1 and y1 are exclusive.
@@ -12,6 +12,9 @@ import numpy as np
 from show_attend_tell.data.preprocessing import Box, box_to_square
 from show_attend_tell.runtime.errors import CaptionError, quote
 
+# Deviation of the Gaussian that smooths a map, in locations: 16 pixels of the 224 that
+# VGG sees, a twelfth of the field that a location depends on; the authors' code has 20.
+SIGMA = 1.0
 _FORM = "`region` must be four numbers x0,y0,x1,y1, in pixels of the photo"
 
 
@@ -85,6 +88,40 @@ def cell_shares(region: Box, grid: tuple[int, int]) -> np.ndarray:
     (x0, y0, x1, y1), (rows, columns) = region, grid
     shares = np.outer(_overlaps(y0, y1, rows), _overlaps(x0, x1, columns))
     return shares.astype(np.float32).ravel()  # (rows, columns) -> (L,)
+
+
+def smoothing(cells: int, upsampling: int = 1) -> np.ndarray:
+    """Return the Gaussian that smooths one axis of a map of attention.
+
+    The map is mirrored at its edges, so that even attention stays even and the sum of
+    the weights is kept.
+
+    Args:
+        cells: rows or columns of the map.
+        upsampling: points per cell, at equal distances.
+
+    Returns:
+        The weight of each cell at each point, (cells * upsampling, cells).
+    """
+    centres = np.arange(cells) + 0.5
+    points = (np.arange(cells * upsampling) + 0.5) / upsampling
+    mirrored = np.stack([centres, -centres, 2 * cells - centres])
+    distance = (points[:, None, None] - mirrored) / SIGMA  # (points, 3, cells)
+    weights = np.exp(-0.5 * distance**2).sum(axis=1)  # -> (points, cells)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def smooth(alpha: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
+    """Return attention as it is drawn, smoothed over the map, (..., L) -> (..., L).
+
+    Args:
+        alpha: weights of the L locations, in row-major order.
+        grid: (rows, columns) of the map.
+    """
+    rows, columns = grid
+    maps = np.reshape(alpha, (*np.shape(alpha)[:-1], rows, columns))
+    maps = smoothing(rows) @ maps @ smoothing(columns).T
+    return maps.reshape(np.shape(alpha))
 
 
 def _overlaps(start: float, end: float, cells: int) -> np.ndarray:

@@ -59,7 +59,7 @@ def _split_plain(text: str) -> list[str]:
 
 @functools.cache
 def _treebank():
-    """Return NLTK's tokenizer, whose import takes as long as that of Keras."""
+    """Return NLTK's tokenizer, which takes as long to import as Keras."""
     from nltk.tokenize import TreebankWordTokenizer
 
     return TreebankWordTokenizer()
@@ -185,18 +185,9 @@ class Vocabulary:
                 words.append(self.words[index])
         return words
 
-    def save(self, path: str | Path, settings: dict | None = None) -> None:
-        """Write the words as JSON atomically.
-
-        Args:
-            path: path of the file.
-            settings: the settings that selected the words, stored for the record.
-        """
-        content = {
-            "settings": settings or {},
-            "sha256": _digest(self.words),
-            "words": list(self.words),
-        }
+    def save(self, path: str | Path) -> None:
+        """Write the words as JSON atomically."""
+        content = {"sha256": _digest(self.words), "words": list(self.words)}
         atomic_write(path, json.dumps(content, ensure_ascii=False, indent=0) + "\n")
 
     @classmethod

@@ -13,16 +13,16 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Annotated, Literal
 
 import numpy as np
+import pydantic
 from PIL import Image
 
 from show_attend_tell.data.characters import fold
 from show_attend_tell.data.preprocessing import load_photo
 from show_attend_tell.runtime.errors import WordsError, one_line, quote
 from show_attend_tell.runtime.files import atomic_path
-from show_attend_tell.runtime.json_text import is_encodable, parse_json
 from show_attend_tell.runtime.regular_files import read_text_bytes
 
 HEIGHT, WIDTH = 32, 100  # pixels of a crop
@@ -67,6 +67,13 @@ def normalise(crops: np.ndarray) -> np.ndarray:
     return (x - mean) / np.maximum(deviation, LEAST_DEVIATION)
 
 
+def _require_folded(word: str) -> str:
+    """Raise a ValueError unless a word is in the form in which words are compared."""
+    if fold(word) != word:
+        raise ValueError("`word` must be in small letters")
+    return word
+
+
 @dataclass(frozen=True)
 class Word:
     """A row of the manifest.
@@ -77,8 +84,10 @@ class Word:
         path: path of the crop in its data set; empty for a rendered word.
     """
 
-    split: str
-    word: str
+    __pydantic_config__ = pydantic.ConfigDict(extra="forbid")  # of rows in files
+
+    split: Literal[SPLITS]
+    word: Annotated[str, pydantic.AfterValidator(_require_folded)]
     path: str = ""
 
 
@@ -89,12 +98,10 @@ class WordData:
     Attributes:
         images: (N, 32, 100) uint8, mapped from the file.
         words: the word of each crop, in small letters.
-        paths: the path of each crop, empty for rendered words.
     """
 
     images: np.ndarray
     words: list[str]
-    paths: list[str]
 
     def __len__(self) -> int:
         """Return the number of words."""
@@ -133,8 +140,7 @@ class WordData:
                 f"{folder / MANIFEST}: the rows of {split} must follow each other; "
                 "prepare the words again"
             )
-        words = [row.word for row in rows[first:end]]
-        return cls(images[first:end], words, [row.path for row in rows[first:end]])
+        return cls(images[first:end], [row.word for row in rows[first:end]])
 
 
 def write_manifest(folder: Path, rows: Iterable[Word]) -> None:
@@ -154,27 +160,15 @@ def _read_manifest(path: Path) -> list[Word]:
         lines = read_text_bytes(path, _MOST_BYTES).splitlines()
     except OSError as error:
         raise _unreadable(path, error) from None
-    rows = []
+    rows, parser = [], pydantic.TypeAdapter(Word)
     for number, line in enumerate(lines, start=1):
         try:
-            rows.append(_parse_row(line))
-        except (ValueError, TypeError) as error:
-            raise _unreadable(f"{path}: line {number}", error) from None
+            rows.append(parser.validate_json(line))
+        except pydantic.ValidationError as error:
+            first = error.errors()[0]
+            reason = ": ".join(map(str, (*first["loc"], first["msg"])))
+            raise _unreadable(f"{path}: line {number}", reason) from None
     return rows
-
-
-def _parse_row(line: bytes) -> Word:
-    values = parse_json(line)
-    if not isinstance(values, dict) or not all(
-        isinstance(value, str) and is_encodable(value) for value in values.values()
-    ):
-        raise ValueError("a row must be a JSON object of strings")
-    row = Word(**values)
-    if row.split not in SPLITS:
-        raise ValueError(f"`split` must be one of {', '.join(SPLITS)}")
-    if fold(row.word) != row.word:
-        raise ValueError("`word` must be in small letters")
-    return row
 
 
 def _map_images(path: Path) -> np.ndarray:

@@ -68,11 +68,11 @@ def beam_search(
 ) -> Hypotheses:
     """Search the most probable captions with W live hypotheses per photo.
 
-    Of the W best continuations of the live hypotheses those that end compete, by score,
-    for W finished slots; the best W continuations that do not end stay live. The search
-    stops at ``max_words``, or as soon as no live hypothesis of any photo can enter a
-    finished slot any more: log p only falls and length only grows, so a live
-    hypothesis will score at most ``log p / max_words ** length_normalisation``.
+    Among the W best continuations of the live hypotheses, the ended hypotheses compete
+    by score for W finished slots; the best W continuations that do not end stay live.
+    The search stops at ``max_words``, or as soon as no live hypothesis of any photo can
+    enter a finished slot: log p only falls and length only grows, so a live hypothesis
+    will score at most ``log p / max_words ** length_normalisation``.
 
     A photo without a finished hypothesis within ``max_words`` gets its best live
     hypotheses, not finished; otherwise it gets finished ones only. With a single slot
@@ -84,7 +84,7 @@ def beam_search(
         step: returns the log-probabilities of the next word, see the package.
         initial_state: dict of tensors (B, ...), without the axis of hypotheses.
         batch_size: B, also for a model without state.
-        start_id: id given to the first step.
+        start_id: id of the first step's input.
         end_id: id that ends a caption.
         pad_id: id written after a caption's last word.
         beam: W, at least 1.
@@ -219,16 +219,16 @@ def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     N = values.shape[1]
     if N < 4 * count * _BLOCK:
         return ops.top_k(values, count)
-    rest = -N % _BLOCK
-    if rest:  # (B, N) -> (B, blocks _BLOCK)
-        values = ops.pad(values, [(0, 0), (0, rest)], constant_values=-np.inf)
-    blocks = ops.reshape(values, (-1, (N + rest) // _BLOCK, _BLOCK))
+    missing = -N % _BLOCK
+    if missing:  # (B, N) -> (B, blocks _BLOCK)
+        values = ops.pad(values, [(0, 0), (0, missing)], constant_values=-np.inf)
+    blocks = ops.reshape(values, (-1, (N + missing) // _BLOCK, _BLOCK))
     _, chosen = ops.top_k(ops.max(blocks, axis=2), count)  # (B, blocks) -> (B, count)
     chosen = ops.sort(chosen, axis=1)  # keeps the order of equal values
-    found = pick(blocks, chosen)  # (B, count, _BLOCK)
-    found, index = ops.top_k(ops.reshape(found, (-1, count * _BLOCK)), count)
+    best = pick(blocks, chosen)  # (B, count, _BLOCK)
+    best, index = ops.top_k(ops.reshape(best, (-1, count * _BLOCK)), count)
     first = pick(chosen, index // _BLOCK) * _BLOCK  # (B, count)
-    return found, first + index % _BLOCK
+    return best, first + index % _BLOCK
 
 
 def _best(beams: _Beams, width: int) -> tuple[_Beams, Tensor]:
@@ -272,7 +272,7 @@ def _collect(search: _Search, powers: np.ndarray, pad_id: int) -> Hypotheses:
 
 
 def _follow(x: Tensor, path: Tensor) -> Tensor:
-    """Return the extras of each caption's own words.
+    """Return the extras of the words of each caption.
 
     Args:
         x: extras by live beam and word, (B, W, T, ...).

@@ -4,7 +4,7 @@ Two forms are accepted:
 
 * a list of ``{"image_id": 1 or "a.jpg", "caption": "a dog runs"}``: the COCO results
   format, and the files that an evaluation saves (further keys are ignored);
-* one object, ``{"a.jpg": "a dog runs"}``.
+* an object, ``{"a.jpg": "a dog runs"}``.
 """
 
 import re
@@ -22,67 +22,50 @@ _LONGEST_ID = 80  # characters of an id in an error
 _COCO_FILE = re.compile(r"COCO_[a-z]+\d{4}_0*(\d+)\.jpg")
 
 
-def read_coco_results(path: str | Path, photo_ids: Iterable[str]) -> dict[str, str]:
+def read_captions(
+    path: str | Path, photo_ids: Iterable[str] | None = None
+) -> dict[str, str]:
     """Read one caption for each photo.
 
     Args:
         path: path of the file.
-        photo_ids: ids of the photos. Ids are compared as strings; a number also
-            matches the photo whose COCO file name contains it.
+        photo_ids: ids of the photos; None accepts any photos. Ids are compared as
+            strings; a number also matches the photo whose COCO file name contains it.
 
     Returns:
-        Photo id -> caption, in the order of ``photo_ids``.
+        Photo id -> caption, in the order of ``photo_ids`` or else of the file.
 
     Raises:
         ResultsFileError: the file is absent or malformed, or does not have exactly one
             caption for each photo.
     """
-    names: dict[str, str] = {}
-    for photo in photo_ids:
-        number = _COCO_FILE.fullmatch(photo)
-        if number:
-            names[number[1]] = photo
-        names[photo] = photo
     rows = _rows(path)
-    found = [(names.get(photo, photo), caption) for photo, caption in rows]
-    counts = Counter(photo for photo, _ in found)
-    repeated = [photo for photo, count in counts.items() if count > 1]
-    _check_none(path, repeated, "captioned more than once", "keep one caption each")
-    wanted = dict.fromkeys(names.values())
-    unknown = [photo for photo in counts if photo not in wanted]
-    _check_none(path, unknown, "not in the split", "remove them or choose their split")
-    missing = [photo for photo in wanted if photo not in counts]
-    _check_none(path, missing, "without a caption", "add them, or choose another split")
-    captions = dict(found)
-    return {photo: captions[photo] for photo in wanted}
-
-
-def read_captions(path: str | Path) -> dict[str, str]:
-    """Read the captions of a file, whatever photos it names.
-
-    Returns:
-        Photo id -> caption, in the order of the file.
-
-    Raises:
-        ResultsFileError: the file is absent or malformed, or captions a photo twice.
-    """
-    rows = _rows(path)
-    counts = Counter(photo for photo, _ in rows)
-    repeated = [photo for photo, count in counts.items() if count > 1]
-    _check_none(path, repeated, "captioned more than once", "keep one caption each")
-    return dict(rows)
+    photos = list(dict(rows) if photo_ids is None else photo_ids)
+    names = {
+        number[1]: photo
+        for photo in photos
+        if photo_ids is not None and (number := _COCO_FILE.fullmatch(photo))
+    }
+    rows = [(names.get(photo, photo), caption) for photo, caption in rows]
+    _require_single(path, [photo for photo, _ in rows])
+    captions = dict(rows)
+    unknown = captions.keys() - set(photos)
+    _require_none(
+        path, unknown, "not in the split", "remove them or choose their split"
+    )
+    missing = set(photos) - captions.keys()
+    remedy = "add them, or choose another split"
+    _require_none(path, missing, "without a caption", remedy)
+    return {photo: captions[photo] for photo in photos}
 
 
 def _rows(path: str | Path) -> list[tuple[str, str]]:
     """Return (id, caption) of every row, in the order of the file."""
-    repeated: list[str] = []
+    keys: list[str] = []  # of the outermost object, which is parsed last
 
     def to_dict(pairs: list[tuple]) -> dict:
-        result = dict(pairs)
-        if len(result) < len(pairs):
-            counts = Counter(key for key, _ in pairs)
-            repeated.extend(key for key, count in counts.items() if count > 1)
-        return result
+        keys[:] = [key for key, _ in pairs]
+        return dict(pairs)
 
     try:
         text = read_text_bytes(path).decode("utf-8-sig")
@@ -92,8 +75,8 @@ def _rows(path: str | Path) -> list[tuple[str, str]]:
         raise ResultsFileError(
             f"{path}: cannot be read as JSON: {reason}; name a JSON file of captions"
         ) from None
-    _check_none(path, repeated, "captioned more than once", "keep one caption each")
     if isinstance(content, dict):
+        _require_single(path, keys)
         content = [
             {"image_id": key, "caption": value} for key, value in content.items()
         ]
@@ -117,18 +100,22 @@ def _row(path: str | Path, number: int, row: object) -> tuple[str, str]:
     return str(photo), caption
 
 
-def _shorten(photo: str) -> str:
-    """Return an id, or the start of one that is long or has control characters."""
-    return photo if len(photo) <= _LONGEST_ID and photo.isprintable() else quote(photo)
+def _require_single(path: str | Path, photos: Iterable[str]) -> None:
+    repeated = [photo for photo, count in Counter(photos).items() if count > 1]
+    _require_none(path, repeated, "captioned more than once", "keep one caption each")
 
 
-def _check_none(
+def _require_none(
     path: str | Path, photos: Collection[str], fault: str, remedy: str
 ) -> None:
     """Raise an error that lists the first photos, if there are any."""
     if photos:
-        first = ", ".join(map(_shorten, sorted(photos)[:_SHOWN]))
+        first = sorted(photos)[:_SHOWN]
+        shown = ", ".join(
+            photo if len(photo) <= _LONGEST_ID and photo.isprintable() else quote(photo)
+            for photo in first
+        )
         more = ", ..." if len(photos) > _SHOWN else ""
         raise ResultsFileError(
-            f"{path}: {len(photos)} photos {fault}: {first}{more}; {remedy}"
+            f"{path}: {len(photos)} photos {fault}: {shown}{more}; {remedy}"
         )

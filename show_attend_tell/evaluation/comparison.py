@@ -2,15 +2,14 @@
 
 The captions of every run are scored again, because p-values need the statistics of each
 photo, which ``scores.json`` does not have. All runs are scored on the same resamples of
-the photos. A p-value describes the choice of photos, not that of seeds, whose effect
-the standard deviation shows.
+the photos. A p-value describes the choice of photos; the standard deviation shows the
+effect of the seed.
 """
 
 import csv
-import dataclasses
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,25 +25,24 @@ from show_attend_tell.config.settings import (
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.splits import folder_of, read_photos
 from show_attend_tell.evaluation.coco_results import read_captions
-from show_attend_tell.evaluation.metrics import Statistic
 from show_attend_tell.evaluation.metrics.bootstrap import paired_p, resample
 from show_attend_tell.evaluation.report import score_photos
 from show_attend_tell.runtime.errors import ConfigError, EvaluationError, quote
 from show_attend_tell.runtime.json_text import parse_json
 from show_attend_tell.runtime.regular_files import read_text_bytes
-from show_attend_tell.runtime.table import align, markdown
+from show_attend_tell.runtime.table import align, latex, markdown
 
 SCORES = "scores.json"
 FORMATS = ("text", "markdown", "csv", "latex")
 DEFAULT_METRICS = ("BLEU-1", "BLEU-4", "METEOR", "CIDEr")
 _SEED = re.compile(r"-seed-\d+(?=$|/|\.keras$)")
-# Settings of an evaluation that runs of one row share.
+# Decoding settings that the runs of a row share.
 _DECODING = ("beam", "length_normalisation", "max_words", "allow_unknown", "locations")
 
 
 @dataclass(frozen=True)
-class EvaluatedRun:
-    """The scores and the captions of one evaluation of a run.
+class _Run:
+    """One evaluation of a run.
 
     Attributes:
         file: the file of the scores, in the run folder.
@@ -60,13 +58,11 @@ class EvaluatedRun:
 
     @property
     def folder(self) -> Path:
-        """The run folder."""
         return self.file.parent
 
     @property
     def suffix(self) -> str:
-        """What the names of the files have in common, such as ``-beam-10``."""
-        return self.file.stem.removeprefix(Path(SCORES).stem)
+        return _suffix(self.file)
 
     @property
     def key(self) -> object:
@@ -78,6 +74,11 @@ class EvaluatedRun:
         return tables, self.suffix, [self.scores.get(name) for name in _DECODING]
 
 
+def _suffix(file: Path) -> str:
+    """Return the shared end of the names of an evaluation's files: ``-beam-10``."""
+    return file.stem.removeprefix(Path(SCORES).stem)
+
+
 @dataclass(frozen=True)
 class ComparisonRow:
     """One experiment, with one run or a run for each of several seeds.
@@ -86,9 +87,9 @@ class ComparisonRow:
         label: name of the experiment or of the run folder.
         seeds: seed of each run.
         means: score -> mean over the runs.
-        deviations: score -> standard deviation over the runs (n - 1); none of one run.
-        p_values: score -> two-sided p-value of the difference to the first row; none
-            in the first row.
+        deviations: score -> standard deviation over the runs (n - 1), if several.
+        p_values: score -> two-sided p-value of the difference to the first row; empty
+            for the first row.
     """
 
     label: str
@@ -125,8 +126,8 @@ def compare_runs(
 
     Args:
         names: run folders, names of runs in `runs_folder`, or files of scores in run
-            folders, such as ``scores-beam-10-reranked.json``; by default of a run
-            ``scores.json``.
+            folders, such as ``scores-beam-10-reranked.json``. A run or a folder stands
+            for its ``scores.json``.
         work: folder of prepared data, for the captions of the photos.
         runs_folder: folder of run folders.
         metrics: scores to compare; by default those of :data:`DEFAULT_METRICS` that can
@@ -138,10 +139,15 @@ def compare_runs(
         ManifestError, ConfigError, ResultsFileError, MetricsError: a file is absent or
             malformed.
     """
-    found = [_read_run(name, runs_folder) for name in names]
-    _require_comparable(found)
-    photos = _photos_of(found[0], work)
-    statistics = [_score(run, photos) for run in found]
+    evaluated = [_read_run(name, runs_folder) for name in names]
+    _require_comparable(evaluated)
+    first = evaluated[0]
+    photos = _photos_of(first, work)
+    statistics = []  # of each run, in the order of `photos`
+    for run in evaluated:
+        captions = {photo.id: run.captions[photo.id] for photo in photos}
+        result = score_photos(captions, photos, run.scores["tokenizer"])
+        statistics.append(result.statistics)
     known = set.intersection(*map(set, statistics))
     if metrics is None:
         metrics = [name for name in DEFAULT_METRICS if name in known]
@@ -151,26 +157,36 @@ def compare_runs(
             f"`metric` must be one of {', '.join(sorted(known))}. Received: "
             f"{quote(unknown[0])}"
         )
-    chosen = [{name: own[name] for name in metrics} for own in statistics]
-    groups = _grouped(found)
-    resamples = [_mean_resamples([chosen[k] for k in group]) for group in groups]
-    rows = []
-    for group, own in zip(groups, resamples, strict=True):
-        p_values = {}  # of the differences to the first row
-        if group is not groups[0]:
-            p_values = {name: paired_p(own[name] - resamples[0][name]) for name in own}
-        members = [found[k] for k in group], [chosen[k] for k in group]
-        rows.append(_row(*members, p_values))
-    firsts = [found[group[0]] for group in groups]
-    return Comparison(
-        split=found[0].scores["split"],
-        photos=len(photos),
-        tokenizer=found[0].scores["tokenizer"],
-        rows=_with_distinct_labels(rows, firsts),
-    )
+    groups = _group(evaluated)
+    labels = _labels([[evaluated[k] for k in group] for group in groups])
+    rows, baseline = [], None
+    for label, group in zip(labels, groups, strict=True):
+        chosen = [{name: statistics[k][name] for name in metrics} for k in group]
+        resamples = list(map(resample, chosen))
+        mean = {
+            n: np.mean([scores[n] for scores in resamples], axis=0) for n in metrics
+        }
+        p_values = {}
+        if baseline is not None:
+            p_values = {name: paired_p(mean[name] - baseline[name]) for name in metrics}
+        baseline = baseline or mean
+        values = {name: [each[name].score() for each in chosen] for name in metrics}
+        deviations = {}
+        if len(group) > 1:
+            deviations = {n: float(np.std(each, ddof=1)) for n, each in values.items()}
+        row = ComparisonRow(
+            label=label,
+            seeds=tuple(evaluated[k].experiment.training.seed for k in group),
+            means={name: float(np.mean(each)) for name, each in values.items()},
+            deviations=deviations,
+            p_values=p_values,
+        )
+        rows.append(row)
+    split, tokenizer = first.scores["split"], first.scores["tokenizer"]
+    return Comparison(split, len(photos), tokenizer, tuple(rows))
 
 
-def _read_run(name: str | Path, runs_folder: str | Path) -> EvaluatedRun:
+def _read_run(name: str | Path, runs_folder: str | Path) -> _Run:
     """Read the settings, the scores and the captions of a run."""
     path = Path(name)
     if path.suffix != ".json":
@@ -188,16 +204,13 @@ def _read_run(name: str | Path, runs_folder: str | Path) -> EvaluatedRun:
         raise EvaluationError(
             f"{path}: cannot be read ({error}); evaluate the run again"
         ) from None
-    if isinstance(scores, dict) and "split" in scores and "tokenizer" not in scores:
-        raise EvaluationError(
-            f"{path}: has no scores of captions; `compare` takes runs of captioners"
-        )
-    texts = ("split", "tokenizer", "experiment")
+    keys = ("split", "tokenizer", "experiment")
     if not isinstance(scores, dict) or not all(
-        isinstance(scores.get(key), str) for key in texts
+        isinstance(scores.get(key), str) for key in keys
     ):
         raise EvaluationError(
-            f"{path}: must have the keys {', '.join(texts)}; evaluate the run again"
+            f"{path}: must have the keys {', '.join(keys)} of an evaluated captioner; "
+            "evaluate the run again"
         )
     settings = folder / runs.SETTINGS
     try:
@@ -208,36 +221,35 @@ def _read_run(name: str | Path, runs_folder: str | Path) -> EvaluatedRun:
         )
     except ConfigError as error:
         raise EvaluationError(f"{settings}: cannot be read: {error}") from None
-    suffix = EvaluatedRun(path, experiment, scores, {}).suffix
     split = Path(scores["split"]).name
-    captions = read_captions(folder / f"captions-{split}{suffix}.json")
-    return EvaluatedRun(path, experiment, scores, captions)
+    captions = read_captions(folder / f"captions-{split}{_suffix(path)}.json")
+    return _Run(path, experiment, scores, captions)
 
 
-def _require_comparable(found: Sequence[EvaluatedRun]) -> None:
+def _require_comparable(evaluated: Sequence[_Run]) -> None:
     """Raise an error unless all runs caption the same photos."""
-    first, seen = found[0], set()
-    for run in found:
+    first, seen = evaluated[0], set()
+    for run in evaluated:
         if run.file.resolve() in seen:
             raise EvaluationError(f"{run.folder}: the run is named twice; name it once")
         seen.add(run.file.resolve())
         for key in ("split", "tokenizer"):
-            own, expected = run.scores[key], first.scores[key]
-            if own != expected:
+            value, expected = run.scores[key], first.scores[key]
+            if value != expected:
                 raise EvaluationError(
-                    f"{run.folder}: {key} must be that of {first.folder}, "
-                    f"{expected!r}. Received: {own!r}; evaluate one of them again"
+                    f"{run.folder}: {key} must be {expected!r}, as for {first.folder}. "
+                    f"Received: {value!r}; evaluate one of them again"
                 )
-        own, expected = run.experiment.data.name, first.experiment.data.name
-        if own != expected or run.captions.keys() != first.captions.keys():
+        data, expected = run.experiment.data.name, first.experiment.data.name
+        if data != expected or run.captions.keys() != first.captions.keys():
             raise EvaluationError(
                 f"{run.folder}: must caption the {len(first.captions)} photos that "
                 f"{first.folder} captions, of {expected!r}. Received: "
-                f"{len(run.captions)} of {own!r}; evaluate both with the same data"
+                f"{len(run.captions)} of {data!r}; evaluate both with the same data"
             )
 
 
-def _photos_of(run: EvaluatedRun, work: str | Path) -> list[Photo]:
+def _photos_of(run: _Run, work: str | Path) -> list[Photo]:
     """Return the photos that a run captions, from the manifest."""
     path = folder_of(run.experiment, work) / "manifest.jsonl"
     by_id = {photo.id: photo for photo in read_photos(run.experiment, work)}
@@ -250,29 +262,13 @@ def _photos_of(run: EvaluatedRun, work: str | Path) -> list[Photo]:
     return [by_id[photo] for photo in run.captions]
 
 
-def _score(run: EvaluatedRun, photos: Iterable[Photo]) -> dict[str, Statistic]:
-    """Return the statistic of each score of a run, in one order of the photos."""
-    captions = {photo.id: run.captions[photo.id] for photo in photos}
-    result = score_photos(captions, photos, run.scores["tokenizer"])
-    saved = run.scores.get("BLEU-4")
-    if (
-        not isinstance(saved, int | float)
-        or abs(saved - result.scores["BLEU-4"]) > 1e-6
-    ):
-        raise EvaluationError(
-            f"{run.file}: BLEU-4 must be that of the captions beside it, "
-            f"{result.scores['BLEU-4']:.4f}. Received: {saved}; evaluate the run again"
-        )
-    return result.statistics
-
-
-def _grouped(found: Sequence[EvaluatedRun]) -> list[list[int]]:
+def _group(evaluated: Sequence[_Run]) -> list[list[int]]:
     """Return the positions of the runs of each row, one run of each seed."""
     rows: list[tuple[object, dict[int, int]]] = []  # key, position of each seed's run
-    for k, run in enumerate(found):
+    for k, run in enumerate(evaluated):
         key, seed = run.key, run.experiment.training.seed
-        for own, members in rows:
-            if own == key and seed not in members:
+        for row_key, members in rows:
+            if row_key == key and seed not in members:
                 members[seed] = k
                 break
         else:
@@ -280,43 +276,17 @@ def _grouped(found: Sequence[EvaluatedRun]) -> list[list[int]]:
     return [list(members.values()) for _, members in rows]
 
 
-def _mean_resamples(own: Sequence[dict[str, Statistic]]) -> dict[str, np.ndarray]:
-    """Return the mean score of several runs on each resample, (R,) for each score."""
-    each = [resample(statistics) for statistics in own]
-    return {name: np.mean([one[name] for one in each], axis=0) for name in each[0]}
-
-
-def _row(
-    members: Sequence[EvaluatedRun],
-    own: Sequence[dict[str, Statistic]],
-    p_values: dict[str, float],
-) -> ComparisonRow:
-    values = {name: [one[name].score() for one in own] for name in own[0]}
-    name, several = members[0].folder.name, len(members) > 1
-    return ComparisonRow(
-        label=(_SEED.sub("", name) if several else name) + members[0].suffix,
-        seeds=tuple(run.experiment.training.seed for run in members),
-        means={name: float(np.mean(scores)) for name, scores in values.items()},
-        deviations={
-            name: float(np.std(scores, ddof=1)) for name, scores in values.items()
-        }
-        if several
-        else {},
-        p_values=p_values,
-    )
-
-
-def _with_distinct_labels(
-    rows: Sequence[ComparisonRow], firsts: Sequence[EvaluatedRun]
-) -> tuple[ComparisonRow, ...]:
-    """Return the rows, labelled by the path of the first run where names are equal."""
-    labels = [row.label for row in rows]
-    return tuple(
-        dataclasses.replace(row, label=f"{first.folder}{first.suffix}")
-        if labels.count(row.label) > 1
-        else row
-        for row, first in zip(rows, firsts, strict=True)
-    )
+def _labels(groups: Sequence[Sequence[_Run]]) -> list[str]:
+    """Return the names of the runs, or the path of the first where names are equal."""
+    labels = []
+    for group in groups:
+        name = group[0].folder.name
+        labels.append(_SEED.sub("", name) if len(group) > 1 else name)
+        labels[-1] += group[0].suffix
+    return [
+        f"{group[0].folder}{group[0].suffix}" if labels.count(label) > 1 else label
+        for label, group in zip(labels, groups, strict=True)
+    ]
 
 
 def format_comparison(comparison: Comparison, style: str = "text") -> str:
@@ -324,38 +294,33 @@ def format_comparison(comparison: Comparison, style: str = "text") -> str:
 
     Args:
         comparison: the rows.
-        style: one of :data:`FORMATS`. CSV has the unrounded values in columns of their
-            own, all others have ``mean ± deviation (p)``.
+        style: one of :data:`FORMATS`. CSV has a column for each unrounded value; the
+            other formats print ``mean ± deviation (p)``.
     """
     if style == "csv":
         return _to_csv(comparison)
-    header = ["run", "seeds", *comparison.rows[0].means]
-    rows = [
-        _cells(row, "$\\pm$" if style == "latex" else "±") for row in comparison.rows
-    ]
+    plus_minus = "$\\pm$" if style == "latex" else "±"
+    rows = [["run", "seeds", *comparison.rows[0].means]]
+    for row in comparison.rows:
+        cells = [row.label, " ".join(map(str, row.seeds))]
+        for name, mean in row.means.items():
+            text = f"{mean:.2f}"
+            if name in row.deviations:
+                text += f" {plus_minus} {row.deviations[name]:.2f}"
+            if name in row.p_values:
+                text += f" ({row.p_values[name]:.3f})"
+            cells.append(text)
+        rows.append(cells)
     note = (
         f"{comparison.photos} photos of {comparison.split}, tokenizer "
         f"{comparison.tokenizer}; mean ± standard deviation over seeds; p of the "
         "difference to the first row, paired bootstrap over photos"
     )
     if style == "latex":
-        return _to_latex(header, rows, note)
+        return "\n".join([f"% {note}", *latex(rows, "llr")])
     if style == "markdown":
-        return "\n".join([*markdown([header, *rows]), "", note])
-    return "\n".join([note, *align([header, *rows], "llr")])
-
-
-def _cells(row: ComparisonRow, plus_minus: str) -> list[str]:
-    """Return label, seeds and each score as text."""
-    cells = [row.label, " ".join(map(str, row.seeds))]
-    for name, mean in row.means.items():
-        text = f"{mean:.2f}"
-        if name in row.deviations:
-            text += f" {plus_minus} {row.deviations[name]:.2f}"
-        if name in row.p_values:
-            text += f" ({row.p_values[name]:.3f})"
-        cells.append(text)
-    return cells
+        return "\n".join([*markdown(rows), "", note])
+    return "\n".join([note, *align(rows, "llr")])
 
 
 def _to_csv(comparison: Comparison) -> str:
@@ -372,17 +337,3 @@ def _to_csv(comparison: Comparison) -> str:
             values += [mean, row.deviations.get(name, ""), row.p_values.get(name, "")]
         writer.writerow(values)
     return out.getvalue().rstrip("\n")
-
-
-def _to_latex(header: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> str:
-    """Return a ``tabular``; the note is a comment above it."""
-    lines = [" & ".join(map(_escape_latex, row)) for row in (header, *rows)]
-    body = "\n".join(f"{line} \\\\" for line in lines[1:])
-    return (
-        f"% {note}\n\\begin{{tabular}}{{ll{'r' * (len(header) - 2)}}}\n\\hline\n"
-        f"{lines[0]} \\\\\n\\hline\n{body}\n\\hline\n\\end{{tabular}}"
-    )
-
-
-def _escape_latex(cell: str) -> str:
-    return cell.replace("_", "\\_").replace("&", "\\&").replace("%", "\\%")

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from show_attend_tell.config.settings import DecodingSettings, Experiment
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.preprocessing import Box
+from show_attend_tell.data.region import smooth
 from show_attend_tell.data.splits import (
     Split,
     ViewsReader,
@@ -23,7 +24,7 @@ from show_attend_tell.data.splits import (
     open_mirror,
     read_photos,
 )
-from show_attend_tell.evaluation.coco_results import read_coco_results
+from show_attend_tell.evaluation.coco_results import read_captions
 from show_attend_tell.evaluation.pointing import find_targets, point, read_boxes
 from show_attend_tell.evaluation.probes import layer_note, measure_regions
 from show_attend_tell.evaluation.report import (
@@ -83,7 +84,7 @@ def evaluate(
     Two files are written to the run folder: ``captions-<split>.json``, a list of
     ``image_id``, ``caption`` and ``log_prob`` (nats), and then ``scores.json``. These
     names are for the run's own model with the experiment's decoding. Otherwise both
-    contain what differs, in this order: ``-beam-<n>``, ``-model-<file or run>`` or
+    contain the differences, in this order: ``-beam-<n>``, ``-model-<file or run>`` or
     ``-ensemble-<n>``, ``-mirror``, ``-reranked``, and ``decoding.locations`` if it is
     not ``expected``: ``scores-likeliest.json``, ``scores-sampled-seed-3.json``.
 
@@ -100,8 +101,8 @@ def evaluate(
             run.
         progress: whether to show a progress bar.
         mirror: whether to average over the photos and their mirror images.
-        reranker: file of a reranker, by which the hypotheses are ranked too, or
-            ``none``; by default ``<model>.reranker.npz`` beside a single model.
+        reranker: file of a reranker, which also ranks the hypotheses, or ``none``; by
+            default ``<model>.reranker.npz`` beside a single model.
         boxes: file of the boxes of people, see :func:`pointing.read_boxes`, to measure
             where attention points at words such as "man".
 
@@ -117,15 +118,17 @@ def evaluate(
             raise EvaluationError(f"`beam` must be at least 1. Received: {beam}")
         decoding = dataclasses.replace(decoding, beam=beam)
     folder = Path(runs_folder) / experiment.name
-    files = _model_files(folder / runs.MODEL if model is None else model, runs_folder)
-    chosen = _photos_of_split(experiment, work, split)
+    models = folder / runs.MODEL if model is None else model
+    models = [models] if isinstance(models, str | Path) else models
+    files = [model_path(str(file), runs_folder) for file in models]
+    split, photos = _photos_of_split(experiment, work, split)
     generator = load_generator(files, mirror, reranker)
     reranker = generator.reranker_file(decoding)
     identity = generator.encoder_identity
     with contextlib.ExitStack() as stack:
         reader = open_features(experiment, work, identity=identity)
         stack.enter_context(reader)
-        data = load_split(experiment, work, chosen.split, reader)
+        data = load_split(experiment, work, split, reader)
         if mirror:
             views = open_mirror(experiment, work, reader, data)
             stack.callback(views.close)
@@ -144,7 +147,13 @@ def evaluate(
     suffix += "" if reranker is None else "-reranked"
     suffix += "".join(f"-{part}" for part in location_parts(decoding))
     folder.mkdir(parents=True, exist_ok=True)
-    _save_captions(folder / f"captions-{chosen.split}{suffix}.json", generated)
+    entries = [
+        {"image_id": photo, "caption": caption, "log_prob": round(log_prob, _DIGITS)}
+        for (photo, caption), log_prob in zip(
+            generated.captions.items(), generated.log_probs, strict=True
+        )
+    ]
+    runs.write_json(folder / f"captions-{split}{suffix}.json", entries)
     made = {"experiment": experiment.name, "model": ", ".join(map(str, files))}
     made |= {"mirror": True} if mirror else {}
     if reranker is not None:
@@ -159,10 +168,16 @@ def evaluate(
         made,
         generated.pointing,
     )
+    missing = [photo.id for photo in photos if photo.id not in generated.captions]
+    left_out = f"{len(missing)} photos of {split} without features or captions were "
     report = dataclasses.replace(
         report,
         scores={**report.scores, **generated.regions},
-        notes=_left_out_note(chosen, data) + generated.notes + report.notes,
+        notes=(
+            *([f"{left_out}left out: {missing[0]} ..."] if missing else []),
+            *generated.notes,
+            *report.notes,
+        ),
     )
     runs.write_json(folder / f"scores{suffix}.json", report.to_dict())
     return report
@@ -176,10 +191,10 @@ def score_file(
     tokenizer: str = "auto",
     spice: bool = False,
 ) -> EvaluationReport:
-    """Score captions of another program; no file is written.
+    """Score captions by another program, and write no file.
 
     Args:
-        file: file of captions, see :func:`read_coco_results`, one caption for each
+        file: file of captions, see :func:`read_captions`, one caption for each
             photo of the split that has captions.
         experiment: the experiment that names the prepared data.
         work: folder of prepared data.
@@ -192,48 +207,30 @@ def score_file(
         ManifestError: the manifest is absent or damaged, or the split is empty.
         MetricsError: the captions cannot be scored.
     """
-    chosen = _photos_of_split(experiment, work, split)
-    photos = [photo for photo in chosen.photos if photo.captions]
+    split, photos = _photos_of_split(experiment, work, split)
+    photos = [photo for photo in photos if photo.captions]
     if not photos:
+        path = folder_of(experiment, work) / "manifest.jsonl"
         raise ManifestError(
-            f"{chosen.path}: split {chosen.split!r} has no photo with captions; choose "
-            "another split"
+            f"{path}: split {split!r} has no photo with captions; choose another split"
         )
-    captions = read_coco_results(file, [photo.id for photo in photos])
+    captions = read_captions(file, [photo.id for photo in photos])
     made = {"captions": str(file)}
     return make_report("captions", captions, photos, tokenizer, spice, made)
 
 
-def _model_files(
-    model: str | Path | Sequence[str | Path], runs_folder: str | Path
-) -> list[Path]:
-    """Return the paths of one or several models."""
-    models = [model] if isinstance(model, str | Path) else model
-    return [model_path(str(one), runs_folder) for one in models]
-
-
-class _SplitPhotos(NamedTuple):
-    """The manifest's path, the name of a split and its photos."""
-
-    path: Path
-    split: str
-    photos: list[Photo]
-
-
 def _photos_of_split(
     experiment: Experiment, work: str | Path, split: str | None
-) -> _SplitPhotos:
-    """Read the photos of a split, or of the default split, from the manifest."""
-    path = folder_of(experiment, work) / "manifest.jsonl"
+) -> tuple[str, list[Photo]]:
+    """Return the name and the photos of a split.
+
+    By default the split is ``test`` if a photo of it has a caption, else ``val``.
+    """
     photos = read_photos(experiment, work)
-    split = split or default_split(photos)
-    return _SplitPhotos(path, split, [p for p in photos if p.split == split])
-
-
-def default_split(photos: Iterable[Photo]) -> str:
-    """Return ``test`` if a photo of it has a caption, else ``val``."""
-    has_test = any(photo.split == "test" and photo.captions for photo in photos)
-    return "test" if has_test else "val"
+    if split is None:
+        has_test = any(photo.split == "test" and photo.captions for photo in photos)
+        split = "test" if has_test else "val"
+    return split, [photo for photo in photos if photo.split == split]
 
 
 def _generate(
@@ -244,7 +241,7 @@ def _generate(
     people: dict[str, list[Box]] | None,
     progress: bool,
 ) -> GeneratedCaptions:
-    """Generate all captions; of attention only the scores of mentions are kept."""
+    """Generate all captions; keep of their attention only the scores of mentions."""
     started = time.monotonic()
     targets, notes = find_targets(data.photos, model.encoder_identity, people)
     sentences, log_probs, pointing = [], [], {}
@@ -256,7 +253,8 @@ def _generate(
             alpha = part.alpha[:, 0]  # (B, W, T, L) -> (B, T, L)
             for photo, caption, a in zip(photos, words, alpha, strict=True):
                 if target := targets.get(photo.id):
-                    pointing[photo.id] = point(caption, a, model.grid, target)
+                    drawn = smooth(a, model.grid)
+                    pointing[photo.id] = point(caption, drawn, model.grid, target)
             sentences += words
             log_probs += part.log_probs[:, 0].tolist()
             bar.update(len(words))
@@ -275,25 +273,3 @@ def _generate(
     if not has_objects and people is None:
         pointing = None
     return GeneratedCaptions(captions, log_probs, pointing, regions, notes, seconds)
-
-
-def _save_captions(path: Path, generated: GeneratedCaptions) -> None:
-    entries = [
-        {"image_id": photo, "caption": caption, "log_prob": round(log_prob, _DIGITS)}
-        for (photo, caption), log_prob in zip(
-            generated.captions.items(), generated.log_probs, strict=True
-        )
-    ]
-    runs.write_json(path, entries)
-
-
-def _left_out_note(chosen: _SplitPhotos, data: Split) -> tuple[str, ...]:
-    """Return a note that counts the photos of the split that cannot be evaluated."""
-    kept = {photo.id for photo in data.photos}
-    missing = [photo.id for photo in chosen.photos if photo.id not in kept]
-    if not missing:
-        return ()
-    return (
-        f"{len(missing)} photos of {data.name} without features or captions were left "
-        f"out: {missing[0]} ...",
-    )

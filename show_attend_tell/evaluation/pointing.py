@@ -3,10 +3,10 @@
 This is the pointing game of Zhang et al., arXiv:1608.00507, without a tolerance. A
 caption names an object if it contains the words of the object's name, such as "red
 circle" or "man", one after the other. The attention that counts is alpha_t of the step
-t that generated the last of these words. It hits if the centre of the cell where
-alpha_t is largest is in a box of the object; its mass is the sum of alpha_t over the
-cells whose centres are. Two controls do not look at the photo: a random cell, and the
-centre of what the encoder sees. Boxes play no part in training.
+t that generated the last of these words, smoothed as figures and pages draw it. It hits
+if the centre of the cell where it is largest is in a box of the object; its mass is its
+sum over the cells whose centres are. Two controls do not look at the photo: a random
+cell, and the centre of what the encoder sees. Boxes play no part in training.
 """
 
 import math

@@ -7,10 +7,10 @@ import numpy as np
 
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.features import FeatureReader
-from show_attend_tell.data.region import cell_shares
+from show_attend_tell.data.region import cell_shares, smooth
 from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import PAD, START
-from show_attend_tell.evaluation.pointing import Target, point
+from show_attend_tell.evaluation.pointing import SCORES, Target, point
 from show_attend_tell.evaluation.validation import best_words
 from show_attend_tell.models.captioner import Captioner
 
@@ -24,17 +24,18 @@ def layer_note(
     captions: Mapping[str, str],
     targets: Mapping[str, Target],
 ) -> tuple[str, ...]:
-    """Return a line with the hits of each layer, to choose ``alpha_layer``.
+    """Return the pointing scores of each layer and head, to choose which one is alpha.
 
     The model reads the captions that it has generated.
 
     Returns:
-        The share of hits of each layer, the mean over its heads, and of each head;
-        nothing if the decoder has no heads or no caption names an object.
+        A line with the share of hits of each layer, the mean over its heads, and of
+        each head, and a line with the mass of each; nothing if the decoder has no heads
+        or no caption names an object.
     """
     rows = [(photo.id, row) for photo, row in zip(data.photos, data.rows, strict=True)]
     rows = [(photo, row) for photo, row in rows if photo in targets]
-    hits = []
+    scores = []
     for start in range(0, len(rows), _BATCH):
         ids, batch = zip(*rows[start : start + _BATCH], strict=True)
         words = [captions[photo].split() for photo in ids]
@@ -44,16 +45,24 @@ def layer_note(
         heads = np.asarray(heads)  # (B, N, H, T, L)
         maps = np.concatenate([heads.mean(axis=2, keepdims=True), heads], axis=2)
         for photo, caption, alpha in zip(ids, words, maps, strict=True):
-            scores = point(caption, alpha, model.grid, targets[photo])
-            hits.append(scores[..., 0])  # (N, 1 + H, M)
-    if not hits or not sum(scores.shape[-1] for scores in hits):
+            drawn = smooth(alpha, model.grid)
+            # (N, 1 + H, M, 4)
+            scores.append(point(caption, drawn, model.grid, targets[photo]))
+    if not any(each.shape[2] for each in scores):
         return ()
-    shares = np.concatenate(hits, axis=-1).mean(axis=-1)  # (N, 1 + H)
-    layers = [
-        f"{k}: {mean:.3f} (heads {', '.join(f'{head:.3f}' for head in each)})"
-        for k, (mean, *each) in enumerate(shares, start=1)
-    ]
-    return (f"pointing by layer of the decoder: {', '.join(layers)}",)
+    means = np.concatenate(scores, axis=2).mean(axis=2)  # (N, 1 + H, 4)
+    return tuple(
+        f"{name} by layer of the decoder: {_by_layer(means[..., k])}"
+        for k, name in enumerate(SCORES[:2])
+    )
+
+
+def _by_layer(shares: np.ndarray) -> str:
+    """Write the share of each layer and of its heads, (N, 1 + H)."""
+    return ", ".join(
+        f"{k}: {mean:.3f} (heads {', '.join(f'{head:.3f}' for head in heads)})"
+        for k, (mean, *heads) in enumerate(shares, start=1)
+    )
 
 
 def _inputs(model: Captioner, captions: list[list[str]]) -> np.ndarray:

@@ -1,17 +1,18 @@
 """Build the report of an evaluation, for ``scores.json`` and as a table of text."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.vocabulary import tokenize
-from show_attend_tell.evaluation import metrics
-from show_attend_tell.evaluation.metrics import FILE_TOKEN_BLEU, bootstrap
+from show_attend_tell.evaluation.metrics import bootstrap
+from show_attend_tell.evaluation.metrics.ngrams import FILE_TOKEN_BLEU, SUFFIX
+from show_attend_tell.evaluation.metrics.scoring import ScoringResult, score
 from show_attend_tell.evaluation.pointing import SCORES, pointing_statistics
-from show_attend_tell.runtime.provenance import collect_provenance
+from show_attend_tell.runtime.machine import collect_provenance
 from show_attend_tell.runtime.table import align
 
 _BLEU = tuple(f"BLEU-{n}" for n in range(1, 5))
@@ -30,7 +31,7 @@ class EvaluationReport:
     Attributes:
         label: column title in a table, such as ``beam 5``.
         scores: :data:`METRICS` and, on request, ``SPICE`` in percent, 0 to 100 (CIDEr
-            may exceed it); :data:`metrics.FILE_TOKEN_BLEU`, unless a note gives the
+            may exceed it); :data:`ngrams.FILE_TOKEN_BLEU`, unless a note gives the
             reason; where boxes are known :data:`pointing.SCORES`, and for scenes
             ``exact_match``, ``region_control`` and ``region_other``, see
             :func:`probes.measure_regions`, 0 to 1. None where a score cannot be
@@ -39,10 +40,9 @@ class EvaluationReport:
         photos: number of photos.
         mean_length: mean number of words of a caption.
         distinct: number of distinct captions as a share of all, 0 to 1.
-        notes: one line for each photo group or score that is missing.
+        notes: a line for each group of photos or score that is missing.
         made: origin of the scores: tokenizer, beam, revision, versions and so on.
         captions: photo id -> caption that was scored.
-        per_caption: metric -> photo id -> percent.
         intervals: score -> lower and upper end of its 95 % bootstrap interval.
     """
 
@@ -55,7 +55,6 @@ class EvaluationReport:
     notes: tuple[str, ...] = ()
     made: Mapping[str, object] = field(default_factory=dict)
     captions: Mapping[str, str] = field(default_factory=dict)
-    per_caption: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def to_dict(self) -> dict:
@@ -75,10 +74,6 @@ class EvaluationReport:
             },
             "notes": list(self.notes),
         }
-
-    def lines(self) -> list[str]:
-        """Return the table of this report alone."""
-        return table([self])
 
 
 def make_report(
@@ -107,12 +102,8 @@ def make_report(
         MetricsError: the captions cannot be scored.
     """
     result = score_photos(captions, photos, tokenizer, spice)
-    names = (*METRICS, "SPICE") if spice else METRICS
-    scores = {name: result.scores.get(name) for name in names}
-    scores |= {
-        name: value for name, value in result.scores.items() if name not in names
-    }
-    statistics, notes = dict(result.statistics), result.notes
+    scores = dict.fromkeys((*METRICS, "SPICE") if spice else METRICS) | result.scores
+    statistics = dict(result.statistics)
     if pointing is not None:
         scores |= dict.fromkeys(SCORES)
         none = np.zeros((0, len(SCORES)))
@@ -131,7 +122,7 @@ def make_report(
         photos=len(photos),
         mean_length=float(np.mean(lengths)),
         distinct=len(set(captions.values())) / len(captions),
-        notes=notes,
+        notes=result.notes,
         made={
             "tokenizer": result.tokenizer,
             "period_appended": result.period_appended,
@@ -140,7 +131,6 @@ def make_report(
             "versions": versions,
         },
         captions=captions,
-        per_caption=result.per_caption,
         intervals=bootstrap.intervals(statistics),
     )
 
@@ -150,42 +140,29 @@ def score_photos(
     photos: Sequence[Photo],
     tokenizer: str,
     spice: bool = False,
-) -> metrics.ScoringResult:
+) -> ScoringResult:
     """Compute every score of captions that needs no attention.
 
-    Args:
-        captions: photo id -> caption.
-        photos: the same photos.
-        tokenizer: ``auto``, ``ptb`` or ``simple``.
-        spice: whether to compute SPICE.
-
     Returns:
-        The result of :func:`metrics.score`, with :data:`metrics.FILE_TOKEN_BLEU` and,
-        for photos with objects, ``exact_match``.
+        The result of :func:`scoring.score` and, for photos with objects,
+        ``exact_match``: the share of these photos whose caption is exact.
 
     Raises:
         MetricsError: the captions cannot be scored.
     """
     references = {photo.id: list(photo.captions) for photo in photos}
-    result = metrics.score(captions, references, tokenizer, spice)
-    own = metrics.file_token_bleu(captions, references)
-    scores, statistics = result.scores | own.scores, result.statistics | own.statistics
-    notes = result.notes
-    if not own.scores:
-        notes += (
-            "no BLEU of the tokens in the files: no caption of the manifest ends with "
-            "a period",
-        )
-    if any(photo.objects for photo in photos):
-        statistics["exact_match"] = _exact_match(captions, photos)
-        scores["exact_match"] = statistics["exact_match"].score()
-    return replace(
-        result,
-        scores=scores,
-        statistics=statistics,
-        notes=notes,
-        period_appended=own.period_appended if own.scores else None,
-    )
+    result = score(captions, references, tokenizer, spice)
+    has_objects = [bool(photo.objects) for photo in photos]
+    if any(has_objects):
+        exact = [
+            bool(photo.objects)
+            and tokenize(captions[photo.id]) in map(tokenize, photo.captions)
+            for photo in photos
+        ]
+        statistic = bootstrap.ratio_statistic(exact, has_objects)
+        result.statistics["exact_match"] = statistic
+        result.scores["exact_match"] = statistic.score()
+    return result
 
 
 def decoding_record(decoding: DecodingSettings) -> dict[str, object]:
@@ -219,16 +196,6 @@ def location_parts(decoding: DecodingSettings) -> tuple[str, ...]:
     return decoding.locations, *seed
 
 
-def _exact_match(captions: Mapping[str, str], photos: Sequence[Photo]):
-    """Return the statistic of exact captions among the photos with objects."""
-    exact = [
-        bool(photo.objects)
-        and tokenize(captions[photo.id]) in map(tokenize, photo.captions)
-        for photo in photos
-    ]
-    return bootstrap.ratio_statistic(exact, [bool(photo.objects) for photo in photos])
-
-
 def table(reports: Sequence[EvaluationReport]) -> list[str]:
     """Return a table as lines of text: a row per score, a column per report, notes.
 
@@ -243,44 +210,26 @@ def table(reports: Sequence[EvaluationReport]) -> list[str]:
     for name in ("mean_length", "distinct"):
         rows.append([name, *(f"{getattr(report, name):.3f}" for report in reports)])
     count = len(rows)
-    rows += [_row(name, reports) for name in of_files]
-    lines = align(rows)
-    ends = ", [95 % bootstrap interval]" if first.intervals else ""
-    title = f"{first.photos} photos of {first.split}, tokenizer "
-    title += first.made["tokenizer"] + ends
-    second = []
+    lines = align(rows + [_row(name, reports) for name in of_files])
     if of_files:
-        appended = [report.made.get("period_appended") for report in reports]
-        period = "appended" if any(appended) else "kept"
-        second = [_FILE_TOKENS_TITLE.format(period=period)]
+        appended = any(report.made.get("period_appended") for report in reports)
+        period = "appended" if appended else "kept"
+        lines.insert(count, _FILE_TOKENS_TITLE.format(period=period))
+    title = f"{first.photos} photos of {first.split}, tokenizer "
+    title += first.made["tokenizer"]
+    title += ", [95 % bootstrap interval]" if first.intervals else ""
     notes = dict.fromkeys(note for report in reports for note in report.notes)
-    return [
-        title,
-        *lines[:count],
-        *second,
-        *lines[count:],
-        *(f"note: {note}" for note in notes),
-    ]
+    return [title, *lines, *(f"note: {note}" for note in notes)]
 
 
 def _row(name: str, reports: Sequence[EvaluationReport]) -> list[str]:
-    """Return the name of a score and its cell in every report."""
-    return [
-        name.removesuffix("-files"),
-        *(
-            _cell(name, report.scores.get(name), report.intervals.get(name))
-            for report in reports
-        ),
-    ]
-
-
-def _cell(name: str, value: float | None, interval: tuple[float, float] | None) -> str:
-    """Return percent with 2 decimals and shares with 3, and the interval."""
-    if value is None:
-        return "-"
-    decimals = 3 if name in _SHARES else 2
-    text = f"{value:.{decimals}f}"
-    if interval is None:
-        return text
-    low, high = interval
-    return f"{text} [{low:.{decimals}f}, {high:.{decimals}f}]"
+    """Return the name of a score, and percent or shares with their intervals."""
+    decimals, cells = 3 if name in _SHARES else 2, []
+    for report in reports:
+        value = report.scores.get(name)
+        cell = "-" if value is None else f"{value:.{decimals}f}"
+        if value is not None and name in report.intervals:
+            low, high = report.intervals[name]
+            cell += f" [{low:.{decimals}f}, {high:.{decimals}f}]"
+        cells.append(cell)
+    return [name.removesuffix(SUFFIX), *cells]

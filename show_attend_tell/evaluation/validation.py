@@ -1,7 +1,12 @@
-"""Generate captions for a split and score them during training, without Java."""
+"""Generate captions for a split, score them without Java, and watch their attention.
+
+Trainings of the authors' code fail in two ways: attention is the same for every word,
+or has collapsed on one location for all photos.
+"""
 
 import dataclasses
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -9,10 +14,14 @@ from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.splits import Split
 from show_attend_tell.decoding import Hypotheses
-from show_attend_tell.evaluation.attention_diagnostics import measure_attention
-from show_attend_tell.evaluation.metrics import validation_scores
+from show_attend_tell.evaluation.metrics.scoring import validation_scores
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.generation import MANY_PHOTOS
+
+logger = logging.getLogger(__name__)
+
+STILL = 1e-4  # attention_movement below which attention counts as unmoved
+COLLAPSED = 0.9  # attention_peak above which attention counts as collapsed
 
 
 def generate_captions(
@@ -53,9 +62,9 @@ def validate(
     """Generate captions for a split and compute their validation scores.
 
     Returns:
-        Scores and words. The scores are ``BLEU-4`` and ``CIDEr`` in percent,
-        ``length`` in words, ``distinct``, the share of distinct captions, 0 to 1, and
-        those of :func:`measure_attention`; the words are those of each photo id.
+        Scores, and photo id -> words. The scores are ``BLEU-4`` and ``CIDEr`` in
+        percent, ``length`` in words, ``distinct``, the share of distinct captions, 0 to
+        1, and the values of :func:`measure_attention`.
     """
     words, alphas = [], []
     decoding = dataclasses.replace(decoding, beam=decoding.validation_beam)
@@ -70,3 +79,91 @@ def validate(
     scores["length"] = float(np.mean([len(w) for w in words]))
     scores["distinct"] = len({tuple(w) for w in words}) / len(words)
     return {**scores, **measure_attention(alphas)}, captions
+
+
+def measure_attention(alphas: Sequence[np.ndarray]) -> dict[str, float]:
+    """Compute how much attention moves within captions, and its largest share.
+
+    Args:
+        alphas: (T, L) attention weights of each caption.
+
+    Returns:
+        ``attention_movement``: variance of alpha over the steps of a caption, summed
+        over locations, relative to the sum of its mean squares (0: the same alpha at
+        every step; towards 1: another location at every step); mean over the captions
+        of two words or more, 1 if there is none. ``attention_peak``: the largest share
+        of all attention that falls on one location.
+    """
+    movements = [
+        alpha.var(axis=0).sum() / np.square(alpha).mean(axis=0).sum()
+        for alpha in alphas
+        if len(alpha) > 1
+    ]
+    return {
+        "attention_movement": float(np.mean(movements)) if movements else 1.0,
+        "attention_peak": float(np.concatenate(alphas).mean(axis=0).max()),
+    }
+
+
+def attention_entropy(alpha: np.ndarray) -> np.ndarray:
+    """Compute the normalised entropy of attention, -sum_i alpha_i log alpha_i / log L.
+
+    Args:
+        alpha: (..., L) weights, L above 1.
+
+    Returns:
+        (...), 0 where one location has all attention, 1 where attention is uniform.
+    """
+    alpha = np.asarray(alpha, np.float64)
+    logs = np.log(np.maximum(alpha, 1e-30))  # 0 log 0 is 0
+    return -(alpha * logs).sum(axis=-1) / np.log(alpha.shape[-1])  # (..., L) -> (...)
+
+
+def attention_statistics(hypotheses: Hypotheses) -> dict[str, np.ndarray]:
+    """Compute the values whose histograms show how attention spreads.
+
+    Args:
+        hypotheses: hypotheses of N photos; the best one of each photo is measured,
+            with its end word.
+
+    Returns:
+        ``entropy`` and ``beta`` of every word, concatenated, and ``coverage``,
+        (N * L,): sum_t alpha_ti, the attention of a location over the caption, times
+        L / T, so that uniform coverage is 1; Eq. (14) pulls towards it.
+    """
+    alpha = np.asarray(hypotheses.alpha)[:, 0]  # (N, W, T, L) -> (N, T, L)
+    N, T, L = alpha.shape
+    lengths = np.asarray(hypotheses.lengths)[:, 0]  # (N, W) -> (N,)
+    is_word = np.arange(T) < lengths[:, None]  # (N, T)
+    coverage = alpha.sum(axis=1) * L / np.maximum(lengths, 1)[:, None]  # -> (N, L)
+    return {
+        "entropy": attention_entropy(alpha[is_word]),  # (words, L) -> (words,)
+        "beta": np.asarray(hypotheses.beta)[:, 0][is_word],  # (N, W, T) -> (words,)
+        "coverage": coverage.reshape(N * L),
+    }
+
+
+class AttentionMonitor:
+    """Log a warning the first time that each failure of attention occurs."""
+
+    def __init__(self):
+        self._warned = set()
+
+    def __call__(self, scores: dict[str, float]) -> None:
+        """Check the values of :func:`measure_attention`, if `scores` has them."""
+        movement = scores.get("attention_movement", 1.0)
+        peak = scores.get("attention_peak", 0.0)
+        if peak > COLLAPSED:
+            failure = f"attention has collapsed: {peak:.0%} of it is on one location"
+            remedy = "raise hard.entropy_weight, lower training.learning_rate or start"
+            remedy += " from a soft model by training.init_from"
+        elif movement < STILL:
+            failure = "attention has stopped moving: the variance of alpha over a "
+            failure += f"caption's steps is {movement:.0e} of its mean square"
+            remedy = "lower training.doubly_stochastic or hard.entropy_weight"
+        else:
+            return
+        kind = failure.partition(":")[0]
+        if kind not in self._warned:
+            self._warned.add(kind)
+            logger.warning("%s; %s", failure, remedy)

@@ -98,15 +98,15 @@ class Engine:
         """Return the file of the reranker that orders the hypotheses, if any."""
         return self.generator.reranker_file(decoding)
 
-    def head_attention(self, caption: Caption) -> tuple[np.ndarray, int] | None:
+    def head_attention(self, caption: Caption) -> tuple[np.ndarray, int, int] | None:
         """Compute the attention of all layers and heads at each word of a caption.
 
         The photo is encoded again, and the T words are read together.
 
         Returns:
-            Weights (layers, heads, T, rows, columns), each map of sum 1; and the
-            number, from 1, of the layer whose mean is alpha. None for an ensemble, a
-            decoder without heads, and a caption without words.
+            Weights (layers, heads, T, rows, columns), each map of sum 1; the number,
+            from 1, of the layer of alpha; and the number of its head, 0 for the mean.
+            None for an ensemble, a decoder without heads, and a caption without words.
         """
         captioner, T = self.generator.captioner, len(caption.words)
         if captioner is None or not T:
@@ -127,7 +127,7 @@ class Engine:
         settings = captioner.transformer
         # (1, N, H, T, L) -> (N, H, T, rows, columns)
         weights = weights[0].reshape(*weights.shape[1:4], *self.grid)
-        return weights, settings.alpha_layer or settings.layers
+        return weights, settings.alpha_layer or settings.layers, settings.alpha_head
 
 
 def count_photos(paths: Iterable[str | Path | Failure]) -> int:

@@ -43,10 +43,10 @@ LAYERS: dict[str, type[CaptionDecoder]] = {
 class Captioner(keras.Model):
     """Show, Attend and Tell with soft or hard attention, arXiv:1502.03044v3.
 
-    An ordinary Keras model: ``compile(optimizer)`` needs no loss, for the paper's own
-    is built in; ``fit``, ``evaluate``, ``predict`` take ``x = {"annotations": (B, L,
-    D), "tokens": (B, T) ids from <start> on}`` and ``y = (B, T)`` ids up to `<end>`,
-    both padded with 0. Captions that contain only padding are ignored.
+    An ordinary Keras model. ``compile(optimizer)`` needs no loss: the paper's is built
+    in. ``fit``, ``evaluate`` and ``predict`` take ``x = {"annotations": (B, L, D),
+    "tokens": (B, T) ids from <start> on}`` and ``y = (B, T)`` ids up to `<end>`, both
+    padded with 0. Captions that contain only padding are ignored.
 
     Args:
         vocabulary: words in the order of their ids, special tokens first.
@@ -146,18 +146,24 @@ class Captioner(keras.Model):
             )
         self.annotation_scale.assign(1.0 / deviation)
 
-    def set_alpha_layer(self, layer):
-        """Let alpha be the attention of another layer of a Transformer from now on.
+    def set_alpha_layer(self, layer, head=0):
+        """Let alpha be the attention of a layer and head of a Transformer from now on.
+
+        Args:
+            layer: number of the layer, from 1; 0 for the last.
+            head: number of the head, from 1; 0 for the mean over the heads.
 
         Raises:
-            ValueError: there is no such layer.
+            ValueError: there is no such layer or head.
         """
-        self.transformer = dataclasses.replace(self.transformer, alpha_layer=layer)
+        self.transformer = dataclasses.replace(
+            self.transformer, alpha_layer=layer, alpha_head=head
+        )
         self.decoder.settings = self.transformer
         self.generator = Generator([self])  # traces its searches again
 
     def attention_heads(self, annotations, tokens, bias=None):
-        """Return the attention of each layer and head at given words.
+        """Return the attention of each layer and head at the words of captions.
 
         Args:
             annotations: features as stored, (N, L, D).
@@ -223,10 +229,10 @@ class Captioner(keras.Model):
         if not training:
             return NO_DROPOUT
         layers = (self.dropout, self.word_dropout, self.init_dropout)
-        return Dropouts(*(functools.partial(one, training=True) for one in layers))
+        return Dropouts(*(functools.partial(layer, training=True) for layer in layers))
 
     def call(self, inputs, training=False):
-        """Run the decoder over given words (teacher forcing).
+        """Run the decoder over the words of captions (teacher forcing).
 
         Args:
             inputs: ``annotations`` (B, L, D) and ``tokens`` (B, T), y_0 .. y_{T-1};
@@ -257,7 +263,7 @@ class Captioner(keras.Model):
         return {**outputs, "sampled": noise.sampled}
 
     def teacher_force(self, inputs, training=False, selection=SOFT, samples=1):
-        """Run the decoder over given words, see :meth:`call`.
+        """Run the decoder with a choice of locations, see :meth:`call`.
 
         Args:
             inputs: see :meth:`call`.
@@ -345,6 +351,6 @@ def _scale(features, factors):
     return ops.cast(features, factors.dtype) * factors
 
 
-def _made(settings, given):
-    """Return settings of a class, given as such, as a dictionary or as None."""
-    return settings(**given) if isinstance(given, dict) else given or settings()
+def _made(kind, settings):
+    """Return settings of a class, from an instance, a dictionary or None."""
+    return kind(**settings) if isinstance(settings, dict) else settings or kind()

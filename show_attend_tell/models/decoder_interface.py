@@ -27,9 +27,15 @@ def product(x, w, precision="float32"):
 class MatrixLayer(keras.layers.Layer):
     """A layer of matrices and biases, which a model file may hold in 8 bits."""
 
-    def matrix(self, name, rows, columns, seeds):
-        """Add a matrix with Glorot's initial values; `seeds` is an iterator."""
-        initializer = keras.initializers.GlorotUniform(seed=next(seeds))
+    def matrix(self, name, rows, columns, seeds, kind="glorot"):
+        """Add a matrix of Glorot's initial values or, if `normal`, of 0.01 N(0, 1).
+
+        `seeds` is an iterator.
+        """
+        if kind == "normal":
+            initializer = keras.initializers.RandomNormal(stddev=0.01, seed=next(seeds))
+        else:
+            initializer = keras.initializers.GlorotUniform(seed=next(seeds))
         return self.add_weight(
             shape=(rows, columns), initializer=initializer, name=name
         )
@@ -39,7 +45,7 @@ class MatrixLayer(keras.layers.Layer):
         return self.add_weight(shape=(width,), initializer="zeros", name=name)
 
     def load_own_variables(self, store):
-        """Set the weights to those of a model file, of 8 bits or not."""
+        """Read the weights from a model file; 8 bits become float32."""
         super().load_own_variables(dequantised(store))
 
 
@@ -117,7 +123,7 @@ class CaptionDecoder(Protocol):
     def start(self, memory, max_words: int) -> dict:
         """Return the state before the first word, leaves (B, ...).
 
-        `memory` is that of :meth:`search_memory`.
+        `memory` is from :meth:`search_memory`.
         """
 
     def next_word(

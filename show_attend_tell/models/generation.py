@@ -17,7 +17,7 @@ from show_attend_tell.models.lstm.attention import (
     region_bias,
     sampled_location,
 )
-from show_attend_tell.runtime.compilation import compiled
+from show_attend_tell.runtime.backend import compiled
 
 # XLA compiles a beam of 5 in 4.6 s of processor time, TensorFlow traces it in 1.1 s; a
 # photo then takes 16 ms or 22 ms (batches of 16, AVX-512), so XLA pays from 600 photos.
@@ -107,7 +107,7 @@ def build_search(generator, decoding, xla=None):
     Args:
         generator: a :class:`models.generator.Generator`.
         decoding: DecodingSettings from :func:`config.captioner.static_settings`.
-        xla: whether XLA compiles the search, see :func:`runtime.compilation.compiled`;
+        xla: whether XLA compiles the search, see :func:`runtime.backend.compiled`;
             None compiles nothing, for a caller that traces the function.
     """
     unknown = () if decoding.allow_unknown else (UNKNOWN,)

@@ -94,18 +94,18 @@ def copy_weights(
 
 
 def _shared_weights(model: Captioner, other: Captioner) -> list:
-    """Return a model's weights, without those of the parts that `other` lacks."""
+    """Return a model's weights without the parts that `other` lacks."""
     parts = [
         (model.hard_attention, other.hard_attention),
         (model.convolutions, other.convolutions),
     ]
-    own = {
+    excluded = {
         w.path
         for ours, theirs in parts
         if ours is not None and theirs is None
         for w in ours.weights
     }
-    return [w for w in model.weights if w.path not in own]
+    return [w for w in model.weights if w.path not in excluded]
 
 
 def extend_weight(
@@ -154,7 +154,7 @@ def _biases(
 
 
 def assign_convolutions(model: Captioner, settings: EncoderSettings) -> dict:
-    """Set the convolutions of a captioner to those of the encoder's weights.
+    """Set the convolutions of a captioner to the weights of the encoder.
 
     Args:
         model: the captioner; it stays as it is without fine-tuned layers.

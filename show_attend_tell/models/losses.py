@@ -1,6 +1,6 @@
 """Compute the terms of the objective, one value per caption.
 
-Every term is summed over the caption's own words, so that the loss of a batch is the
+Every term is summed over the words of a caption, so that the loss of a batch is the
 mean of its captions' losses whatever the batch and its padding are.
 """
 
@@ -55,7 +55,7 @@ def token_losses(logits, targets, label_smoothing=0.0, compile_fn: Callable = _i
 
 @functools.cache  # equal functions are compiled once
 def _cross_entropy(label_smoothing):
-    """Return the function of :func:`token_losses` and that of its gradient."""
+    """Return the function of :func:`token_losses` and its gradient function."""
 
     def cross_entropy(logits, targets):
         """Return the losses and log sum_k exp l_k, (B, T) each."""
@@ -72,8 +72,8 @@ def _cross_entropy(label_smoothing):
         p = ops.exp(logits - total[..., None])  # (B, T, K)
         words = ops.cast(targets, "int32")[..., None]  # (B, T, 1)
         is_true = ops.equal(ops.arange(K, dtype="int32"), words)  # (B, T, K)
-        rest = label_smoothing / K
-        true_p = ops.where(is_true, 1 - label_smoothing + rest, rest)
+        share = label_smoothing / K
+        true_p = ops.where(is_true, 1 - label_smoothing + share, share)
         return (p - ops.cast(true_p, p.dtype)) * upstream[..., None]
 
     return cross_entropy, cross_entropy_gradient
@@ -99,8 +99,8 @@ def caption_losses(
 ):
     """Return -log p(y|a) and lambda sum_i (1 - sum_t alpha_ti)^2 of captions, (B,).
 
-    They are the terms of L_d, Eq. (14); `strength` is lambda. The other arguments are
-    those of :func:`token_losses` and :func:`doubly_stochastic`.
+    They are the terms of L_d, Eq. (14); `strength` is lambda. See :func:`token_losses`
+    and :func:`doubly_stochastic` for the other arguments.
     """
     mask = ops.cast(mask, logits.dtype)
     losses = token_losses(logits, targets, label_smoothing, compile_fn)  # (B, T)

@@ -1,4 +1,4 @@
-"""Load captioners from their model files, or copy the weights of one into another."""
+"""Load captioners and generators from their model files."""
 
 import zipfile
 from collections.abc import Sequence

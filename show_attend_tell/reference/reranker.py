@@ -16,8 +16,7 @@ A hypothesis is ranked by log p(c) / length^p + w g(c) . y, see ``DecodingSettin
 
 CIDEr (Vedantam et al., arXiv:1411.5726, Eqs. 1 and 2) compares two captions by the
 cosines of their TF-IDF vectors of n-grams, one for each n of 1 to 4, and takes the
-mean. Here the four vectors of a caption are one vector g, in which each has the length
-1/2.
+mean. Here one vector g holds the four vectors of a caption, each of length 1/2.
 
 The file of ``model.keras`` is ``model.reranker.npz`` in the same folder. The basis and
 the landmarks have 8 bits per number. The coefficients have 16: a prediction is the
@@ -94,7 +93,7 @@ class NgramVectors:
 
     @classmethod
     def of_photos(cls, photos: Iterable[Iterable[Sequence[int]]], least: int):
-        """Return the n-grams of at least `least` photos, given as ids of captions."""
+        """Return the n-grams, as ids of words, that at least `least` photos have."""
         count, photos_with = 0, Counter()
         for captions in photos:
             count += 1

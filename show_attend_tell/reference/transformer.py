@@ -9,8 +9,9 @@ d / H, K words, W hypotheses of a beam::
     p(y_t | a, y_<t) = softmax(E LN(x_N) + b_o)
 
 Each sublayer F with its layer normalisation LN is x + F(LN(x)) with ``norm = "pre"``,
-LN(x + F(x)) with "post". alpha_t is the mean over the heads of one layer's attention to
-m, and beta_t is 1. The weights `p` are named by layer, such as ``layer_1_words/w_q``.
+LN(x + F(x)) with "post". alpha_t is the attention to m in one layer, of one head or the
+mean over all, and beta_t is 1. The weights `p` are named by layer, such as
+``layer_1_words/w_q``.
 """
 
 from collections.abc import Callable
@@ -147,6 +148,14 @@ def read_photo(p: dict, settings, a, grid) -> Photo:
     return Photo(m, [keys_of(p, name, m, H) for name in names])
 
 
+def shown(settings, weights):
+    """Return alpha (R, L) of each layer's (H, R, L): of one head, or their mean."""
+    heads = weights[settings.alpha_layer - 1]
+    if settings.alpha_head:
+        return heads[settings.alpha_head - 1]
+    return heads.mean(axis=0)
+
+
 def embed(p: dict, settings, words, positions):
     """Return x_0 = sqrt(d) E y + PE, (R, d)."""
     embedded = p["decoder/embedding"][words] * settings.width**0.5
@@ -190,8 +199,8 @@ def step(
             return multi_head(p, f"{name}_words", y, *cache)[0][:, 0]
 
         x, weights = layer(p, name, settings, x, read_words, keys_and_values, bias)
-        alpha.append(weights.mean(axis=0))  # (H, W, L) -> (W, L)
-    alpha = alpha[settings.alpha_layer - 1]
+        alpha.append(weights)  # (H, W, L)
+    alpha = shown(settings, alpha)  # -> (W, L)
     state = {part: np.stack(layers, axis=1) for part, layers in grown.items()}
     beta = np.ones(len(x), x.dtype)
     return NextWord(logits_of(p, settings, x), state, alpha, alpha, beta)
@@ -224,7 +233,7 @@ def read(p: dict, settings, a, words, grid, locations=None, bias=None) -> dict:
             0 if bias is None else bias,
         )
         heads.append(weights)
-    alpha = heads[settings.alpha_layer - 1].mean(axis=0)
+    alpha = shown(settings, heads)
     logits, beta = logits_of(p, settings, x), np.ones(T)
     return {"logits": logits, "alpha": alpha, "beta": beta, "heads": np.array(heads)}
 

@@ -100,7 +100,7 @@ class ModelFileError(ShowAttendTellError):
 
 
 class CalibrationError(ShowAttendTellError):
-    """A calibration is damaged or another model's, or data for one are missing."""
+    """A calibration is damaged or belongs to another model, or its data are missing."""
 
 
 class PretrainedModelError(ShowAttendTellError):

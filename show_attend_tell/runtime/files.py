@@ -1,4 +1,4 @@
-"""Write files atomically: readers see the old file or the new one, never a part.
+"""Write files atomically: a reader sees the old file or the new file, never a part.
 
 If two processes write the same path, one may fail or rename a file that the other has
 not finished; :func:`locked` prevents this.
@@ -22,9 +22,9 @@ TEMPORARY = ".writing-"  # begins the names of temporary files
 def atomic_path(path: str | Path, unique: bool = False) -> Iterator[Path]:
     """Yield a temporary path in the same folder and rename it to `path` at the end.
 
-    The temporary file keeps the suffix, which some writers look at, and is removed if
-    the body raises an error. The body may make a folder instead of a file; a folder
-    replaces only an empty one.
+    The temporary file keeps the suffix, which some writers read, and is removed if the
+    body raises an error. The body may make a folder instead of a file; a folder
+    replaces only an empty folder.
 
     Args:
         path: the file or folder to write; its parent folder is made.
@@ -88,7 +88,7 @@ def locked(path: str | Path, taken: Exception, seconds: float = 0) -> Iterator[N
     """Hold a lock among processes.
 
     The lock file is never removed: otherwise one process could lock the removed file
-    and another a new one.
+    and another process a new file.
 
     Args:
         path: the lock file; its folder is made.

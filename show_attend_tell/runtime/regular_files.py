@@ -4,7 +4,7 @@ import os
 import stat
 from pathlib import Path
 
-MAX_TEXT_BYTES = 500_000_000  # of one text; the largest of COCO has 144 MB
+MAX_TEXT_BYTES = 500_000_000  # of a text file; the largest of COCO has 144 MB
 
 
 def require_regular(path: str | os.PathLike) -> None:

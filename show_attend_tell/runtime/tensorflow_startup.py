@@ -69,8 +69,8 @@ def start_tensorflow() -> None:
     os.environ.setdefault("XLA_FLAGS", _XLA_FLAGS)
     if "TF_CPP_MIN_LOG_LEVEL" in os.environ:
         return
-    # Several workers must join before TensorFlow computes anything, and raise an error
-    # of one line in place of a dozen if one of them ends.
+    # Several workers must join before TensorFlow computes anything. If one ends,
+    # level 3 leaves one line of its error instead of a dozen.
     one_of_several = "TF_CONFIG" in os.environ
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3" if one_of_several else "2"
     with _suppress_stderr():

@@ -10,6 +10,7 @@ import numpy as np
 from keras import ops
 
 from show_attend_tell.config.siblings import ClassifierSettings
+from show_attend_tell.siblings.layers import make_dense
 
 FILTERS, FILTER, STRIDE = 8, 10, 5  # of the paper's convolution
 
@@ -19,6 +20,7 @@ class DigitClassifier(keras.Model):
 
     Attributes:
         settings_class: dataclass of the settings.
+        glimpses: number of glimpses at a picture, 0 if the model sees it whole.
 
     Args:
         settings: an instance of ``settings_class``, or its values.
@@ -28,6 +30,7 @@ class DigitClassifier(keras.Model):
     """
 
     settings_class: type
+    glimpses = 0
 
     def __init__(self, settings, canvas, classes=10, seed=0, **kwargs):
         super().__init__(**kwargs)
@@ -78,7 +81,7 @@ class PictureClassifier(DigitClassifier):
         super().__init__(settings, canvas, classes, seed, **kwargs)
         settings = self.settings
         states = np.random.SeedSequence(seed).generate_state(len(settings.widths) + 2)
-        seeds = (int(k) for k in states)
+        kernels = (keras.initializers.GlorotUniform(int(k)) for k in states)
         self.convolution, width = None, canvas**2
         if settings.kind == "convolution":
             self.convolution = keras.layers.Conv2D(
@@ -86,17 +89,17 @@ class PictureClassifier(DigitClassifier):
                 FILTER,
                 STRIDE,
                 activation="relu",
-                kernel_initializer=keras.initializers.GlorotUniform(seed=next(seeds)),
+                kernel_initializer=next(kernels),
                 name="convolution",
             )
             self.convolution.build((None, canvas, canvas, 1))
             width = FILTERS * ((canvas - FILTER) // STRIDE + 1) ** 2
         self.hidden = []
         for number, units in enumerate(settings.widths, start=1):
-            layer = make_dense(seeds, width, units, f"hidden_{number}", "relu")
-            self.hidden.append(layer)
+            name = f"hidden_{number}"
+            self.hidden.append(make_dense(width, units, name, next(kernels), "relu"))
             width = units
-        self.act = make_dense(seeds, width, classes, "act")
+        self.act = make_dense(width, classes, "act", next(kernels))
         self.built = True
 
     def call(self, images, training=False):
@@ -109,15 +112,3 @@ class PictureClassifier(DigitClassifier):
         for layer in self.hidden:
             hidden = layer(hidden)
         return {"logits": self.act(hidden)}
-
-
-def make_dense(seeds, inputs, units, name, activation=None):
-    """Return a built dense layer with Glorot's initial weights from the next seed."""
-    layer = keras.layers.Dense(
-        units,
-        activation,
-        kernel_initializer=keras.initializers.GlorotUniform(seed=next(seeds)),
-        name=name,
-    )
-    layer.build((None, inputs))
-    return layer

@@ -1,42 +1,62 @@
-"""Choose the digits that measure a model, and write the scores of a report."""
+"""Measure a run's model: the data that measure it, and the report.
 
-import dataclasses
+``evaluate`` of each model takes the experiment, the folder of prepared data, the folder
+of runs and the split. Without a split it measures test data if there are any, else
+validation data.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import experiment_to_dict
-from show_attend_tell.data.digits import Digits, holds_test_digits, read_digits
-from show_attend_tell.runtime.provenance import collect_provenance
+from show_attend_tell.data.digits import Digits, read_digits
+from show_attend_tell.runtime.errors import DigitsError
+from show_attend_tell.runtime.machine import collect_provenance
+
+
+@dataclass(frozen=True)
+class Report:
+    """The scores of a model, and the files of its figures.
+
+    Attributes:
+        scores: the values of ``scores.json`` by name.
+        text: the scores as lines to print.
+        figures: the files.
+    """
+
+    scores: dict
+    text: Sequence[str]
+    figures: Sequence[Path]
+
+    def lines(self) -> list[str]:
+        """Return the report as lines to print."""
+        return [*self.text, *map(str, self.figures)]
+
+    def write(self, run: Path, experiment, suffix: str = "") -> None:
+        """Write ``scores.json``: the scores, the settings and the provenance.
+
+        Args:
+            run: the run folder.
+            experiment: the settings.
+            suffix: end of the file's name before ``.json``.
+        """
+        settings = {"settings": experiment_to_dict(experiment)}
+        scores = self.scores | settings | collect_provenance()
+        runs.write_json(run / f"scores{suffix}.json", scores)
 
 
 def open_digits(experiment, work: str | Path, split: str | None) -> tuple[str, Digits]:
     """Return the name and the digits of the split to measure.
 
-    Args:
-        experiment: the settings.
-        work: folder of prepared data.
-        split: ``train``, ``val`` or ``test``; by default test if there are such digits,
-            else val.
-
     Raises:
         DigitsError: the prepared digits are absent, damaged, or not of the split.
     """
-    folder = Path(work) / experiment.data.name
-    split = split or ("test" if holds_test_digits(folder) else "val")
-    return split, read_digits(folder, split, experiment.data.validation)
-
-
-def write_scores(run: Path, experiment, report, suffix: str = "") -> None:
-    """Write ``scores.json``: a report without its figures, settings and provenance.
-
-    Args:
-        run: the run folder.
-        experiment: the settings.
-        report: a dataclass with a field ``figures``.
-        suffix: end of the file's name before ``.json``.
-    """
-    values = dataclasses.asdict(report)
-    del values["figures"]
-    settings = experiment_to_dict(experiment)
-    scores = {**values, "settings": settings, **collect_provenance()}
-    runs.write_json(run / f"scores{suffix}.json", scores)
+    folder, count = Path(work) / experiment.data.name, experiment.data.validation
+    if split is None:
+        try:
+            return "test", read_digits(folder, "test", count)
+        except DigitsError:  # no such digits, or a damaged file
+            split = "val"
+    return split, read_digits(folder, split, count)

@@ -1,111 +1,121 @@
 """Save and restore the whole state of a training in one file, without pickle.
 
 The file holds weights, random state, optimiser (including its average of weights) and
-the trainer's position, so that a resumed training equals an uninterrupted one.
+the position of the training, so that a resumed training equals an uninterrupted one.
 """
 
+import contextlib
+import dataclasses
 import io
 import json
 import zipfile
 import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field, TypeAdapter, ValidationError
 
+from show_attend_tell.config.settings import Count
 from show_attend_tell.runtime.errors import RunError, TrainingError, one_line, quote
 from show_attend_tell.runtime.files import atomic_path
-from show_attend_tell.training.divergence import require_finite
 
 # Errors of zipfile and NumPy, depending on which bytes are damaged.
 _DAMAGE = (OSError, EOFError, KeyError, MemoryError, RuntimeError, ValueError)
 _DAMAGE += (zipfile.BadZipFile, zlib.error)
 
 
-def _variables(model) -> dict:
-    groups = {"model": model.variables, "optimizer": model.optimizer.variables}
-    return {
-        f"{group}/{k:04d}": variable
-        for group, variables in groups.items()
-        for k, variable in enumerate(variables)
-    }
+@dataclass
+class Position:
+    """Progress of a training."""
+
+    epoch: Count = 0
+    step_in_epoch: Count = 0
+    step: Count = 0
+    best: float | None = None  # -1.0 in checkpoints of earlier versions
+    best_step: Count = 0
+    without_gain: Count = 0
+    # The update validated last; 0 is the initial model.
+    validated: Annotated[int, Field(ge=-1)] = -1
+    stopped: str = ""
+    start_counts: bool = False  # whether the initial model may be the best
+    first_loss: float | None = None  # loss per word of the first update
+    vocabulary: str = ""  # digest of the words
 
 
-def save_checkpoint(path: str | Path, model, position: dict) -> None:
+def save_checkpoint(path: str | Path, model, position: Position) -> None:
     """Write a checkpoint atomically.
 
     Args:
         path: the checkpoint's file.
         model: a compiled model whose optimiser is built.
-        position: state of the trainer, as JSON values.
+        position: progress of the training.
 
     Raises:
         TrainingError: a variable is not finite; an existing file is left as it was.
     """
     with atomic_path(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
-        archive.writestr("position.json", json.dumps(position))
+        archive.writestr("position.json", json.dumps(dataclasses.asdict(position)))
         for name, variable in _variables(model).items():
             buffer = io.BytesIO()
             values = np.asarray(variable)
-            require_finite(variable.path, values)
+            _require_finite(variable.path, values)
             np.save(buffer, values, allow_pickle=False)
-            archive.writestr(f"{name}.npy", buffer.getvalue())
+            archive.writestr(name, buffer.getvalue())
 
 
-def read_position(path: str | Path) -> dict:
-    """Return the position of a checkpoint without its variables.
+def read_position(path: str | Path) -> Position:
+    """Return the position in a checkpoint, without the variables.
 
     Raises:
         RunError: the file is absent or damaged.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            position = json.loads(archive.read("position.json"))
-        if not isinstance(position, dict):
-            raise ValueError(f"its position is {quote(position)}")
-    except _DAMAGE as error:
-        raise RunError(
-            f"{path}: the checkpoint is damaged ({one_line(error)}); train without "
-            "--resume"
-        ) from None
-    return position
+    with _opened(path) as archive:
+        return _position(archive)
 
 
-def restore_checkpoint(path: str | Path, model) -> dict:
+def restore_checkpoint(path: str | Path, model) -> Position:
     """Set a compiled model and its built optimiser to a checkpoint's state.
 
     Returns:
-        The position given to :func:`save_checkpoint`.
+        The position passed to :func:`save_checkpoint`.
 
     Raises:
         RunError: the file is absent, damaged, not finite or belongs to another model.
     """
+    with _opened(path) as archive:
+        variables = _variables(model)
+        stored = set(archive.namelist()) - {"position.json"}
+        if stored != variables.keys():
+            raise RunError(
+                f"{path}: the checkpoint must hold the variables of the settings' "
+                f"model and optimiser, {len(variables)}. Received: {len(stored)}; "
+                "restore the settings, or train without --resume"
+            )
+        for name, variable in variables.items():
+            content = io.BytesIO(archive.read(name))
+            value = np.lib.format.read_array(content, allow_pickle=False)
+            if value.shape != tuple(variable.shape):
+                raise RunError(
+                    f"{path}: {variable.path} must be {tuple(variable.shape)}. "
+                    f"Received: {value.shape}; restore the settings, or train "
+                    "without --resume"
+                )
+            if value.dtype.name != variable.dtype:
+                raise ValueError(f"{variable.path} is {value.dtype.name}")
+            _require_finite(variable.path, value)
+            variable.assign(value)
+        return _position(archive)
+
+
+@contextlib.contextmanager
+def _opened(path: str | Path) -> Iterator[zipfile.ZipFile]:
+    """Open a checkpoint; raise a RunError if reading it fails."""
     try:
         with zipfile.ZipFile(path) as archive:
-            variables = _variables(model)
-            stored = set(archive.namelist()) - {"position.json"}
-            if stored != {f"{name}.npy" for name in variables}:
-                raise RunError(
-                    f"{path}: the checkpoint must hold the variables of the settings' "
-                    f"model and optimiser, {len(variables)}. Received: {len(stored)}; "
-                    "restore the settings, or train without --resume"
-                )
-            for name, variable in variables.items():
-                content = io.BytesIO(archive.read(f"{name}.npy"))
-                value = np.lib.format.read_array(content, allow_pickle=False)
-                if value.shape != tuple(variable.shape):
-                    raise RunError(
-                        f"{path}: {variable.path} must be {tuple(variable.shape)}. "
-                        f"Received: {value.shape}; restore the settings, or train "
-                        "without --resume"
-                    )
-                if value.dtype.name != variable.dtype:
-                    raise ValueError(
-                        f"{variable.path} must be {variable.dtype}. Received: "
-                        f"{value.dtype.name}"
-                    )
-                require_finite(variable.path, value)
-                variable.assign(value)
-            return json.loads(archive.read("position.json"))
+            yield archive
     except RunError:
         raise
     except TrainingError as error:
@@ -118,3 +128,26 @@ def restore_checkpoint(path: str | Path, model) -> dict:
             f"{path}: the checkpoint is damaged ({one_line(error)}); train without "
             "--resume"
         ) from None
+
+
+def _position(archive: zipfile.ZipFile) -> Position:
+    state = json.loads(archive.read("position.json"))
+    try:
+        return TypeAdapter(Position).validate_python(state)
+    except ValidationError:
+        raise ValueError(f"its position is {quote(state)}") from None
+
+
+def _variables(model) -> dict:
+    """Return the variables of a model and its optimiser by their names in the file."""
+    groups = {"model": model.variables, "optimizer": model.optimizer.variables}
+    return {
+        f"{group}/{k:04d}.npy": variable
+        for group, variables in groups.items()
+        for k, variable in enumerate(variables)
+    }
+
+
+def _require_finite(name: str, values: np.ndarray) -> None:
+    if not np.isfinite(values).all():
+        raise TrainingError(f"{name} has values that are not finite")

@@ -14,6 +14,7 @@ its gradient.
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import tensorflow as tf
 from keras import ops
 
 from show_attend_tell.config.captioner import DECODERS
@@ -24,9 +25,10 @@ from show_attend_tell.data.vocabulary import PAD
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.saving import load_captioner
-from show_attend_tell.runtime.errors import ModelFileError
-from show_attend_tell.training.loss_step import make_train_step
-from show_attend_tell.training.maximum_likelihood import Likelihood, compile_function
+from show_attend_tell.runtime.errors import ConfigError, ModelFileError
+from show_attend_tell.training.maximum_likelihood import Likelihood
+from show_attend_tell.training.step import compile_function
+from show_attend_tell.training.workers import Workers
 
 _DROPOUT = ("dropout", "embedding_dropout", "init_dropout", "channel_dropout")
 
@@ -36,6 +38,7 @@ def make_distillation(
     model: Captioner,
     data: Split,
     readers: Sequence,
+    workers: Workers,
     files: Sequence[Path],
 ) -> Likelihood:
     """Return the objective that trains a model on the words of teachers.
@@ -45,17 +48,25 @@ def make_distillation(
         model: a built model, which is compiled before the first update.
         data: the training photos.
         readers: readers of their features, see :func:`data.dataset.read_views`.
+        workers: the only worker.
         files: model files of the teachers.
 
     Raises:
+        ConfigError: there are several workers.
         ModelFileError: a file is no captioner, or has another vocabulary or encoder.
     """
+    if workers.count > 1:
+        raise ConfigError(
+            "`training.objective` must be likelihood or cider on several workers. "
+            "Received: 'distil'; train it on one machine"
+        )
     teachers = [load_captioner(file) for file in files]
     together = Generator([model, *teachers], names=["the experiment", *files])
-    given = together.encoder_identity, model.encoder_identity
-    if difference := identity_difference(*given):
+    if difference := identity_difference(
+        together.encoder_identity, model.encoder_identity
+    ):
         raise ModelFileError(
-            "the features must be those of the teachers' encoder. Received: "
+            "the features must be made by the teachers' encoder. Received: "
             f"{difference}; extract them with encoder.weights = 'imagenet_8bit'"
         )
     teachers = [_without_dropout(teacher) for teacher in teachers]
@@ -64,7 +75,7 @@ def make_distillation(
     for teacher in teachers:
         teacher.compile_parts(compile_fn, settings.precision)
     train_step = distillation_step(model, teachers, experiment.distillation)
-    return Likelihood(experiment, model, data, readers, train_step)
+    return Likelihood(experiment, model, data, readers, train_step=train_step)
 
 
 def _without_dropout(teacher: Captioner) -> Captioner:
@@ -89,27 +100,22 @@ def distillation_step(
         settings: temperature and weight.
     """
 
-    def loss(x, targets, probabilities):
-        return distillation_loss(model, x, targets, probabilities, settings)
-
-    update = make_train_step(model, loss)
-
     def train_step(data: tuple) -> dict:
         x, targets = data
         probabilities = mean_probabilities(teachers, x, settings.temperature)
-        return update((x, targets, probabilities))
+        with tf.GradientTape() as tape:
+            loss = distillation_loss(model, x, targets, probabilities, settings)
+            scaled = model.optimizer.scale_loss(loss)
+        weights = model.trainable_weights
+        gradients = tape.gradient(scaled, weights)
+        model.optimizer.apply_gradients(zip(gradients, weights, strict=True))
+        return {**model.get_metrics_result(), "loss": loss}
 
     return train_step
 
 
 def mean_probabilities(teachers: Sequence[Captioner], x: dict, temperature: float):
-    """Return the mean of the teachers' word probabilities, (B, T, K).
-
-    Args:
-        teachers: captioners without dropout.
-        x: annotations (B, L, D) and input tokens (B, T).
-        temperature: divisor of the logits.
-    """
+    """Return the mean of the teachers' word probabilities p, (B, T, K)."""
     total = 0.0
     for teacher in teachers:
         logits = teacher.teacher_force(x, training=True)["logits"]
@@ -132,22 +138,11 @@ def distillation_loss(
     outputs = model(x, training=True)
     mask = ops.cast(ops.not_equal(targets, PAD), "float32")  # (B, T)
     weight = settings.truth_weight * ops.ones_like(mask[:, 0])  # (B,)
-    given = model.compute_loss(x, targets, outputs, weight, training=True)
-    losses = word_divergences(outputs["logits"], probabilities, settings.temperature)
+    truth = model.compute_loss(x, targets, outputs, weight, training=True)
+    logits, tau = outputs["logits"], settings.temperature
+    log_q = ops.log_softmax(ops.cast(logits, "float32") / tau)
+    log_p = ops.log(ops.maximum(probabilities, 1e-30))  # 0 log 0 = 0
+    divergences = tau**2 * ops.sum(probabilities * (log_p - log_q), axis=-1)  # (B, T)
     captions = ops.sum(ops.cast(ops.any(mask > 0, axis=1), "float32"))
-    taught = ops.sum(losses * mask) / ops.maximum(captions, 1.0)
-    return given + (1 - settings.truth_weight) * taught
-
-
-def word_divergences(logits, probabilities, temperature: float):
-    """Return tau^2 KL(p || softmax(logits / tau)) of every word, in nats; (B, T).
-
-    Args:
-        logits: the student's, (B, T, K).
-        probabilities: p, (B, T, K).
-        temperature: tau.
-    """
-    log_q = ops.log_softmax(ops.cast(logits, "float32") / temperature)
-    # 0 log 0 = 0
-    log_p = ops.log(ops.maximum(probabilities, 1e-30))
-    return temperature**2 * ops.sum(probabilities * (log_p - log_q), axis=-1)
+    taught = ops.sum(divergences * mask) / ops.maximum(captions, 1.0)
+    return truth + (1 - settings.truth_weight) * taught

@@ -1,9 +1,17 @@
-"""Load the model that a training starts from, and add its words to the vocabulary."""
+"""Start a training from a trained model, and average models fine-tuned from it.
+
+Models fine-tuned from the same initial model are close to each other in weight space,
+and the mean of their weights tends to score higher than each of them at the cost of one
+model (model soups, Wortsman et al., ICML 2022). The average of the weights along one
+training (EMA) is in :mod:`training.optimizer`.
+"""
 
 import logging
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import Experiment
@@ -13,77 +21,88 @@ from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.initial_weights import copy_weights
 from show_attend_tell.models.pretrained import model_path
 from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.runtime.errors import ModelFileError
+from show_attend_tell.runtime.files import atomic_path
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
 class InitialModel:
-    """A model that a training starts from.
+    """The model of ``training.init_from``.
 
-    Attributes:
-        path: its file.
-        captioner: the model.
+    Args:
+        source: the setting, see :func:`models.pretrained.model_path`.
+        runs_folder: the folder of all runs.
+
+    Raises:
+        ModelFileError, PretrainedModelError: the model cannot be loaded.
     """
 
-    path: Path
-    captioner: Captioner
-
-    @classmethod
-    def load(cls, source: str, runs_folder: str | Path) -> "InitialModel":
-        """Load the model of ``training.init_from``.
-
-        Args:
-            source: the setting, see :func:`models.pretrained.model_path`.
-            runs_folder: the folder of all runs.
-
-        Raises:
-            ModelFileError, PretrainedModelError: the model cannot be loaded.
-        """
-        path = model_path(source, runs_folder)
-        return cls(path, load_captioner(path))
+    def __init__(self, source: str, runs_folder: str | Path):
+        self.path = model_path(source, runs_folder)
+        self.captioner = load_captioner(self.path)
 
     def extend(self, prepared: Vocabulary) -> Vocabulary:
-        """Return the model's words, then those of the prepared data that are new."""
+        """Return the model's words, followed by the new words of the prepared data."""
         known = self.captioner.vocabulary
         extended = known.extended(prepared)
         new = extended.words[len(known) :]
         if new:
-            shown = ", ".join(new[:10]) + ", ..." * (len(new) > 10)
             logger.info(
                 "%s: %d words are kept, %d are new: %s",
                 self.path,
                 len(known),
                 len(new),
-                shown,
+                ", ".join(new[:10]) + ", ..." * (len(new) > 10),
             )
         return extended
 
-    def copy_to(
-        self, model: Captioner, data: Split, identity: dict | None = None
-    ) -> None:
-        """Set the weights of the model to train, by :func:`copy_weights`.
-
-        Args:
-            model: the model to train.
-            data: the training photos, whose captions give the words' frequencies.
-            identity: see :func:`copy_weights`.
-        """
+    def copy_to(self, model: Captioner, data: Split, identity: dict) -> None:
+        """Set the weights of the model to train; see :func:`copy_weights`."""
         counts = Counter(
             word for captions in data.captions for words in captions for word in words
         )
         copy_weights(self.path, model, counts, self.captioner, identity)
 
 
-def vocabulary_of_run(
-    experiment: Experiment, runs_folder: str | Path, prepared: Vocabulary
-) -> Vocabulary:
-    """Return the vocabulary of a run that is resumed.
+def average_models(
+    paths: Sequence[str | Path],
+    experiment: Experiment,
+    runs_folder: str | Path = "experiments/runs",
+    overwrite: bool = False,
+) -> Path:
+    """Write the mean of several models as the run of an experiment.
 
     Args:
-        experiment: the settings; its name is that of the run's folder.
-        runs_folder: the folder of all runs.
-        prepared: the vocabulary of the prepared data, that of most runs.
+        paths: two model files or more, with the same words, encoder and widths.
+        experiment: the experiment of the run; the model gets its decoding settings.
+        runs_folder: folder of the run folder, which is made if absent.
+        overwrite: replace an earlier run of the same name.
+
+    Returns:
+        The path of the new model.
+
+    Raises:
+        ModelFileError: there are fewer than two models, one cannot be read, or one
+            does not fit the first.
+        RunError: the run already exists.
     """
-    path = Path(runs_folder) / experiment.name / runs.VOCABULARY
-    return Vocabulary.load(path) if path.is_file() else prepared
+    if len(paths) < 2:
+        raise ModelFileError(
+            f"`models` must be two or more. Received: {len(paths)}; pass the models of "
+            "several trainings from the same initial model"
+        )
+    model = load_captioner(paths[0])
+    sums = [np.asarray(weight, np.float64) for weight in model.weights]
+    other = Captioner.from_config(model.get_config())
+    for path in paths[1:]:
+        copy_weights(path, other)
+        sums = [s + np.asarray(w) for s, w in zip(sums, other.weights, strict=True)]
+    for weight, total in zip(model.weights, sums, strict=True):
+        weight.assign(total / len(paths))
+    model.decoding = experiment.decoding
+    # Last, as it may replace a run, even one whose model was read.
+    out = runs.open_run(experiment, runs_folder, False, overwrite) / runs.MODEL
+    with atomic_path(out) as temporary:
+        model.save(temporary)
+    return out

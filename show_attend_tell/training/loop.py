@@ -1,8 +1,8 @@
 """Run a training: updates, checkpoints, validation, early stopping and logs.
 
-The loop knows neither captions nor photos. A :class:`Task` gives it a model, the
-updates of an epoch and the scores of a validation; :mod:`training.train` has that of
-the captioner.
+The loop knows neither captions nor photos. A task provides the model, the updates of an
+epoch and the scores of a validation; see :class:`training.train.CaptionTask` and
+:class:`siblings.training.SiblingTask`.
 """
 
 import contextlib
@@ -11,119 +11,70 @@ import functools
 import json
 import math
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import keras
-from pydantic import TypeAdapter, ValidationError
 
 from show_attend_tell.config import runs
-from show_attend_tell.runtime.errors import RunError, TrainingError, quote
+from show_attend_tell.runtime.errors import RunError, TrainingError
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.progress import ProgressBar, progress_bar
-from show_attend_tell.training.checkpoint import restore_checkpoint, save_checkpoint
-from show_attend_tell.training.divergence import LossMonitor
-from show_attend_tell.training.position import Position, Summary
+from show_attend_tell.training.checkpoint import (
+    Position,
+    restore_checkpoint,
+    save_checkpoint,
+)
 from show_attend_tell.training.workers import ALONE, Workers
 
 
-class Settings(Protocol):
-    """The settings that the loop itself reads, see :mod:`config.settings`."""
-
-    epochs: int
-    learning_rate: float
-    patience: int
-    validate_every: int
-    checkpoint_every: int
-
-
-class Objective(Protocol):
-    """The updates of a training.
+@dataclass(frozen=True)
+class Summary:
+    """The result of a training.
 
     Attributes:
-        steps: number of updates in an epoch.
-        graphs: number of graphs compiled so far; it rises during an update that
-            compiles.
+        folder: the run folder. model: the best model's file.
+        best: best validation score. best_step: the update that reached it.
+        metric: name of the score.
+        steps: number of updates. seconds: duration of this call.
+        stopped: the reason why training ended.
     """
 
+    folder: Path
+    model: Path
+    best: float
+    best_step: int
     steps: int
-    graphs: int
-
-    def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
-        """Apply the updates of an epoch from number `start` on; yield values to log."""
-
-
-class Log(AbstractContextManager, Protocol):
-    """The log of a training, such as :class:`training.tensorboard_log.CurveLog`."""
-
-    def log_update(self, step: int, values: dict, optimizer, bar: ProgressBar) -> None:
-        """Log the values of an update."""
-
-    def log_scores(self, step: int, scores: dict[str, float]) -> None:
-        """Log the scores of a validation."""
-
-
-class Task(Protocol):
-    """What is trained: a model, its updates and its scores.
-
-    Attributes:
-        settings: the settings of the loop.
-        model: the built model.
-        objective: its updates.
-        metric: name of the score that selects the model; more is better.
-        starts_trained: whether the initial model was trained, and is validated.
-        start_counts: whether the initial model may be the best.
-        digest: digest of what must not change until the training is resumed, stored
-            as the position's ``vocabulary``.
-        other: what has changed if the digest has, such as ``another vocabulary``.
-    """
-
-    settings: Settings
-    model: keras.Model
-    objective: Objective
+    seconds: float
+    stopped: str
     metric: str
-    starts_trained: bool
-    start_counts: bool
-    digest: str
-    other: str
-
-    def compile(self, total_steps: int) -> None:
-        """Compile the model and build its optimiser, for a training so long."""
-
-    def copy_model(self) -> keras.Model:
-        """Return another model of the same weights' shapes, to validate and save."""
-
-    def monitor_loss(self, first: float | None) -> LossMonitor:
-        """Return the check of the loss, given that of the first update if known."""
-
-    def open_log(self, folder: Path) -> Log:
-        """Return the log of a run folder."""
-
-    def validate(self, model: keras.Model, step: int) -> dict[str, float]:
-        """Return the scores of a model after an update."""
-
-    def show(self, log: Log, model: keras.Model, step: int) -> None:
-        """Log samples of what a validated model does."""
-
-    def show_best(self, log: Log, model: keras.Model) -> None:
-        """Log what is shown of the best model only."""
 
 
 class Trainer:
-    """One training: a task and its position.
+    """A training: a task and its position.
+
+    The ``objective`` of the task has the number of ``steps`` in an epoch, the number of
+    ``graphs`` compiled so far, and ``updates(epoch, start)``, which applies the updates
+    of an epoch from number `start` on and yields the values to log. The other
+    attributes of a task are
+
+    * ``settings``: the table ``[training]``;
+    * ``metric``: name of the score that selects the model; higher is better;
+    * ``starts_trained``: whether to validate the initial model;
+    * ``start_counts``: whether the initial model may be the best;
+    * ``digest``: digest of what must not change before the training is resumed, and
+      ``other``, what has changed if the digest has, such as ``another vocabulary``.
 
     Args:
         task: the task; its model is compiled.
         workers: the workers that train together.
     """
 
-    def __init__(self, task: Task, workers: Workers = ALONE):
+    def __init__(self, task, workers: Workers = ALONE):
         self.task, self.settings, self.workers = task, task.settings, workers
         self.model, self.objective = task.model, task.objective
         self.position = Position(vocabulary=task.digest, start_counts=task.start_counts)
-        self._latest = None
+        self._latest = self._written = None
         self.total_steps = self.settings.epochs * self.objective.steps
         task.compile(self.total_steps)
 
@@ -148,13 +99,14 @@ class Trainer:
             KeyboardInterrupt: after the checkpoint was written, or in the first update.
         """
         started, self.folder = time.monotonic(), folder
-        self._start_from_chief(resume)
-        position = self.position
+        with self.workers.together():
+            if resume:
+                self._restore()
+        self.workers.separate_dropout(self.model)
+        position, chief = self.position, self.workers.is_chief
         self.losses = self.task.monitor_loss(position.first_loss)
-        self._written = position.step if resume else None
-        chief, done = self.workers.is_chief, position.step
         bar = progress_bar(
-            self.total_steps, "step", done=done, shown=progress and chief
+            self.total_steps, "step", done=position.step, shown=progress and chief
         )
         log = self.task.open_log(folder) if chief else contextlib.nullcontext()
         with bar, log as log:
@@ -178,53 +130,32 @@ class Trainer:
             metric=self.task.metric,
         )
 
-    def _start_from_chief(self, resume: bool) -> None:
-        """Restore the checkpoint, which the chief reads for all workers."""
-        workers = self.workers
-        with workers.together():
-            if resume and workers.is_chief:
-                self._restore()
-        if workers.count == 1:
-            return
-        variables = *self.model.variables, *self.model.optimizer.variables
-        workers.copy_from_chief(variables)
-        workers.separate_dropout(self.model)
-        self._take_chiefs_position()
-
     def _take_chiefs_position(self) -> None:
-        own = json.dumps(dataclasses.asdict(self.position))
-        state, *_ = self.workers.gather(own)
-        for name, value in json.loads(state).items():
-            setattr(self.position, name, value)
+        """Set the position to the chief's; the object stays the same."""
+        state = dataclasses.asdict(self.position)
+        state = json.loads(self.workers.gather(json.dumps(state))[0])
+        vars(self.position).update(state)
 
     def _restore(self) -> None:
         """Set the model, its optimiser and the position to the run's checkpoint."""
         path, digest = self.folder / runs.CHECKPOINT, self.task.digest
-        state = restore_checkpoint(path, self.model)
-        try:
-            position = TypeAdapter(Position).validate_python(state)
-        except ValidationError:
-            raise RunError(
-                f"{path}: the checkpoint is damaged: its position is {quote(state)}; "
-                "train without --resume"
-            ) from None
+        position = restore_checkpoint(path, self.model)
+        remedy = "prepare the data as they were, or replace the run with --overwrite"
         if position.vocabulary not in ("", digest):  # version 0.1.0 stored none
             raise RunError(
-                f"{path}: the run was started with {self.task.other}; prepare the "
-                "data as they were, or replace the run with --overwrite"
+                f"{path}: the run was started with {self.task.other}; {remedy}"
             )
         steps, within = self.objective.steps, position.step_in_epoch
         if within > steps or position.step != position.epoch * steps + within:
             raise RunError(
                 f"{path}: the run was started with other training data: update "
                 f"{position.step} must be number {within} of epoch {position.epoch}. "
-                f"Received: {steps} updates per epoch; prepare the data as they were, "
-                "or replace the run with --overwrite"
+                f"Received: {steps} updates per epoch; {remedy}"
             )
         position.vocabulary = digest
-        self.position = position
+        self.position, self._written = position, position.step
 
-    def _train(self, log: Log, bar: ProgressBar, validate: bool) -> None:
+    def _train(self, log, bar: ProgressBar, validate: bool) -> None:
         """Train until the end; write a checkpoint if interrupted.
 
         Args:
@@ -252,14 +183,14 @@ class Trainer:
 
     def _kept(self) -> str:
         """Describe what a training that has diverged leaves in its folder."""
-        position = self.position
-        checkpoint = f"that of update {self._written}"
-        checkpoint = "none" if self._written is None else checkpoint
-        has_model = (self.folder / runs.MODEL).exists()
-        model = f"that of update {position.best_step}" if has_model else "none"
+        checkpoint = model = "none"
+        if self._written is not None:
+            checkpoint = f"that of update {self._written}"
+        if (self.folder / runs.MODEL).exists():
+            model = f"that of update {self.position.best_step}"
         return f"the last good checkpoint is {checkpoint}, the best model {model}"
 
-    def _epoch(self, log: Log, bar: ProgressBar) -> None:
+    def _epoch(self, log, bar: ProgressBar) -> None:
         position, graphs = self.position, self.objective.graphs
         start = position.epoch, position.step_in_epoch
         # Without a graph the bar shows "compiling", also as a line of a log file.
@@ -284,16 +215,17 @@ class Trainer:
             self.losses.check(*self._latest)
             self.position.first_loss = self.losses.first
 
-    def _after_update(self, log: Log, bar: ProgressBar) -> None:
+    def _after_update(self, log, bar: ProgressBar) -> None:
         """Write a checkpoint, validate and end the epoch where these are due."""
         position, settings = self.position, self.settings
         ends = position.step_in_epoch == self.objective.steps
         validates = self._validation_due() and position.validated < position.step
         saves = position.step > 0 and position.step % settings.checkpoint_every == 0
-        if ends or validates or saves:
-            # Before validating, so that an error there loses no update.
-            with self.workers.together():
-                self._checkpoint()
+        if not (ends or validates or saves):
+            return
+        # Before validating, so that an error there loses no update.
+        with self.workers.together():
+            self._checkpoint()
         if validates:
             self._validate(log, bar)
         if ends:
@@ -301,8 +233,7 @@ class Trainer:
         if ends or validates:
             with self.workers.together():
                 self._checkpoint()
-        if ends or validates or saves:
-            bar.exclude_pause()
+        bar.exclude_pause()
 
     def _validation_due(self) -> bool:
         position, settings = self.position, self.settings
@@ -318,24 +249,27 @@ class Trainer:
         """Write a checkpoint, unless training has diverged."""
         self._check_loss()
         if self.workers.is_chief:
-            state = dataclasses.asdict(self.position)
-            save_checkpoint(self.folder / runs.CHECKPOINT, self.model, state)
+            path = self.folder / runs.CHECKPOINT
+            save_checkpoint(path, self.model, self.position)
         self._written = self.position.step
 
-    def _validate(self, log: Log, bar: ProgressBar) -> None:
-        """Have the chief score the model; the other workers take its position."""
-        position = self.position
-        with self.workers.together(), self.workers.chiefs_work():
+    def _validate(self, log, bar: ProgressBar) -> None:
+        """Let the chief score the model; the other workers take its position."""
+        with self.workers.together():
             if self.workers.is_chief:
                 self._score(log, bar)
-        position.validated = position.step
+        self.position.validated = self.position.step
         if self.workers.count > 1:
             self._take_chiefs_position()
 
-    def _score(self, log: Log, bar: ProgressBar) -> None:
+    def _score(self, log, bar: ProgressBar) -> None:
         """Score the model; keep it if it is the best so far."""
         position = self.position
-        self._copy_weights()
+        for copy, original in zip(self.saved.weights, self.model.weights, strict=True):
+            copy.assign(original)
+        if position.step:
+            variables = self.saved.trainable_variables
+            self.model.optimizer.finalize_variable_values(variables)
         bar.set_postfix_str("validating", refresh=True)
         scores = self.task.validate(self.saved, position.step)
         self.task.show(log, self.saved, position.step)
@@ -345,12 +279,11 @@ class Trainer:
             + ", ".join(f"{name} {value:.2f}" for name, value in scores.items())
         )
         if position.step or position.start_counts:
-            self._keep_if_best(scores[self.task.metric], log)
+            self._keep_if_best(scores[self.task.metric])
 
-    def _keep_if_best(self, score: float, log: Log) -> None:
+    def _keep_if_best(self, score: float) -> None:
         position, patience = self.position, self.settings.patience
         if score > (-math.inf if position.best is None else position.best):
-            self.task.show_best(log, self.saved)
             # First, so that a validation interrupted here is repeated.
             with atomic_path(self.folder / runs.MODEL) as temporary:
                 self.saved.save(temporary)
@@ -360,11 +293,3 @@ class Trainer:
             position.without_gain += 1
             if position.without_gain >= patience:
                 position.stopped = f"no improvement in {patience} validations"
-
-    def _copy_weights(self) -> None:
-        pairs = zip(self.saved.weights, self.model.weights, strict=True)
-        for copy, original in pairs:
-            copy.assign(original)
-        if self.position.step:
-            variables = self.saved.trainable_variables
-            self.model.optimizer.finalize_variable_values(variables)

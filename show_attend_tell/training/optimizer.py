@@ -22,9 +22,9 @@ class _NormAndAverage:
 
     which is the plain mean at first and the usual average once t >> 1 / (1 - d).
 
-    The weights of the trained model, which :meth:`finalize_variable_values` sets, can
-    lie between the initial weights w_0, those that :meth:`build` is given, and the
-    average (or, without one, the last weights)::
+    :meth:`finalize_variable_values` sets the weights of the trained model. They can lie
+    between w_0, the weights when :meth:`build` is called, and the average (or the last
+    weights, without an average)::
 
         share w_0 + (1 - share) average_t
 
@@ -37,8 +37,8 @@ class _NormAndAverage:
             and depends on the number of updates, which the share does not.
         initial_share: the share of w_0.
 
-    Some variables can have a learning rate of their own: a multiple of the others', in
-    the update and in the decay of weights. Multiplied gradients would not do, as the
+    The learning rate of some variables can be a multiple of the others', in the update
+    and in the decay of weights. Multiplying gradients would have no effect, because the
     updates of Adam and RMSProp do not depend on the gradient's scale.
     """
 
@@ -54,7 +54,7 @@ class _NormAndAverage:
         self.exclude_from_weight_decay(var_list=variables)  # update_step decays them
 
     def update_step(self, gradient, variable, learning_rate):
-        """Update one variable, at its own learning rate."""
+        """Update a variable at its learning rate."""
         if self._var_key(variable) in self._own_rate:
             learning_rate = ops.multiply(learning_rate, self._rate_factor)
             if self.weight_decay:
@@ -63,7 +63,7 @@ class _NormAndAverage:
         super().update_step(gradient, variable, learning_rate)
 
     def compile_apply(self, compile_fn):
-        """Compile :meth:`apply` on its own, once, by a function such as tf.function."""
+        """Compile :meth:`apply` once, with a function such as tf.function."""
         self._compiled_apply = self._compiled_apply or compile_fn(self._apply)
 
     def build(self, variables):
@@ -150,9 +150,8 @@ def make_optimizer(
     """Return the optimiser of a captioner's experiment.
 
     Args:
-        settings: training settings; with ``init_from`` the average of weights starts
-            at the weights of that model, which ``build`` must be given, unless
-            ``initial_share`` gives these a share of their own.
+        settings: training settings; with ``init_from`` and no ``initial_share``, the
+            average of weights starts at the weights when ``build`` is called.
         total_steps: updates of the whole training, for the schedule.
         of_encoder: variables whose peak is ``encoder_learning_rate``.
     """

@@ -1,9 +1,9 @@
 """Fit a reranker to the training photos: kernel ridge regression in closed form.
 
-Of the training photos, the vectors Y (N, G) of their captions, each the mean of
-:mod:`reference.reranker`, have the truncated singular value decomposition
-U S Q^T. With M landmarks among the N descriptors x_n, K = k(x, x_j) (N, M) and K_M
-the M rows of the landmarks, the coefficients minimise ::
+Y (N, G) has the mean vector of each training photo's captions, see
+:mod:`reference.reranker`; its truncated singular value decomposition is U S Q^T. With M
+landmarks among the N descriptors x_n, K = k(x, x_j) (N, M) and K_M the M rows of the
+landmarks, the coefficients minimise ::
 
     |K C - Y Q|^2 + lambda tr(C^T K_M C)
 
@@ -11,7 +11,7 @@ the M rows of the landmarks, the coefficients minimise ::
 approximation, Williams and Seeger 2001).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -35,10 +35,7 @@ from show_attend_tell.reference.reranker import (
     kernel,
     normalised,
 )
-from show_attend_tell.runtime.array_file import (
-    dequantise,
-    quantise,
-)
+from show_attend_tell.runtime.array_file import dequantise, quantise
 from show_attend_tell.runtime.errors import ManifestError
 from show_attend_tell.runtime.progress import progress_bar
 
@@ -77,15 +74,15 @@ def fit_reranker(
     vocabulary = Vocabulary.load(vocabulary_path(experiment, work))
     with open_features(experiment, work) as reader:
         data = load_split(experiment, work, "train", reader)
-        found = []
+        photos = []
         with progress_bar(len(data.rows), "photo", "train", shown=progress) as bar:
             for start in range(0, len(data.rows), _BATCH):
                 rows = data.rows[start : start + _BATCH]
-                found.append(descriptors(reader.read(rows)))
+                photos.append(descriptors(reader.read(rows)))
                 bar.update(len(rows))
         identity = reader.attributes["identity"]
-    captions = [[vocabulary.encode(one) for one in photo] for photo in data.captions]
-    return fit(np.concatenate(found), captions, vocabulary.words, identity)
+    captions = [list(map(vocabulary.encode, photo)) for photo in data.captions]
+    return fit(np.concatenate(photos), captions, vocabulary.words, identity)
 
 
 def fit(
@@ -102,7 +99,7 @@ def fit(
         captions: ids of the words of each photo's captions, at least one.
         words: the vocabulary.
         identity: of the encoder.
-        most_landmarks: larger data sets are represented by so many photos.
+        most_landmarks: maximum number of photos that represent the data set.
 
     Raises:
         ManifestError: the captions have too few n-grams in common.
@@ -143,16 +140,15 @@ def fit(
     )
 
 
-def _mean_vectors(vectors: NgramVectors, captions: Iterable[Iterable[Sequence[int]]]):
+def _mean_vectors(vectors: NgramVectors, captions: Sequence[Sequence[Sequence[int]]]):
     """Return the mean vector of each photo's captions, a sparse matrix (N, G)."""
     rows, columns, values = [], [], []
     for row, of_photo in enumerate(captions):
-        found = list(map(vectors.vector, of_photo))
-        for of_caption, numbers in found:
-            rows.append(np.full(len(of_caption), row))
-            columns.append(of_caption)
-            values.append(numbers / len(found))
-    shape = row + 1, len(vectors.ngrams)
-    given = map(np.concatenate, (values, rows, columns))
-    data, rows, columns = given
-    return scipy.sparse.csr_matrix((data, (rows, columns)), shape, np.float64)
+        parts = list(map(vectors.vector, of_photo))
+        for ngrams, numbers in parts:
+            rows.append(np.full(len(ngrams), row))
+            columns.append(ngrams)
+            values.append(numbers / len(parts))
+    rows, columns, values = map(np.concatenate, (rows, columns, values))
+    shape = len(captions), len(vectors.ngrams)
+    return scipy.sparse.csr_matrix((values, (rows, columns)), shape, np.float64)

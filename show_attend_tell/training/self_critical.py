@@ -16,7 +16,6 @@ Attention stays soft, and back-propagation passes through it as in the paper.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
@@ -24,18 +23,11 @@ from show_attend_tell.config.settings import DecodingSettings, Experiment
 from show_attend_tell.data.dataset import part_of, read_views, shown_items
 from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import PAD, START, Vocabulary
-from show_attend_tell.evaluation.metrics import CiderReward
+from show_attend_tell.decoding import Hypotheses
+from show_attend_tell.evaluation.metrics.reward import CiderReward
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.training.maximum_likelihood import compiled_step
+from show_attend_tell.training.step import compiled_step
 from show_attend_tell.training.workers import ALONE, Workers
-
-
-class Rollouts(NamedTuple):
-    """K captions for each of P photos, as arrays."""
-
-    tokens: np.ndarray  # (P, K, T) int32, ids up to <end>, then padding
-    lengths: np.ndarray  # (P, K) int32, 0 where there is no caption
-    finished: np.ndarray  # (P, K) bool, whether the caption has <end>
 
 
 class SelfCritical:
@@ -64,7 +56,7 @@ class SelfCritical:
         self.weights = once if data.weights is None else data.weights
         self.photos = settings.batch_size // settings.hypotheses
         workers.require_divisible(self.photos, "batch_size / hypotheses")
-        self.workers, self.own = workers, part_of(self.photos, *workers.part)
+        self.workers, self.part = workers, part_of(self.photos, *workers.part)
         self.max_words = experiment.decoding.max_words
         self.reward = CiderReward(data.captions)
         self.settings, self._step = settings, None
@@ -92,14 +84,15 @@ class SelfCritical:
     def _update(self, chosen: np.ndarray, rng: np.random.Generator) -> dict:
         """Generate captions of photos, reward them, and apply the gradient."""
         rows = self.data.rows[chosen]
-        features = read_views(self.readers, rows, rng, self.photos, self.own)
-        chosen = chosen[self.own]
+        features = read_views(self.readers, rows, rng, self.photos, self.part)
+        chosen = chosen[self.part]
         written = self._generate(features)
         present = written.lengths > 0  # (P, K)
         present[len(chosen) :] = False  # padding of the last batch
         rewards = np.zeros(present.shape)
         for p, k in np.argwhere(present):
-            words = reward_words(self.model.vocabulary, written, p, k)
+            tokens, finished = written.tokens[p, k], bool(written.finished[p, k])
+            words = reward_words(self.model.vocabulary, tokens, finished)
             rewards[p, k] = self.reward(chosen[p], words)
         inputs, targets = to_batch(written.tokens, present)  # (P, K, T) -> (P K, T)
         model = self.model
@@ -109,30 +102,28 @@ class SelfCritical:
         x = {"annotations": features, "tokens": inputs}
         weight = advantages(rewards, present).astype("float32").reshape(-1)  # (P K,)
         if self._step is None:
-            self._step = compiled_step(model, self.settings, workers=self.workers)
+            self._step = compiled_step(model, self.settings, self.workers)
         values = self._step(x, targets, weight)
         total, count = self.workers.total([rewards[present].sum(), present.sum()])
         return {**values, "reward": total / max(count, 1)}
 
-    def _generate(self, features: np.ndarray) -> Rollouts:
+    def _generate(self, features: np.ndarray) -> Hypotheses:
         """Return K captions of each photo of features (P, L, D)."""
         search = DecodingSettings(
             beam=self.hypotheses, max_words=self.max_words, batch_size=len(features)
         )
         # XLA: one search serves all updates.
-        captions = self.model.generate(features, search, xla=True)
-        return Rollouts(captions.tokens, captions.lengths, captions.finished)
+        return self.model.generate(features, search, xla=True)
 
 
 def reward_words(
-    vocabulary: Vocabulary, written: Rollouts, photo: int, hypothesis: int
+    vocabulary: Vocabulary, tokens: np.ndarray, finished: bool
 ) -> list[str]:
-    """Return a caption's words, with ``<end>`` if it has one.
+    """Return the words of a caption (T,), with ``<end>`` if it is finished.
 
     Scored as a word, the end removes the gain of stopping in the middle of a phrase.
     """
-    words = vocabulary.decode(written.tokens[photo, hypothesis].tolist())
-    return words + [CiderReward.END] * bool(written.finished[photo, hypothesis])
+    return vocabulary.decode(tokens.tolist()) + [CiderReward.END] * finished
 
 
 def to_batch(tokens: np.ndarray, present: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -20,12 +20,12 @@ from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.preprocessing import load_photo, to_view
 from show_attend_tell.data.splits import Split
-from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
-from show_attend_tell.evaluation.attention_diagnostics import (
+from show_attend_tell.data.vocabulary import SPECIAL
+from show_attend_tell.evaluation.validation import (
     AttentionMonitor,
     attention_statistics,
+    best_words,
 )
-from show_attend_tell.evaluation.validation import best_words
 from show_attend_tell.inference.visualization.attention_figure import (
     attention_figure,
     figure_to_array,
@@ -145,54 +145,41 @@ class TrainingLog(CurveLog):
             image = load_photo(photo.path)
         except PhotoError as error:
             if not self._warned_of_photos:
-                self._warned_of_photos = True
                 logger.warning(
                     "%s; TensorBoard shows attention figures only of photos that can "
                     "be read, training continues",
                     error,
                 )
+            self._warned_of_photos = True
             return None
         return to_view(image, encoder.image_size, encoder.resize, VIEW)
 
     def log_embedding(self, model: Captioner) -> None:
-        """Write the word vectors for the projector."""
-        write_embedding(self.folder, model.decoder.embedding, model.vocabulary)
+        """Write the vectors of the :data:`WORDS` most frequent words for the projector.
+
+        The vocabulary has its words in the order of their frequency.
+        """
+        chosen = np.s_[len(SPECIAL) : len(SPECIAL) + WORDS]
+        vectors = np.asarray(model.decoder.embedding)[chosen]  # (K, m)
+        with atomic_path(self.folder / _VECTORS) as temporary:
+            np.savetxt(temporary, vectors, fmt="%.3g", delimiter="\t")
+        names = "".join(f"{word}\n" for word in model.vocabulary.words[chosen])
+        atomic_write(self.folder / _NAMES, names)
+        panel = projector.ProjectorConfig()
+        panel.embeddings.add(
+            tensor_name="word embedding", tensor_path=_VECTORS, metadata_path=_NAMES
+        )
+        atomic_write(self.folder / "projector_config.pbtxt", str(panel))
 
 
 def hyperparameters(
     experiment: Experiment | DigitExperiment,
 ) -> dict[str, bool | int | float | str]:
-    """Return the settings by which runs are compared, ``table.key`` -> value."""
-    tables = experiment_to_dict(experiment)
-    compared = {"data": ("name",), "encoder": ("network", "layer")}
-    whole = ("model", "glimpse", "classifier", "draw", "reader", "training")
-    compared |= {table: tables[table] for table in whole if table in tables}
+    """Return the settings that have one value, ``table.key`` -> value."""
     return {
-        f"{table}.{key}": tables[table][key]
-        for table, keys in compared.items()
-        for key in keys
-        if table in tables and isinstance(tables[table][key], bool | int | float | str)
+        f"{table}.{key}": value
+        for table, values in experiment_to_dict(experiment).items()
+        if isinstance(values, dict)
+        for key, value in values.items()
+        if isinstance(value, bool | int | float | str)
     }
-
-
-def write_embedding(
-    folder: str | Path, embedding: np.ndarray, vocabulary: Vocabulary
-) -> None:
-    """Write the vectors of the :data:`WORDS` most frequent words for the projector.
-
-    Args:
-        folder: the run folder, which holds the TensorBoard logs.
-        embedding: E, (K, m).
-        vocabulary: its K words, most frequent first.
-    """
-    folder = Path(folder)
-    chosen = np.s_[len(SPECIAL) : len(SPECIAL) + WORDS]
-    with atomic_path(folder / _VECTORS) as temporary:
-        np.savetxt(temporary, np.asarray(embedding)[chosen], fmt="%.3g", delimiter="\t")
-    names = "".join(f"{word}\n" for word in vocabulary.words[chosen])
-    atomic_write(folder / _NAMES, names)
-    panel = projector.ProjectorConfig()
-    panel.embeddings.add(
-        tensor_name="word embedding", tensor_path=_VECTORS, metadata_path=_NAMES
-    )
-    atomic_write(folder / "projector_config.pbtxt", str(panel))

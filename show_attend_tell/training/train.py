@@ -4,16 +4,12 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import logging
-from collections.abc import Sequence
 from pathlib import Path
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import Experiment, experiment_to_toml
 from show_attend_tell.data.dataset import measure_deviation
-from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.splits import (
-    Split,
     load_splits,
     open_features,
     open_mirror,
@@ -27,19 +23,13 @@ from show_attend_tell.models.pretrained import model_path
 from show_attend_tell.runtime.errors import RunError
 from show_attend_tell.training.distillation import make_distillation
 from show_attend_tell.training.divergence import CaptionMonitor, LossMonitor
-from show_attend_tell.training.initial_model import (
-    InitialModel,
-    vocabulary_of_run,
-)
-from show_attend_tell.training.loop import Trainer
+from show_attend_tell.training.initial_model import InitialModel
+from show_attend_tell.training.loop import Summary, Trainer
 from show_attend_tell.training.maximum_likelihood import Likelihood
 from show_attend_tell.training.optimizer import make_optimizer
-from show_attend_tell.training.position import Summary
 from show_attend_tell.training.self_critical import SelfCritical
 from show_attend_tell.training.tensorboard_log import TrainingLog
-from show_attend_tell.training.workers import ALONE, Workers, require_objective
-
-logger = logging.getLogger(__name__)
+from show_attend_tell.training.workers import ALONE, Workers
 
 
 def train(
@@ -50,6 +40,7 @@ def train(
     overwrite: bool = False,
     progress: bool = True,
     workers: Workers = ALONE,
+    is_open: bool = False,
 ) -> Summary:
     """Train an experiment and write its run folder.
 
@@ -60,7 +51,8 @@ def train(
         resume: continue from the run's checkpoint.
         overwrite: replace an earlier run of the same name.
         progress: whether to show a bar with the time left.
-        workers: the workers that train together, see :mod:`cluster.training`.
+        workers: the workers that train together.
+        is_open: whether the caller has locked and opened the run folder.
 
     Raises:
         ClusterError: another worker differs, has failed or has ended.
@@ -71,93 +63,41 @@ def train(
             kept.
         KeyboardInterrupt: after the checkpoint was written, or in the first update.
     """
+    folder = Path(runs_folder) / experiment.name
     with contextlib.ExitStack() as stack:
         with workers.together():
-            given = (experiment, work, runs_folder, resume, workers)
-            trainer, added = make_trainer(stack, *given)
-            folder = Path(runs_folder) / experiment.name
-            if workers.is_chief:
+            task = CaptionTask(stack, experiment, work, runs_folder, resume, workers)
+            trainer = Trainer(task, workers)
+            if workers.is_chief and not is_open:
                 # Last, as it may replace a run, even the one that training starts from.
                 stack.enter_context(runs.lock_run(experiment, runs_folder))
                 runs.open_run(experiment, runs_folder, resume, overwrite)
-        workers.require_same({**trainer.task.identity(), "--resume": str(resume)})
         with workers.together():
-            prepare_folder(folder, added, workers)
+            workers.require_same([*task.identity(), f"--resume {resume}"])
+            vocabulary = task.model.vocabulary
+            if workers.is_chief and vocabulary != _prepared_words(experiment, work):
+                vocabulary.save(folder / runs.VOCABULARY)
+            if not (folder / runs.SETTINGS).is_file():
+                raise RunError(
+                    f"{folder}: the run folder is not visible here; pass a folder to "
+                    "--runs that every worker mounts at the same path"
+                )
         return trainer.run(folder, resume, progress)
 
 
-def make_trainer(
-    stack: contextlib.ExitStack,
-    experiment: Experiment,
-    work: str | Path,
-    runs_folder: str | Path,
-    resume: bool,
-    workers: Workers,
-) -> tuple[Trainer, Vocabulary | None]:
-    """Return the trainer of a captioner, and its vocabulary if words were added.
+def _prepared_words(experiment: Experiment, work: str | Path) -> Vocabulary:
+    return Vocabulary.load(vocabulary_path(experiment, work))
+
+
+class CaptionTask:
+    """The training of a captioner, see :class:`training.loop.Trainer`.
 
     Args:
         stack: closes the readers of the features.
         experiment: the settings.
         work: folder of prepared data.
-        runs_folder: folder of the run folder.
+        runs_folder: the folder of all runs.
         resume: whether the run is continued.
-        workers: the workers.
-    """
-    require_objective(experiment.training, workers)
-    reader = stack.enter_context(open_features(experiment, work))
-    data, validation = load_splits(experiment, work, ("train", "val"), reader)
-    vocabulary = Vocabulary.load(vocabulary_path(experiment, work))
-    readers = [reader]
-    if experiment.encoder.mirror:
-        mirror = open_mirror(experiment, work, reader, data)
-        stack.callback(mirror.close)
-        readers.append(mirror)
-    source, start, prepared = experiment.training.init_from, None, vocabulary
-    if resume:
-        vocabulary = vocabulary_of_run(experiment, runs_folder, prepared)
-    elif source:
-        start = InitialModel.load(source, runs_folder)
-        vocabulary = start.extend(prepared)
-    teachers = [
-        model_path(one, runs_folder) for one in experiment.distillation.teachers
-    ]
-    given = (experiment, vocabulary, data, validation, readers, start)
-    trainer = Trainer(CaptionTask(*given, teachers, workers), workers)
-    return trainer, None if vocabulary == prepared else vocabulary
-
-
-def prepare_folder(folder: Path, added: Vocabulary | None, workers: Workers) -> None:
-    """Write the run's vocabulary; verify that this worker sees the run folder.
-
-    Args:
-        folder: the run folder.
-        added: the run's vocabulary, if it is not that of the prepared data.
-        workers: the workers.
-
-    Raises:
-        RunError: this worker does not see the folder.
-    """
-    if workers.is_chief and added is not None:
-        added.save(folder / runs.VOCABULARY)
-    if not (folder / runs.SETTINGS).is_file():
-        raise RunError(
-            f"{folder}: the run folder is not visible here; pass a folder to --runs "
-            "that every worker mounts at the same path"
-        )
-
-
-class CaptionTask:
-    """The training of a captioner, see :class:`training.loop.Task`.
-
-    Args:
-        experiment: the settings.
-        vocabulary: words of the model.
-        data: the training photos.
-        validation: the photos whose captions are scored.
-        readers: readers of the features, see :func:`data.dataset.read_views`.
-        start: the model to start from, or None.
-        teachers: files of the models to distil.
         workers: the workers that train together.
     """
 
@@ -165,55 +105,72 @@ class CaptionTask:
 
     def __init__(
         self,
+        stack: contextlib.ExitStack,
         experiment: Experiment,
-        vocabulary: Vocabulary,
-        data: Split,
-        validation: Split,
-        readers: list[FeatureReader],
-        start: InitialModel | None,
-        teachers: Sequence[Path] = (),
-        workers: Workers = ALONE,
+        work: str | Path,
+        runs_folder: str | Path,
+        resume: bool,
+        workers: Workers,
     ):
-        self.experiment = experiment
-        self.validation, self.reader = validation, readers[0]
-        self.digest, self._captions = _digest(vocabulary), CaptionMonitor()
-        self.settings = settings = experiment.training
-        self.starts_trained = bool(settings.init_from)
+        self.experiment, self.settings = experiment, experiment.training
+        self.metric = self.settings.metric
+        self.starts_trained = bool(self.settings.init_from)
+        reader = stack.enter_context(open_features(experiment, work))
+        self.reader, self._warn_if_equal = reader, CaptionMonitor()
+        data, self.validation = load_splits(experiment, work, ("train", "val"), reader)
+        self.data, readers = data, [reader]
+        if experiment.encoder.mirror:
+            mirror = open_mirror(experiment, work, reader, data)
+            stack.callback(mirror.close)
+            readers.append(mirror)
+        vocabulary, start = _prepared_words(experiment, work), None
+        if resume:  # the initial model may be gone, and is not needed
+            file = Path(runs_folder) / experiment.name / runs.VOCABULARY
+            vocabulary = Vocabulary.load(file) if file.is_file() else vocabulary
+        elif self.starts_trained:
+            start = InitialModel(self.settings.init_from, runs_folder)
+            vocabulary = start.extend(vocabulary)
+        self.digest = _digest(json.dumps(vocabulary.words))
         self.model = self._build(vocabulary)
-        encoder = assign_convolutions(self.model, experiment.encoder)
-        if experiment.model.scale_annotations:
-            deviation = measure_deviation(
-                self.reader, data.rows, settings.seed, convert=self.model.convolve
-            )
-            self.model.set_annotation_scale(deviation)
-        self.start_counts = False
-        if start is not None:
-            start.copy_to(self.model, data, encoder)
-            attention = start.captioner.settings.attention
-            # The score of an initial model with the other attention type must not
-            # enter model selection.
-            self.start_counts = attention == experiment.model.attention
-        self.metric = settings.metric
-        given = (experiment, self.model, data)
-        if settings.objective == "distil":
-            self.objective = make_distillation(*given, readers, teachers)
+        self._initialise(start)
+        arguments = experiment, self.model, data, readers, workers
+        if self.settings.objective == "distil":
+            names = experiment.distillation.teachers
+            teachers = [model_path(name, runs_folder) for name in names]
+            self.objective = make_distillation(*arguments, teachers)
+        elif self.settings.objective == "cider":
+            self.objective = SelfCritical(*arguments)
         else:
-            objective = SelfCritical if settings.objective == "cider" else Likelihood
-            self.objective = objective(*given, readers, workers=workers)
+            self.objective = Likelihood(*arguments)
         if self.model.hard_attention is not None:
             self.model.hard_attention.share_batch(*workers.part)
-        self._photos = len(data.rows)
 
-    def identity(self) -> dict[str, str]:
-        """Return what must be the same on all workers, by name."""
-        identity = json.dumps(self.reader.attributes["identity"], sort_keys=True)
-        settings = experiment_to_toml(self.experiment)
-        return {
-            "settings": _short_digest(settings),
-            "vocabulary": self.digest[:16],
-            "encoder of the features": _short_digest(identity),
-            "training data": f"{self._photos} photos",
-        }
+    def _initialise(self, start: InitialModel | None) -> None:
+        """Set the weights of the encoder's layers and of the initial model."""
+        experiment, model = self.experiment, self.model
+        encoder = assign_convolutions(model, experiment.encoder)
+        if experiment.model.scale_annotations:
+            deviation = measure_deviation(
+                self.reader, self.data.rows, self.settings.seed, convert=model.convolve
+            )
+            model.set_annotation_scale(deviation)
+        self.start_counts = False
+        if start is not None:
+            start.copy_to(model, self.data, encoder)
+            # The score of an initial model with the other attention type must not
+            # enter model selection.
+            attention = start.captioner.settings.attention
+            self.start_counts = attention == experiment.model.attention
+
+    def identity(self) -> list[str]:
+        """Name the settings and the data, which must be the same on all workers."""
+        encoder = json.dumps(self.reader.attributes["identity"], sort_keys=True)
+        return [
+            f"settings {_digest(experiment_to_toml(self.experiment))[:16]}",
+            f"vocabulary {self.digest[:16]}",
+            f"features of the encoder {_digest(encoder)[:16]}",
+            f"{len(self.data.rows)} training photos",
+        ]
 
     def _build(self, vocabulary: Vocabulary) -> Captioner:
         experiment, identity = self.experiment, self.reader.attributes["identity"]
@@ -258,21 +215,14 @@ class CaptionTask:
         scores, captions = validate(
             model, self.reader, self.validation, self.experiment.decoding
         )
-        self._captions(step, captions.values())
+        self._warn_if_equal(step, captions.values())
         return scores
 
     def show(self, log: TrainingLog, model: Captioner, step: int) -> None:
-        """Log captions and attention of a few validation photos."""
+        """Log captions and attention of a few validation photos, and word vectors."""
         log.log_samples(step, model, self.reader)
-
-    def show_best(self, log: TrainingLog, model: Captioner) -> None:
-        """Write the word vectors for the projector."""
         log.log_embedding(model)
 
 
-def _short_digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _digest(vocabulary: Vocabulary) -> str:
-    return hashlib.sha256(json.dumps(vocabulary.words).encode()).hexdigest()
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -12,31 +12,32 @@ Clipping, the logged norm and the average of weights (EMA) are computed from g, 
 the optimiser sees only g. Metrics hold sums and their counts, which are added.
 
 Variables are ordinary ones, not the strategy's mirrored ones: all workers start from
-the chief's values and apply the same sums, so they stay equal on processors of one
-kind. Under the strategy's scope Keras 3 would clip the gradient of each worker before
-it adds them, and would not update the average of weights; its ``fit`` fails there.
+the same seed or checkpoint and apply the same sums, so they stay equal on processors of
+one kind. Under the strategy's scope Keras 3 would clip the gradient of each worker
+before it adds them, and would not update the average of weights; its ``fit`` fails
+there.
 
 Worker 0 is the chief: it alone writes the run folder and validates, while the others
-wait. A worker that is asked to end (SIGTERM, Ctrl-C) adds that to the sums of its next
-update, after which all end together, and the chief writes the checkpoint.
+wait. A worker that receives SIGTERM or Ctrl-C tells the others in the sums of its next
+update. After that update all end together, and the chief writes the checkpoint.
 """
 
 import contextlib
-import json
+import logging
+import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import keras
 import numpy as np
 import tensorflow as tf
+from pydantic import Field, TypeAdapter
 
 from show_attend_tell import __version__
-from show_attend_tell.config.settings import TrainingSettings
-from show_attend_tell.data.vocabulary import PAD
-from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.runtime.errors import (
     ClusterError,
     ConfigError,
@@ -44,9 +45,10 @@ from show_attend_tell.runtime.errors import (
     one_line,
 )
 
-OBJECTIVES = ("likelihood", "cider")
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _TEXT = 2048  # bytes of a text that workers exchange
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+logger = logging.getLogger(__name__)
 
 
 class Workers:
@@ -60,8 +62,9 @@ class Workers:
 
     def __init__(self, strategy: Any = None, rank: int = 0, count: int = 1):
         self.rank, self.count, self._strategy = rank, count, strategy
-        self._asked: tuple | None = None  # the signal to end, and its handler
-        self._chiefs_work = False
+        self._asked: int | None = None  # the signal to end
+        self._handlers: dict = {}  # of the signals, while training
+        self.failed_together = False  # whether all workers have raised an error
         if count > 1:
             # Whether this worker was asked to end, and how many were.
             self.ending = tf.Variable(0.0, trainable=False)
@@ -117,27 +120,13 @@ class Workers:
             for part, value in zip(parts, values, strict=True)
         ]
 
-    def separate_dropout(self, model: keras.Model) -> None:
-        """Give every worker but the chief other dropout masks.
-
-        Args:
-            model: the model, whose variables are the chief's.
-        """
-        for layer in model.layers if self.rank else ():
-            generator = getattr(layer, "seed_generator", None)  # of a dropout layer
-            if generator is not None:
-                seed, number = np.asarray(generator.state)
-                # Offset so that it does not collide with the layers' consecutive seeds.
-                other = (int(seed) + 1_000_003 * self.rank) % 2**32
-                generator.state.assign(np.array([other, number], np.uint32))
-
-    def total(self, numbers: Sequence[float]):
-        """Return the sums of the workers' numbers, outside of graphs; float64."""
-        values = np.asarray(numbers, np.float64)
+    def total(self, numbers: np.ndarray | Sequence[float]) -> np.ndarray:
+        """Return the sum of the workers' arrays, outside of graphs."""
+        numbers = np.asarray(numbers)
         if self.count == 1:
-            return values
+            return numbers
         with self._named_failures():
-            return self._eager_sum([tf.constant(values)])[0].numpy()
+            return self._eager_sum([tf.constant(numbers)])[0].numpy()
 
     def gather(self, text: str) -> list[str]:
         """Return the texts of all workers, in the order of their ranks."""
@@ -147,28 +136,22 @@ class Workers:
         rows = self.total(rows).astype(np.uint8)
         return [row.tobytes().rstrip(b"\0").decode(errors="ignore") for row in rows]
 
-    def copy_from_chief(self, variables: Sequence) -> None:
-        """Set the variables of every worker to the chief's values, to the bit."""
-        if self.count == 1:
-            return
-        arrays = [np.asarray(variable) for variable in variables]
-        flat = np.frombuffer(b"".join(a.tobytes() for a in arrays), np.int32)
-        flat = flat if self.is_chief else np.zeros_like(flat)
-        with self._named_failures():
-            flat = self._eager_sum([tf.constant(flat)])[0].numpy()
-        data, start = flat.tobytes(), 0
-        for variable, array in zip(variables, arrays, strict=True):
-            end = start + array.nbytes
-            value = np.frombuffer(data[start:end], array.dtype)
-            variable.assign(value.reshape(array.shape))
-            start = end
+    def separate_dropout(self, model: keras.Model) -> None:
+        """Give every worker but the chief other dropout masks."""
+        for layer in model.layers if self.rank else ():
+            generator = getattr(layer, "seed_generator", None)  # of a dropout layer
+            if generator is not None:
+                seed, number = np.asarray(generator.state)
+                # Offset so that it does not collide with the layers' consecutive seeds.
+                other = (int(seed) + 1_000_003 * self.rank) % 2**32
+                generator.state.assign(np.array([other, number], np.uint32))
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """Raise an error on all workers if the body of one raises an error.
+        """Raise an error on all workers if the body raises an error on one of them.
 
         Raises:
-            ClusterError: another worker's body has failed.
+            ClusterError: the body has failed on another worker.
         """
         if self.count == 1:
             yield
@@ -180,32 +163,30 @@ class Workers:
             fault = error
         text = "" if fault is None else f"on {socket.gethostname()}: {one_line(fault)}"
         faults = self.gather(text)
+        self.failed_together = any(faults)
         if fault is not None:
             raise fault
         for rank, other in enumerate(faults):
             if other:
                 raise ClusterError(f"worker {rank} {other}")
 
-    def require_same(self, values: dict[str, str]) -> None:
-        """Raise a ClusterError unless all workers have the chief's values.
+    def require_same(self, identity: list[str]) -> None:
+        """Raise a ClusterError unless the chief trains the same with the same package.
 
         Args:
-            values: what must be the same, by name.
+            identity: names what a worker trains, and with which data.
         """
         if self.count == 1:
             return
-        values = {"version of the package": __version__, **values}
-        texts = self.gather(json.dumps([socket.gethostname(), values]))
-        _, expected = json.loads(texts[0])
-        for rank, text in enumerate(texts):
-            host, theirs = json.loads(text)
-            for name, value in expected.items():
-                if theirs.get(name) != value:
-                    raise ClusterError(
-                        f"worker {rank} on {host}: the {name} must be worker 0's, "
-                        f"{value}. Received: {theirs.get(name)}; install and prepare "
-                        "the same on every worker, and pass the same options"
-                    )
+        identity = [f"version {__version__}", *identity]
+        expected = self.gather("\n".join(identity))[0].split("\n")
+        for ours, theirs in zip(identity, expected, strict=False):
+            if ours != theirs:
+                raise ClusterError(
+                    f"this worker must have worker 0's {theirs}. Received: {ours}; "
+                    "install and prepare the same on every worker, and pass the same "
+                    "options"
+                )
 
     @contextlib.contextmanager
     def _named_failures(self) -> Iterator[None]:
@@ -213,11 +194,14 @@ class Workers:
         try:
             yield
         except tf.errors.OpError as error:
-            if self.count == 1 or not _is_of_communication(error):
+            # TensorFlow says "collective" in the errors of its all-reduce.
+            lines = [line for line in str(error).splitlines() if "ollective" in line]
+            if self.count == 1 or not lines:
                 raise
+            reason = one_line(lines[-1].partition("aborted by: ")[2] or lines[-1])
             raise ClusterError(
                 f"worker {self.rank}: another worker has ended or does not answer "
-                f"({_reason(error)}); start all workers again with --resume"
+                f"({reason}); start all workers again with --resume"
             ) from None
 
     @contextlib.contextmanager
@@ -229,36 +213,22 @@ class Workers:
         Raises:
             ClusterError: another worker has ended.
         """
-        main = threading.current_thread() is threading.main_thread()
-        if self.count == 1 or not main:  # only the main thread receives signals
-            with self._named_failures():
-                yield
-            return
-        before = {number: signal.getsignal(number) for number in SIGNALS}
-        before = {number: old for number, old in before.items() if callable(old)}
-
-        def ask(number: int, frame: object) -> None:
-            self._asked = number, before[number]
-            if self._chiefs_work:
-                before[number](number, frame)
-
-        for number in before:
-            signal.signal(number, ask)
+        is_main = threading.current_thread() is threading.main_thread()
+        if self.count > 1 and is_main:  # only the main thread receives signals
+            handlers = {number: signal.getsignal(number) for number in _SIGNALS}
+            self._handlers = {n: old for n, old in handlers.items() if callable(old)}
+        for number in self._handlers:
+            signal.signal(number, self._ask)
         try:
             with self._named_failures():
                 yield
         finally:
-            for number, handler in before.items():
+            for number, handler in self._handlers.items():
                 signal.signal(number, handler)
 
-    @contextlib.contextmanager
-    def chiefs_work(self) -> Iterator[None]:
-        """Return a context in which the chief works alone, and may be interrupted."""
-        self._chiefs_work = True
-        try:
-            yield
-        finally:
-            self._chiefs_work = False
+    def _ask(self, number: int, frame: object) -> None:
+        """Handle a signal: end after the next update."""
+        self._asked = number
 
     def raise_if_ended(self) -> None:
         """Raise KeyboardInterrupt on all workers after the same update.
@@ -268,93 +238,83 @@ class Workers:
         if self.count == 1:
             return
         if float(self.ended) > 0:
-            if self._asked:
-                number, handler = self._asked
-                handler(number, None)
+            if self._asked is not None:
+                self._handlers[self._asked](self._asked, None)
             raise KeyboardInterrupt
-        if self._asked:
+        if self._asked is not None:
             self.ending.assign(1.0)
 
 
 ALONE = Workers()
 
 
-def _is_of_communication(error: tf.errors.OpError) -> bool:
-    kinds = (
-        *(tf.errors.UnavailableError, tf.errors.DeadlineExceededError),
-        *(tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.InternalError),
-        *(tf.errors.FailedPreconditionError, tf.errors.UnknownError),
-    )
-    return isinstance(error, kinds) and "ollective" in str(error)
+def join() -> Workers:
+    """Join the workers of ``TF_CONFIG``; wait until all have started.
 
+    Call it before TensorFlow computes anything.
 
-def _reason(error: tf.errors.OpError) -> str:
-    """Return the line of an error that names the cause."""
-    lines = [line for line in str(error).splitlines() if "ollective" in line]
-    return one_line(lines[-1].partition("aborted by: ")[2] or lines[-1])
-
-
-def require_objective(settings: TrainingSettings, workers: Workers) -> None:
-    """Raise a ConfigError if several workers cannot train the objective."""
-    if workers.count > 1 and settings.objective not in OBJECTIVES:
-        raise ConfigError(
-            f"`training.objective` must be {' or '.join(OBJECTIVES)} on several "
-            f"workers. Received: {settings.objective!r}; train it on one machine"
+    Raises:
+        ClusterError: ``TF_CONFIG`` is malformed, the workers cannot connect, or one has
+            several devices.
+    """
+    rank, addresses = read_configuration(os.environ.get("TF_CONFIG", ""))
+    count = len(addresses)
+    if count == 1:
+        return Workers()
+    logger.info("waiting for the workers at %s", ", ".join(addresses))
+    handlers = {}
+    try:
+        with contextlib.suppress(ValueError):  # of a thread, which receives no signals
+            for number in _SIGNALS:  # while it waits, TensorFlow calls no handler
+                handlers[number] = signal.signal(number, signal.SIG_DFL)
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    except (tf.errors.OpError, RuntimeError) as error:
+        raise ClusterError(
+            f"worker {rank} of {count} at {addresses[rank]}: the workers cannot join "
+            f"({one_line(error)}); start every worker of TF_CONFIG at a free port that "
+            "the others reach"
+        ) from None
+    finally:
+        for number, handler in handlers.items():  # TensorFlow has set its own
+            signal.signal(number, handler)
+    if strategy.num_replicas_in_sync != count:
+        raise ClusterError(
+            f"worker {rank}: must have one device. Received: {count} workers with "
+            f"{strategy.num_replicas_in_sync} devices; start a worker for each GPU, "
+            "and give it one by CUDA_VISIBLE_DEVICES"
         )
+    return Workers(strategy, rank, count)
 
 
-def make_worker_step(
-    model: Captioner,
-    workers: Workers,
-    compute_loss: Callable | None = None,
-    compile_fn: Callable | None = None,
-) -> Callable:
-    """Return a function that applies an update from the parts of a batch.
+@dataclass
+class _Task:
+    type: Literal["worker"]
+    index: Annotated[int, Field(strict=True, ge=0)]
+
+
+@dataclass
+class _Configuration:
+    cluster: dict[Literal["worker"], list[Annotated[str, Field(pattern=r":\d+$")]]]
+    task: _Task
+
+
+def read_configuration(text: str) -> tuple[int, list[str]]:
+    """Return the rank of this worker and the addresses of all.
 
     Args:
-        model: a compiled model.
-        workers: the workers, more than one.
-        compute_loss: returns the mean loss () of a batch's captions, by default with
-            the model's loss. Its arguments are inputs of the model, targets, and more.
-        compile_fn: compiles the gradient, if given.
+        text: the value of ``TF_CONFIG``.
 
-    Returns:
-        A function that returns metrics and ``loss`` of the global batch.
+    Raises:
+        ClusterError: the text is not a configuration of workers.
     """
-    weights = model.trainable_weights
-
-    def model_loss(x, targets, weight=None):
-        outputs = model(x, training=True)
-        return model.compute_loss(x, targets, outputs, weight, training=True)
-
-    def measure(*batch):
-        """Return B_r g_r of each weight, B_r times the loss, and B_r."""
-        present = tf.reduce_any(tf.not_equal(batch[1], PAD), axis=1)  # (B_r,)
-        captions = tf.reduce_sum(tf.cast(present, tf.float32))
-        with tf.GradientTape() as tape:
-            # Scale the loss: scaling the gradients would write another 30 MB.
-            loss = captions * (compute_loss or model_loss)(*batch)
-        gradients = tape.gradient(loss, [weight.value for weight in weights])
-        # Reshaped to tensors: TensorFlow returns the embedding's gradient as slices.
-        return *(tf.reshape(g, g.shape) for g in gradients), loss, captions
-
-    measure = compile_fn(measure) if compile_fn else measure
-
-    def step(*batch):
-        model.reset_metrics()
-        measured = measure(*batch)
-        metrics = [v for metric in model.metrics for v in metric.variables]
-        parts = [*measured, workers.ending, *(metric.value for metric in metrics)]
-        reduced = workers.sum([tf.convert_to_tensor(value) for value in parts])
-        count = len(measured)
-        *sums, loss, captions = reduced[:count]
-        workers.ended.assign(reduced[count])
-        for variable, value in zip(metrics, reduced[count + 1 :], strict=True):
-            variable.assign(value)
-        if model.hard_attention is not None:
-            model.hard_attention.move_baseline()
-        captions = tf.maximum(captions, 1.0)
-        model.optimizer.apply([gradient / captions for gradient in sums])
-        return {**model.get_metrics_result(), "loss": loss / captions}
-
-    return step
+    try:
+        values = TypeAdapter(_Configuration).validate_json(text)
+        addresses, rank = values.cluster["worker"], values.task.index
+        addresses[rank]
+    except (ValueError, LookupError):
+        raise ClusterError(
+            '`TF_CONFIG` must be {"cluster": {"worker": ["HOST:PORT", ...]}, "task": '
+            f'{{"type": "worker", "index": K}}}}. Received: {one_line(text, 80)}; give '
+            "every worker the same addresses and its own K, from 0"
+        ) from None
+    return rank, addresses

@@ -13,7 +13,7 @@ from show_attend_tell.cli.tasks import JOINT, TASKS, TF_CONFIG, name_of_model
 from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.config.shipped import shipped_experiments
 from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.siblings.ram.task import MODELS
+from show_attend_tell.siblings.models import CLASSES
 
 
 def test_what_a_task_accepts_are_verbs_and_their_options():
@@ -34,8 +34,9 @@ def test_every_shipped_experiment_has_a_task_of_the_table():
     assert tasks | {"caption"} == TASKS.keys()
 
 
-def test_classifiers_of_the_table_are_those_of_their_task():
-    assert TASKS["classify"].classes == {model.__name__ for model in MODELS}
+@pytest.mark.parametrize("task", CLASSES)
+def test_classes_of_the_table_are_the_classes_that_are_loaded(task):
+    assert TASKS[task].classes == {model.__name__ for model in CLASSES[task]}
 
 
 @pytest.mark.parametrize(

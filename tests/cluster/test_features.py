@@ -2,12 +2,7 @@
 
 import json
 import logging
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -81,7 +76,7 @@ def expected(photos) -> dict[str, bytes]:
     FeatureWriter.shard_rows = before
     found = content(photos)
     assert sum(name.startswith("0") for name in found) == 12
-    assert len(report.files[0].unreadable) == 2
+    assert len(report[0].unreadable) == 2
     return found
 
 
@@ -114,36 +109,31 @@ extract_on_cluster(experiment(), sys.argv[1], sys.argv[2], 1, progress=False)
 
 @pytest.mark.cluster
 def test_a_killed_driver_worker_and_node_change_no_byte(work, expected, nodes, caplog):
-    from local_cluster import Interruptions, kill_a_busy_worker
+    from local_cluster import kill_driver_worker_and_node
 
-    nodes.ensure(2)
     tests = Path(__file__).parents[1]
     paths = [str(tests.parent), str(tests / "support"), str(Path(__file__).parent)]
-    command = [sys.executable, "-c", CHILD.format(paths=paths), work, nodes.address]
-    driver = subprocess.Popen(command, stderr=subprocess.PIPE)
-    while len(list(folder_of(work).glob("0*.h5"))) < 2:
-        assert driver.poll() is None, driver.stderr.read()
-        time.sleep(0.005)
-    os.kill(driver.pid, signal.SIGKILL)
-    driver.communicate()
-    present = len(list(folder_of(work).glob("0*.h5")))
-    assert present < 8
-    with pytest.raises(ValueError, match="run the extraction again"):
-        FeatureReader(folder_of(work))
-    actions = [(present + 1, kill_a_busy_worker), (present + 3, nodes.kill_node)]
-    kills = Interruptions(folder_of(work), "0*.h5", actions)
-    with kills, caplog.at_level(logging.WARNING):
-        report = extract_on_cluster(
-            experiment(), work, nodes.address, 2, progress=False
+
+    def extract_rest():
+        with pytest.raises(ValueError, match="run the extraction again"):
+            FeatureReader(folder_of(work))
+        options = {"progress": False}
+        return extract_on_cluster(experiment(), work, nodes.address, 2, **options)
+
+    with caplog.at_level(logging.WARNING):
+        report = kill_driver_worker_and_node(
+            nodes,
+            ["-c", CHILD.format(paths=paths), work, nodes.address],
+            folder_of(work) / "0*.h5",
+            extract_rest,
         )
-    assert kills.done == 2
     assert caplog.text.count("a worker has ended") >= 1
     assert content(work) == expected
-    file = report.files[0]
+    file = report[0]
     assert file.photos == PHOTOS > file.extracted
     assert list(file.unreadable) == [f"{BROKEN}.jpg", f"{ABSENT}.jpg"]
     again = extract_on_cluster(experiment(), work, nodes.address, progress=False)
-    assert again.files[0].extracted == 0
+    assert again[0].extracted == 0
 
 
 @pytest.mark.cluster
@@ -155,7 +145,7 @@ def test_workers_write_shards_into_an_object_store(
     store = f"{s3}/features"
     options = {"progress": False, "store": store}
     report = extract_on_cluster(experiment(), work, nodes.address, 2, **options)
-    assert report.files[0].extracted == PHOTOS
+    assert report[0].extracted == PHOTOS
     found, url = content(work), f"{store}/tiny/{NAME}.shards"
     assert json.loads(found.pop("store.json")) == {"url": url}
     shards = ObjectStore(url, tmp_path)

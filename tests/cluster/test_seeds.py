@@ -1,4 +1,4 @@
-"""Runs of several seeds equal trainings of one seed, here and on a cluster."""
+"""Several seeds: runs that fail, resume or exist already, here and on a cluster."""
 
 import contextlib
 import dataclasses
@@ -12,12 +12,12 @@ from tiny_training import STEPS, assert_same_run, read_checkpoint, skip_graphs
 
 from show_attend_tell.cluster import seeds as several
 from show_attend_tell.cluster.seeds import (
-    Job,
     Series,
-    plan,
+    open_runs,
     run_trainer,
     train_in_turn,
     train_on_cluster,
+    train_variant,
 )
 from show_attend_tell.config import runs
 from show_attend_tell.config.experiments import seed_variants
@@ -45,13 +45,17 @@ def quick(monkeypatch):
     skip_graphs(monkeypatch)
 
 
-def go(
-    work, folder, seeds=(5, 2), chosen=CHOSEN, resume=False, overwrite=False, **changes
-):
-    changes = {"evaluates": False, "progress": False, **changes}
-    series = Series(work, folder, **changes)
-    jobs = plan(series, seed_variants(chosen, seeds), resume, overwrite)
-    return list(train_in_turn(series, jobs))
+def series_of(work, folder, **changes):
+    return Series(work, folder, **{"evaluates": False, "progress": False, **changes})
+
+
+def variants_of(series, chosen=CHOSEN, seeds=(5, 2), resume=False, overwrite=False):
+    return open_runs(series, seed_variants(chosen, seeds), resume, overwrite)
+
+
+def go(work, folder, changes=None, **options):
+    series = series_of(work, folder, **(changes or {}))
+    return list(train_in_turn(series, variants_of(series, **options)))
 
 
 @pytest.mark.usefixtures("quick")
@@ -68,62 +72,13 @@ def test_every_run_equals_a_training_of_its_seed_alone(work, tmp_path):
 
 
 @pytest.mark.usefixtures("quick")
-def test_resuming_continues_an_interrupted_run(work, tmp_path, monkeypatch):
-    go(work, tmp_path / "whole")
-    real, number = runs.open_run, []
-
-    def interrupted(*arguments):
-        number.append(0)
-        if len(number) == 2:
-            raise KeyboardInterrupt
-        return real(*arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(runs, "open_run", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            go(work, tmp_path / "parts")
-    go(work, tmp_path / "parts", resume=True)
-    for name in NAMES:
-        assert_same_run(tmp_path / "parts", tmp_path / "whole", name)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("quick")
-def test_an_earlier_run_is_refused_before_any_training(work, tmp_path):
-    go(work, tmp_path, seeds=[2])
-    with pytest.raises(RunError, match="tiny-seed-2: a run is already present"):
-        go(work, tmp_path)
-    assert not (tmp_path / NAMES[0]).exists()
-    results = go(work, tmp_path, overwrite=True)
-    assert all(one.summary.steps == 2 * STEPS for one in results)
-
-
-@pytest.mark.usefixtures("quick")
-def test_finished_runs_of_other_settings_or_damaged_ones_are_one_line(work, tmp_path):
-    go(work, tmp_path, seeds=[2])
-    other = experiment(training={"epochs": 2, "batch_size": 4})
-    with pytest.raises(RunError, match="other settings .training.batch_size was 8"):
-        go(work, tmp_path, seeds=[2], chosen=other, resume=True)
-    (tmp_path / "tiny-seed-2" / runs.CHECKPOINT).write_bytes(b"PK damaged")
-    with pytest.raises(RunError, match="checkpoint is damaged") as caught:
-        go(work, tmp_path, seeds=[2], resume=True)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_seed_out_of_range_is_one_line(work, tmp_path):
-    with pytest.raises(ConfigError, match=r"--seeds: training\.seed"):
-        go(work, tmp_path, seeds=[1, 2**31])
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.usefixtures("quick")
-def test_a_run_that_fails_is_named_and_the_others_are_trained(work, tmp_path):
+def test_a_run_that_fails_is_named_and_resuming_trains_it_alone(work, tmp_path):
     def fails(experiment, *arguments, **options):
         if experiment.name == NAMES[0]:
             raise TrainingError("the loss is not finite;\nlower the rate")
         return train(experiment, *arguments, **options)
 
-    first, second = go(work, tmp_path, train_one=fails)
+    first, second = go(work, tmp_path, {"train_one": fails})
     assert first.fault == "the loss is not finite; lower the rate"
     assert first.summary is None
     assert (second.fault, second.summary.steps) == (None, 2 * STEPS)
@@ -133,34 +88,41 @@ def test_a_run_that_fails_is_named_and_the_others_are_trained(work, tmp_path):
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.slow
-def test_an_interrupted_replacement_is_continued_and_not_begun_again(work, tmp_path):
+def test_earlier_runs_are_refused_before_any_training_or_replaced(work, tmp_path):
     go(work, tmp_path, seeds=[2])
-    series = Series(work, tmp_path, evaluates=False, progress=False)
-    (variant,) = seed_variants(CHOSEN, [2])
-    (job,) = plan(series, [variant], resume=False, overwrite=True)
-    calls = []
-
-    def records(experiment, work, runs, resume, overwrite, progress):
-        calls.append((resume, overwrite))
-        if len(calls) == 1:
-            half = dataclasses.replace(
-                experiment.training, epochs=1
-            )  # as if killed after one epoch
-            half = dataclasses.replace(experiment, training=half)
-            train(half, work, runs, resume, overwrite, progress)
-            settings = tmp_path / experiment.name / "experiment.toml"
-            text = settings.read_text().replace("epochs = 1", "epochs = 2")
-            settings.write_text(text)
-            raise KeyboardInterrupt
-        return train(experiment, work, runs, resume, overwrite, progress)
-
-    series = dataclasses.replace(series, train_one=records)
-    with pytest.raises(KeyboardInterrupt):
-        list(train_in_turn(series, [job]))
-    (outcome,) = train_in_turn(series, [job])
-    assert calls == [(False, True), (True, False)]
+    with pytest.raises(RunError, match="tiny-seed-2: a run is already present"):
+        go(work, tmp_path)
+    assert not (tmp_path / NAMES[0]).exists()
+    other = experiment(training={"epochs": 2, "batch_size": 4})
+    with pytest.raises(RunError, match="other settings .training.batch_size was 8"):
+        go(work, tmp_path, seeds=[2], chosen=other, resume=True)
+    (tmp_path / NAMES[1] / runs.CHECKPOINT).write_bytes(b"PK damaged")
+    with pytest.raises(RunError, match="checkpoint is damaged") as caught:
+        go(work, tmp_path, seeds=[2], resume=True)
+    assert "\n" not in str(caught.value)
+    (outcome,) = go(work, tmp_path, seeds=[2], overwrite=True)
     assert outcome.summary.steps == 2 * STEPS
+
+
+def test_no_run_is_replaced_without_features_or_while_it_is_trained(work, tmp_path):
+    series = series_of(work, tmp_path, evaluates=True)
+    other = experiment(encoder={"layer": "first"})
+    model = tmp_path / NAMES[0] / runs.MODEL
+    model.parent.mkdir()
+    model.write_text("a model")
+    with pytest.raises(FeatureError, match="no such feature file"):
+        variants_of(series, other, overwrite=True)
+    (variant,) = seed_variants(CHOSEN, [5])
+    with runs.lock_run(variant, tmp_path):
+        with pytest.raises(RunError, match="another process is training this run"):
+            variants_of(series, overwrite=True)
+    assert model.read_text() == "a model"
+
+
+def test_a_seed_out_of_range_is_one_line(work, tmp_path):
+    with pytest.raises(ConfigError, match=r"--seeds: training\.seed"):
+        go(work, tmp_path, seeds=[1, 2**31])
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_runs_are_evaluated_on_the_validation_photos_once(work, tmp_path, monkeypatch):
@@ -173,12 +135,12 @@ def test_runs_are_evaluated_on_the_validation_photos_once(work, tmp_path, monkey
 
     skip_graphs(monkeypatch)
     monkeypatch.setattr(several, "evaluate", evaluate)
-    go(work, tmp_path, evaluates=True)
+    go(work, tmp_path, {"evaluates": True})
     assert evaluated == [(name, "val") for name in NAMES]
-    go(work, tmp_path, evaluates=True, resume=True)
+    go(work, tmp_path, {"evaluates": True}, resume=True)
     assert len(evaluated) == 2
     (tmp_path / NAMES[1] / "scores.json").write_text('{"split": "test"}')
-    _, second = go(work, tmp_path, evaluates=True, resume=True)
+    _, second = go(work, tmp_path, {"evaluates": True}, resume=True)
     assert evaluated[2:] == [(NAMES[1], "val")]
     assert second.summary is None
 
@@ -187,17 +149,14 @@ def test_a_run_that_another_process_trains_fails_alone(work, tmp_path, monkeypat
     real = runs.lock_run
     monkeypatch.setattr(runs, "lock_run", lambda *a, seconds=0: real(*a))
     (variant,) = seed_variants(CHOSEN, [2])
-    series = Series(work, tmp_path, evaluates=False, progress=False)
     with real(variant, tmp_path):
-        (outcome,) = train_in_turn(series, [Job(variant)])
+        outcome = train_variant(series_of(work, tmp_path), variant)
     assert "another process is training this run" in outcome.fault
 
 
 # On a cluster.
 
-
-def jobs_of(series, chosen, resume=False):
-    return plan(series, seed_variants(chosen, (5, 2)), resume, overwrite=False)
+ONE_EPOCH = experiment(training={"epochs": 1})
 
 
 class Here:
@@ -206,7 +165,7 @@ class Here:
     processors = 2
 
     def __init__(self):
-        self.started, self.sights, self.lost = [], (), ()
+        self.started, self.files, self.lost = [], (), ()
 
     def processors_each(self, workers):
         return 1
@@ -215,79 +174,73 @@ class Here:
         assert keep_going
         train_run = job(*arguments)
         self.started.append(workers)
-        self.sights = [item.visible for item in items]
+        self.files = [item.files for item in items]
         for item in items:
-            lost = item.payload.experiment.name in self.lost
+            lost = item.payload.name in self.lost
             yield item, ClusterError("lost") if lost else train_run(item.payload)
 
 
 @pytest.fixture
 def here(monkeypatch):
     here = Here()
-
-    @contextlib.contextmanager
-    def connected(address):
-        yield here
-
-    monkeypatch.setattr(several, "connected", connected)
+    nullcontext = contextlib.nullcontext
+    monkeypatch.setattr(several, "connected", lambda address: nullcontext(here))
     return here
 
 
-ONE_EPOCH = experiment(training={"epochs": 1})
+def go_there(series, chosen=ONE_EPOCH, resume=False):
+    variants = variants_of(series, chosen, resume=resume)
+    return list(train_on_cluster(series, variants, "auto"))
 
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.slow
 def test_a_cluster_trains_the_same_runs_and_keeps_finished_ones(work, tmp_path, here):
-    series = Series(work, tmp_path / "cluster", evaluates=False, progress=False)
+    series = series_of(work, tmp_path / "cluster")
     here.lost = ("tiny-seed-2",)
-    first, lost = train_on_cluster(series, jobs_of(series, ONE_EPOCH), "auto")
+    first, lost = go_there(series)
     assert (first.fault, first.summary.steps) == (None, STEPS)
     assert (lost.experiment.name, lost.fault) == ("tiny-seed-2", "lost")
     here.lost = ()
-    again = jobs_of(series, ONE_EPOCH, resume=True)
-    kept, second = train_on_cluster(series, again, "auto")
+    kept, second = go_there(series, resume=True)
     assert (kept.fault, kept.summary) == (None, None)
     assert second.summary.steps == STEPS
-    assert here.started == [2, 1]  # no more workers than runs
+    assert len(go_there(series, resume=True)) == 2
+    assert here.started == [2, 1]  # no more workers than runs, none for finished ones
     go(work, tmp_path / "here", chosen=ONE_EPOCH)
     for name in NAMES:
         assert_same_run(tmp_path / "cluster", tmp_path / "here", name)
-    finished = jobs_of(series, ONE_EPOCH, resume=True)
-    assert len(list(train_on_cluster(series, finished, "nowhere"))) == 2
 
 
 def test_workers_must_see_the_prepared_data_and_the_run_folders(work, tmp_path, here):
     here.lost = tuple(NAMES)
-    series = Series(work, tmp_path / "runs", progress=False)
-    assert len(list(train_on_cluster(series, jobs_of(series, ONE_EPOCH), "auto"))) == 2
-    names = [[Path(path).name for path, _ in sights] for sights in here.sights]
+    series = series_of(work, tmp_path / "runs", evaluates=True)
+    assert len(go_there(series)) == 2
+    names = [[Path(file).name for file in files] for files in here.files]
     assert names == [[f".{name}.lock", "manifest.jsonl"] for name in NAMES]
 
 
 def test_absent_features_and_a_run_in_use_are_found_before_any_training(
     work, tmp_path, here, monkeypatch
 ):
-    other = experiment(encoder={"layer": "first"})
-    series = Series(work, tmp_path / "runs", progress=False)
+    series = series_of(work, tmp_path / "runs", evaluates=True)
     with pytest.raises(FeatureError, match="no such feature file"):
-        list(train_on_cluster(series, jobs_of(series, other), "auto"))
+        go_there(series, experiment(encoder={"layer": "first"}))
 
     def taken(*arguments, seconds):
         raise RunError("another process is training this run")
 
     monkeypatch.setattr(several.runs, "lock_run", taken)
     with pytest.raises(RunError, match="another process"):
-        list(train_on_cluster(series, jobs_of(series, ONE_EPOCH), "auto"))
+        go_there(series)
     assert here.started == []
 
 
 def test_a_worker_has_the_working_directory_of_the_driver(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path.parent)
-    run_trainer(Series(tmp_path, tmp_path), str(tmp_path))
-    assert Path.cwd() == tmp_path
-    run_trainer(Series(tmp_path, tmp_path), str(tmp_path / "absent"))
-    assert Path.cwd() == tmp_path
+    for folder in (tmp_path, tmp_path / "absent"):
+        run_trainer(Series(tmp_path, tmp_path), str(folder))
+        assert Path.cwd() == tmp_path
 
 
 # Real workers of a real cluster.
@@ -306,32 +259,30 @@ def test_a_killed_worker_continues_its_run_and_the_runs_are_compared(
     from local_cluster import Interruptions, kill_worker_with
 
     nodes.ensure(2)
-    folder = tmp_path / "cluster"
-    killed = []
+    folder, killed = tmp_path / "cluster", []
 
     def kill_the_worker_that_trains():
         killed.append(next(folder.glob("*/checkpoint.npz")).parent.name)
         kill_worker_with(folder / f".{killed[0]}.lock")
 
+    series = series_of(work, folder, evaluates=True)
+    variants = variants_of(series, LONG)
     actions = [(1, kill_the_worker_that_trains)]
-    series = Series(work, folder, progress=False)
-    jobs = jobs_of(series, LONG)
     kills = Interruptions(folder, "*/checkpoint.npz", actions)
     with kills, caplog.at_level(logging.WARNING):
-        outcomes = list(train_on_cluster(series, jobs, nodes.address, workers=2))
+        outcomes = list(train_on_cluster(series, variants, nodes.address, workers=2))
     assert kills.done == 1
     assert caplog.text.count("a worker has ended") == 1
     assert [one.fault for one in outcomes] == [None, None]
-    names = [job.experiment.name for job in jobs]
     # A run that had begun again would have replaced the first log.
-    logs = [len(list((folder / name).glob("events.*"))) for name in names]
-    assert sorted(zip(logs, names, strict=True))[1] == (2, killed[0])
+    logs = [len(list((folder / name).glob("events.*"))) for name in NAMES]
+    assert sorted(zip(logs, NAMES, strict=True))[1] == (2, killed[0])
     assert read_checkpoint(folder, killed[0])[1]["step"] == 20 * STEPS
-    alone = jobs[names.index(killed[0])].experiment
+    alone = variants[NAMES.index(killed[0])]
     train(alone, work, tmp_path / "alone", progress=False)
     assert_same_run(folder, tmp_path / "alone", killed[0])
-    (row,) = compare_runs([folder / name for name in names], work).rows
+    (row,) = compare_runs([folder / name for name in NAMES], work).rows
     assert (row.label, row.seeds) == ("tiny", (5, 2))
-    again = jobs_of(series, LONG, resume=True)
+    again = variants_of(series, LONG, resume=True)
     outcomes = list(train_on_cluster(series, again, nodes.address))
     assert [(one.summary, one.fault) for one in outcomes] == [(None, None)] * 2

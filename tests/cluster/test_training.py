@@ -60,10 +60,11 @@ def test_a_killed_worker_changes_no_weight(tmp_path, work, nodes):
 
 
 def test_faults_of_workers_are_one_line(tmp_path, work, nodes, monkeypatch):
-    places = (work, tmp_path)
+    other = tiny_run.prepare(tmp_path / "other")
     with pytest.raises(ClusterError, match="at most the 2 processors.*Received: 3"):
-        train_on_cluster(SETTINGS, *places, cluster=nodes.address, count=3)
-    monkeypatch.setattr(cluster, "visible", lambda path: (str(path), 1))
-    with pytest.raises(ClusterError, match=r"experiment\.toml: not the file that"):
-        train_on_cluster(SETTINGS, *places, cluster=nodes.address, count=2)
+        train_on_cluster(SETTINGS, work, tmp_path, cluster=nodes.address, count=3)
+    monkeypatch.setattr(cluster, "load_splits", lambda *arguments: None)
+    (other / "made-up" / "manifest.jsonl").unlink()
+    with pytest.raises(ClusterError, match=r"manifest\.jsonl: no such"):
+        train_on_cluster(SETTINGS, other, tmp_path, cluster=nodes.address, count=2)
     assert not (tmp_path / "tiny" / CHECKPOINT).exists()

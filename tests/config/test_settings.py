@@ -343,6 +343,28 @@ def test_settings_that_do_not_fit_each_other_are_refused_with_one_value_received
     assert "Value error" not in refused
 
 
+@pytest.mark.parametrize(
+    ("table", "values", "message"),
+    [
+        ("model", {"attention": "hard"}, "attention = 'hard' must go with"),
+        ("decoding", {"locations": "likeliest"}, "decoding.locations must be"),
+        ("transformer", {"width": 30}, "width must be a multiple of heads and of 4"),
+        ("transformer", {"width": 6}, "width must be a multiple of heads and of 4"),
+        ("transformer", {"alpha_layer": 9}, "must be at most layers"),
+        ("transformer", {"headz": 2}, "unknown key, nearest: transformer.heads"),
+        ("training", {"objective": "distil"}, "distillation.teachers must name models"),
+        ("distillation", {"teachers": ["a"]}, "distillation.teachers must name models"),
+        ("distillation", {"temperature": 0.0}, "distillation.temperature"),
+        ("distillation", {"truth_weight": 1.5}, "distillation.truth_weight"),
+    ],
+)
+def test_settings_of_the_transformer_and_of_distillation_are_verified(
+    table, values, message
+):
+    tables = changed(CAPTION, "model", decoder="transformer")
+    assert message in message_of({**tables, table: {**tables[table], **values}})
+
+
 def test_a_run_of_version_0_3_is_read_without_its_retired_settings(small_file):
     text = small_file.read_text()
     small_file.write_text(

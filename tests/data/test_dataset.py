@@ -1,5 +1,7 @@
 """Batches of captions: order, padding, mirroring and resuming."""
 
+import threading
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -57,7 +59,6 @@ def test_every_caption_is_seen_exactly_once_an_epoch(lengths, batch_size, seed, 
     found = list(batches.batches(epoch))
     assert sorted(seen(found)) == list(range(len(lengths)))
     assert len(found) == batches.steps
-    assert {targets.shape[1] for _, _, targets in found} <= set(batches.padded_lengths)
 
 
 @given(lengths_lists, st.integers(1, 9), st.integers(0, 3), st.integers(0, 4))
@@ -182,11 +183,13 @@ def test_captions_are_padded_little_and_to_few_lengths(length):
     padded, least = padded_length(length), max(length, 8)
     assert least <= padded < least + (2 if least <= 16 else 4 if least <= 24 else 16)
     assert padded_length(padded) == padded
+    few = padded_length(length, few=True)
+    assert few % 12 == 0
+    assert length <= few < length + 12
 
 
 def test_padded_lengths_leave_room_for_the_end():
     batches = make([1, 7, 8, 16, 17], batch_size=1)
-    assert batches.padded_lengths == [8, 10, 20]
     assert {y.shape[1] for _, _, y in batches.batches(0)} == {8, 10, 20}
 
 
@@ -203,25 +206,29 @@ def test_encoding_cuts_long_captions_and_drops_empty_ones():
     assert captions.words(1).tolist() == [UNKNOWN]
 
 
-def test_the_dataset_yields_the_same_batches():
+def test_prefetched_batches_are_the_same():
     batches = make([2, 3, 9, 4, 1], batch_size=2)
     expected = list(batches.batches(1, start=1))
-    found = list(batches.dataset(1, start=1).as_numpy_iterator())
-    assert len(found) == len(expected) == 2
-    for (x, y), (features, inputs, targets) in zip(found, expected, strict=True):
+    prefetched = list(batches.prefetched(1, start=1))
+    assert len(prefetched) == len(expected) == 2
+    for (x, y), (features, inputs, targets) in zip(prefetched, expected, strict=True):
         np.testing.assert_array_equal(x["annotations"], features)
         np.testing.assert_array_equal(x["tokens"], inputs)
         np.testing.assert_array_equal(y, targets)
 
 
-def test_an_error_of_the_reader_is_raised_as_it_is_by_prefetched_batches():
+def test_prefetching_ends_with_its_reader_and_raises_its_error():
     class Damaged(Reader):
         def read(self, rows):
             raise FeatureError("features.h5: damaged")
 
-    batches = make([3, 4, 5], readers=[Damaged()])
     with pytest.raises(FeatureError, match=r"^features.h5: damaged$"):
-        next(batches.prefetched(0))
+        next(make([3, 4, 5], readers=[Damaged()]).prefetched(0))
+    threads = threading.active_count()
+    stream = make([3] * 50).prefetched(0)
+    next(stream)
+    stream.close()
+    assert threading.active_count() == threads
 
 
 class Stored(Reader):
@@ -264,18 +271,6 @@ def test_features_that_are_all_equal_are_refused_in_one_line(value):
     with pytest.raises(FeatureError, match=r"features\.h5: .* all be equal") as caught:
         measure_deviation(reader, np.arange(150), seed=0)
     assert "\n" not in str(caught.value)
-
-
-def test_batches_are_read_without_autotuning():
-    dataset = make([3, 4], batch_size=2).dataset(epoch=0)
-    assert dataset.options().autotune.enabled is False
-
-
-@pytest.mark.parametrize("length", range(1, 40))
-def test_few_padded_lengths_are_multiples_of_twelve(length):
-    found = padded_length(length, few=True)
-    assert found % 12 == 0
-    assert length <= found < length + 12
 
 
 weights_lists = st.lists(st.sampled_from([0.3, 1.0, 2.0, 2.5]), min_size=1, max_size=30)

@@ -1,7 +1,5 @@
 """Prepared digits, and the pictures that are made of them."""
 
-import io
-
 import numpy as np
 import pytest
 from made_up_digits import digits
@@ -10,9 +8,10 @@ from PIL import Image, ImageDraw
 from show_attend_tell.config.siblings import DigitSettings
 from show_attend_tell.data.digits import (
     Digits,
+    binarise,
     digit_of_image,
+    held_out_binary,
     held_out_pictures,
-    holds_test_digits,
     make_pictures,
     read_digits,
     write_digits,
@@ -31,7 +30,6 @@ def test_the_last_training_digits_are_the_validation_digits(tmp_path):
     np.testing.assert_array_equal(splits[0].images, train.images[:20])
     np.testing.assert_array_equal(splits[1].labels, train.labels[20:])
     np.testing.assert_array_equal(splits[2].images, test.images)
-    assert holds_test_digits(tmp_path)
 
 
 def error_of(function, *arguments):
@@ -44,7 +42,6 @@ def error_of(function, *arguments):
 def test_absent_damaged_or_too_few_digits_are_named_in_one_line(tmp_path):
     assert "run `prepare` first" in error_of(read_digits, tmp_path, "train", 5)
     path = write_digits(tmp_path, {"train": digits(5)})
-    assert not holds_test_digits(tmp_path)
     assert "has no test digits" in error_of(read_digits, tmp_path, "test", 2)
     assert "less than the 5" in error_of(read_digits, tmp_path, "val", 5)
     content = path.read_bytes()
@@ -101,6 +98,24 @@ def test_held_out_pictures_are_the_same_in_every_call():
     np.testing.assert_array_equal(once.images, again.images)
     other = held_out_pictures(own, chosen, "test")
     assert (other.images != once.images).any()
+
+
+def test_a_pixel_is_one_with_the_probability_of_its_intensity(rng):
+    intensities = np.array([0, 1, 64, 128, 254, 255], np.uint8)
+    n = 200_000
+    found = binarise(np.tile(intensities, (n, 1)), rng).astype(float) / 255
+    p = intensities / 255
+    error = np.sqrt(p * (1 - p) / n)
+    assert (np.abs(found.mean(0) - p) <= 4.5 * error).all()
+    assert (found[:, 0].max(), found[:, -1].min()) == (0, 1)
+
+
+def test_held_out_pixels_are_binary_and_the_same_in_every_call():
+    own, chosen = digits(20), settings(canvas=30)
+    once, again = (held_out_binary(own, chosen, "val") for _ in range(2))
+    np.testing.assert_array_equal(once, again)
+    assert set(np.unique(once)) == {0, 255}
+    assert (held_out_binary(own, chosen, "test") != once).any()
 
 
 def test_the_digest_depends_on_images_and_labels():
@@ -177,9 +192,3 @@ def test_one_pixel_and_transparent_images_are_refused():
     for image in (Image.new("L", (1, 1), 255), Image.new("RGBA", (9, 9))):
         with pytest.raises(PhotoError):
             digit_of_image(image)
-
-
-def test_a_png_of_the_page_is_read():
-    buffer = io.BytesIO()
-    drawn(side=280, at=(140, 140), size=(22, 160)).save(buffer, "PNG")
-    assert digit_of_image(Image.open(buffer)).sum() > 0

@@ -4,16 +4,16 @@ import io
 import os
 import random
 import struct
-import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image, ImageOps, TiffImagePlugin
+from PIL import Image, TiffImagePlugin
 
-from data_prep.locate import DataFolder
+from data_prep.data_folder import DataFolder
 from show_attend_tell.data import preprocessing
 from show_attend_tell.data.preprocessing import (
     PHOTO_FORMATS,
@@ -68,12 +68,6 @@ def test_squashing_keeps_the_whole_photo(rng):
     assert seen_region(photo.size, 32, "squash") == (0, 0, 90, 40)
     expected = np.asarray(photo.resize((32, 32), Image.Resampling.BICUBIC))
     np.testing.assert_array_equal(to_square(photo, 32, "squash"), expected)
-
-
-def test_squashing_a_photo_of_the_right_size_leaves_it_alone(rng):
-    photo = noise(rng, 32, 32)
-    square = to_square(photo, 32, "squash")
-    np.testing.assert_array_equal(square, np.asarray(photo))
 
 
 @given(SIZES, KINDS, st.sampled_from([14, 56, 224]))
@@ -238,16 +232,6 @@ def test_a_photo_with_malformed_exif_keeps_its_pixels(kind, recwarn):
     assert not recwarn.list
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_every_orientation_is_applied_as_by_pillow(rng, orientation):
-    image = noise(rng, 8, 16)
-    exif = image.getexif()
-    exif[0x0112] = orientation
-    expected = ImageOps.exif_transpose(Image.open(as_file(image, exif=exif)))
-    photo = load_photo(as_file(image, exif=exif))
-    np.testing.assert_array_equal(np.asarray(photo), np.asarray(expected))
-
-
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 20 20\n%%EndComments\n%%EOF\n"
 DOS_EPS = b"\xc5\xd0\xd3\xc6" + struct.pack("<II", 30, len(EPS)) + bytes(18) + EPS
 
@@ -313,22 +297,10 @@ def test_pipes_and_devices_are_refused_and_never_opened(tmp_path):
 def test_warnings_are_ignored_while_threads_decode_and_not_afterwards(monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 50)  # 64 pixels cause a warning
     content = as_file(Image.new("RGB", (8, 8))).getvalue()
-    failures = []
-
-    def work():
-        try:
-            for _ in range(30):
-                load_photo(io.BytesIO(content))
-        except Exception as error:
-            failures.append(error)
-
     before = list(warnings.filters)
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    with ThreadPoolExecutor(4) as pool:
+        photos = pool.map(load_photo, [io.BytesIO(content) for _ in range(120)])
+        assert {photo.size for photo in photos} == {(8, 8)}
     assert warnings.filters == before
     with pytest.warns(Image.DecompressionBombWarning):
         Image.open(io.BytesIO(content))

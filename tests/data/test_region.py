@@ -5,7 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from show_attend_tell.data.region import cell_shares, parse_region, region_in_view
+from show_attend_tell.data.region import (
+    SIGMA,
+    cell_shares,
+    parse_region,
+    region_in_view,
+    smooth,
+)
 from show_attend_tell.runtime.errors import CaptionError
 
 SIDE = 56  # crop scales the shortest side to 64
@@ -71,3 +77,14 @@ def test_the_smallest_regions_direct_attention_to_their_cell():
     shares = cell_shares((0.6, 0.1, 0.6 + 1e-15, 0.1 + 1e-16), (2, 2))
     np.testing.assert_array_equal(shares, [0, 1, 0, 0])
     np.testing.assert_array_equal(cell_shares((0, 0, 1e-180, 1e-180), (1, 2)), [1, 0])
+
+
+def test_smoothing_keeps_the_sum_and_even_attention_and_spreads_a_peak(rng):
+    alpha = rng.dirichlet(np.ones(12), size=(2, 5))  # (2, 5, L)
+    np.testing.assert_allclose(smooth(alpha, (3, 4)).sum(axis=-1), 1)
+    np.testing.assert_allclose(smooth(np.full(12, 1 / 12), (3, 4)), 1 / 12)
+    peak = smooth(np.eye(81)[40], (9, 9)).reshape(9, 9)  # the middle of 9 x 9
+    gauss = np.exp(-0.5 * (np.arange(9) - 4) ** 2 / SIGMA**2)
+    np.testing.assert_allclose(
+        peak, np.outer(gauss, gauss) / gauss.sum() ** 2, atol=2e-4
+    )

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from tiny_run import IDENTITY, experiment, prepare, write_features
 
-from data_prep.feature_writer import FeatureWriter
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.manifest import Photo, read_manifest, write_manifest
 from show_attend_tell.data.splits import (
@@ -54,39 +53,6 @@ def test_rows_are_found_by_id_whatever_their_order(work):
     with open_features(experiment(), work, mirror=True) as reader:
         split = load_split(experiment(), work, "train", reader)
         np.testing.assert_array_equal(split.rows, range(11, -1, -1))
-
-
-def to_shards(path):
-    """Replace a feature file by a folder of shards of four photos."""
-    with FeatureReader(path) as reader:
-        ids, attributes = reader.image_ids, reader.attributes
-        values = reader.read(range(len(ids)))
-    path.unlink()
-    mirrored = attributes["mirrored"]
-    with FeatureWriter(
-        path, attributes["identity"], ids, mirrored, shards=True
-    ) as writer:
-        for number in writer.missing:
-            rows = writer.rows(number)
-            writer.write(number, values[rows.start : rows.stop], [""] * len(rows))
-        writer.finish()
-    return values
-
-
-def test_shards_take_the_place_of_feature_files(tmp_path, monkeypatch):
-    work = prepare(tmp_path, mirror=True)
-    monkeypatch.setattr(FeatureWriter, "shard_rows", 4)
-    folder, encoder = folder_of(experiment(), work), experiment().encoder
-    plain, mirrored = (
-        to_shards(feature_path(folder, encoder, m)) for m in (False, True)
-    )
-    assert len(list(folder.glob("*.shards/0*.h5"))) == 7
-    with open_features(experiment(), work, identity=IDENTITY) as reader:
-        split = load_split(experiment(), work, "train", reader)
-        np.testing.assert_array_equal(reader.read(split.rows), plain[split.rows])
-        mirror = open_mirror(experiment(), work, reader, split)
-        np.testing.assert_array_equal(mirror.read(split.rows), mirrored[::-1])
-        mirror.close()
 
 
 def test_photos_without_caption_or_features_are_left_out_and_counted(tmp_path, caplog):
@@ -189,9 +155,9 @@ SETS = experiment(data={"also": {"more": 0.5}})
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
-    """Prepare two data sets with equal ids and other features."""
+    """Prepare two data sets with equal ids and other features, one in shards."""
     work = prepare(tmp_path_factory.mktemp("two"), mirror=True)
-    return prepare(work, mirror=True, name="more", seed=4)
+    return prepare(work, mirror=True, name="more", seed=4, shards=True)
 
 
 def values_of(work, name, mirror=False):

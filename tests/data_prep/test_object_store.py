@@ -6,8 +6,16 @@ import json
 
 import numpy as np
 import pytest
+from made_up_features import (
+    IDENTITY,
+    IDS,
+    VALUES,
+    Writer,
+    all_values,
+    content,
+    write,
+)
 
-from data_prep.feature_writer import FeatureWriter
 from show_attend_tell.data import shard_store
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.shard_store import (
@@ -18,12 +26,6 @@ from show_attend_tell.data.shard_store import (
 )
 from show_attend_tell.runtime.errors import FeatureError
 
-COUNT, ROWS = 11, 4  # three shards
-IDENTITY = {"network": "net", "grid": [2, 2], "width": 3, "precision": "float32"}
-IDS = [f"{row}.jpg" for row in range(COUNT)]
-VALUES = np.random.default_rng(3).normal(size=(COUNT, 4, 3)).astype(np.float16)
-VALUES[5] = 0
-PROBLEMS = ["broken" if row == 5 else "" for row in range(COUNT)]
 SHARDS = ["000000.h5", "000001.h5", "000002.h5"]
 OBJECTS = [*SHARDS, "header.json"]
 
@@ -32,7 +34,6 @@ OBJECTS = [*SHARDS, "header.json"]
 def url(request, tmp_path, monkeypatch):
     """Return the URL of an empty store."""
     pytest.importorskip("fsspec", reason="needs the packages of '.[cluster]'")
-    monkeypatch.setattr(FeatureWriter, "shard_rows", ROWS)
     monkeypatch.setenv(shard_store.CACHE, str(tmp_path / "cache"))
     if request.param == "memory":
         from fsspec.implementations.memory import MemoryFileSystem
@@ -48,62 +49,42 @@ def path(tmp_path):
     return tmp_path / "prepared" / "features.h5"
 
 
-def write(path, url=None, parts=None, values=VALUES, **options):
-    with FeatureWriter(path, IDENTITY, IDS, url=url, **options) as writer:
-        missing = [] if writer.complete else writer.missing
-        for part in missing if parts is None else parts:
-            rows = slice(writer.rows(part).start, writer.rows(part).stop)
-            writer.write(part, values[rows], PROBLEMS[rows])
-        if parts is None and not writer.complete:
-            writer.finish()
-        assert writer.remaining_bytes() == 0 or url is None
-    return missing
-
-
 def objects(url):
     store = ObjectStore(url)
-    found = {}
+    contents = {}
     for name in store.sizes():
         with store.open(name) as file:
-            found[name] = file.read()
-    return found
-
-
-def content(folder):
-    return {file.name: file.read_bytes() for file in folder.iterdir()}
+            contents[name] = file.read()
+    return contents
 
 
 def test_the_shards_of_a_store_are_those_of_a_folder(path, url, tmp_path):
-    assert write(path, url) == [0, 1, 2]
-    write(tmp_path / "other.h5", shards=True)
-    expected, found = (
-        content(shards_folder(one)) for one in (tmp_path / "other.h5", path)
-    )
-    assert json.loads(found.pop("store.json")) == {"url": url}
-    assert {**found, **objects(url)} == expected
-    assert sorted(found) == ["header.json", "index.h5"]
-    with FeatureWriter(path, IDENTITY, IDS) as writer:
+    other = tmp_path / "other.h5"
+    assert write(path, url=url) == [0, 1, 2]
+    write(other, shards=True)
+    there = content(path)
+    assert json.loads(there.pop("store.json")) == {"url": url}
+    assert sorted(there) == ["header.json", "index.h5"]
+    assert {**there, **objects(url)} == content(other)
+    with Writer(path, IDENTITY, IDS) as writer:
         assert writer.complete
-        assert writer.size() > sum(map(len, expected.values()))
-    rows = [10, 3, 8, 0, 3]
-    with FeatureReader(path) as reader:
-        np.testing.assert_array_equal(reader.read(rows), VALUES[rows])
-        assert reader.problems == {"5.jpg": "broken"}
+        assert writer.size() > sum(map(len, content(other).values()))
+    assert all_values(path) == all_values(other)
 
 
 def test_an_interrupted_extraction_continues_in_its_store(path, url):
-    write(path, url, parts=[1])
+    write(path, url=url, numbers=[1], finish=False)
     with pytest.raises(FeatureError, match="run the extraction again to continue"):
         FeatureReader(path)
     assert write(path) == [0, 2]  # its store is remembered
     assert sorted(objects(url)) == OBJECTS
-    assert write(path, url) == []
+    assert write(path, url=url) == []
 
 
 def test_each_shard_is_downloaded_once_and_again_if_it_was_replaced(
     path, url, tmp_path, monkeypatch
 ):
-    write(path, url)
+    write(path, url=url)
     real, loaded = shard_store.atomic_path, []
 
     def atomic_path(target, unique):
@@ -114,14 +95,14 @@ def test_each_shard_is_downloaded_once_and_again_if_it_was_replaced(
     for _ in range(2):
         with FeatureReader(path) as reader:
             assert loaded in ([SHARDS[0]], SHARDS)  # the first is verified
-            reader.read([0, 9, 4, 1])
+            reader.read([0, 42, 20, 1])
         assert sorted(loaded) == SHARDS
     (cache,) = (tmp_path / "cache").iterdir()
     (cache / SHARDS[1]).write_bytes(b"of a full disk")
     with FeatureReader(path) as reader:
-        np.testing.assert_array_equal(reader.read([4])[0], VALUES[4])
+        np.testing.assert_array_equal(reader.read([20])[0], VALUES[20])
     assert loaded[3:] == [SHARDS[1]]
-    write(path, url, values=VALUES[::-1].copy(), overwrite=True)
+    write(path, url=url, values=VALUES[::-1].copy(), overwrite=True)
     with FeatureReader(path) as reader:
         np.testing.assert_array_equal(reader.read([0])[0], VALUES[-1])
 
@@ -129,7 +110,7 @@ def test_each_shard_is_downloaded_once_and_again_if_it_was_replaced(
 def test_a_store_with_other_objects_is_refused_and_nothing_is_written(path, url):
     ObjectStore(url).write("notes.txt", b"precious")
     with pytest.raises(FeatureError, match=r"must be empty\. Received: objects"):
-        write(path, url)
+        write(path, url=url)
     assert not shards_folder(path).exists()
     assert list(objects(url)) == ["notes.txt"]
 
@@ -137,19 +118,19 @@ def test_a_store_with_other_objects_is_refused_and_nothing_is_written(path, url)
 def test_features_elsewhere_are_kept_unless_they_are_overwritten(path, url, tmp_path):
     write(path, shards=True)
     with pytest.raises(FeatureError, match="its shards are in this folder; pass --ove"):
-        write(path, url)
-    write(path, url, overwrite=True)
+        write(path, url=url)
+    write(path, url=url, overwrite=True)
     assert sorted(objects(url)) == OBJECTS
     with pytest.raises(FeatureError, match=f"its shards are in {url}; pass --overwr"):
-        write(path, f"{url}/other")
+        write(path, url=f"{url}/other")
     write(path, overwrite=True)  # one file
     assert objects(url) == {}
     with pytest.raises(FeatureError, match="already present as a file"):
-        write(path, url)
+        write(path, url=url)
 
 
 def test_an_absent_shard_of_a_store_is_named(path, url):
-    write(path, url)
+    write(path, url=url)
     store = ObjectStore(url)
     store._system.rm(f"{store._root}/{SHARDS[2]}")
     with pytest.raises(FeatureError, match=r"the shard 000002\.h5 is absent"):
@@ -183,7 +164,7 @@ def test_no_object_of_hdf5_can_be_freed_while_hdf5_reads_a_store(
             return Recording(file.read())
 
     monkeypatch.setattr(ObjectStore, "open", recorded)
-    write(path, url)
+    write(path, url=url)
     assert enabled
     assert not any(enabled)
     assert gc.isenabled()
@@ -208,7 +189,7 @@ def test_a_store_that_does_not_answer_is_one_line_and_writes_nothing(path, monke
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     with pytest.raises(FeatureError, match="s3://silent/x: cannot be listed") as caught:
-        write(path, "s3://silent/x")
+        write(path, url="s3://silent/x")
     S3FileSystem.clear_instance_cache()
     assert "\n" not in str(caught.value)
     assert not shards_folder(path).exists()
@@ -216,7 +197,7 @@ def test_a_store_that_does_not_answer_is_one_line_and_writes_nothing(path, monke
 
 def test_a_bucket_that_cannot_be_written_is_one_line_and_writes_nothing(path, s3):
     with pytest.raises(FeatureError, match="s3://absent/x: cannot be written"):
-        write(path, "s3://absent/x")
+        write(path, url="s3://absent/x")
     assert not shards_folder(path).exists()
 
 

@@ -1,7 +1,6 @@
 """Test the preparation of manifest and vocabulary."""
 
 import functools
-import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import get_args, get_type_hints
@@ -17,11 +16,9 @@ from data_prep_files import (
     make_zip,
 )
 
-from data_prep.locate import DataFolder
-from data_prep.prepare import prepare
-from data_prep.problems import Problems
+from data_prep.preparation import Problems
+from data_prep.prepare import SOURCES, prepare
 from data_prep.scenes.scenes import write_scenes
-from data_prep.sources import SOURCES
 from show_attend_tell.config.settings import DataSettings
 from show_attend_tell.config.siblings import DigitSettings
 from show_attend_tell.config.words import WordSettings
@@ -194,21 +191,6 @@ def test_without_training_captions_there_is_no_vocabulary(prepare_flickr8k, tmp_
     assert not (tmp_path / "work" / "tiny" / "manifest.jsonl").exists()
 
 
-def test_a_kill_while_writing_leaves_the_earlier_manifest(
-    prepare_flickr8k, monkeypatch
-):
-    folder = prepare_flickr8k().folder
-    before = (folder / "manifest.jsonl").read_bytes()
-
-    def die(descriptor):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "fsync", die)
-    with pytest.raises(KeyboardInterrupt):
-        prepare_flickr8k()
-    assert (folder / "manifest.jsonl").read_bytes() == before
-
-
 def test_photos_and_captions_of_different_sets_are_refused(prepare_flickr8k):
     with pytest.raises(DataError, match=r"no photo has captions: .* \(other\.jpg\)"):
         prepare_flickr8k(texts={"Flickr8k.token": "other.jpg#0\tA dog .\n"})
@@ -260,27 +242,6 @@ def test_every_source_of_the_settings_is_registered():
     tables = (DataSettings, DigitSettings, WordSettings)
     names = [n for table in tables for n in get_args(get_type_hints(table)["source"])]
     assert sorted(names) == sorted(SOURCES)
-
-
-def test_the_data_folder_is_searched_once(tmp_path, monkeypatch):
-    data = make_flickr8k(tmp_path / "data", packed=True)
-    searched = []
-
-    def count(folder, prepared):
-        searched.append(folder)
-        return DataFolder(folder, prepared)
-
-    monkeypatch.setattr("data_prep.sources.captions.DataFolder", count)
-    prepare(an_experiment("flickr8k"), data, tmp_path / "work")
-    assert searched == [data]
-
-
-def test_a_broken_link_is_skipped_and_listed(tmp_path):
-    data = make_flickr8k(tmp_path / "data", packed=False)
-    (data / "loop").symlink_to("loop")
-    report = prepare(an_experiment("flickr8k"), data, tmp_path / "work")
-    assert photos_of(report)["train"] == 2
-    assert f"skipped: broken link: 1 ({data / 'loop'})" in report.lines()
 
 
 def test_the_real_flickr8k_gives_the_known_counts(tmp_path):

@@ -42,9 +42,8 @@ def test_greedy_takes_the_best_word_until_the_end(rng):
 
 
 def test_greedy_takes_the_smallest_of_equal_ids():
-    found = Markov(np.zeros((1, 6, 6), "f4")).run(
-        greedy, max_words=2, forbidden=(PAD, START, END)
-    )
+    equal = Markov(np.zeros((1, 6, 6), "f4"))
+    found = equal.run(greedy, max_words=2, forbidden=(PAD, START, END))
     np.testing.assert_array_equal(found.tokens, [[[3, 3]]])
 
 

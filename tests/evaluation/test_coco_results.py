@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from show_attend_tell.evaluation.coco_results import read_coco_results
+from show_attend_tell.evaluation.coco_results import read_captions
 from show_attend_tell.runtime.errors import ResultsFileError
 
 CAPTIONS = {"1": "a dog", "2": "un café"}
@@ -26,7 +26,7 @@ def write(tmp_path):
 
 @pytest.mark.parametrize("content", [COCO, OURS, CAPTIONS])
 def test_all_forms_return_the_captions_in_the_order_of_the_photos(write, content):
-    assert list(read_coco_results(write(content), ["1", "2"]).items()) == list(
+    assert list(read_captions(write(content), ["1", "2"]).items()) == list(
         CAPTIONS.items()
     )
 
@@ -35,15 +35,15 @@ def test_a_number_matches_a_coco_file_name(write):
     photos = ["COCO_val2014_000000000042.jpg", "COCO_val2014_000000123456.jpg"]
     rows = [{"image_id": 123456, "caption": "b"}, {"image_id": 42, "caption": "a"}]
     expected = dict(zip(photos, "ab", strict=True))
-    assert read_coco_results(write(rows), photos) == expected
+    assert read_captions(write(rows), photos) == expected
     mixed = {photos[0]: "a", "123456": "b"}
-    assert read_coco_results(write(mixed), photos) == expected
+    assert read_captions(write(mixed), photos) == expected
 
 
 def test_a_number_and_a_file_name_of_one_photo_are_duplicates(write):
     photo = "COCO_val2014_000000000042.jpg"
     with pytest.raises(ResultsFileError, match="1 photos captioned more than once"):
-        read_coco_results(write({photo: "a", "42": "b"}), [photo])
+        read_captions(write({photo: "a", "42": "b"}), [photo])
 
 
 @pytest.mark.parametrize(
@@ -66,19 +66,19 @@ def test_a_number_and_a_file_name_of_one_photo_are_duplicates(write):
 )
 def test_a_malformed_file_is_a_one_line_error(write, content, message):
     with pytest.raises(ResultsFileError, match=message) as caught:
-        read_coco_results(write(content), ["1", "2"])
+        read_captions(write(content), ["1", "2"])
     assert "\n" not in str(caught.value)
     assert "captions.json" in str(caught.value)
 
 
 def test_an_error_lists_only_the_first_photos(write):
     with pytest.raises(ResultsFileError, match=r"4 photos .*: a, b, c, \.\.\.;"):
-        read_coco_results(write({"e": "x"}), "edcba")
+        read_captions(write({"e": "x"}), "edcba")
 
 
 def test_an_absent_file_is_named_in_the_error(tmp_path):
     with pytest.raises(ResultsFileError, match="nowhere.json: cannot be read"):
-        read_coco_results(tmp_path / "nowhere.json", ["1"])
+        read_captions(tmp_path / "nowhere.json", ["1"])
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_an_absent_file_is_named_in_the_error(tmp_path):
 def test_hostile_texts_are_refused_in_one_short_line(write, text):
     path = write(text)
     with pytest.raises(ResultsFileError) as caught:
-        read_coco_results(path, ["1", "2"])
+        read_captions(path, ["1", "2"])
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 400 + len(str(path))
 
@@ -103,4 +103,4 @@ def test_hostile_texts_are_refused_in_one_short_line(write, text):
 def test_a_pipe_is_refused(tmp_path):
     os.mkfifo(tmp_path / "captions.json")
     with pytest.raises(ResultsFileError, match="not a regular file"):
-        read_coco_results(tmp_path / "captions.json", ["1"])
+        read_captions(tmp_path / "captions.json", ["1"])

@@ -2,10 +2,9 @@
 
 import shutil
 
-import h5py
 import numpy as np
 import pytest
-from tiny_evaluation import EXPERIMENT, GRID, make_place
+from tiny_evaluation import EXPERIMENT, IDENTITY, edited, make_place
 
 from show_attend_tell.data.features import feature_path
 from show_attend_tell.runtime.errors import FeatureError
@@ -15,13 +14,12 @@ from show_attend_tell.runtime.errors import FeatureError
 def place(tmp_path_factory):
     """Prepared data and a run; the mirrored views are those of mirrored locations."""
     place = make_place(tmp_path_factory.mktemp("ensemble"))
-    folder = place.work / "tiny"
-    path = feature_path(folder, EXPERIMENT.encoder)
-    mirrored = feature_path(folder, EXPERIMENT.encoder, mirror=True, split="val")
+    path = feature_path(place.data, EXPERIMENT.encoder)
+    mirrored = feature_path(place.data, EXPERIMENT.encoder, mirror=True, split="val")
     mirrored.write_bytes(path.read_bytes())
-    with h5py.File(mirrored, "r+") as file:
+    with edited(mirrored) as file:
         features = file["features"][:]
-        grid = features.reshape(len(features), *GRID, -1)
+        grid = features.reshape(len(features), *IDENTITY["grid"], -1)
         file["features"][:] = grid[:, :, ::-1].reshape(features.shape)
         file.attrs["mirrored"] = True
     return place
@@ -52,7 +50,7 @@ def test_copies_of_a_model_over_equal_views_are_that_model(place):
 
 
 def test_absent_mirrored_features_are_named_in_one_line(place):
-    path = feature_path(place.work / "tiny", EXPERIMENT.encoder, True, "val")
+    path = feature_path(place.data, EXPERIMENT.encoder, True, "val")
     moved = path.rename(path.with_suffix(".away"))
     try:
         with pytest.raises(FeatureError, match=r"mirror-val\.h5") as error:

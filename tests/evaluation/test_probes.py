@@ -5,6 +5,7 @@ import pytest
 
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.manifest import Photo
+from show_attend_tell.data.region import smooth
 from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
 from show_attend_tell.decoding import Hypotheses
@@ -152,12 +153,14 @@ CAPTIONS = {"p": "a red circle", "q": "a star", "r": "a star"}
 def test_the_note_has_the_hits_of_every_layer_and_head(layered, monkeypatch, batch):
     monkeypatch.setattr(probes, "_BATCH", batch)
     model = LayeredModel()
-    note = layer_note(model, CellReader(), layered, CAPTIONS, TARGETS)
+    hits, mass = layer_note(model, CellReader(), layered, CAPTIONS, TARGETS)
     first, second = ", ".join(["0.500"] * 3), ", ".join(["1.000"] * 3)
-    assert note == (
+    assert hits == (
         f"pointing by layer of the decoder: 1: 0.500 (heads {first}), 2: 1.000 (heads "
-        f"{second})",
+        f"{second})"
     )
+    inside = smooth(np.eye(4)[0], (2, 2))[0]  # of the attention to the peak's cell
+    assert f"2: {inside:.3f} (heads" in mass
     start, a, red, star = VOCABULARY.encode(["<start>", "a", "red", "star"])
     assert [row[:3] for row in model.inputs][0] == [start, a, red]
     assert model.inputs[1][:2] == [start, a]

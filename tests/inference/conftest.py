@@ -1,5 +1,7 @@
 """Share one compiled pipeline and one folder of photos among all tests."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -50,17 +52,22 @@ def shared_load(monkeypatch, pipeline):
 
 
 @pytest.fixture
-def run(capsys, shared_load, pipeline):
+def command(capsys):
     """Run the verb ``caption``; return exit status, lines of output, and errors."""
 
-    def run(*arguments) -> tuple[int, list[str], str]:
-        model = ("--model", pipeline.file)
+    def command(*arguments) -> tuple[int, list[str], str]:
         try:
-            cli.main(["caption", *map(str, (*model, *arguments))])
+            cli.main(["caption", *map(str, arguments)])
             code = 0
         except SystemExit as stop:
             code = stop.code or 0
         out, err = capsys.readouterr()
         return code, out.splitlines(), err
 
-    return run
+    return command
+
+
+@pytest.fixture
+def run(command, shared_load, pipeline):
+    """Run the verb with the shared pipeline."""
+    return partial(command, "--model", pipeline.file)

@@ -7,7 +7,6 @@ import pytest
 from tiny_pipeline import DECODING
 
 import show_attend_tell as sat
-from show_attend_tell.cli import main as cli
 from show_attend_tell.runtime.errors import ModelFileError
 
 
@@ -26,17 +25,6 @@ def other(pipeline, tmp_path_factory):
 def ensemble(pipeline, other):
     """Two models over photos and their mirror images."""
     return sat.load([pipeline.file, other], mirror=True)
-
-
-def command(capsys, *arguments):
-    """Run the verb caption; return exit status, lines of output, and errors."""
-    try:
-        cli.main(["caption", *map(str, arguments)])
-        code = 0
-    except SystemExit as stop:
-        code = stop.code or 0
-    out, err = capsys.readouterr()
-    return code, out.splitlines(), err
 
 
 def test_a_pipeline_of_a_captioner_captions_as_the_pipeline_of_its_file(
@@ -77,7 +65,7 @@ def test_an_ensemble_captions_a_photo_by_the_mean_of_models_and_views(
 
 
 def test_the_command_line_averages_models_into_a_file(
-    pipeline, other, photo, capsys, tmp_path, monkeypatch, ensemble
+    pipeline, other, photo, command, tmp_path, monkeypatch, ensemble
 ):
     loaded = []
 
@@ -87,11 +75,11 @@ def test_the_command_line_averages_models_into_a_file(
 
     monkeypatch.setattr("show_attend_tell.inference.pipeline.load", load)
     models = ("--model", pipeline.file, "--model", other)
-    code, lines, _ = command(capsys, photo, *models, "--mirror")
+    code, lines, _ = command(photo, *models, "--mirror")
     assert (code, lines) == (0, [f"{photo}: {ensemble.caption(photo).text}"])
     assert loaded == [((pipeline.file, other), {"mirror": True, "reranker": None})]
     out = tmp_path / "captions.jsonl"
-    assert command(capsys, photo, *models, "--mirror", "--out", out)[0] == 0
+    assert command(photo, *models, "--mirror", "--out", out)[0] == 0
     (row,) = map(json.loads, out.read_text().splitlines())
     assert row["made_by"].startswith("model.keras ")
     assert " + other.keras " in row["made_by"]
@@ -99,7 +87,7 @@ def test_the_command_line_averages_models_into_a_file(
 
 
 def test_models_of_other_words_end_the_command_in_one_line(
-    pipeline, photo, capsys, tmp_path
+    pipeline, photo, command, tmp_path
 ):
     config = pipeline.captioner.get_config()
     config["vocabulary"] = [*config["vocabulary"][:-1], "green"]
@@ -108,7 +96,7 @@ def test_models_of_other_words_end_the_command_in_one_line(
     with pytest.raises(ModelFileError, match="another vocabulary"):
         sat.load([pipeline.file, path])
     models = ("--model", pipeline.file, "--model", path)
-    code, _, err = command(capsys, photo, *models)
+    code, _, err = command(photo, *models)
     assert code == 1
     assert err.count("\n") == 1
     assert err.startswith(f"error: {path}: the models of an ensemble must have one")

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from tiny_pipeline import photo_bytes
 
-from show_attend_tell.cli import main as cli
 from show_attend_tell.inference.batch import caption_into_file, made_by
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.inference.request import CaptionRequest
@@ -90,13 +89,10 @@ def test_captions_of_both_orders_are_not_mixed_in_a_file(
 
 
 def test_the_command_line_captions_with_a_reranker(
-    pipeline, reranked, file, photos, tmp_path, capsys
+    pipeline, reranked, file, photos, command
 ):
-    cli.main(
-        ["caption", "--model", str(pipeline.file), "--reranker", str(file), str(photos)]
-    )
-    lines = capsys.readouterr().out.splitlines()
-    texts = [one.sentence for one in reranked.caption_photos([photos])]
+    _, lines, _ = command("--model", pipeline.file, "--reranker", file, photos)
+    texts = [caption.sentence for caption in reranked.caption_photos([photos])]
     assert [line.split(": ", 1)[1] for line in lines] == texts
 
 

@@ -93,32 +93,23 @@ def test_names_may_be_as_long_as_the_file_system_allows(tmp_path, name):
     assert os.listdir(tmp_path) == [name]
 
 
-def fail_to_write(path, error):
-    with atomic_path(path) as temporary:
-        temporary.write_text("half")
-        raise error
+@pytest.mark.parametrize(
+    ("number", "text", "named", "filename"),
+    [
+        (errno.ENOSPC, "No space left on device", None, "file.txt"),
+        (errno.EFBIG, "File too large", ".writing-file.txt", "file.txt"),
+        (errno.EACCES, "Permission denied", "photo.jpg", "photo.jpg"),
+    ],
+)
+def test_a_full_disk_is_an_error_of_the_path(tmp_path, number, text, named, filename):
+    def fail():
+        with atomic_path(tmp_path / "file.txt") as temporary:
+            temporary.write_text("half")
+            raise OSError(number, text, named and str(tmp_path / named))
 
-
-def test_a_full_disk_is_an_error_of_the_path(tmp_path):
-    path = tmp_path / "file.txt"
-    for error in (
-        OSError(errno.ENOSPC, "No space left on device"),
-        OSError(errno.EFBIG, "File too large", str(tmp_path / ".writing-file.txt")),
-    ):
-        with pytest.raises(OSError, match=r"(space|large)") as caught:
-            fail_to_write(path, error)
-        assert caught.value.filename == str(path)
-    other = OSError(errno.EACCES, "Permission denied", "photo.jpg")
-    with pytest.raises(OSError, match="denied") as caught:
-        fail_to_write(path, other)
-    assert caught.value.filename == "photo.jpg"
-
-
-def test_a_folder_that_is_a_file_is_an_error_of_that_path(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(OSError, match="exists") as caught:
-        atomic_write(tmp_path / "file" / "inner.txt", "content")
-    assert caught.value.filename == str(tmp_path / "file")
+    with pytest.raises(OSError, match=text) as caught:
+        fail()
+    assert caught.value.filename == str(tmp_path / filename)
 
 
 def hold(path, held, end):
@@ -150,10 +141,19 @@ def test_a_lock_is_refused_while_another_process_holds_it(tmp_path, holder):
         assert holder.is_set()
 
 
-def test_a_lock_names_the_folder_that_cannot_be_written(tmp_path):
+def write(path):
+    atomic_write(path, "content")
+
+
+def lock(path):
+    locked(path, KeyError()).__enter__()
+
+
+@pytest.mark.parametrize("use", [write, lock])
+def test_a_folder_that_is_a_file_is_named_in_the_error(tmp_path, use):
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="exists|Not a directory") as caught:
-        locked(tmp_path / "file" / "lock", KeyError()).__enter__()
+        use(tmp_path / "file" / "inner")
     assert caught.value.filename == str(tmp_path / "file")
 
 

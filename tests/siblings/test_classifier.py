@@ -1,6 +1,5 @@
 """The classifiers of whole pictures, against NumPy."""
 
-import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -70,13 +69,3 @@ def test_the_papers_networks_have_their_numbers_of_parameters():
     assert parameters(28, widths=[256, 256]) == dense
     convolution = 8 * 100 + 8 + (8 * 11**2) * 256 + 256 + 2570
     assert parameters(60, kind="convolution", widths=[256]) == convolution
-
-
-def test_a_saved_classifier_is_restored(rng, tmp_path):
-    model = build(rng, kind="convolution", widths=[5])
-    images = rng.random((3, SIDE, SIDE), np.float32)
-    model.save(tmp_path / "model.keras")
-    restored = keras.saving.load_model(tmp_path / "model.keras")
-    assert restored.settings == model.settings
-    one, other = (np.asarray(each(images)["logits"]) for each in (model, restored))
-    np.testing.assert_array_equal(one, other)

@@ -4,6 +4,8 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -180,3 +182,34 @@ class Interruptions(threading.Thread):
                     return
             action()
             self.done += 1
+
+
+def kill_driver_worker_and_node(
+    nodes: LocalCluster, command: list, shards: Path, run: Callable[[], Any]
+) -> Any:
+    """Kill a driver after two shards; run the rest while a worker and a node die.
+
+    Args:
+        nodes: the cluster.
+        command: arguments of Python for the driver.
+        shards: the folder in which shards appear, and the pattern of their names.
+        run: does what the driver would have done.
+
+    Returns:
+        What `run` returns.
+    """
+    nodes.ensure(2)
+    folder, pattern = shards.parent, shards.name
+    driver = subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE)
+    while len(list(folder.glob(pattern))) < 2:
+        assert driver.poll() is None, driver.stderr.read()
+        time.sleep(0.005)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.communicate()
+    present = len(list(folder.glob(pattern)))
+    assert present < 6
+    actions = [(present + 1, kill_a_busy_worker), (present + 3, nodes.kill_node)]
+    with Interruptions(folder, pattern, actions) as kills:
+        result = run()
+    assert kills.done == 2
+    return result

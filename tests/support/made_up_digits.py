@@ -8,17 +8,18 @@ import numpy as np
 from show_attend_tell.config.settings import experiment_from_dict
 from show_attend_tell.data.digits import Digits, write_digits
 
+_DATA = {"name": "made-up", "source": "mnist", "validation": 16}
+_TRAINING = {"epochs": 3, "batch_size": 8, "jit_compile": False}
+_WIDTHS = {"width": 16, "glimpse_width": 8, "location_width": 8}
 _TABLES = {
-    "data": {"name": "made-up", "source": "mnist", "validation": 16},
-    "training": {"epochs": 3, "batch_size": 8, "jit_compile": False},
-    "glimpse": {
-        "patch": 8,
-        "scales": 2,
-        "glimpses": 2,
-        "width": 16,
-        "glimpse_width": 8,
-        "location_width": 8,
-    },
+    "data": _DATA,
+    "training": _TRAINING,
+    "glimpse": {"patch": 8, "scales": 2, "glimpses": 2, **_WIDTHS},
+}
+_DRAWING = {
+    "data": _DATA,
+    "training": {**_TRAINING, "warmup_steps": 0, "learning_rate": 0.01},
+    "draw": {"steps": 2, "read": 3, "write": 4, "latent": 5, "width": 16},
 }
 
 
@@ -44,10 +45,16 @@ def prepare(work, count=64, test=0):
 def experiment(name="tiny", **changes):
     """Return a small experiment; keywords are tables of changed settings."""
     tables = {key: {**table, **changes.get(key, {})} for key, table in _TABLES.items()}
-    if "classifier" in changes:
+    for other in changes.keys() & {"classifier", "draw"}:
+        tables[other] = changes[other]
         del tables["glimpse"]
-        tables["classifier"] = changes["classifier"]
     return experiment_from_dict({"name": name, "task": "classify", **tables})
+
+
+def drawing_experiment(name="tiny", **changes):
+    """Return a small experiment that generates; see :func:`experiment`."""
+    tables = {key: {**table, **changes.get(key, {})} for key, table in _DRAWING.items()}
+    return experiment_from_dict({"name": name, "task": "generate", **tables})
 
 
 def idx(values):

@@ -1,41 +1,21 @@
 """Fonts, words and archives of crops for tests that need no installed fonts."""
 
-import dataclasses
 import io
 import zipfile
 from pathlib import Path
 
 import matplotlib
-import numpy as np
 from PIL import Image
 
-from data_prep.words.effects import Effects
-from data_prep.words.fonts import Family, Font
+from data_prep.words.fonts import Font
 from data_prep.words.render import Renderer
-from data_prep.words.word_list import Shown, WordList
+from data_prep.words.word_list import WordList
 
 FONTS = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
 SANS = Font(str(FONTS / "DejaVuSans.ttf"))
 SERIF = Font(str(FONTS / "DejaVuSerif-Bold.ttf"))
-FAMILIES = [Family("DejaVu Sans", (SANS,)), Family("DejaVu Serif", (SERIF,))]
+FAMILIES = {"DejaVu Sans": [SANS], "DejaVu Serif": [SERIF]}
 LISTED = {"stop": 4.0, "open": 1.0, "a": 1.0, "hotel": 2.0, "restaurant": 0.5}
-
-NATURAL = Effects()
-UNDAMAGED = dataclasses.replace(
-    NATURAL,
-    **dict.fromkeys("reduced blur motion sharpened noise compressed".split(), 0.0),
-    **{"inverted": 0.0, "gamma": (1.0, 1.0)},
-)
-_NEVER = """
-    spaced small_caps heavy shadow outline ruled board neighbours rotation turned shear
-    leaning arc field shaded relief texture
-""".split()
-PLAIN = dataclasses.replace(
-    UNDAMAGED,
-    **dict.fromkeys(_NEVER, 0.0),
-    **dict.fromkeys(("perspective", "margin_x", "margin_y"), (0.0, 0.0)),
-    strokes=(1.0, 0.0, 0.0),
-)
 
 
 class OneWord:
@@ -50,17 +30,17 @@ class OneWord:
         return 1
 
     def sample(self, rng):
-        """Return the word."""
-        return Shown(self._text.lower(), self._text)
+        """Return the word and its text."""
+        return self._text.lower(), self._text
 
     def neighbour(self, rng):
         """Return its text."""
         return self._text
 
 
-def renderer(seed=0, effects=NATURAL, families=FAMILIES, words=None):
+def renderer(seed=0, families=FAMILIES, words=None, photos=()):
     """Return a renderer of some words in two fonts."""
-    return Renderer(families, words or WordList(LISTED), seed, (), effects)
+    return Renderer(families, words or WordList(LISTED), seed, photos)
 
 
 def crop_bytes(number, size=(60, 24)):
@@ -86,8 +66,3 @@ def write_archive(path, files):
         for name, content in files.items():
             archive.writestr(name, content)
     return path
-
-
-def correlation(one, other):
-    """Return the correlation of two arrays."""
-    return np.corrcoef(np.ravel(one).astype(float), np.ravel(other))[0, 1]

@@ -1,80 +1,25 @@
-"""Build a prepared folder and a run to evaluate: photos of noise, a tiny captioner."""
+"""Build a prepared folder and a run to evaluate: drawn photos, a random captioner."""
 
+import contextlib
 import dataclasses
 import json
 from pathlib import Path
 
 import h5py
 import numpy as np
-from PIL import Image
+import tiny_run
 
-from show_attend_tell.config import settings
-from show_attend_tell.data import manifest
-from show_attend_tell.data.features import FORMAT, feature_path
-from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.evaluation.evaluate import evaluate
 from show_attend_tell.models.captioner import Captioner
 
-SPLITS = ("train", "val", "val", "val", "val", "val", "none")
-WORDS = "a dog cat runs on grass sits red".split()
-GRID, WIDTH, SIDE = (2, 2), 3, 20
-IDENTITY = {
-    "network": "Tiny",
-    "layer": "last",
-    "weights_digest": "0",
-    "image_size": 8,
-    "resize": "squash",
-    "grid": list(GRID),
-    "width": WIDTH,
-}
-_ENCODER_KEYS = ("network", "layer", "image_size", "resize")
-EXPERIMENT = settings.experiment_from_dict(
-    {
-        "name": "tiny",
-        "data": {"name": "tiny", "source": "folder"},
-        "encoder": {key: IDENTITY[key] for key in _ENCODER_KEYS},
-        "model": {
-            "embedding_width": 8,
-            "lstm_width": 8,
-            "attention_width": 8,
-            "initializer": "glorot",
-        },
-        "training": {},
-        "decoding": {
-            "beam": 2,
-            "max_words": 6,
-            "batch_size": 2,
-            "length_normalisation": 0.5,
-        },
-    }
+PHOTO = (24, 16)  # width and height
+IDENTITY = {**tiny_run.IDENTITY, "weights_digest": "0"}
+IDENTITY |= {"image_size": 8, "resize": "squash"}
+EXPERIMENT = tiny_run.experiment(
+    encoder={"image_size": 8, "resize": "squash"},
+    decoding={"batch_size": 2, "length_normalisation": 0.5},
 )
-
-
-def make_photos(folder: Path, rng: np.random.Generator) -> list[Photo]:
-    """Write photos of noise, each with two captions of random words."""
-    photos = []
-    for number, split in enumerate(SPLITS):
-        path = folder / "photos" / f"{number}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        noise = rng.integers(0, 255, (SIDE, SIDE, 3), np.uint8)
-        Image.fromarray(noise).save(path)
-        captions = [" ".join(rng.choice(WORDS, 5)).capitalize() + "." for _ in "ab"]
-        photos.append(Photo(f"{number}.png", path, split, tuple(captions)))
-    return photos
-
-
-def write_features(path: Path, ids: list[str], rng: np.random.Generator) -> None:
-    """Write a valid feature file of random values."""
-    with h5py.File(path, "w") as file:
-        shape = (len(ids), GRID[0] * GRID[1], WIDTH)
-        file["features"] = rng.normal(0, 3, shape).astype(np.float16)
-        file["written"] = np.ones(len(ids), bool)
-        file.create_dataset("image_ids", data=ids, dtype=h5py.string_dtype())
-        file.create_dataset("problems", data=[""] * len(ids), dtype=h5py.string_dtype())
-        file.attrs.update(
-            format=FORMAT, identity=json.dumps(IDENTITY), mirrored=False, complete=True
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,8 +34,12 @@ class Place:
         return self.runs / EXPERIMENT.name
 
     @property
+    def data(self) -> Path:
+        return self.work / EXPERIMENT.data.name
+
+    @property
     def manifest(self) -> Path:
-        return self.work / "tiny" / "manifest.jsonl"
+        return self.data / "manifest.jsonl"
 
     def evaluate(self, **changes):
         chosen = {"tokenizer": "simple", "progress": False, **changes}
@@ -101,18 +50,29 @@ class Place:
 
 
 def make_place(root: Path) -> Place:
-    """Write random photos and features, and an untrained captioner."""
+    """Write photos, features and captions, and a captioner of random weights."""
     place = Place(root / "prepared", root / "runs")
-    rng = np.random.default_rng(7)
-    folder = place.work / "tiny"
-    photos = make_photos(folder, rng)
-    manifest.write_manifest(place.manifest, photos)
-    path = feature_path(folder, EXPERIMENT.encoder)
-    write_features(path, [p.id for p in reversed(photos)], rng)
-    vocabulary = Vocabulary.build([WORDS])
+    tiny_run.prepare(place.work, identity=IDENTITY)
+    vocabulary = Vocabulary.load(place.data / "vocabulary.json")
     model = Captioner(
-        vocabulary, EXPERIMENT.model, WIDTH, GRID, encoder_identity=IDENTITY, seed=3
+        vocabulary,
+        EXPERIMENT.model,
+        IDENTITY["width"],
+        tuple(IDENTITY["grid"]),
+        encoder_identity=IDENTITY,
+        seed=3,
     )
+    rng = np.random.default_rng(2)
+    for weight in model.trainable_weights:
+        weight.assign(1.5 * rng.standard_normal(weight.shape))
     place.run.mkdir(parents=True)
     model.save(place.run / "model.keras")
     return place
+
+
+@contextlib.contextmanager
+def edited(path: Path):
+    """Open a feature file to change it, without the checksums that refuse changes."""
+    with h5py.File(path, "r+") as file:
+        del file["checksums"], file.attrs["digest"]
+        yield file

@@ -42,7 +42,9 @@ def experiment(name="tiny", **changes):
     return experiment_from_dict({"name": name, **tables})
 
 
-def prepare(work, mirror=False, identity=IDENTITY, name="made-up", seed=3):
+def prepare(
+    work, mirror=False, identity=IDENTITY, name="made-up", seed=3, shards=False
+):
     """Write manifest, vocabulary and features of 12 training and 4 other photos.
 
     A photo's annotations encode its caption's colour and shape, so they can be learnt.
@@ -65,16 +67,19 @@ def prepare(work, mirror=False, identity=IDENTITY, name="made-up", seed=3):
     words = [tokenize(t) for p in photos if p.split == "train" for t in p.captions]
     Vocabulary.build(words).save(folder / "vocabulary.json")
     ids, features = [photo.id for photo in photos], np.array(features, np.float16)
-    write_features(folder, ids, features, identity=identity)
+    write_features(folder, ids, features, False, identity, shards)
     if mirror:  # another order of rows, as training photos alone have
-        write_features(folder, ids[11::-1], features[11::-1, ::-1], True, identity)
+        mirrored = features[11::-1, ::-1]
+        write_features(folder, ids[11::-1], mirrored, True, identity, shards)
     return work
 
 
-def write_features(folder, ids, features, mirror=False, identity=IDENTITY):
+def write_features(
+    folder, ids, features, mirror=False, identity=IDENTITY, shards=False
+):
     """Write a feature file of all photos."""
     path = feature_path(folder, experiment().encoder, mirror)
     assert len(ids) <= SHARD_ROWS
-    with FeatureWriter(path, identity, ids, mirrored=mirror) as writer:
+    with FeatureWriter(path, identity, ids, mirror, shards=shards) as writer:
         writer.write(0, features, [""] * len(ids))
         writer.finish()

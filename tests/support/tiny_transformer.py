@@ -9,7 +9,7 @@ from show_attend_tell.reference import transformer
 d, H, F, N = 8, 2, 12, 2
 VARIANTS = {
     "the default": {},
-    "post": {"norm": "post"},
+    "post": {"norm": "post", "alpha_head": 2},
     "encoder layers": {"encoder_layers": 2, "alpha_layer": 1},
     "encoder layers, post": {"encoder_layers": 1, "norm": "post"},
     "no positions, not tied": {"positions": "none", "tie_output": False},

@@ -3,7 +3,6 @@
 import io
 import random
 import shutil
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import command_line
 import h5py
 import mutations
 import numpy as np
+from mutations import unzipped, zipped
 from tally import Tally
 
 SECONDS = 60  # a case that takes longer counts as hanging
@@ -79,21 +79,6 @@ def array_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
     return f"{name} of {what}", zipped(files)
 
 
-def unzipped(content: bytes) -> dict[str, bytes]:
-    """Return the files of an archive: name -> content."""
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
-def zipped(files: dict[str, bytes]) -> bytes:
-    """Return an archive of some files."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return buffer.getvalue()
-
-
 def hdf5_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
     """Rewrite a data set or attribute of a feature file with another shape or type."""
     buffer = io.BytesIO(content)
@@ -152,8 +137,7 @@ class Artefacts:
         path: Path,
         damages: list[tuple[Damage, int]],
         arguments: list[str],
-        results: Callable[[], object] | None = None,
-        seed: int = 1,
+        results: Callable[[command_line.Done], object] | None = None,
     ) -> None:
         """Damage a file in many ways and run a command on each.
 
@@ -163,14 +147,14 @@ class Artefacts:
             damages: kinds of damage and their weights. Damage of single bits and
                 bytes must be refused or leave the results as they are.
             arguments: of the command line.
-            results: returns what must not change without a refusal.
-            seed: seed of the damage.
+            results: returns what must not change without a refusal, from how the
+                command ended.
         """
-        rng, whole = random.Random(seed), path.read_bytes()
+        rng = random.Random(1)
         kinds, weights = zip(*damages, strict=True)
         done = command_line.run(arguments, self.root, SECONDS)
         assert done.code == 0, done
-        expected = results and results()
+        whole, expected = path.read_bytes(), results and results(done)
         for number in tally.within_time(range(tally.planned)):
             (damage,) = rng.choices(kinds, weights)
             what, content = damage(whole, rng)
@@ -179,7 +163,7 @@ class Artefacts:
             outcome, signature = command_line.judge(done)
             case = f"{' '.join(arguments[:1])}, {number}, {path.name}: {what}"
             accepted = outcome == "handled" and damage is mutations.bytes_damaged
-            if accepted and results and results() != expected:
+            if accepted and results and results(done) != expected:
                 outcome, signature = "failed", f"{path.name}: other values accepted"
             if outcome == "refused" and path.read_bytes() != content:
                 outcome, signature = "failed", f"{path.name}: refused, yet changed"
@@ -187,10 +171,6 @@ class Artefacts:
             if outcome == "handled":
                 self._mend()
             path.write_bytes(whole)
-
-    def output(self, arguments: list[str]) -> str:
-        """Return what a command prints."""
-        return command_line.run(arguments, self.root, SECONDS).out
 
     def _mend(self) -> None:
         """Put back what a command may have written."""

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -198,3 +199,40 @@ def nest(folder: Path, levels: int) -> None:
 def remove(folder: Path) -> None:
     """Remove a folder, however deep; ``shutil.rmtree`` recurses too often for it."""
     subprocess.run(["/bin/rm", "-rf", str(folder)], check=True)
+
+
+def special_entries(
+    name: str, good: Path
+) -> Iterator[tuple[str, Callable[[Path], None]]]:
+    """Yield descriptions of entries that are no file, and functions that make them.
+
+    Args:
+        name: name of the entry in the folder that the functions take.
+        good: a file.
+    """
+    yield f"a FIFO named {name}", lambda folder: os.mkfifo(folder / name)
+    yield f"a folder named {name}", lambda folder: (folder / name).mkdir()
+    targets = {
+        "itself": name,
+        "nothing": "absent.jpg",
+        "a name of 300 letters": "x" * 300,
+        "a path through a file": good / "x.jpg",
+        "/dev/zero": "/dev/zero",
+        "/dev/tty": "/dev/tty",
+        "/proc/self/mem": "/proc/self/mem",
+        "the folder above": "..",
+        "the folder": ".",
+    }
+    for what, target in targets.items():
+
+        def link(folder, target=target):
+            (folder / name).unlink(missing_ok=True)
+            (folder / name).symlink_to(target)
+
+        yield f"{name} linked to {what}", link
+
+    def link_to_fifo(folder):
+        os.mkfifo(folder.parent / "fifo")
+        (folder / name).symlink_to(folder.parent / "fifo")
+
+    yield f"a link to a FIFO named {name}", link_to_fifo

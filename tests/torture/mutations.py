@@ -95,46 +95,47 @@ def zip_fields_changed(content: bytes, rng: random.Random) -> tuple[str, bytes]:
     return f"entry {places.index(place)}: {field} = {new}", bytes(data)
 
 
+def unzipped(content: bytes) -> dict[str, bytes]:
+    """Return the files of an archive: name -> content."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def zipped(
+    files: dict[str | zipfile.ZipInfo, bytes], method: int = zipfile.ZIP_STORED
+) -> bytes:
+    """Return an archive of some files."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
 def zip_repacked(content: bytes, rng: random.Random) -> tuple[str, bytes]:
     """Return a valid archive with other methods, and one entry damaged inside."""
     method = rng.choice([zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-    buffer = io.BytesIO()
-    with (
-        zipfile.ZipFile(io.BytesIO(content)) as old,
-        zipfile.ZipFile(buffer, "w", method) as new,
-    ):
-        for name in old.namelist():
-            new.writestr(name, old.read(name))
-        chosen = rng.choice(new.infolist())
-    data = bytearray(buffer.getvalue())
+    data = bytearray(zipped(unzipped(content), method))
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        chosen = rng.choice(archive.infolist())
     start = chosen.header_offset + 30 + len(chosen.filename)
     at = start + rng.randrange(max(1, min(chosen.compress_size, 60)))
-    value = rng.choice([0, 255, rng.randrange(256)])
-    data[at] = value
-    return f"method {method}, {chosen.filename} byte {at - start} = {value}", bytes(
-        data
-    )
+    data[at] = rng.choice([0, 255, rng.randrange(256)])
+    what = f"method {method}, {chosen.filename} byte {at - start} = {data[at]}"
+    return what, bytes(data)
 
 
 def zip_with_hostile_name(content: bytes, rng: random.Random) -> tuple[str, bytes]:
     """Return an archive with another entry of a hostile name, or a link."""
     name, link = rng.choice(HOSTILE_NAMES), rng.random() < 0.3
-    buffer = io.BytesIO()
-    with (
-        zipfile.ZipFile(io.BytesIO(content)) as old,
-        zipfile.ZipFile(buffer, "w") as new,
-    ):
-        info = zipfile.ZipInfo("X" * len(name.encode()) if "\0" in name else name)
-        if link:
-            info.external_attr = (stat.S_IFLNK | 0o777) << 16
-        names = old.namelist()
-        first = old.read(names[0])
-        new.writestr(info, b"/etc/passwd" if link else first)
-        for each in names:
-            new.writestr(each, old.read(each))
-    data = buffer.getvalue()
+    files, without_nul = unzipped(content), b"X" * len(name.encode())
+    info = zipfile.ZipInfo(without_nul.decode() if "\0" in name else name)
+    if link:
+        info.external_attr = (stat.S_IFLNK | 0o777) << 16
+    first = b"/etc/passwd" if link else next(iter(files.values()))
+    data = zipped({info: first, **files})
     if "\0" in name:
-        data = data.replace(b"X" * len(name.encode()), name.encode())
+        data = data.replace(without_nul, name.encode())
     return f"entry {name!r:.80}{' as a link' if link else ''}", data
 
 

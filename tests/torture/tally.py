@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from show_attend_tell.runtime.table import align
+
 T = TypeVar("T")
 
 RESULTS = "TORTURE_RESULTS"  # folder that test processes write their counts to
@@ -105,19 +107,12 @@ class Tally:
 def table(folder: Path) -> list[str]:
     """Return the lines of the table of all parts that saved their counts."""
     counts = [json.loads(p.read_text()) for p in sorted(folder.glob("*.json"))]
-    head = (
-        f"{'part':34}{'tried':>8}{'refused in one line':>21}{'handled':>9}{'failed':>8}"
-    )
-    lines = [head]
-    totals = [0, 0, 0, 0]
+    rows = {}
     for count in counts:
         failed = sum(map(len, count["failures"].values()))
-        row = [count["tried"], count["refused"], count["handled"], failed]
-        totals = [a + b for a, b in zip(totals, row, strict=True)]
-        lines.append(_row(count["part"], row))
-    lines.append(_row("all", totals))
-    return lines + [note for count in counts for note in count["notes"]]
-
-
-def _row(name: str, row: list[int]) -> str:
-    return f"{name:34}{row[0]:8,}{row[1]:21,}{row[2]:9,}{row[3]:8,}"
+        row = count["tried"], count["refused"], count["handled"], failed
+        rows[count["part"]] = row
+    rows["all"] = map(sum, zip(*rows.values(), strict=True)) if rows else (0, 0, 0, 0)
+    head = ["part", "tried", "refused in one line", "handled", "failed"]
+    cells = [head, *([part, *map("{:,}".format, row)] for part, row in rows.items())]
+    return align(cells) + [note for count in counts for note in count["notes"]]

@@ -22,91 +22,9 @@ from stages import content_of
 from tally import Tally, scaled
 
 BYTES = (mutations.bytes_damaged, 4)
-
-
-def test_damaged_manifests(artefacts, world):
-    tally = Tally("damaged manifests", scaled(150), 25)
-    captions = artefacts.run / "captions-val.json"
-    arguments = world.stage("eval", artefacts.root, "--captions", str(captions))
-    damages = [BYTES, (line_damage, 3), (text_damage, 1)]
-    path = artefacts.prepared / "manifest.jsonl"
-    artefacts.try_all(
-        tally, path, damages, arguments, lambda: artefacts.output(arguments)
-    )
-
-
-def test_damaged_results_files(artefacts, world):
-    tally = Tally("damaged results files", scaled(100), 10)
-    path = artefacts.root / "made-elsewhere.json"
-    shutil.copy(artefacts.run / "captions-val.json", path)
-    arguments = world.stage("eval", artefacts.root, "--captions", str(path))
-    damages = [BYTES, (json_damage, 3), (text_damage, 1)]
-    artefacts.try_all(tally, path, damages, arguments)
-
-
-def test_damaged_vocabularies(artefacts, world):
-    tally = Tally("damaged vocabularies", scaled(12), 20)
-    model = artefacts.run / "model.keras"
-    arguments = world.stage("train", artefacts.root, "--overwrite")
-    arguments += ["--set", "training.epochs=1"]
-    damages = [BYTES, (json_damage, 3), (text_damage, 1)]
-    path = artefacts.prepared / "vocabulary.json"
-    artefacts.try_all(tally, path, damages, arguments, lambda: content_of(model))
-
-
-def test_damaged_feature_files(artefacts, world):
-    tally = Tally("damaged feature files", scaled(50), 25)
-    path = artefacts.prepared / world.features.name
-    captions = artefacts.run / "captions-val.json"
-    arguments = world.stage("eval", artefacts.root)
-    damages = [BYTES, (hdf5_damage, 5)]
-    artefacts.try_all(tally, path, damages, arguments, captions.read_bytes)
-
-
-def test_damaged_feature_files_at_extraction(artefacts, world):
-    tally = Tally("damaged feature files, features", scaled(30), 8)
-    path = artefacts.prepared / world.features.name
-    arguments = world.stage("features", artefacts.root)
-    artefacts.try_all(tally, path, [BYTES, (hdf5_damage, 5)], arguments)
-
-
-def test_damaged_models(artefacts, world):
-    tally = Tally("damaged models", scaled(60), 35)
-    path = artefacts.root / "damaged.keras"
-    shutil.copy(world.model, path)
-    arguments = ["caption", "--model", str(path), str(world.photos / "photo00.jpg")]
-    damages = [BYTES, (config_damage, 6), (mutations.zip_fields_changed, 3)]
-    artefacts.try_all(
-        tally, path, damages, arguments, lambda: artefacts.output(arguments)
-    )
-
-
-def test_damaged_checkpoints(artefacts, world):
-    tally = Tally("damaged checkpoints", scaled(40), 20)
-    path = artefacts.run / "checkpoint.npz"
-    arguments = world.stage("train", artefacts.root, "--resume")
-    damages = [BYTES, (array_damage, 6), (mutations.zip_fields_changed, 2)]
-    model = artefacts.run / "model.keras"
-    artefacts.try_all(tally, path, damages, arguments, lambda: content_of(model))
-
-
-def test_damaged_settings_of_a_run(artefacts, world):
-    tally = Tally("damaged settings of runs", scaled(40), 7)
-    path = artefacts.run / "experiment.toml"
-    arguments = world.stage("train", artefacts.root, "--resume")
-    damages = [BYTES, (toml_damage, 4), (text_damage, 1)]
-    artefacts.try_all(tally, path, damages, arguments)
-
-
-@pytest.mark.parametrize("ending", ["jsonl", "csv"])
-def test_damaged_output_files(artefacts, world, ending):
-    tally = Tally(f"damaged --out files, {ending}", scaled(40), 15)
-    path = artefacts.root / f"rows.{ending}"
-    arguments = ["caption", "--model", str(world.model), "--out", str(path)]
-    arguments.append(str(world.photos))
-    assert command_line.run(arguments, artefacts.root, SECONDS).code == 0
-    damages = [BYTES, (text_damage, 2), (_text_damage_of_rows, 4)]
-    artefacts.try_all(tally, path, damages, arguments)
+JSON = [BYTES, (json_damage, 3), (text_damage, 1)]
+HDF5 = [BYTES, (hdf5_damage, 5)]
+ZIP = mutations.zip_fields_changed
 
 
 def _text_damage_of_rows(content: bytes, rng: random.Random) -> tuple[str, bytes]:
@@ -118,6 +36,71 @@ def _text_damage_of_rows(content: bytes, rng: random.Random) -> tuple[str, bytes
     cells[rng.randrange(len(cells))] = odd
     lines[at] = b",".join(cells)
     return f"line {at}: {odd[:40]!r}", b"\n".join(lines)
+
+
+ROWS = [BYTES, (text_damage, 2), (_text_damage_of_rows, 4)]
+# Part -> planned cases, seconds in a run of 10 minutes, kinds of damage and weights.
+PARTS = {
+    "manifests": (150, 25, [BYTES, (line_damage, 3), (text_damage, 1)]),
+    "results files": (100, 10, JSON),
+    "vocabularies": (12, 20, JSON),
+    "feature files": (50, 25, HDF5),
+    "feature files, features": (30, 8, HDF5),
+    "models": (60, 35, [BYTES, (config_damage, 6), (ZIP, 3)]),
+    "checkpoints": (40, 20, [BYTES, (array_damage, 6), (ZIP, 2)]),
+    "settings of runs": (40, 7, [BYTES, (toml_damage, 4), (text_damage, 1)]),
+    "--out files, jsonl": (40, 15, ROWS),
+    "--out files, csv": (40, 15, ROWS),
+}
+
+
+def _subject(part: str, artefacts, world):
+    """Return the file to damage, the command, and what must not change unnoticed."""
+    root, run, prepared = artefacts.root, artefacts.run, artefacts.prepared
+    captions, model = run / "captions-val.json", run / "model.keras"
+    features, other = prepared / world.features.name, root / "other.keras"
+    rows = root / f"rows.{part.rpartition(' ')[2]}"
+    photo = str(world.photos / "photo00.jpg")
+
+    def weights(_):
+        return content_of(model)
+
+    def output(done):
+        return done.out
+
+    def stage(verb, *options):
+        return world.stage(verb, root, *map(str, options))
+
+    once = ("--overwrite", "--set", "training.epochs=1")
+    out = ["caption", "--model", str(world.model), "--out", str(rows)]
+    shutil.copy(world.model, other)
+    shutil.copy(captions, root / "other.json")
+    subjects = {
+        "manifests": ("manifest.jsonl", stage("eval", "--captions", captions), output),
+        "results files": (
+            root / "other.json",
+            stage("eval", "--captions", root / "other.json"),
+            None,
+        ),
+        "vocabularies": ("vocabulary.json", stage("train", *once), weights),
+        "feature files": (features, stage("eval"), lambda _: captions.read_bytes()),
+        "feature files, features": (features, stage("features"), None),
+        "models": (other, ["caption", "--model", str(other), photo], output),
+        "checkpoints": (run / "checkpoint.npz", stage("train", "--resume"), weights),
+        "settings of runs": (run / "experiment.toml", stage("train", "--resume"), None),
+    }
+    path, arguments, results = subjects.get(
+        part, (rows, [*out, str(world.photos)], None)
+    )
+    return prepared / path, arguments, results
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_damaged_files_are_refused_or_change_nothing(artefacts, world, part):
+    planned, share, damages = PARTS[part]
+    path, arguments, results = _subject(part, artefacts, world)
+    tally = Tally(f"damaged {part}", scaled(planned), share)
+    artefacts.try_all(tally, path, damages, arguments, results)
 
 
 def test_damaged_parts_of_an_extraction(artefacts, world):

@@ -1,6 +1,5 @@
 """Hostile photos, requests and callers, sent to the server over HTTP."""
 
-import json
 import os
 import random
 import socket
@@ -270,29 +269,6 @@ def test_many_clients_are_served_or_sent_away_with_a_delay(server):
         text = f"memory grew by more than {ROOM} MB"
         tally.count(f"{before:.0f} -> {after:.0f} MB", "failed", text)
     tally.finish()
-
-
-def test_another_variant_delays_no_other_request(server):
-    """The first request with other options must not hold up those without."""
-    tally = Tally("first requests of variants", 3, 20)
-    variants = [{"beam": 7}, {"method": "sample"}, {"locations": "likeliest"}]
-    for options in tally.within_time(variants):
-        first = []
-        thread = threading.Thread(
-            target=lambda o=options, f=first: f.append(server.post(photo_bytes(1), **o))
-        )
-        thread.start()
-        time.sleep(0.05)
-        others = [server.post(photo_bytes(2)).seconds]
-        while thread.is_alive():
-            others.append(server.post(photo_bytes(2)).seconds)
-        thread.join()
-        outcome, signature = _judge(first[0], server)
-        tally.count(f"{options}", outcome, signature)
-        tally.notes.append(
-            f"first request with {json.dumps(options)}: {first[0].seconds:.2f} s, "
-            f"others waited up to {max(others):.2f} s meanwhile"
-        )
 
 
 def test_the_server_printed_no_traceback(server):

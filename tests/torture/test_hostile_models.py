@@ -10,7 +10,8 @@ from pathlib import Path
 import command_line
 import h5py
 import numpy as np
-from artefacts import SECONDS, unzipped, zipped
+from artefacts import SECONDS
+from mutations import unzipped, zipped
 from tally import Tally
 
 

@@ -82,7 +82,7 @@ def test_a_resumed_monitor_compares_with_the_first_loss_of_the_run():
     resumed = LossMonitor(WORDS, 0, first=4.0)
     assert not resumed.is_due(EVERY + 1)
     assert resumed.is_due(2 * EVERY)
-    with pytest.raises(TrainingError, match="the first update was 4"):
+    with pytest.raises(TrainingError, match="at the first update it was 4"):
         resumed.check(2 * EVERY, values(1e6))
 
 

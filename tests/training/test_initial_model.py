@@ -1,10 +1,11 @@
-"""Training from a model that has other words than the prepared data."""
+"""Trainings from a model with other words than the data, and means of models."""
 
 import itertools
 
 import keras
 import numpy as np
 import pytest
+from tiny_captioner import build
 from tiny_run import experiment, prepare
 from tiny_training import (
     assert_same_run,
@@ -12,14 +13,17 @@ from tiny_training import (
     interrupt,
     interrupted,
     read_checkpoint,
+    score_in_turn,
     skip_graphs,
 )
 
+from show_attend_tell.cli.main import main
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.models.pretrained import NAMES, shipped_model
+from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.runtime.errors import ModelFileError, RunError
 from show_attend_tell.training import initial_model
-from show_attend_tell.training import train as train_module
-from show_attend_tell.training.initial_model import InitialModel
+from show_attend_tell.training.initial_model import InitialModel, average_models
 
 
 @pytest.fixture
@@ -38,18 +42,6 @@ def start(work, tmp_path):
     done = go(work, tmp_path / "start", training={"epochs": 1})
     Vocabulary(words).save(path)
     return done.model, kept
-
-
-def save_last(work, folder, settings):
-    """Train so that every validation is the best; return the model's path."""
-    scores = itertools.count(1.0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            train_module,
-            "validate",
-            lambda *rest: ({"BLEU-4": next(scores), "CIDEr": 1.0}, {}),
-        )
-        return go(work, folder, training=settings).model
 
 
 def test_the_model_s_words_are_kept_and_new_ones_are_added(
@@ -83,18 +75,17 @@ def test_a_resumed_training_needs_the_initial_model_no_more(
     assert_same_run(tmp_path / "whole", tmp_path / "resumed")
 
 
-def test_the_saved_model_has_its_share_of_the_initial_weights(work, start, tmp_path):
+def test_the_saved_model_has_its_share_of_the_initial_weights(
+    work, start, tmp_path, monkeypatch
+):
     model, _ = start
     settings = {"init_from": str(model), "epochs": 1, "validate_every": 1}
-    half = {**settings, "initial_share": 0.5}
-    models = [
-        keras.saving.load_model(path)
-        for path in (
-            model,
-            save_last(work, tmp_path / "whole", settings),
-            save_last(work, tmp_path / "half", half),
-        )
-    ]
+    files = [model]
+    for share in (0.0, 0.5):
+        score_in_turn(monkeypatch, itertools.count(1.0))  # the last is the best
+        changes = {**settings, "initial_share": share}
+        files.append(go(work, tmp_path / str(share), training=changes).model)
+    models = list(map(keras.saving.load_model, files))
     old = len(models[0].vocabulary)
     initial, trained, mixed = (np.asarray(m.decoder.embedding)[:old] for m in models)
     assert np.abs(trained - initial).max() > 1e-3
@@ -103,10 +94,56 @@ def test_the_saved_model_has_its_share_of_the_initial_weights(work, start, tmp_p
 
 def test_the_shipped_model_is_found_by_its_name(tmp_path):
     for name in NAMES:
-        found = InitialModel.load(name, tmp_path)
-        assert found.path == shipped_model(name)
-        kind = type(found.captioner.decoder).__name__
+        start = InitialModel(name, tmp_path)
+        assert start.path == shipped_model(name)
+        kind = type(start.captioner.decoder).__name__
         assert kind == ("TransformerDecoder" if name == "shipped" else "LstmDecoder")
-    words = found.captioner.vocabulary.words
-    assert found.extend(Vocabulary((*words[:9], "rex"))).words == (*words, "rex")
+    words = start.captioner.vocabulary.words
+    assert start.extend(Vocabulary((*words[:9], "rex"))).words == (*words, "rex")
     assert experiment(training={"init_from": "shipped"}).training.init_from == "shipped"
+
+
+@pytest.fixture
+def models(tmp_path):
+    """The files of three models, and the models."""
+    built = [build(np.random.default_rng(seed)) for seed in range(3)]
+    paths = [tmp_path / f"model-{k}.keras" for k in range(3)]
+    for model, path in zip(built, paths, strict=True):
+        model.save(path)
+    return paths, built
+
+
+def test_every_weight_is_the_mean_and_decoding_is_the_experiments(models, tmp_path):
+    paths, built = models
+    out = average_models(paths, experiment(decoding={"beam": 4}), tmp_path / "runs")
+    mean = load_captioner(out)
+    for weights in zip(mean.weights, *(m.weights for m in built), strict=True):
+        ours, *parts = (np.asarray(w) for w in weights)
+        np.testing.assert_allclose(ours, np.mean(parts, axis=0), rtol=1e-6, atol=1e-7)
+    assert mean.decoding.beam == 4
+    names = sorted(p.name for p in (tmp_path / "runs" / "tiny").iterdir())
+    assert names == ["experiment.toml", "model.keras"]
+
+
+def test_models_that_do_not_fit_or_too_few_are_refused(models, tmp_path):
+    paths, _ = models
+    build(np.random.default_rng(4), lstm_width=6).save(paths[2])
+    with pytest.raises(ModelFileError, match=r"model-2.keras: its weights must have"):
+        average_models(paths, experiment(), tmp_path / "runs")
+    with pytest.raises(ModelFileError, match="must be two or more. Received: 1"):
+        average_models(paths[:1], experiment(), tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_average_prints_its_model_and_replaces_a_run_on_demand_only(
+    models, tmp_path, capsys
+):
+    runs = tmp_path / "runs"
+    main(["average", *map(str, models[0]), "-e", "scenes", "--runs", str(runs)])
+    out = runs / "scenes" / "model.keras"
+    assert capsys.readouterr().out == f"{out}: the mean of 3 models\n"
+    before, again = out.read_bytes(), experiment("scenes")
+    with pytest.raises(RunError, match="--overwrite"):
+        average_models(models[0][:2], again, runs)
+    average_models(models[0][:2], again, runs, overwrite=True)
+    assert out.read_bytes() != before

@@ -50,17 +50,11 @@ class Counting:
         return {"bound": self.scores.pop(0)}
 
     def show(self, log, model, step):
-        log.shown.append(step)
-
-    def show_best(self, log, model):
-        log.shown.append("best")
+        pass
 
 
 class SilentLog:
-    """A log that keeps what it is asked to show."""
-
-    def __init__(self):
-        self.shown = []
+    """A log that writes nothing."""
 
     def __enter__(self):
         return self
@@ -122,10 +116,17 @@ def test_the_bar_of_a_resumed_training_begins_where_it_was(tmp_path, capsys):
     assert f" {STEPS}/{2 * STEPS} [" in first
 
 
-def test_a_better_score_resets_patience(tmp_path):
-    summary = run(tmp_path / "x", [-5.0, -6.0, -4.0, -5.0, -5.0], patience=2)
+def test_training_stops_when_patience_ends_and_stays_stopped(tmp_path):
+    scores = [-5.0, -6.0, -4.0, -5.0, -5.0, 9.0]  # a better score resets patience
+    summary = run(tmp_path / "x", scores, patience=2)
     assert (summary.best, summary.best_step) == (-4.0, 3 * STEPS)
     assert summary.steps == 5 * STEPS
+    assert summary.stopped == "no improvement in 2 validations"
+    again = run(tmp_path / "x", scores, resume=True, patience=2)
+    assert (again.best, again.steps, again.stopped) == (
+        *(-4.0, 5 * STEPS),
+        summary.stopped,
+    )
 
 
 def test_the_last_update_is_validated_whatever_the_interval(tmp_path):
@@ -134,9 +135,24 @@ def test_the_last_update_is_validated_whatever_the_interval(tmp_path):
     assert summary.best_step == STEPS
 
 
-def test_the_saved_model_has_the_weights_of_its_validation(tmp_path):
-    summary = run(tmp_path / "x", [-1.0, -2.0], schedule="constant")
+def test_the_saved_model_has_the_averaged_weights_of_its_validation(tmp_path):
+    decay, validated, updated = 0.9, [], []
+
+    class Recorded(Counting):
+        def updates(self, epoch, start=0):
+            for values in super().updates(epoch, start):
+                updated.append(self.model.get_weights())
+                yield values
+
+        def validate(self, model, step):
+            validated.append(model.get_weights())
+            return super().validate(model, step)
+
+    (tmp_path / "x").mkdir()
+    task = Recorded([-1.0, -2.0], schedule="constant", average_decay=decay)
+    summary = Trainer(task).run(tmp_path / "x", False, progress=False)
     kept = keras.saving.load_model(summary.model).get_weights()
-    last, _ = read_checkpoint(tmp_path, "x")
-    for k, weight in enumerate(kept):
-        assert np.all(weight > last[f"model/{k:04d}.npy"])  # one epoch, not two
+    for j, weight in enumerate(kept):
+        np.testing.assert_array_equal(weight, validated[0][j])  # one epoch, not two
+        mean = (decay * updated[0][j] + updated[1][j]) / (1 + decay)
+        np.testing.assert_allclose(weight, mean, rtol=1e-5)

@@ -76,49 +76,45 @@ def test_the_gradient_is_clipped_by_its_global_norm_and_the_norm_before_is_recor
     expect(history, adam(scale=lambda t: 1 / norms[t - 1]))
 
 
-def averages_of(optimizer):
-    """Return the averages as a validation reads them."""
-    averages = [keras.Variable(np.zeros_like(value, np.float32)) for value in START]
-    optimizer.finalize_variable_values(averages)
-    return [np.array(average) for average in averages]
+def trained_weights(optimizer, last):
+    """Return the weights that a validation reads, given the last ones."""
+    weights = [keras.Variable(value) for value in last]
+    optimizer.finalize_variable_values(weights)
+    return [np.array(weight) for weight in weights]
 
 
-@pytest.mark.parametrize("decay", [0.5, 0.9, 0.998, 0.9999])
-def test_the_average_of_weights_is_debiased(decay):
-    optimizer = make_optimizer(settings(average_decay=decay), 10)
-    history = take_steps(optimizer, 6)
-    shares = (1 - decay) * decay ** np.arange(6)[::-1] / (1 - decay**6)
+LAST = np.eye(7)[6]
+DEBIASED = {d: np.append(0, d ** np.arange(6.0)[::-1]) for d in (0.5, 0.9, 0.9999)}
+DEBIASED = {d: shares / shares.sum() for d, shares in DEBIASED.items()}
+BIASED = np.append(0.9**6, 0.1 * 0.9 ** np.arange(6)[::-1])
+INITIAL = 0.3 * np.eye(7)[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "shares"),
+    [
+        *(({"average_decay": d}, shares) for d, shares in DEBIASED.items()),
+        ({"average_decay": 0.9, "init_from": "another"}, BIASED),
+        ({"initial_share": 0.3, "init_from": "another"}, INITIAL + 0.7 * LAST),
+        (
+            {"average_decay": 0.9, "initial_share": 0.3, "init_from": "another"},
+            INITIAL + 0.7 * DEBIASED[0.9],
+        ),
+    ],
+)
+@pytest.mark.parametrize("encoder", [False, True])
+def test_trained_weights_are_shares_of_the_weights_after_each_update(
+    changes, shares, encoder
+):
+    variables = start_variables()
+    of_encoder = variables[1:] if encoder else ()
+    chosen = settings(encoder_learning_rate=0.004, **changes)
+    optimizer = make_optimizer(chosen, 10, of_encoder)
+    history = [START, *take_steps(optimizer, 6, variables)]
     assert shares.sum() == pytest.approx(1)
-    for j, average in enumerate(averages_of(optimizer)):
+    for j, trained in enumerate(trained_weights(optimizer, history[-1])):
         weights = np.array([step[j] for step in history], np.float64)
-        np.testing.assert_allclose(
-            average, np.tensordot(shares, weights, 1), rtol=1e-5, atol=1e-6
-        )
-
-
-def test_with_a_model_to_start_from_the_average_starts_at_its_weights():
-    chosen = settings(average_decay=0.9, init_from="another")
-    optimizer = make_optimizer(chosen, 10)
-    history = take_steps(optimizer, 4)
-    for j, average in enumerate(averages_of(optimizer)):
-        expected = START[j]
-        for weights in history:
-            expected = 0.9 * expected + 0.1 * weights[j]
-        np.testing.assert_allclose(average, expected, rtol=1e-5)
-
-
-@pytest.mark.parametrize("decay", [0.0, 0.9])
-def test_the_initial_weights_have_their_share_in_the_trained_model(decay):
-    chosen = settings(average_decay=decay, initial_share=0.3, init_from="another")
-    optimizer = make_optimizer(chosen, 10)
-    history = take_steps(optimizer, 4)
-    last = [keras.Variable(weights) for weights in history[-1]]
-    optimizer.finalize_variable_values(last)
-    shares = decay ** np.arange(4)[::-1]  # 0^0 = 1: without a decay the last weights
-    for j, trained in enumerate(last):
-        weights = np.array([step[j] for step in history], np.float64)
-        average = np.tensordot(shares / shares.sum(), weights, 1)
-        expected = 0.3 * START[j] + 0.7 * average
+        expected = np.tensordot(shares, weights, 1)
         np.testing.assert_allclose(trained, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -130,8 +126,8 @@ def test_the_average_is_the_same_compiled(name):
         optimizer = make_optimizer(chosen, 10)
         if compiled:
             compile_with_xla(optimizer)
-        take_steps(optimizer, 3)
-        found.append(averages_of(optimizer))
+        last = take_steps(optimizer, 3)[-1]
+        found.append(trained_weights(optimizer, last))
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5)
 
@@ -205,22 +201,13 @@ def with_encoder(**changes):
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("name", CASES)
-def test_each_optimiser_matches_its_equations_with_the_encoders_own_rate(
-    name, compiled
-):
+def test_each_optimiser_matches_its_equations_at_both_rates(name, compiled):
     changes, equations = CASES[name]
     optimizer, variables = with_encoder(optimizer=name, **changes)
     if compiled:
         compile_with_xla(optimizer)
     history = take_steps(optimizer, 4, variables)
     expect(history, equations(0.1), equations(0.004))
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_each_optimiser_matches_its_equations(name):
-    changes, equations = CASES[name]
-    optimizer = make_optimizer(settings(optimizer=name, **changes), 10)
-    expect(take_steps(optimizer, 4), equations(0.1))
     norm = np.sqrt(sum(np.sum(np.square(g)) for g in GRADIENTS[1]))
     assert float(optimizer.gradient_norm) == pytest.approx(norm, rel=1e-6)
 
@@ -238,10 +225,3 @@ def test_both_rates_follow_the_schedule():
     optimizer, variables = with_encoder(schedule="cosine")
     history = take_steps(optimizer, 4, variables)
     expect(history, cosine(0.1), cosine(0.004))
-
-
-def test_the_average_covers_the_encoders_variables():
-    optimizer, variables = with_encoder(average_decay=0.5)
-    first, last = take_steps(optimizer, 2, variables)
-    for average, w1, w2 in zip(averages_of(optimizer), first, last, strict=True):
-        np.testing.assert_allclose(average, w1 / 3 + w2 * 2 / 3, rtol=1e-5)

@@ -1,7 +1,5 @@
 """Training by reward: its gradient, its batches, and that the reward rises."""
 
-import functools
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,8 +7,8 @@ from tiny_captioner import END, PAD, START, build, captions, photos
 from tiny_run import experiment
 from tiny_training import (
     QuickStep,
-    assert_resumes,
     record_updates,
+    score_in_turn,
     skip_captions,
     train_first,
 )
@@ -19,9 +17,7 @@ from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.splits import folder_of, load_split
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ModelFileError
-from show_attend_tell.training import train as training
 from show_attend_tell.training.self_critical import (
-    Rollouts,
     SelfCritical,
     advantages,
     reward_words,
@@ -50,11 +46,9 @@ def test_captions_become_inputs_after_start_and_targets_up_to_end():
 
 
 def test_only_a_finished_caption_has_the_end_word(rng):
-    model = build(rng)
-    tokens = np.array([[[4, 5, END], [4, 5, 6]]])
-    written = Rollouts(tokens, np.full((1, 2), 3), np.array([[True, False]]))
-    found = [reward_words(model.vocabulary, written, 0, k) for k in range(2)]
-    assert found == [["a", "b", "<end>"], ["a", "b", "c"]]
+    words = build(rng).vocabulary
+    assert reward_words(words, np.array([4, 5, END]), True) == ["a", "b", "<end>"]
+    assert reward_words(words, np.array([4, 5, 6]), False) == ["a", "b", "c"]
 
 
 def _gradients(model, x, y, weight=None):
@@ -91,10 +85,10 @@ def unvalidated(monkeypatch):
     skip_captions(monkeypatch)
 
 
-def further(work, runs, name="rewarded", resume=False, overwrite=False, **changes):
+def further(work, runs, name="rewarded", overwrite=False, **changes):
     changes = {**REWARD, "init_from": "tiny", **changes}
     chosen = experiment(name, training=changes, model={"dropout": 0.0})
-    return train(chosen, work, runs, resume, overwrite, progress=False)
+    return train(chosen, work, runs, overwrite=overwrite, progress=False)
 
 
 @pytest.mark.slow
@@ -111,18 +105,12 @@ def test_training_by_reward_raises_the_reward(work, started, monkeypatch, unvali
 def test_the_initial_model_is_the_first_candidate(
     work, started, monkeypatch, unvalidated
 ):
-    scores = [50.0, 40.0]
-
     def update(self, chosen, rng):
         x = {"annotations": self.readers[0].read(self.data.rows[chosen])}
         return QuickStep(self.model)(x, np.zeros(1))
 
     monkeypatch.setattr(SelfCritical, "_update", update)
-    monkeypatch.setattr(
-        training,
-        "validate",
-        lambda *rest: ({"BLEU-4": scores.pop(0), "CIDEr": 1.0}, {}),
-    )
+    score_in_turn(monkeypatch, [50.0, 40.0])
     summary = further(work, started, "worse", average_decay=0.9)
     assert (summary.best, summary.best_step) == (50.0, 0)
     ours, theirs = (
@@ -146,15 +134,6 @@ def test_every_photo_is_used_once_an_epoch(work, started):
         list(objective.updates(epoch=3, start=1))
         for one, other in zip(seen, whole[1:], strict=True):
             np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.slow
-def test_an_interrupted_training_by_reward_resumes_to_the_byte(
-    work, started, tmp_path, unvalidated
-):
-    changes = {"epochs": 2, "init_from": str(started / "tiny" / "model.keras")}
-    train_here = functools.partial(further, work, name="tiny", **changes)
-    assert_resumes(train_here, tmp_path, 4)
 
 
 def test_a_run_is_not_replaced_when_its_initial_model_is_absent(work, started):

@@ -18,10 +18,9 @@ from show_attend_tell.training import tensorboard_log
 from show_attend_tell.training.tensorboard_log import (
     TrainingLog,
     hyperparameters,
-    write_embedding,
 )
 
-STEPS = (20, 40)
+STEPS, WORDS = (20, 40), 2
 SCORES = {"BLEU-4": 20.0, "CIDEr": 50.0, "attention_peak": 0.95}
 
 
@@ -50,6 +49,7 @@ def logged(model, tmp_path_factory):
     experiment, bar, warnings = tiny_run.experiment(), Bar(), []
     optimizer = SimpleNamespace(learning_rate=0.02, gradient_norm=1.5)
     with open_features(experiment, work) as reader, pytest.MonkeyPatch.context() as to:
+        to.setattr(tensorboard_log, "WORDS", WORDS)
         to.setattr(logging.Logger, "warning", lambda self, *text: warnings.append(text))
         split = load_split(experiment, work, "val", reader)
         with TrainingLog(folder, experiment, split) as log:
@@ -69,19 +69,11 @@ def events(logged) -> EventAccumulator:
     return EventAccumulator(str(logged[0]), dict.fromkeys(kinds, 0)).Reload()
 
 
-def steps_of(events, tag) -> tuple[int, ...]:
-    return tuple(event.step for event in events.Tensors(tag))
-
-
-def test_the_bar_shows_the_loss(logged):
-    assert logged[1].text == "loss 4.00"
-
-
 def test_the_attention_of_the_same_photo_is_drawn_at_each_validation(events):
-    assert steps_of(events, "attention/0") == STEPS
-    width, height, png = events.Tensors("attention/0")[0].tensor_proto.string_val
-    picture = Image.open(io.BytesIO(png))
-    assert picture.size == (int(width), int(height))
+    drawn = events.Tensors("attention/0")
+    assert tuple(event.step for event in drawn) == STEPS
+    width, height, png = drawn[0].tensor_proto.string_val
+    assert Image.open(io.BytesIO(png)).size == (int(width), int(height))
 
 
 def test_captions_are_logged_and_figures_only_of_readable_photos(events, logged):
@@ -97,13 +89,12 @@ def test_captions_are_logged_and_figures_only_of_readable_photos(events, logged)
     }
 
 
-def test_one_warning_names_the_first_unreadable_photo(logged):
-    (warning,) = [text for text in logged[2] if "attention figures" in text[0]]
-    assert "photo-13.png: no such photo" in str(warning[1])
-
-
-def test_one_warning_reports_collapsed_attention(logged):
-    assert len([text for text in logged[2] if "has collapsed" in text[0]]) == 1
+def test_the_bar_shows_the_loss_and_each_kind_of_warning_is_logged_once(logged):
+    _, bar, warnings = logged
+    assert bar.text == "loss 4.00"
+    (photo,) = [text for text in warnings if "attention figures" in text[0]]
+    assert "photo-13.png: no such photo" in str(photo[1])
+    assert len([text for text in warnings if "has collapsed" in text[0]]) == 1
 
 
 def test_settings_are_hyperparameters_so_that_runs_compare(events):
@@ -128,15 +119,10 @@ def test_the_projector_finds_the_words_and_their_vectors(logged, model):
     folder = logged[0]
     vectors = np.loadtxt(folder / "embedding.tsv", delimiter="\t")
     names = (folder / "embedding-words.tsv").read_text(encoding="utf-8").split("\n")
-    assert names[:-1] == list(model.vocabulary.words[len(SPECIAL) :])
-    embedding = np.asarray(model.decoder.embedding)[len(SPECIAL) :]
+    most_frequent = slice(len(SPECIAL), len(SPECIAL) + WORDS)
+    assert names[:-1] == list(model.vocabulary.words[most_frequent])
+    embedding = np.asarray(model.decoder.embedding)[most_frequent]
     np.testing.assert_allclose(vectors, embedding, rtol=1e-2)
     panel = (folder / "projector_config.pbtxt").read_text(encoding="utf-8")
     assert 'tensor_path: "embedding.tsv"' in panel
     assert 'metadata_path: "embedding-words.tsv"' in panel
-
-
-def test_only_the_most_frequent_words_are_written(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(tensorboard_log, "WORDS", 2)
-    write_embedding(tmp_path, model.decoder.embedding, model.vocabulary)
-    assert len(np.loadtxt(tmp_path / "embedding.tsv", delimiter="\t")) == 2

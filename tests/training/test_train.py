@@ -8,7 +8,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tiny_run import IDENTITY, experiment, prepare
 from tiny_training import (
     STEPS,
-    QuickStep,
     go,
 )
 
@@ -21,6 +20,7 @@ from show_attend_tell.runtime.errors import FeatureError, VocabularyError
 from show_attend_tell.training import maximum_likelihood, tensorboard_log
 from show_attend_tell.training import train as training
 
+KEPT = {"data": {"punctuation": "keep"}}
 CURVES = ("loss", "word_loss", "attention_loss", "learning_rate", "gradient_norm")
 
 
@@ -88,68 +88,6 @@ def test_tensorboard_shows_the_training(real):
     assert max(values["validation/CIDEr"]) == pytest.approx(real.best)
 
 
-@pytest.fixture
-def recorded(monkeypatch, quick):
-    """Return the weights after every update and those of every validation."""
-    updated, validated = [], []
-    score, step = training.validate, QuickStep.__call__
-
-    def copy(model):
-        return [np.array(weight) for weight in model.trainable_variables]
-
-    def apply_update(self, *batch):
-        values = step(self, *batch)
-        updated.append(copy(self.model))
-        return values
-
-    def validate(model, *rest):
-        validated.append(copy(model))
-        return score(model, *rest)
-
-    monkeypatch.setattr(QuickStep, "__call__", apply_update)
-    monkeypatch.setattr(training, "validate", validate)
-    return updated, validated
-
-
-@pytest.mark.parametrize("decay", [0.5, 0.998])
-def test_the_debiased_average_of_weights_is_validated_and_saved(
-    work, tmp_path, recorded, decay
-):
-    summary = go(work, tmp_path, training={"average_decay": decay, "epochs": 1})
-    updated, (validated,) = recorded
-    shares = (1 - decay) * decay ** np.arange(STEPS)[::-1] / (1 - decay**STEPS)
-    model = keras.saving.load_model(summary.model)
-    for j, saved in enumerate(model.trainable_variables):
-        weights = np.array([update[j] for update in updated], float)  # (STEPS, ...)
-        expected = np.tensordot(shares, weights, 1)
-        np.testing.assert_allclose(saved, expected, rtol=1e-5, atol=1e-7)
-        np.testing.assert_array_equal(saved, validated[j])
-        assert np.abs(saved - updated[-1][j]).max() > 0
-
-
-@pytest.fixture
-def scored(monkeypatch, quick):
-    """Let validations return given scores, in turn; return the list to fill."""
-    scores = []
-    monkeypatch.setattr(
-        training,
-        "validate",
-        lambda *rest: ({"BLEU-4": 1.0, "CIDEr": scores.pop(0)}, {}),
-    )
-    return scores
-
-
-def test_training_stops_when_patience_ends_and_stays_stopped(work, tmp_path, scored):
-    scored += [5.0, 7.0, 7.0, 6.0, 100.0]
-    patient = {"patience": 2, "epochs": 5, "metric": "CIDEr", "validate_every": 2}
-    summary = go(work, tmp_path, training=patient)
-    assert summary.stopped == "no improvement in 2 validations"
-    assert (summary.best, summary.best_step, summary.steps) == (7.0, 4, 8)
-    again = go(work, tmp_path, resume=True, training=patient)
-    assert (again.best, again.steps, again.stopped) == (7.0, 8, summary.stopped)
-    assert scored == [100.0]
-
-
 def test_a_line_reports_that_the_first_update_compiles(work, tmp_path, quick, capsys):
     go(work, tmp_path, training={"epochs": 1})
     changes = {"init_from": "tiny", "epochs": 1}
@@ -180,25 +118,29 @@ def test_mirrored_photos_are_read_by_the_rows_of_the_others(
     assert (mirrored != plain).any()
 
 
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"encoder": {"mirror": True}}, FeatureError, "mirror.h5: no such feature"),
+        (KEPT, VocabularyError, r"vocabulary-keep.json: no such"),
+    ],
+)
+def test_an_absent_file_is_named_in_one_line(tmp_path, changes, error, message):
+    work = prepare(tmp_path / "work")
+    with pytest.raises(error, match=message) as caught:
+        go(work, tmp_path / "runs", **changes)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_with_punctuation_the_model_has_the_words_of_its_own_vocabulary(
     tmp_path, quick
 ):
-    work = prepare(tmp_path / "work")
-    kept = {"data": {"punctuation": "keep"}}
-    with pytest.raises(VocabularyError, match=r"vocabulary-keep.json: no such") as one:
-        go(work, tmp_path, **kept)
-    assert "\n" not in str(one.value)
+    work, kept = prepare(tmp_path / "work"), KEPT
     words = ["a", ".", "circle", "square", "star", "red", "blue"]
     Vocabulary.build([words]).save(vocabulary_path(experiment(**kept), work))
     model = keras.saving.load_model(go(work, tmp_path, **kept).model)
     assert "." in model.vocabulary
-
-
-def test_a_missing_mirror_file_is_named_in_one_line(tmp_path):
-    work = prepare(tmp_path / "work")
-    with pytest.raises(FeatureError, match="mirror.h5: no such feature file"):
-        go(work, tmp_path / "runs", encoder={"mirror": True})
-    assert not (tmp_path / "runs").exists()
 
 
 def test_annotations_are_scaled_by_their_measured_deviation(work, tmp_path, quick):

@@ -20,7 +20,7 @@ from tiny_training import (
     skip_graphs,
 )
 
-from show_attend_tell.config.runs import CHECKPOINT, lock_run
+from show_attend_tell.config.runs import CHECKPOINT, MODEL, lock_run
 from show_attend_tell.config.settings import read_experiment_file
 from show_attend_tell.runtime.errors import RunError
 from show_attend_tell.training import train as training
@@ -55,7 +55,7 @@ def interrupt_in_log(patch, step):
 
 def interrupt_in_update(patch, step):
     """Raise KeyboardInterrupt as Ctrl-C does: as the compiled update returns."""
-    real_update = Likelihood._step_function
+    real_update = Likelihood._step_for
 
     def make(self, *rest):
         function = real_update(self, *rest)
@@ -68,7 +68,7 @@ def interrupt_in_update(patch, step):
 
         return update
 
-    patch.setattr(Likelihood, "_step_function", make)
+    patch.setattr(Likelihood, "_step_for", make)
 
 
 def interrupt_in_validation(patch, number, error=KeyboardInterrupt):
@@ -133,10 +133,34 @@ def test_a_second_process_on_the_run_is_refused(whole, work, tmp_path, quick):
     assert_same_run(whole, tmp_path)
 
 
-def test_compiled_steps_resume_to_the_byte(work, tmp_path, monkeypatch):
+TRANSFORMER = {"layers": 1, "width": 8, "heads": 2, "hidden": 16, "dropout": 0.1}
+REWARD = {"objective": "cider", "batch_size": 10, "hypotheses": 2}
+COMPILED = {
+    "soft": {"encoder": {"mirror": True}, "training": AVERAGED},
+    "hard": {
+        "model": {"attention": "hard"},
+        "hard": {"samples": 2, "drawn_per": "caption", "baseline_decay": 0.8},
+    },
+    "transformer": {"model": {"decoder": "transformer"}, "transformer": TRANSFORMER},
+    "cider": {"training": REWARD},
+    "distil": {"training": {"objective": "distil"}},
+}
+
+
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in [*COMPILED][1:]]
+
+
+@pytest.mark.parametrize("name", ["soft", *SLOW])
+def test_compiled_steps_resume_to_the_byte(whole, work, tmp_path, monkeypatch, name):
     skip_captions(monkeypatch)
-    changes = {"encoder": {"mirror": True}, "training": {**AVERAGED, "epochs": 2}}
-    assert_resumes(functools.partial(go, work, **changes), tmp_path, 2)
+    changes = {**COMPILED[name]}
+    changes["training"] = {**changes.get("training", {}), "epochs": 2}
+    start = str(whole / "tiny" / MODEL)
+    if name == "cider":
+        changes["training"]["init_from"] = start
+    if name == "distil":
+        changes["distillation"] = {"teachers": [start]}
+    assert_resumes(functools.partial(go, work, **changes), tmp_path, 4)
 
 
 def test_the_seed_determines_the_model(whole, work, tmp_path, quick):

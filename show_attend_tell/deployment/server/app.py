@@ -24,9 +24,8 @@ from show_attend_tell.deployment.server.uploads import Limits, size_message
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.runtime.errors import BusyError, UploadError
 
-if TYPE_CHECKING:  # their modules import Keras
-    from show_attend_tell.deployment.server.digits import DigitModels
-    from show_attend_tell.deployment.server.words import WordReader
+if TYPE_CHECKING:  # its module imports Keras
+    from show_attend_tell.deployment.server.siblings import DigitModels, WordReader
 
 _STATIC = files(__package__) / "static"
 _READ = ["GET", "HEAD"]
@@ -91,14 +90,10 @@ def create_app(
     tabs = {"digits": digits is not None, "words": reader is not None}
     _add_page(app, pipelines, examples, limits, tabs)
     add_captions(app, pipelines, queue, limits, _REFUSALS)
-    if digits is not None:
-        from show_attend_tell.deployment.server.digits import add_digits
+    if digits is not None or reader is not None:
+        from show_attend_tell.deployment.server.siblings import add_siblings
 
-        add_digits(app, digits, queue, limits, _REFUSALS)
-    if reader is not None:
-        from show_attend_tell.deployment.server.words import add_words
-
-        add_words(app, reader, queue, limits, _REFUSALS)
+        add_siblings(app, digits, reader, queue, limits, _REFUSALS)
     return app
 
 

@@ -20,7 +20,7 @@ _BLOCK = 100  # resamples drawn together, which bounds the memory for many photo
 
 
 class Statistic(NamedTuple):
-    """The values of each photo from whose sums a score is computed.
+    """Values of each photo; the score is a function of their sums.
 
     Attributes:
         values: (N, k), one row for each photo.
@@ -31,12 +31,19 @@ class Statistic(NamedTuple):
     compute: Callable[[np.ndarray], np.ndarray]
 
     def score(self) -> float:
-        """Return the score of all photos, the one that is printed."""
+        """Return the score of all photos."""
         return float(self.compute(self.values.sum(axis=0)))
 
 
+class Scored(NamedTuple):
+    """A score in percent, as the metric's library computes it, and its statistic."""
+
+    value: float
+    statistic: Statistic
+
+
 def ratio_statistic(numerators: Sequence[float], denominators: Sequence[float]):
-    """Return the statistic of a share: the sum of one value over that of another.
+    """Return the statistic of a share: a sum of numerators over denominators.
 
     Args:
         numerators: (N,).
@@ -46,9 +53,16 @@ def ratio_statistic(numerators: Sequence[float], denominators: Sequence[float]):
     return Statistic(values, _ratio)
 
 
-def mean_statistic(scores: Sequence[float]) -> Statistic:
-    """Return the statistic of the mean of (N,) scores, one for each photo."""
-    return ratio_statistic(scores, np.ones(len(scores)))
+def mean_score(scores: Sequence[float], mean: float | None = None) -> Scored:
+    """Return the mean of (N,) scores of captions, 0 to 1, in percent.
+
+    Args:
+        scores: score of each caption.
+        mean: the mean as a library computes it; by default the sum over N.
+    """
+    mean = sum(scores) / len(scores) if mean is None else mean
+    percent = [100 * score for score in scores]
+    return Scored(100 * mean, ratio_statistic(percent, np.ones(len(percent))))
 
 
 def _ratio(sums: np.ndarray) -> np.ndarray:
@@ -78,25 +92,25 @@ def resample(
     Returns:
         Score -> (R,), NaN where a resample has no photo that the score counts.
     """
-    found: dict[str, list[np.ndarray]] = {name: [] for name in statistics}
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in statistics}
     photos = len(next(iter(statistics.values())).values) if statistics else 0
     for counts in draw_counts(photos, resamples, seed) if statistics else ():
         for name, statistic in statistics.items():
             # (R, N) x (N, k) -> (R, k) -> (R,)
-            found[name].append(statistic.compute(counts @ statistic.values))
-    return {name: np.concatenate(parts) for name, parts in found.items()}
+            parts[name].append(statistic.compute(counts @ statistic.values))
+    return {name: np.concatenate(scores) for name, scores in parts.items()}
 
 
 def intervals(statistics: Mapping[str, Statistic]) -> dict[str, tuple[float, float]]:
     """Return the 95 % percentile interval of each score over the resamples."""
     tails = [100 * (1 - LEVEL) / 2, 100 * (1 + LEVEL) / 2]
-    found = {}
+    ends = {}
     for name, scores in resample(statistics).items():
         scores = scores[np.isfinite(scores)]
         if len(scores):
             low, high = np.percentile(scores, tails)
-            found[name] = float(low), float(high)
-    return found
+            ends[name] = float(low), float(high)
+    return ends
 
 
 def paired_p(differences: np.ndarray) -> float:

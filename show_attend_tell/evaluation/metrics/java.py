@@ -1,125 +1,281 @@
-"""Run Java programs with a fixed locale, a time limit and bounded output."""
+"""Run the Java programs that pycocoevalcap ships: PTB tokenizer, METEOR 1.5, SPICE."""
 
+import json
+import math
 import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+import numpy as np
 import pycocoevalcap
 
+from show_attend_tell.evaluation.metrics.bootstrap import (
+    Scored,
+    Statistic,
+    mean_score,
+)
 from show_attend_tell.runtime.errors import JavaError
 
 # Numbers with a decimal point and text in UTF-8, whatever the user's locale.
 _FLAGS = (
-    "-Duser.language=en",
-    "-Duser.country=US",
-    "-Duser.language.format=en",
-    "-Duser.country.format=US",
-    "-Dfile.encoding=UTF-8",
-    "-Dstdout.encoding=UTF-8",
+    "-Duser.language=en -Duser.country=US -Duser.language.format=en "
+    "-Duser.country.format=US -Dfile.encoding=UTF-8 -Dstdout.encoding=UTF-8"
 )
-_MESSAGES_LIMIT = 1 << 16  # bytes of standard error that are searched for the reason
 _MESSAGE_LIMIT = 200  # characters of a line of standard error that are quoted
 
+STANFORD = "stanford-corenlp-3.4.1"
+# What the COCO evaluation drops: PUNCTUATIONS of pycocoevalcap's ptbtokenizer.py.
+_PUNCTUATION = frozenset(
+    ["''", "'", "``", "`", "-LRB-", "-RRB-", "-LCB-", "-RCB-", ".", "?", "!", ","]
+    + [":", "-", "--", "...", ";"]
+)
 
-class JavaOutput(NamedTuple):
-    """Standard output as text, and the program's own lines of standard error."""
+_METEOR_SECONDS = 1  # a caption; aligning 5 references takes about 0.01 s on one core
+# Parameters and module weights of English in METEOR 1.5, Denkowski and Lavie (2014).
+_ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75
+_WEIGHTS = np.array([1.0, 0.6, 0.8, 0.6])
+_COLUMNS = 23  # statistics of a caption
+# Scores follow from the statistics alone, which have a column for each of the four
+# default modules. With four modules in their place that need no data, and the default
+# weights, EVAL does not load the paraphrase table, which takes about 8 s.
+_EVAL_MODULES = ("-m", "exact exact exact exact", "-w", "1.0 0.6 0.8 0.6")
 
-    text: str
-    messages: list[str]
-
-
-def jar_path(*parts: str) -> str:
-    """Return the path of a file that pycocoevalcap ships.
-
-    Args:
-        parts: folders and name of the file inside the package.
-
-    Raises:
-        JavaError: the installation lacks the file.
-    """
-    path = Path(pycocoevalcap.__path__[0], *parts)
-    if not path.is_file():
-        raise JavaError(f"{path}: missing; reinstall pycocoevalcap")
-    return str(path)
+_CORENLP = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
+_SPICE_SECONDS = 2  # a caption, to parse 5 references on a slow core
 
 
 def run_java(
-    name: str, arguments: list[str], text: str, timeout: float, limit: int
-) -> JavaOutput:
-    """Run a Java program to its end; it is killed at the time limit and by Ctrl-C.
+    name: str, arguments: Sequence[str], text: str, timeout: float
+) -> tuple[str, list[str]]:
+    """Run a Java program to its end; kill it at the time limit and on Ctrl-C.
 
     Args:
         name: name of the program in errors.
-        arguments: arguments of ``java``, after the flags that fix locale and encoding.
+        arguments: arguments of ``java``.
         text: the whole standard input.
         timeout: seconds until the program is killed.
-        limit: largest output that is accepted, in bytes.
+
+    Returns:
+        Standard output, and the program's own lines of standard error.
 
     Raises:
-        JavaError: Java is absent or cannot be started, or the program fails, prints
-            more than `limit` bytes or exceeds `timeout`.
+        JavaError: Java is absent or cannot be started, or the program fails or exceeds
+            `timeout`.
     """
     java = shutil.which("java")
     if java is None:
         raise JavaError(f"{name} needs Java: no `java` on the PATH, install it")
-    # Files, not pipes, for the output: any amount of it takes no memory.
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-        try:
-            done = subprocess.run(
-                [java, *_FLAGS, *arguments],
-                input=text.encode("utf-8", "replace"),
-                stdout=output,
-                stderr=errors,
-                timeout=timeout,
-                env=_environment(),
-            )
-        except subprocess.TimeoutExpired:
-            raise JavaError(f"{name}: java did not end in {timeout:g} s") from None
-        except OSError as error:
-            raise JavaError(f"{name}: {java} cannot be run: {error}") from None
-        printed, messages = _read(output, limit + 1), _own_lines(errors)
-    if done.returncode != 0:
-        raise JavaError(
-            f"{name}: java stopped with status {done.returncode}: {_reason(messages)}"
-        )
-    if len(printed) > limit:
-        raise JavaError(f"{name}: java printed more than {limit} bytes")
-    return JavaOutput(printed.decode("utf-8", "replace"), messages)
-
-
-def java_version(timeout: float) -> str:
-    """Return the first line of ``java -version``, or ``unknown`` when that fails."""
+    # _JAVA_OPTIONS overrules the command line, and its last value of a flag counts.
+    flags = f"{os.environ.get('_JAVA_OPTIONS', '')} {_FLAGS}"
     try:
-        done = run_java("java -version", ["-version"], "", timeout, _MESSAGES_LIMIT)
-    except JavaError:
-        return "unknown"
-    return (done.messages or ["unknown"])[0]
+        done = subprocess.run(
+            [java, *arguments],
+            input=text.encode("utf-8", "replace"),
+            capture_output=True,
+            timeout=timeout,
+            env={**os.environ, "_JAVA_OPTIONS": flags},
+        )
+    except subprocess.TimeoutExpired:
+        raise JavaError(f"{name}: java did not end in {timeout:g} s") from None
+    except OSError as error:
+        raise JavaError(f"{name}: {java} cannot be run: {error}") from None
+    lines = done.stderr.decode("utf-8", "replace").splitlines()
+    messages = [line.strip()[:_MESSAGE_LIMIT] for line in lines]
+    messages = [m for m in messages if m and not m.startswith("Picked up ")]
+    if done.returncode != 0:
+        named = [m for m in messages if "Exception" in m or "Error" in m]
+        reason = (named[:1] or messages[-1:] or ["it gave no reason"])[0]
+        raise JavaError(f"{name}: java stopped with status {done.returncode}: {reason}")
+    return done.stdout.decode("utf-8", "replace"), messages
 
 
-def _read(file, limit: int) -> bytes:
-    file.seek(0)
-    return file.read(limit)
+def java_version(timeout: float = 30) -> str:
+    """Return the first line of ``java -version``.
+
+    Raises:
+        JavaError: see :func:`run_java`.
+    """
+    _, messages = run_java("java -version", ["-version"], "", timeout)
+    return (messages or ["unknown"])[0]
 
 
-def _own_lines(errors) -> list[str]:
-    """Return the lines of standard error without Java's remarks on the environment."""
-    text = _read(errors, _MESSAGES_LIMIT).decode("utf-8", "replace")
-    lines = [line.strip()[:_MESSAGE_LIMIT] for line in text.splitlines()]
-    return [line for line in lines if line and not line.startswith("Picked up ")]
+def _jar(*parts: str) -> str:
+    """Return the path of a file inside pycocoevalcap."""
+    return os.path.join(pycocoevalcap.__path__[0], *parts)
 
 
-def _reason(messages: list[str]) -> str:
-    """Return the line that names an exception, else the last line."""
-    named = [line for line in messages if "Exception" in line or "Error" in line]
-    return (named[:1] or messages[-1:] or ["it gave no reason"])[0]
+def _answers(
+    name: str,
+    arguments: list[str],
+    questions: Sequence[str],
+    count: int,
+    seconds: float,
+) -> list[str]:
+    """Return the `count` lines that a program prints for lines of standard input."""
+    text = "\n".join(questions) + "\n"
+    printed, _ = run_java(name, arguments, text, seconds)
+    lines = printed.split("\n")[:-1]
+    if len(lines) != count:
+        raise JavaError(f"{name}: java printed {len(lines)} lines instead of {count}")
+    return lines
 
 
-def _environment() -> dict[str, str]:
-    """Return our environment; ``_JAVA_OPTIONS`` would overrule the command line."""
-    environment = dict(os.environ)
-    if "_JAVA_OPTIONS" in environment:
-        environment["_JAVA_OPTIONS"] += " " + " ".join(_FLAGS)
-    return environment
+def ptb_tokenize(texts: Sequence[str], timeout: float) -> list[str]:
+    """Tokenize with Stanford's PTBTokenizer, as the COCO evaluation does.
+
+    Args:
+        texts: captions as written; line breaks count as spaces.
+        timeout: seconds for all captions together.
+
+    Returns:
+        The lower-case words of each caption without punctuation, joined by spaces.
+
+    Raises:
+        JavaError: Java is absent, fails or exceeds the time limit.
+    """
+    lines = [" ".join(text.split()) for text in texts]
+    full = [line for line in lines if line]
+    if not full:
+        return lines
+    arguments = ["-cp", _jar("tokenizer", f"{STANFORD}.jar")]
+    arguments += ["edu.stanford.nlp.process.PTBTokenizer", "-preserveLines"]
+    arguments += ["-lowerCase"]
+    answer = iter(_answers("PTB tokenizer", arguments, full, len(full), timeout))
+    return [_without_punctuation(next(answer)) if line else "" for line in lines]
+
+
+def _without_punctuation(line: str) -> str:
+    words = line.rstrip().split(" ")
+    return " ".join(word for word in words if word not in _PUNCTUATION)
+
+
+def meteor(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], timeout: float
+) -> Scored:
+    """Compute METEOR of tokenized captions; equals ``pycocoevalcap``'s ``Meteor``.
+
+    The jar answers a SCORE line with the statistics of one caption, and an EVAL line
+    with the scores computed from such statistics; the last is the corpus score.
+
+    Args:
+        hypotheses: N captions, words joined by spaces.
+        references: references of each caption, in the same form.
+        timeout: seconds for Java to start; time per caption is added.
+
+    Raises:
+        JavaError: Java is absent, fails or exceeds the time limit, or its output is
+            malformed.
+    """
+    seconds = timeout + _METEOR_SECONDS * len(hypotheses)
+    questions = [
+        " ||| ".join(["SCORE", *map(_field, texts), _field(hypothesis)])
+        for hypothesis, texts in zip(hypotheses, references, strict=True)
+    ]
+    program = ["-Xmx2G", "-jar", _jar("meteor", "meteor-1.5.jar")]
+    program += ["-", "-", "-stdio", "-l", "en", "-norm"]
+    # Named, because the jar fails to find its own file below a folder with a space.
+    aligned = [*program, "-a", _jar("meteor", "data", "paraphrase-en.gz")]
+    lines = _answers("METEOR", aligned, questions, len(questions), seconds)
+    values = np.array([_numbers(line, _COLUMNS) for line in lines])  # (N, 23)
+    question = " ||| ".join(["EVAL", *map(str.strip, lines)])
+    program += _EVAL_MODULES
+    scores = _answers("METEOR", program, [question], len(lines) + 1, timeout)
+    return Scored(100 * _numbers(scores[-1], 1)[0], meteor_statistic(values))
+
+
+def _field(text: str) -> str:
+    """Return the text without METEOR's separator, on one line."""
+    return " ".join(text.replace("|||", "").split())
+
+
+def _numbers(line: str, count: int) -> list[float]:
+    """Return the `count` finite numbers of a line."""
+    try:
+        numbers = list(map(float, line.split()))
+    except ValueError:
+        numbers = []
+    if len(numbers) != count or not all(map(math.isfinite, numbers)):
+        raise JavaError(
+            f"METEOR: java printed {line[:60]!r} instead of {count} numbers"
+        )
+    return numbers
+
+
+def meteor_statistic(values: np.ndarray) -> Statistic:
+    """Return the statistic of the corpus score in percent.
+
+    Args:
+        values: (N, 23) of the captions, as the jar prints them: length of the caption
+            and its reference; their function words; for each of four modules the
+            matched content words of caption and reference and their matched function
+            words; chunks; matched words of caption and reference.
+    """
+    values = values.copy()
+    matches = values[:, 4:20].reshape(-1, 4, 2, 2).sum(axis=(1, 2))  # (N, 2)
+    # As in the jar, the chunk of a caption that equals its reference is not summed.
+    whole = (matches == values[:, :2]).all(axis=1) & (values[:, 20] == 1)
+    values[whole, 20] = 0
+    return Statistic(values, _meteor_of_sums)
+
+
+def _meteor_of_sums(sums: np.ndarray) -> np.ndarray:
+    """Map (..., 23) summed statistics to METEOR in percent.
+
+    F = P R / (alpha P + (1 - alpha) R) and (1 - gamma (chunks / matches)^beta) F, in
+    which content words have the weight delta and function words 1 - delta.
+    """
+    kinds = np.array([_DELTA, 1 - _DELTA])  # content words, function words
+    lengths, function = sums[..., :2], sums[..., 2:4]
+    total = _DELTA * (lengths - function) + (1 - _DELTA) * function  # (..., 2)
+    modules = sums[..., 4:20].reshape(*sums.shape[:-1], 4, 2, 2)
+    matched = np.einsum("...mkt,m,k->...t", modules, _WEIGHTS, kinds)  # (..., 2)
+    with np.errstate(divide="ignore", invalid="ignore"):  # no word, or no match
+        precision, recall = np.moveaxis(matched / total, -1, 0)
+        f_mean = 1 / ((1 - _ALPHA) / precision + _ALPHA / recall)
+        fragments = sums[..., 20] / (sums[..., 21:23].sum(axis=-1) / 2)
+        score = f_mean * (1 - _GAMMA * fragments**_BETA)
+    return 100 * np.maximum(np.nan_to_num(score), 0)
+
+
+def spice(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], timeout: float
+) -> Scored:
+    """Compute the mean SPICE F-score of tokenized captions.
+
+    Args:
+        hypotheses: N captions, words joined by spaces.
+        references: references of each caption, in the same form.
+        timeout: seconds for Java to start; time per caption is added.
+
+    Raises:
+        JavaError: Java or Stanford CoreNLP is absent, or the program fails.
+    """
+    program = _jar("spice", "spice-1.0.jar")
+    if not all(Path(program).with_name("lib").joinpath(n).is_file() for n in _CORENLP):
+        raise JavaError(
+            "SPICE (AGPL) needs Stanford CoreNLP 3.6.0, about 400 MB: run "
+            "`python -m pycocoevalcap.spice.get_stanford_models` once"
+        )
+    rows = [
+        {"image_id": k, "test": hypothesis, "refs": list(texts)}
+        for k, (hypothesis, texts) in enumerate(
+            zip(hypotheses, references, strict=True)
+        )
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder, "in.json"), Path(folder, "out.json")
+        source.write_text(json.dumps(rows), encoding="utf-8")
+        arguments = ["-Xmx8G", "-jar", program, str(source), "-out", str(target)]
+        arguments += ["-subset", "-silent"]
+        run_java("SPICE", arguments, "", timeout + _SPICE_SECONDS * len(rows))
+        try:
+            results = json.loads(target.read_text(encoding="utf-8"))
+            scores = [float(row["scores"]["All"]["f"]) for row in results]
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise JavaError(f"SPICE: java wrote no usable scores: {error!r}") from None
+    if len(scores) != len(rows) or not all(map(math.isfinite, scores)):
+        raise JavaError(f"SPICE: java scored {len(scores)} captions of {len(rows)}")
+    return mean_score(scores)

@@ -1,8 +1,7 @@
 """Compute BLEU, ROUGE-L and CIDEr with pycocoevalcap's scorers.
 
 The arguments of the functions of a metric are N tokenized captions (words joined by
-spaces) and the references of each caption in the same form. Scores are on the library's
-scale.
+spaces) and the references of each caption in the same form. Scores are in percent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,11 @@ from pycocoevalcap.cider.cider_scorer import CiderScorer
 from pycocoevalcap.rouge.rouge import Rouge
 
 from show_attend_tell.data.vocabulary import tokenize_as_written
-from show_attend_tell.evaluation.metrics.bootstrap import Statistic
+from show_attend_tell.evaluation.metrics.bootstrap import (
+    Scored,
+    Statistic,
+    mean_score,
+)
 
 Texts = Sequence[str]
 
@@ -29,35 +32,25 @@ FILE_TOKEN_BLEU = tuple(
 
 
 def bleu(
-    hypotheses: Texts, references: Sequence[Texts]
-) -> tuple[list[float], list[float], list[float]]:
+    hypotheses: Texts, references: Sequence[Texts], suffix: str = ""
+) -> dict[str, Scored]:
     """Compute corpus BLEU with the closest reference length.
 
+    The statistics of a caption are its number of n-grams of each order, how many of
+    them match, its length, and the length of the closest reference.
+
     Returns:
-        BLEU-1 to 4 with brevity penalty, BLEU-1 to 4 without (as the paper reports),
-        and BLEU-4 of each caption with penalty; all 0 to 1.
+        ``BLEU-1`` to ``BLEU-4``, and the same with ``-no-bp``, without brevity penalty
+        (as the paper reports); every name ends in `suffix`.
     """
-    scorer = _count_ngrams(hypotheses, references)
-    with_penalty, each = scorer.compute_score(option="closest")
+    scorer = BleuScorer(n=ORDERS)
+    for hypothesis, texts in zip(hypotheses, references, strict=True):
+        scorer += (hypothesis, list(texts))
+    with_penalty, _ = scorer.compute_score(option="closest")
     # No caption is shorter than references of length 0, so there is no penalty.
     unpenalised = BleuScorer(n=ORDERS, special_reflen=0)
     unpenalised += scorer
     without_penalty, _ = unpenalised.compute_score(option="closest")
-    return with_penalty, without_penalty, each[3]
-
-
-def bleu_statistics(
-    hypotheses: Texts, references: Sequence[Texts]
-) -> dict[str, Statistic]:
-    """Return the statistics of corpus BLEU in percent, as :func:`bleu` computes it.
-
-    Those of a caption are its number of n-grams of each order, how many of them match,
-    its length and that of the closest reference.
-
-    Returns:
-        ``BLEU-1`` to ``BLEU-4`` and the same with the suffix ``-no-bp``.
-    """
-    scorer = _count_ngrams(hypotheses, references)
     rows = []
     for counts in scorer.ctest:
         length = counts["testlen"]
@@ -65,18 +58,13 @@ def bleu_statistics(
         rows.append([*counts["correct"], *counts["guess"], length, closest])
     values = np.array(rows, np.float64)  # (N, 10)
     return {
-        f"BLEU-{order}{suffix}": Statistic(values, _BleuOfSums(order, penalty))
-        for suffix, penalty in (("", True), ("-no-bp", False))
+        f"BLEU-{order}{ending}{suffix}": Scored(
+            100 * float(corpus[order - 1]),
+            Statistic(values, _BleuOfSums(order, penalty=not ending)),
+        )
+        for ending, corpus in (("", with_penalty), ("-no-bp", without_penalty))
         for order in range(1, ORDERS + 1)
     }
-
-
-def _count_ngrams(hypotheses: Texts, references: Sequence[Texts]) -> BleuScorer:
-    """Return a scorer that holds the n-gram counts of every caption."""
-    scorer = BleuScorer(n=ORDERS)
-    for hypothesis, texts in zip(hypotheses, references, strict=True):
-        scorer += (hypothesis, list(texts))
-    return scorer
 
 
 class _BleuOfSums(NamedTuple):
@@ -86,7 +74,7 @@ class _BleuOfSums(NamedTuple):
     penalty: bool  # whether the brevity penalty is applied
 
     def __call__(self, sums: np.ndarray) -> np.ndarray:
-        """Map (..., 10) sums of :func:`bleu_statistics` to (...) scores."""
+        """Map (..., 10) sums of the statistics of :func:`bleu` to (...) scores."""
         matches, total = (
             sums[..., : self.order],
             sums[..., ORDERS : ORDERS + self.order],
@@ -99,23 +87,9 @@ class _BleuOfSums(NamedTuple):
         return 100 * score
 
 
-class FileTokenBleu(NamedTuple):
-    """BLEU of the tokens of the files.
-
-    Attributes:
-        scores: :data:`FILE_TOKEN_BLEU` -> percent; empty if no reference has a period.
-        statistics: the statistic of each score.
-        period_appended: whether a period was appended to the captions.
-    """
-
-    scores: dict[str, float]
-    statistics: dict[str, Statistic]
-    period_appended: bool
-
-
 def file_token_bleu(
     captions: Mapping[str, str], references: Mapping[str, Sequence[str]]
-) -> FileTokenBleu:
+) -> tuple[dict[str, Scored], bool]:
     """Compute BLEU of the tokens in the files, probably as Table 1 of the paper does.
 
     The authors' scripts pass the tokens of their files to the scorer: the final period
@@ -123,47 +97,42 @@ def file_token_bleu(
     caption and every reference raises BLEU. That Table 1 was scored so is likely, not
     proven: the script that made it was not published. Here both sides are lower case.
 
-    A captioner trained without punctuation writes no period; one is then appended to
-    each of its captions.
+    A captioner trained without punctuation writes no period; each of its captions then
+    gets a period.
 
     Args:
         captions: photo id -> caption.
         references: photo id -> raw captions of the same photos, not all empty.
+
+    Returns:
+        :data:`FILE_TOKEN_BLEU`, nothing if no reference ends with a period; and whether
+        periods were appended to the captions.
     """
     words = [tokenize_as_written(captions[photo]) for photo in captions]
     texts = [list(map(tokenize_as_written, references[photo])) for photo in captions]
     texts = [list(filter(None, of_photo)) for of_photo in texts]
     appended = not any(tokens[-1:] == [PERIOD] for tokens in words)
     if not any(tokens[-1] == PERIOD for of_photo in texts for tokens in of_photo):
-        return FileTokenBleu({}, {}, appended)
+        return {}, appended
     if appended:
         words = [[*tokens, PERIOD] for tokens in words]
     hypotheses = [" ".join(tokens) for tokens in words]
     joined = [[" ".join(tokens) for tokens in of_photo] for of_photo in texts]
-    penalised, plain, _ = bleu(hypotheses, joined)
-    values = [100 * float(value) for value in (*penalised, *plain)]
-    statistics = bleu_statistics(hypotheses, joined).items()
-    return FileTokenBleu(
-        scores=dict(zip(FILE_TOKEN_BLEU, values, strict=True)),
-        statistics={f"{name}{SUFFIX}": statistic for name, statistic in statistics},
-        period_appended=appended,
-    )
+    return bleu(hypotheses, joined, SUFFIX), appended
 
 
-def rouge_l(
-    hypotheses: Texts, references: Sequence[Texts]
-) -> tuple[float, list[float]]:
-    """Compute the mean ROUGE-L (beta 1.2) and that of each caption, 0 to 1."""
+def rouge_l(hypotheses: Texts, references: Sequence[Texts]) -> Scored:
+    """Compute the mean ROUGE-L (beta 1.2)."""
     scorer = Rouge()
     each = [
         float(scorer.calc_score([hypothesis], texts))
         for hypothesis, texts in zip(hypotheses, references, strict=True)
     ]
-    return sum(each) / len(each), each
+    return mean_score(each)
 
 
-def cider(hypotheses: Texts, references: Sequence[Texts]) -> tuple[float, list[float]]:
-    """Compute the mean CIDEr-D and that of each caption, 0 to 10.
+def cider(hypotheses: Texts, references: Sequence[Texts]) -> Scored:
+    """Compute the mean CIDEr-D; 0 to 1,000, as its usual scale is 0 to 10.
 
     CIDEr-D clips counts and has a Gaussian length penalty with sigma 6. Document
     frequencies are counted in these references: scores of different subsets are not
@@ -173,4 +142,4 @@ def cider(hypotheses: Texts, references: Sequence[Texts]) -> tuple[float, list[f
     for hypothesis, texts in zip(hypotheses, references, strict=True):
         scorer += (hypothesis, list(texts))
     mean, each = scorer.compute_score()
-    return float(mean), each.tolist()
+    return mean_score(each.tolist(), float(mean))

@@ -1,7 +1,7 @@
 """Compute the CIDEr of single captions against a fixed corpus, as a training reward.
 
 pycocoevalcap's scorer counts document frequencies in the references of the captions
-that it scores; a reward needs those of all training captions, for any batch. The
+that it scores; a reward needs the frequencies of all training captions. The
 formula is the same CIDEr-D (Vedantam et al., CVPR 2015, Sec. 4 and 6): clipped counts
 and a Gaussian penalty on the difference of lengths.
 """

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
+from show_attend_tell.data.region import smoothing
 from show_attend_tell.inference.photos import Failure
 from show_attend_tell.runtime.files import LONGEST_NAME, atomic_write
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:  # slow, and pages need none of it
     from matplotlib.figure import Figure
 
 UPSAMPLING = 16  # 2**4 pixels to a location, Sec. 5.4
-SIGMA = 0.8  # of the Gaussian, in locations; the authors' code has 20 / 16
 VEIL = 0.3  # brightness of a pixel without attention
 GLOW = 0.3  # white mixed into the pixel with most, so that it shows on dark photos too
 MOST_COLUMNS = 7
@@ -121,9 +121,6 @@ def caption_figure(caption, dark: bool = False) -> "Figure":
 def attention_map(weights: np.ndarray) -> np.ndarray:
     """Upsample the attention of one word by 16 and smooth it with a Gaussian.
 
-    The map is mirrored at its edges, so that even attention stays even and the sum of
-    the weights is kept.
-
     Args:
         weights: (rows, columns) attention weights.
 
@@ -133,17 +130,8 @@ def attention_map(weights: np.ndarray) -> np.ndarray:
     rows, columns = np.shape(weights)
     weights = np.asarray(weights, np.float64)
     # (16 rows, rows) (rows, columns) (columns, 16 columns)
-    return _smoothing(rows) @ weights @ _smoothing(columns).T
-
-
-def _smoothing(cells: int) -> np.ndarray:
-    """Return the weight of each cell in each upsampled pixel, (16 cells, cells)."""
-    centres = np.arange(cells) + 0.5
-    pixels = (np.arange(cells * UPSAMPLING) + 0.5) / UPSAMPLING
-    mirrored = np.stack([centres, -centres, 2 * cells - centres])
-    distance = (pixels[:, None, None] - mirrored) / SIGMA  # (pixels, 3, cells)
-    weights = np.exp(-0.5 * distance**2).sum(axis=1)  # -> (pixels, cells)
-    return weights / weights.sum(axis=1, keepdims=True)
+    down, across = smoothing(rows, UPSAMPLING), smoothing(columns, UPSAMPLING)
+    return down @ weights @ across.T
 
 
 def overlay(pixels: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -32,19 +32,22 @@ def heads_figure(engine, caption: Caption, dark: bool = False) -> Figure | None:
     return maps_figure(caption.view, caption.words, head_rows(*attention), dark)
 
 
-def head_rows(weights: np.ndarray, layer: int) -> list[tuple[str, np.ndarray]]:
+def head_rows(
+    weights: np.ndarray, layer: int, head: int
+) -> list[tuple[str, np.ndarray]]:
     """Return the labelled maps of each head of one layer, then the mean of each layer.
 
     Args:
         weights: (layers, heads, T, rows, columns) attention weights.
         layer: number, from 1, of the layer whose heads are drawn.
+        head: number, from 1, of the head that is alpha; 0 if alpha is their mean.
     """
     rows = [
-        (f"layer {layer}\nhead {j + 1}", maps)
+        (f"layer {layer}\nhead {j + 1}" + " (α)" * (j + 1 == head), maps)
         for j, maps in enumerate(weights[layer - 1])
     ]
     means = (
-        (f"layer {k}\nmean" + " (α)" * (k == layer), maps.mean(axis=0))
+        (f"layer {k}\nmean" + " (α)" * (k == layer and not head), maps.mean(axis=0))
         for k, maps in enumerate(weights, start=1)
     )
     return [*rows, *means]

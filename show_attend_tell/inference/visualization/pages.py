@@ -17,10 +17,10 @@ import jinja2
 import numpy as np
 from PIL import Image
 
+from show_attend_tell.data.region import SIGMA
 from show_attend_tell.inference.photos import Failure
 from show_attend_tell.inference.visualization.attention_figure import (
     GLOW,
-    SIGMA,
     UPSAMPLING,
     VEIL,
     attention_map,

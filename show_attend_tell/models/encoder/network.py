@@ -30,7 +30,7 @@ from show_attend_tell.data.encoder_identity import BUILT_IN_WEIGHTS
 from show_attend_tell.models.encoder import quantised_weights, scene_net
 from show_attend_tell.models.encoder.winograd import with_fast_convolutions
 from show_attend_tell.runtime.errors import EncoderError, one_line
-from show_attend_tell.runtime.processor import instruction_sets
+from show_attend_tell.runtime.machine import instruction_sets
 
 _FLOAT16_MAX = float(np.finfo(np.float16).max)
 _CHANNELS = 3

@@ -6,7 +6,7 @@ A kernel w of a quantised layer has one scale per output channel o,
 
 and the encoder computes with w'_o = s_o q_o in float32. The kernels of blocks 1 and 2
 and all biases are float16. ``python -m data_prep.quantise_encoder`` makes the file.
-Model files of 8 bits store every matrix and kernel of a captioner so.
+Model files of 8 bits store every matrix and kernel of a captioner in the same way.
 """
 
 import hashlib
@@ -33,10 +33,10 @@ _EXACT_BLOCKS = ("block1", "block2")  # 1.8 % of the weights, with the largest e
 
 
 def dequantised(store: Mapping) -> dict[str, np.ndarray]:
-    """Return the weights of a layer in a model file, those of 8 bits as float32.
+    """Return the weights of a layer in a model file; 8 bits become float32.
 
     Args:
-        store: the layer's weights by their number; beside one of int8 are its scales,
+        store: the layer's weights by their number; the scales of int8 weights are
             ``<number>_scale``.
     """
     weights = {}
@@ -121,7 +121,7 @@ def quantised_arrays(network: keras.Model) -> dict[str, np.ndarray]:
 
 
 def assign_quantised(network: keras.Model, arrays: dict[str, np.ndarray]) -> None:
-    """Set the weights of a network of convolutions to those of the packaged file.
+    """Set the weights of a network of convolutions to the packaged weights.
 
     Args:
         network: VGG16 without its classifier, or its first layers.
@@ -148,11 +148,11 @@ def read_quantised(file: Path = WEIGHTS) -> dict[str, np.ndarray]:
             f"{file}: the packaged encoder cannot be read ({error.strerror}); install "
             "the package again"
         ) from None
-    found = hashlib.sha256(content).hexdigest()
-    if found != SHA256:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != SHA256:
         raise EncoderError(
             f"{file}: the packaged encoder must have the SHA-256 {SHA256[:12]}... "
-            f"Received: {found[:12]}...; install the package again"
+            f"Received: {digest[:12]}...; install the package again"
         )
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         return dict(arrays)
@@ -174,7 +174,7 @@ def write_quantised(arrays: dict[str, np.ndarray], file: str | Path) -> str:
 
 
 def _convolutions(network: keras.Model) -> list[keras.layers.Conv2D]:
-    return [one for one in network.layers if isinstance(one, keras.layers.Conv2D)]
+    return [x for x in network.layers if isinstance(x, keras.layers.Conv2D)]
 
 
 def _half(values: np.ndarray, layer: str) -> np.ndarray:

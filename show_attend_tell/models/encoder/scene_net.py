@@ -2,11 +2,11 @@
 
 Seven convolutions with batch normalisation and ReLU, three of them with stride 2, make
 a map of one cell per 8 x 8 pixels: 14 x 14 for pictures of 112. The receptive field of
-a cell is 59 pixels, so that an annotation vector describes its own location. Its
+a cell is 59 pixels, so that an annotation vector describes its location. Its
 position is encoded by four channels of coordinates (CoordConv, Liu et al.,
 arXiv:1807.03247). They are appended to the output and not to the input, so that the
 mean over the map, from which the captioner starts, contains the objects of a scene but
-not their positions: those require attention.
+not their positions, which require attention.
 
 The weights are trained by ``python -m data_prep.scenes.train_scene_net``.
 """

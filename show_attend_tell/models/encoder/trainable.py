@@ -1,7 +1,7 @@
 """Apply the encoder's last convolutions inside the captioner, where they are trained.
 
-The stored features x_0 are those of the layer before. With the 3 x 3 kernels w_k of K
-convolutions, zero padding and stride 1, the annotations a are::
+The stored features x_0 are the output of the layer before. With the 3 x 3 kernels w_k
+of K convolutions, zero padding and stride 1, the annotations a are::
 
     x_k = relu(w_k * x_{k-1} + b_k),      a = x_K
 
@@ -16,7 +16,7 @@ from show_attend_tell.models.encoder.quantised_weights import dequantised
 
 
 class TrainableConvolutions(keras.layers.Layer):
-    """The convolutions from ``encoder.trainable_from`` on, of one width.
+    """The convolutions from ``encoder.trainable_from`` on, of width D.
 
     Attributes:
         kernels: w_k, (3, 3, D, D) each. biases: b_k, (D,) each.
@@ -47,7 +47,7 @@ class TrainableConvolutions(keras.layers.Layer):
         self.built = True
 
     def load_own_variables(self, store):
-        """Set the weights to those of a model file, of 8 bits or not."""
+        """Read the weights from a model file; 8 bits become float32."""
         super().load_own_variables(dequantised(store))
 
     def call(self, features, precision="float32"):

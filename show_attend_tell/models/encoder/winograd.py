@@ -53,20 +53,20 @@ _A_T = np.array(
 
 
 def with_fast_convolutions(network: keras.Model) -> keras.Model | None:
-    """Return a network with the layers of another, its 3 x 3 convolutions faster.
+    """Copy a network, with faster 3 x 3 convolutions.
 
-    Each batch size is compiled by itself.
+    Each batch size is compiled separately.
 
     Args:
         network: a functional model.
 
     Returns:
-        The network; None if no convolution can be replaced, as in half precision.
+        The copy; None if no convolution can be replaced, as in half precision.
     """
     if not any(map(fits, network.layers)):
         return None
     return keras.models.clone_model(
-        network, clone_function=lambda one: WinogradConv2D(one) if fits(one) else one
+        network, clone_function=lambda x: WinogradConv2D(x) if fits(x) else x
     )
 
 
@@ -172,7 +172,7 @@ def _combine_columns(x):
 
 
 def _combination(weights, terms):
-    """Return the sum of weighted terms, without those of weight 0."""
+    """Return the sum of weighted terms; skip terms of weight 0."""
     weighted = [
         term if weight == 1 else float(weight) * term
         for weight, term in zip(weights, terms, strict=True)

@@ -8,9 +8,9 @@ the reference implementation.
 Notation and shapes: :mod:`show_attend_tell.models.lstm.attention`.
 """
 
+import itertools
 from typing import NamedTuple
 
-import keras
 from keras import ops
 
 from show_attend_tell.models.decoder_interface import (
@@ -75,26 +75,17 @@ class LstmDecoder(MatrixLayer):
         self.settings, self.dropout = settings, settings.dropout
         self.vocabulary_size = vocabulary_size
         self.annotation_width = annotation_width
-        self.seed = seed
+        self.seed, self._seeds = seed, itertools.count(seed * 1000)
         self._create_weights()
         self.built = True
 
     def _matrix(self, name, rows, columns):
-        """Add a matrix, initialised as 0.01 N(0, 1) (the authors') or by Glorot."""
-        self._matrices = getattr(self, "_matrices", -1) + 1
-        seed = self.seed * 1000 + self._matrices
-        if self.settings.initializer == "normal":
-            initializer = keras.initializers.RandomNormal(stddev=0.01, seed=seed)
-        else:
-            initializer = keras.initializers.GlorotUniform(seed=seed)
-        return self.add_weight(
-            shape=(rows, columns), initializer=initializer, name=name
-        )
+        return self.matrix(name, rows, columns, self._seeds, self.settings.initializer)
 
     def _create_weights(self):
         s, D, K = self.settings, self.annotation_width, self.vocabulary_size
         m, n, A = s.embedding_width, s.lstm_width, s.attention_width
-        # Names and order of the weights are those of saved models.
+        # Saved models have these names in this order.
         self.embedding = self._matrix("embedding", K, m)
         # f_att: layers on the annotations, on h, and to a score
         widths = [D] + [A] * s.attention_layers
@@ -247,7 +238,7 @@ class LstmDecoder(MatrixLayer):
     def read(
         self, tokens, memory, dropouts, parts=WHOLE, selection=SOFT, samples=1
     ) -> dict:
-        """Run the decoder over given words, see :meth:`Captioner.teacher_force`."""
+        """Read the words of captions, see :meth:`Captioner.teacher_force`."""
         a, projected = memory.annotations, memory.projected
         if (C := captions_per_photo(tokens, a)) > 1:  # (P, ...) -> (B, ...)
             a, projected = (ops.repeat(x, C, axis=0) for x in (a, projected))

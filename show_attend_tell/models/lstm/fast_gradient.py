@@ -83,7 +83,7 @@ class Saved(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """The choice of the context weights l at each of T given words."""
+    """The choice of the context weights l at each of T words."""
 
     # (alpha (B, L), *inputs of the step (B, ...)) -> l (B, L), and q (B, 1), the share
     # of the gradient of l that flows on to alpha; a function of a module, as its
@@ -108,15 +108,15 @@ def unroll(
     compile_fn: Callable | None = None,
     selection: Selection = SOFT,
 ):
-    """Run the steps of :meth:`LstmDecoder.step` over given words (teacher forcing).
+    """Run :meth:`LstmDecoder.step` over the words of captions (teacher forcing).
 
     Args:
         word_gates: x, the words' part of the gates, (B, T, 4n); T known.
         h: h_0, (B, n).
         c: c_0, (B, n).
         weights: the tensors of :class:`Weights`.
-        compile_fn: compiles a function, and returns the same one when it is given a
-            function again; None where the caller compiles the whole training step.
+        compile_fn: compiles a function, and returns the same result for the same
+            function; None if the caller compiles the whole training step.
         selection: the choice of the context weights.
 
     Returns:
@@ -132,11 +132,11 @@ def unroll(
 
         def gradient(*upstream):  # TensorFlow: one argument an output; JAX: one tuple
             upstream = upstream[0] if len(upstream) == 1 else upstream
-            du, dh, dc, dz, *rest = _backward(compile_fn, steps, constants, upstream)
+            du, dh, dc, dz, *others = _backward(compile_fn, steps, constants, upstream)
             # Outside of `_backward`, so that it is skipped if it is not needed.
             # (T, B, L), (T, B, D) -> (B, L, D)
             da = ops.einsum("tbl,tbd->bld", steps.context_weights, dz)
-            return du, dh, dc, da, *rest
+            return du, dh, dc, da, *others
 
         return outputs, gradient
 

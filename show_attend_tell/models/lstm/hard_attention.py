@@ -111,7 +111,7 @@ class HardAttention(keras.layers.Layer):
         super().__init__(**kwargs)
         self.settings = settings
         self.generator = keras.random.SeedGenerator(seed)
-        # Replicas that train together keep one baseline, the mean of theirs.
+        # Replicas that train together keep the mean of their baselines.
         self.baseline = self.add_weight(
             shape=(),
             initializer="zeros",
@@ -128,8 +128,8 @@ class HardAttention(keras.layers.Layer):
     def share_batch(self, number, count):
         """Train on part `number` of `count` equal parts of each batch from now on.
 
-        The locations are those that a training on the whole batch samples. Only after
-        :meth:`move_baseline` does the baseline move.
+        A training on the whole batch samples the same locations. Only
+        :meth:`move_baseline` then moves the baseline.
         """
         self.part = number, count
 
@@ -143,14 +143,14 @@ class HardAttention(keras.layers.Layer):
         sampled = ops.broadcast_to(ops.cast(sampled, "float32"), (whole,))
         u = keras.random.uniform((whole, steps), seed=self.generator)
         if parts > 1:
-            own = slice(number * rows, (number + 1) * rows)
-            u, sampled = u[own], sampled[own]
+            part = slice(number * rows, (number + 1) * rows)
+            u, sampled = u[part], sampled[part]
         return LocationNoise(u, sampled)
 
     def surrogate(self, outputs, targets, mask):
         """Return the REINFORCE and entropy part of each row's loss; update b and logs.
 
-        Its gradient is minus that of the two terms.
+        Its gradient is minus the gradient of the two terms.
 
         Args:
             outputs: float32: ``logits`` (R, T, K), ``alpha`` (R, T, L) and, where
@@ -244,7 +244,7 @@ class HardAttention(keras.layers.Layer):
 class Variance(keras.metrics.Metric):
     """The variance of weighted values: mean of squares minus square of the mean.
 
-    Its variables are sums, so that those of several workers can be added.
+    Its variables are sums, which several workers can add up.
     """
 
     def __init__(self, name):
@@ -271,16 +271,16 @@ def mean_of_others(values, samples):
     """Return the mean over the other samples of each row's group.
 
     Args:
-        values: (R, ...), R = B samples rows, those of a group side by side.
+        values: (R, ...), R = B samples rows, the rows of a group side by side.
         samples: two or more.
 
     Returns:
         (R, ...).
     """
-    rest = values.shape[1:]
-    each = ops.reshape(values, (-1, samples, *rest))  # (R, ...) -> (B, samples, ...)
+    shape = values.shape[1:]
+    each = ops.reshape(values, (-1, samples, *shape))  # (R, ...) -> (B, samples, ...)
     total = ops.sum(each, axis=1, keepdims=True)  # (B, 1, ...)
-    return ops.reshape((total - each) / (samples - 1), (-1, *rest))  # -> (R, ...)
+    return ops.reshape((total - each) / (samples - 1), (-1, *shape))  # -> (R, ...)
 
 
 def reward_to_go(rewards):

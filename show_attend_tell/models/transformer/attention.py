@@ -10,7 +10,7 @@ The paper's own attention is in :mod:`models.lstm.attention`.
     PE(p, 2i) = sin(p / 10000^(2i/d))     PE(p, 2i+1) = cos(p / 10000^(2i/d))
 
 Further sizes: d width, H heads, d_h = d / H, R rows of x (words, or hypotheses of a
-beam). The others are those of :mod:`models.lstm.attention`.
+beam). See :mod:`models.lstm.attention` for the others.
 """
 
 import numpy as np
@@ -33,7 +33,7 @@ def sinusoids(positions, width):
 def grid_positions(grid, width):
     """Return PE of the locations of a photo, (L, width) float32.
 
-    The first half are the sines of the row, the second half those of the column.
+    The first half encodes the row, the second half the column.
     """
     rows, columns = np.divmod(np.arange(grid[0] * grid[1]), grid[1])  # (L,)
     return np.hstack([sinusoids(rows, width // 2), sinusoids(columns, width // 2)])

@@ -11,9 +11,9 @@ For the words y_{t-1}, t = 1 .. T, in parallel in training and one by one in dec
     x_k = FFN(attention to m(self-attention to the words up to t(x_{k-1})))
     p(y_t | a, y_<t) = softmax(E LN(x_N) + b_o)
 
-LN(x_N) is x_N itself with ``norm = "post"``. alpha_t is the mean over the heads of one
-layer's attention to m, and beta_t = 1. In decoding the keys and values of a hypothesis'
-words are part of its state; those of the photo are shared by all hypotheses.
+LN(x_N) is x_N itself with ``norm = "post"``. alpha_t is one layer's attention to m, of
+one head or the mean over the heads, and beta_t = 1. In decoding the state of a
+hypothesis holds the keys and values of its words; all hypotheses share the photo's.
 
 Notation: :mod:`models.transformer.attention`.
 """
@@ -120,7 +120,7 @@ class TransformerDecoder(MatrixLayer):
             m = layer.feed_forward(m, dropouts.hidden, precision)
         if self.encoder_layers and self.settings.norm == "pre":
             m = self.encoder_norm(m)
-        layers = (one.photo_keys(m, precision) for one in self.decoder_layers)
+        layers = (x.photo_keys(m, precision) for x in self.decoder_layers)
         return Memory(m, tuple(layers))
 
     def _normalise_locations(self, m):
@@ -146,7 +146,7 @@ class TransformerDecoder(MatrixLayer):
         x, weights = self._read(tokens, memory, dropouts, parts.precision)
         logits = self._logits(x, parts.precision)  # (B, T, d) -> (B, T, K)
         L = weights[0].shape[-1]
-        alpha = ops.mean(weights[self.settings.alpha_layer - 1], axis=1)
+        alpha = self._alpha(weights)
         alpha = ops.reshape(alpha, (*ops.shape(tokens), L))  # (P, C T, L) -> (B, T, L)
         beta = ops.ones_like(alpha[..., 0])
         return {"logits": logits, "alpha": alpha, "beta": beta}
@@ -222,10 +222,16 @@ class TransformerDecoder(MatrixLayer):
             x = layer.feed_forward(x)
             layers.append(cache)
             alphas.append(weights)
-        alpha = ops.mean(alphas[self.settings.alpha_layer - 1], axis=1)  # (B, W, L)
+        alpha = self._alpha(alphas)  # (B, W, L)
         state = {"t": t + 1, "words": tuple(layers)}
         beta = ops.ones_like(alpha[..., 0])
         return NextWord(self._logits(x), state, alpha, alpha, beta)
+
+    def _alpha(self, weights):
+        """Return the attention to show, (B, R, L), of each layer's (B, H, R, L)."""
+        heads = weights[self.settings.alpha_layer - 1]
+        head = self.settings.alpha_head
+        return heads[:, head - 1] if head else ops.mean(heads, axis=1)
 
     def _embed(self, tokens):
         """Return sqrt(d) E y, (...) -> (..., d)."""

@@ -1,6 +1,6 @@
 """Compute one layer of a Transformer: attention and a feed-forward part.
 
-For each sublayer F with its own layer normalisation LN::
+For each sublayer F and its layer normalisation LN::
 
     x + dropout(F(LN(x)))       norm = "pre"
     LN(x + dropout(F(x)))       norm = "post", arXiv:1706.03762, Sec. 3.1
@@ -166,6 +166,6 @@ class TransformerLayer(MatrixLayer):
 
     def _add(self, x, norm, sublayer: Callable, dropout: Callable = keep):
         """Add a sublayer's output to x; return the sum and its second result."""
-        value, rest = sublayer(norm(x) if self.is_pre else x)
+        value, second = sublayer(norm(x) if self.is_pre else x)
         x = x + dropout(value)
-        return (x if self.is_pre else norm(x)), rest
+        return (x if self.is_pre else norm(x)), second

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from keras import ops
 
-from show_attend_tell.runtime.compilation import compiled
+from show_attend_tell.runtime.backend import compiled
 from show_attend_tell.siblings.draw.model import Draw
 
 BATCH = 500  # pictures drawn together
@@ -24,11 +24,7 @@ class Bound(NamedTuple):
 
 
 class Measurer:
-    """A model with its compiled function.
-
-    Args:
-        model: the model; its weights may change between calls.
-    """
+    """A model with its compiled function; its weights may change between calls."""
 
     def __init__(self, model: Draw):
         self.model = model
@@ -63,8 +59,8 @@ class Measurer:
 
         It is -log 1/K sum_k p(x, z_k) / q(z_k | x) for K samples z_k of q, Eq. (8) of
         Burda et al., arXiv:1509.00519. Its expectation falls with K, from the
-        expectation of L to -log p(x). The ratio is the ratio of the sample: with the
-        closed form of L^z instead, the result would not be a bound. ``samples`` is K.
+        expectation of L to -log p(x). With the closed form of L^z in place of the
+        sampled ratio, the result would not be a bound. ``samples`` is K.
         """
         rng, bounds = np.random.default_rng(seed), []
         together = max(1, BATCH // samples)
@@ -78,11 +74,7 @@ class Measurer:
 
 
 class Sampler:
-    """A model with its compiled function; draw new pictures by calling it.
-
-    Args:
-        model: a trained model.
-    """
+    """A trained model with its compiled function; draw pictures by calling it."""
 
     def __init__(self, model: Draw):
         self.model = model
@@ -97,8 +89,3 @@ class Sampler:
             outputs = self._generate(ops.convert_to_tensor(noise))
             parts.append({k: ops.convert_to_numpy(x) for k, x in outputs.items()})
         return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
-
-
-def sample(model: Draw, count: int, seed: int) -> dict[str, np.ndarray]:
-    """Return new pictures from a model; see :class:`Sampler`."""
-    return Sampler(model)(count, seed)

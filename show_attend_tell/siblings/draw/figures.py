@@ -1,6 +1,6 @@
 """Draw generated pictures as a grid, as an animation, and step by step.
 
-``outputs`` are arrays, from :func:`siblings.draw.bound.sample` or :meth:`Draw.draw`.
+``outputs`` are arrays, from :class:`siblings.draw.bound.Sampler` or :meth:`Draw.draw`.
 ``scale`` is the side of a pixel in the result.
 """
 
@@ -107,27 +107,21 @@ def sample_frames(
 ) -> list[Image.Image]:
     """Return the canvases c_0 to c_T in grids, with the window that wrote each."""
     pictures = probabilities(outputs["canvas"], model)  # (N, T + 1, H, W)
-    frames = [tile(pictures[:, 0], columns, scale)]
-    for t in range(1, pictures.shape[1]):
+    frames = []
+    for t in range(pictures.shape[1]):
         boxes = None
-        if "write" in outputs:
+        if t and "write" in outputs:
             boxes = written_boxes(outputs["write"][:, t - 1], model)
         frames.append(tile(pictures[:, t], columns, scale, boxes))
     return [*frames, tile(pictures[:, -1], columns, scale)]
 
 
 def encode_gif(frames: list[Image.Image], each: int, last: int) -> bytes:
-    """Return the bytes of an animation, given its frames' durations in milliseconds."""
-    durations = [each] * (len(frames) - 1) + [last]
+    """Return the bytes of an animation; ``each`` and ``last`` are milliseconds."""
+    first, *others = frames
+    options = {"save_all": True, "loop": 0, "append_images": others}
     buffer = io.BytesIO()
-    frames[0].save(
-        buffer,
-        "GIF",
-        save_all=True,
-        append_images=frames[1:],
-        duration=durations,
-        loop=0,
-    )
+    first.save(buffer, "GIF", duration=[each] * len(others) + [last], **options)
     return buffer.getvalue()
 
 
@@ -151,25 +145,22 @@ def canvas_strip(images: np.ndarray, outputs: dict, model: Draw, scale=2):
     N, T = outputs["l_z"].shape
     pictures = probabilities(outputs["canvas"], model)  # (N, T + 1, H, W)
     panels = np.concatenate([images[:, None], pictures], axis=1)
-    boxes = [None] * (N * (T + 2))
-    if "write" in outputs:
-        written = written_boxes(outputs["write"].reshape(N * T, -1), model)
-        for k, box in enumerate(written):
-            row, t = divmod(k, T)
-            boxes[row * (T + 2) + t + 2] = box
+    boxes = []
+    for row in range(N):
+        written = [None] * T
+        if "write" in outputs:
+            written = written_boxes(outputs["write"][row], model)
+        boxes += [None, None, *written]
     shape = (-1, model.height, model.width)
     return tile(panels.reshape(shape), T + 2, scale, boxes)
 
 
-def nearest_figure(
-    drawn: np.ndarray, training: np.ndarray, columns: int, scale: int
-) -> Image.Image:
+def nearest_figure(drawn: np.ndarray, training: np.ndarray, scale: int) -> Image.Image:
     """Return drawn pictures in a row, and below each the nearest training picture.
 
     Args:
         drawn: (N, H, W) in [0, 1].
         training: (M, H, W) uint8.
-        columns: N.
         scale: side of a pixel.
     """
     flat = training.reshape(len(training), -1).astype(np.float32) / 255
@@ -177,4 +168,4 @@ def nearest_figure(
     # |a - b|^2 less |a|^2, which is the same for every b
     distances = (flat**2).sum(1) - 2 * queries @ flat.T  # (N, M)
     nearest = flat[distances.argmin(1)].reshape(drawn.shape)
-    return tile(np.concatenate([drawn, nearest]), columns, scale)
+    return tile(np.concatenate([drawn, nearest]), len(drawn), scale)

@@ -33,15 +33,16 @@ import keras
 import numpy as np
 from keras import ops
 
-from show_attend_tell.config.siblings import DrawSettings
-from show_attend_tell.runtime.recurrence import scan
+from show_attend_tell.config.siblings import DrawReaderSettings, DrawSettings
+from show_attend_tell.runtime.backend import scan
+from show_attend_tell.siblings.classifier import DigitClassifier
 from show_attend_tell.siblings.draw.filter_bank import (
     PARAMETERS,
     make_window,
     read_patch,
     write_patch,
 )
-from show_attend_tell.siblings.draw.layers import Affine, Lstm
+from show_attend_tell.siblings.layers import Affine, Lstm
 
 
 @keras.saving.register_keras_serializable("show_attend_tell")
@@ -64,21 +65,22 @@ class Draw(keras.Model):
         self.generator = keras.random.SeedGenerator(seed)
         s, pixels = settings, height * width
         seeds = [int(k) for k in np.random.SeedSequence(seed).generate_state(6) // 2]
+        kernels = [keras.initializers.GlorotUniform(k) for k in seeds]
         seen = 2 * s.read**2 if s.attention else pixels
         written = s.write**2 if s.attention else pixels
         self.encoder = Lstm(seen + s.width, s.width, seeds[0], name="encoder")
-        self.mean = Affine(s.width, s.latent, seeds[1], name="mean")
-        self.log_deviation = Affine(s.width, s.latent, seeds[2], name="log_deviation")
+        self.mean = Affine(s.width, s.latent, "mean", kernels[1])
+        self.log_deviation = Affine(s.width, s.latent, "log_deviation", kernels[2])
         self.decoder = Lstm(s.latent, s.width, seeds[3], name="decoder")
-        self.to_patch = Affine(s.width, written, seeds[4], name="to_patch")
+        self.to_patch = Affine(s.width, written, "to_patch", kernels[4])
         if s.attention:
             # Zero at the start: a window on the whole picture.
-            self.to_read = Affine(s.width, PARAMETERS, name="to_read")
-            self.to_write = Affine(s.width, PARAMETERS, name="to_write")
+            self.to_read = Affine(s.width, PARAMETERS, "to_read")
+            self.to_write = Affine(s.width, PARAMETERS, "to_write")
         else:
             self.see_image = self.add_weight(
                 shape=(pixels, 4 * s.width),
-                initializer=keras.initializers.GlorotUniform(seeds[5]),
+                initializer=kernels[5],
                 name="see_image",
             )
         self.canvas_0 = self.add_weight(
@@ -222,6 +224,52 @@ class Draw(keras.Model):
             "width": self.width,
             "seed": self.seed,
         }
+
+
+@keras.saving.register_keras_serializable("show_attend_tell")
+class WindowClassifier(DigitClassifier):
+    """A classifier that reads with DRAW's window: Sec. 4.1 of arXiv:1502.04623.
+
+    At each of T steps the model sees what a window of N x N filters reads::
+
+        h_t = LSTM(h_{t-1}, gamma F_Y x F_X^T), the window's parameters being W h_{t-1}
+        p(y | x) = softmax(W h_T)
+
+    with h_0 learned. The loss is the cross entropy alone: the window, unlike the places
+    of :mod:`siblings.ram`, has a gradient.
+    """
+
+    settings_class = DrawReaderSettings
+
+    def __init__(self, settings, canvas, classes=10, seed=0, **kwargs):
+        super().__init__(settings, canvas, classes, seed, **kwargs)
+        s, self.glimpses = self.settings, self.settings.steps
+        seeds = [int(k) for k in np.random.SeedSequence(seed).generate_state(2) // 2]
+        self.core = Lstm(s.read**2, s.width, seeds[0], name="core")
+        kernel = keras.initializers.GlorotUniform(seeds[1])
+        self.act = Affine(s.width, classes, "act", kernel)
+        # Zero at the start: a window on the whole picture.
+        self.to_read = Affine(s.width, PARAMETERS, "to_read")
+        self.built = True
+
+    def call(self, images, training=False):
+        """Classify pictures (B, H, H) in [0, 1].
+
+        Returns:
+            ``logits`` (B, classes), and ``read``, the windows' parameters, (B, T, 5).
+        """
+        s, rows = self.settings, ops.shape(images)[0]
+
+        def step(state, _):
+            parameters = self.to_read(state[0])
+            window = make_window(parameters, s.read, self.canvas, self.canvas, s)
+            patch = read_patch(images, window, s.read)  # (B, N, N)
+            state = self.core(ops.reshape(patch, (-1, s.read**2)), state)
+            return state, {"read": parameters}
+
+        nothing = ops.zeros((rows, s.steps, 0))
+        state, values = scan(step, self.core.start(rows), nothing, s.steps)
+        return {"logits": self.act(state[0]), **values}
 
 
 def divergence(mean, log_deviation):

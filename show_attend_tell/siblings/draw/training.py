@@ -1,26 +1,25 @@
 """Train a model that generates digits."""
 
 import functools
-from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 from keras import ops
 
 from show_attend_tell.config.siblings import GenerationExperiment
-from show_attend_tell.data.digits import Digits
-from show_attend_tell.siblings.draw.bound import Measurer, sample
-from show_attend_tell.siblings.draw.data import (
+from show_attend_tell.data.digits import (
+    Digits,
     binarise,
     binarise_fixed,
     held_out_binary,
+    make_pictures,
 )
+from show_attend_tell.siblings.draw.bound import Measurer, Sampler
 from show_attend_tell.siblings.draw.figures import canvas_strip, sample_grid
 from show_attend_tell.siblings.draw.model import Draw
-from show_attend_tell.siblings.draw.task import build_model
 from show_attend_tell.siblings.training import (
-    DigitTask,
-    PictureUpdates,
+    SiblingTask,
+    Updates,
     compile_step,
     train_task,
 )
@@ -31,10 +30,9 @@ SAMPLES = 25  # generated pictures that are shown there
 _SAMPLE_SEED = 0
 
 
-class GenerationTask(DigitTask):
-    """The training of a model that generates, see :class:`DigitTask`."""
+class GenerationTask(SiblingTask):
+    """The training of a model that generates digits."""
 
-    build_model = staticmethod(build_model)
     monitored = {"words": 2, "key": "loss", "noun": "bound in nats", "inputs": "digits"}
 
     def __init__(
@@ -42,16 +40,25 @@ class GenerationTask(DigitTask):
     ):
         super().__init__(experiment, digits.digest())
         self.pictures = held_out_binary(validation, experiment.data, "val")
-        self.objective = BinaryUpdates(experiment, self.model, digits)
+        self.dynamic = experiment.data.binarise == "dynamic"
+        digits = digits if self.dynamic else binarise_fixed(digits, "train")
+        self.images = digits.images
+        step = compiled_step(self.model, self.settings.jit_compile)
+        count = len(self.images)
+        self.objective = Updates(self.settings, count, self.make_batch, step)
         self._measurer = None
 
-    def validate(self, model: Draw, step: int) -> dict[str, float]:
-        """Return minus the bound on the validation pictures, and its terms in nats.
+    def make_batch(self, rows: np.ndarray, seed: list[int]) -> tuple[np.ndarray]:
+        """Return new binary pictures of digits, (B, H, H), 0 or 255."""
+        rng, data = np.random.default_rng(seed), self.experiment.data
+        pictures = make_pictures(self.images[rows], self.images, data, rng)
+        if self.dynamic:
+            # The fourth number separates the pixels' noise from the random places.
+            pictures = binarise(pictures, np.random.default_rng([*seed, 1]))
+        return (pictures,)
 
-        Args:
-            model: the model, the same model in every call.
-            step: the number of updates before.
-        """
+    def validate(self, model: Draw, step: int) -> dict[str, float]:
+        """Return minus the bound on the validation pictures, and its terms in nats."""
         self._measurer = self._measurer or Measurer(model)
         terms = self._measurer.bound(self.pictures)
         return {
@@ -70,43 +77,12 @@ class GenerationTask(DigitTask):
         drawn = {
             "canvas": canvas_strip(images, arrays, model),
             "samples": sample_grid(
-                sample(model, SAMPLES, _SAMPLE_SEED), model, columns=5, scale=2
+                Sampler(model)(SAMPLES, _SAMPLE_SEED), model, columns=5, scale=2
             ),
         }
         with log.writer.as_default(step=step):
             for name, image in drawn.items():
                 tf.summary.image(name, np.asarray(image)[None])
-
-
-class BinaryUpdates(PictureUpdates):
-    """Train on every training digit once an epoch, in binary pictures.
-
-    Args:
-        experiment: the settings.
-        model: a built model, which is compiled before the first update.
-        digits: the training digits.
-    """
-
-    def __init__(self, experiment: GenerationExperiment, model: Draw, digits: Digits):
-        fixed = experiment.data.binarise == "fixed"
-        digits = binarise_fixed(digits, "train") if fixed else digits
-        super().__init__(experiment, model, digits, compiled_step)
-
-    def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
-        """Apply the updates of an epoch from number `start` on; yield values to log."""
-        for images in self.binary_batches(epoch, start):
-            yield self.apply(tf.constant(images))
-
-    def binary_batches(self, epoch: int, start: int = 0) -> Iterator[np.ndarray]:
-        """Yield batches (B, H, H), 0 or 255; they depend on seed, epoch and number."""
-        seed = self.settings.seed
-        for number, (images, _) in enumerate(self.batches(epoch, start), start):
-            if self.data.binarise == "dynamic":
-                # The fourth number separates these random numbers from the places'.
-                images = binarise(
-                    images, np.random.default_rng([seed, epoch, number, 1])
-                )
-            yield images
 
 
 def compiled_step(model: Draw, jit_compile: bool):

@@ -5,7 +5,6 @@
 pixels from the top left corner of the picture.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,13 +18,13 @@ from PIL import Image
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
 from show_attend_tell.runtime.files import atomic_write
 from show_attend_tell.siblings.classifier import DigitClassifier
-from show_attend_tell.siblings.draw.classifier import WindowClassifier
 from show_attend_tell.siblings.draw.figures import (
     encode_gif,
     encode_png,
     window_boxes,
 )
 from show_attend_tell.siblings.draw.filter_bank import make_window, read_patch
+from show_attend_tell.siblings.draw.model import WindowClassifier
 from show_attend_tell.siblings.ram.model import RecurrentAttention
 from show_attend_tell.siblings.ram.prediction import Prediction
 from show_attend_tell.siblings.ram.retina import see
@@ -44,20 +43,13 @@ class Glimpses(NamedTuple):
     views: np.ndarray  # (N, T, S, S) in [0, 1], what the model saw
 
 
-def number_of_glimpses(model: DigitClassifier) -> int:
-    """Return the number of glimpses at a picture, 0 if the model sees it whole."""
-    if isinstance(model, RecurrentAttention):
-        return model.settings.glimpses
-    return model.settings.steps if isinstance(model, WindowClassifier) else 0
-
-
-def retina_views(
+def retina_glimpses(
     images: np.ndarray, locations: np.ndarray, model: RecurrentAttention
-) -> np.ndarray:
-    """Return what the retina saw, with its scales laid over each other.
+) -> Glimpses:
+    """Return the glimpses of RAM; a box is the smallest patch of the retina.
 
-    The patch of a smaller scale covers the middle of the next larger patch, as sharp as
-    the model saw it. The result is (N, T, S, S) in [0, 1], where S = 2^(k-1) g pixels.
+    A view has the scales laid over each other: the patch of a smaller scale covers the
+    middle of the next larger patch, as sharp as the model saw it; S = 2^(k-1) g.
     """
     s, (N, T, _) = model.settings, locations.shape
     whole = np.repeat(images, T, axis=0).astype(np.float32) / 255
@@ -72,26 +64,10 @@ def retina_views(
         patch = patches[:, scale].repeat(2**scale, axis=1).repeat(2**scale, axis=2)
         start = (side - width) // 2
         views[:, start : start + width, start : start + width] = patch
-    return views.reshape(N, T, side, side)
-
-
-def retina_boxes(locations: np.ndarray, model: RecurrentAttention) -> np.ndarray:
-    """Return left, top, right, bottom of the smallest patch, (..., 2) -> (..., 4)."""
-    width = model.settings.patch
     centres = model.canvas / 2 + locations * model.reach
-    corners = np.floor(centres - width / 2 + 0.5)  # (..., 2)
-    return np.concatenate([corners, corners + width], axis=-1)
-
-
-def retina_glimpses(
-    images: np.ndarray, locations: np.ndarray, model: RecurrentAttention
-) -> Glimpses:
-    """Return the glimpses of RAM; a box is the smallest patch of the retina."""
-    return Glimpses(
-        centres=model.canvas / 2 + locations * model.reach,
-        boxes=retina_boxes(locations, model),
-        views=retina_views(images, locations, model),
-    )
+    corners = np.floor(centres - s.patch / 2 + 0.5)  # (N, T, 2)
+    boxes = np.concatenate([corners, corners + s.patch], axis=-1)
+    return Glimpses(centres, boxes, views.reshape(N, T, side, side))
 
 
 def window_glimpses(images: np.ndarray, model: WindowClassifier) -> Glimpses:
@@ -114,28 +90,24 @@ def window_glimpses(images: np.ndarray, model: WindowClassifier) -> Glimpses:
     return Glimpses(centres, boxes, np.stack(views, axis=1))
 
 
-def draw_seen(
-    model: DigitClassifier,
-    images: np.ndarray,
-    seen: Prediction,
-    shown: int | None = None,
-) -> Figure:
-    """Draw the glimpses of a model that takes some, given its prediction."""
+def glimpses_of(
+    model: DigitClassifier, images: np.ndarray, seen: Prediction
+) -> Glimpses:
+    """Return the glimpses that led a model to its prediction."""
     if isinstance(model, RecurrentAttention):
-        glimpses = retina_glimpses(images, seen.locations, model)
-    else:
-        glimpses = window_glimpses(images, model)
-    return draw_glimpses(images, glimpses, seen.probabilities.argmax(-1), shown)
+        return retina_glimpses(images, seen.locations, model)
+    return window_glimpses(images, model)
 
 
-def save_seen(
-    folder: Path, model: DigitClassifier, images: np.ndarray, seen: Prediction
+def save_glimpses(
+    folder: Path, images: np.ndarray, glimpses: Glimpses, classes: np.ndarray
 ) -> list[Path]:
     """Write ``glimpses.png`` and the animation ``glimpses.gif``; return their paths."""
-    count = number_of_glimpses(model)
     frames = [
-        Image.fromarray(figure_to_array(draw_seen(model, images, seen, shown), _DPI))
-        for shown in range(1, count + 1)
+        Image.fromarray(
+            figure_to_array(draw_glimpses(images, glimpses, classes, shown), _DPI)
+        )
+        for shown in range(1, glimpses.views.shape[1] + 1)
     ]
     still, moving = folder / "glimpses.png", folder / "glimpses.gif"
     atomic_write(still, encode_png(frames[-1]))
@@ -146,7 +118,7 @@ def save_seen(
 def draw_glimpses(
     images: np.ndarray,
     glimpses: Glimpses,
-    classes: Sequence[int],
+    classes: np.ndarray,
     shown: int | None = None,
 ) -> Figure:
     """Draw a row for each picture: the path of glimpses, then each glimpse's view.

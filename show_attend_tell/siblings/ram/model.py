@@ -29,7 +29,6 @@ T glimpses have T - 1 sampled places, or T with ``first = "learned"``, where f_l
 samples the first place.
 """
 
-import functools
 import math
 from typing import NamedTuple
 
@@ -40,7 +39,8 @@ from keras import ops
 from show_attend_tell.config.siblings import GlimpseSettings
 from show_attend_tell.models.lstm.cell import lstm_update
 from show_attend_tell.models.lstm.hard_attention import mean_of_others, moved_average
-from show_attend_tell.siblings.classifier import DigitClassifier, make_dense
+from show_attend_tell.siblings.classifier import DigitClassifier
+from show_attend_tell.siblings.layers import make_dense
 from show_attend_tell.siblings.ram.retina import see
 
 FAR = 0.95  # coordinate of a mean beyond which the policy is at the border
@@ -61,7 +61,7 @@ class PlaceNoise(NamedTuple):
 class RecurrentAttention(DigitClassifier):
     """A classifier that sees a picture by glimpses.
 
-    Its arguments are those of :class:`DigitClassifier`; ``seed`` also seeds the places.
+    See :class:`DigitClassifier` for the arguments; ``seed`` also seeds the places.
     """
 
     settings_class = GlimpseSettings
@@ -69,11 +69,16 @@ class RecurrentAttention(DigitClassifier):
     def __init__(self, settings, canvas, classes=10, seed=0, **kwargs):
         super().__init__(settings, canvas, classes, seed, **kwargs)
         self.reach = self.settings.reach or canvas / 2
+        self.glimpses = self.settings.glimpses
         self.generator = keras.random.SeedGenerator(seed)
         s = self.settings
         inputs = s.scales * s.patch**2
-        seeds = (int(k) for k in np.random.SeedSequence(seed).generate_state(11))
-        dense = functools.partial(make_dense, seeds)
+        seeds = map(int, np.random.SeedSequence(seed).generate_state(11))
+
+        def dense(inputs, units, name, activation=None):
+            kernel = keras.initializers.GlorotUniform(next(seeds))
+            return make_dense(inputs, units, name, kernel, activation)
+
         self.see_what = dense(inputs, s.glimpse_width, "see_what", "relu")
         self.see_where = dense(2, s.glimpse_width, "see_where", "relu")
         self.join_what = dense(s.glimpse_width, s.width, "join_what")
@@ -132,8 +137,8 @@ class RecurrentAttention(DigitClassifier):
 
         Returns:
             ``logits`` (R, classes) after the last glimpse; ``step_logits``
-            (R, T, classes), logits after every glimpse, of which the loss uses only the
-            last; ``locations`` (R, T, 2), the clipped places; and for the D sampled
+            (R, T, classes), logits after every glimpse, although the loss uses only
+            the last; ``locations`` (R, T, 2), the clipped places; and for the D sampled
             places ``means`` (R, D, 2), ``log_probs`` and ``baselines`` (R, D).
         """
         s = self.settings

@@ -1,11 +1,12 @@
 """Classify many pictures with a trained model, at chosen or sampled places."""
 
+import functools
 from typing import Literal, NamedTuple
 
 import numpy as np
 from keras import ops
 
-from show_attend_tell.runtime.compilation import compiled
+from show_attend_tell.runtime.backend import compiled
 from show_attend_tell.siblings.classifier import DigitClassifier
 from show_attend_tell.siblings.ram.model import PlaceNoise, RecurrentAttention
 
@@ -21,23 +22,28 @@ class Prediction(NamedTuple):
     means: np.ndarray | None  # (N, D, 2), None where no policy chose the places
     steps: np.ndarray | None = None  # (N, T, classes), probabilities after each glimpse
 
+    @property
+    def classes(self) -> np.ndarray:
+        """The most likely class of each picture, (N,)."""
+        return self.probabilities.argmax(-1)
+
     def errors(self, labels: np.ndarray) -> float:
         """Return the error in percent for labels (N,)."""
-        return 100 * float(np.mean(self.probabilities.argmax(-1) != labels))
+        return 100 * float(np.mean(self.classes != labels))
 
 
 class Predictor:
-    """A model with its compiled function; classify pictures by calling it.
+    """A classifier with its compiled functions; classify pictures by calling it.
 
-    Args:
-        model: a classifier of digits; its weights may change between calls.
+    The weights of the model may change between calls.
     """
 
     def __init__(self, model: DigitClassifier):
         self.model = model
         self.looks = isinstance(model, RecurrentAttention)
-        self._policy = compiled(self._by_policy, model)
-        self._random = compiled(self._at_random, model)
+        self._policy = compiled(self._classify, model)
+        at_random = functools.partial(self._classify, at_random=True)
+        self._random = compiled(at_random, model)
 
     @property
     def usual_look(self) -> Look | None:
@@ -47,7 +53,7 @@ class Predictor:
         return "random" if self.model.settings.locations == "random" else "mean"
 
     def __call__(self, images: np.ndarray, look: Look | None = "mean", seed: int = 0):
-        """Classify pictures.
+        """Return the :class:`Prediction` of pictures.
 
         Args:
             images: (N, H, H) uint8.
@@ -55,9 +61,6 @@ class Predictor:
                 by the policy, or ``random``, uniform over the picture; ignored by a
                 model without places.
             seed: seed of the first places and of samples.
-
-        Returns:
-            A :class:`Prediction`.
         """
         rng = np.random.default_rng([seed, 0])
         parts = [
@@ -91,12 +94,8 @@ class Predictor:
             for name in ("locations", "means", "steps")
         )
 
-    def _by_policy(self, images, *noise):
+    def _classify(self, images, *noise, at_random=False):
         images = ops.cast(images, "float32") / 255
         if not noise:
             return self.model(images)
-        return self.model.look(images, PlaceNoise(*noise))
-
-    def _at_random(self, images, *noise):
-        images = ops.cast(images, "float32") / 255
-        return self.model.look(images, PlaceNoise(*noise), at_random=True)
+        return self.model.look(images, PlaceNoise(*noise), at_random)

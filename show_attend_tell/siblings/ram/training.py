@@ -7,16 +7,23 @@ import numpy as np
 import tensorflow as tf
 
 from show_attend_tell.config.siblings import DigitExperiment
-from show_attend_tell.data.digits import CLASSES, Digits, held_out_pictures
+from show_attend_tell.data.digits import (
+    CLASSES,
+    Digits,
+    held_out_pictures,
+    make_pictures,
+)
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
 from show_attend_tell.siblings.classifier import DigitClassifier
-from show_attend_tell.siblings.ram.figures import draw_seen, number_of_glimpses
+from show_attend_tell.siblings.ram.figures import (
+    draw_glimpses,
+    glimpses_of,
+)
 from show_attend_tell.siblings.ram.model import FAR
 from show_attend_tell.siblings.ram.prediction import Prediction, Predictor
-from show_attend_tell.siblings.ram.task import build_model
 from show_attend_tell.siblings.training import (
-    DigitTask,
-    PictureUpdates,
+    SiblingTask,
+    Updates,
     compile_step,
     train_task,
 )
@@ -29,10 +36,9 @@ DPI = 60  # resolution of that figure, so that a run stays small
 MOST_FAR = 0.9  # share of the policy's means at the border that is reported
 
 
-class ClassificationTask(DigitTask):
-    """The training of a classifier of digits, see :class:`DigitTask`."""
+class ClassificationTask(SiblingTask):
+    """The training of a classifier of digits."""
 
-    build_model = staticmethod(build_model)
     monitored = {
         "words": CLASSES,
         "key": "cross_entropy",
@@ -43,16 +49,21 @@ class ClassificationTask(DigitTask):
     def __init__(self, experiment: DigitExperiment, digits: Digits, validation: Digits):
         super().__init__(experiment, digits.digest())
         self.pictures = held_out_pictures(validation, experiment.data, "val")
-        self.objective = PictureUpdates(experiment, self.model, digits, compiled_step)
+        self.digits = digits
+        step = compiled_step(self.model, self.settings.jit_compile)
+        count = len(digits.labels)
+        self.objective = Updates(self.settings, count, self.make_batch, step)
         self._predictor, self._shown, self._warned = None, None, False
 
-    def validate(self, model, step: int) -> dict[str, float]:
-        """Return accuracy and error in percent on the validation pictures.
+    def make_batch(self, rows: np.ndarray, seed: list[int]) -> Digits:
+        """Return new pictures of digits, and their labels."""
+        images, labels = self.digits
+        rng = np.random.default_rng(seed)
+        pictures = make_pictures(images[rows], images, self.experiment.data, rng)
+        return Digits(pictures, labels[rows])
 
-        Args:
-            model: the model, the same model in every call.
-            step: the number of updates before.
-        """
+    def validate(self, model, step: int) -> dict[str, float]:
+        """Return accuracy and error in percent on the validation pictures."""
         self._predictor = self._predictor or Predictor(model)
         images, labels = self.pictures
         self._shown = self._predictor(images, self._predictor.usual_look)
@@ -79,10 +90,12 @@ class ClassificationTask(DigitTask):
 
     def show(self, log: CurveLog, model, step: int) -> None:
         """Log the glimpses at the first validation pictures."""
-        if not number_of_glimpses(model):
+        if not model.glimpses:
             return
         first = Prediction(*(f if f is None else f[:SHOWN] for f in self._shown))
-        figure = draw_seen(model, self.pictures.images[:SHOWN], first)
+        images = self.pictures.images[:SHOWN]
+        glimpses = glimpses_of(model, images, first)
+        figure = draw_glimpses(images, glimpses, first.classes)
         with log.writer.as_default(step=step):
             tf.summary.image("glimpses", figure_to_array(figure, DPI)[None])
 

@@ -50,13 +50,10 @@ def draw_changes(rng: np.random.Generator, batch: int) -> Changes:
 def make_transform(wide, high, slant, turn, right, down) -> np.ndarray:
     """Return the transforms (B, 8) around the middle of the crops.
 
-    Args:
-        wide: pixels of the crop per pixel of the result, along a row, (B,).
-        high: the same along a column.
-        slant: columns of the crop per row of the result.
-        turn: rows of the crop per column of the result.
-        right: columns from the crop's middle to the pixel of the result's middle.
-        down: rows from the crop's middle to the same pixel.
+    The arguments are (B,): the pixels of the crop per pixel of the result along a row
+    and along a column; the columns of the crop per row of the result, and the rows per
+    column; and the columns and rows from the crop's middle to the pixel that becomes
+    the middle of the result.
     """
     x, y = (WIDTH - 1) / 2, (HEIGHT - 1) / 2
     c = x + right - wide * x - slant * y

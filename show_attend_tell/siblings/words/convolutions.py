@@ -23,7 +23,7 @@ import functools
 import keras
 from keras import ops
 
-from show_attend_tell.runtime.batch_normalisation import normalise_batch, normalise_by
+from show_attend_tell.runtime.backend import normalise_batch, normalise_by
 
 SIDE = 3  # of a kernel
 MOMENTUM = 0.9  # of the stored statistics, which are measured again before use
@@ -34,7 +34,7 @@ class RecursiveConvolution(keras.layers.Layer):
 
     Args:
         kind: ``plain``, ``recursive_tied``, ``recursive_untied`` or ``recurrent``.
-        inputs: C_in.
+        inputs: C_in, at most C for a tied layer.
         outputs: C.
         iterations: n; a plain layer has none.
         batch_norm: whether sums are normalised.
@@ -58,24 +58,17 @@ class RecursiveConvolution(keras.layers.Layer):
         self.iterations = 0 if kind == "plain" else iterations
         self.batch_norm, self.share_feedforward = batch_norm, share_feedforward
         self.seed = seed
-        if kind == "recursive_tied" and inputs > outputs:
-            raise ValueError(
-                "`outputs` of a tied layer must be at least its `inputs`. Received: "
-                f"inputs={inputs}, outputs={outputs}; use an untied layer"
-            )
         self._create_kernels()
         self._create_offsets()
         self.built = True
 
     def _create_kernels(self):
-        C, n, shared = self.outputs, self.iterations, None
-        recurs = self.kind == "recursive_tied" or (self.kind != "plain" and n > 0)
-        if recurs:
-            shared = self._kernel("kernel", C, 0)
+        tied, n = self.kind == "recursive_tied", self.iterations
+        self.kernel = None  # w
+        if tied or n:
+            self.kernel = self._kernel("kernel", self.outputs, 0)
         feeds = n + 1 if self.kind == "recurrent" and not self.share_feedforward else 1
-        if self.kind == "recursive_tied":
-            feeds = 0
-        self.kernel = shared  # w
+        feeds = 0 if tied else feeds
         self.feedforward = [  # v
             self._kernel(f"feedforward_{t}", self.inputs, t + 1) for t in range(feeds)
         ]
@@ -118,24 +111,20 @@ class RecursiveConvolution(keras.layers.Layer):
                 stored statistics.
             momentum: share of the stored statistics that remains; 0 stores the batch's.
         """
-        return self.states(x, training, momentum)[-1]
-
-    def states(self, x, training=False, momentum=MOMENTUM):
-        """Return h(0) .. h(n)."""
         if self.kind == "recursive_tied":
             # Zeros appended to the channels of x select the first rows of w.
             fed = convolve(x, self.kernel[:, :, : self.inputs])
         else:
             fed = convolve(x, self.feedforward[0])
-        states = [self._activate(fed, 0, training, momentum)]
+        h = self._activate(fed, 0, training, momentum)
         for t in range(1, self.iterations + 1):
-            total = convolve(states[-1], self.kernel)
+            total = convolve(h, self.kernel)
             if self.kind == "recurrent":
                 if not self.share_feedforward:
                     fed = convolve(x, self.feedforward[t])
                 total = total + fed
-            states.append(self._activate(total, t, training, momentum))
-        return states
+            h = self._activate(total, t, training, momentum)
+        return h
 
     def _activate(self, total, t, training, momentum):
         """Return sigma of the sums of iteration t."""

@@ -33,7 +33,7 @@ from keras import ops
 
 from show_attend_tell.data.characters import STEPS, TOKENS
 from show_attend_tell.models.lstm.attention import attend
-from show_attend_tell.siblings.words.cells import Cell
+from show_attend_tell.siblings.layers import Cell
 
 # The layer that receives I.
 _FED = {"rnn1_start": 1, "rnn1": 1, "rnn2": 1, "rnn2_factored": 2}
@@ -132,14 +132,8 @@ class WordDecoder(keras.layers.Layer):
         if self.first is None:
             alpha = ops.ones_like(memory.projected[:, :T, :1])
             return memory.projected[:, :T], alpha
-        gates = self.first.project(self._embed(tokens))  # (B, T) -> (B, T, gates)
-        if self._fed == 1:
-            fed = ops.expand_dims(memory.projected, 1)  # (B, 1, gates)
-            if self.settings.decoder == "rnn1_start":
-                first = ops.equal(ops.arange(T), 0)  # (T,)
-                fed = fed * ops.cast(ops.reshape(first, (1, T, 1)), fed.dtype)
-            gates = gates + fed
-        s = self.first.unroll(gates)  # (B, T, n)
+        t = ops.expand_dims(ops.arange(T), 0)  # (1, T)
+        s = self.first.unroll(self._gates_of_first(tokens, t, memory))  # (B, T, n)
         alpha = ops.ones_like(s[..., :1])
         if self.second is not None:
             gates, alpha = self._gates_of_second(s, memory)
@@ -169,12 +163,7 @@ class WordDecoder(keras.layers.Layer):
         if self.first is None:
             chosen = ops.one_hot(t, STEPS, dtype="float32")  # (B, W, T)
             return ops.matmul(chosen, memory.projected), state, chosen[..., :1] * 0 + 1
-        gates = self.first.project(self._embed(tokens))  # (B, W) -> (B, W, gates)
-        if self._fed == 1:
-            fed = ops.expand_dims(memory.projected, 1)  # (B, 1, gates)
-            if self.settings.decoder == "rnn1_start":
-                fed = fed * ops.expand_dims(ops.cast(ops.equal(t, 0), fed.dtype), -1)
-            gates = gates + fed
+        gates = self._gates_of_first(tokens, t, memory)  # (B, W, gates)
         state["first"] = self.first.step(gates, state["first"])
         s = state["first"][0]  # (B, W, n)
         alpha = ops.ones_like(s[..., :1])
@@ -189,10 +178,17 @@ class WordDecoder(keras.layers.Layer):
         """The layer that receives I; 0 with attention."""
         return _FED.get(self.settings.decoder, 0)
 
-    def _embed(self, tokens):
-        # A product, as the gradient of `ops.take` is slow under XLA.
+    def _gates_of_first(self, tokens, t, memory):
+        """Return the inputs of the first layer for characters (B, T or W) at steps."""
+        # A product, because the gradient of `ops.take` is slow under XLA.
         chosen = ops.one_hot(tokens, len(TOKENS), dtype="float32")
-        return ops.matmul(chosen, self.embedding)
+        gates = self.first.project(ops.matmul(chosen, self.embedding))
+        if self._fed != 1:
+            return gates
+        fed = ops.expand_dims(memory.projected, 1)  # (B, 1, gates)
+        if self.settings.decoder == "rnn1_start":
+            fed = fed * ops.expand_dims(ops.cast(ops.equal(t, 0), fed.dtype), -1)
+        return gates + fed
 
     def _logits(self, s):
         return ops.matmul(s, self.output_kernel) + self.output_bias

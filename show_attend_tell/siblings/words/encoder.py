@@ -11,8 +11,10 @@ import itertools
 import keras
 import numpy as np
 from keras import ops
+from keras.initializers import HeNormal
 
 from show_attend_tell.data.words import HEIGHT, WIDTH
+from show_attend_tell.siblings.layers import make_dense
 from show_attend_tell.siblings.words.convolutions import (
     MOMENTUM,
     RecursiveConvolution,
@@ -33,12 +35,23 @@ class CropEncoder(keras.layers.Layer):
         super().__init__(**kwargs)
         self.settings, self.seed = settings, seed
         s, seeds = settings, itertools.count(seed * 1000, 50)
-        pairs = zip((1, *s.channels), s.channels, strict=False)
         self.layers_per_stage = 2 if s.convolution == "plain" else 1
-        self.convolutions = [  # in one list, as Keras saves no nested ones
-            layer
-            for number, pair in enumerate(pairs)
-            for layer in self._stage(number, *pair, seeds)
+        widths = [
+            pair
+            for inputs, outputs in itertools.pairwise((1, *s.channels))
+            for pair in ((inputs, outputs), (outputs, outputs))[: self.layers_per_stage]
+        ]
+        self.convolutions = [  # in one list, because Keras saves no nested lists
+            RecursiveConvolution(
+                s.convolution,
+                *pair,
+                s.iterations,
+                s.batch_norm,
+                s.share_feedforward,
+                next(seeds),
+                name="convolution_{}_{}".format(*divmod(k, self.layers_per_stage)),
+            )
+            for k, pair in enumerate(widths)
         ]
         halvings = len(s.channels) - 1
         self.grid = HEIGHT // POOL**halvings, WIDTH // POOL**halvings
@@ -51,42 +64,17 @@ class CropEncoder(keras.layers.Layer):
         else:
             widths = [places * width, s.feature_width, s.feature_width]
             self.dense = [
-                self._dense(f"dense_{k}", *pair, next(seeds))
+                make_dense(*pair, f"dense_{k}", HeNormal(next(seeds)), "relu")
                 for k, pair in enumerate(itertools.pairwise(widths))
             ]
             self.dropout = keras.layers.Dropout(s.feature_dropout, seed=next(seeds))
         self.built = True
-
-    def _stage(self, number, inputs, outputs, seeds):
-        """Return the layers of a stage."""
-        s = self.settings
-        return [
-            RecursiveConvolution(
-                s.convolution,
-                inputs if position == 0 else outputs,
-                outputs,
-                s.iterations,
-                s.batch_norm,
-                s.share_feedforward,
-                next(seeds),
-                name=f"convolution_{number}_{position}",
-            )
-            for position in range(self.layers_per_stage)
-        ]
 
     def _embedding(self, name, count, width, seed):
         initializer = keras.initializers.RandomNormal(stddev=0.01, seed=seed)
         return self.add_weight(
             shape=(count, width), initializer=initializer, name=f"{name}_embedding"
         )
-
-    def _dense(self, name, inputs, units, seed):
-        initializer = keras.initializers.HeNormal(seed=seed)
-        layer = keras.layers.Dense(
-            units, "relu", kernel_initializer=initializer, name=name
-        )
-        layer.build((None, inputs))
-        return layer
 
     @property
     def statistics(self):

@@ -1,7 +1,5 @@
 """Draw the attention of each character over the crop of its word."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -16,36 +14,21 @@ from show_attend_tell.siblings.words.model import Reader
 from show_attend_tell.siblings.words.reading import Reading
 
 
-def reading_figure(
-    crop: np.ndarray,
-    word: str,
-    attention: np.ndarray,
-    probabilities: Sequence[float],
-    dark: bool = False,
-) -> Figure:
+def draw_reading(reading: Reading, dark: bool = False) -> Figure:
     """Draw the crop, then the crop under the attention of each character.
 
+    The characters are the model's, before a lexicon.
+
     Args:
-        crop: (32, 100) uint8, what the model sees.
-        word: T characters.
-        attention: (T, rows, columns) weights alpha.
-        probabilities: T numbers in [0, 1].
+        reading: the word of a crop, by a model that attends to places.
         dark: whether to draw light text on a dark background.
     """
-    pixels = _seen_pixels(crop, attention.shape[1:])
     return attention_figure(
-        pixels, list(word), attention, probabilities=probabilities, dark=dark
-    )
-
-
-def draw_reading(reading: Reading, dark: bool = False) -> Figure:
-    """Draw the attention of the characters that the model read, before a lexicon."""
-    return reading_figure(
-        reading.crop,
-        reading.characters,
+        _seen_pixels(reading.crop, reading.attention.shape[1:]),
+        list(reading.characters),
         reading.attention,
-        reading.probabilities,
-        dark,
+        probabilities=reading.probabilities,
+        dark=dark,
     )
 
 

@@ -1,7 +1,14 @@
 """Find the most probable words of crops with the searches of :mod:`decoding`."""
 
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
 import numpy as np
 from keras import ops
+from rapidfuzz.distance import Levenshtein
+from rapidfuzz.process import cdist
 
 from show_attend_tell.data.characters import (
     END,
@@ -10,13 +17,16 @@ from show_attend_tell.data.characters import (
     START,
     STEPS,
     TOKENS,
-    decode,
+    encode_words,
+    fold,
+    read_word_file,
 )
 from show_attend_tell.data.words import normalise
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.decoding.beam import beam_search
 from show_attend_tell.decoding.sampling import greedy
-from show_attend_tell.runtime.compilation import compiled
+from show_attend_tell.runtime.backend import compiled
+from show_attend_tell.runtime.errors import WordsError
 from show_attend_tell.siblings.words.model import (
     Reader,
     shifted,
@@ -29,6 +39,41 @@ _RULES |= {"max_words": STEPS}
 _NO_END = np.arange(len(TOKENS)) != END  # (K,)
 
 
+class Lexicon:
+    """The words that crops may show.
+
+    Attributes:
+        words: the words, in small letters.
+        digest: a digest of them.
+
+    Args:
+        words: the words, in any case.
+
+    Raises:
+        WordsError: a word is too long or has unknown characters, or there are no words.
+    """
+
+    def __init__(self, words: Sequence[str]):
+        self.words = tuple(dict.fromkeys(map(fold, words)))
+        if not self.words:
+            raise WordsError("`lexicon` must have a word or more. Received: none")
+        self.digest = hashlib.sha256("\n".join(self.words).encode()).hexdigest()
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Load a text file, see :func:`data.characters.read_word_file`."""
+        return cls(read_word_file(path))
+
+    def nearest(self, word: str) -> list[str]:
+        """Return the words at the smallest Levenshtein distance from a word.
+
+        The distance is the number of characters to insert, remove or replace. The word
+        may be empty.
+        """
+        (distances,) = cdist([word], self.words, scorer=Levenshtein.distance)
+        return [self.words[k] for k in np.flatnonzero(distances == distances.min())]
+
+
 class Searcher:
     """A reader with its compiled search; read crops by calling it.
 
@@ -36,20 +81,24 @@ class Searcher:
         model: the reader; its weights may change between calls.
         beam: hypotheses per crop, 1 for the most probable character at every step.
         batch: crops per search.
+        lexicon: the words that crops may show; any word by default.
     """
 
-    def __init__(self, model: Reader, beam: int = 1, batch: int = BATCH):
+    def __init__(
+        self,
+        model: Reader,
+        beam: int = 1,
+        batch: int = BATCH,
+        lexicon: Lexicon | None = None,
+    ):
         self.model, self.beam, self.batch = model, beam, batch
+        self.lexicon = lexicon
         # Not with XLA, which computes convolutions more slowly on a CPU.
         self._search = compiled(self._hypotheses, model, xla=False)
         self._score = compiled(self._log_probs, model, xla=False)
 
     def __call__(self, crops: np.ndarray) -> Hypotheses:
-        """Read crops; return hypotheses of NumPy arrays, best first.
-
-        Args:
-            crops: (N, 32, 100) uint8.
-        """
+        """Read crops (N, 32, 100) uint8; return hypotheses of arrays, best first."""
         parts = []
         for first in range(0, len(crops), self.batch):
             rows = crops[first : first + self.batch]
@@ -72,6 +121,21 @@ class Searcher:
             scores = self._score(image, ops.convert_to_tensor(tokens))
             parts.append(ops.convert_to_numpy(scores)[: len(rows)])
         return np.concatenate(parts)
+
+    def nearest(
+        self, crop: np.ndarray, characters: str, log_prob: float
+    ) -> tuple[str, float]:
+        """Return the word of the lexicon for characters that were read, and its log p.
+
+        It is the word nearest to the characters, and among equally near words the most
+        probable word.
+        """
+        words = self.lexicon.nearest(characters)
+        if words == [characters]:
+            return characters, log_prob
+        log_probs = self.log_probs(crop, encode_words(words))
+        best = int(log_probs.argmax())
+        return words[best], float(log_probs[best])
 
     def _hypotheses(self, images):
         model, B = self.model, ops.shape(images)[0]
@@ -107,8 +171,3 @@ def images_of(crops: np.ndarray, batch: int):
     images = np.zeros((batch, *crops.shape[1:], 1), np.float32)
     images[: len(crops), ..., 0] = normalise(crops)
     return ops.convert_to_tensor(images)
-
-
-def words_of(hypotheses: Hypotheses) -> list[str]:
-    """Return the best word of each crop."""
-    return [decode(tokens) for tokens in hypotheses.tokens[:, 0]]

@@ -48,7 +48,7 @@ class Reader(keras.Model):
 
         Args:
             inputs: ``image``, normalised crops (B, 32, 100, 1), and ``tokens``,
-                y_0 .. y_{T-1} (B, T), of which y_0 is the start token.
+                y_0 .. y_{T-1} (B, T); y_0 is the start token.
             training: see :class:`encoder.CropEncoder`.
 
         Returns:
@@ -84,9 +84,5 @@ def word_losses(logits, targets, label_smoothing=0.0):
         label_smoothing: see :func:`models.losses.token_losses`.
     """
     losses = token_losses(logits, targets, label_smoothing)
-    return ops.sum(losses * mask_of(targets, losses.dtype), axis=1)
-
-
-def mask_of(targets, dtype="float32"):
-    """Return 1 for a character and ``<end>``, 0 for padding, (B, T)."""
-    return ops.cast(ops.not_equal(targets, PAD), dtype)
+    is_character = ops.cast(ops.not_equal(targets, PAD), losses.dtype)
+    return ops.sum(losses * is_character, axis=1)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from show_attend_tell.data.characters import decode, encode_words
+from show_attend_tell.data.characters import decode
 from show_attend_tell.data.words import read_crop
 from show_attend_tell.inference.batch import (
     BatchReport,
@@ -21,7 +21,6 @@ from show_attend_tell.inference.result import Failure
 from show_attend_tell.runtime.errors import OutputFileError, PhotoError
 from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.siblings.words.generation import Searcher
-from show_attend_tell.siblings.words.lexicon import Lexicon
 
 _FIELDS = {"path": text, "word": text, "log_prob": finite, "made_by": text}
 _FLATTEST = 8  # grey levels between the darkest and the brightest pixel of a crop
@@ -48,77 +47,49 @@ class Reading:
 
 
 def best_readings(
-    search: Searcher,
-    crops: np.ndarray,
-    lexicon: Lexicon | None = None,
-    paths: Sequence[Path] = (),
+    search: Searcher, crops: np.ndarray, paths: Sequence[Path] = ()
 ) -> list[Reading]:
-    """Read crops; return the best word of each.
-
-    Args:
-        search: the compiled reader.
-        crops: (N, 32, 100) uint8.
-        lexicon: words of which each crop shows one: the word nearest to the characters
-            that the model read, and among equally near words the most probable.
-        paths: path of each crop; none by default.
-    """
+    """Return the best word of each crop, (N, 32, 100) uint8, and of its path if any."""
     best, grid, readings = search(crops), search.model.grid, []
     for row, crop in enumerate(crops):
-        characters = decode(best.tokens[row, 0])
+        word = characters = decode(best.tokens[row, 0])
         T, log_prob = len(characters), float(best.log_probs[row, 0])
-        word, attention = characters, None
-        if lexicon is not None:
-            word, log_prob = _nearest(search, crop, (word, log_prob), lexicon)
-        if grid is not None:
-            attention = best.alpha[row, 0, :T].reshape(T, *grid)
-        path = paths[row] if paths else Path()
-        probabilities = np.exp(best.word_log_probs[row, 0, :T])
-        readings.append(
-            Reading(path, word, log_prob, probabilities, characters, attention, crop)
+        if search.lexicon is not None:
+            word, log_prob = search.nearest(crop, characters, log_prob)
+        reading = Reading(
+            path=paths[row] if paths else Path(),
+            word=word,
+            log_prob=log_prob,
+            probabilities=np.exp(best.word_log_probs[row, 0, :T]),
+            characters=characters,
+            attention=grid and best.alpha[row, 0, :T].reshape(T, *grid),
+            crop=crop,
         )
+        readings.append(reading)
     return readings
 
 
-def _nearest(
-    search: Searcher, crop: np.ndarray, read: tuple[str, float], lexicon: Lexicon
-) -> tuple[str, float]:
-    """Return the nearest word of a lexicon and its log p.
-
-    ``read`` are the characters that the model read, and their log p.
-    """
-    words = lexicon.nearest(read[0])
-    if words == [read[0]]:
-        return read
-    log_probs = search.log_probs(crop, encode_words(words))
-    best = int(log_probs.argmax())
-    return words[best], float(log_probs[best])
-
-
 def read_files(
-    search: Searcher,
-    files: Sequence[Path | Failure],
-    lexicon: Lexicon | None = None,
+    search: Searcher, files: Sequence[Path | Failure]
 ) -> Iterator[Reading | Failure]:
     """Yield the word of each crop, or the failure of a crop that cannot be read.
 
     Failures among the files are passed through.
     """
-
-    def read(file: Path | Failure) -> tuple[Path, np.ndarray] | Failure:
-        return file if isinstance(file, Failure) else _read(file)
-
-    for results in read_ahead(read, files, search.batch):
+    for results in read_ahead(_read, files, search.batch):
         crops = [result for result in results if isinstance(result, tuple)]
         readings = iter(())
         if crops:
             paths, images = zip(*crops, strict=True)
-            readings = iter(best_readings(search, np.stack(images), lexicon, paths))
+            readings = iter(best_readings(search, np.stack(images), paths))
         for result in results:
             yield result if isinstance(result, Failure) else next(readings)
 
 
-def _read(path: Path) -> tuple[Path, np.ndarray] | Failure:
+def _read(path: Path | Failure) -> tuple[Path, np.ndarray] | Failure:
     """Return a crop, or a Failure if it cannot be read or is empty."""
+    if isinstance(path, Failure):
+        return path
     try:
         crop = read_crop(path)
     except PhotoError as error:
@@ -148,7 +119,6 @@ def read_into_file(
     model_file: Path,
     paths: Iterable[str | os.PathLike],
     out: str | Path,
-    lexicon: Lexicon | None = None,
     shown: bool = True,
 ) -> BatchReport:
     """Write the words of many crops to a file; resume the file of an interrupted run.
@@ -156,9 +126,8 @@ def read_into_file(
     Args:
         search: the compiled reader.
         model_file: the file of its model, whose identity each row records.
-        paths: crops, and folders whose crops are read, those of nested folders too.
+        paths: crops, and folders, which are searched recursively.
         out: a ``.jsonl`` file.
-        lexicon: see :func:`reading.best_readings`.
         shown: whether to show a progress bar.
 
     Raises:
@@ -168,12 +137,12 @@ def read_into_file(
     require_jsonl(out)
     files = distinct_photos(find_photos(paths))
     author = f"{file_identity(model_file)}, beam {search.beam}"
-    if lexicon is not None:
-        author += f", lexicon {lexicon.digest[:12]}"
+    if search.lexicon is not None:
+        author += f", lexicon {search.lexicon.digest[:12]}"
     with Journal(out, author, _FIELDS, "words") as journal:
         left = [f for f in files if isinstance(f, Failure) or f not in journal]
         present, failures = len(files) - len(left), []
-        results = read_files(search, left, lexicon)
+        results = read_files(search, left)
         with progress_bar(len(files), "crop", "read", done=present, shown=shown) as bar:
             while batch := list(itertools.islice(results, search.batch)):
                 journal.append(

@@ -2,35 +2,55 @@
 
 import functools
 import hashlib
+import itertools
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import tensorflow as tf
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.words import ReadExperiment
-from show_attend_tell.data.characters import TOKENS
+from show_attend_tell.data.characters import PAD, STEPS, TOKENS, encode_words
 from show_attend_tell.data.words import WordData
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
+from show_attend_tell.runtime.backend import UNROLLED
 from show_attend_tell.runtime.errors import ModelFileError
-from show_attend_tell.siblings.training import SiblingTask, train_task
+from show_attend_tell.siblings.models import load_model
+from show_attend_tell.siblings.training import SiblingTask, Updates, train_task
+from show_attend_tell.siblings.words.augmentation import (
+    Changes,
+    change_crops,
+    draw_changes,
+    normalised,
+)
+from show_attend_tell.siblings.words.evaluation import score_words
 from show_attend_tell.siblings.words.figures import draw_reading
 from show_attend_tell.siblings.words.generation import Searcher
-from show_attend_tell.siblings.words.model import Reader
+from show_attend_tell.siblings.words.model import Reader, shifted, word_losses
 from show_attend_tell.siblings.words.reading import best_readings
-from show_attend_tell.siblings.words.scoring import score_words
-from show_attend_tell.siblings.words.task import build_model, load_model
-from show_attend_tell.siblings.words.updates import WordUpdates
 from show_attend_tell.training.tensorboard_log import CurveLog
 
 SHOWN = 4  # validation crops whose attention is shown in TensorBoard
-DPI = 60  # resolution of those figures, so that a run stays small
+DPI = 60  # resolution of these figures, so that a run stays small
 _ROWS = 4096  # crops in memory together
+# A batch is read in two parts: this share of its words, the shortest, and the others.
+# Each part has the smallest of these numbers of characters, <end> included, that its
+# words need. Each pair of numbers has its own graph.
+_SHORT, LENGTHS = 0.75, (8, UNROLLED, STEPS)
+_ESTIMATING = 40  # batches that measure the statistics of the averaged weights
+
+
+class Batch(NamedTuple):
+    """The crops of an update."""
+
+    crops: np.ndarray  # (B, 32, 100) uint8, the crops of shorter words first
+    parts: tuple[np.ndarray, ...]  # targets of the first crops and of the others
+    changes: Changes | tuple  # empty without augmentation
 
 
 class ReadTask(SiblingTask):
-    """The training of a reader, see :class:`training.loop.Task`.
+    """The training of a reader.
 
     Args:
         experiment: the settings.
@@ -39,7 +59,6 @@ class ReadTask(SiblingTask):
         initial: file of the model to start from; None for random weights.
     """
 
-    build_model = staticmethod(build_model)
     other = "other words"
     monitored = {
         "words": len(TOKENS),
@@ -50,7 +69,7 @@ class ReadTask(SiblingTask):
 
     @classmethod
     def open(cls, experiment: ReadExperiment, folder: Path, runs_folder: Path) -> Self:
-        """Open the words of a prepared folder, and find the initial model."""
+        """Return the task with a prepared folder's words and the initial model."""
         data, validation = (WordData.open(folder, split) for split in ("train", "val"))
         source = experiment.training.init_from
         initial = runs.find_model(source, runs_folder) if source else None
@@ -64,32 +83,66 @@ class ReadTask(SiblingTask):
         initial: Path | None = None,
     ):
         super().__init__(experiment, digest_of(data))
-        self.validation = validation
+        self.data, self.validation = data, validation
+        self.targets = encode_words(data.words)  # (N, 24)
         self.starts_trained = self.start_counts = initial is not None
         if initial is not None:
             copy_weights(initial, self.model)
-        self.objective = WordUpdates(experiment, self.model, data)
+        step = compiled_step(self.model, self.settings)
+        self.objective = Updates(self.settings, len(data), self.make_batch, step)
         self._search, self._readings = None, []
+
+    def make_batch(self, rows: np.ndarray, seed: list[int]) -> Batch:
+        """Return crops with the shortest words first, and their random changes."""
+        lengths = np.sum(self.targets[rows] != PAD, axis=1)
+        rows = rows[np.argsort(lengths, kind="stable")]
+        changes = ()
+        if self.settings.augment:
+            changes = draw_changes(np.random.default_rng(seed), len(rows))
+        return Batch(self.data.images[rows], split_targets(self.targets[rows]), changes)
+
+    def estimate_statistics(self, model: Reader) -> None:
+        """Measure the statistics of batch normalisation for a model's own weights.
+
+        A training step stores the statistics of the last weights; the averaged weights,
+        which are validated and saved, have different sums. The crops of some batches,
+        unchanged, measure them, so the result depends only on the weights.
+        """
+        if not model.settings.batch_norm:
+            return
+        encoder = model.encoder
+
+        @tf.function(autograph=False)
+        def statistics_of(crops):
+            encoder(normalised(crops)[..., None], training=True, momentum=0.0)
+            return [tuple(map(tf.identity, pair)) for pair in encoder.statistics]
+
+        epochs = (self.objective.batches(epoch) for epoch in itertools.count())
+        batches = itertools.chain.from_iterable(epochs)
+        measured = [
+            statistics_of(tf.constant(batch.crops))
+            for batch in itertools.islice(batches, _ESTIMATING)
+        ]
+        layers = zip(encoder.statistics, *measured, strict=True)
+        for (mean, variance), *pairs in layers:
+            means, variances = (np.array(values) for values in zip(*pairs, strict=True))
+            mean.assign(means.mean(axis=0))
+            # Within the batches, and between them.
+            variance.assign(variances.mean(axis=0) + means.var(axis=0))
 
     def validate(self, model: Reader, step: int) -> dict[str, float]:
         """Return the scores of greedy words on the validation crops, in percent.
 
-        Args:
-            model: the model, the same model in every call; its statistics of batch
-                normalisation are measured anew.
-            step: the number of updates before.
+        The statistics of the model's batch normalisation are measured anew.
         """
         if step:  # an initial model has measured statistics
-            self.objective.estimate_statistics(model)
+            self.estimate_statistics(model)
         self._search = self._search or Searcher(model)
         self._readings = best_readings(self._search, self.validation.images)
         words = [reading.word for reading in self._readings]
         scores = score_words(words, self.validation.words)
-        return {
-            "word_accuracy": scores.word_accuracy,
-            "character_accuracy": scores.character_accuracy,
-            "similarity": scores.similarity,
-        }
+        names = ("word_accuracy", "character_accuracy", "similarity")
+        return {name: scores[name] for name in names}
 
     def show(self, log: CurveLog, model: Reader, step: int) -> None:
         """Log the words of the first validation crops, and their attention."""
@@ -111,18 +164,91 @@ def digest_of(data: WordData) -> str:
 
 
 def copy_weights(path: Path, model: Reader) -> None:
-    """Set the weights of a reader to those of a model file.
+    """Copy the weights of a model file into a reader.
 
     Raises:
         ModelFileError: the file is absent, damaged, or of other settings.
     """
-    source = load_model(path)
+    source = load_model(path, "read")
     if source.settings != model.settings:
         raise ModelFileError(
             f"{path}: must have the settings of [reader] of the experiment; restore "
             "them, or start from another model"
         )
     model.set_weights(source.get_weights())
+
+
+def split_targets(targets: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return the two parts of a batch, each as short as its words allow.
+
+    Args:
+        targets: (B, 24), the targets of shorter words first.
+
+    Returns:
+        Arrays (n, T), with T from :data:`LENGTHS`; one array if the batch is too small
+        for two.
+    """
+    lengths = np.sum(targets != PAD, axis=1)
+    edges = sorted({0, int(_SHORT * len(lengths)), len(lengths)})
+    return tuple(
+        targets[first:last, : next(T for T in LENGTHS if lengths[last - 1] <= T)]
+        for first, last in itertools.pairwise(edges)
+    )
+
+
+def compiled_step(model: Reader, settings):
+    """Return the training step, a function of a :class:`Batch` of tensors.
+
+    It returns the loss, and the cross entropy per word and per character, in nats.
+    XLA compiles the decoder alone: its convolutions are slower on a processor. It
+    compiles the decoder together with its gradient: a loop of many steps saves lists
+    for the gradient, which cannot leave a compiled function.
+    """
+    encoder, decoder = (
+        [weight.value for weight in part.trainable_weights]
+        for part in (model.encoder, model.decoder)
+    )
+
+    @functools.partial(tf.function, autograph=False, jit_compile=settings.jit_compile)
+    def read_part(targets, annotations):
+        """Return sums of losses and of entropies, and the gradients of the losses."""
+        with tf.GradientTape() as tape:
+            tape.watch(annotations)
+            logits = model.teacher_force(shifted(targets), annotations)["logits"]
+            losses = word_losses(logits, targets, settings.label_smoothing)
+            total = tf.reduce_sum(losses)
+        entropy = tf.reduce_sum(word_losses(logits, targets))
+        return total, entropy, tape.gradient(total, [annotations, *decoder])
+
+    def step(crops, parts, changes):
+        B, first, results = crops.shape[0], 0, []
+        if changes:
+            crops = change_crops(crops, changes)
+        images = normalised(crops)[..., None]
+        with tf.GradientTape() as tape:
+            annotations = model.encoder(
+                images, training=True, precision=settings.precision
+            )
+        for targets in parts:
+            last = first + targets.shape[0]
+            results.append(read_part(targets, annotations[first:last]))
+            first = last
+        losses, entropies, gradients = zip(*results, strict=True)
+        of_annotations, *of_decoder = zip(*gradients, strict=True)
+        of_annotations = tf.concat(of_annotations, axis=0) / B
+        of_encoder = tape.gradient(annotations, encoder, of_annotations)
+        of_decoder = [tf.add_n(each) / B for each in of_decoder]
+        model.optimizer.apply(of_encoder + of_decoder)
+        entropy = tf.add_n(entropies) / B
+        # Of each word, with its end.
+        characters = sum(tf.math.count_nonzero(part != PAD) for part in parts) / B
+        return {
+            "loss": tf.add_n(losses) / B,
+            "word_loss": entropy,
+            "character_loss": entropy / tf.cast(characters, entropy.dtype),
+        }
+
+    return tf.function(step, autograph=False)
 
 
 train = functools.partial(train_task, ReadTask)

@@ -6,9 +6,8 @@ import os
 import pytest
 from data_prep_files import make_csv, make_file
 
-from data_prep import locate
-from data_prep.locate import DataFolder
-from data_prep.problems import (
+from data_prep.data_folder import DataFolder
+from data_prep.preparation import (
     EMPTY_CAPTION,
     MALFORMED_LINE,
     MISSING_PHOTO,
@@ -33,7 +32,8 @@ def make_photos(folder):
 
 
 def read(folder):
-    return read_folder(DataFolder(folder, folder / "prepared" / "mine"))
+    data = DataFolder(folder, folder / "prepared" / "mine")
+    return read_folder(data), data.problems
 
 
 def read_table(folder, *rows, columns=("file", "caption", "split"), photos=True):
@@ -187,27 +187,6 @@ def test_names_that_no_file_can_have_are_missing_photos(tmp_path):
     photos, problems = read(make_photos(tmp_path))
     assert ids(photos) == ["a.jpg"]
     assert sorted(problems.names(MISSING_PHOTO)) == sorted(names)
-
-
-def test_photos_are_searched_once(tmp_path, monkeypatch):
-    searched = []
-    find_files = locate.find_files
-
-    def count(folder, *arguments):
-        searched.append(folder)
-        return find_files(folder, *arguments)
-
-    monkeypatch.setattr(locate, "find_files", count)
-    _, problems = read_table(tmp_path, ["a.jpg", "A", "train"])
-    assert searched == [tmp_path]
-    assert problems.names(NO_CAPTIONS) == ["c.jpg", "sub/b.png"]
-
-
-def test_a_photo_without_captions_is_reported_whatever_its_suffix(tmp_path):
-    for name in ("a.jpg", "b.tif", "c.TIFF", "notes.txt"):
-        make_file(tmp_path / name)
-    _, problems = read_table(tmp_path, ["a.jpg", "A dog ."], photos=False)
-    assert problems.names(NO_CAPTIONS) == ["b.tif", "c.TIFF"]
 
 
 def test_a_caption_that_exceeds_the_limit_of_csv_is_a_malformed_line(tmp_path):

@@ -1,10 +1,15 @@
 """The crops of IIIT5K: archives and folders, validation photos, and damaged files."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from made_up_words import crop_bytes, crop_files, write_archive
 
+from data_prep.prepare import prepare
 from data_prep.sources.iiit5k import read_iiit5k
+from show_attend_tell.config.words import WordSettings
+from show_attend_tell.data.words import WordData
 from show_attend_tell.runtime.errors import DataError
 
 
@@ -121,3 +126,22 @@ def test_absent_empty_and_damaged_data_are_named(tmp_path):
     assert "less than the 10 training crops" in error_of(tmp_path, 10)
     path.write_bytes(path.read_bytes()[:-30])
     assert "a.zip: cannot be read as a zip archive" in error_of(tmp_path, 4)
+
+
+@pytest.mark.parametrize("on_problem", ["skip", "refuse"])
+def test_crops_of_photos_are_prepared_with_their_problems(tmp_path, on_problem):
+    files = crop_files()
+    files["train.tags"] += b"\ntrain/99_1.png absent"
+    path = write_archive(tmp_path / "IIIT5K_train.zip", files)
+    experiment = SimpleNamespace(data=WordSettings("crops", "iiit5k", validation=4))
+    arguments = experiment, path, tmp_path / "work", on_problem
+    if on_problem == "refuse":
+        with pytest.raises(DataError, match="missing crop: 1"):
+            prepare(*arguments)
+        return
+    lines = prepare(*arguments).lines()
+    assert lines[:2] == ["train: 6 words", "val: 4 words"]
+    assert "skipped: missing crop: 1 (train/99_1.png)" in lines
+    data = WordData.open(tmp_path / "work/crops", "val")
+    assert data.paths[0].endswith(".jpg")
+    assert (tmp_path / "work/crops/contact_sheet.png").is_file()

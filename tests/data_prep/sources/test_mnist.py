@@ -9,8 +9,8 @@ from made_up_digits import digits, experiment, idx, write_idx
 
 from data_prep.prepare import prepare
 from data_prep.sources.mnist import read_idx, read_mnist
-from show_attend_tell.data.digits import holds_test_digits, read_digits
-from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.data.digits import read_digits
+from show_attend_tell.runtime.errors import DataError, DigitsError
 
 
 def same(one, other):
@@ -45,10 +45,11 @@ def test_digits_are_prepared_with_counts_of_each_split(tmp_path):
     report = prepare(experiment(), tmp_path, work)
     assert report.lines()[:2] == ["train: 14 digits", "val: 16 digits"]
     assert same(read_digits(work / "made-up", "train", 1), read_29())
-    assert not holds_test_digits(work / "made-up")
+    with pytest.raises(DigitsError):
+        read_digits(work / "made-up", "test", 1)
     write_idx(tmp_path, "t10k", digits(12))
     assert "test: 12 digits" in prepare(experiment(), tmp_path, work).lines()
-    assert holds_test_digits(work / "made-up")
+    assert len(read_digits(work / "made-up", "test", 1).images) == 12
 
 
 def read_29():

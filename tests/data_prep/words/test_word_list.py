@@ -12,8 +12,6 @@ from data_prep.words.word_list import WordList, load_words
 from show_attend_tell.data.characters import MAX_LENGTH, fold
 from show_attend_tell.runtime.errors import DataError, WordsError
 
-LETTERS = str.maketrans("0123456789", "abcdefghij")
-
 
 def samples(count=4000, listed=LISTED):
     rng, words = np.random.default_rng(1), WordList(listed)
@@ -21,44 +19,33 @@ def samples(count=4000, listed=LISTED):
 
 
 def test_words_have_characters_of_the_alphabet_and_at_most_23():
-    for shown in samples():
-        assert fold(shown.word) == shown.word
-        assert len(shown.word) <= MAX_LENGTH
-        assert shown.plain().lower() == shown.word
+    for word, text in samples():
+        assert fold(word) == word
+        assert len(word) <= MAX_LENGTH
+        assert plain(text).lower() == word
+
+
+def plain(text):
+    return "".join(filter(str.isalnum, text))
 
 
 def test_all_kinds_and_cases_of_words_occur():
-    found = samples()
-    listed = sum(shown.word in LISTED for shown in found) / len(found)
-    digits = sum(shown.word.isdigit() for shown in found) / len(found)
-    upper = sum(shown.plain().isupper() for shown in found) / len(found)
-    punctuated = sum(shown.text != shown.plain() for shown in found) / len(found)
-    assert 0.65 < listed < 0.74
+    pairs = samples()
+    listed = np.mean([word in LISTED for word, _ in pairs])
+    digits = np.mean([word.isdigit() for word, _ in pairs])
+    upper = np.mean([plain(text).isupper() for _, text in pairs])
+    punctuated = np.mean([text != plain(text) for _, text in pairs])
+    assert 0.71 < listed < 0.79
     assert 0.07 < digits < 0.13
     assert 0.38 < upper < 0.58
-    assert 0.16 < punctuated < 0.25
-
-
-def test_numbers_and_addresses_are_written_as_on_signs():
-    texts = [shown.text.lower() for shown in samples(8000)]
-    assert {True} == {any(one.endswith(end) for one in texts) for end in ("%", ".com")}
-    assert any(one.startswith("www.") for one in texts)
-    assert any(one.startswith("$") and one[-3:-2] == "." for one in texts)
-    assert max(sum(map(str.isdigit, one)) for one in texts) == 10
-
-
-def test_a_length_with_few_words_does_not_repeat_them():
-    listed = {f"w{number:03d}": 1.0 for number in range(200)} | {"a" * 22: 1.0}
-    listed = {word.translate(LETTERS): 1.0 for word in listed}
-    words = {shown.word for shown in samples(4000, listed)}
-    assert "a" * 22 not in words
+    assert 0.12 < punctuated < 0.18
 
 
 def test_lengths_are_those_of_words_in_photos():
     listed = {length * "x": 1.0 for length in range(1, MAX_LENGTH + 1)}
-    lengths = np.array([len(shown.word) for shown in samples(6000, listed)])
+    lengths = np.array([len(word) for word, _ in samples(6000, listed)])
     assert 4.5 < lengths.mean() < 5.5
-    assert lengths.max() > 12
+    assert 10 < lengths.max()
 
 
 def test_frequent_words_occur_more_often_and_rare_ones_too():

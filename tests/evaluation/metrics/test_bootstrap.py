@@ -4,19 +4,22 @@ import numpy as np
 import pytest
 from random_captions import draw_corpus, joined
 
-from show_attend_tell.evaluation.metrics import score
 from show_attend_tell.evaluation.metrics.bootstrap import (
     RESAMPLES,
     Statistic,
     draw_counts,
     intervals,
-    mean_statistic,
     paired_p,
     ratio_statistic,
     resample,
 )
-from show_attend_tell.evaluation.metrics.java_metrics import meteor, meteor_statistic
-from show_attend_tell.evaluation.metrics.ngrams import bleu, bleu_statistics, rouge_l
+from show_attend_tell.evaluation.metrics.java import meteor, meteor_statistic
+from show_attend_tell.evaluation.metrics.ngrams import bleu, rouge_l
+from show_attend_tell.evaluation.metrics.scoring import score
+
+
+def mean_statistic(values):
+    return ratio_statistic(values, np.ones(len(values)))
 
 
 def test_every_resample_draws_as_many_photos_as_there_are():
@@ -30,31 +33,25 @@ def test_every_resample_draws_as_many_photos_as_there_are():
 
 def test_scores_of_resamples_equal_those_of_the_drawn_captions(rng):
     hypotheses, references = joined(*draw_corpus(rng, photos=12))
-    each = rouge_l(hypotheses, references)[1]
-    statistics = {**bleu_statistics(hypotheses, references), "R": mean_statistic(each)}
-    found = resample(statistics, resamples=9, seed=5)
+
+    def scores(rows):
+        words = [hypotheses[k] for k in rows], [references[k] for k in rows]
+        return {**bleu(*words), "ROUGE-L": rouge_l(*words)}
+
+    whole = {name: statistic for name, (_, statistic) in scores(range(12)).items()}
+    resampled = resample(whole, resamples=9, seed=5)
     counts = np.concatenate(list(draw_counts(12, 9, seed=5))).astype(int)
     for r, drawn in enumerate(counts):
-        rows = np.repeat(np.arange(12), drawn)
-        penalised, plain, _ = bleu(
-            [hypotheses[k] for k in rows], [references[k] for k in rows]
-        )
-        for n in range(4):
-            expected = pytest.approx(100 * penalised[n], rel=1e-12)
-            assert found[f"BLEU-{n + 1}"][r] == expected
-            expected = pytest.approx(100 * plain[n], rel=1e-12)
-            assert found[f"BLEU-{n + 1}-no-bp"][r] == expected
-        assert found["R"][r] == pytest.approx(np.mean([each[k] for k in rows]))
+        for name, (value, _) in scores(np.repeat(np.arange(12), drawn)).items():
+            assert resampled[name][r] == pytest.approx(value, rel=1e-12)
 
 
 def test_brevity_is_penalised_in_resamples_too(rng):
     captions, references = draw_corpus(rng, photos=12)
-    hypotheses, texts = joined([words[:3] for words in captions], references)
-    penalised, plain, _ = bleu(hypotheses, texts)
-    statistics = bleu_statistics(hypotheses, texts)
-    assert statistics["BLEU-2"].score() == pytest.approx(100 * penalised[1], rel=1e-12)
-    assert statistics["BLEU-2-no-bp"].score() == pytest.approx(100 * plain[1])
-    assert statistics["BLEU-2"].score() < 0.9 * statistics["BLEU-2-no-bp"].score()
+    scores = bleu(*joined([words[:3] for words in captions], references))
+    for value, statistic in scores.values():
+        assert statistic.score() == pytest.approx(value, rel=1e-12)
+    assert scores["BLEU-2"].value < 0.9 * scores["BLEU-2-no-bp"].value
 
 
 @pytest.mark.usefixtures("no_java")
@@ -161,7 +158,10 @@ def test_meteor_of_statistics_equals_the_jars(rng):
     hypotheses, references = joined(*draw_corpus(rng))
     hypotheses[0], hypotheses[1] = references[0][0], "naïve"
     result = meteor(hypotheses, references, 120)
-    assert result.statistic.score() == pytest.approx(100 * result.corpus, rel=1e-12)
-    for row, value in zip(result.statistic.values, result.each, strict=True):
+    assert result.statistic.score() == pytest.approx(result.value, rel=1e-12)
+    for row, caption, texts in zip(
+        result.statistic.values[:3], hypotheses, references, strict=False
+    ):
         one = Statistic(row[None], result.statistic.compute)
-        assert one.score() == pytest.approx(100 * value, rel=1e-12)
+        value = meteor([caption], [texts], 120).value
+        assert one.score() == pytest.approx(value, rel=1e-12)

@@ -14,9 +14,14 @@ from hypothesis import strategies as st
 from nltk.translate.bleu_score import corpus_bleu
 from random_captions import draw_corpus, joined
 
-from show_attend_tell.evaluation.metrics import validation_scores
-from show_attend_tell.evaluation.metrics.ngrams import bleu, cider, rouge_l
-from show_attend_tell.runtime.errors import MetricsError
+from show_attend_tell.evaluation.metrics.ngrams import (
+    FILE_TOKEN_BLEU,
+    bleu,
+    cider,
+    file_token_bleu,
+    rouge_l,
+)
+from show_attend_tell.evaluation.metrics.scoring import validation_scores
 
 
 def numpy_cider_d(captions, references, sigma=6.0):
@@ -74,18 +79,25 @@ def slow_rouge_l(caption, references, beta=1.2):
     return (1 + beta**2) * precision * recall / (recall + beta**2 * precision)
 
 
+def values(results, ending=""):
+    """Return BLEU-1 to 4 in percent."""
+    return [results[f"BLEU-{n}{ending}"].value for n in range(1, 5)]
+
+
 def test_bleu_equals_nltk_for_every_order(rng):
     captions, references = draw_corpus(rng)
-    penalised, _, _ = bleu(*joined(captions, references))
-    for n in range(1, 5):
-        expected = corpus_bleu(references, captions, weights=(1 / n,) * n)
-        assert penalised[n - 1] == pytest.approx(expected, abs=1e-6)
+    expected = [
+        100 * corpus_bleu(references, captions, weights=(1 / n,) * n)
+        for n in range(1, 5)
+    ]
+    found = values(bleu(*joined(captions, references)))
+    assert found == pytest.approx(expected, abs=1e-4)
 
 
 def test_bleu_without_penalty_times_the_penalty_is_bleu(rng):
     captions, references = draw_corpus(rng)
     captions = [words[:4] for words in captions]
-    penalised, plain, _ = bleu(*joined(captions, references))
+    results = bleu(*joined(captions, references))
     length = sum(map(len, captions))
     closest = sum(
         min((abs(len(r) - len(c)), len(r)) for r in refs)[1]
@@ -93,29 +105,30 @@ def test_bleu_without_penalty_times_the_penalty_is_bleu(rng):
     )
     penalty = math.exp(1 - closest / length)
     assert penalty < 1
-    np.testing.assert_allclose(penalised, np.array(plain) * penalty, rtol=1e-6)
+    plain = np.array(values(results, "-no-bp"))
+    np.testing.assert_allclose(values(results), plain * penalty, rtol=1e-6)
 
 
 def test_bleu_of_long_captions_needs_no_penalty(rng):
     captions, references = draw_corpus(rng)
     captions = [words * 3 for words in captions]
-    penalised, plain, _ = bleu(*joined(captions, references))
-    assert penalised == plain
+    results = bleu(*joined(captions, references))
+    assert values(results) == values(results, "-no-bp")
 
 
 def test_cider_equals_its_numpy_recomputation(rng):
     captions, references = draw_corpus(rng)
-    mean, each = cider(*joined(captions, references))
-    assert mean == pytest.approx(numpy_cider_d(captions, references), abs=1e-6)
-    assert np.mean(each) == pytest.approx(mean)
+    expected = 100 * numpy_cider_d(captions, references)
+    value = cider(*joined(captions, references)).value
+    assert value == pytest.approx(expected, abs=1e-4)
 
 
 def test_rouge_l_equals_a_recursive_recomputation(rng):
     captions, references = draw_corpus(rng, photos=8)
-    mean, each = rouge_l(*joined(captions, references))
+    value, statistic = rouge_l(*joined(captions, references))
     expected = [slow_rouge_l(c, r) for c, r in zip(captions, references, strict=True)]
-    assert each == pytest.approx(expected, abs=1e-9)
-    assert mean == pytest.approx(np.mean(expected), abs=1e-9)
+    assert statistic.values[:, 0] == pytest.approx(100 * np.array(expected), abs=1e-9)
+    assert value == pytest.approx(100 * np.mean(expected), abs=1e-9)
 
 
 def test_validation_scores_equal_independent_recomputations(rng):
@@ -134,11 +147,6 @@ def test_validation_scores_of_empty_captions_are_zero():
     references = {"a": [["a", "dog"]], "b": [["a", "cat"]]}
     scores = validation_scores({"a": [], "b": []}, references)
     assert scores == pytest.approx({"BLEU-4": 0.0, "CIDEr": 0.0}, abs=1e-6)
-
-
-def test_validation_scores_of_different_photos_raise_an_error():
-    with pytest.raises(MetricsError, match="1 photos have no references: b"):
-        validation_scores({"a": ["x"], "b": ["x"]}, {"a": [["x"]]})
 
 
 @given(st.permutations(range(6)))
@@ -168,3 +176,55 @@ def test_metrics_import_neither_tensorflow_nor_keras():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert json.loads(run.stdout) == []
+
+
+REFERENCES = {
+    "1.jpg": ["A man is riding a horse .", "The man rides a brown horse on grass ."],
+    "2.jpg": ["Two dogs , both wet , play with a red ball .", "Dogs play outside"],
+}
+TOKENS = [[text.lower().split() for text in texts] for texts in REFERENCES.values()]
+CAPTIONS = {
+    "1.jpg": "a man rides a brown horse on the grass",
+    "2.jpg": "two dogs , both brown , play with a ball",
+}
+
+
+def test_a_period_is_appended_where_the_captioner_writes_none():
+    scores, appended = file_token_bleu(CAPTIONS, REFERENCES)
+    words = [[*text.split(), "."] for text in CAPTIONS.values()]
+    assert appended
+    assert tuple(scores) == FILE_TOKEN_BLEU
+    for n in range(1, 5):
+        expected = 100 * corpus_bleu(TOKENS, words, weights=(1 / n,) * n)
+        assert scores[f"BLEU-{n}-files"].value == pytest.approx(expected, abs=1e-5)
+    for value, statistic in scores.values():
+        assert statistic.score() == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize("end", [" .", "."])
+def test_no_period_is_appended_where_the_captioner_writes_it(end):
+    written = {"1.jpg": CAPTIONS["1.jpg"] + end, "2.jpg": CAPTIONS["2.jpg"]}
+    scores, appended = file_token_bleu(written, REFERENCES)
+    assert not appended
+    words = [[*CAPTIONS["1.jpg"].split(), "."], CAPTIONS["2.jpg"].split()]
+    expected = 100 * corpus_bleu(TOKENS, words)
+    assert scores["BLEU-4-files"].value == pytest.approx(expected, abs=1e-5)
+
+
+def test_references_without_periods_give_no_scores():
+    references = {photo: [texts[0][:-2]] for photo, texts in REFERENCES.items()}
+    assert file_token_bleu(CAPTIONS, references)[0] == {}
+
+
+def test_short_captions_are_penalised_and_the_second_set_is_not():
+    short = {photo: " ".join(text.split()[:4]) for photo, text in CAPTIONS.items()}
+    scores, _ = file_token_bleu(short, REFERENCES)
+    words = [[*text.split(), "."] for text in short.values()]
+    expected = 100 * corpus_bleu(TOKENS, words, weights=(1,))
+    assert scores["BLEU-1-files"].value == pytest.approx(expected, abs=1e-5)
+    assert scores["BLEU-1-files"].value < scores["BLEU-1-no-bp-files"].value
+
+
+def test_an_empty_caption_is_scored():
+    scores, _ = file_token_bleu({**CAPTIONS, "2.jpg": ""}, REFERENCES)
+    assert 0 < scores["BLEU-1-files"].value < 100

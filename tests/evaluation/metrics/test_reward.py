@@ -2,8 +2,8 @@
 
 import pytest
 
-from show_attend_tell.evaluation.metrics import CiderReward
 from show_attend_tell.evaluation.metrics.ngrams import cider
+from show_attend_tell.evaluation.metrics.reward import CiderReward
 
 END = CiderReward.END
 REFERENCES = [
@@ -22,9 +22,9 @@ def split(captions):
 def test_rewards_equal_pycocoevalcap_on_the_corpus_of_references():
     reward = CiderReward(split(REFERENCES))
     ended = [[f"{text} {END}" for text in texts] for texts in REFERENCES]
-    _, expected = cider([f"{text} {END}" for text in CAPTIONS], ended)
+    scores = cider([f"{text} {END}" for text in CAPTIONS], ended).statistic.values[:, 0]
     found = [reward(k, [*text.split(), END]) for k, text in enumerate(CAPTIONS)]
-    assert found == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    assert found == pytest.approx(scores / 100, rel=1e-9, abs=1e-12)
     assert found[0] > 1
 
 

@@ -17,20 +17,23 @@ def weights(rng):
 
 
 def test_there_is_a_row_for_each_head_of_the_layer_and_for_each_layer(weights):
-    rows = head_rows(weights, 2)
+    rows = head_rows(weights, 2, 0)
     figure = maps_figure(np.zeros((20, 30, 3), np.uint8), WORDS, rows)
     panels = np.reshape(figure.axes, (5, 3))
     labels = [row[0].texts[0].get_text() for row in panels]
     heads = ["layer 2\nhead 1", "layer 2\nhead 2"]
     assert labels == [*heads, "layer 1\nmean", "layer 2\nmean (α)", "layer 3\nmean"]
     assert [axes.get_title() for axes in panels[0]] == WORDS
+    labels = [label for label, _ in head_rows(weights, 2, 1)]
+    assert labels[0] == "layer 2\nhead 1 (α)"
+    assert labels[3] == "layer 2\nmean"
 
 
 def test_each_panel_is_bright_where_its_weight_is_large(weights):
     weights[:] = 0
     weights[0, 1, 2, 1, 0] = 1  # layer 1, head 2, third word, lower left
     grey = np.full((64, 96, 3), 120, np.uint8)
-    figure = maps_figure(grey, WORDS, head_rows(weights, 1))
+    figure = maps_figure(grey, WORDS, head_rows(weights, 1, 2))
     shown = figure.axes[1 * 3 + 2].images[0].get_array().astype(float).mean(axis=-1)
     assert shown[40:, :24].mean() > 2 * shown[:24, 72:].mean()
     even = figure.axes[0].images[0].get_array()

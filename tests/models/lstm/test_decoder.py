@@ -96,8 +96,7 @@ def test_each_gate_starts_from_its_own_orthogonal_matrix():
 
 def test_weights_start_as_the_authors_did():
     wide = tiny.settings(embedding_width=64, lstm_width=32, attention_width=48)
-    decoder = LstmDecoder(wide, vocabulary_size=200, annotation_width=64, seed=1)
-    for weight in decoder.weights:
+    for weight in LstmDecoder(wide, 200, annotation_width=64, seed=1).weights:
         value = np.asarray(weight)
         if value.ndim == 1:
             np.testing.assert_array_equal(value, 0)

@@ -5,7 +5,7 @@ import pytest
 import tiny_draw as tiny
 from keras import ops
 
-from show_attend_tell.siblings.draw.bound import Measurer, sample
+from show_attend_tell.siblings.draw.bound import Measurer, Sampler
 
 QUICK = {"steps": 2, "attention": False, "latent": 3}
 
@@ -59,8 +59,8 @@ def test_a_batch_larger_than_one_call_is_measured_whole(rng, monkeypatch):
 
 def test_samples_depend_on_their_seed_alone(rng):
     model = tiny.build(rng, **QUICK)
-    one, again, other = (sample(model, 5, seed)["canvas"] for seed in (1, 1, 2))
+    one, again, other = (Sampler(model)(5, seed)["canvas"] for seed in (1, 1, 2))
     np.testing.assert_array_equal(one, again)
     assert np.abs(one - other).max() > 1e-3
     assert len({canvas[-1].tobytes() for canvas in one}) == 5
-    assert sample(model, 2, 1)["canvas"][1] == pytest.approx(one[1], abs=1e-5)
+    assert Sampler(model)(2, 1)["canvas"][1] == pytest.approx(one[1], abs=1e-5)

@@ -6,11 +6,10 @@ import tiny_ram as tiny
 from matplotlib.patches import Rectangle
 
 from show_attend_tell.config.siblings import DrawReaderSettings
-from show_attend_tell.siblings.draw.classifier import WindowClassifier
+from show_attend_tell.siblings.draw.model import WindowClassifier
 from show_attend_tell.siblings.ram.figures import (
     draw_glimpses,
     retina_glimpses,
-    retina_views,
     window_glimpses,
 )
 
@@ -20,7 +19,7 @@ SIDE, T = 24, 3
 def test_a_view_has_the_smallest_scale_in_the_middle_and_the_largest_around(rng):
     model = tiny.build(rng, canvas=SIDE, patch=4, scales=2)
     images = rng.integers(0, 256, (2, SIDE, SIDE)).astype(np.uint8)
-    views = retina_views(images, np.zeros((2, T, 2)), model)
+    views = retina_glimpses(images, np.zeros((2, T, 2)), model).views
     assert views.shape == (2, T, 8, 8)
     image = images[0] / 255
     np.testing.assert_allclose(views[0, 1, 2:6, 2:6], image[10:14, 10:14], atol=1e-6)

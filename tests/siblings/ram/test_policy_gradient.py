@@ -98,19 +98,6 @@ def flat(gradients):
     return np.concatenate([np.ravel(gradients[name]) for name in chosen])
 
 
-def label_of(model, picture):
-    """Return the class whose expected reward is the farthest from 0 and 1."""
-    rewards = [enumerated(model, picture, k)[0] for k in range(CLASSES)]
-    return int(np.argmin(np.abs(np.array(rewards) - 0.5))), rewards
-
-
-def test_the_expected_rewards_of_all_classes_sum_to_one():
-    model, picture = build()
-    label, rewards = label_of(model, picture)
-    assert sum(rewards) == pytest.approx(1, abs=1e-5)
-    assert 0.1 < rewards[label] < 0.9
-
-
 def estimates(model, picture, label):
     """Return REPEATS estimates of dJ/dW, each the mean over ROWS runs."""
     samples = model.settings.samples
@@ -132,54 +119,48 @@ def estimates(model, picture, label):
     return np.array(found)
 
 
-BASELINES = {
-    "no baseline": {"baseline": "moving"},
-    "a moving average": {"baseline": "moving"},
-    "a learned baseline": {"baseline": "learned"},
-    "the mean of the others": {"baseline": "samples", "samples": 4},
-}
-
-
 @pytest.fixture(scope="module")
 def exact():
+    """The class of the most uncertain reward, this reward, and its gradient."""
     model, picture = build()
-    label, rewards = label_of(model, picture)
+    rewards = [enumerated(model, picture, k)[0] for k in range(CLASSES)]
+    assert sum(rewards) == pytest.approx(1, abs=1e-5)
+    label = int(np.argmin(np.abs(np.array(rewards) - 0.5)))
+    assert 0.1 < rewards[label] < 0.9
     return label, rewards[label], enumerated(model, picture, label)[1]
 
 
-@pytest.fixture(scope="module")
-def variances():
-    """The variance of the estimates by baseline, filled by the tests below."""
-    return {}
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "no baseline",
-        "the mean of the others",
-        pytest.param("a moving average", marks=pytest.mark.slow),
-        pytest.param("a learned baseline", marks=pytest.mark.slow),
-    ],
-)
-def test_the_estimated_gradient_is_that_of_the_enumerated_reward(
-    exact, variances, name
-):
-    label, reward, expected = exact
-    model, picture = build(**BASELINES[name])
-    if name == "a moving average":
-        model.moving.assign(reward)
+def variance_of_estimates(exact, average=0.0, **changes):
+    """Return the variance of unbiased estimates; ``average`` is the moving baseline."""
+    label, _, expected = exact
+    model, picture = build(**changes)
+    model.moving.assign(average)
     found = estimates(model, picture, label)
     error = found.std(0, ddof=1) / np.sqrt(REPEATS)
     assert np.abs(expected).max() > 0.01
     assert np.all(np.abs(found.mean(0) - expected) <= 4 * error + 1e-6)
     # The estimate is exact enough to distinguish the gradient from 0.
     assert np.linalg.norm(error) < 0.3 * np.linalg.norm(expected)
-    variances[name] = found.var(0).sum()
+    return found.var(0).sum()
 
 
-def test_a_baseline_near_the_expected_reward_lowers_the_variance(variances):
-    assert len(variances) > 1, "the tests above were not run"
-    without = variances.pop("no baseline")
-    variances.pop("a learned baseline", None)  # its values are random here
-    assert all(variance < without for variance in variances.values())
+@pytest.fixture(scope="module")
+def without_baseline(exact):
+    return variance_of_estimates(exact, baseline="moving")
+
+
+def test_the_gradient_is_the_enumerated_one_and_a_baseline_lowers_its_variance(
+    exact, without_baseline
+):
+    others = variance_of_estimates(exact, baseline="samples", samples=4)
+    assert others < without_baseline
+
+
+@pytest.mark.slow
+def test_a_moving_average_lowers_the_variance_too(exact, without_baseline):
+    assert variance_of_estimates(exact, exact[1], baseline="moving") < without_baseline
+
+
+@pytest.mark.slow
+def test_the_gradient_with_a_learned_baseline_is_the_enumerated_one(exact):
+    variance_of_estimates(exact, baseline="learned")  # of random values here

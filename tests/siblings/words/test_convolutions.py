@@ -137,11 +137,6 @@ def test_training_normalises_by_the_batch_and_moves_the_statistics():
     assert np.ptp(means, axis=0).min() > 1e-3
 
 
-def test_a_tied_layer_cannot_have_fewer_channels_than_its_input():
-    with pytest.raises(ValueError, match="`outputs` of a tied layer"):
-        RecursiveConvolution("recursive_tied", 4, 3, 1)
-
-
 def test_bfloat16_changes_the_products_and_not_the_statistics():
     layer, x = layer_of("recurrent", 1, batch_norm=True), picture()
     found = layer(ops.cast(x, "bfloat16"), training=True)

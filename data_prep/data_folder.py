@@ -1,0 +1,316 @@
+"""Find the photos and texts of a data folder and its zip archives; unpack photos."""
+
+import errno
+import itertools
+import logging
+import os
+import shutil
+import stat
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from data_prep.disk import format_bytes, require_space
+from data_prep.preparation import (
+    BROKEN_LINK,
+    DAMAGED_ENTRY,
+    SPECIAL_FILE,
+    UNREADABLE_FOLDER,
+    UNSAFE_ENTRY,
+    Problems,
+    Progress,
+    printable,
+)
+from show_attend_tell.data.preprocessing import is_photo
+from show_attend_tell.runtime.array_file import DAMAGED
+from show_attend_tell.runtime.errors import DataError, one_line
+from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.regular_files import (
+    MAX_TEXT_BYTES,
+    read_text_bytes,
+    require_within,
+)
+
+PHOTOS = "photos"  # folder of unpacked photos, beside the manifest
+_DEPTH = 4  # levels of folders searched below the data folder
+# A bzip2 stream is damaged (no number), the name is too long, the offset is negative.
+_FAULTS_OF_ENTRIES = (None, errno.ENAMETOOLONG, errno.EINVAL)
+_LOGGER = logging.getLogger(__name__)
+
+
+class TextFile(NamedTuple):
+    """The text of a file, and the name of the file in messages."""
+
+    label: str
+    text: str
+
+
+class Packed(NamedTuple):
+    """A file inside a zip archive."""
+
+    archive: Path
+    member: zipfile.ZipInfo
+
+
+def is_safe(member: zipfile.ZipInfo) -> bool:
+    """Return whether an archive entry is a plain file inside its folder."""
+    name = member.filename.replace("\\", "/")
+    outside = name.startswith("/") or ".." in name.split("/") or ":" in name
+    link = stat.S_ISLNK(member.external_attr >> 16)
+    return bool(name) and not (outside or link or "\0" in name)
+
+
+def _is_hidden(name: str) -> bool:
+    return name == "__MACOSX" or name.startswith(".")
+
+
+def find_files(folder: Path, leave_out: Path, problems: Problems) -> list[Path]:
+    """Return every file below a folder, sorted, shallow files first.
+
+    Hidden files, hidden folders and folders below the fourth level are ignored.
+    Symlinked folders are followed unless they point back into the folder or to a
+    folder above it, so that no file is found twice.
+
+    Args:
+        folder: the folder to search.
+        leave_out: a folder that is not entered.
+        problems: receives broken links, unreadable folders, pipes and devices.
+
+    Raises:
+        OSError: the folder itself cannot be read.
+    """
+    root = os.path.realpath(folder)
+    visited = {os.path.realpath(leave_out)}
+    files: list[Path] = []
+
+    def report(error: OSError) -> None:
+        if Path(error.filename) == folder:
+            raise error
+        problems.add(UNREADABLE_FOLDER, f"{error.filename}: {error.strerror}")
+
+    for place, folders, names in os.walk(folder, onerror=report, followlinks=True):
+        entered = []
+        deepest = len(Path(place).relative_to(folder).parts) == _DEPTH
+        for name in () if deepest else sorted(folders):
+            path = Path(place, name)
+            real = os.path.realpath(path)
+            points_back = os.path.commonpath([real, root]) in (real, root)
+            if not (_is_hidden(name) or (path.is_symlink() and points_back)):
+                entered += [] if real in visited else [name]
+                visited.add(real)
+        folders[:] = entered  # os.walk enters these only
+        for name in sorted(names):
+            path = Path(place, name)
+            if _is_hidden(name):
+                continue
+            if os.path.isfile(path):  # Path.is_file raises for a link that loops
+                files.append(path)
+            else:
+                broken = path.is_symlink() and not os.path.exists(path)
+                problems.add(BROKEN_LINK if broken else SPECIAL_FILE, str(path))
+    return sorted(files, key=lambda path: (len(path.parts), path))
+
+
+class DataFolder:
+    """Index of the photos and text files below the user's data folder.
+
+    Args:
+        folder: the data folder.
+        prepared: the folder of the prepared data, which is not entered.
+
+    Attributes:
+        folder: the data folder, absolute.
+        photos: file name -> path of the photo, after unpacking; photos that are not in
+            an archive are preferred.
+        photo_files: paths of all photos outside archives.
+        found_twice: names of photos in two folders; the first is used.
+        problems: unsafe archive entries, broken links, unreadable folders, pipes and
+            devices; readers add theirs.
+
+    Raises:
+        DataError: the folder is absent or an archive is damaged.
+    """
+
+    def __init__(self, folder: Path, prepared: Path):
+        if not folder.is_dir():
+            raise DataError(
+                f"{folder}: no such folder; name the folder that holds the photos "
+                "and captions"
+            )
+        self.folder, self._unpacked = folder.absolute(), prepared / PHOTOS
+        self.problems = Problems()
+        self.found_twice: set[str] = set()
+        self.photos: dict[str, Path] = {}
+        self.photo_files: list[Path] = []
+        self._packed: dict[str, Packed] = {}  # photos
+        self._texts: dict[str, Path | Packed] = {}
+        try:
+            files = find_files(self.folder, prepared, self.problems)
+        except OSError as error:
+            raise DataError(f"{folder}: cannot be read: {error}") from None
+        archives = [path for path in files if path.suffix.lower() == ".zip"]
+        for path in files:
+            if is_photo(path):
+                self.photo_files.append(path)
+                if self.photos.setdefault(path.name, path) != path:
+                    self.found_twice.add(path.name)
+            else:
+                self._texts.setdefault(path.name, path)
+        for path in archives:  # later than all files, which are preferred
+            for packed in self._members(path):
+                name = PurePosixPath(packed.member.filename).name
+                if not is_photo(name):
+                    self._texts.setdefault(name, packed)
+                elif name in self._packed:
+                    self.found_twice.add(name)
+                elif name not in self.photos:
+                    self._packed[name] = packed
+                    self.photos[name] = self._unpacked / name
+
+    def _members(self, path: Path) -> Iterator[Packed]:
+        """Yield the visible files of an archive; record unsafe entries."""
+        try:
+            with zipfile.ZipFile(path) as archive:
+                members = archive.infolist()
+        except DAMAGED as error:
+            raise DataError(
+                f"{path}: not a complete zip archive ({error}); download it again"
+            ) from None
+        for member in members:
+            parts = PurePosixPath(member.filename).parts
+            if not is_safe(member):
+                self.problems.add(UNSAFE_ENTRY, f"{path.name}: {member.filename!r}")
+            elif not member.is_dir() and not any(map(_is_hidden, parts)):
+                yield Packed(path, member)
+
+    def text(self, *names: str) -> TextFile | None:
+        """Return the text file with the first of the names that exists, or None.
+
+        Args:
+            names: file names, the preferred one first.
+
+        Raises:
+            DataError: the file cannot be read, or is not UTF-8.
+        """
+        present = (self._texts[name] for name in names if name in self._texts)
+        place = next(present, None)
+        return None if place is None else read_text(place)
+
+    def require_text(self, *names: str) -> TextFile:
+        """Return the file of :meth:`text`.
+
+        Raises:
+            DataError: no file has one of the names, or it cannot be read.
+        """
+        file = self.text(*names)
+        if file is None:
+            raise DataError(
+                f"{self.folder}: {' or '.join(names)} must be in this folder, below "
+                "it or in a zip archive there; add the file or name another folder"
+            )
+        return file
+
+    def unpack(
+        self, paths: Iterable[Path], progress: Progress | None = None
+    ) -> set[Path]:
+        """Unpack photos, but those whose file has its size already.
+
+        Only the file name of an entry is used, so no entry can leave the folder.
+        Damaged entries are not written and become problems.
+
+        Args:
+            paths: paths of photos; photos outside archives are ignored.
+            progress: called after every photo.
+
+        Returns:
+            The paths of damaged entries.
+
+        Raises:
+            DataError: the disk is full or cannot be written.
+        """
+        sizes, damaged = {}, set()
+        if self._unpacked.is_dir():
+            with os.scandir(self._unpacked) as entries:
+                sizes = {entry.name: entry.stat().st_size for entry in entries}
+        names = {path.name for path in paths if path.parent == self._unpacked}
+        missing = {
+            name: packed
+            for name, packed in self._packed.items()
+            if name in names and sizes.get(name) != packed.member.file_size
+        }
+        size = sum(packed.member.file_size for packed in missing.values())
+        require_space(size, self._unpacked, "unpacked photos", DataError)
+        if missing:
+            _LOGGER.info("unpacking %d photos, %s", len(missing), format_bytes(size))
+        done = 0
+        by_archive = itertools.groupby(missing.items(), lambda item: item[1].archive)
+        for path, entries in by_archive:
+            try:
+                with zipfile.ZipFile(path) as archive:
+                    for name, packed in entries:
+                        target = self._unpacked / name
+                        fault = _unpack_entry(archive, packed.member, target)
+                        if fault:
+                            _LOGGER.warning("%s: %s: %s", path, printable(name), fault)
+                            self.problems.add(DAMAGED_ENTRY, f"{path.name}: {name}")
+                            damaged.add(target)
+                        done += 1
+                        if progress:
+                            progress("unpacking photos", done, len(missing))
+            except DAMAGED as error:
+                raise DataError(
+                    f"{path}: cannot be unpacked into {self._unpacked}: "
+                    f"{one_line(error)}"
+                ) from None
+        return damaged
+
+
+def _unpack_entry(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path
+) -> str | None:
+    """Unpack a photo atomically; return the fault of a damaged entry, or None."""
+    try:
+        with (
+            archive.open(member) as packed,
+            atomic_path(target) as temporary,
+            temporary.open("wb") as file,
+        ):
+            shutil.copyfileobj(packed, file)
+    except DAMAGED as error:
+        if isinstance(error, OSError) and error.errno not in _FAULTS_OF_ENTRIES:
+            raise
+        return one_line(error)
+    return None
+
+
+def read_text(place: Path | Packed) -> TextFile:
+    """Read a text file, labelled with its path.
+
+    Raises:
+        DataError: the file is too large, cannot be read, or is not UTF-8.
+    """
+    label = str(place)
+    try:
+        if isinstance(place, Packed):
+            label = f"{place.archive}:{place.member.filename}"
+            content = _read_member(place)
+        else:
+            content = read_text_bytes(place)
+        return TextFile(label, content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        reason = f"must be UTF-8 text: {error}; convert the file"
+    except DAMAGED as error:
+        reason = f"cannot be read: {one_line(error)}"
+    raise DataError(f"{label}: {reason}")
+
+
+def _read_member(place: Packed) -> bytes:
+    require_within(place.member.file_size)
+    with (
+        zipfile.ZipFile(place.archive) as archive,
+        archive.open(place.member) as file,
+    ):
+        content = file.read(MAX_TEXT_BYTES + 1)  # the size may be forged
+    require_within(len(content))
+    return content

@@ -1,0 +1,232 @@
+"""Read Flickr8k, Flickr30k and COCO 2014, with their splits or Karpathy's.
+
+Hodosh, Young and Hockenmaier, "Framing Image Description as a Ranking Task", 2013;
+Young et al., "From image descriptions to visual denotations", 2014; Chen et al.,
+"Microsoft COCO Captions", arXiv:1504.00325. Karpathy and Fei-Fei, "Deep Visual-Semantic
+Alignments for Generating Image Descriptions", 2015, published splits and captions of
+all three as JSON, in ``caption_datasets.zip``; Flickr30k has no other splits.
+"""
+
+import re
+from collections.abc import Iterator
+
+from data_prep.data_folder import DataFolder, TextFile
+from data_prep.preparation import (
+    DUPLICATE_ID,
+    MALFORMED_LINE,
+    MISSING_PHOTO,
+    Problems,
+)
+from data_prep.sources.captions import Captions, Lists, join_by_name
+from show_attend_tell.data.manifest import Photo
+from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.json_text import is_encodable, parse_json
+
+FLICKR8K_TOKENS = "Flickr8k.token.txt"
+FLICKR8K_LISTS = {
+    "train": "Flickr_8k.trainImages.txt",
+    "val": "Flickr_8k.devImages.txt",
+    "test": "Flickr_8k.testImages.txt",
+}
+FLICKR30K_TOKENS = ("results_20130124.token", "results.token", "results.csv")
+FLICKR30K_SPLITS = "dataset_flickr30k.json"
+COCO_ANNOTATIONS = {
+    "train": "captions_train2014.json",
+    "val": "captions_val2014.json",
+}
+COCO_SPLITS = "dataset_coco.json"
+
+# "1000268201_693b08cb0e.jpg#0<tab>A child in a pink dress ..."
+_TOKEN = re.compile(r"(?P<name>[^\t#]+)#(?P<number>\d+)\t(?P<caption>.*)")
+# "1000092795.jpg| 0| Two young guys ...": Flickr30k's results.csv
+_BARS = re.compile(r"(?P<name>[^|]+)\|\s*(?P<number>\d+)\s*\|(?P<caption>.*)")
+_HEADER = re.compile(r"image_name\s*\|\s*comment_number\s*\|\s*comment\s*")
+
+
+def read_flickr8k(data: DataFolder) -> list[Photo]:
+    """Read Flickr8k; photos that no list names are in the split ``none``.
+
+    Raises:
+        DataError: the token file, the training list or the photos are absent.
+    """
+    captions = _read_tokens(data.require_text(FLICKR8K_TOKENS), data.problems)
+    data.require_text(FLICKR8K_LISTS["train"])
+    lists = {}
+    for split, name in FLICKR8K_LISTS.items():
+        file = data.text(name)
+        if file is None:
+            data.problems.notes.append(f"no {name}: the split {split!r} is empty")
+        else:
+            lists[split] = _read_names(file, data.problems)
+    return join_by_name(data, captions, lists)
+
+
+def read_flickr30k(data: DataFolder) -> list[Photo]:
+    """Read Flickr30k with Karpathy's splits; a token file is optional.
+
+    Raises:
+        DataError: Karpathy's file or the photos are absent.
+    """
+    file = data.require_text(FLICKR30K_SPLITS)
+    captions, lists = _read_karpathy(file, data.problems)
+    if tokens := data.text(*FLICKR30K_TOKENS):
+        captions = _read_tokens(tokens, data.problems)
+    else:
+        data.problems.notes.append(
+            f"no {FLICKR30K_TOKENS[0]}: the captions come from {FLICKR30K_SPLITS}"
+        )
+    return join_by_name(data, captions, lists)
+
+
+def read_coco(data: DataFolder) -> list[Photo]:
+    """Read COCO 2014.
+
+    Without ``dataset_coco.json`` the splits are COCO's: 82,783 training and 40,504
+    validation photos, no test photos.
+
+    Raises:
+        DataError: annotations or photos are absent.
+    """
+    file = data.text(COCO_SPLITS)
+    annotated = any(map(data.text, COCO_ANNOTATIONS.values()))
+    if file is None or annotated:
+        captions, lists = _read_annotations(data)
+    if file is None:
+        note = f"no {COCO_SPLITS}: the splits are COCO's, without test"
+        data.problems.notes.append(note)
+    else:
+        captions_there, lists = _read_karpathy(file, data.problems)
+        if not annotated:
+            captions = captions_there
+            note = f"no annotations: the captions come from {COCO_SPLITS}"
+            data.problems.notes.append(note)
+    return join_by_name(data, captions, lists)
+
+
+def _read_tokens(file: TextFile, problems: Problems) -> Captions:
+    """Return the captions of every photo in a token file.
+
+    Args:
+        file: lines of ``name#number<tab>caption`` or ``name| number| caption``.
+        problems: receives malformed lines and numbers that occur twice.
+    """
+    captions: dict[str, dict[str, str]] = {}
+    for row, line in enumerate(file.text.split("\n"), start=1):
+        line = line.rstrip("\r")
+        if not line.strip() or (row == 1 and _HEADER.fullmatch(line)):
+            continue
+        match = _TOKEN.fullmatch(line) or _BARS.fullmatch(line)
+        if match is None:
+            problems.add(MALFORMED_LINE, f"{file.label}:{row}")
+            continue
+        name, number, caption = match.groups()
+        numbered = captions.setdefault(name.strip(), {})
+        if number in numbered:
+            problems.add(DUPLICATE_ID, f"{name.strip()}#{number}")
+        numbered.setdefault(number, caption)
+    return {name: list(numbered.values()) for name, numbered in captions.items()}
+
+
+def _read_names(file: TextFile, problems: Problems) -> list[str]:
+    """Return the photo names of a list, one a line, without repetitions."""
+    names: dict[str, None] = {}
+    for name in map(str.strip, file.text.splitlines()):
+        if name in names:
+            problems.add(DUPLICATE_ID, f"{file.label}: {name}")
+        elif name:
+            names[name] = None
+    return list(names)
+
+
+def _read_karpathy(file: TextFile, problems: Problems) -> tuple[Captions, Lists]:
+    """Read Karpathy's captions and splits.
+
+    As usual, COCO's ``restval``, its other validation photos, joins the training split.
+    """
+    captions: Captions = {}
+    lists: Lists = {}
+    kinds = {"filename": str, "split": str, "sentences": list}
+    for row in _rows(file, _parse(file), "images", kinds, problems):
+        name, split = row["filename"], row["split"]
+        if name in captions:
+            problems.add(DUPLICATE_ID, f"{file.label}: {name}")
+        lists.setdefault("train" if split == "restval" else split, []).append(name)
+        label = TextFile(f"{file.label} {name}", "")
+        sentences = _rows(label, row, "sentences", {"raw": str}, problems)
+        captions.setdefault(name, [sentence["raw"] for sentence in sentences])
+    return captions, lists
+
+
+def _read_annotations(data: DataFolder) -> tuple[Captions, Lists]:
+    """Read COCO's annotation files; return captions, possibly none, and lists."""
+    captions: Captions = {}
+    lists: Lists = {}
+    problems = data.problems
+    for split, file_name in COCO_ANNOTATIONS.items():
+        file = data.require_text(file_name)
+        content = _parse(file)
+        names: dict[int, str] = {}
+        kinds = {"id": int, "file_name": str}
+        for row in _rows(file, content, "images", kinds, problems):
+            if row["id"] in names:
+                problems.add(DUPLICATE_ID, f"{file.label}: image {row['id']}")
+            names.setdefault(row["id"], row["file_name"])
+        texts: Captions = {name: [] for name in names.values()}
+        seen = set()
+        kinds = {"id": int, "image_id": int, "caption": str}
+        for row in _rows(file, content, "annotations", kinds, problems):
+            if row["id"] in seen:
+                problems.add(DUPLICATE_ID, f"{file.label}: annotation {row['id']}")
+            elif row["image_id"] not in names:
+                problems.add(MISSING_PHOTO, f"{file.label}: image {row['image_id']}")
+            else:
+                texts[names[row["image_id"]]].append(row["caption"])
+            seen.add(row["id"])
+        for name in sorted(texts.keys() & captions.keys()):
+            problems.add(DUPLICATE_ID, name)
+        captions, lists[split] = {**texts, **captions}, list(texts)
+    return captions, lists
+
+
+def _parse(file: TextFile) -> object:
+    try:
+        return parse_json(file.text)
+    except ValueError as error:
+        raise DataError(
+            f"{file.label}: not JSON ({error}); download it again"
+        ) from None
+
+
+def _rows(
+    file: TextFile,
+    content: object,
+    key: str,
+    kinds: dict[str, type],
+    problems: Problems,
+) -> Iterator[dict]:
+    """Yield the rows of a JSON list that have all keys with values of the right type.
+
+    Args:
+        file: names the list in messages.
+        content: an object that has the list.
+        key: key of the list.
+        kinds: key of a row -> type of its value.
+        problems: receives the malformed rows.
+
+    Raises:
+        DataError: there is no such list.
+    """
+    if not isinstance(content, dict) or not isinstance(content.get(key), list):
+        raise DataError(
+            f"{file.label}: must be a JSON object with the list `{key}`; is it another "
+            "file of that name?"
+        )
+    for number, row in enumerate(content[key], start=1):
+        if isinstance(row, dict) and all(
+            isinstance(row.get(name), kind)
+            and (kind is not str or is_encodable(row[name]))
+            for name, kind in kinds.items()
+        ):
+            yield row
+        else:
+            problems.add(MALFORMED_LINE, f"{file.label} {key}:{number}")

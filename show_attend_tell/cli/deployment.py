@@ -1,0 +1,145 @@
+"""Define the verbs ``demo``, a web page for trained models, and ``export``."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from show_attend_tell.cli.options import (
+    PATH,
+    encoder_weights_option,
+)
+from show_attend_tell.cli.tasks import TASKS, name_of_model, require_accepted
+from show_attend_tell.runtime.tensorflow_startup import start_keras
+
+_SHIPPED = ("Transformer", "LSTM")  # the choices on the page, of pretrained.NAMES
+_LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+@click.command()
+@click.argument("models", nargs=-1, type=PATH, metavar="[MODEL]...")
+@encoder_weights_option
+@click.option("--host", default=_LOCAL[0], help="Address to serve.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    help="Port to serve; 0 chooses a free one.",
+)
+@click.option(
+    "--queue",
+    type=click.IntRange(min=1),
+    default=32,
+    help="Maximum photos in progress and waiting; more are refused for the moment.",
+)
+def demo(models, encoder_weights, host, port, queue) -> None:
+    """Serve a web page that captions photos.
+
+    The page and its POST /caption are served on this machine.
+
+    MODEL is a .keras file; with several, such as one with soft and one with hard
+    attention, the page offers a choice. By default it offers both models of the
+    package: the best by scores, a Transformer, and the paper's LSTM.
+    """
+    from show_attend_tell.deployment.server.serve import server_of, take_port
+    from show_attend_tell.models.pretrained import NAMES, shipped_model
+
+    if models:
+        named = dict(zip(_names(models), models, strict=True))
+    else:
+        named = dict(zip(_SHIPPED, map(shipped_model, NAMES), strict=True))
+    with take_port(host, port) as taken:
+        hosts = [*_LOCAL, "[::1]"] if host in _LOCAL else ["*"]
+        app = _load(named, encoder_weights, queue, hosts)
+        shown = f"[{host}]" if ":" in host else host
+        click.echo(f"http://{shown}:{taken.getsockname()[1]} - stop with Ctrl-C")
+        server_of(app).run(sockets=[taken])
+
+
+def _load(named, encoder_weights, queue, hosts):
+    """Load models; return the web application."""
+    from data_prep.scenes.example_pictures import example_pictures
+    from show_attend_tell.deployment.server.app import create_app
+    from show_attend_tell.inference.pipeline import load
+    from show_attend_tell.inference.request import CaptionRequest
+
+    pipelines = {name: load(model, encoder_weights) for name, model in named.items()}
+    for pipeline in pipelines.values():
+        pipeline.compile(CaptionRequest())  # traces all graphs
+    first = next(iter(pipelines.values()))
+    examples = example_pictures(first.engine.encoder.settings.network == "SceneNet")
+    digits = reader = None
+    if find_spec("tensorflow") is not None:
+        start_keras()
+        from show_attend_tell.deployment.server.siblings import DigitModels, WordReader
+
+        digits, reader = DigitModels.shipped(), WordReader.shipped()
+    return create_app(
+        *(pipelines, examples, queue), hosts=hosts, digits=digits, reader=reader
+    )
+
+
+def _names(models) -> list[str]:
+    """Return distinct names of models: of the files, folders or whole paths."""
+    paths = [Path(model) for model in models]
+    stems = [path.stem for path in paths]
+    folders = [path.absolute().parent.name for path in paths]
+    choices = (stems, folders, list(map(str, paths)))
+    return next((c for c in choices if len(set(c)) == len(c)), choices[-1])
+
+
+@click.command()
+@click.argument("model", type=PATH)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["saved_model", "litert", "half", "8bit"]),
+    required=True,
+    help="saved_model: a TensorFlow SavedModel from pixels to captions. "
+    "litert: a .tflite file from pixels to words, and its .json. "
+    "half: a .keras file with float16 weights. 8bit: one with 8 bits per weight.",
+)
+@click.option("--out", type=PATH, required=True, help="Folder or file to write.")
+@encoder_weights_option
+@click.option(
+    "--beam", type=click.IntRange(min=1), help="Beam width; overrides the model's."
+)
+@click.option(
+    "--accept-imagenet",
+    is_flag=True,
+    help="half, 8bit: let the model accept the ImageNet weights of Keras too.",
+)
+def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
+    """Export a trained model to another format."""
+    smaller = form in ("half", "8bit")
+    if smaller and encoder_weights is not None:
+        raise click.UsageError(
+            f"--format {form} cannot be combined with --encoder-weights."
+        )
+    if not smaller and accept_imagenet:
+        raise click.UsageError(
+            f"--format {form} cannot be combined with --accept-imagenet."
+        )
+    start_keras()
+    from show_attend_tell.models.pretrained import NAMES, shipped_model
+
+    if str(model) in NAMES:
+        model = shipped_model(str(model))
+    task = name_of_model(model)
+    require_accepted(task, model, "the model of an experiment")
+    if form == "saved_model":
+        from show_attend_tell.deployment.exports.graphs import export_saved_model
+
+        export_saved_model(model, out, encoder_weights, beam)
+        click.echo(f"{out}")
+    elif form == "litert":
+        from show_attend_tell.deployment.exports.graphs import export_litert
+
+        beside = export_litert(model, out, encoder_weights, beam)
+        click.echo(f"{out}\n{beside}")
+    else:
+        from show_attend_tell.deployment.exports.half_precision import save_half
+
+        load, eight_bit = TASKS[task].functions().load, form == "8bit"
+        size = save_half(model, out, accept_imagenet, eight_bit, beam, load)
+        click.echo(f"{out}: {size / 1e6:.1f} MB")

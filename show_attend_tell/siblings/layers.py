@@ -1,0 +1,149 @@
+"""Define the dense and recurrent layers of the models of digits and words."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from show_attend_tell.models.lstm.cell import OrthogonalGates, lstm_update
+from show_attend_tell.runtime.backend import scan
+
+_GATES = {"lstm": 4, "rnn": 1}
+
+
+def make_dense(inputs, units, name, initializer, activation=None):
+    """Return a built dense layer whose kernel starts with an initializer's values."""
+    layer = keras.layers.Dense(
+        units, activation, kernel_initializer=initializer, name=name
+    )
+    layer.build((None, inputs))
+    return layer
+
+
+class Affine(keras.layers.Dense):
+    """A built dense layer. Model files of DRAW contain the name of this class."""
+
+    def __init__(self, inputs, units, name, initializer="zeros"):
+        super().__init__(units, kernel_initializer=initializer, name=name)
+        self.build((None, inputs))
+
+
+def _open_forget_gate(bias):
+    """Set the bias of an LSTM's forget gate, the second of four, to 1."""
+    bias.assign(np.repeat(np.float32([0, 1, 0, 0]), bias.shape[0] // 4))
+
+
+class Lstm(keras.layers.Layer):
+    """An LSTM whose h_0 is learned, and whose cell starts at zero.
+
+    At the start the matrices of h are orthogonal, one for each gate, the matrices of
+    the input follow Glorot's rule, and the bias of the forget gate is 1.
+
+    Args:
+        inputs: width of the input.
+        width: n, width of h.
+        seed: seed of the initial weights.
+    """
+
+    def __init__(self, inputs, width, seed=0, **kwargs):
+        super().__init__(**kwargs)
+        self.inputs, self.width, self.seed = inputs, width, seed
+        # Of [v, h]: one product in place of two.
+        self.kernel = self.add_weight(
+            shape=(inputs + width, 4 * width), initializer="zeros", name="kernel"
+        )
+        parts = (
+            keras.initializers.GlorotUniform(seed)((inputs, 4 * width)),
+            OrthogonalGates(seed + 1)((width, 4 * width)),
+        )
+        self.kernel.assign(ops.concatenate(parts, axis=0))
+        self.bias = self.add_weight(
+            shape=(4 * width,), initializer="zeros", name="bias"
+        )
+        _open_forget_gate(self.bias)
+        self.h_0 = self.add_weight(shape=(width,), initializer="zeros", name="h_0")
+        self.built = True
+
+    def start(self, rows):
+        """Return h_0 and the cell of a batch of B rows, (B, n) each."""
+        h = ops.broadcast_to(self.h_0, (rows, self.width))
+        return h, ops.zeros((rows, self.width))
+
+    def call(self, vector, state, more_gates=0.0):
+        """Advance by one step; return the next h and cell.
+
+        Args:
+            vector: (B, inputs).
+            state: h and the cell, (B, n) each.
+            more_gates: what inputs that stay the same add to the gates, (B, 4n).
+        """
+        h, cell = state
+        both = ops.concatenate([vector, h], axis=1)  # (B, inputs + n)
+        gates = ops.matmul(both, self.kernel) + self.bias + more_gates
+        return lstm_update(gates, cell)
+
+
+class Cell(keras.layers.Layer):
+    """A recurrent layer whose state starts at zero, and which takes projected inputs.
+
+    ``rnn``: s_t = tanh(W x_t + U s_{t-1} + b). ``lstm``: :func:`lstm_update` of the
+    same sum for its four gates, with the bias 1 of the forget gate at the start.
+
+    Args:
+        kind: ``lstm`` or ``rnn``.
+        inputs: width of x.
+        width: n.
+        seed: seed of the initial weights.
+    """
+
+    def __init__(self, kind, inputs, width, seed=0, **kwargs):
+        super().__init__(**kwargs)
+        self.kind, self.inputs, self.width, self.seed = kind, inputs, width, seed
+        self.gates = _GATES[kind] * width
+        orthogonal = keras.initializers.Orthogonal(seed=seed)
+        self.kernel = self.add_weight(
+            shape=(inputs, self.gates),
+            initializer=keras.initializers.GlorotUniform(seed=seed + 10),
+            name="kernel",
+        )
+        self.recurrent = self.add_weight(
+            shape=(width, self.gates),
+            initializer=OrthogonalGates(seed) if kind == "lstm" else orthogonal,
+            name="recurrent",
+        )
+        self.bias = self.add_weight(
+            shape=(self.gates,), initializer="zeros", name="bias"
+        )
+        if kind == "lstm":
+            _open_forget_gate(self.bias)
+        self.built = True
+
+    def project(self, x):
+        """Return W x + b, (..., inputs) -> (..., gates)."""
+        return ops.matmul(x, self.kernel) + self.bias
+
+    def start(self, rows):
+        """Return the state before the first step, a tuple of (B, n)."""
+        zeros = ops.zeros((rows, self.width))
+        return (zeros, zeros) if self.kind == "lstm" else (zeros,)
+
+    def step(self, projected, state):
+        """Advance by one step; the first of the returned state is s_t.
+
+        Args:
+            projected: W x_t + b and what is added to it, (..., gates).
+            state: a tuple of (..., n).
+        """
+        total = projected + ops.matmul(state[0], self.recurrent)
+        if self.kind == "lstm":
+            return lstm_update(total, state[1])
+        return (ops.tanh(total),)
+
+    def unroll(self, projected):
+        """Return s_1 .. s_T of projected inputs, (B, T, gates) -> (B, T, n)."""
+
+        def advance(state, x):
+            state = self.step(x, state)
+            return state, {"s": state[0]}
+
+        start = self.start(ops.shape(projected)[0])
+        return scan(advance, start, projected, projected.shape[1])[1]["s"]

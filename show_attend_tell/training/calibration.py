@@ -1,0 +1,231 @@
+"""Calibrate the confidence of a trained model's captions.
+
+The validation split is in distribution. The out-of-distribution sets look nothing like
+the training photos: photos turned upside down, close-ups, and the caller's pictures.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from show_attend_tell.config.settings import DecodingSettings, Experiment
+from show_attend_tell.data.features import FeatureReader
+from show_attend_tell.data.splits import Split, folder_of, load_splits, open_features
+from show_attend_tell.evaluation.metrics.reward import CiderReward
+from show_attend_tell.evaluation.validation import best_words, generate_captions
+from show_attend_tell.inference.confidence import (
+    PhotoSpace,
+    describe_photos,
+    save_calibration,
+    statistics,
+)
+from show_attend_tell.inference.engine import matching_encoder
+from show_attend_tell.models.encoder.network import Encoder
+from show_attend_tell.models.generator import Generator
+from show_attend_tell.models.saving import load_generator
+from show_attend_tell.runtime.errors import CalibrationError, PhotoError
+from show_attend_tell.runtime.progress import progress_bar
+from show_attend_tell.training.confidence import (
+    fit_calibration,
+    fit_photo_space,
+    measure,
+)
+
+LEAST = 8  # validation photos, and pictures of a set
+_BATCH = 16  # pictures whose captions are generated together
+_READ_BATCH = 64  # photos read together
+_CLOSE_UP = (0.12, 0.25)  # side as a share of the photo's shorter side
+
+
+@dataclass(frozen=True)
+class CalibrationReport:
+    """The calibration file and what was measured; see :func:`calibrate`.
+
+    Attributes:
+        path: the file.
+        measured: ``photos``, their number; ``auc`` of the confidence by set, of models
+            fitted without that set; ``auc_quality`` of the confidence between captions
+            above and below the median CIDEr.
+    """
+
+    path: Path
+    measured: dict
+
+    def lines(self) -> list[str]:
+        """Return the report as lines of text."""
+        known, quality = self.measured["photos"], self.measured["auc_quality"]
+        rows = [f"AUC of the confidence, {known} validation photos and"]
+        rows += [f"  {name:14} {auc:.3f}" for name, auc in self.measured["auc"].items()]
+        rows.append(f"captions above and below the median CIDEr: {quality:.3f}")
+        return [*rows, f"{self.path}"]
+
+
+def calibrate(
+    experiment: Experiment,
+    work: str | Path,
+    model: str | Path,
+    others: Mapping[str, Iterable[Image.Image]],
+    encoder_weights: str | Path | None = None,
+    count: int = 200,
+    shown: bool = True,
+) -> CalibrationReport:
+    """Calibrate a model on its prepared data and write the file beside it.
+
+    Args:
+        experiment: the experiment of the prepared data.
+        work: folder of prepared data, with photos and features.
+        model: path of the model; a reranker beside it ranks the captions.
+        others: pictures of out-of-distribution sets by their names, at least 8 of each.
+        encoder_weights: as in
+            :func:`~show_attend_tell.inference.engine.matching_encoder`.
+        count: validation photos to turn upside down and to crop close-ups from.
+        shown: whether to show progress bars.
+
+    Raises:
+        CalibrationError: the data have too few photos, or a photo cannot be read.
+        ModelFileError, FeatureError, ManifestError, CaptionError: the model, its
+            encoder or the prepared data are absent, or do not fit each other.
+    """
+    captioner = load_generator([model])
+    encoder = matching_encoder(captioner, Path(model), encoder_weights, Encoder)
+    rng = np.random.default_rng(0)  # of the photos, the close-ups and the halves
+    with open_features(experiment, work, identity=encoder.identity()) as reader:
+        train, val = load_splits(experiment, work, ["train", "val"], reader)
+        if len(val.photos) < 2 * LEAST:
+            raise CalibrationError(
+                f"the validation split must have at least {2 * LEAST} photos. "
+                f"Received: {len(val.photos)}; prepare more"
+            )
+        rows = rng.permutation(len(val.photos))[:count]
+        folder = folder_of(experiment, work)
+        files = [folder / val.photos[row].path for row in rows]
+        turn, size = Image.Transpose.ROTATE_180, encoder.settings.image_size
+        pictures = {
+            "upside down": (x.transpose(turn) for x in _load(encoder, files)),
+            "close-ups": (_close_up(x, size, rng) for x in _load(encoder, files)),
+            **others,
+        }
+        squares = {name: _squares(encoder, name, x) for name, x in pictures.items()}
+        g = _describe_split(reader, train, captioner.grid, shown)
+        space = fit_photo_space(g, train.captions, captioner.vocabulary, captioner.grid)
+        known, scores = _known(captioner, reader, val, space, shown)
+    ood_sets = {
+        name: _statistics(captioner, encoder, space, name, pictures, shown)
+        for name, pictures in squares.items()
+    }
+    sources = dict.fromkeys(("upside down", "close-ups"), rows)
+    good = (scores > np.median(scores)).astype(np.float64)
+    if good.sum() < LEAST // 2:
+        raise CalibrationError(
+            "the validation captions must differ in CIDEr. Received: "
+            f"{int(good.sum())} of {len(good)} above the median; train the model longer"
+        )
+    half = _halves(good, rows, rng)
+    measured = measure(space, known, good, ood_sets, sources, half)
+    calibration = fit_calibration(space, known, good, list(ood_sets.values()))
+    path = save_calibration(calibration, captioner, model, measured)
+    return CalibrationReport(path, measured)
+
+
+def _halves(good: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return the first half of the photos, (N,) bool.
+
+    The halves differ by at most one in good captions and in photos of `rows`.
+    """
+    chosen = np.isin(np.arange(len(good)), rows)
+    order = np.lexsort((rng.random(len(good)), chosen, good))
+    half = np.zeros(len(good), bool)
+    half[order[::2]] = True
+    return half
+
+
+def _known(captioner, reader, val: Split, space: PhotoSpace, shown: bool):
+    """Return statistics (N, 6) and CIDEr (N,) of the validation split."""
+    reward, parts, scores = CiderReward(val.captions), [], []
+    decoding = _decoding(captioner)
+    with progress_bar(len(val.rows), "photo", "captions", shown=shown) as bar:
+        for part in generate_captions(captioner, reader, val.rows, decoding):
+            start = len(scores)
+            words = best_words(captioner, part)
+            rows = val.rows[start : start + len(words)]
+            g = describe_photos(reader.read(rows), captioner.grid)
+            parts.append(statistics(space, g, part))
+            ends = part.finished[:, 0]
+            for k, (caption, end) in enumerate(zip(words, ends, strict=True)):
+                sentence = [*caption, CiderReward.END] if end else caption
+                scores.append(reward(start + k, sentence))
+            bar.update(len(words))
+    return np.concatenate(parts), np.array(scores)
+
+
+def _squares(encoder: Encoder, name: str, images: Iterable[Image.Image]) -> np.ndarray:
+    """Return the pictures of a set as the encoder sees them, (M, S, S, 3) uint8."""
+    squares = [encoder.preprocess(image) for image in images]
+    if len(squares) < LEAST:
+        raise CalibrationError(
+            f"the out-of-distribution set {name!r} must have at least {LEAST} "
+            f"pictures. Received: {len(squares)}; name a folder with more"
+        )
+    return np.stack(squares)
+
+
+def _statistics(
+    captioner: Generator,
+    encoder: Encoder,
+    space: PhotoSpace,
+    name: str,
+    squares: np.ndarray,
+    shown: bool,
+) -> np.ndarray:
+    """Return the statistics of the pictures of a set, (M, 6)."""
+    parts, decoding = [], _decoding(captioner)
+    with progress_bar(len(squares), "photo", name, shown=shown) as bar:
+        for start in range(0, len(squares), _BATCH):
+            features = encoder.encode(squares[start : start + _BATCH])  # (B, L, D)
+            hypotheses = captioner.generate(features, decoding)
+            g = describe_photos(features, captioner.grid)
+            parts.append(statistics(space, g, hypotheses))
+            bar.update(len(features))
+    return np.concatenate(parts)
+
+
+def _decoding(captioner: Generator) -> DecodingSettings:
+    """Return the model's settings; one graph serves all pictures."""
+    return dataclasses.replace(captioner.decoding, batch_size=_BATCH)
+
+
+def _load(encoder: Encoder, files: list[Path]) -> Iterable[Image.Image]:
+    """Yield the photos of files."""
+    for file in files:
+        try:
+            yield encoder.load_photo(file)
+        except PhotoError as error:
+            raise CalibrationError(
+                f"{error}; the calibration needs the validation photos themselves"
+            ) from None
+
+
+def _close_up(image: Image.Image, size: int, rng: np.random.Generator) -> Image.Image:
+    """Return a small part of a photo, which shows texture and no objects."""
+    side = max(1, round(min(image.size) * rng.uniform(*_CLOSE_UP)))
+    x = int(rng.integers(0, image.width - side + 1))
+    y = int(rng.integers(0, image.height - side + 1))
+    part = image.crop((x, y, x + side, y + side))
+    return part.resize((size, size), Image.Resampling.BICUBIC)
+
+
+def _describe_split(
+    reader: FeatureReader, data: Split, grid: tuple[int, int], shown: bool
+) -> np.ndarray:
+    """Return g of all photos of a split, (N, 3 D); features are read in batches."""
+    parts = []
+    with progress_bar(len(data.rows), "photo", data.name, shown=shown) as bar:
+        for start in range(0, len(data.rows), _READ_BATCH):
+            rows = data.rows[start : start + _READ_BATCH]
+            parts.append(describe_photos(reader.read(rows), grid))
+            bar.update(len(rows))
+    return np.concatenate(parts)

@@ -1,0 +1,216 @@
+"""Fit the models of a caption's confidence, and measure how well they separate.
+
+The equations are in :mod:`inference.confidence`. The validation photos are in
+distribution, other pictures are not. All photos of a set weigh the same, all
+out-of-distribution sets weigh the same, and together they weigh as much as the
+validation photos.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
+from show_attend_tell.inference.confidence import (
+    FAMILIARITY,
+    QUALITY,
+    Calibration,
+    PhotoSpace,
+    probability,
+    select,
+)
+from show_attend_tell.runtime.errors import CalibrationError
+
+RIDGE = 0.03  # penalty of both regressions
+DIRECTIONS = 128  # k
+_WORD_RIDGE = 0.05  # of the regressions of words on z, whose variance is 1
+_LEAST_SHARE, _MOST_SHARE = 1 / 300, 0.3  # of photos with a content word
+_STEPS = 50  # of Newton's method; about eight are needed
+_TOLERANCE = 1e-10  # of the largest change of a coefficient
+
+
+def fit_photo_space(
+    g: np.ndarray, captions: list, vocabulary: Vocabulary, grid: tuple[int, int]
+) -> PhotoSpace:
+    """Fit the distribution of the training photos.
+
+    Args:
+        g: from :func:`inference.confidence.describe_photos`, (N, G).
+        captions: tokenized captions of each photo.
+        vocabulary: the captioner's.
+        grid: (rows, columns) of the annotations.
+
+    Raises:
+        CalibrationError: there are too few photos, or no content word.
+    """
+    N, G = g.shape
+    centred = g - g.mean(axis=0)
+    # (G, N) (N, G) -> (G, G); ascending order
+    variances, directions = np.linalg.eigh(centred.T @ centred / N)
+    k = int(min(DIRECTIONS, N // 4, (variances > 1e-6 * variances[-1]).sum()))
+    words, present = _content_words(captions, vocabulary)
+    if not k or not len(words):
+        raise CalibrationError(
+            "the training split must have at least 4 different photos and a word in "
+            f"less than {_MOST_SHARE:.0%} of them. Received: {N} photos, {len(words)} "
+            "such words; prepare more photos"
+        )
+    components = directions[:, ::-1][:, :k].astype(np.float64)  # (G, k)
+    variances = variances[::-1][:k].astype(np.float64)
+    z = centred @ components / np.sqrt(variances)  # (N, k)
+    shares = present.mean(axis=0)  # (V,)
+    # z has variance 1 and no correlations: the normal equations are diagonal.
+    weights = z.T @ (present - shares) / (N * (1 + _WORD_RIDGE))  # (k, V)
+    D = G // 3
+    layout = (g[:, :D] - g[:, -D:]).mean(axis=0)
+    return PhotoSpace(
+        grid, g.mean(axis=0), components, variances, layout, words, shares, weights
+    )
+
+
+def _content_words(
+    captions: list, vocabulary: Vocabulary
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ids (V,) of content words, and their presence (N, V) of 0 and 1."""
+    index = {word: k for k, word in enumerate(vocabulary.words)}
+    present = np.zeros((len(captions), len(index)), np.float32)
+    for row, of_photo in enumerate(captions):
+        for word in set().union(*of_photo):
+            if word in index:
+                present[row, index[word]] = 1
+    present[:, : len(SPECIAL)] = 0
+    shares = present.mean(axis=0)
+    words = np.flatnonzero((shares >= _LEAST_SHARE) & (shares <= _MOST_SHARE))
+    return words, present[:, words].astype(np.float64)
+
+
+def fit_calibration(
+    space: PhotoSpace, known: np.ndarray, good: np.ndarray, ood_sets: list[np.ndarray]
+) -> Calibration:
+    """Fit both logistic regressions.
+
+    Args:
+        space: the distribution of the training photos.
+        known: statistics of validation photos, (N, 6).
+        good: (N,), 1 where the caption is better than half of them.
+        ood_sets: statistics of the pictures of each out-of-distribution set, (M, 6).
+    """
+    centre, scale = known.mean(axis=0), np.maximum(known.std(axis=0), 1e-6)
+    plain = Calibration(space, centre, scale, np.zeros(0), np.zeros(0))
+    x = plain.standardise(np.concatenate([known, *ood_sets]))
+    labels = (np.arange(len(x)) < len(known)).astype(np.float64)
+    weights = [np.full(len(known), 1 / len(known))]
+    weights += [np.full(len(x), 1 / len(x) / len(ood_sets)) for x in ood_sets]
+    inside = plain.standardise(known)
+    return Calibration(
+        space,
+        centre,
+        scale,
+        fit_logistic(select(x, FAMILIARITY), labels, np.concatenate(weights), RIDGE),
+        fit_logistic(select(inside, QUALITY), good, np.ones(len(inside)), RIDGE),
+    )
+
+
+def fit_logistic(
+    statistics: np.ndarray, labels: np.ndarray, weights: np.ndarray, ridge: float
+) -> np.ndarray:
+    """Fit a logistic regression by Newton's method.
+
+    Minimises, over w and b, with z_i = w x_i + b,
+
+        sum_i s_i [log(1 + exp(z_i)) - y_i z_i] / sum_i s_i + ridge / 2 |w|^2
+
+    Args:
+        statistics: x, (N, F), standardised.
+        labels: y, (N,) of 0 and 1.
+        weights: s, (N,), positive.
+        ridge: penalty of the coefficients, above 0; b has none.
+
+    Returns:
+        (F + 1,) float64, w and then b.
+    """
+    N, F = statistics.shape
+    x = np.concatenate([statistics, np.ones((N, 1))], axis=1)  # (N, F) -> (N, F + 1)
+    shares = weights / weights.sum()
+    penalty = np.append(np.full(F, ridge), 0.0)
+    coefficients = np.zeros(F + 1)
+    for _ in range(_STEPS):
+        # 1 / (1 + exp(-z)) without overflow
+        p = 0.5 * (1 + np.tanh(0.5 * (x @ coefficients)))  # (N,)
+        gradient = x.T @ (shares * (p - labels)) + penalty * coefficients
+        curvature = shares * np.maximum(p * (1 - p), 1e-9)  # (N,)
+        # (F + 1, N) (N, F + 1) -> (F + 1, F + 1)
+        hessian = (x * curvature[:, None]).T @ x + np.diag(penalty)
+        change = np.linalg.solve(hessian, gradient)
+        coefficients -= change
+        if np.abs(change).max() < _TOLERANCE:
+            break
+    return coefficients
+
+
+def measure(
+    space: PhotoSpace,
+    known: np.ndarray,
+    good: np.ndarray,
+    ood_sets: Mapping[str, np.ndarray],
+    sources: Mapping[str, np.ndarray],
+    half: np.ndarray,
+) -> dict:
+    """Measure with models that saw neither the photos nor the set they judge.
+
+    Models fitted on one half of the validation photos judge the other half, and models
+    fitted without a set judge this set.
+
+    Args:
+        space: the distribution of the training photos.
+        known: statistics of validation photos, (N, 6).
+        good: (N,), 1 where the caption is better than half of them.
+        ood_sets: statistics of at least two out-of-distribution sets, (M, 6) each.
+        sources: for sets made of validation photos, the row of each photo, (M,).
+        half: (N,) bool, the first half.
+
+    Returns:
+        The attribute ``measured`` of :class:`training.calibration.CalibrationReport`.
+    """
+    auc, quality = {name: [] for name in ood_sets}, []
+    for fitted in (half, ~half):
+        tested = ~fitted
+        for name, outside in ood_sets.items():
+            others = [other for key, other in ood_sets.items() if key != name]
+            model = fit_calibration(space, known[fitted], good[fitted], others)
+            if name in sources:
+                outside = outside[tested[sources[name]]]
+            values = (_confidence(model, x) for x in (known[tested], outside))
+            auc[name].append(rank_auc(*values))
+        everything = list(ood_sets.values())
+        model = fit_calibration(space, known[fitted], good[fitted], everything)
+        confidence, g = _confidence(model, known[tested]), good[tested]
+        quality.append(rank_auc(confidence[g == 1], confidence[g == 0]))
+    return {
+        "photos": len(known),
+        "auc": {name: round(float(np.mean(x)), 4) for name, x in auc.items()},
+        "auc_quality": round(float(np.mean(quality)), 4),
+    }
+
+
+def _confidence(model: Calibration, values: np.ndarray) -> np.ndarray:
+    """Return the confidence (N,) of statistics (N, 6)."""
+    x = model.standardise(values)
+    known = probability(x, FAMILIARITY, model.familiarity)
+    return known * probability(x, QUALITY, model.quality)
+
+
+def rank_auc(positive: np.ndarray, negative: np.ndarray) -> float:
+    """Compute the area under the ROC curve.
+
+    The share of pairs (one value of each group) in which the positive value is
+    larger; equal values count half.
+
+    Args:
+        positive: (P,) values of the group that should be larger, P > 0.
+        negative: (N,) values of the other group, N > 0.
+    """
+    ordered = np.sort(negative)
+    below = np.searchsorted(ordered, positive, "left")  # (P,)
+    not_above = np.searchsorted(ordered, positive, "right")  # (P,)
+    return float((below + not_above).mean() / (2 * len(ordered)))

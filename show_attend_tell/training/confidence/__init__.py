@@ -1,1 +1,0 @@
-"""Calibrate the confidence of a trained model's captions."""

@@ -1,0 +1,67 @@
+"""The verb ``demo``: models, their names and addresses."""
+
+import asyncio
+import re
+from types import SimpleNamespace
+
+import pytest
+import tensorflow as tf
+from tiny_page_reader import random_reader
+from tiny_pipeline import ENCODER, make_captioner
+
+from show_attend_tell.cli import main as cli
+from show_attend_tell.cli.deployment import _names
+from show_attend_tell.models import pretrained
+from show_attend_tell.models.encoder.network import Encoder
+from show_attend_tell.siblings import models
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """Replace the server; returns the list of the served applications."""
+    apps = []
+
+    def server_of(app):
+        apps.append(app)
+        return SimpleNamespace(run=lambda sockets: None)
+
+    monkeypatch.setattr("show_attend_tell.deployment.server.serve.server_of", server_of)
+    return apps
+
+
+def test_the_shipped_models_are_served_on_this_machine(
+    served, tmp_path, monkeypatch, capsys
+):
+    make_captioner(Encoder(ENCODER)).save(tmp_path / "flickr8k.keras")
+    monkeypatch.setattr(pretrained, "SHIPPED", tmp_path / "flickr8k.keras")
+    monkeypatch.setattr(pretrained, "SHIPPED_LSTM", tmp_path / "flickr8k.keras")
+    random_reader().save(tmp_path / "read_words.keras")
+    monkeypatch.setattr(models, "FOLDER", tmp_path)
+    tf.config.run_functions_eagerly(True)  # compiling takes longer than running
+    try:
+        cli.main(["demo", "--port", "0"])
+    finally:
+        tf.config.run_functions_eagerly(False)
+    printed = capsys.readouterr().out
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+ - stop with Ctrl-C\n", printed)
+    assert len(served) == 1
+    route = next(one for one in served[0].routes if one.path == "/about")
+    names = [one["name"] for one in asyncio.run(route.endpoint())["models"]]
+    assert names == ["Transformer", "LSTM"]
+    paths = set(served[0].openapi()["paths"])
+    assert paths == {"/caption", "/about", "/read"}  # no models of digits in the folder
+
+
+def test_a_missing_model_is_one_line(served, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["demo", str(tmp_path / "absent.keras"), "--port", "0"])
+    assert stop.value.code == 1
+    assert "absent.keras: no such model" in capsys.readouterr().err
+    assert served == []
+
+
+def test_models_of_the_same_file_name_get_distinct_names():
+    assert _names(["a/soft.keras", "b/hard.keras"]) == ["soft", "hard"]
+    assert _names(["a/model.keras", "b/model.keras"]) == ["a", "b"]
+    paths = ["a/m.keras", "b/a/m.keras"]
+    assert _names(paths) == paths

@@ -1,0 +1,239 @@
+"""Test the search of a data folder, and safe and resumable unpacking."""
+
+import functools
+import os
+import stat
+import zipfile
+from pathlib import Path
+
+import pytest
+from data_prep_files import JPEG, make_file, make_zip
+
+from data_prep import data_folder, disk
+from data_prep.data_folder import DataFolder, read_text
+from data_prep.preparation import (
+    BROKEN_LINK,
+    DAMAGED_ENTRY,
+    SPECIAL_FILE,
+    UNREADABLE_FOLDER,
+    UNSAFE_ENTRY,
+)
+from show_attend_tell.runtime.errors import DataError
+
+
+def search(folder):
+    return DataFolder(folder, folder / "work")
+
+
+def unpack(folder, progress=None):
+    """Unpack all photos; return the names of damaged entries."""
+    data = search(folder)
+    damaged = data.unpack(data.photos.values(), progress)
+    assert len(data.problems.names(DAMAGED_ENTRY)) == len(damaged)
+    return sorted(path.name for path in damaged)
+
+
+def damage(path: Path, content: bytes) -> None:
+    """Change a byte of an entry that is stored as it is."""
+    data = bytearray(path.read_bytes())
+    data[data.index(content)] ^= 0xFF
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../evil.jpg", "a/../../evil.jpg", "/evil.jpg", "..\\evil.jpg", "C:\\evil.jpg"],
+)
+def test_an_entry_that_points_outside_is_ignored(tmp_path, name):
+    make_zip(tmp_path / "data" / "photos.zip", {name: JPEG, "in/good.jpg": JPEG})
+    data = search(tmp_path / "data")
+    data.unpack(data.photos.values())
+    files = [path.name for path in tmp_path.rglob("*.jpg")]
+    assert files == ["good.jpg"]
+    assert data.problems.names(UNSAFE_ENTRY) == [f"photos.zip: {name!r}"]
+
+
+def test_a_link_in_an_archive_is_ignored(tmp_path):
+    link = zipfile.ZipInfo("link.jpg")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(tmp_path / "photos.zip", "w") as archive:
+        archive.writestr(link, "/etc/hostname")
+    data = search(tmp_path)
+    assert data.photos == {}
+    assert data.problems.names(UNSAFE_ENTRY) == ["photos.zip: 'link.jpg'"]
+
+
+def test_unpacked_photos_are_preferred_to_packed_ones(tmp_path):
+    make_zip(tmp_path / "photos.zip", {"a.jpg": JPEG, "b.jpg": JPEG})
+    make_file(tmp_path / "deep" / "er" / "a.jpg")
+    assert search(tmp_path).photos == {
+        "a.jpg": tmp_path / "deep" / "er" / "a.jpg",
+        "b.jpg": tmp_path / "work" / "photos" / "b.jpg",
+    }
+
+
+def test_a_photo_in_two_folders_is_recorded(tmp_path):
+    for place in ("one", "two", "three/four"):
+        make_file(tmp_path / place / "a.jpg")
+    data = search(tmp_path)
+    assert data.found_twice == {"a.jpg"}
+    assert data.photos["a.jpg"] == tmp_path / "one" / "a.jpg"
+
+
+def test_hidden_files_and_prepared_photos_are_ignored(tmp_path):
+    for name in (".git/a.jpg", "__MACOSX/b.jpg", "work/c.jpg", ".d.jpg"):
+        make_file(tmp_path / name)
+    assert search(tmp_path).photos == {}
+
+
+def test_a_damaged_archive_is_one_line(tmp_path):
+    make_file(tmp_path / "photos.zip", b"PK\x03\x04 half of it")
+    with pytest.raises(DataError, match=r"photos\.zip: not a complete zip archive"):
+        search(tmp_path)
+
+
+def test_an_absent_folder_is_one_line(tmp_path):
+    with pytest.raises(DataError, match="no such folder"):
+        search(tmp_path / "absent")
+
+
+def test_unpacking_again_writes_only_missing_photos(tmp_path):
+    contents = {f"{number}.jpg": JPEG + bytes([number]) for number in range(4)}
+    make_zip(tmp_path / "photos.zip", contents)
+    target, calls = tmp_path / "work" / "photos", []
+    unpack(tmp_path, lambda *call: calls.append(call))
+    assert calls[-1] == ("unpacking photos", 4, 4)
+    before = (target / "0.jpg").stat().st_mtime_ns
+    (target / "1.jpg").unlink()
+    make_file(target / "2.jpg", b"cut")
+    make_file(target / ".writing-2.jpg", b"left by a killed run")
+    unpack(tmp_path, lambda *call: calls.append(call))
+    assert calls[4:] == [("unpacking photos", done, 2) for done in (1, 2)]
+    assert (target / "0.jpg").stat().st_mtime_ns == before
+    assert {name: (target / name).read_bytes() for name in contents} == contents
+
+
+def test_a_damaged_entry_is_a_problem_and_the_others_are_unpacked(tmp_path):
+    with zipfile.ZipFile(tmp_path / "photos.zip", "w") as archive:
+        archive.writestr("bad.jpg", b"to be damaged")
+        archive.writestr("good.jpg", JPEG)
+    damage(tmp_path / "photos.zip", b"to be damaged")
+    assert unpack(tmp_path) == ["bad.jpg"]
+    assert [path.name for path in tmp_path.glob("work/photos/*")] == ["good.jpg"]
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
+    make_zip(tmp_path / "photos.zip", {"a.jpg": JPEG})
+    make_file(tmp_path / "work" / "photos", b"a file, not a folder")
+    with pytest.raises(DataError, match="cannot be unpacked into"):
+        unpack(tmp_path)
+
+
+def test_an_entry_with_a_name_that_is_too_long_is_a_problem(tmp_path):
+    name = "n" * 300 + ".jpg"
+    make_zip(tmp_path / "photos.zip", {name: JPEG, "good.jpg": JPEG})
+    assert unpack(tmp_path) == [name]
+    assert [path.name for path in tmp_path.glob("work/photos/*")] == ["good.jpg"]
+
+
+def test_a_full_disk_is_one_line_before_anything_is_written(tmp_path, monkeypatch):
+    make_zip(tmp_path / "photos.zip", {"a.jpg": b"0" * 2000})
+    monkeypatch.setattr(disk, "free_bytes", lambda folder: 1500)
+    with pytest.raises(DataError, match=r"need 2\.00kB of .*1\.50kB free"):
+        unpack(tmp_path)
+    assert not (tmp_path / "work").exists()
+
+
+def test_broken_links_are_problems_and_the_other_photos_are_found(tmp_path):
+    make_file(tmp_path / "a.jpg")
+    (tmp_path / "loop.jpg").symlink_to("loop.jpg")
+    (tmp_path / "gone").symlink_to("absent")
+    data = search(tmp_path)
+    assert data.photo_files == [tmp_path / "a.jpg"]
+    found = data.problems.names(BROKEN_LINK)
+    assert found == [str(tmp_path / "gone"), str(tmp_path / "loop.jpg")]
+
+
+def test_links_that_point_back_are_not_followed(tmp_path):
+    make_file(tmp_path / "data" / "one" / "a.jpg")
+    for number in range(12):
+        (tmp_path / "data" / f"here{number}").symlink_to(".")
+        (tmp_path / "data" / "one" / f"up{number}").symlink_to("../..")
+    (tmp_path / "data" / "again").symlink_to("one")
+    data = search(tmp_path / "data")
+    assert data.photo_files == [tmp_path / "data" / "one" / "a.jpg"]
+    assert data.found_twice == set()
+
+
+def test_links_to_folders_and_photos_elsewhere_are_followed_once(tmp_path):
+    make_file(tmp_path / "disk" / "a.jpg")
+    (tmp_path / "disk" / "loop").symlink_to(".")
+    data = tmp_path / "data"
+    data.mkdir()
+    for name in ("one", "two"):
+        (data / name).symlink_to(tmp_path / "disk")
+    (data / "b.jpg").symlink_to(tmp_path / "disk" / "a.jpg")
+    assert search(data).photo_files == [data / "b.jpg", data / "one" / "a.jpg"]
+
+
+def test_an_unreadable_folder_is_a_problem(tmp_path, monkeypatch):
+    make_file(tmp_path / "good" / "a.jpg")
+    make_file(tmp_path / "locked" / "b.jpg")
+    scandir = os.scandir
+
+    def refuse(path):
+        if Path(path).name == "locked":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)  # root may read every folder
+    data = search(tmp_path)
+    assert data.photo_files == [tmp_path / "good" / "a.jpg"]
+    locked = f"{tmp_path / 'locked'}: Permission denied"
+    assert data.problems.names(UNREADABLE_FOLDER) == [locked]
+
+
+@pytest.mark.timeout(20)
+def test_pipes_devices_and_links_to_them_are_problems(tmp_path):
+    make_file(tmp_path / "a.jpg")
+    for name in ("b.jpg", "c.zip", "d.txt"):
+        os.mkfifo(tmp_path / name)
+    (tmp_path / "e.zip").symlink_to("/dev/zero")
+    (tmp_path / "f.txt").symlink_to("c.zip")
+    (tmp_path / "g.jpg").symlink_to("a.jpg/x")
+    data = search(tmp_path)
+    assert data.photo_files == [tmp_path / "a.jpg"]
+    assert data.text("d.txt", "f.txt") is None
+    assert data.problems.names(BROKEN_LINK) == [str(tmp_path / "g.jpg")]
+    special = [str(tmp_path / n) for n in ("b.jpg", "c.zip", "d.txt", "e.zip", "f.txt")]
+    assert data.problems.names(SPECIAL_FILE) == special
+    with pytest.raises(DataError, match=r"d\.txt: cannot be read: not a regular file"):
+        read_text(tmp_path / "d.txt")
+
+
+def test_texts_that_are_too_large_are_refused_before_they_are_read(
+    tmp_path, monkeypatch
+):
+    make_zip(tmp_path / "texts.zip", {"packed.txt": "x" * 101})
+    make_file(tmp_path / "plain.txt", "x" * 101)
+    data = search(tmp_path)
+    assert len(data.text("packed.txt").text) == 101
+    for name in ("require_within", "read_text_bytes"):
+        limited = functools.partial(getattr(data_folder, name), limit=100)
+        monkeypatch.setattr(data_folder, name, limited)
+    for name in ("packed.txt", "plain.txt"):
+        with pytest.raises(DataError, match="at most 100 bytes. Received: 101"):
+            data.text(name)
+
+
+@pytest.mark.parametrize("field", [(10, 99), (8, 1), (8, 0x20)])
+def test_an_entry_of_an_unknown_kind_leaves_the_others(tmp_path, field):
+    offset, value = field
+    with zipfile.ZipFile(tmp_path / "photos.zip", "w") as archive:
+        archive.writestr("bad.jpg", JPEG)
+        archive.writestr("good.jpg", JPEG)
+    data = bytearray((tmp_path / "photos.zip").read_bytes())
+    at = data.index(b"PK\x01\x02") + offset
+    data[at : at + 2] = value.to_bytes(2, "little")
+    (tmp_path / "photos.zip").write_bytes(data)
+    assert unpack(tmp_path) == ["bad.jpg"]

@@ -1,0 +1,348 @@
+"""The tabs of digits and words in a real browser: pen, finger, crops, keyboard."""
+
+import pytest
+from chromium import browser as start_browser
+from chromium import draw_by_mouse, places_on, shown_as, wait_for
+from served import serving
+from tiny_digits import GLIMPSES, STEPS, tiny_models
+from tiny_page_reader import crop_bytes, tiny_page_reader
+from tiny_pipeline import tiny_pipeline
+
+pytest.importorskip("selenium.webdriver")
+
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+CSS = By.CSS_SELECTOR
+
+
+@pytest.fixture(scope="module")
+def address():
+    models = {"digits": tiny_models(), "reader": tiny_page_reader()}
+    with serving({"tiny": tiny_pipeline()}, **models) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with start_browser(offline=False) as started:
+        yield started
+
+
+@pytest.fixture
+def opened(browser, address):
+    """The page, opened again, without motion."""
+    shown_as(browser)
+    browser.get(address)
+    assert wait_for(lambda: browser.find_element(By.ID, "tabs").is_displayed())
+    return browser
+
+
+@pytest.fixture
+def page(opened):
+    """The tab of digits."""
+    opened.find_element(By.ID, "tab-digits").click()
+    assert wait_for(lambda: answer(opened, "drawing"))
+    return opened
+
+
+def answer(browser, name, tab="digits"):
+    return browser.execute_script(f"return {tab}.{name}")
+
+
+def picture(browser, canvas):
+    return browser.execute_script(f"return document.all.{canvas}.toDataURL()")
+
+
+def result(browser):
+    return browser.find_element(By.ID, "digit-result").text
+
+
+@pytest.fixture
+def words(opened):
+    """The tab of words."""
+    opened.find_element(By.ID, "tab-reading").click()
+    return opened
+
+
+@pytest.fixture
+def read(words, tmp_path):
+    """The tab of words with the word of an uploaded crop."""
+    (tmp_path / "stop.png").write_bytes(crop_bytes())
+    words.find_element(By.ID, "crop-file").send_keys(str(tmp_path / "stop.png"))
+    assert wait_for(lambda: letters(words))
+    return words
+
+
+@pytest.fixture(params=["digits", "reading"])
+def answered(request):
+    """Each of the tabs with an answer, and the name of its element."""
+    fixture = {"digits": "classified", "reading": "read"}[request.param]
+    return request.getfixturevalue(fixture), request.param
+
+
+def letters(browser):
+    return browser.find_elements(CSS, "#characters button")
+
+
+@pytest.fixture
+def classified(page):
+    draw_by_mouse(page, "pad", (0.5, 0.2), (0.5, 0.5), (0.45, 0.8))
+    assert wait_for(lambda: result(page).startswith("After glimpse"))
+    return page
+
+
+def test_tabs_are_hidden_without_their_models(browser):
+    def shown():
+        names = ("tabs", "digits", "reading", "tab-digits", "tab-reading")
+        elements = (browser.find_element(By.ID, name) for name in names)
+        return {one.get_attribute("id") for one in elements if one.is_displayed()}
+
+    for models, wanted in (
+        ({}, set()),
+        ({"reader": tiny_page_reader()}, {"tabs", "tab-reading"}),
+    ):
+        with serving({"tiny": tiny_pipeline()}, **models) as other:
+            browser.get(other)
+            assert wait_for(lambda: browser.find_elements(CSS, "#examples img"))
+            assert wait_for(lambda wanted=wanted: shown() == wanted)
+
+
+def test_a_drawn_digit_is_classified_glimpse_by_glimpse(classified):
+    seen = answer(classified, "seen")
+    assert len(seen["glimpses"]) == GLIMPSES
+    ink = [value > 100 for row in seen["digit"] for value in row]
+    assert 20 < sum(ink) < 150  # a stroke of two or three pixels
+    buttons = classified.find_elements(CSS, "#glimpses button")
+    assert len(buttons) == GLIMPSES
+    last = seen["glimpses"][-1]["probabilities"]
+    share = round(100 * max(last))
+    expected = f"After glimpse {GLIMPSES} of {GLIMPSES}: {seen['label']}, {share} %"
+    assert result(classified) == expected
+    assert classified.get_log("browser") == []
+
+
+def test_arrow_keys_move_through_the_glimpses_and_the_path_follows(classified):
+    whole = picture(classified, "path")
+    first, *_ = classified.find_elements(CSS, "#glimpses button")
+    first.click()
+    assert result(classified).startswith("After glimpse 1 of")
+    assert picture(classified, "path") != whole
+    first.send_keys(Keys.END)
+    assert result(classified).startswith(f"After glimpse {GLIMPSES} of")
+    assert picture(classified, "path") == whole
+    classified.switch_to.active_element.send_keys(Keys.ARROW_LEFT)
+    assert result(classified).startswith(f"After glimpse {GLIMPSES - 1} of")
+
+
+def test_another_first_place_and_clearing(classified):
+    before = answer(classified, "seen")["glimpses"][0]["box"]
+    classified.find_element(By.ID, "elsewhere").click()
+    assert wait_for(lambda: answer(classified, "seen")["glimpses"][0]["box"] != before)
+    classified.find_element(By.ID, "clear").click()
+    assert result(classified) == ""
+    assert not classified.find_elements(CSS, "#glimpses button")
+    assert not classified.find_element(By.ID, "elsewhere").is_enabled()
+    for name in ("pad", "path"):
+        assert colours(classified, name) == [0]
+
+
+def colours(browser, name):
+    """Return the values of red, green and blue that a canvas has."""
+    return browser.execute_script(
+        "const {width, height} = document.all[arguments[0]];"
+        "const context = document.all[arguments[0]].getContext('2d');"
+        "const {data} = context.getImageData(0, 0, width, height);"
+        "return [...new Set(data.filter((_, k) => k % 4 !== 3))].sort();",
+        name,
+    )
+
+
+def test_a_failed_request_removes_the_answer_for_an_earlier_digit(classified):
+    fails = "window.kept = fetch; window.fetch = () => Promise.reject();"
+    classified.execute_script(fails)
+    draw_by_mouse(classified, "pad", (0.2, 0.2), (0.3, 0.2))
+    error = classified.find_element(By.ID, "digit-error")
+    assert wait_for(error.is_displayed)
+    assert error.text == "The server does not respond; is it running?"
+    assert not classified.find_elements(CSS, "#glimpses button")
+    assert colours(classified, "path") == [0]
+    assert 255 in colours(classified, "pad")
+    classified.execute_script("window.fetch = window.kept;")
+
+
+def test_a_click_is_a_dot(page):
+    draw_by_mouse(page, "pad", (0.5, 0.5), (0.5, 0.5))
+    assert 255 in colours(page, "pad")
+    assert wait_for(lambda: result(page).startswith("After glimpse"))
+
+
+def test_a_drawing_grows_step_by_step_and_another_is_another(page):
+    drawing = answer(page, "drawing")
+    assert len(drawing["canvases"]) == STEPS + 1
+    assert page.find_element(By.ID, "step-value").text == f"{STEPS} of {STEPS}"
+    step, shown = page.find_element(By.ID, "step"), {picture(page, "drawing")}
+    for k in range(STEPS - 1, -1, -1):
+        step.send_keys(Keys.ARROW_LEFT)
+        assert page.find_element(By.ID, "step-value").text == f"{k} of {STEPS}"
+        shown.add(picture(page, "drawing"))
+    assert len(shown) == STEPS + 1
+    page.find_element(By.ID, "another").click()
+    assert wait_for(lambda: answer(page, "drawing")["seed"] != drawing["seed"])
+
+
+def test_a_drawing_is_classified_by_the_other_model(page):
+    page.find_element(By.ID, "classify-drawing").click()
+    assert wait_for(lambda: result(page).startswith("After glimpse"))
+
+
+def test_an_error_is_shown_in_one_line(page, tmp_path):
+    (tmp_path / "notes.png").write_text("no photo")
+    page.find_element(By.ID, "digit-file").send_keys(str(tmp_path / "notes.png"))
+    error = page.find_element(By.ID, "digit-error")
+    assert wait_for(error.is_displayed)
+    assert error.text.startswith("`photo` must be a photo")
+
+
+def test_a_finger_draws_and_controls_are_44_pixels_high(page):
+    touch = "Emulation.setTouchEmulationEnabled"
+    shown_as(page, 390, 844)
+    page.execute_cdp_cmd(touch, {"enabled": True})
+    try:
+        points = places_on(page, "pad", (0.5, 0.2), (0.5, 0.5), (0.45, 0.8))
+        kinds = ("touchStart", "touchMove", "touchMove")
+        for kind, (x, y) in zip(kinds, points, strict=True):
+            event = {"type": kind, "touchPoints": [{"x": x, "y": y}]}
+            page.execute_cdp_cmd("Input.dispatchTouchEvent", event)
+        end = {"type": "touchEnd", "touchPoints": []}
+        page.execute_cdp_cmd("Input.dispatchTouchEvent", end)
+        assert wait_for(lambda: result(page).startswith("After glimpse"))
+        for control in page.find_elements(CSS, "#digits button, #digits label.button"):
+            assert control.size["height"] >= 44, control.get_attribute("outerHTML")
+        assert page.execute_script(
+            "return document.documentElement.scrollWidth <= innerWidth"
+        )
+    finally:
+        page.execute_cdp_cmd(touch, {"enabled": False})
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_the_tab_fits_its_width(answered, width):
+    browser, _ = answered
+    shown_as(browser, width)
+    assert browser.execute_script(
+        "return document.documentElement.scrollWidth <= innerWidth"
+    )
+
+
+def test_every_control_has_a_name_for_screen_readers(answered):
+    browser, name = answered
+    tree = browser.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    controls = {"button", "radio", "slider", "combobox", "img", "textbox", "tab"}
+    names = {
+        node["name"]["value"]
+        for node in tree
+        if node.get("role", {}).get("value") in controls and not node["ignored"]
+    }
+    assert "" not in names
+    assert {"Photos", "Digits", "Words", "Clear"} <= names
+    assert name != "digits" or "Another sample" in names
+
+
+def test_nothing_is_asked_of_another_machine(answered, address):
+    browser, name = answered
+    asked = browser.execute_script(
+        "return performance.getEntriesByType('resource').map(entry => entry.name)"
+    )
+    service = "/digits/classify" if name == "digits" else "/read"
+    assert any(url.endswith(service) for url in asked)
+    assert all(url.startswith((address, "blob:", "data:")) for url in asked)
+
+
+def test_arrow_keys_move_through_three_tabs(opened):
+    opened.find_element(By.ID, "tab-photos").send_keys(Keys.ARROW_RIGHT)
+    for name, main in [("Digits", "digits"), ("Words", "reading")]:
+        assert opened.switch_to.active_element.text == name
+        shown = [one for one in opened.find_elements(CSS, "main") if one.is_displayed()]
+        assert [one.get_attribute("id") for one in shown] == [main]
+        opened.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+    assert opened.switch_to.active_element.text == "Photos"
+
+
+# --- words ---
+
+
+def test_the_letters_of_an_uploaded_crop_show_where_the_model_looked(read):
+    word = answer(read, "answer", "reading")["word"]
+    assert [button.text for button in letters(read)] == list(word)
+    assert read.find_element(By.ID, "reading-result").text.startswith(f"{word}: p ")
+    whole = picture(read, "crop")
+    letters(read)[0].click()
+    first = picture(read, "crop")
+    assert first != whole
+    detail = read.find_element(By.ID, "character-detail")
+    assert detail.text.startswith(f"{word[0]}: character 1 of {len(word)}")
+    letters(read)[0].send_keys(Keys.END)
+    assert detail.text.startswith(f"{word[-1]}: character {len(word)} of {len(word)}")
+    assert len(word) == 1 or picture(read, "crop") != first
+    assert read.get_log("browser") == []
+
+
+def test_a_drawn_word_is_cut_out_and_read(words):
+    draw_by_mouse(words, "paper", (0.4, 0.4), (0.4, 0.5), (0.4, 0.6))
+    draw_by_mouse(words, "paper", (0.5, 0.4), (0.5, 0.5), (0.5, 0.6))
+    assert wait_for(lambda: answer(words, "answer", "reading"))
+    width, height = words.execute_script(
+        "return [reading.crop.image.naturalWidth, reading.crop.image.naturalHeight]"
+    )
+    assert (width, height) == (pytest.approx(84, abs=4), pytest.approx(64, abs=4))
+    words.find_element(By.ID, "clear-paper").click()
+    assert words.execute_script("return reading.ink") is None
+
+
+def test_a_dropped_crop_is_read_and_not_captioned(words):
+    drop = """
+        const done = arguments[arguments.length - 1];
+        const canvas = document.createElement("canvas");
+        canvas.getContext("2d").fillText("drop", 10, 20);
+        canvas.toBlob((blob) => {
+          const data = new DataTransfer();
+          data.items.add(new File([blob], "dropped.png", {type: "image/png"}));
+          document.body.dispatchEvent(new DragEvent("drop",
+            {dataTransfer: data, bubbles: true, cancelable: true}));
+          done();
+        });"""
+    words.execute_async_script(drop)
+    assert wait_for(lambda: words.execute_script("return reading.crop?.name"))
+    assert words.execute_script("return reading.crop.name") == "dropped.png"
+    assert words.find_element(By.ID, "reading").is_displayed()
+    assert words.execute_script("return photo") is None
+    words.find_element(By.ID, "tab-photos").click()
+    words.execute_async_script(drop)
+    assert wait_for(lambda: words.execute_script("return photo?.name"))
+
+
+def test_a_file_that_is_no_word_is_reported_in_one_line(words, tmp_path):
+    error = words.find_element(By.ID, "reading-error")
+    (tmp_path / "notes.png").write_text("no photo")
+    words.find_element(By.ID, "crop-file").send_keys(str(tmp_path / "notes.png"))
+    assert wait_for(error.is_displayed)
+    assert error.text.startswith("notes.png: not a photo")
+    (tmp_path / "empty.png").write_bytes(crop_bytes(" "))
+    words.find_element(By.ID, "crop-file").send_keys(str(tmp_path / "empty.png"))
+    assert wait_for(lambda: error.text.startswith("`photo` must show a word"))
+
+
+def test_controls_are_44_pixels_high_on_phones(read):
+    touch = "Emulation.setTouchEmulationEnabled"
+    shown_as(read, 390, 844)
+    read.execute_cdp_cmd(touch, {"enabled": True})
+    try:
+        for control in read.find_elements(CSS, "#reading button, #reading .button"):
+            assert control.size["height"] >= 44, control.get_attribute("outerHTML")
+    finally:
+        read.execute_cdp_cmd(touch, {"enabled": False})
+        read.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -1,0 +1,93 @@
+"""Movement, peak, entropy and coverage of attention, and warnings about it."""
+
+import logging
+
+import numpy as np
+import pytest
+
+from show_attend_tell.decoding import Hypotheses
+from show_attend_tell.evaluation.validation import (
+    AttentionMonitor,
+    attention_entropy,
+    attention_statistics,
+    measure_attention,
+)
+
+L = 5
+
+
+def one_hot(*locations):
+    return np.eye(L, dtype=np.float32)[list(locations)]
+
+
+def make_hypotheses(alpha, beta, lengths) -> Hypotheses:
+    """Return Hypotheses with one hypothesis per photo and only these fields."""
+    values = {"alpha": alpha, "beta": beta, "lengths": lengths}
+    blank = {name: None for name in Hypotheses._fields}
+    return Hypotheses(**blank | {k: np.asarray(v)[:, None] for k, v in values.items()})
+
+
+def test_movement_is_the_variance_over_steps_relative_to_the_mean_square():
+    still = np.tile(np.float32([0.5, 0.2, 0.1, 0.1, 0.1]), (4, 1))
+    moving = one_hot(0, 1, 2, 3)
+    found = [measure_attention(a)["attention_movement"] for a in ([still], [moving])]
+    assert found == pytest.approx([0, 0.75], abs=1e-12)
+    both = measure_attention([still, moving])["attention_movement"]
+    assert both == pytest.approx(0.375)
+
+
+def test_captions_of_one_word_are_ignored_by_movement():
+    assert measure_attention([one_hot(2)])["attention_movement"] == 1
+    found = measure_attention([one_hot(2), one_hot(0, 1)])["attention_movement"]
+    assert found == pytest.approx(0.5)
+
+
+def test_the_peak_is_the_largest_share_of_all_attention():
+    assert measure_attention([one_hot(3, 3), one_hot(3)])["attention_peak"] == 1
+    assert measure_attention([one_hot(3, 3), one_hot(0, 1)])["attention_peak"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("alphas", "message"),
+    [
+        ([one_hot(3, 3, 3), one_hot(3, 3)], "attention has collapsed: 100% of it"),
+        ([one_hot(3, 3), one_hot(0, 0)], "attention has stopped moving: the variance"),
+    ],
+)
+def test_each_failure_is_logged_once(caplog, alphas, message):
+    monitor = AttentionMonitor()
+    with caplog.at_level(logging.WARNING, "show_attend_tell"):
+        for _ in range(3):
+            monitor({"BLEU-4": 1.0, **measure_attention(alphas)})
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith(message)
+    assert "\n" not in caplog.messages[0]
+
+
+def test_attention_that_moves_is_not_warned_about(caplog):
+    with caplog.at_level(logging.WARNING, "show_attend_tell"):
+        AttentionMonitor()(measure_attention([one_hot(0, 1, 2), one_hot(3, 4)]))
+    assert not caplog.messages
+
+
+def test_entropy_is_one_when_uniform_and_zero_on_one_location():
+    np.testing.assert_allclose(attention_entropy(np.full((2, 9), 1 / 9)), 1)
+    np.testing.assert_allclose(attention_entropy(np.eye(9)), 0, atol=1e-12)
+    assert attention_entropy(np.array([0.5, 0.5, 0, 0])) == pytest.approx(0.5)
+
+
+def test_steps_after_the_last_word_are_ignored():
+    even = np.full(4, 0.25)
+    alpha = [[np.eye(4)[0], even, 0 * even], [even, 0 * even, 0 * even]]
+    beta = [[0.1, 0.2, 0.0], [0.3, 0.0, 0.0]]
+    found = attention_statistics(make_hypotheses(alpha, beta, [2, 1]))
+    np.testing.assert_allclose(found["entropy"], [0, 1, 1], atol=1e-12)
+    np.testing.assert_allclose(found["beta"], [0.1, 0.2, 0.3])
+    first = np.array([1.25, 0.25, 0.25, 0.25]) * 4 / 2
+    np.testing.assert_allclose(found["coverage"], [*first, 1, 1, 1, 1])
+
+
+def test_coverage_is_one_on_average(rng):
+    alpha = rng.dirichlet(np.ones(6), (5, 3))
+    found = attention_statistics(make_hypotheses(alpha, np.ones((5, 3)), [3] * 5))
+    assert found["coverage"].mean() == pytest.approx(1)

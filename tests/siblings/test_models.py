@@ -1,0 +1,198 @@
+"""Model files of digits and words: smaller files, damaged files, and the package's."""
+
+import json
+import zipfile
+
+import keras
+import made_up_digits
+import made_up_reading
+import numpy as np
+import pytest
+import tiny_draw as tiny_drawing
+import tiny_ram as tiny_glimpses
+from PIL import Image
+from tiny_digits import drawing_bytes, tiny_draw, tiny_ram
+from tiny_page_reader import random_reader
+from tiny_reader import VARIANTS, drawn_crop, drawn_words
+
+from show_attend_tell.cli import main as cli
+from show_attend_tell.config.siblings import ClassifierSettings, DrawReaderSettings
+from show_attend_tell.data.words import normalise
+from show_attend_tell.deployment.server.siblings import DigitModels, WordReader
+from show_attend_tell.runtime.errors import ModelFileError, PretrainedModelError
+from show_attend_tell.siblings import models
+from show_attend_tell.siblings.classifier import PictureClassifier
+from show_attend_tell.siblings.draw.model import WindowClassifier
+from show_attend_tell.siblings.models import (
+    SHIPPED,
+    build_model,
+    load_model,
+    shipped_file,
+)
+from show_attend_tell.siblings.ram.model import PlaceNoise
+from show_attend_tell.siblings.words.model import Reader
+
+MOST_BYTES = 5_000_000  # of a file in the package
+
+
+def randomised(model):
+    rng = np.random.default_rng(1)
+    for weight in model.trainable_weights:
+        weight.assign(0.4 * rng.standard_normal(weight.shape))
+    return model
+
+
+IMAGES = np.random.default_rng(0).random((3, 12, 12), np.float32)
+MODELS = {
+    "RAM": lambda rng: tiny_glimpses.build(rng, core="lstm"),
+    "DRAW": lambda rng: tiny_drawing.build(rng, 12, 12),
+    "DRAW without attention": lambda rng: tiny_drawing.build(rng, 12, 12, attention=0),
+    "windows": lambda rng: randomised(
+        WindowClassifier(DrawReaderSettings(3, 3, 6), 12)
+    ),
+    "a convolution": lambda rng: randomised(
+        PictureClassifier(ClassifierSettings("convolution", (5,)), 12)
+    ),
+}
+MODELS |= {
+    "-".join(variant.values()): lambda rng, variant=variant: random_reader(variant)
+    for variant in VARIANTS[::3]
+}
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+def test_a_saved_model_computes_the_same(rng, tmp_path, make):
+    model = make(rng)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert (loaded.settings, loaded.seed) == (model.settings, model.seed)
+    inputs = IMAGES
+    if isinstance(model, Reader):
+        crops = normalise(drawn_words(3)[0])[..., None]
+        inputs = {"image": crops, "tokens": np.ones((3, 8), np.int32)}
+    for generator in (getattr(each, "generator", None) for each in (model, loaded)):
+        if generator is not None:
+            generator.state.assign([0, 7])
+    ours, theirs = (keras.tree.flatten(each(inputs)) for each in (model, loaded))
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def outputs(folder, rng):
+    """Return what RAM and DRAW of a folder compute, from the same inputs."""
+    ram, draw = (
+        load_model(folder / f"{SHIPPED[task]}.keras", task)
+        for task in ("classify", "generate")
+    )
+    noise = PlaceNoise(np.zeros((6, 2), "float32"), np.zeros((6, 3, 2), "float32"))
+    images = rng.random((6, 28, 28), np.float32)
+    seen = ram.look(images, noise)
+    drawn = draw.draw(images, rng.standard_normal((6, 4, 6), np.float32))
+    return {
+        "probabilities": np.asarray(keras.ops.softmax(seen["logits"])),
+        "canvas": np.asarray(keras.ops.sigmoid(drawn["canvas"])),
+        "bound": np.asarray(drawn["l_x"]) + np.asarray(drawn["l_z"]).sum(-1),
+    }
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """A folder with full models under the names of the package's models."""
+    folder = tmp_path_factory.mktemp("runs")
+    for task, make in (
+        ("classify", tiny_ram),
+        ("generate", tiny_draw),
+        ("read", random_reader),
+    ):
+        make().save(folder / f"{SHIPPED[task]}.keras")
+    return folder
+
+
+def export(source, form, out):
+    cli.main(["export", str(source), "--format", form, "--out", str(out)])
+    return out.stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("form", "share", "error"), [("half", 0.7, 0.002), ("8bit", 0.55, 0.03)]
+)
+def test_smaller_files_compute_nearly_the_same(sources, tmp_path, form, share, error):
+    for name in ("ram_mnist.keras", "draw_mnist.keras"):
+        size = export(sources / name, form, tmp_path / name)
+        assert size < share * (sources / name).stat().st_size
+    ours, theirs = (
+        outputs(folder, np.random.default_rng(0)) for folder in (tmp_path, sources)
+    )
+    for name in ("probabilities", "canvas"):
+        assert 0 < np.abs(ours[name] - theirs[name]).max() < error, name
+    np.testing.assert_allclose(ours["bound"], theirs["bound"], rtol=error)
+
+
+@pytest.mark.parametrize("task", SHIPPED)
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [({"class_name": "Draw"}, "cannot be read"), (None, "no such model")],
+    ids=["damaged", "absent"],
+)
+def test_a_damaged_or_absent_file_is_one_line(tmp_path, task, content, message):
+    path = tmp_path / "model.keras"
+    if content is not None:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("config.json", json.dumps(content))
+    with pytest.raises(ModelFileError, match=message) as caught:
+        load_model(path, task)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "changes"),
+    [
+        (made_up_digits.experiment, {"glimpse": {"patch": 9}}),
+        (made_up_digits.experiment, {"classifier": {"widths": [4]}}),
+        (made_up_digits.experiment, {"draw": {"read": 7}}),
+        (made_up_digits.experiment, {"data": {"canvas": 40}}),
+        (made_up_digits.drawing_experiment, {"draw": {"read": 4}}),
+        (made_up_reading.experiment, {"reader": {"width": 17}}),
+    ],
+)
+def test_a_model_of_other_settings_is_refused(tmp_path, experiment, changes):
+    path, chosen = tmp_path / "model.keras", experiment()
+    build_model(chosen).save(path)
+    assert load_model(path, chosen.task, chosen).built
+    with pytest.raises(ModelFileError, match="other settings"):
+        load_model(path, chosen.task, experiment(**changes))
+
+
+# --- the files of the package ---
+
+
+def test_exported_files_are_those_of_the_page(sources, tmp_path, monkeypatch):
+    monkeypatch.setattr(models, "FOLDER", tmp_path)
+    assert DigitModels.shipped() is WordReader.shipped() is None
+    for name in SHIPPED.values():
+        export(sources / f"{name}.keras", "8bit", tmp_path / f"{name}.keras")
+    digits = DigitModels.shipped()
+    (tmp_path / "digit.png").write_bytes(drawing_bytes())
+    with Image.open(tmp_path / "digit.png") as image:
+        assert len(digits.classify(image, 0)["glimpses"]) == 3
+    assert len(digits.draw(1)["canvases"]) == 5
+    word = WordReader.shipped().read(Image.fromarray(drawn_crop("stop")))
+    assert len(word["attention"]) == len(word["word"]) > 0
+
+
+def test_an_absent_or_other_model_of_the_package_is_one_line(
+    sources, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(models, "FOLDER", tmp_path)
+    with pytest.raises(PretrainedModelError, match="EXPERIMENT=draw_mnist") as caught:
+        shipped_file("generate")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ModelFileError, match="must be a model of task = 'generate'"):
+        load_model(sources / "ram_mnist.keras", "generate")
+
+
+@pytest.mark.parametrize("task", SHIPPED)
+def test_the_models_of_the_package_are_small_and_loaded(task):
+    file = shipped_file(task)
+    assert file.stat().st_size < MOST_BYTES
+    assert load_model(file, task).built

@@ -1,0 +1,494 @@
+"""Training and measuring RAM, DRAW and the reader: run folders, resuming, scores."""
+
+import functools
+import itertools
+import json
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import keras
+import made_up_digits
+import made_up_reading
+import numpy as np
+import pytest
+import tensorflow as tf
+from made_up_digits import digits
+from PIL import Image
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tiny_reader import drawn_words
+from tiny_training import assert_resumes
+
+from show_attend_tell.config.runs import CHECKPOINT, MODEL, SETTINGS
+from show_attend_tell.data.digits import held_out_binary, read_digits
+from show_attend_tell.data.words import WordData
+from show_attend_tell.runtime.backend import compiled
+from show_attend_tell.runtime.errors import (
+    DigitsError,
+    ModelFileError,
+    RunError,
+    TrainingError,
+    WordsError,
+)
+from show_attend_tell.siblings import training as shared
+from show_attend_tell.siblings.draw import evaluation as drawing
+from show_attend_tell.siblings.draw import training as draw
+from show_attend_tell.siblings.draw.bound import Measurer
+from show_attend_tell.siblings.draw.figures import nearest_figure
+from show_attend_tell.siblings.draw.model import Draw
+from show_attend_tell.siblings.evaluation import open_digits
+from show_attend_tell.siblings.models import build_model
+from show_attend_tell.siblings.ram import evaluation as classification
+from show_attend_tell.siblings.ram import prediction
+from show_attend_tell.siblings.ram import training as ram
+from show_attend_tell.siblings.ram.model import PlaceNoise, RecurrentAttention
+from show_attend_tell.siblings.ram.prediction import Prediction, Predictor
+from show_attend_tell.siblings.words import evaluation as reading
+from show_attend_tell.siblings.words import training as words
+from show_attend_tell.siblings.words.generation import Lexicon
+from show_attend_tell.training import tensorboard_log
+
+
+class Sibling(NamedTuple):
+    """A model, and what its training of a few updates shows.
+
+    ``images`` are tags of figures in TensorBoard.
+    """
+
+    task: type
+    train: Callable
+    evaluate: Callable
+    experiment: Callable
+    settings: dict
+    steps: int  # updates in the training
+    scores: tuple[str, ...]  # of a validation, the metric first
+    terms: tuple[str, ...]  # of an update
+    images: tuple[str, ...]
+
+
+SIBLINGS = {
+    "ram": Sibling(
+        ram.ClassificationTask,
+        ram.train,
+        classification.evaluate,
+        made_up_digits.experiment,
+        {"epochs": 40, "learning_rate": 0.01, "validate_every": 120},
+        steps=40 * 6,
+        scores=("accuracy", "error", "error_sampled"),
+        terms=("loss", "cross_entropy", "error", "reward", "baseline_error")
+        + ("reinforce", "mean_size", "mean_far", "spread_1", "spread_2"),
+        images=("glimpses",),
+    ),
+    "draw": Sibling(
+        draw.GenerationTask,
+        draw.train,
+        drawing.evaluate,
+        made_up_digits.drawing_experiment,
+        {"epochs": 10, "validate_every": 30},
+        steps=10 * 6,
+        scores=("bound", "reconstruction", "divergence"),
+        terms=("loss", "reconstruction", "divergence", "divergence_1", "divergence_2"),
+        images=("canvas", "samples"),
+    ),
+    "words": Sibling(
+        words.ReadTask,
+        words.train,
+        reading.evaluate,
+        made_up_reading.experiment,
+        {},
+        steps=2 * 5,
+        scores=("word_accuracy", "character_accuracy", "similarity"),
+        terms=("loss", "word_loss", "character_loss"),
+        images=("word/0",),
+    ),
+}
+EVERY_SIBLING = pytest.mark.parametrize("name", SIBLINGS)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def uncompiled():
+    """Predict without compiling, to save time; one test below compiles."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prediction, "compiled", lambda function, model: function)
+        yield
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    """A prepared folder of words and of digits: 48, 16 and 20 of the three splits."""
+    work = made_up_reading.prepare_words(tmp_path_factory.mktemp("work"))
+    return made_up_digits.prepare(work, test=20)
+
+
+def go(work, name, folder, resume=False, **changes):
+    sibling = SIBLINGS[name]
+    chosen = sibling.experiment(**changes)
+    return sibling.train(chosen, work, folder, resume, progress=False)
+
+
+@pytest.fixture(scope="module")
+def runs(work, tmp_path_factory):
+    """Return the run of a model, which is trained once, with all logs."""
+
+    @functools.cache
+    def run_of(name):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tensorboard_log, "EVERY", 1)
+            patch.setattr(words, "SHOWN", 1)
+            settings = SIBLINGS[name].settings
+            return go(work, name, tmp_path_factory.mktemp(name), training=settings)
+
+    return run_of
+
+
+@EVERY_SIBLING
+def test_training_ends_with_a_run_folder(runs, name):
+    run, sibling = runs(name), SIBLINGS[name]
+    assert (run.steps, run.metric) == (sibling.steps, sibling.scores[0])
+    assert {SETTINGS, MODEL, CHECKPOINT} <= {p.name for p in run.folder.iterdir()}
+
+
+def test_training_learns(runs, work):
+    assert runs("ram").best > 50  # 10 of a guess
+    chosen = made_up_digits.drawing_experiment()
+    pictures = held_out_binary(
+        read_digits(work / "made-up", "val", 16), chosen.data, "val"
+    )
+    untrained = Measurer(build_model(chosen)).bound(pictures).whole.mean()
+    # Most of the bound is the entropy of the noise.
+    assert -runs("draw").best < untrained - 5
+
+
+@EVERY_SIBLING
+def test_tensorboard_shows_terms_scores_and_figures(runs, name):
+    sibling = SIBLINGS[name]
+    log = EventAccumulator(str(runs(name).folder), {"tensors": 0}).Reload()
+    steps = {
+        tag: [event.step for event in log.Tensors(tag)] for tag in log.Tags()["tensors"]
+    }
+    for term in (*sibling.terms, "learning_rate", "gradient_norm"):
+        assert steps[f"train/{term}"] == list(range(1, sibling.steps + 1)), term
+    validations = [sibling.steps // 2, sibling.steps]
+    tags = [f"validation/{score}" for score in sibling.scores]
+    assert all(steps[tag] == validations for tag in (*tags, *sibling.images))
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("draw", {"draw": {"steps": 1, "attention": False}}),
+        pytest.param("draw", {"data": {"binarise": "fixed"}}, marks=pytest.mark.slow),
+        pytest.param(
+            "ram",
+            {"data": {"canvas": 40, "clutter": 2}, "glimpse": {"baseline": "moving"}},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "ram",
+            {"classifier": {"kind": "convolution", "widths": [12]}},
+            marks=pytest.mark.slow,
+        ),
+        # With dropout.
+        pytest.param(
+            "words", {"reader": {"decoder": "independent"}}, marks=pytest.mark.slow
+        ),
+        pytest.param("words", {}, marks=pytest.mark.slow),
+    ],
+)
+def test_a_resumed_training_equals_an_uninterrupted_one(
+    work, tmp_path, monkeypatch, name, changes
+):
+    def validate(self, model, step):
+        """Score weights and statistics in place of words, to save time."""
+        self.estimate_statistics(model)
+        return {"word_accuracy": float(sum(np.abs(w).sum() for w in model.weights))}
+
+    monkeypatch.setattr(words.ReadTask, "validate", validate)
+    monkeypatch.setattr(words.ReadTask, "show", lambda *arguments: None)
+    training = {"training": {"average_decay": 0.9, "epochs": 2}}
+    train_here = functools.partial(go, work, name, **changes, **training)
+    assert_resumes(train_here, tmp_path, 8)
+
+
+def test_other_digits_are_refused_when_a_training_is_resumed(work, tmp_path):
+    changes = {"training": {"epochs": 1}, "classifier": {"widths": [4]}}
+    go(work, "ram", tmp_path, **changes)
+    other = made_up_digits.prepare(tmp_path / "other", count=65)
+    with pytest.raises(RunError, match="started with other digits"):
+        go(other, "ram", tmp_path, resume=True, **changes)
+
+
+@EVERY_SIBLING
+def test_a_loss_that_is_not_finite_stops_training(work, tmp_path, monkeypatch, name):
+    key = SIBLINGS[name].task.monitored["key"]
+
+    def updates(self, *position):
+        yield {"loss": np.nan, key: np.nan}
+
+    monkeypatch.setattr(shared.Updates, "updates", updates)
+    inputs = "crops" if name == "words" else "digits"
+    with pytest.raises(TrainingError, match=f"the {inputs} may be damaged"):
+        go(work, name, tmp_path)
+
+
+def batches(work, name, epoch, start=0, **changes):
+    """Return the batches of an epoch, as lists of arrays."""
+    sibling = SIBLINGS[name]
+    task = sibling.task.open(sibling.experiment(**changes), work / "made-up", work)
+    return list(map(tf.nest.flatten, task.objective.batches(epoch, start)))
+
+
+@EVERY_SIBLING
+def test_batches_depend_on_seed_epoch_and_number_alone(work, name):
+    data = {} if name == "words" else {"data": {"canvas": 40, "clutter": 1}}
+    one, again, resumed, other = (
+        batches(work, name, epoch, start, **data)
+        for epoch, start in ((3, 0), (3, 0), (3, 2), (4, 0))
+    )
+    assert len(one) == (5 if name == "words" else 6)
+    pairs = (*zip(one, again, strict=True), *zip(one[2:], resumed, strict=True))
+    for a, b in pairs:
+        for x, y in zip(a, b, strict=True):
+            np.testing.assert_array_equal(x, y)
+    seed = batches(work, name, 3, **data, training={"seed": 2})
+    for different in (other, seed):
+        assert not np.array_equal(different[0][0], one[0][0])
+
+
+def test_an_epoch_has_every_digit_at_most_once(work):
+    labels = np.concatenate([batch[1] for batch in batches(work, "ram", 0)])
+    assert np.bincount(labels).max() <= 5
+
+
+def test_dynamic_pixels_are_new_in_every_epoch_and_fixed_ones_are_not(work):
+    def pictures(kind, epoch):
+        """Return the pictures of an epoch in an order that does not depend on it."""
+        changes = {"data": {"binarise": kind}, "training": {"batch_size": 48}}
+        ((images,),) = batches(work, "draw", epoch, **changes)
+        assert set(np.unique(images)) == {0, 255}
+        return sorted(image.tobytes() for image in images)
+
+    assert pictures("fixed", 0) == pictures("fixed", 1)
+    assert not set(pictures("dynamic", 0)) & set(pictures("dynamic", 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ram", "draw"])
+def test_the_step_compiled_by_xla_equals_the_other_one(work, monkeypatch, rng, name):
+    # XLA has random numbers of its own.
+    noise = rng.standard_normal((16, 2, 2)), rng.standard_normal((8, 2, 5))
+    steps, noise = (tf.constant(x, "float32") for x in noise)
+    places = PlaceNoise(steps[:, 0], steps)
+    monkeypatch.setattr(RecurrentAttention, "sample_noise", lambda *rest: places)
+    monkeypatch.setattr(Draw, "sample_noise", lambda *rest: noise)
+    sibling, values = SIBLINGS[name], []
+    changes = {"glimpse": {"samples": 2}} if name == "ram" else {}
+    for jit_compile in (False, True):
+        chosen = sibling.experiment(training={"jit_compile": jit_compile}, **changes)
+        task = sibling.task.open(chosen, work / "made-up", work)
+        task.compile(10)
+        for found in itertools.islice(task.objective.updates(0), 2):
+            values.append({k: float(v) for k, v in found.items()})
+        assert task.objective.graphs == 1
+    for one, other in zip(values[:2], values[2:], strict=True):
+        assert one == pytest.approx(other, rel=1e-3, abs=1e-4)
+
+
+def test_a_compiled_prediction_equals_the_other_one(monkeypatch):
+    model, images = build_model(made_up_digits.experiment()), digits(20).images
+    plain = Predictor(model)(images, "sampled", 3)
+    monkeypatch.setattr(prediction, "compiled", compiled)
+    for one, other in zip(Predictor(model)(images, "sampled", 3), plain, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_a_policy_at_the_border_is_reported_once(caplog):
+    task = ram.ClassificationTask(made_up_digits.experiment(), digits(32), digits(8))
+    far = Prediction(None, None, np.full((8, 1, 2), 0.99))
+    near = far._replace(means=np.full((8, 1, 2), 0.5))
+    for seen in (near, far, far):
+        task._warn_of_border(seen, 7)
+    assert [r.message for r in caplog.records] == [
+        "100 % of the policy's coordinates at update 7 are at the border of the "
+        "picture; if later ones are, lower glimpse.reinforce_weight"
+    ]
+
+
+# --- evaluation ---
+
+
+@pytest.fixture(scope="module")
+def reports(runs, work):
+    """Return the report of a model's run."""
+
+    @functools.cache
+    def report_of(name):
+        sibling, folder = SIBLINGS[name], runs(name).folder.parent
+        return sibling.evaluate(sibling.experiment(), work, folder)
+
+    return report_of
+
+
+def scores_of(run, suffix=""):
+    return json.loads((run.folder / f"scores{suffix}.json").read_text())
+
+
+@EVERY_SIBLING
+def test_scores_state_split_count_and_how_they_were_measured(reports, runs, name):
+    report = reports(name)
+    scores, lines = scores_of(runs(name)), report.lines()
+    assert json.loads(json.dumps(report.scores)).items() <= scores.items()
+    assert {"settings", "measured"} < set(scores)
+    head = {"ram": "test, 20 pictures", "draw": "test, 20 pictures"}
+    assert lines[0].endswith(head.get(name, "made-up, val, 12 words"))
+    score = {"ram": "error", "draw": "bound", "words": "word_accuracy"}[name]
+    assert f"{score.replace('_', ' ')} {scores[score]:.2f} " in lines[1]
+    assert lines[1].endswith(scores["measured"])
+
+
+def test_the_error_of_ram_is_that_of_its_own_predictions(reports, runs):
+    scores, model = reports("ram").scores, keras.saving.load_model(runs("ram").model)
+    own = digits(20, seed=1)
+    errors = [Predictor(model)(own.images, seed=k).errors(own.labels) for k in range(5)]
+    assert scores["error_of_seeds"] == pytest.approx(errors)
+    assert scores["error"] == pytest.approx(np.mean(errors))
+    assert scores["error"] < 50
+    wrong = Predictor(model)(own.images).probabilities.argmax(-1) != own.labels
+    assert errors[0] == pytest.approx(100 * wrong.mean())
+    assert "mean places" in scores["measured"]
+    others = {"error_sampled", "error_mean_of_10_sampled", "error_random_places"}
+    assert set(scores["others"]) == others
+
+
+def test_the_bound_of_draw_is_the_sum_of_its_parts(reports):
+    scores = reports("draw").scores
+    parts = scores["reconstruction"] + scores["divergence"]
+    assert scores["bound"] == pytest.approx(parts)
+    assert scores["divergence"] == pytest.approx(sum(scores["divergence_of_steps"]))
+    bits = scores["bound"] / 784 / math.log(2)
+    assert scores["bits_per_pixel"] == pytest.approx(bits)
+    assert scores["measured"].startswith("fixed binarisation; dynamic in training")
+    assert (scores["weighted_samples"], scores["weighted_pictures"]) == (50, 20)
+    assert scores["weighted_bound"] < scores["bound"]
+    assert 0 < scores["standard_error"] < scores["bound"]
+
+
+def test_the_words_are_scored_as_in_training(reports, runs):
+    scores = reports("words").scores
+    assert scores["word_accuracy"] == pytest.approx(runs("words").best)
+    assert scores["measured"] == "greedy, capitals as small letters, without a lexicon"
+    low, high = scores["interval"]
+    assert low <= scores["word_accuracy"] <= high
+    assert {"similarity", "character_accuracy"} < set(scores)
+    assert sum(count for _, count in scores["by_length"].values()) == 12
+
+
+@pytest.mark.slow
+def test_other_ways_to_measure_have_files_of_their_own(runs, work):
+    options = {
+        "split": "train",
+        "beam": 2,
+        "lexicon": Lexicon(drawn_words(12, 6, 1)[1]),
+    }
+    chosen = made_up_reading.experiment()
+    reading.evaluate(chosen, work, runs("words").folder.parent, **options)
+    assert scores_of(runs("words"), "-made-up-train-beam-2-lexicon")["words"] == 40
+
+
+def test_figures_are_pictures_and_animations(reports):
+    files = (*reports("ram").figures, *reports("draw").figures)
+    names = [path.name for path in files]
+    assert names[:2] == ["glimpses.png", "glimpses.gif"]
+    assert names[2:] == ["samples.png", "samples.gif", "nearest.png"]
+    frames = {"glimpses.gif": 2, "samples.gif": 4}
+    sizes = {"samples.png": (10, 10), "nearest.png": (10, 2)}
+    for path in files:
+        with Image.open(path) as image:
+            assert image.format == path.suffix[1:].upper()
+            assert getattr(image, "n_frames", 1) == frames.get(path.name, 1)
+            if path.name in sizes:
+                assert image.size == tuple(n * 85 + 1 for n in sizes[path.name])
+
+
+def test_the_nearest_digit_is_that_of_least_distance():
+    training_digits = digits(20).images
+    drawn = training_digits[[7, 3]].astype("float32") / 255 * 0.9
+    pixels = np.asarray(nearest_figure(drawn, training_digits, 1))[:, :, 0]
+    np.testing.assert_array_equal(pixels[30:58, 1:29], training_digits[7])
+    np.testing.assert_array_equal(pixels[30:58, 30:58], training_digits[3])
+
+
+@pytest.mark.parametrize(
+    ("changes", "measured"),
+    [
+        pytest.param(
+            {"glimpse": {"locations": "random"}},
+            "uniform over the picture",
+            marks=pytest.mark.slow,
+        ),
+        ({"classifier": {"widths": [12]}}, "whole pictures"),
+        pytest.param(
+            {"draw": {"steps": 2, "read": 8, "width": 24}},
+            "differentiable glimpses",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_baselines_are_trained_and_measured_in_the_same_way(
+    work, tmp_path, changes, measured
+):
+    settings = {"epochs": 12, "learning_rate": 0.01}
+    done = go(work, "ram", tmp_path, training=settings, **changes)
+    chosen = made_up_digits.experiment(training=settings, **changes)
+    report = classification.evaluate(chosen, work, tmp_path, split="val")
+    assert report.scores["others"] == {}
+    assert measured in report.scores["measured"]
+    assert len(report.figures) == (0 if "classifier" in changes else 2)
+    if "glimpse" not in changes:
+        assert report.scores["error"] == pytest.approx(100 - done.best)
+        assert report.scores["error"] < 50
+
+
+@pytest.mark.parametrize("name", ["ram", "draw"])
+def test_the_validation_digits_measure_where_there_are_no_test_digits(tmp_path, name):
+    experiment = SIBLINGS[name].experiment()
+    made_up_digits.prepare(tmp_path)
+    split, chosen = open_digits(experiment, tmp_path, None)
+    assert (split, len(chosen.labels)) == ("val", 16)
+    with pytest.raises(DigitsError, match="has no test digits"):
+        open_digits(experiment, tmp_path, "test")
+
+
+def test_a_split_of_words_that_is_not_prepared_is_an_error(runs, work):
+    chosen, folder = made_up_reading.experiment(), runs("words").folder.parent
+    with pytest.raises(WordsError, match="'train' or 'val'"):
+        reading.evaluate(chosen, work, folder, split="test")
+
+
+# --- an initial model of a reader ---
+
+
+@pytest.mark.slow
+def test_training_continues_from_the_model_of_another_run(runs, work, tmp_path):
+    source = runs("words")
+    changes = {"init_from": str(source.folder / MODEL), "learning_rate": 1e-9}
+    changes |= {"warmup_steps": 0, "weight_decay": 0.0}
+    done = go(work, "words", tmp_path, training=changes)
+    models = (keras.saving.load_model(run.model) for run in (done, source))
+    pairs = zip(*(model.trainable_weights for model in models), strict=True)
+    for one, other in pairs:
+        np.testing.assert_allclose(one, other, atol=1e-5)
+    assert done.best >= source.best
+
+
+def test_an_initial_model_of_other_settings_is_an_error(runs, work, tmp_path):
+    source = {"training": {"init_from": str(runs("words").model)}}
+    with pytest.raises(ModelFileError, match=r"settings of \[reader\]"):
+        go(work, "words", tmp_path, reader={"width": 17}, **source)
+
+
+def test_the_digest_of_words_depends_on_words_and_pixels(work):
+    data = WordData.open(work / "made-up", "train")
+    other = WordData(data.images, [*data.words[:-1], "other"])
+    brighter = WordData(data.images[:] ^ 1, data.words)
+    assert len({words.digest_of(one) for one in (data, other, brighter)}) == 3

@@ -1,0 +1,27 @@
+"""Scores of words by hand."""
+
+import pytest
+
+from show_attend_tell.siblings.words.evaluation import score_words, wilson_interval
+
+
+def test_scores_of_three_words_by_hand():
+    scores = score_words(["hotel", "bed", ""], ["hotel", "bad", "a1"])
+    assert scores["word_accuracy"] == pytest.approx(100 / 3)
+    assert scores["similarity"] == pytest.approx(100 * (1 + 2 / 3 + 0) / 3)
+    assert scores["character_accuracy"] == pytest.approx(100 * (1 - 3 / 10))
+    assert scores["by_length"] == {2: (0.0, 1), 3: (0.0, 1), 5: (100.0, 1)}
+
+
+def test_more_mistakes_than_characters_are_an_accuracy_of_zero():
+    assert score_words(["abcdef"], ["z"])["character_accuracy"] == 0
+
+
+# Newcombe, Statistics in Medicine 17 (1998), Table I, method 3.
+@pytest.mark.parametrize(
+    ("right", "count", "low", "high"),
+    [(81, 263, 25.53, 36.62), (15, 148, 6.24, 16.05), (0, 20, 0, 16.11),
+     (1, 29, 0.61, 17.18)],
+)  # fmt: skip
+def test_the_interval_is_wilsons(right, count, low, high):
+    assert wilson_interval(right, count) == pytest.approx((low, high), abs=0.01)

@@ -1,0 +1,64 @@
+"""A made-up feature set of three shards, with one photo that could not be decoded."""
+
+from pathlib import Path
+
+import numpy as np
+
+from data_prep.feature_writer import FeatureWriter
+from show_attend_tell.data.features import FeatureReader
+from show_attend_tell.data.shard_store import feature_set
+
+ROWS = 20  # of a shard
+COUNT = 2 * ROWS + 3
+UNREADABLE = ROWS + 5
+IDENTITY = {
+    "network": "VGG19",
+    "layer": "block5_conv4",
+    "weights": "imagenet",
+    "weights_digest": "a" * 64,
+    "grid": [2, 3],
+    "width": 4,
+    "precision": "float32",
+    "versions": {"keras": "3.15.1"},
+}
+OTHER = {**IDENTITY, "network": "other"}
+IDS = [f"photo é {row}.jpg" for row in range(COUNT)]
+PROBLEMS = ["cut short" if row == UNREADABLE else "" for row in range(COUNT)]
+VALUES = np.random.default_rng(3).normal(size=(COUNT, 6, 4)).astype(np.float16)
+VALUES[UNREADABLE] = 0
+
+
+class Writer(FeatureWriter):
+    """The writer, with few rows in a shard."""
+
+    shard_rows = ROWS
+
+
+def write(
+    path, numbers=None, finish=True, identity=IDENTITY, values=VALUES, **options
+) -> list[int]:
+    """Write or finish a set; return the shards written by this call."""
+    with Writer(path, identity, IDS, **options) as writer:
+        if writer.complete:
+            return []
+        numbers = writer.missing if numbers is None else numbers
+        for number in numbers:
+            rows = slice(writer.rows(number).start, writer.rows(number).stop)
+            writer.write(number, values[rows], PROBLEMS[rows])
+        if finish:
+            writer.finish()
+    return numbers
+
+
+def content(path: Path) -> dict[str, bytes]:
+    """Return the bytes of all files of a set."""
+    path = feature_set(path)
+    files = path.iterdir() if path.is_dir() else [path]
+    return {file.name: file.read_bytes() for file in files}
+
+
+def all_values(path) -> tuple:
+    """Return everything that a reader offers."""
+    with FeatureReader(path) as reader:
+        values = reader.read(list(reader.rows.values())).tobytes()
+        return reader.attributes, reader.image_ids, reader.problems, values

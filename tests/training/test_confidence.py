@@ -1,0 +1,84 @@
+"""The models of a confidence against their equations, and what separates them."""
+
+import numpy as np
+import pytest
+
+from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
+from show_attend_tell.training.confidence import (
+    fit_logistic,
+    fit_photo_space,
+    measure,
+    rank_auc,
+)
+
+optimize = pytest.importorskip("scipy.optimize")
+
+
+def made_up(N=80, F=3, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(N, F))
+    y = (rng.random(N) < 1 / (1 + np.exp(-(x @ [1.0, -2.0, 0.0] + 0.5)))).astype(float)
+    return x, y, rng.uniform(0.1, 2, N)
+
+
+def test_the_fit_minimises_the_penalised_cross_entropy():
+    x, y, s = made_up()
+    ridge = 0.02
+
+    def loss(w):
+        z = x @ w[:-1] + w[-1]
+        terms = np.logaddexp(0, z) - y * z
+        return (s * terms).sum() / s.sum() + ridge / 2 * (w[:-1] @ w[:-1])
+
+    expected = optimize.minimize(loss, np.zeros(4), method="BFGS", tol=1e-10).x
+    np.testing.assert_allclose(fit_logistic(x, y, s, ridge), expected, atol=1e-4)
+
+
+def test_the_fit_of_separable_groups_is_finite():
+    x = np.concatenate([np.full((9, 2), 3.0), np.full((9, 2), -3.0)])
+    y = np.repeat([1.0, 0.0], 9)
+    w = fit_logistic(x, y, np.ones(18), 0.01)
+    assert np.isfinite(w).all()
+    assert w[0] > 0
+
+
+def test_the_area_is_the_share_of_ordered_pairs():
+    rng = np.random.default_rng(1)
+    a, b = rng.integers(0, 9, 40) / 4, rng.integers(0, 6, 30) / 4
+    pairs = [(p > n) + 0.5 * (p == n) for p in a for n in b]
+    assert rank_auc(a, b) == pytest.approx(np.mean(pairs))
+
+
+def test_the_ridge_regression_of_words_equals_the_normal_equations():
+    rng = np.random.default_rng(0)
+    g = rng.normal(size=(60, 12)).astype(np.float32)
+    captions = [[["a", "dog" if k % 4 == 0 else "cat"]] for k in range(60)]
+    captions[0] = [["a", "dog", "tree"]]
+    space = fit_photo_space(
+        g, captions, Vocabulary((*SPECIAL, "a", "dog", "cat", "tree")), (5, 2)
+    )
+    assert space.words.tolist() == [5, 7]  # "a" and "cat" are in too many photos
+    np.testing.assert_allclose(space.shares, [15 / 60, 1 / 60])
+    z = (g - g.mean(0)) @ space.components / np.sqrt(space.variances)
+    present = np.array([[k % 4 == 0, k == 0] for k in range(60)], float)
+    normal = z.T @ z / 60 + 0.05 * np.eye(len(space.variances))
+    expected = np.linalg.solve(normal, z.T @ (present - present.mean(0)) / 60)
+    np.testing.assert_allclose(space.word_weights, expected, atol=1e-4)
+    covariance = np.cov(g.T, bias=True)
+    np.testing.assert_allclose(
+        covariance @ space.components, space.components * space.variances, atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("shift", [0, -4])
+def test_only_sets_that_differ_are_measured_as_separable(shift):
+    rng = np.random.default_rng(0)
+    known = rng.normal(size=(600, 6))
+    good = (shift * known[:, 4] + rng.normal(size=600) < 0).astype(float)
+    ood_sets = {name: rng.normal(shift, 1, (300, 6)) for name in ("one", "two")}
+    measured = measure(None, known, good, ood_sets, {}, np.arange(600) % 2 == 0)
+    aucs = [*measured["auc"].values(), measured["auc_quality"]]
+    if shift:
+        assert min(aucs) > 0.8
+    else:
+        assert all(abs(auc - 0.5) < 0.08 for auc in aucs)
