@@ -16,7 +16,7 @@ PACKAGE = "show_attend_tell"
 # A room may import rooms to its left. Rooms separated by a comma do not import each
 # other, except that config may import runtime.
 ORDER = (
-    "runtime, decoding, config < data < models < inference, evaluation"
+    "runtime, decoding, config < data < reference < models < inference, evaluation"
     " < training < siblings < deployment < cluster < cli"
 )
 FLOORS = [floor.split(", ") for floor in ORDER.split(" < ")]
@@ -285,7 +285,7 @@ def test_every_library_imported_is_a_dependency():
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg", encoding="utf-8")
     lines = setup["options"]["install_requires"]
-    for extra in ("cluster", "heic", "jax", "words"):
+    for extra in ("cluster", "heic", "jax", "train", "words"):
         lines += setup["options.extras_require"][extra]
     required = {
         re.match(r"[\w-]+", line)[0].lower().replace("_", "-") for line in lines.split()

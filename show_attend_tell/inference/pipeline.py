@@ -71,15 +71,7 @@ class CaptioningPipeline:
         calibration: Calibration | None = None,
         load_keras: Callable[[], Engine] | None = None,
     ):
-        """Join an engine with its calibration.
-
-        Args:
-            engine: an Engine; or a Captioner or Generator, with its `encoder`.
-            encoder: the Encoder of a Captioner or Generator.
-            file: see the class.
-            calibration: see the class.
-            load_keras: loads the same models with Keras.
-        """
+        """Join an engine, or a Captioner and its Encoder, with what belongs to it."""
         self.engine = engine if encoder is None else Engine(engine, encoder)
         self.file, self.calibration = file, calibration
         self._load_keras = load_keras
@@ -398,13 +390,9 @@ def load(
     several = mirror or isinstance(model, list | tuple)
     models = model if isinstance(model, list | tuple) else [model]
     files = [model_path(os.fspath(name), runs) for name in models]
-    given = files, encoder_weights, mirror, reranker
-    loaded = load_engine(*given, engine, photos)
+    loading = functools.partial(load_engine, files, encoder_weights, mirror, reranker)
+    loaded = loading(engine, photos)
     calibration = None if several else find_calibration(loaded.generator, files[0])
     file = tuple(files) if several else files[0]
-    load_keras = None
-    if not loaded.is_keras:
-        load_keras = functools.partial(load_engine, *given, "keras")
-    return CaptioningPipeline(
-        loaded, file=file, calibration=calibration, load_keras=load_keras
-    )
+    load_keras = None if loaded.is_keras else functools.partial(loading, "keras")
+    return CaptioningPipeline(loaded, None, file, calibration, load_keras)
