@@ -68,8 +68,8 @@ def test_a_folder_is_captioned_into_a_table_and_into_metadata(tmp_path):
         ("train", "-e", "scenes"),
         ("caption", PHOTO, "--engine", "keras"),
         ("eval", "-e", "scenes"),
-        ("export", PHOTO, "out.keras", "--format", "half"),
-        ("download", "flickr8k"),
+        ("export", PHOTO, "--format", "half", "--out", "out.keras"),
+        ("download", "flickr8k", "--data", "photos"),
     ],
 )
 def test_what_needs_more_names_what_to_install(tmp_path, arguments):

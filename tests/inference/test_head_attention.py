@@ -36,7 +36,7 @@ def caption(pipeline, photo):
 
 
 def test_the_mean_over_the_heads_of_the_last_layer_is_alpha(pipeline, caption):
-    heads, layer = pipeline.engine.head_attention(caption)
+    heads, layer, _ = pipeline.engine.head_attention(caption)
     rows, columns = pipeline.captioner.grid
     assert layer == 2
     assert heads.shape == (2, 2, len(caption.words), rows, columns)
@@ -45,9 +45,9 @@ def test_the_mean_over_the_heads_of_the_last_layer_is_alpha(pipeline, caption):
 
 
 def test_a_region_directs_the_heads_too(pipeline, photo, caption):
-    whole, _ = pipeline.engine.head_attention(caption)
+    whole, *_ = pipeline.engine.head_attention(caption)
     found = pipeline.caption(photo, region=(10, 10, 30, 30))
-    heads, _ = pipeline.engine.head_attention(found)
+    heads, *_ = pipeline.engine.head_attention(found)
     np.testing.assert_allclose(heads[1].mean(axis=0), found.attention, atol=1e-4)
     assert np.abs(heads[1, :, 0] - whole[1, :, 0]).max() > 0.01
 
