@@ -31,8 +31,8 @@ from show_attend_tell.reference.lstm import region_bias
 from show_attend_tell.runtime.errors import CaptionError, EncoderError
 
 # Processor time of `caption FOLDER` with 16 and with 64 photos (AVX-512): the reference
-# takes 2 s and 0.38 s a photo, Keras 10 s and 0.35 s a photo. Keras saves 0.08 s more of
-# each from 200 photos on, by faster convolutions that take 7 s to compile.
+# takes 2 s and 0.38 s a photo, Keras 10 s and 0.35 s a photo. From 200 photos on Keras
+# saves 0.08 s more of each, by faster convolutions that take 7 s to compile.
 MANY_PHOTOS = 200
 _REQUIRED = {"network", "layer", "weights", "image_size", "resize"}
 
