@@ -82,7 +82,7 @@ class CaptionMonitor:
         """Check the words of each caption, generated after update `step`."""
         texts = [" ".join(words) for words in captions]
         text, count = "".join(texts[:1]), len(texts)
-        # One caption alone tells nothing unless it is empty.
+        # A single caption is no repetition unless it is empty.
         if self._warned or set(texts) != {text} or (text and count == 1):
             return
         self._warned = True

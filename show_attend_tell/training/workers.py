@@ -18,7 +18,7 @@ before it adds them, and would not update the average of weights; its ``fit`` fa
 there.
 
 Worker 0 is the chief: it alone writes the run folder and validates, while the others
-wait. A worker that receives SIGTERM or Ctrl-C tells the others in the sums of its next
+wait. A worker that receives SIGTERM or Ctrl-C adds this to the sums of its next
 update. After that update all end together, and the chief writes the checkpoint.
 """
 
@@ -194,7 +194,7 @@ class Workers:
         try:
             yield
         except tf.errors.OpError as error:
-            # TensorFlow says "collective" in the errors of its all-reduce.
+            # The errors of the all-reduce have "collective" in their text.
             lines = [line for line in str(error).splitlines() if "ollective" in line]
             if self.count == 1 or not lines:
                 raise

@@ -183,7 +183,7 @@ def received(monkeypatch):
 
     monkeypatch.setattr(experiments, "load_experiment", lambda *arguments: SETTINGS)
     replace("data_prep.prepare.prepare", SimpleNamespace(lines=lambda: ["done"]))
-    replace("data_prep.extract.extract", SimpleNamespace(lines=lambda: ["extracted"]))
+    replace("data_prep.extract.extract", [SimpleNamespace(lines=lambda: ["extracted"])])
     replace("show_attend_tell.training.train.train", SUMMARY)
     replace("show_attend_tell.evaluation.evaluate.evaluate", REPORT)
     replace("show_attend_tell.evaluation.evaluate.score_file", REPORT)
