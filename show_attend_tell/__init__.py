@@ -36,7 +36,7 @@ def __getattr__(name: str):
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = _HOMES[name]
-    imports_keras = home.startswith(("inference.", "models."))
+    imports_keras = home.startswith("models.")
     backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
     if imports_keras and backend == "tensorflow" and "tensorflow" not in sys.modules:
         from show_attend_tell.runtime.tensorflow_startup import start_tensorflow

@@ -19,7 +19,6 @@ from show_attend_tell.cli.options import (
     request_options,
     require_cluster,
 )
-from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 _output_options = add_options(
     click.option(
@@ -120,14 +119,14 @@ def caption(photos, request, out, write_metadata, overwrite_metadata, **options)
         raise click.UsageError(
             "--region needs one photo, and no --out or --write-metadata."
         )
-    start_keras()
     if out is not None:
         from show_attend_tell.inference.batch import require_known_ending
 
         require_known_ending(out)
+    from show_attend_tell.inference.engine import count_photos
     from show_attend_tell.inference.pipeline import load_requested
 
-    pipeline = load_requested(request)
+    pipeline = load_requested(request, count_photos(photos))
     pipeline.decoding(request)  # refuses wrong settings before photos are searched
     writer = None
     if write_metadata:
@@ -149,7 +148,6 @@ def caption(photos, request, out, write_metadata, overwrite_metadata, **options)
 
 def _caption_on_cluster(request, photos, out, options) -> None:
     """Caption photos into a folder of shards; exit with 1 if a photo has no caption."""
-    start_keras()
     from show_attend_tell.cluster.captions import caption_on_cluster
 
     report = caption_on_cluster(

@@ -1,5 +1,6 @@
 """Define the verbs ``demo``, a web page for trained models, and ``export``."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -56,22 +57,23 @@ def demo(models, encoder_weights, host, port, queue) -> None:
 
 
 def _load(named, encoder_weights, queue, hosts):
-    """Load and compile models; return the web application."""
-    start_keras()
-    from PIL import Image
-
+    """Load models; return the web application."""
     from data_prep.scenes.example_pictures import example_pictures
     from show_attend_tell.deployment.server.app import create_app
-    from show_attend_tell.deployment.server.siblings import DigitModels, WordReader
     from show_attend_tell.inference.pipeline import load
+    from show_attend_tell.inference.request import CaptionRequest
 
     pipelines = {name: load(model, encoder_weights) for name, model in named.items()}
     for pipeline in pipelines.values():
-        side = pipeline.encoder.settings.image_size
-        pipeline.caption_image(Image.new("RGB", (side, side)))  # traces all graphs
+        pipeline.compile(CaptionRequest())  # traces all graphs
     first = next(iter(pipelines.values()))
-    examples = example_pictures(first.encoder.settings.network == "SceneNet")
-    digits, reader = DigitModels.shipped(), WordReader.shipped()
+    examples = example_pictures(first.engine.encoder.settings.network == "SceneNet")
+    digits = reader = None
+    if find_spec("tensorflow") is not None:
+        start_keras()
+        from show_attend_tell.deployment.server.siblings import DigitModels, WordReader
+
+        digits, reader = DigitModels.shipped(), WordReader.shipped()
     return create_app(
         *(pipelines, examples, queue), hosts=hosts, digits=digits, reader=reader
     )

@@ -6,14 +6,15 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from importlib import metadata
+from importlib.util import find_spec
 from typing import Literal, NamedTuple
 
 import click
 
 from show_attend_tell import __version__
 
-_PACKAGES = ("tensorflow", "keras", "numpy", "h5py", "hdf5plugin", "pillow")
-_PACKAGES += ("nltk", "pycocoevalcap", "pydantic", "matplotlib", "tensorboard")
+_PACKAGES = ("numpy", "pillow", "pydantic", "matplotlib")
+_TRAINING = ("tensorflow", "keras", "h5py", "hdf5plugin", "nltk", "pycocoevalcap")
 
 
 @click.command()
@@ -37,6 +38,8 @@ class Finding(NamedTuple):
 def examine() -> Iterator[Finding]:
     """Yield the findings, one after the other."""
     yield from _check_packages()
+    if find_spec("tensorflow") is None:
+        return  # the plain install: the other findings are about training
     yield from _check_java()
     yield from _check_tensorflow()
     yield from _check_packaged_models()
@@ -47,14 +50,16 @@ def _check_packages() -> Iterator[Finding]:
     software = f"show-attend-tell {__version__}, Python {version}"
     yield Finding("OK", f"{software} on {platform.platform()}")
     versions, missing = [], []
-    for package in _PACKAGES:
+    for package in (*_PACKAGES, *_TRAINING):
         try:
             versions.append(f"{package} {metadata.version(package)}")
         except metadata.PackageNotFoundError:
             missing.append(package)
     yield Finding("OK", ", ".join(versions))
     if missing:
-        yield Finding("problem", f"not installed: {', '.join(missing)}; pip install .")
+        level = "problem" if set(missing) & set(_PACKAGES) else "note"
+        remedy = "pip install '.[train]'; captions need pip install . alone"
+        yield Finding(level, f"not installed: {', '.join(missing)}; {remedy}")
 
 
 def _check_java() -> Iterator[Finding]:

@@ -28,6 +28,7 @@ from show_attend_tell.runtime.errors import ShowAttendTellError
 _OWN_PACKAGES = ("show_attend_tell", "data_prep")
 # 128 + the signal's number, by convention of shells.
 _INTERRUPTED, _TERMINATED = 130, 143
+_INSTALL = "run pip install 'show-attend-tell[train]'"
 _CONTINUES = "run the same command again to continue"
 _REMEDIES = {
     "caption": "run the same command again; with --out it continues",
@@ -135,6 +136,11 @@ def _run(arguments: Sequence[str] | None, received: list[int]) -> None:
         _exit_interrupted(arguments, bool(received))
     except BrokenPipeError:  # the reading program, such as head, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except ModuleNotFoundError as error:
+        if error.name.split(".")[0] in _OWN_PACKAGES:
+            raise
+        click.echo(f"error: {error.name} is not installed; {_INSTALL}", err=True)
         sys.exit(1)
     except (ShowAttendTellError, OSError) as error:
         message = " ".join(str(error).split()) or type(error).__name__

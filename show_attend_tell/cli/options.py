@@ -162,6 +162,7 @@ def _request_option(request: type, field: dataclasses.Field) -> Callable:
         details["callback"] = functools.partial(_parsed, option.parse)
     elif get_origin(kind) is Literal:
         details["type"] = click.Choice(get_args(kind))
+        details |= {"default": field.default, "show_default": True}
     elif kind in (int, float):
         ranges = {int: click.IntRange, float: click.FloatRange}
         details["type"] = ranges[kind](option.least, option.most)

@@ -274,7 +274,7 @@ def fit_reranker(experiment, changes, work, out) -> None:
     """
     settings = load_settings(experiment, changes)
     start_keras()
-    from show_attend_tell.models.reranker import save_reranker
+    from show_attend_tell.reference.reranker import save_reranker
     from show_attend_tell.training.reranking import fit_reranker as fit
     from show_attend_tell.training.reranking import reranker_path
 

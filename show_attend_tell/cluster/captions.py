@@ -29,10 +29,9 @@ from show_attend_tell.inference.photos import find_photos
 from show_attend_tell.inference.pipeline import CaptioningPipeline, load_requested
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import Caption, Failure
-from show_attend_tell.models.reranker import NONE
+from show_attend_tell.reference.reranker import NONE
 from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.runtime.progress import progress_bar
-from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 
 @dataclass(frozen=True)
@@ -64,9 +63,11 @@ def shard_writer(
     Raises:
         CaptionError: the model or the encoder differs from the driver's.
     """
-    start_keras()
-    pipeline = load_requested(request)
-    author_here, encoder_here = made_by(pipeline, request), pipeline.encoder.identity()
+    pipeline = load_requested(request, photos)
+    author_here, encoder_here = (
+        made_by(pipeline, request),
+        pipeline.engine.encoder.identity(),
+    )
     difference = identity_difference(encoder, encoder_here, exact=True)
     if author_here != author:
         difference = f"{author_here} instead of {author}"
@@ -171,7 +172,7 @@ def caption_on_cluster(
         pipeline.require_calibration(request)
         photos, author = find_all_photos(paths), made_by(pipeline, request)
         count = sum(not isinstance(photo, Failure) for photo in photos)
-        arguments = request, author, pipeline.encoder.identity(), count
+        arguments = request, author, pipeline.engine.encoder.identity(), count
         start = time.perf_counter()
         out = Path(os.path.abspath(out))
         with caption_folder(out, author, form) as folder:

@@ -3,6 +3,8 @@
 They describe the encoder, the decoder, hard attention and the generation of captions.
 """
 
+from dataclasses import dataclass as _plain
+from dataclasses import field, replace
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
@@ -284,7 +286,7 @@ class DecodingSettings:
         region_strength: s of :func:`models.lstm.attention.region_bias`; 0 ignores
             regions.
         region_words: words written from a region, 0 for all; then from the whole photo.
-        rerank_weight: w of :mod:`models.reranker`, with a reranker only.
+        rerank_weight: w of :mod:`reference.reranker`, with a reranker only.
         validation_beam: beam at validations during training, smaller for speed.
         batch_size: photos decoded together.
     """
@@ -302,3 +304,72 @@ class DecodingSettings:
     rerank_weight: NonNegative = 25.0
     validation_beam: Positive = 3
     batch_size: Positive = 64
+
+
+def static_settings(decoding: DecodingSettings) -> DecodingSettings:
+    """Return the settings that are compiled into a search; the others are inputs.
+
+    A beam of one is greedy, and only a beam ranks by length.
+    """
+    if decoding.method == "beam" and decoding.beam == 1:
+        decoding = replace(decoding, method="greedy")
+    if decoding.method != "beam":
+        decoding = replace(decoding, beam=1, length_normalisation=0.0)
+    # Inputs of the compiled function have one value, so that settings compare equal.
+    names = ("temperature", "seed", "region_strength", "region_words", "rerank_weight")
+    names += ("validation_beam", "batch_size")
+    defaults = {name: getattr(DecodingSettings(), name) for name in names}
+    return replace(decoding, **defaults)
+
+
+_Grid = tuple[Positive, Positive]
+_Convolution = Annotated[str, Field(pattern=r"^block5_conv[1-4]$")]
+
+
+# The types of the values in a model file's config.json. Keys that a file lacks have the
+# defaults of Captioner; keys of later versions are ignored.
+@_plain
+class SavedIdentity:
+    """The identity of the encoder, see ``Encoder.identity``."""
+
+    network: str = ""
+    layer: str = ""
+    weights: Annotated[str, Field(pattern=r"^[^/\\\x00]+$")] = "none"  # no folder
+    weights_digest: str = ""
+    image_size: Positive = 1
+    resize: Literal["crop", "squash"] = "crop"
+    preprocessing: str = ""
+    grid: _Grid = (1, 1)
+    width: Positive = 1
+    precision: Literal["float32", "bfloat16"] = "float32"
+    seed: Seed = 0
+    versions: dict[str, str] = field(default_factory=dict)
+    accepts: dict[str, str] = field(default_factory=dict)
+
+
+@_plain
+class SavedConfig:
+    """The arguments of a Captioner."""
+
+    vocabulary: list[str]
+    settings: ModelSettings = field(default_factory=ModelSettings)
+    annotation_width: Positive = 512
+    grid: _Grid = (14, 14)
+    label_smoothing: Rate = 0.0
+    doubly_stochastic: NonNegative = 0.0
+    encoder_identity: SavedIdentity = field(default_factory=SavedIdentity)
+    decoding: DecodingSettings = field(default_factory=DecodingSettings)
+    hard: HardAttentionSettings = field(default_factory=HardAttentionSettings)
+    transformer: TransformerSettings = field(default_factory=TransformerSettings)
+    convolutions: Annotated[list[_Convolution], Field(max_length=4)] = field(
+        default_factory=list
+    )
+    seed: Seed = 0
+
+
+@_plain
+class SavedCaptioner:
+    """The configuration of a captioner's file."""
+
+    class_name: str
+    config: SavedConfig

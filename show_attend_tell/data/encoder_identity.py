@@ -1,7 +1,7 @@
 """Compare encoders: decide whether a model may read another encoder's features.
 
 These modules refuse another encoder: :mod:`data.features` and :mod:`data.splits` for
-feature files, :mod:`inference.keras_engine` for photos, :mod:`models.initial_weights`
+feature files, :mod:`inference.engine` for photos, :mod:`models.initial_weights`
 for initial weights and fine-tuned convolutions, and :mod:`data_prep.feature_writer` for
 interrupted extractions.
 """
@@ -9,7 +9,7 @@ interrupted extractions.
 import hashlib
 from pathlib import Path
 
-from show_attend_tell.config.settings import EncoderSettings
+from show_attend_tell.config.captioner import EncoderSettings
 
 # Keys stored for the record; two encoders that differ in these alone are equal.
 _INFORMATIVE = ("weights", "precision", "seed", "versions", "accepts")

@@ -12,11 +12,39 @@ for each of B photos and returns the distribution of the next word::
 step and are never copied for each hypothesis. A step must accept any W: the first word
 is computed for one hypothesis.
 
-Everything is built from ``keras.ops``; it runs eagerly, and compiled it is one graph.
+:mod:`decoding.beam` and :mod:`decoding.sampling` are built from ``keras.ops``; they run
+eagerly, and compiled they are one graph. :mod:`reference.beam` has the same in NumPy.
 """
 
-from show_attend_tell.decoding.beam import beam_search
-from show_attend_tell.decoding.hypotheses import Hypotheses, Step
-from show_attend_tell.decoding.sampling import greedy, sample
+from typing import Any, NamedTuple
 
-__all__ = ["Hypotheses", "Step", "beam_search", "greedy", "sample"]
+
+class Hypotheses(NamedTuple):
+    """W captions for each of B photos, best first, of at most T words.
+
+    After a caption's length ``word_log_probs``, ``alpha`` and ``beta`` are 0.
+
+    Attributes:
+        tokens: (B, W, T) int32, without the start word; the end word, then padding.
+        lengths: (B, W) int32, words including the end word.
+        log_probs: (B, W), log p(caption) in nats. Where a photo has fewer than W
+            captions the last ones have -inf, length 0 and only padding.
+        scores: (B, W), ``log_probs / lengths ** length_normalisation``, descending.
+        word_log_probs: (B, W, T), log p of each word; they sum to ``log_probs``.
+        alpha: (B, W, T, L), attention weights of each word.
+        beta: (B, W, T), gate of each word.
+        locations: (B, W, T) int32, the location selected for each word; -1 where all
+            were averaged, and after the length.
+        finished: (B, W) bool, False where ``max_words`` was reached before the end
+            word.
+    """
+
+    tokens: Any
+    lengths: Any
+    log_probs: Any
+    scores: Any
+    word_log_probs: Any
+    alpha: Any
+    beta: Any
+    locations: Any
+    finished: Any

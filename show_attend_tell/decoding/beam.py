@@ -7,8 +7,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.decoding.hypotheses import (
-    Hypotheses,
     Step,
     Tensor,
     call,

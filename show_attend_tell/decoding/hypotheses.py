@@ -1,7 +1,7 @@
-"""Define the result of decoding and the tensor operations its loops share."""
+"""Define the tensor operations that the loops of decoding share."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
@@ -9,37 +9,6 @@ from keras import ops
 
 Tensor = Any
 Step = Callable[[Tensor, dict], tuple[Tensor, dict, dict]]
-
-
-class Hypotheses(NamedTuple):
-    """W captions for each of B photos, best first, of at most T words.
-
-    After a caption's length ``word_log_probs``, ``alpha`` and ``beta`` are 0.
-
-    Attributes:
-        tokens: (B, W, T) int32, without the start word; the end word, then padding.
-        lengths: (B, W) int32, words including the end word.
-        log_probs: (B, W), log p(caption) in nats. Where a photo has fewer than W
-            captions the last ones have -inf, length 0 and only padding.
-        scores: (B, W), ``log_probs / lengths ** length_normalisation``, descending.
-        word_log_probs: (B, W, T), log p of each word; they sum to ``log_probs``.
-        alpha: (B, W, T, L), attention weights of each word.
-        beta: (B, W, T), gate of each word.
-        locations: (B, W, T) int32, the location selected for each word; -1 where all
-            were averaged, and after the length.
-        finished: (B, W) bool, False where ``max_words`` was reached before the end
-            word.
-    """
-
-    tokens: Tensor
-    lengths: Tensor
-    log_probs: Tensor
-    scores: Tensor
-    word_log_probs: Tensor
-    alpha: Tensor
-    beta: Tensor
-    locations: Tensor
-    finished: Tensor
 
 
 def first_inputs(initial_state: dict, batch_size: int | Tensor, start_id: int):

@@ -3,10 +3,11 @@
 A photo becomes a caption in these steps: :mod:`data.preprocessing` decodes and resizes
 it, the engine's ``encode`` computes its annotations, the engine's ``describe`` searches
 for the words, and :mod:`inference.result` turns the hypotheses into a Caption.
-:mod:`inference.keras_engine` has the engine of Keras.
+:mod:`inference.engine` has the two engines.
 """
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,10 +16,11 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from show_attend_tell.config.settings import DecodingSettings
+from show_attend_tell.config.captioner import DecodingSettings
 from show_attend_tell.data.preprocessing import to_square, to_view
 from show_attend_tell.data.region import cell_shares, region_in_view
 from show_attend_tell.inference.confidence import Calibration, find_calibration
+from show_attend_tell.inference.engine import Engine, load_engine
 from show_attend_tell.inference.photos import (
     NamedPhoto,
     Photo,
@@ -67,31 +69,27 @@ class CaptioningPipeline:
         encoder=None,
         file: Path | tuple[Path, ...] | None = None,
         calibration: Calibration | None = None,
+        load_keras: Callable[[], Engine] | None = None,
     ):
-        """Join an engine with its calibration.
+        """Join an engine, or a Captioner and its Encoder, with what belongs to it."""
+        self.engine = engine if encoder is None else Engine(engine, encoder)
+        self.file, self.calibration = file, calibration
+        self._load_keras = load_keras
 
-        Args:
-            engine: an engine, see :class:`inference.keras_engine.KerasEngine`; or a
-                Captioner or Generator, with its `encoder`.
-            encoder: the Encoder of a Captioner or Generator.
-            file: see the class.
-            calibration: see the class.
-        """
-        if encoder is not None:
-            from show_attend_tell.inference.keras_engine import KerasEngine
-
-            engine = KerasEngine(engine, encoder)
-        self.engine, self.file, self.calibration = engine, file, calibration
+    @functools.cached_property
+    def _keras(self) -> Engine:
+        """The engine of Keras, loaded on first use."""
+        return self._load_keras() if self._load_keras else self.engine
 
     @property
     def encoder(self):
         """The Encoder of Keras."""
-        return self.engine.encoder
+        return self._keras.encoder
 
     @property
     def generator(self):
         """The Generator of Keras: captioners and reranker."""
-        return self.engine.generator
+        return self._keras.generator
 
     @property
     def captioner(self):
@@ -244,7 +242,12 @@ class CaptioningPipeline:
         return self._caption_one(opened, request or CaptionRequest())
 
     def compile(self, request: CaptionRequest) -> None:
-        """Trace the search of :meth:`caption_image`; one graph serves all regions."""
+        """Trace the search of :meth:`caption_image`; one graph serves all regions.
+
+        NumPy has nothing to trace.
+        """
+        if not self.engine.is_keras:
+            return
         side = self.engine.side
         if request.region is not None:
             request = dataclasses.replace(request, region=(0, 0, side, side))
@@ -337,14 +340,16 @@ class CaptioningPipeline:
         )
 
 
-def load_requested(request: CaptionRequest) -> CaptioningPipeline:
-    """Load the models of a request, see :func:`load`."""
+def load_requested(request: CaptionRequest, photos: int = 1) -> CaptioningPipeline:
+    """Load the models of a request for a number of photos, see :func:`load`."""
     models = request.models or (DEFAULT,)
     return load(
         models[0] if len(models) == 1 else models,
         request.encoder_weights,
         mirror=request.mirror,
         reranker=request.reranker,
+        engine=request.engine,
+        photos=photos,
     )
 
 
@@ -354,13 +359,15 @@ def load(
     runs: str | os.PathLike = "experiments/runs",
     mirror: bool = False,
     reranker: str | os.PathLike | None = None,
+    engine: str = "auto",
+    photos: int = 1,
 ) -> CaptioningPipeline:
     """Load a trained captioner, or an ensemble of several, and build its encoder.
 
     Args:
         model: a ``.keras`` file, the folder of a run, an experiment's name, or
             ``shipped``, the default, or ``shipped-lstm`` in the package; several are
-            averaged, see :mod:`models.generator`.
+            averaged, see :mod:`reference.captioner`.
         encoder_weights: a file, or a name of ``EncoderSettings.weights``; by default
             the weights that the model was trained with. If they came from a file, it
             is looked up in the folder of the model. The packaged weights of VGG16 and
@@ -369,6 +376,8 @@ def load(
         mirror: whether to average over photos and their mirror images.
         reranker: file by which hypotheses are ranked too, or ``none``; by default
             ``<model>.reranker.npz``, if it is beside a single model.
+        engine: see :func:`inference.engine.load_engine`.
+        photos: see the same function.
 
     Raises:
         CaptionError: the encoder's weights are absent, or are not those the model was
@@ -378,12 +387,12 @@ def load(
         PretrainedModelError: `model` is omitted, and the package has no model.
         CalibrationError: the calibration beside the model is damaged or another's.
     """
-    from show_attend_tell.inference.keras_engine import load_engine
-
     several = mirror or isinstance(model, list | tuple)
     models = model if isinstance(model, list | tuple) else [model]
     files = [model_path(os.fspath(name), runs) for name in models]
-    engine = load_engine(files, encoder_weights, mirror, reranker)
-    calibration = None if several else find_calibration(engine.generator, files[0])
+    loading = functools.partial(load_engine, files, encoder_weights, mirror, reranker)
+    loaded = loading(engine, photos)
+    calibration = None if several else find_calibration(loaded.generator, files[0])
     file = tuple(files) if several else files[0]
-    return CaptioningPipeline(engine, file=file, calibration=calibration)
+    load_keras = None if loaded.is_keras else functools.partial(loading, "keras")
+    return CaptioningPipeline(loaded, None, file, calibration, load_keras)

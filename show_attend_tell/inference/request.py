@@ -90,6 +90,11 @@ class CaptionRequest:
         "Weights file of the encoder, in place of the weights in its settings.",
         metavar="FILE",
     )
+    engine: Literal["auto", "reference", "keras"] = _option(
+        "Caption with NumPy, which starts at once, or with Keras, which is faster for "
+        "many photos; by default by their number.",
+        default="auto",
+    )
     method: Literal["beam", "sample"] | None = _option(
         form={"description": "By default, as all that follow, the model's own."}
     )

@@ -325,7 +325,7 @@ class Captioner(keras.Model):
 
     def generate(self, annotations, decoding=None, seeds=None, xla=None, regions=None):
         """Call :meth:`models.generator.Generator.generate` with this model alone."""
-        return self.generator.generate(annotations, decoding, seeds, xla, regions)
+        return self.generator.generate(annotations, decoding, seeds, regions, xla=xla)
 
     def get_config(self):
         """Return the arguments of :meth:`from_config` as JSON values."""

@@ -3,22 +3,21 @@
 :class:`models.generator.Generator` composes the steps of its members.
 """
 
-import dataclasses
 from typing import NamedTuple
 
 import numpy as np
 from keras import ops
 
-from show_attend_tell.config.captioner import DecodingSettings
 from show_attend_tell.data.vocabulary import END, PAD, START, UNKNOWN
-from show_attend_tell.decoding import Hypotheses, beam_search, greedy, sample
+from show_attend_tell.decoding import Hypotheses
+from show_attend_tell.decoding.beam import beam_search
+from show_attend_tell.decoding.sampling import greedy, sample
 from show_attend_tell.models.lstm.attention import (
     argmax_location,
     region_bias,
     sampled_location,
 )
 from show_attend_tell.runtime.backend import compiled
-from show_attend_tell.runtime.errors import ConfigError
 
 # XLA compiles a beam of 5 in 4.6 s of processor time, TensorFlow traces it in 1.1 s; a
 # photo then takes 16 ms or 22 ms (batches of 16, AVX-512), so XLA pays from 600 photos.
@@ -27,43 +26,10 @@ MANY_PHOTOS = 500
 _SPECIAL = {"start_id": START, "end_id": END, "pad_id": PAD}
 
 
-def static_settings(decoding):
-    """Return the settings that are compiled into a search; the others are inputs.
-
-    A beam of one is greedy, and only a beam ranks by length.
-    """
-    if decoding.method == "beam" and decoding.beam == 1:
-        decoding = dataclasses.replace(decoding, method="greedy")
-    if decoding.method != "beam":
-        decoding = dataclasses.replace(decoding, beam=1, length_normalisation=0.0)
-    # Inputs of the compiled function have one value, so that settings compare equal.
-    names = ("temperature", "seed", "region_strength", "region_words", "rerank_weight")
-    names += ("validation_beam", "batch_size")
-    defaults = {name: getattr(DecodingSettings(), name) for name in names}
-    return dataclasses.replace(decoding, **defaults)
-
-
 def make_region_bias(shares, decoding):
     """Return the RegionBias of photos; shares (N, L), see :func:`region_bias`."""
     scores = ops.convert_to_numpy(region_bias(shares, decoding.region_strength))
     return RegionBias(scores, decoding.region_words or decoding.max_words)
-
-
-def uniform_noise(seed, photos, max_words):
-    """Return uniform numbers in [0, 1), for words and for locations: (N, 2, T).
-
-    A photo's numbers do not depend on how many photos follow it, and with N seeds on no
-    other photo.
-
-    Args:
-        seed: one seed of all photos, or N seeds.
-        photos: N.
-        max_words: T.
-    """
-    if np.ndim(seed) == 0:
-        return np.random.default_rng(seed).random((photos, 2, max_words), np.float32)
-    rngs = [np.random.default_rng(number) for number in seed]
-    return np.stack([rng.random((2, max_words), np.float32) for rng in rngs])
 
 
 class RegionBias(NamedTuple):
@@ -89,17 +55,8 @@ def make_step(model, memory, max_words, locations, noise, region=None):
         state, leaves (B, ...); where locations are sampled also ``"noise"`` (B, T), the
         next number first; with a region also ``"word"`` (B,), the number of words
         written.
-
-    Raises:
-        ConfigError: the decoder's context cannot be one location.
     """
     decoder = model.decoder
-    if locations != "expected" and not model.settings.selects_locations:
-        raise ConfigError(
-            "`locations` must be 'expected' with the Transformer decoder. Received: "
-            f"{locations!r}; caption with a model whose decoder is 'lstm', such as "
-            "shipped-lstm"
-        )
 
     def step(tokens, state):
         select_weights = _selection(locations, state.get("noise"))
@@ -149,7 +106,7 @@ def build_search(generator, decoding, xla=None):
 
     Args:
         generator: a :class:`models.generator.Generator`.
-        decoding: DecodingSettings from :func:`static_settings`.
+        decoding: DecodingSettings from :func:`config.captioner.static_settings`.
         xla: whether XLA compiles the search, see :func:`runtime.backend.compiled`;
             None compiles nothing, for a caller that traces the function.
     """

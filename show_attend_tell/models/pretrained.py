@@ -3,7 +3,6 @@
 from importlib.resources import files
 from pathlib import Path
 
-from show_attend_tell.config import runs
 from show_attend_tell.runtime.errors import PretrainedModelError
 
 SHIPPED = Path(str(files(__package__))) / "weights" / "flickr8k.keras"
@@ -44,4 +43,6 @@ def model_path(name: str, runs_folder: str | Path) -> Path:
     """
     if name in NAMES:
         return shipped_model(name)
+    from show_attend_tell.config import runs  # slow, and packaged models need none
+
     return runs.find_model(name, runs_folder)

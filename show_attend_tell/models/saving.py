@@ -2,78 +2,21 @@
 
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
 
 import keras
 import numpy as np
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from show_attend_tell.config.settings import (
-    DecodingSettings,
-    HardAttentionSettings,
-    ModelSettings,
-    NonNegative,
-    Positive,
-    Rate,
-    Seed,
-    TransformerSettings,
-)
+from show_attend_tell.config.captioner import SavedCaptioner
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.generator import Generator
-from show_attend_tell.models.reranker import find_reranker
+from show_attend_tell.reference.reranker import find_reranker
 from show_attend_tell.runtime.errors import (
     ModelFileError,
     one_line,
     quote,
 )
-
-_Grid = tuple[Positive, Positive]
-_Convolution = Annotated[str, Field(pattern=r"^block5_conv[1-4]$")]
-
-
-# The types of the values in a model file's config.json. Keys that a file lacks have the
-# defaults of Captioner; keys of later versions are ignored.
-@dataclass
-class _Identity:
-    network: str = ""
-    layer: str = ""
-    weights: Annotated[str, Field(pattern=r"^[^/\\\x00]+$")] = "none"  # no folder
-    weights_digest: str = ""
-    image_size: Positive = 1
-    resize: Literal["crop", "squash"] = "crop"
-    preprocessing: str = ""
-    grid: _Grid = (1, 1)
-    width: Positive = 1
-    precision: Literal["float32", "bfloat16"] = "float32"
-    seed: Seed = 0
-    versions: dict[str, str] = field(default_factory=dict)
-    accepts: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass
-class _Config:
-    vocabulary: list[str]
-    settings: ModelSettings = field(default_factory=ModelSettings)
-    annotation_width: Positive = 1
-    grid: _Grid = (1, 1)
-    label_smoothing: Rate = 0.0
-    doubly_stochastic: NonNegative = 0.0
-    encoder_identity: _Identity = field(default_factory=_Identity)
-    decoding: DecodingSettings = field(default_factory=DecodingSettings)
-    hard: HardAttentionSettings = field(default_factory=HardAttentionSettings)
-    transformer: TransformerSettings = field(default_factory=TransformerSettings)
-    convolutions: Annotated[list[_Convolution], Field(max_length=4)] = field(
-        default_factory=list
-    )
-    seed: Seed = 0
-
-
-@dataclass
-class _SavedCaptioner:
-    class_name: str
-    config: _Config
 
 
 def load_captioner(path: str | Path) -> Captioner:
@@ -119,7 +62,7 @@ def load_generator(
     Args:
         files: one model file or several.
         mirror: whether to average over photos and their mirror images.
-        reranker: see :func:`models.reranker.find_reranker`. A search of one
+        reranker: see :func:`reference.reranker.find_reranker`. A search of one
             hypothesis is an error if a reranker is named, and not ranked otherwise.
 
     Raises:
@@ -136,7 +79,7 @@ def _require_types(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         content = archive.read("config.json")
     if b"Captioner" in content:  # other classes are refused once they are loaded
-        TypeAdapter(_SavedCaptioner).validate_json(content, strict=True)
+        TypeAdapter(SavedCaptioner).validate_json(content, strict=True)
 
 
 def _reason(error: Exception) -> str:

@@ -96,7 +96,12 @@ def start_keras() -> None:
         try:
             start_tensorflow()
             import keras
-        except (ImportError, ValueError) as error:  # not installed, or not known
+        except ModuleNotFoundError as error:
+            raise BackendError(
+                f"{error.name} is not installed; run pip install "
+                "'show-attend-tell[train]'"
+            ) from None
+        except (ImportError, ValueError) as error:  # damaged, or not known
             raise BackendError(
                 f"TensorFlow and Keras cannot be imported: {error}; install the "
                 "package again, with tensorflow as the backend in Keras' keras.json"

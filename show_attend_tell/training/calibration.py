@@ -23,7 +23,7 @@ from show_attend_tell.inference.confidence import (
     save_calibration,
     statistics,
 )
-from show_attend_tell.inference.keras_engine import matching_encoder
+from show_attend_tell.inference.engine import matching_encoder
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.saving import load_generator
@@ -81,7 +81,7 @@ def calibrate(
         model: path of the model; a reranker beside it ranks the captions.
         others: pictures of out-of-distribution sets by their names, at least 8 of each.
         encoder_weights: as in
-            :func:`~show_attend_tell.inference.keras_engine.matching_encoder`.
+            :func:`~show_attend_tell.inference.engine.matching_encoder`.
         count: validation photos to turn upside down and to crop close-ups from.
         shown: whether to show progress bars.
 
@@ -91,7 +91,7 @@ def calibrate(
             encoder or the prepared data are absent, or do not fit each other.
     """
     captioner = load_generator([model])
-    encoder = matching_encoder(captioner, Path(model), encoder_weights)
+    encoder = matching_encoder(captioner, Path(model), encoder_weights, Encoder)
     rng = np.random.default_rng(0)  # of the photos, the close-ups and the halves
     with open_features(experiment, work, identity=encoder.identity()) as reader:
         train, val = load_splits(experiment, work, ["train", "val"], reader)

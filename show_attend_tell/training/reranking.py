@@ -1,7 +1,7 @@
 """Fit a reranker to the training photos: kernel ridge regression in closed form.
 
 Y (N, G) has the mean vector of each training photo's captions, see
-:mod:`models.reranker`; its truncated singular value decomposition is U S Q^T. With M
+:mod:`reference.reranker`; its truncated singular value decomposition is U S Q^T. With M
 landmarks among the N descriptors x_n, K = k(x, x_j) (N, M) and K_M the M rows of the
 landmarks, the coefficients minimise ::
 
@@ -28,14 +28,14 @@ from show_attend_tell.data.splits import (
     vocabulary_path,
 )
 from show_attend_tell.data.vocabulary import Vocabulary
-from show_attend_tell.models.encoder.quantised_weights import dequantise, quantise
-from show_attend_tell.models.reranker import (
+from show_attend_tell.reference.reranker import (
     NgramVectors,
     Reranker,
     descriptors,
     kernel,
     normalised,
 )
+from show_attend_tell.runtime.array_file import dequantise, quantise
 from show_attend_tell.runtime.errors import ManifestError
 from show_attend_tell.runtime.progress import progress_bar
 
@@ -95,7 +95,7 @@ def fit(
     """Fit a reranker to descriptors (N, D) and the ids of each photo's captions.
 
     Args:
-        photos: from :func:`models.reranker.descriptors`.
+        photos: from :func:`reference.reranker.descriptors`.
         captions: ids of the words of each photo's captions, at least one.
         words: the vocabulary.
         identity: of the encoder.

@@ -123,7 +123,7 @@ def test_invalid_settings_are_one_line_that_names_the_option(run, arguments, mes
 
 def test_another_backend_of_keras_is_one_line(run, monkeypatch):
     monkeypatch.setattr("keras.backend.backend", lambda: "jax")
-    for arguments in (["train"], ["features"], ["caption", "photo.jpg"]):
+    for arguments in (["train"], ["features"], ["eval"]):
         code, out, err = run(*arguments)
         assert (code, out) == (1, "")
         assert err.startswith("error: the backend of Keras must be tensorflow")

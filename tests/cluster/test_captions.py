@@ -47,7 +47,7 @@ def here(monkeypatch):
     nullcontext = contextlib.nullcontext
     monkeypatch.setattr(captions, "connected", lambda address: nullcontext(here))
     monkeypatch.setattr(captions, "SHARD_PHOTOS", CHUNK)
-    monkeypatch.setattr(captions, "load_requested", lambda request: tiny_pipeline())
+    monkeypatch.setattr(captions, "load_requested", lambda *_: tiny_pipeline())
     return here
 
 

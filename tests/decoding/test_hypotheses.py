@@ -14,7 +14,7 @@ from decoding_models import (
     spelled_code,
 )
 
-from show_attend_tell.decoding import beam_search
+from show_attend_tell.decoding.beam import beam_search
 
 
 def test_without_an_end_the_best_live_captions_are_returned_unfinished(rng):

@@ -17,7 +17,7 @@ from decoding_models import (
 )
 from scipy import stats
 
-from show_attend_tell.decoding import greedy, sample
+from show_attend_tell.decoding.sampling import greedy, sample
 
 
 def uniform_noise(photos, words, seed):

@@ -47,7 +47,7 @@ def shared_load(monkeypatch, pipeline):
     """Make the command line use the shared pipeline instead of loading a model."""
     monkeypatch.setattr(
         "show_attend_tell.inference.pipeline.load",
-        lambda model, weights, mirror=None, reranker=None: pipeline,
+        lambda model, weights, mirror=None, reranker=None, **_: pipeline,
     )
 
 

@@ -13,9 +13,9 @@ from show_attend_tell.data.encoder_identity import (
     ROUNDED_DIGEST,
     identity_difference,
 )
-from show_attend_tell.inference import keras_engine
-from show_attend_tell.inference.keras_engine import matching_encoder
+from show_attend_tell.inference.engine import matching_encoder
 from show_attend_tell.inference.pipeline import load
+from show_attend_tell.models.encoder import network
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.pretrained import NAMES
 from show_attend_tell.models.saving import load_captioner
@@ -115,7 +115,7 @@ def test_a_model_of_other_imagenet_weights_keeps_them(packaged, tmp_path, monkey
         asked.append(settings.weights)
         raise EncoderError("no network")
 
-    monkeypatch.setattr(keras_engine, "Encoder", record)
+    monkeypatch.setattr(network, "Encoder", record)
     with pytest.raises(EncoderError):
         load(model)
     assert asked == ["imagenet"]
@@ -133,25 +133,29 @@ def test_features_of_the_packaged_weights_stand_for_those_they_round(packaged):
 
 
 def test_a_model_of_the_packaged_weights_accepts_those_that_they_round(
-    packaged, tmp_path, monkeypatch
+    packaged, tmp_path
 ):
     file = tmp_path / "model.keras"
     save_trained_with(packaged, file, "imagenet_8bit", PACKAGED_DIGEST)
     model = load_captioner(file)
+
+    def match():
+        matching_encoder(
+            model,
+            file,
+            "vgg16.weights.h5",
+            lambda settings: SimpleNamespace(identity=lambda: dict(found)),
+        )
+
     for digest, accepted in ((ROUNDED_DIGEST, True), ("ab" * 32, False)):
         found = packaged.identity() | {"weights_digest": digest}
-        monkeypatch.setattr(
-            keras_engine,
-            "Encoder",
-            lambda settings, found=found: SimpleNamespace(identity=lambda: dict(found)),
-        )
         if accepted:
-            matching_encoder(model, file, "vgg16.weights.h5")
+            match()
         else:
             with pytest.raises(CaptionError, match="another encoder"):
-                matching_encoder(model, file, "vgg16.weights.h5")
+                match()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_shipped_models_need_no_download_and_no_option(name):
-    assert load(name).encoder.identity()["weights"] == "imagenet_8bit"
+    assert load(name).engine.encoder.identity()["weights"] == "imagenet_8bit"

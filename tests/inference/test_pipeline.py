@@ -159,18 +159,17 @@ def test_more_photos_than_a_batch_keep_their_order(pipeline, captions):
     assert [one.text for one in found] == [one.text for one in captions] * 5
 
 
-def test_xla_compiles_the_search_for_many_photos_only(pipeline, captions, monkeypatch):
-    def generate(features, decoding, seeds, xla, regions):
-        asked.append(xla)
+def test_the_engine_knows_the_number_of_photos(pipeline, captions):
+    def generate(features, decoding, seeds, regions, photos):
+        asked.append(photos)
         return pipeline.generator.generate(features, decoding, seeds)
 
     asked, model = [], with_decoding(pipeline)
     model.generator.generate = generate
-    monkeypatch.setattr("show_attend_tell.inference.keras_engine.MANY_PHOTOS", 3)
     paths = [one.path for one in captions]
     for count in (2, 3):
         list(model.caption_photos(paths[:count]))
-    assert asked == [False, True]
+    assert asked == [2, 3]
 
 
 def test_a_beam_of_one_is_greedy_and_has_no_alternatives(pipeline, captions):

@@ -9,7 +9,11 @@ from tiny_pipeline import photo_bytes
 from show_attend_tell.inference.batch import caption_into_file, made_by
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.inference.request import CaptionRequest
-from show_attend_tell.models.reranker import descriptors, reranker_beside, save_reranker
+from show_attend_tell.reference.reranker import (
+    descriptors,
+    reranker_beside,
+    save_reranker,
+)
 from show_attend_tell.runtime.errors import (
     CaptionError,
     ConfigError,

@@ -1,7 +1,6 @@
 """Generated captions agree with the oracle reading them word by word."""
 
 import numpy as np
-import oracle
 import pytest
 import tiny_captioner as tiny
 from checks import assert_hypotheses_are_read
@@ -9,7 +8,8 @@ from tiny_captioner import PAD, START, UNKNOWN, K, L, write
 
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.models import generation, generator
-from show_attend_tell.models.generation import uniform_noise
+from show_attend_tell.reference import lstm
+from show_attend_tell.reference.captioner import uniform_noise
 
 PHOTOS, WORDS = 5, 4
 
@@ -92,7 +92,7 @@ def test_a_caption_has_the_numbers_of_teacher_forcing(model, photos, written, me
     p = tiny.weights(model)
 
     def read(b, w, inputs):
-        return oracle.run(p, photos[b].astype(float), inputs, model.settings)
+        return lstm.read(p, model.settings, photos[b].astype(float), inputs)
 
     assert_hypotheses_are_read(written[method], read)
     assert (written[method].locations == -1).all()  # of the expected context
@@ -131,12 +131,12 @@ def test_the_context_of_a_word_is_that_of_its_reported_location(
     def read(b, w, inputs):
         s = found.locations[b, w, : len(inputs)]
         a = photos[b].astype(float)
-        expected = oracle.run(p, a, inputs, model.settings, s)
+        expected = lstm.read(p, model.settings, a, inputs, locations=s)
         likeliest = expected["alpha"].argmax(1)
         if locations == "likeliest":
             np.testing.assert_array_equal(s, likeliest)
         else:
-            sampled = map(oracle.sampled_location, expected["alpha"], noise[b])
+            sampled = map(lstm.sample_index, expected["alpha"], noise[b])
             assert s.tolist() == list(sampled)
         chosen.extend(zip(s, s == likeliest, strict=True))
         return expected

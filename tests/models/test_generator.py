@@ -3,7 +3,6 @@
 import dataclasses
 
 import numpy as np
-import oracle
 import pytest
 import tiny_captioner as tiny
 from checks import assert_hypotheses_are_read, mean_of_reads
@@ -14,6 +13,7 @@ from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.encoder_identity import PACKAGED_DIGEST, ROUNDED_DIGEST
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.generator import Generator
+from show_attend_tell.reference import lstm
 from show_attend_tell.runtime.errors import ConfigError, ModelFileError
 
 DECODING = DecodingSettings(beam=3, max_words=4, batch_size=3)
@@ -47,7 +47,7 @@ def test_words_and_attention_are_the_means_of_the_members(members, photos):
     def read(b, w, inputs):
         a = photos[b].astype(float)
         return mean_of_reads(
-            [oracle.run(tiny.weights(m), a, inputs, m.settings) for m in members]
+            [lstm.read(tiny.weights(m), m.settings, a, inputs) for m in members]
         )
 
     found = Generator(members).generate(photos, DECODING)

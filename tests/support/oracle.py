@@ -1,123 +1,15 @@
-"""Compute the paper's equations in NumPy, one caption at a time and in float64.
+"""Compute losses, rewards and bounds in NumPy, one caption at a time and in float64.
 
-Written from the paper alone (arXiv:1502.03044v3), with sums in place of batched
-products and without code of the package. Weights are a dict of arrays under the names
-below; sizes are those of :mod:`show_attend_tell.models.lstm.attention`.
-
-========================= ================= ======================================
-name                      shape             meaning
-========================= ================= ======================================
-embedding                 (K, m)            E
-w_a_0 .., b_a_0 ..        (D, A), (A,)      layers on the annotations in f_att
-w_h, w_att                (n, A), (A, 1)    the rest of f_att
-w_beta, b_beta            (n, 1), (1,)      f_beta
-lstm_y, lstm_h, lstm_z    (., 4 n)          on E y, h, z_hat; columns i, f, o, g
-lstm_b                    (4 n,)
-init_h_w0 .., init_h_b0.. (D, n), (n,)      f_init,h; likewise init_c
-l_h, l_b, l_z             (n, m) (m,) (D, m) the deep output
-l_o, l_o_b                (m, K), (K,)
-========================= ================= ======================================
+Written from the paper alone (arXiv:1502.03044v3). The decoder is
+:mod:`show_attend_tell.reference.lstm`.
 """
 
 import itertools
 
 import numpy as np
 
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
-
-
-def softmax(x):
-    weights = np.exp(x - x.max())
-    return weights / weights.sum()
-
-
-def log_softmax(x):
-    return x - x.max() - np.log(np.exp(x - x.max()).sum())
-
-
-def initial_state(p, a):
-    """Return h_0 and c_0 of one photo: MLPs of the mean annotation."""
-    mean = sum(a_i for a_i in a) / len(a)
-    return tuple(_init(p, part, mean) for part in "hc")
-
-
-def _init(p, part, value):
-    layers = sum(name.startswith(f"init_{part}_w") for name in p)
-    for j in range(layers):
-        value = value @ p[f"init_{part}_w{j}"] + p[f"init_{part}_b{j}"]
-        value = np.tanh(value) if j == layers - 1 else np.maximum(value, 0)
-    return value
-
-
-def scores(p, a, h, act=np.tanh):
-    """Return e_ti for each location, Eq. (4)."""
-    layers = sum(name.startswith("w_a_") for name in p)
-    e = []
-    for a_i in a:
-        value = a_i @ p["w_a_0"] + p["b_a_0"]
-        for j in range(1, layers):
-            value = np.tanh(value) @ p[f"w_a_{j}"] + p[f"b_a_{j}"]
-        e.append(act(value + h @ p["w_h"]) @ p["w_att"][:, 0])
-    return np.array(e)
-
-
-def context(a, alpha):
-    """Return sum_i alpha_i a_i, the context before the gate."""
-    return sum(weight * a_i for weight, a_i in zip(alpha, a, strict=True))
-
-
-def lstm(p, embedded, h, c, z_hat):
-    """Return h_t and c_t, Eq. (1)-(3)."""
-    affine = embedded @ p["lstm_y"] + h @ p["lstm_h"] + z_hat @ p["lstm_z"]
-    return lstm_update(affine + p["lstm_b"], c)
-
-
-def lstm_update(gates, c):
-    """Return h_t and c_t from the sums of the gates i, f, o, g (4 n,)."""
-    i, f, o, g = np.split(gates, 4, axis=-1)
-    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
-    return sigmoid(o) * np.tanh(c), c
-
-
-def deep_output(p, embedded, h, z_hat, prev2out=True, ctx2out=True):
-    """Return the logits of the next word, Eq. (7), with the authors' tanh."""
-    hidden = h @ p["l_h"] + p["l_b"]
-    if prev2out:
-        hidden = hidden + embedded
-    if ctx2out:
-        hidden = hidden + z_hat @ p["l_z"]
-    return np.tanh(hidden) @ p["l_o"] + p["l_o_b"]
-
-
-def run(p, a, words, settings, locations=None, bias=None):
-    """Run the decoder on words (T,) and one photo (L, D) of scaled annotations.
-
-    With locations (T,) the context of each step is the annotation there, Eq. (9). A
-    bias (T, L) is added to the scores of each step.
-
-    Returns:
-        dict of (T, ...) arrays: logits, alpha, beta, z_hat, h, c.
-    """
-    act = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0)}[settings.activation]
-    h, c = initial_state(p, a)
-    steps = []
-    for t, word in enumerate(words):
-        embedded = p["embedding"][word]
-        alpha = softmax(scores(p, a, h, act) + (0 if bias is None else bias[t]))
-        beta = 1.0
-        if settings.selector:
-            beta = sigmoid(h @ p["w_beta"][:, 0] + p["b_beta"][0])
-        z_hat = beta * (context(a, alpha) if locations is None else a[locations[t]])
-        h, c = lstm(p, embedded, h, c, z_hat)
-        switches = settings.prev2out, settings.ctx2out
-        logits = deep_output(p, embedded, h, z_hat, *switches)
-        steps.append([logits, alpha, beta, z_hat, h, c])
-    names = ("logits", "alpha", "beta", "z_hat", "h", "c")
-    return {
-        n: np.array(v) for n, v in zip(names, zip(*steps, strict=True), strict=True)
-    }
+from show_attend_tell.reference.beam import log_softmax
+from show_attend_tell.reference.lstm import read as read_caption
 
 
 def caption_loss(logits, alpha, words, smoothing=0.0, strength=1.0):
@@ -131,16 +23,6 @@ def caption_loss(logits, alpha, words, smoothing=0.0, strength=1.0):
     return nll, strength * sum(
         (1 - alpha[:, i].sum()) ** 2 for i in range(alpha.shape[1])
     )
-
-
-def sampled_location(alpha, u):
-    """Return the first location at which the cumulative sum of alpha exceeds u."""
-    total = 0.0
-    for i, weight in enumerate(alpha):
-        total += weight
-        if total > u:
-            return i
-    raise AssertionError("u must be below the sum of alpha")
 
 
 def word_log_likelihoods(logits, words):
@@ -167,7 +49,7 @@ def surrogate(read, words, locations, baseline, hard, others=()):
     """Return the value whose gradient is minus Eq. (12), for one sample of a caption.
 
     Args:
-        read: outputs of :func:`run`.
+        read: outputs of :func:`reference.lstm.read`.
         words: (T,).
         locations: (T,), or None for the expected context.
         baseline: the moving baseline b.
@@ -196,7 +78,7 @@ def enumerate_locations(p, a, inputs, words, settings):
     """Return log p(s|a) and log p(y|s,a) of every sequence s, (L^T, 2)."""
     rows = []
     for s in itertools.product(range(len(a)), repeat=len(words)):
-        read = run(p, a, inputs, settings, s)
+        read = read_caption(p, settings, a, inputs, locations=s)
         reached = log_likelihood(read["logits"], words)
         rows.append((location_log_prob(read["alpha"], s), reached))
     return np.array(rows)

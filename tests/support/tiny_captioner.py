@@ -2,10 +2,10 @@
 
 import keras
 import numpy as np
-import oracle
 
 from show_attend_tell.config.settings import DecodingSettings, ModelSettings
 from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.reference import lstm
 
 B, L, D, T = 3, 6, 5, 4
 n, m, A, K = 4, 3, 7, 11
@@ -38,7 +38,7 @@ def build(rng, arguments=None, spread=0.5, **changes):
 
 
 def weights(model):
-    """Return the decoder's weights in float64, under the oracle's names."""
+    """Return the decoder's weights in float64, under the names of the reference."""
     return {w.name: np.asarray(w, np.float64) for w in model.decoder.weights}
 
 
@@ -105,10 +105,10 @@ def outputs_of(model, annotations, tokens, mode="eager"):
 
 
 def expected(model, annotations, tokens, scale=1.0):
-    """Return the oracle's outputs for a batch: dict of arrays (B, T, ...)."""
+    """Return the reference's outputs for a batch: dict of arrays (B, T, ...)."""
     p = weights(model)
     rows = [
-        oracle.run(p, a.astype(float) * scale, words, model.settings)
+        lstm.read(p, model.settings, a.astype(float) * scale, words)
         for a, words in zip(annotations, tokens, strict=True)
     ]
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}

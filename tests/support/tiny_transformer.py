@@ -2,9 +2,9 @@
 
 import numpy as np
 import tiny_captioner as tiny
-import transformer_oracle
 
 from show_attend_tell.config.settings import TransformerSettings
+from show_attend_tell.reference import transformer
 
 d, H, F, N = 8, 2, 12, 2
 VARIANTS = {
@@ -43,12 +43,11 @@ def weights(model):
 
 
 def expected(model, annotations, tokens, bias=None):
-    """Return the oracle's outputs for a batch: dict of arrays (B, ...)."""
+    """Return the reference's outputs for a batch: dict of arrays (B, ...)."""
     p, s = weights(model), model.transformer
+    biases = [None] * len(tokens) if bias is None else bias
     rows = [
-        transformer_oracle.run(
-            p, a.astype(float), words, model.grid, s, None if bias is None else bias[b]
-        )
-        for b, (a, words) in enumerate(zip(annotations, tokens, strict=True))
+        transformer.read(p, s, a.astype(float), words, model.grid, bias=b)
+        for a, words, b in zip(annotations, tokens, biases, strict=True)
     ]
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}

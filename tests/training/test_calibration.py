@@ -29,7 +29,7 @@ from show_attend_tell.inference.confidence import (
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.models.reranker import reranker_beside, save_reranker
+from show_attend_tell.reference.reranker import reranker_beside, save_reranker
 from show_attend_tell.runtime.errors import (
     CalibrationError,
     CaptionError,
@@ -178,7 +178,7 @@ def test_the_minimum_holds_for_captions_that_the_photos_already_carry(
     pipeline, captions, tmp_path, monkeypatch
 ):
     load = "show_attend_tell.inference.pipeline.load_requested"
-    monkeypatch.setattr(load, lambda request: pipeline)
+    monkeypatch.setattr(load, lambda *_: pipeline)
     photos = [shutil.copy(one.path, tmp_path) for one in captions[:4]]
     limit = float(np.median([one.confidence for one in captions[:4]]))
     kept = [k for k in range(4) if captions[k].confidence >= limit]

@@ -13,11 +13,12 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from show_attend_tell.config.captioner import static_settings
 from show_attend_tell.inference.pipeline import CaptioningPipeline, load
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.models.generation import build_search, static_settings
+from show_attend_tell.models.generation import build_search
 from show_attend_tell.runtime.errors import ExportError
 from show_attend_tell.runtime.files import atomic_path, atomic_write
 

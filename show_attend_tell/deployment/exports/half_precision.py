@@ -15,12 +15,12 @@ import h5py
 import keras
 import numpy as np
 
-from show_attend_tell.models.encoder.quantised_weights import (
+from show_attend_tell.models.encoder.quantised_weights import copy_archive
+from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.runtime.array_file import (
     SCALE,
-    copy_archive,
     quantise,
 )
-from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.runtime.files import atomic_path
 

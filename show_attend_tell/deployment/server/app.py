@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 import pydantic
 from fastapi import FastAPI, Request
@@ -19,14 +20,12 @@ from show_attend_tell.deployment.server.captions import (
 )
 from show_attend_tell.deployment.server.middleware import Guard
 from show_attend_tell.deployment.server.request_queue import RequestQueue
-from show_attend_tell.deployment.server.siblings import (
-    DigitModels,
-    WordReader,
-    add_siblings,
-)
 from show_attend_tell.deployment.server.uploads import Limits, size_message
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.runtime.errors import BusyError, UploadError
+
+if TYPE_CHECKING:  # its module imports Keras
+    from show_attend_tell.deployment.server.siblings import DigitModels, WordReader
 
 _STATIC = files(__package__) / "static"
 _READ = ["GET", "HEAD"]
@@ -60,8 +59,8 @@ def create_app(
     queue_limit: int = 32,
     limits: Limits | None = None,
     hosts: Sequence[str] = ("127.0.0.1", "localhost", "[::1]"),
-    digits: DigitModels | None = None,
-    reader: WordReader | None = None,
+    digits: "DigitModels | None" = None,
+    reader: "WordReader | None" = None,
 ) -> FastAPI:
     """Build the application.
 
@@ -91,7 +90,10 @@ def create_app(
     tabs = {"digits": digits is not None, "words": reader is not None}
     _add_page(app, pipelines, examples, limits, tabs)
     add_captions(app, pipelines, queue, limits, _REFUSALS)
-    add_siblings(app, digits, reader, queue, limits, _REFUSALS)
+    if digits is not None or reader is not None:
+        from show_attend_tell.deployment.server.siblings import add_siblings
+
+        add_siblings(app, digits, reader, queue, limits, _REFUSALS)
     return app
 
 

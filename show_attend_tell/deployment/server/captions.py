@@ -11,13 +11,12 @@ from fastapi import FastAPI, File, Form, UploadFile
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from show_attend_tell.config.settings import DecodingSettings
+from show_attend_tell.config.captioner import DecodingSettings, static_settings
 from show_attend_tell.data.preprocessing import seen_region
 from show_attend_tell.deployment.server.request_queue import RequestQueue
 from show_attend_tell.deployment.server.uploads import Limits, open_upload
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.request import CaptionRequest, is_sampled
-from show_attend_tell.models.generation import static_settings
 from show_attend_tell.runtime.errors import CaptionError, UploadError
 
 MAX_BEAM = 10  # unless a model's own beam is wider
@@ -120,7 +119,8 @@ def _request_of(pipeline: CaptioningPipeline, values: Mapping) -> CaptionRequest
                 raise HTTPException(422, str(error)) from None
     request = CaptionRequest(**parsed, samples=SAMPLES)
     decoding = pipeline.decoding(dataclasses.replace(request, seed=None))
-    if decoding.locations != "expected" and not pipeline.generator.selects_locations:
+    generator = pipeline.engine.generator
+    if decoding.locations != "expected" and not generator.selects_locations:
         raise HTTPException(
             422,
             "`locations` must be 'expected' with a Transformer. Received: "
@@ -220,11 +220,11 @@ def model_info(name: str, pipeline: CaptioningPipeline) -> dict:
     decoding = pipeline.decoding()
     return {
         "name": name,
-        "attention": pipeline.captioner.settings.attention,
+        "attention": pipeline.engine.generator.members[0].settings.attention,
         "method": "sample" if decoding.method == "sample" else "beam",
         "beam": _beam_of(decoding),
         "temperature": decoding.temperature,
         "locations": decoding.locations,
-        "selects_locations": pipeline.generator.selects_locations,
+        "selects_locations": pipeline.engine.generator.selects_locations,
         "seed": decoding.seed,
     }

@@ -8,17 +8,18 @@ import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from PIL import Image
 
 from show_attend_tell.data.region import smoothing
 from show_attend_tell.inference.photos import Failure
 from show_attend_tell.runtime.files import LONGEST_NAME, atomic_write
+
+if TYPE_CHECKING:  # slow, and pages need none of it
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 UPSAMPLING = 16  # 2**4 pixels to a location, Sec. 5.4
 VEIL = 0.3  # brightness of a pixel without attention
@@ -41,7 +42,7 @@ def attention_figure(
     dark: bool = False,
     locations: Sequence[int] | None = None,
     region: Sequence[float] | None = None,
-) -> Figure:
+) -> "Figure":
     """Draw the photo, then the photo under the attention of each word.
 
     Every map is scaled by its own largest value, so that attention spread evenly
@@ -103,7 +104,7 @@ def shown_gates(beta: np.ndarray) -> np.ndarray | None:
     return None if (beta == 1).all() else beta
 
 
-def caption_figure(caption, dark: bool = False) -> Figure:
+def caption_figure(caption, dark: bool = False) -> "Figure":
     """Draw the attention of one caption."""
     return attention_figure(
         caption.view,
@@ -155,7 +156,7 @@ def overlay(pixels: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def save_figure(
-    figure: Figure,
+    figure: "Figure",
     path_without_suffix: str | os.PathLike,
     formats: Sequence[str] = ("png", "pdf"),
 ) -> list[Path]:
@@ -187,8 +188,10 @@ def save_figure(
     return files
 
 
-def figure_to_array(figure: Figure, dpi: int = 100) -> np.ndarray:
+def figure_to_array(figure: "Figure", dpi: int = 100) -> np.ndarray:
     """Return the pixels of a figure, (H, W, 3) uint8."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     figure.set_dpi(dpi)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
@@ -198,7 +201,7 @@ def figure_to_array(figure: Figure, dpi: int = 100) -> np.ndarray:
 def draw_figures(
     results: Iterable,
     folder: str | Path,
-    draw: Mapping[str, Callable[..., Figure | None]],
+    draw: Mapping[str, Callable[..., "Figure | None"]],
     formats: Sequence[str] = ("png", "pdf"),
     dark: bool = False,
 ) -> Iterator[tuple[object, list[Path]]]:
@@ -250,8 +253,10 @@ def _cut(name: str, limit: int) -> str:
     return os.fsencode(name)[:limit].decode("utf-8", "ignore") or "photo"
 
 
-def _panels(count: int, aspect: float) -> tuple[Figure, list[Axes]]:
+def _panels(count: int, aspect: float) -> tuple["Figure", list["Axes"]]:
     """Make `count` panels of equal size, height / width = `aspect`, text under each."""
+    from matplotlib.figure import Figure
+
     rows = -(-count // MOST_COLUMNS)
     columns = -(-count // rows)
     photo_high = _PANEL * min(aspect, TALLEST)
@@ -269,19 +274,21 @@ def _panels(count: int, aspect: float) -> tuple[Figure, list[Axes]]:
     return figure, panels
 
 
-def _show(axes: Axes, pixels: np.ndarray) -> None:
+def _show(axes: "Axes", pixels: np.ndarray) -> None:
     axes.imshow(pixels, interpolation="antialiased", aspect="auto")
     axes.set_axis_off()
 
 
-def show_map(axes: Axes, pixels: np.ndarray, weights: np.ndarray) -> None:
+def show_map(axes: "Axes", pixels: np.ndarray, weights: np.ndarray) -> None:
     """Show a photo under one word's weights, scaled by the largest of them."""
     drawn = attention_map(weights)
     _show(axes, overlay(pixels, drawn / max(drawn.max(), 1e-12)))
 
 
-def _outline(axes: Axes, box: Sequence[float], linestyle="solid") -> None:
+def _outline(axes: "Axes", box: Sequence[float], linestyle="solid") -> None:
     """Draw the border of a box, in fractions of the photo, over a panel."""
+    from matplotlib.patches import Rectangle
+
     x0, y0, x1, y1 = box
     for colour, width in ((_SHADE, 2.6), (_ACCENT, 1.3)):
         axes.add_patch(
@@ -301,7 +308,7 @@ def _outline(axes: Axes, box: Sequence[float], linestyle="solid") -> None:
 
 
 def write_beside(
-    axes: Axes,
+    axes: "Axes",
     text: str,
     anchor: tuple[float, float],
     offset: tuple[float, float],

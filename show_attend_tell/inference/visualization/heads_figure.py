@@ -19,7 +19,7 @@ _PANEL, _GAP, _LABEL, _HEAD = 0.95, 0.06, 0.85, 0.3  # inches
 
 
 def heads_figure(engine, caption: Caption, dark: bool = False) -> Figure | None:
-    """Draw the heads' attention; see :meth:`KerasEngine.head_attention`.
+    """Draw the heads' attention; see :meth:`Engine.head_attention`.
 
     Args:
         engine: the engine that generated the caption.

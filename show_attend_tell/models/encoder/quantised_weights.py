@@ -20,6 +20,7 @@ import h5py
 import keras
 import numpy as np
 
+from show_attend_tell.runtime.array_file import SCALE, dequantise, quantise
 from show_attend_tell.runtime.errors import EncoderError
 from show_attend_tell.runtime.files import atomic_write
 
@@ -28,30 +29,7 @@ WEIGHTS = Path(str(files("show_attend_tell.models"))) / "weights" / "vgg16_8bit.
 # Of the packaged file, written by data_prep.quantise_encoder.
 SHA256 = "fb1b9cce0d9a8d1d7071ebd41f03daa1697db1e12ee36630d6c20b423af82a2f"
 
-SCALE = "_scale"  # ending of the name of a weight's scales in a model file
-_LARGEST = 127  # of the symmetric range of int8
 _EXACT_BLOCKS = ("block1", "block2")  # 1.8 % of the weights, with the largest effect
-
-
-def quantise(kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Round a kernel or matrix to 8 bits per weight with one scale per output channel.
-
-    Args:
-        kernel: (..., outputs) float32.
-
-    Returns:
-        q (..., outputs) int8 and the scales (outputs,) float32.
-    """
-    axes = tuple(range(kernel.ndim - 1))
-    scale = np.abs(kernel).max(axis=axes) / np.float32(_LARGEST)  # -> (outputs,)
-    scale = np.where(scale > 0, scale, np.float32(1))  # of channels of zeros
-    q = np.clip(np.rint(kernel / scale), -_LARGEST, _LARGEST)
-    return q.astype(np.int8), scale.astype(np.float32)
-
-
-def dequantise(q: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Return the float32 kernel of :func:`quantise`'s values."""
-    return q.astype(np.float32) * scale
 
 
 def dequantised(store: Mapping) -> dict[str, np.ndarray]:

@@ -22,7 +22,9 @@ from show_attend_tell.data.characters import (
     read_word_file,
 )
 from show_attend_tell.data.words import normalise
-from show_attend_tell.decoding import Hypotheses, beam_search, greedy
+from show_attend_tell.decoding import Hypotheses
+from show_attend_tell.decoding.beam import beam_search
+from show_attend_tell.decoding.sampling import greedy
 from show_attend_tell.runtime.backend import compiled
 from show_attend_tell.runtime.errors import WordsError
 from show_attend_tell.siblings.words.model import (

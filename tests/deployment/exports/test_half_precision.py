@@ -17,8 +17,8 @@ from show_attend_tell.deployment.exports.half_precision import (
 )
 from show_attend_tell.inference.confidence import calibration_path
 from show_attend_tell.models import pretrained
-from show_attend_tell.models.reranker import reranker_beside
 from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.reference.reranker import reranker_beside
 from show_attend_tell.runtime.errors import ModelFileError
 
 

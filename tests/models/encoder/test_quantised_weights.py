@@ -12,12 +12,11 @@ from show_attend_tell.models.encoder import quantised_weights
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.encoder.quantised_weights import (
     assign_quantised,
-    dequantise,
-    quantise,
     quantised_arrays,
     read_quantised,
     write_quantised,
 )
+from show_attend_tell.runtime.array_file import dequantise, quantise
 from show_attend_tell.runtime.errors import EncoderError
 
 VGG = EncoderSettings("VGG16", "block5_conv3", "imagenet_8bit", 32, "squash")

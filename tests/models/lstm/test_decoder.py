@@ -1,7 +1,6 @@
 """One step of the decoder and its parts equal the oracle's; initial weights."""
 
 import numpy as np
-import oracle
 import pytest
 import tiny_captioner as tiny
 from keras import ops
@@ -9,6 +8,7 @@ from tiny_captioner import MODES, TOLERANCE, B, D, K, L, T, arrays, m, n, run_in
 
 from show_attend_tell.models.lstm.cell import OrthogonalGates
 from show_attend_tell.models.lstm.decoder import LstmDecoder
+from show_attend_tell.reference import lstm
 
 
 def keep(value):
@@ -35,7 +35,7 @@ def test_the_deep_output_has_the_terms_switched_on(rng, prev2out, ctx2out, mode)
     logits = run_in(mode, lambda *args: decoder.readout(*args, keep), *inputs)
     assert logits.shape == (B, T, K)
     exact = (x.astype(float) for x in inputs)
-    expected = oracle.deep_output(p, *exact, prev2out, ctx2out)
+    expected = lstm.deep_output(p, decoder.settings, *exact)
     np.testing.assert_allclose(logits, expected, **TOLERANCE)
 
 
@@ -75,14 +75,11 @@ def test_one_step_is_the_oracles_and_the_same_for_a_beam(rng, selector, mode):
         np.testing.assert_allclose(found, getattr(alone, name), **TOLERANCE)
     for b in range(B):
         photo, h_b = a[b].astype(float), h[b, 1].astype(float)
-        alpha = oracle.softmax(oracle.scores(p, photo, h_b))
-        beta = 1.0
-        if selector:
-            beta = oracle.sigmoid(h_b @ p["w_beta"][:, 0] + p["b_beta"][0])
-        z_hat = beta * oracle.context(photo, alpha)
+        photo = lstm.read_photo(p, decoder.settings, photo)
+        z_hat, alpha, _, beta = lstm.attend(p, decoder.settings, photo, h_b)
         embedded = p["embedding"][words[b, 1]]
-        new_h, new_c = oracle.lstm(p, embedded, h_b, c[b, 1].astype(float), z_hat)
-        expected = (new_h, new_c, z_hat, alpha, alpha, beta)
+        new_h, new_c = lstm.lstm(p, embedded, h_b, c[b, 1].astype(float), z_hat)
+        expected = (new_h, new_c, z_hat, alpha, alpha, beta[0])
         for name, value in zip(beam._fields, expected, strict=True):
             np.testing.assert_allclose(getattr(beam, name)[b, 1], value, **TOLERANCE)
 

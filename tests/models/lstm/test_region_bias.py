@@ -1,7 +1,6 @@
 """A region's bias on the attention scores agrees with the oracle, in every decoding."""
 
 import numpy as np
-import oracle
 import pytest
 import tiny_captioner as tiny
 from checks import assert_equal_leaves, assert_hypotheses_are_read
@@ -10,6 +9,7 @@ from tiny_captioner import L, write
 from show_attend_tell.models import generation
 from show_attend_tell.models.lstm import decoder
 from show_attend_tell.models.lstm.attention import region_bias
+from show_attend_tell.reference import lstm
 
 PHOTOS, WORDS = 5, 4
 METHODS = {
@@ -48,11 +48,11 @@ def test_a_caption_of_a_region_has_the_numbers_of_the_oracle(
 
     def read(b, w, inputs):
         T = len(inputs)
-        bias = np.tile(s * np.log(shares[b].astype(float) + 1e-3), (T, 1))  # (T, L)
+        bias = np.tile(lstm.region_bias(shares[b], s), (T, 1))  # (T, L)
         bias[words or T :] = 0
         locations = found.locations[b, w, :T] if "locations" in how else None
         p, a = tiny.weights(model), photos[b].astype(float)
-        return oracle.run(p, a, inputs, model.settings, locations, bias)
+        return lstm.read(p, model.settings, a, inputs, locations=locations, bias=bias)
 
     assert_hypotheses_are_read(found, read)
 
@@ -63,7 +63,7 @@ def test_attention_is_the_models_own_weighted_by_the_region():
     b = np.asarray(region_bias(m[None], 2.0))[0]
     expected = np.exp(e) * (m + 1e-3) ** 2
     np.testing.assert_allclose(
-        oracle.softmax(e + b), expected / expected.sum(), rtol=1e-4
+        lstm.softmax(e + b), expected / expected.sum(), rtol=1e-4
     )
 
 

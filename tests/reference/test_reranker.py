@@ -11,7 +11,7 @@ import tiny_captioner as tiny
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.vocabulary import END, UNKNOWN
 from show_attend_tell.models.generator import Generator
-from show_attend_tell.models.reranker import (
+from show_attend_tell.reference.reranker import (
     NONE,
     NgramVectors,
     descriptors,

@@ -35,12 +35,13 @@ import numpy as np
 
 from show_attend_tell.data.vocabulary import END, UNKNOWN
 from show_attend_tell.decoding import Hypotheses
-from show_attend_tell.models.encoder.quantised_weights import (
+from show_attend_tell.runtime.array_file import (
+    DAMAGED,
     SCALE,
     dequantise,
     quantise,
+    read_arrays,
 )
-from show_attend_tell.runtime.array_file import DAMAGED, read_arrays
 from show_attend_tell.runtime.errors import ModelFileError, one_line
 from show_attend_tell.runtime.files import atomic_path
 

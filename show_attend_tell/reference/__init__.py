@@ -1,0 +1,1 @@
+"""Compute captions in NumPy, as the paper's equations state them."""

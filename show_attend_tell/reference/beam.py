@@ -1,0 +1,207 @@
+"""Write captions of one photo with a step function: beam search, greedy and sampling.
+
+A *step* takes the last words of W hypotheses and returns the distribution of the next::
+
+    step(t, words (W,), state) -> log_probs (W, K), state, extras
+
+``state`` is a list of dicts of arrays (W, ...). ``extras`` describes the word being
+written: ``alpha`` (W, L), ``beta`` (W,) and ``locations`` (W,), the selected location
+or -1. Results equal those of :mod:`show_attend_tell.decoding`, ties included.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from show_attend_tell.decoding import Hypotheses
+from show_attend_tell.reference.lstm import sample_index, softmax
+
+
+class _Caption(NamedTuple):
+    """A finished hypothesis."""
+
+    score: float  # log p / length ** p
+    log_prob: float
+    written: dict  # what `_Rules.append` records, (t, ...) each
+
+
+class _Rules(NamedTuple):
+    """The words with a meaning to the search."""
+
+    start_id: int
+    end_id: int
+    pad_id: int
+    forbidden: Sequence[int] = ()
+
+    def call(self, step, t, words, state):
+        """Call the step; the log-probabilities of forbidden words become -inf."""
+        log_probs, state, extras = step(t, words, state)
+        log_probs = np.array(log_probs, np.float32)
+        log_probs[:, list(self.forbidden)] = -np.inf
+        return log_probs, state, extras
+
+
+def log_softmax(x):
+    """Return x - log sum exp(x) over the last axis."""
+    x = x - x.max(axis=-1, keepdims=True)
+    return x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
+
+
+def beam_search(
+    step: Callable,
+    state: list,
+    *,
+    beam: int,
+    max_words: int,
+    length_normalisation: float = 0.0,
+    **rules,
+) -> Hypotheses:
+    """Search the most probable captions with W live hypotheses.
+
+    Of the W best continuations those that end compete, by score, for W finished places;
+    the W best that do not end stay live. The search stops as soon as no live hypothesis
+    can enter a finished place any more: log p only falls and length only grows, so it
+    will score at most ``log p / max_words ** length_normalisation``. Of equal
+    candidates the better beam's wins, then the smaller id. Without a finished
+    hypothesis the live ones are returned.
+
+    Args:
+        step: see the module.
+        state: of the empty caption, W = 1.
+        beam: W.
+        max_words: T, with the end word.
+        length_normalisation: exponent p of the score log p / length ** p.
+        rules: ``start_id``, ``end_id``, ``pad_id`` and ``forbidden`` ids.
+    """
+    rules, W = _Rules(**rules), beam
+    powers = np.arange(1, max_words + 1, dtype=np.float32) ** length_normalisation
+    ranking = powers if W > 1 else np.ones_like(powers)  # one place: nothing to rank
+    words = np.array([rules.start_id])
+    totals, written = np.zeros(1, np.float32), {}  # log p of the live hypotheses
+    finished: list[_Caption] = []
+    for t in range(max_words):
+        log_probs, state, extras = rules.call(step, t, words, state)
+        candidates = (totals[:, None] + log_probs).ravel()  # (W, K) -> (W K,)
+        index = largest(candidates, 2 * W)  # at most W of them end
+        parents, words = np.divmod(index, log_probs.shape[1])  # (2 W,)
+        totals = candidates[index]
+        new = {"tokens": words, "word_log_probs": log_probs[parents, words]}
+        new |= {name: x[parents] for name, x in extras.items()}
+        written = append(pick(written, parents), new)
+        ends = words == rules.end_id
+        for k in np.flatnonzero(ends[:W]):
+            score = totals[k] / ranking[t]
+            finished.append(_Caption(score, totals[k], pick(written, k)))
+        finished = sorted(finished, key=lambda one: -one.score)[:W]  # stable
+        kept = np.flatnonzero(~ends)[:W]
+        totals, words, written = totals[kept], words[kept], pick(written, kept)
+        state = pick(state, parents[kept])
+        reachable = totals[0] / ranking[-1] if len(totals) else -np.inf
+        if (finished[-1].score if len(finished) == W else -np.inf) >= reachable:
+            break
+    captions = finished or [
+        _Caption(0, total, pick(written, k)) for k, total in enumerate(totals)
+    ]
+    return _hypotheses(captions, W, powers, rules.pad_id, bool(finished))
+
+
+def largest(values: np.ndarray, count: int) -> np.ndarray:
+    """Return the indices of the largest finite values, of equal ones the first."""
+    if count < len(values):
+        least = np.partition(values, -count)[-count]
+        index = np.flatnonzero(values >= least)
+    else:
+        index = np.arange(len(values))
+    index = index[values[index] > -np.inf]
+    return index[np.argsort(-values[index], kind="stable")][:count]
+
+
+def greedy(step: Callable, state: list, *, max_words: int, **rules) -> Hypotheses:
+    """Write the most probable word at every step, of equal ones the smallest id."""
+
+    def choose(t, log_probs):
+        return log_probs.argmax(axis=-1)
+
+    return _write(step, state, choose, 1, max_words, _Rules(**rules))
+
+
+def sample(
+    step: Callable, state: list, noise: np.ndarray, *, temperature=1.0, **rules
+) -> Hypotheses:
+    """Sample every word with probability proportional to p ** (1 / temperature).
+
+    Args:
+        step: see the module.
+        state: of the empty caption.
+        noise: uniform numbers in [0, 1), (W, T): W captions of at most T words.
+        temperature: above 0.
+        rules: see :func:`beam_search`.
+    """
+    W, T = noise.shape
+
+    def choose(t, log_probs):
+        p = softmax(log_probs / np.float32(temperature))  # (W, K)
+        return sample_index(p, noise[:, t, None])
+
+    state = pick(state, np.zeros(W, int))
+    return _write(step, state, choose, W, T, _Rules(**rules))
+
+
+def _write(step, state, choose, W: int, T: int, rules: _Rules) -> Hypotheses:
+    """Write W captions with the words that `choose` selects from (W, K)."""
+    words, written = np.full(W, rules.start_id), {}
+    lengths, finished = np.zeros(W, int), np.zeros(W, bool)
+    for t in range(T):
+        log_probs, state, extras = rules.call(step, t, words, state)
+        words = choose(t, log_probs)  # (W,)
+        new = {"tokens": words, "word_log_probs": log_probs[np.arange(W), words]}
+        written = append(written, new | extras)
+        lengths += ~finished
+        finished |= words == rules.end_id
+        if finished.all():
+            break
+    captions = []
+    for k, length in enumerate(lengths):
+        caption = {name: x[k, :length] for name, x in written.items()}
+        captions.append(_Caption(0, caption["word_log_probs"].sum(), caption))
+    powers = np.ones(T, np.float32)
+    return _hypotheses(captions, W, powers, rules.pad_id, finished)
+
+
+def pick(tree, index):
+    """Return the rows of all arrays of a tree of lists and dicts."""
+    if isinstance(tree, list):
+        return [pick(part, index) for part in tree]
+    if isinstance(tree, dict):
+        return {name: pick(part, index) for name, part in tree.items()}
+    return tree[index]
+
+
+def append(written: dict, new: dict) -> dict:
+    """Return records (W, t, ...) with one more word (W, ...)."""
+    return {
+        name: np.concatenate([*([written[name]] if written else []), x[:, None]], 1)
+        for name, x in new.items()
+    }
+
+
+def _hypotheses(captions, W, powers, pad_id, finished) -> Hypotheses:
+    """Return captions as arrays of W rows and T words, padded."""
+    T, empty = len(powers), {"tokens": pad_id, "locations": -1}
+    fields = {}
+    for name, x in captions[0].written.items():
+        kind = np.int32 if name in empty else np.float32
+        fields[name] = np.full((W, T, *x.shape[1:]), empty.get(name, 0), kind)
+        for k, caption in enumerate(captions):
+            fields[name][k, : len(caption.written[name])] = caption.written[name]
+    lengths, log_probs = np.zeros(W, np.int32), np.full(W, -np.inf, np.float32)
+    lengths[: len(captions)] = [len(one.written["tokens"]) for one in captions]
+    log_probs[: len(captions)] = [one.log_prob for one in captions]
+    return Hypotheses(
+        **fields,
+        lengths=lengths,
+        log_probs=log_probs,
+        scores=log_probs / powers[np.maximum(lengths, 1) - 1],
+        finished=(lengths > 0) & finished,
+    )

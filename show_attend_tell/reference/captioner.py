@@ -1,0 +1,372 @@
+"""Compose captioners, mirror images and a reranker, and caption with them.
+
+The probability of a word is the mean over M members and V views of the photo::
+
+    p(y_t | y_<t) = 1 / (M V) sum_m sum_v p_m(y_t | a_v, y_<t)
+
+V is 1, or 2 with the mirrored photo. One search runs over the mean: every member reads
+the words of each hypothesis. Attention weights and gates are means too, of the mirrored
+photo after flipping them back. A reranker orders the hypotheses.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from show_attend_tell.config.captioner import DecodingSettings
+from show_attend_tell.data.encoder_identity import (
+    accepts_packaged,
+    identity_difference,
+)
+from show_attend_tell.data.vocabulary import END, PAD, START, UNKNOWN
+from show_attend_tell.decoding import Hypotheses
+from show_attend_tell.reference.beam import beam_search, greedy, log_softmax, sample
+from show_attend_tell.reference.lstm import (
+    argmax_location,
+    region_bias,
+    sampled_location,
+)
+from show_attend_tell.reference.model_file import Captioner, read_captioner
+from show_attend_tell.reference.reranker import Reranker, find_reranker
+from show_attend_tell.runtime.errors import ConfigError, ModelFileError
+
+
+class Generator:
+    """Generate captions from the annotations of photos.
+
+    Attributes:
+        members: the captioners.
+        mirror: whether the annotations include mirror images.
+        reranker: the Reranker, or None.
+        vocabulary, grid, annotation_width: the same for all members.
+
+    Args:
+        members: captioners with one vocabulary and one encoder.
+        mirror: whether to average over mirrored photos too.
+        reranker: a Reranker fitted to the members' vocabulary and encoder; None keeps
+            the order of the search.
+        names: a name of each member, for messages; by default its number.
+        must_rank: whether to refuse a search of one hypothesis, which a reranker
+            cannot rank; otherwise the caption is returned as it is.
+
+    Raises:
+        ModelFileError: there is no member, or a member or the reranker has another
+            vocabulary or encoder.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Captioner],
+        mirror: bool = False,
+        reranker: Reranker | None = None,
+        names: Sequence[object] | None = None,
+        must_rank: bool = True,
+    ):
+        names = names or [f"member {number + 1}" for number in range(len(members))]
+        if not members:
+            raise ModelFileError("`members` must not be empty; pass a captioner")
+        self.members, self.mirror = tuple(members), mirror
+        self.reranker, self.must_rank = reranker, must_rank
+        first = self.members[0]
+        self.vocabulary, self.grid = first.vocabulary, first.grid
+        self.annotation_width = first.annotation_width
+        for name, member in zip(names, self.members, strict=True):
+            if difference := self._difference(member):
+                raise ModelFileError(
+                    f"{name}: the models of an ensemble must have one vocabulary and "
+                    f"one encoder. Received: {difference} than {names[0]}; train both "
+                    "on the same prepared data"
+                )
+        if reranker is not None:
+            self._require_fitted(reranker)
+
+    def _difference(self, member: Captioner) -> str | None:
+        if member.vocabulary.words != self.vocabulary.words:
+            return "another vocabulary"
+        first = self.members[0]
+        if difference := identity_difference(
+            first.encoder_identity, member.encoder_identity, either=True
+        ):
+            return f"another encoder, {difference},"
+        shapes = (self.grid, self.annotation_width)
+        if (member.grid, member.annotation_width) != shapes:
+            return "other annotations"
+        return None
+
+    def _require_fitted(self, reranker: Reranker) -> None:
+        """Raise a ModelFileError unless the reranker was fitted to these members."""
+        difference = identity_difference(
+            reranker.encoder_identity, self.encoder_identity, either=True
+        )
+        if reranker.vocabulary != tuple(self.vocabulary.words):
+            difference = "another vocabulary"
+        if difference or reranker.mean.shape != (self.annotation_width,):
+            raise ModelFileError(
+                f"{reranker.file or 'the reranker'}: must be fitted to the photos that "
+                f"the model was trained on. Received: "
+                f"{difference or 'other annotations'}; run `show-attend-tell "
+                "fit-reranker` with the model's experiment, or pass --reranker none"
+            )
+
+    @property
+    def encoder_identity(self) -> dict:
+        """The encoder whose features all members accept.
+
+        Members trained with the weights that the packaged ones round also read features
+        of the packaged weights.
+        """
+        identities = [member.encoder_identity for member in self.members]
+        strict = (one for one in identities if not accepts_packaged(one))
+        return next(strict, identities[0])
+
+    @property
+    def decoding(self) -> DecodingSettings:
+        """The decoding settings saved with the first member."""
+        return self.members[0].decoding
+
+    @property
+    def captioner(self) -> Captioner | None:
+        """The captioner, if it alone reads the photo; None for several views."""
+        return None if len(self.views()) > 1 else self.members[0]
+
+    @property
+    def selects_locations(self) -> bool:
+        """Whether the context of a word can be a single location."""
+        captioner = self.captioner
+        return captioner is not None and captioner.settings.selects_locations
+
+    @property
+    def weights(self) -> list:
+        """The arrays or variables of all members, each once."""
+        unique = {id(member): member for member in self.members}
+        return [weight for member in unique.values() for weight in member.weights]
+
+    def ranks(self, decoding: DecodingSettings) -> bool:
+        """Return whether the reranker orders the hypotheses of this decoding."""
+        several = decoding.method == "beam" and decoding.beam > 1
+        return self.reranker is not None and several
+
+    def reranker_file(self, decoding: DecodingSettings) -> Path | None:
+        """Return the file of the reranker that orders the hypotheses, if any."""
+        return self.reranker.file if self.ranks(decoding) else None
+
+    def views(self) -> list[tuple[Captioner, int]]:
+        """Return (member, whether the photo is mirrored) for each member and view."""
+        return [
+            (member, flipped)
+            for member in self.members
+            for flipped in range(1 + self.mirror)
+        ]
+
+    def generate(
+        self,
+        annotations: np.ndarray,
+        decoding: DecodingSettings | None = None,
+        seeds: Sequence | None = None,
+        regions: np.ndarray | None = None,
+        **options,
+    ) -> Hypotheses:
+        """Generate captions of photos.
+
+        Args:
+            annotations: features as stored, (N, L, D), any float type; with `mirror`
+                (N, 2, L, D), of the photo and its mirror image.
+            decoding: DecodingSettings; by default the first member's.
+            seeds: N seeds of sampled words and locations, one for each photo, whose
+                random numbers then depend on no other photo; by default
+                ``decoding.seed`` seeds all photos together. The hypotheses of a beam
+                share the noise of their photo.
+            regions: (N, L) in [0, 1], the part of each photo from which its caption is
+                written, see :func:`reference.lstm.region_bias`, or None. The reranker
+                reads the region alone.
+            **options: of :meth:`search`.
+
+        Returns:
+            Hypotheses of NumPy arrays, N rows, best first. ``scores`` decide the order.
+
+        Raises:
+            ConfigError: several views select locations, or a reranker must rank one
+                hypothesis.
+            ValueError: the shape of annotations or regions, or the number of seeds, is
+                wrong.
+        """
+        decoding = decoding or self.decoding
+        self._require_shapes(annotations, seeds, regions)
+        self._require_possible(decoding)
+        N = len(annotations)
+        seeds = decoding.seed if seeds is None else seeds
+        noise = uniform_noise(seeds, N, decoding.max_words)  # (N, 2, T)
+        hypotheses = self.search(annotations, decoding, noise, regions, **options)
+        if not self.ranks(decoding):
+            return hypotheses
+        photos = annotations[:, 0] if self.mirror else annotations
+        return self.reranker.rank(hypotheses, photos, decoding.rerank_weight, regions)
+
+    def _require_shapes(self, annotations, seeds, regions) -> None:
+        L, shape = self.grid[0] * self.grid[1], np.shape(annotations)
+        sizes = (*([2] if self.mirror else []), L, self.annotation_width)
+        if shape[1:] != sizes or not shape or not shape[0]:
+            raise ValueError(
+                f"`annotations` must be (N, {', '.join(map(str, sizes))}) with N > 0. "
+                f"Received: shape {shape}; pass the features of the model's encoder"
+            )
+        if seeds is not None and len(seeds) != shape[0]:
+            raise ValueError(
+                f"`seeds` must be one for each of the {shape[0]} photos. "
+                f"Received: {len(seeds)} of them; pass one for each photo"
+            )
+        if regions is not None and np.shape(regions) != (shape[0], L):
+            raise ValueError(
+                f"`regions` must be ({shape[0]}, {L}), a share of each location. "
+                f"Received: shape {np.shape(regions)}; use data.region.cell_shares"
+            )
+
+    def _require_possible(self, decoding: DecodingSettings) -> None:
+        if decoding.locations != "expected":
+            if self.captioner is None:
+                raise ConfigError(
+                    "`locations` must be 'expected' for several models or mirrored "
+                    f"photos. Received: {decoding.locations!r}; caption with one model"
+                )
+            if not self.selects_locations:
+                raise ConfigError(
+                    "`locations` must be 'expected' with the Transformer decoder. "
+                    f"Received: {decoding.locations!r}; caption with a model whose "
+                    "decoder is 'lstm', such as shipped-lstm"
+                )
+        if self.reranker is not None and self.must_rank and not self.ranks(decoding):
+            raise ConfigError(
+                "`reranker` needs a beam of several hypotheses. Received: method = "
+                f"{decoding.method!r}, beam = {decoding.beam}; choose a wider beam, or "
+                "no reranker"
+            )
+
+    def search(
+        self, annotations, decoding, noise, regions=None, photos=None
+    ) -> Hypotheses:
+        """Search the captions of photos, one after the other.
+
+        Args:
+            annotations: see :meth:`generate`.
+            decoding: DecodingSettings.
+            noise: uniform numbers in [0, 1) for words and for locations, (N, 2, T).
+            regions: see :meth:`generate`.
+            photos: not used; an engine that compiles its search prepares for them.
+        """
+        biases = [None] * len(annotations)
+        if regions is not None:
+            biases = region_bias(regions, decoding.region_strength)  # (N, L)
+        captions = [
+            self._search_photo(*photo, decoding)
+            for photo in zip(annotations, noise, biases, strict=True)
+        ]
+        # N of (W, ...) -> (N, W, ...)
+        return Hypotheses(*map(np.stack, zip(*captions, strict=True)))
+
+    def _search_photo(self, features, noise, bias, decoding) -> Hypotheses:
+        views = features if self.mirror else features[None]  # (V, L, D)
+        readers = [(m, k, m.read_photo(views[k])) for m, k in self.views()]
+        state = [member.start(photo) for member, _, photo in readers]
+        columns = self.grid[1]
+        held = decoding.region_words or decoding.max_words  # words with the bias
+
+        def step(t, words, state):
+            choose = _selection(decoding.locations, noise[1, t])
+            log_probs, states, alphas, betas = [], [], [], []
+            for (member, flipped, photo), own in zip(readers, state, strict=True):
+                b = 0 if bias is None or t >= held else bias
+                b = flip_locations(b, columns) if flipped and np.ndim(b) else b
+                out = member.step(photo, words, own, choose, b)
+                log_probs.append(log_softmax(out.logits))  # (W, K)
+                states.append(out.state)
+                alpha = out.alpha  # (W, L)
+                alphas.append(flip_locations(alpha, columns) if flipped else alpha)
+                betas.append(out.beta)  # (W,)
+            locations = np.full(len(words), -1)
+            if choose is not None:
+                locations = out.context_weights.argmax(axis=-1)
+            extras = {"alpha": _mean(alphas), "beta": _mean(betas)}
+            extras["locations"] = locations
+            return log_mean_probabilities(log_probs), states, extras
+
+        unknown = () if decoding.allow_unknown else (UNKNOWN,)
+        rules = {"start_id": START, "end_id": END, "pad_id": PAD}
+        rules["forbidden"] = (PAD, START, *unknown)
+        T = decoding.max_words
+        if decoding.method == "sample":
+            temperature = decoding.temperature
+            return sample(step, state, noise[:1], temperature=temperature, **rules)
+        if decoding.method == "greedy":
+            return greedy(step, state, max_words=T, **rules)
+        return beam_search(
+            *(step, state),
+            beam=decoding.beam,
+            max_words=T,
+            length_normalisation=decoding.length_normalisation,
+            **rules,
+        )
+
+
+def _selection(locations: str, u: float):
+    """Return alpha -> context weights of one step; None averages by alpha."""
+    if locations == "sampled":
+        return lambda alpha: sampled_location(alpha, u)
+    return argmax_location if locations == "likeliest" else None
+
+
+def uniform_noise(seed: int | Sequence[int], photos: int, max_words: int) -> np.ndarray:
+    """Return uniform numbers in [0, 1), for words and for locations: (N, 2, T).
+
+    A photo's numbers do not depend on how many photos follow it, and with N seeds on no
+    other photo.
+
+    Args:
+        seed: one seed of all photos, or N seeds.
+        photos: N.
+        max_words: T.
+    """
+    if np.ndim(seed) == 0:
+        return np.random.default_rng(seed).random((photos, 2, max_words), np.float32)
+    rngs = [np.random.default_rng(number) for number in seed]
+    return np.stack([rng.random((2, max_words), np.float32) for rng in rngs])
+
+
+def log_mean_probabilities(log_probs: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the logarithm of the mean of probabilities given as logarithms."""
+    if len(log_probs) == 1:
+        return log_probs[0]
+    top = np.max(log_probs, axis=0)  # (M V, W, K) -> (W, K)
+    return top + np.log(np.mean(np.exp(log_probs - top), axis=0))
+
+
+def flip_locations(alpha: np.ndarray, columns: int) -> np.ndarray:
+    """Return values (..., L) of a mirrored photo's locations as the photo's."""
+    grid = alpha.reshape(*alpha.shape[:-1], -1, columns)  # (..., rows, columns)
+    return grid[..., ::-1].reshape(alpha.shape)
+
+
+def _mean(values: Sequence[np.ndarray]) -> np.ndarray:
+    return sum(values[1:], values[0]) / len(values)
+
+
+def load_generator(
+    files: Sequence[str | Path],
+    mirror: bool = False,
+    reranker: str | Path | None = None,
+) -> Generator:
+    """Read the captioners that generate together, and their reranker.
+
+    Args:
+        files: one model file or several.
+        mirror: whether to average over photos and their mirror images.
+        reranker: see :func:`reference.reranker.find_reranker`. A search of one
+            hypothesis is an error if a reranker is named, and not ranked otherwise.
+
+    Raises:
+        ModelFileError: a file is absent, damaged or of another kind, or the files
+            differ in vocabulary or encoder.
+    """
+    members = [read_captioner(file) for file in files]
+    ranking = find_reranker(reranker, files)
+    return Generator(members, mirror, ranking, files, must_rank=reranker is not None)

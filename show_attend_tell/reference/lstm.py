@@ -1,0 +1,216 @@
+"""The paper's decoder: attention, gate, LSTM and deep output, arXiv:1502.03044v3.
+
+One photo at a time. Sizes: L locations, D annotation width, n LSTM, m embedding, K
+words, A attention width, W hypotheses of a beam.
+
+================================= ================= ===============================
+name in `p`                       shape             meaning
+================================= ================= ===============================
+embedding                         (K, m)            E
+w_a_0 .., b_a_0 ..                (D, A), (A,)      W_a: layers on the annotations
+w_h, w_att                        (n, A), (A, 1)    the rest of f_att
+w_beta, b_beta                    (n, 1), (1,)      f_beta
+lstm_y, lstm_h, lstm_z, lstm_b    (., 4 n), (4 n,)  gates i, f, o, g
+init_h_w0 .., init_h_b0 ..        (D, n), (n,)      f_init,h; f_init,c likewise
+l_h, l_b, l_z, l_o, l_o_b         (n, m) .. (m, K)  deep output
+================================= ================= ===============================
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Photo(NamedTuple):
+    """What every step reads of a photo, computed once."""
+
+    a: np.ndarray  # annotation vectors, (L, D)
+    projected: np.ndarray  # W_a a_i + b, (L, A)
+
+
+class NextWord(NamedTuple):
+    """One step of W hypotheses."""
+
+    logits: np.ndarray  # (W, K)
+    state: dict  # arrays (W, ...)
+    alpha: np.ndarray  # (W, L)
+    context_weights: np.ndarray  # (W, L): alpha, or one-hot s_t
+    beta: np.ndarray  # (W,)
+
+
+def softmax(x):
+    """Return exp(x) / sum exp(x) over the last axis."""
+    weights = np.exp(x - x.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def sigmoid(x):
+    """Return 1 / (1 + exp(-x)), without overflow."""
+    return 0.5 * (1 + np.tanh(0.5 * x))
+
+
+def read_photo(p: dict, settings, a, grid=None) -> Photo:
+    """Project the annotations (L, D) once; tanh between the layers."""
+    projected = a @ p["w_a_0"] + p["b_a_0"]  # (L, D) -> (L, A)
+    for j in range(1, settings.attention_layers):
+        projected = np.tanh(projected) @ p[f"w_a_{j}"] + p[f"b_a_{j}"]
+    return Photo(a, projected)
+
+
+def start(p: dict, settings, photo: Photo) -> dict:
+    """Return c_0 = f_init,c(mean_i a_i) and h_0 = f_init,h(mean_i a_i), (1, n)."""
+    state, last = {}, settings.init_layers - 1
+    for part in "hc":
+        x = photo.a.mean(axis=0, keepdims=True)  # (L, D) -> (1, D)
+        for j in range(settings.init_layers):
+            x = x @ p[f"init_{part}_w{j}"] + p[f"init_{part}_b{j}"]
+            x = np.tanh(x) if j == last else np.maximum(x, 0)
+        state[part] = x
+    return state
+
+
+def attention_scores(p: dict, settings, photo: Photo, h):
+    """Return e_ti = f_att(a_i, h_{t-1}), Eq. (4), (W, n) -> (W, L)."""
+    hidden = photo.projected + (h @ p["w_h"])[..., None, :]  # (W, L, A)
+    return np.tanh(hidden, out=hidden) @ p["w_att"][:, 0]
+
+
+def attend(p: dict, settings, photo: Photo, h, choose: Callable | None = None, bias=0):
+    """Compute one step of attention.
+
+    Args:
+        p: weights.
+        settings: ModelSettings.
+        photo: from :func:`read_photo`.
+        h: h_{t-1}, (W, n).
+        choose: alpha (W, L) -> one-hot s_t; None averages by alpha.
+        bias: added to the scores, see :func:`region_bias`.
+
+    Returns:
+        z_hat (W, D), alpha (W, L), the weights of phi (W, L) and beta (W, 1).
+    """
+    alpha = softmax(attention_scores(p, settings, photo, h) + bias)  # Eq. (5)
+    weights = alpha if choose is None else choose(alpha)  # Eq. (8)
+    phi = weights @ photo.a  # Eq. (6), (9): (W, L) -> (W, D)
+    beta = np.ones_like(phi[..., :1])
+    if settings.selector:
+        beta = sigmoid(h @ p["w_beta"] + p["b_beta"])  # Sec. 4.2.1
+    return beta * phi, alpha, weights, beta
+
+
+def lstm(p: dict, embedded, h, c, z_hat):
+    """Return h_t and c_t, Eq. (1)-(3)."""
+    gates = embedded @ p["lstm_y"] + h @ p["lstm_h"] + z_hat @ p["lstm_z"] + p["lstm_b"]
+    i, f, o, g = np.split(gates, 4, axis=-1)  # (W, 4 n) -> four of (W, n)
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    return sigmoid(o) * np.tanh(c), c
+
+
+def deep_output(p: dict, settings, embedded, h, z_hat):
+    """Return L_o tanh(E y_{t-1} + L_h h_t + L_z z_hat_t), Eq. (7), (W, K)."""
+    hidden = h @ p["l_h"] + p["l_b"]
+    if settings.prev2out:
+        hidden = hidden + embedded
+    if settings.ctx2out:
+        hidden = hidden + z_hat @ p["l_z"]
+    return np.tanh(hidden) @ p["l_o"] + p["l_o_b"]
+
+
+def step(
+    p: dict, settings, photo: Photo, words, state: dict, choose=None, bias=0
+) -> NextWord:
+    """Advance hypotheses by one word, y_{t-1} (W,)."""
+    embedded, h, c = p["embedding"][words], state["h"], state["c"]  # (W, m)
+    z_hat, alpha, weights, beta = attend(p, settings, photo, h, choose, bias)
+    h, c = lstm(p, embedded, h, c, z_hat)
+    logits = deep_output(p, settings, embedded, h, z_hat)
+    return NextWord(logits, {"h": h, "c": c}, alpha, weights, beta[..., 0])
+
+
+def argmax_location(alpha):
+    """Return the one-hot location of the largest alpha, of equal ones the first."""
+    return np.eye(alpha.shape[-1], dtype=alpha.dtype)[alpha.argmax(axis=-1)]
+
+
+def sampled_location(alpha, u: float):
+    """Return one-hot s_t ~ Multinoulli(alpha_t), Eq. (8), u uniform in [0, 1)."""
+    return np.eye(alpha.shape[-1], dtype=alpha.dtype)[sample_index(alpha, u)]
+
+
+def sample_index(probabilities, u):
+    """Return the first entry (...) whose cumulative sum exceeds u sum(p), p (..., K).
+
+    Rounding may lift u sum(p) to the sum itself; the argmax is returned then.
+    """
+    sums = probabilities.cumsum(axis=-1)
+    index = (sums <= u * sums[..., -1:]).sum(axis=-1)
+    last = index == probabilities.shape[-1]
+    return np.where(last, probabilities.argmax(axis=-1), index)
+
+
+def region_bias(shares, strength: float):
+    """Return b_i = s log(m_i + 1e-3), which directs attention to a region.
+
+    alpha_ti is then proportional to exp(e_ti) (m_i + 1e-3)^s: the model's own
+    attention, weighted by m (L,), the share of each location inside the region.
+    """
+    return np.float32(strength) * np.log(np.asarray(shares, np.float32) + 1e-3)
+
+
+def read(p: dict, settings, a, words, grid=None, locations=None, bias=None) -> dict:
+    """Run the decoder over the words y_0 .. y_{T-1} of a caption.
+
+    Args:
+        p: weights.
+        settings: ModelSettings.
+        a: scaled annotations of one photo, (L, D).
+        words: (T,).
+        grid: not used.
+        locations: s_t of each step, (T,); None averages by alpha.
+        bias: added to the scores of each step, (T, L).
+
+    Returns:
+        ``logits`` (T, K), ``alpha`` (T, L), ``beta`` (T,), ``h`` and ``c`` (T, n).
+    """
+    photo = read_photo(p, settings, a)
+    state, steps = start(p, settings, photo), []
+    for t, word in enumerate(words):
+        choose = None
+        if locations is not None:
+            choose = lambda alpha, s=locations[t]: np.eye(len(a))[None, s]  # noqa: E731
+        out = step(
+            *(p, settings, photo, np.array([word]), state),
+            *(choose, 0 if bias is None else bias[t]),
+        )
+        state = out.state
+        steps.append((out.logits, out.alpha, out.beta, state["h"], state["c"]))
+    fields = map(np.concatenate, zip(*steps, strict=True))  # T of (1, ...) -> (T, ...)
+    return dict(zip(("logits", "alpha", "beta", "h", "c"), fields, strict=True))
+
+
+def layout(settings, words: int, width: int, transformer=None) -> list[tuple]:
+    """Return (path in a model file, name, shape) of each weight, K words, width D."""
+    s, D, K = settings, width, words
+    m, n, A = s.embedding_width, s.lstm_width, s.attention_width
+    inner = [(D if j == 0 else A, A) for j in range(s.attention_layers)]
+    shapes = {"embedding": (K, m)}
+    shapes |= {f"w_a_{j}": shape for j, shape in enumerate(inner)}
+    shapes |= {f"b_a_{j}": (A,) for j in range(s.attention_layers)}
+    shapes |= {"w_h": (n, A), "w_att": (A, 1)}
+    if s.selector:
+        shapes |= {"w_beta": (n, 1), "b_beta": (1,)}
+    shapes |= {"lstm_y": (m, 4 * n), "lstm_z": (D, 4 * n), "lstm_h": (n, 4 * n)}
+    shapes |= {"lstm_b": (4 * n,)}
+    for part in "hc":
+        for j in range(s.init_layers):
+            out = n if j == s.init_layers - 1 else D
+            shapes |= {f"init_{part}_w{j}": (D, out), f"init_{part}_b{j}": (out,)}
+    shapes |= {"l_h": (n, m), "l_b": (m,)}
+    if s.ctx2out:
+        shapes["l_z"] = (D, m)
+    shapes |= {"l_o": (m, K), "l_o_b": (K,)}
+    return [
+        (f"decoder/vars/{k}", name, shape)
+        for k, (name, shape) in enumerate(shapes.items())
+    ]

@@ -1,0 +1,188 @@
+"""Read the captioner of a ``.keras`` file as settings and arrays.
+
+The file is a zip archive of the model's configuration (JSON) and its weights (HDF5). No
+object of the configuration is built: its class must be the captioner's, its settings
+state the path and shape of every array, and nothing else is read.
+"""
+
+import json
+import math
+import zipfile
+from pathlib import Path
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from show_attend_tell.config.captioner import SavedCaptioner, SavedConfig
+from show_attend_tell.data.vocabulary import Vocabulary
+from show_attend_tell.reference import lstm, transformer
+from show_attend_tell.reference.encoder import convolve
+from show_attend_tell.reference.hdf5 import Hdf5File
+from show_attend_tell.runtime.array_file import DAMAGED, SCALE, dequantise
+from show_attend_tell.runtime.errors import ModelFileError, one_line, quote
+from show_attend_tell.runtime.regular_files import require_regular
+
+DECODERS = {"lstm": lstm, "transformer": transformer}
+_CLASS = "Captioner", "show_attend_tell>Captioner"
+_CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
+_MEMBERS = {_CONFIG, _WEIGHTS, "metadata.json"}
+_MOST_CONFIG = 50_000_000  # bytes; a vocabulary of a million words has 20 MB
+_MOST_WEIGHTS = 500_000_000  # numbers; the packaged models have 4 and 7 million
+_PER_WEIGHT = 16  # bytes: float32, and two moments of an optimiser
+_OVERHEAD = 4_000_000  # bytes of an HDF5 file beside its numbers
+
+
+class Captioner:
+    """A captioner as it is saved.
+
+    Args:
+        config: its configuration.
+        encoder_identity: as saved: missing keys are missing.
+        weights: its arrays by name, in the order of Keras; float32.
+    """
+
+    def __init__(self, config: SavedConfig, encoder_identity: dict, weights: dict):
+        self._weights, self._convolutions = weights, config.convolutions
+        self._decoder = DECODERS[config.settings.decoder]
+        is_lstm = self._decoder is lstm
+        self._settings = config.settings if is_lstm else config.transformer
+        self.vocabulary = Vocabulary(config.vocabulary)
+        self.settings, self.transformer = config.settings, config.transformer
+        self.decoding = config.decoding
+        self.grid, self.annotation_width = config.grid, config.annotation_width
+        self.encoder_identity = encoder_identity
+
+    @property
+    def weights(self) -> list[np.ndarray]:
+        """The arrays of the file, in the order of Keras."""
+        return list(self._weights.values())
+
+    def annotations(self, features) -> np.ndarray:
+        """Return the scaled annotations of features as stored, (L, D)."""
+        a, p = features.astype(np.float32), self._weights
+        for name in self._convolutions:
+            a = a.reshape(*self.grid, -1)
+            a = convolve(a, p[f"{name}_kernel"], p[f"{name}_bias"])
+            a = a.reshape(-1, self.annotation_width)
+        return a * p["annotation_scale"]
+
+    def read_photo(self, features):
+        """Return what every step reads of a photo, from features (L, D)."""
+        return self._call("read_photo", self.annotations(features), self.grid)
+
+    def attention_heads(self, features, tokens, bias=None) -> np.ndarray | None:
+        """Return the attention of each layer and head at given words.
+
+        Args:
+            features: as stored, (N, L, D).
+            tokens: y_0 .. y_{T-1}, (N, T).
+            bias: (N, T, L), see :func:`reference.lstm.region_bias`, or None.
+
+        Returns:
+            An array (N, layers, H, T, L), or None if the decoder has no heads.
+        """
+        biases = [None] * len(tokens) if bias is None else bias
+        outputs = [
+            self._call("read", self.annotations(photo), words, self.grid, None, b)
+            for photo, words, b in zip(features, tokens, biases, strict=True)
+        ]
+        return (
+            np.stack([out["heads"] for out in outputs])
+            if "heads" in outputs[0]
+            else None
+        )
+
+    def start(self, photo) -> dict:
+        """Return the decoder's state before the first word."""
+        return self._call("start", photo)
+
+    def step(self, *args):
+        """Advance hypotheses by one word, see :func:`reference.lstm.step`."""
+        return self._call("step", *args)
+
+    def _call(self, name: str, *args):
+        function = getattr(self._decoder, name)
+        return function(self._weights, self._settings, *args)
+
+
+def read_captioner(path: str | Path) -> Captioner:
+    """Read a captioner.
+
+    Raises:
+        ModelFileError: the file is absent, damaged or not a captioner's, or its
+            weights are not finite.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ModelFileError(
+            f"{path}: no such model; train the run it belongs to first"
+        )
+    try:
+        require_regular(path)
+        with zipfile.ZipFile(path) as archive:
+            return _read(archive)
+    except DAMAGED as error:
+        raise ModelFileError(
+            f"{path}: cannot be read as a model ({_reason(error)}); train the "
+            "experiment again"
+        ) from None
+
+
+def _read(archive: zipfile.ZipFile) -> Captioner:
+    if strange := set(archive.namelist()) - _MEMBERS:
+        raise ValueError(f"it also holds {quote(min(strange))}")
+    content = _member(archive, _CONFIG, _MOST_CONFIG)
+    found = json.loads(content)
+    names = found.get("class_name"), found.get("registered_name")
+    if names != _CLASS:
+        raise ValueError(f"it must hold a Captioner. Received: {quote(names[0])}")
+    config = TypeAdapter(SavedCaptioner).validate_json(content, strict=True).config
+    arrays = layout(config)
+    count = sum(math.prod(shape) for _, _, shape in arrays)
+    if count > _MOST_WEIGHTS:
+        raise ValueError(f"its settings have {count} weights")
+    file = Hdf5File(_member(archive, _WEIGHTS, _OVERHEAD + _PER_WEIGHT * count))
+    weights = {}
+    for place, name, shape in arrays:
+        weights[name] = _float32(file, place, shape)
+        if not np.isfinite(weights[name]).all():
+            raise ValueError(f"its weights must be finite. Received: {name}")
+    return Captioner(config, found["config"].get("encoder_identity") or {}, weights)
+
+
+def layout(config: SavedConfig) -> list[tuple[str, str, tuple]]:
+    """Return (path in the file, name, shape) of each weight of a model."""
+    D, names = config.annotation_width, config.convolutions
+    weights = [("vars/0", "annotation_scale", ())]
+    weights += DECODERS[config.settings.decoder].layout(
+        config.settings, len(config.vocabulary), D, config.transformer
+    )
+    shapes = [(f"{name}_kernel", (3, 3, D, D)) for name in names]
+    shapes += [(f"{name}_bias", (D,)) for name in names]
+    return weights + [
+        (f"convolutions/vars/{k}", *pair) for k, pair in enumerate(shapes)
+    ]
+
+
+def _member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
+    """Return the bytes of a member of at most `most` bytes."""
+    size = archive.getinfo(name).file_size
+    if size > most:
+        raise ValueError(f"`{name}` has {size} bytes, more than {most}")
+    return archive.read(name)
+
+
+def _float32(file: Hdf5File, path: str, shape: tuple) -> np.ndarray:
+    """Return an array; one of 8 bits has the scales of its columns beside it."""
+    values = file.read(path, shape)
+    if values.dtype == np.int8:
+        return dequantise(values, file.read(path + SCALE, shape[-1:]))
+    return values.astype(np.float32)
+
+
+def _reason(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return one_line(error)
+    fault = error.errors()[0]
+    place = ".".join(map(str, fault["loc"]))[:80]
+    return f"{place}: {fault['msg'][:80]}. Received: {quote(fault['input'])}"

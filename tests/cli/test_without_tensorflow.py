@@ -1,0 +1,79 @@
+"""What README's first screen promises works where only the plain install is."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PHOTO = ROOT / "docs" / "images" / "dog.jpg"
+SENTENCE = "A black and brown dog is standing in the grass."
+TRAINING = (
+    *("h5py", "hdf5plugin", "keras", "nltk", "pycocoevalcap", "rapidfuzz"),
+    *("requests", "scipy", "tensorboard", "tensorflow"),
+)
+PROLOGUE = f"""
+import sys
+for name in {TRAINING}:
+    sys.modules[name] = None
+"""
+COMMAND = PROLOGUE + "from show_attend_tell.cli.main import main; main(sys.argv[1:])"
+
+
+def run(script, *arguments, folder):
+    """Run Python where the packages of the extra ``train`` cannot be imported."""
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("model", ["shipped", "shipped-lstm"])
+def test_a_photo_is_captioned_and_drawn(tmp_path, model):
+    options = ("--attention", "figures", "--html", "page.html", "--json")
+    done = run(COMMAND, "caption", PHOTO, "--model", model, *options, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    caption = json.loads(done.stdout)
+    if model == "shipped":
+        assert caption["sentence"] == SENTENCE
+    assert 0 < caption["confidence"] < 1
+    files = {"dog.png", "dog.pdf"}
+    if model == "shipped":
+        files |= {"dog-heads.png", "dog-heads.pdf"}
+    assert {file.name for file in (tmp_path / "figures").iterdir()} == files
+    assert "<html" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_python_prints_what_readme_says(tmp_path):
+    script = PROLOGUE + (
+        "import show_attend_tell as sat\n"
+        "caption = sat.load().caption(sys.argv[1])\n"
+        "print(caption.sentence, caption.attention.shape)"
+    )
+    done = run(script, PHOTO, folder=tmp_path)
+    assert done.stdout == f"{SENTENCE} (10, 14, 14)\n", done.stderr
+
+
+def test_a_folder_is_captioned_into_a_table_and_into_metadata(tmp_path):
+    (tmp_path / "dog.jpg").write_bytes(PHOTO.read_bytes())
+    arguments = ("caption", ".", "--out", "captions.csv", "--write-metadata")
+    done = run(COMMAND, *arguments, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert SENTENCE.rstrip(".").lower() in (tmp_path / "captions.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("train", "-e", "scenes"),
+        ("caption", PHOTO, "--engine", "keras"),
+        ("eval", "-e", "scenes"),
+        ("export", PHOTO, "--format", "half", "--out", "out.keras"),
+        ("download", "flickr8k", "--data", "photos"),
+    ],
+)
+def test_what_needs_more_names_what_to_install(tmp_path, arguments):
+    done = run(COMMAND, *arguments, folder=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "pip install 'show-attend-tell[train]'" in done.stderr

@@ -1,0 +1,122 @@
+"""Captions in NumPy equal Keras' for both decoders and everything composed of them."""
+
+import numpy as np
+import pytest
+import tiny_captioner as tiny
+import tiny_transformer
+from tiny_captioner import GRID, L
+
+from show_attend_tell.config.settings import DecodingSettings
+from show_attend_tell.deployment.exports.half_precision import save_half
+from show_attend_tell.models.generator import Generator
+from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.reference import captioner as reference
+from show_attend_tell.reference.model_file import read_captioner
+from show_attend_tell.runtime.errors import ConfigError
+
+VARIANTS = {
+    **{f"lstm, {name}": (tiny, changes) for name, changes in tiny.VARIANTS.items()},
+    **{
+        f"transformer, {name}": (tiny_transformer, changes)
+        for name, changes in tiny_transformer.VARIANTS.items()
+    },
+}
+METHODS = {
+    "beam": {"beam": 3, "length_normalisation": 0.7},
+    "greedy": {"method": "greedy"},
+    "sample": {"method": "sample", "seed": 5},
+    "likeliest": {"beam": 2, "locations": "likeliest"},
+    "sampled": {"beam": 2, "locations": "sampled", "seed": 3},
+}
+DECODING = {"max_words": 4, "batch_size": 3}
+
+
+def equal(found, expected):
+    for name, value, of_keras in zip(found._fields, found, expected, strict=True):
+        np.testing.assert_allclose(value, of_keras, 1e-4, 1e-5, err_msg=name)
+        assert value.dtype == of_keras.dtype, name
+
+
+def both(model, tmp_path):
+    """Return a model's file, and its captioner in NumPy."""
+    file = tmp_path / "model.keras"
+    model.save(file)
+    return file, read_captioner(file)
+
+
+@pytest.fixture(scope="module")
+def photos():
+    return tiny.photos(np.random.default_rng(9), 4)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """A Keras captioner with an LSTM, and the same in NumPy."""
+    model = tiny.build(np.random.default_rng(8), spread=1.0)
+    return model, both(model, tmp_path_factory.mktemp("model"))[1]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_of_a_decoder_is_read_from_its_file(
+    variant, rng, photos, tmp_path
+):
+    module, changes = VARIANTS[variant]
+    model = module.build(rng, spread=1.0, **changes)
+    model.set_annotation_scale(2.0)
+    _, own = both(model, tmp_path)
+    decoding = DecodingSettings(**DECODING, beam=3)
+    found = reference.Generator([own]).generate(photos, decoding)
+    equal(found, model.generate(photos, decoding))
+    for value, weight in zip(own.weights, model.weights, strict=True):
+        np.testing.assert_array_equal(value, np.asarray(weight), err_msg=weight.path)
+    tokens = np.array([[1, 5, 6], [1, 7, 2], [1, 4, 4], [1, 9, 5]])
+    heads = own.attention_heads(photos, tokens)
+    of_keras = model.attention_heads(photos, tokens)
+    assert (heads is None) == (of_keras is None) == (module is tiny)
+    if heads is not None:
+        np.testing.assert_allclose(heads, of_keras, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("with_regions", [False, True])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_returns_the_hypotheses_of_keras(
+    pair, photos, method, with_regions
+):
+    decoding = DecodingSettings(**DECODING, **METHODS[method], region_words=2)
+    regions = None
+    if with_regions:
+        regions = np.random.default_rng(3).choice([0, 0.25, 1], (4, L)).astype("f4")
+    found = reference.Generator([pair[1]]).generate(photos, decoding, regions=regions)
+    equal(found, pair[0].generate(photos, decoding, regions=regions))
+
+
+def test_an_ensemble_of_mirrored_photos_is_that_of_keras(pair, photos, tmp_path):
+    other = tiny_transformer.build(np.random.default_rng(2), spread=1.0)
+    _, own = both(other, tmp_path)
+    grid = photos.reshape(4, *GRID, -1)
+    views = np.stack([photos, grid[:, :, ::-1].reshape(photos.shape)], axis=1)
+    decoding = DecodingSettings(**DECODING, beam=3)
+    generator = reference.Generator([pair[1], own], mirror=True)
+    regions = np.random.default_rng(3).random((4, L)).astype("f4")
+    found = generator.generate(views, decoding, regions=regions)
+    expected = Generator([pair[0], other], mirror=True)
+    equal(found, expected.generate(views, decoding, regions=regions))
+    with pytest.raises(ConfigError, match="for several models"):
+        generator.generate(views, DecodingSettings(locations="sampled"))
+
+
+@pytest.mark.parametrize("eight_bit", [False, True])
+@pytest.mark.parametrize("module", [tiny, tiny_transformer])
+def test_smaller_files_and_fine_tuned_convolutions_are_read(
+    module, eight_bit, photos, tmp_path
+):
+    arguments = {"convolutions": ["block5_conv1", "block5_conv2"]}
+    if module is tiny_transformer:
+        arguments["transformer"] = tiny_transformer.settings()
+    model = module.build(np.random.default_rng(6), arguments=arguments, spread=0.5)
+    file, _ = both(model, tmp_path)
+    save_half(file, tmp_path / "half.keras", eight_bit=eight_bit)
+    decoding = DecodingSettings(**DECODING, beam=3)
+    found = reference.load_generator([tmp_path / "half.keras"])
+    expected = load_captioner(tmp_path / "half.keras")
+    equal(found.generate(photos, decoding), expected.generate(photos, decoding))

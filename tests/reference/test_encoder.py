@@ -1,0 +1,78 @@
+"""VGG in NumPy equals Keras' convolutions; both forms of a convolution agree."""
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+from show_attend_tell.config.captioner import EncoderSettings
+from show_attend_tell.reference import encoder
+from show_attend_tell.runtime.errors import EncoderError
+
+
+def normal(rng, *shape):
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("side", [(14, 14), (7, 10), (1, 5)])
+def test_both_convolutions_and_the_maximum_are_those_of_keras(rng, side):
+    x, kernel, bias = normal(rng, *side, 5), normal(rng, 3, 3, 5, 7), normal(rng, 7)
+    expected = keras.ops.relu(keras.ops.conv(x[None], kernel, padding="same") + bias)[0]
+    y = encoder.convolve(x, kernel, bias)
+    np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-4)
+    products = encoder.winograd_kernel(kernel)
+    fast = encoder.convolve_by_winograd(x, products, bias)
+    np.testing.assert_allclose(fast, expected, rtol=1e-3, atol=1e-3)
+    if min(side) > 1:
+        smaller = keras.ops.max_pool(y[None], 2)[0]
+        np.testing.assert_array_equal(encoder.pool(y), smaller)
+
+
+@pytest.fixture(scope="module")
+def small():
+    """A network of VGG16's layers up to block3_conv3, and its weights."""
+    rng, weights, width = np.random.default_rng(4), {}, 3
+    x = inputs = keras.Input((24, 24, 3))
+    for name in encoder.layers_until("VGG16", "block3_conv3"):
+        if name.endswith("pool"):
+            x = layers.MaxPooling2D()(x)
+            continue
+        filters = encoder.WIDTHS[int(name[5]) - 1]
+        convolution = layers.Conv2D(filters, 3, padding="same", activation="relu")
+        x = convolution(x)
+        kernel = normal(rng, 3, 3, width, filters) / np.sqrt(4.5 * width)
+        weights[name] = kernel.astype(np.float32), 0.1 * normal(rng, filters)
+        convolution.set_weights(weights[name])
+        width = filters
+    return keras.Model(inputs, x), weights
+
+
+def test_annotations_are_those_of_the_network_and_many_photos_change_rounding(small):
+    network, weights = small
+    photo = np.random.default_rng(1).integers(0, 256, (24, 24, 3), np.uint8)
+    pixels = photo[None, ..., ::-1].astype(np.float32) - encoder.MEAN
+    expected = np.asarray(network(pixels)).reshape(36, 256)
+    settings = EncoderSettings("VGG16", "block3_conv3", image_size=24)
+    vgg = encoder.Encoder(settings, weights)
+    assert (vgg.grid, vgg.width) == ((6, 6), 256)
+    for photos in (1, encoder.MANY_PHOTOS):
+        vgg.expect(photos)
+        found = vgg.encode(photo[None])[0]
+        np.testing.assert_allclose(found, expected, rtol=2e-3, atol=0.02)
+    found = vgg.encode(photo[None], mirror=True)
+    np.testing.assert_array_equal(found[:, 1], vgg.encode(photo[None, :, ::-1]))
+
+
+def test_a_float_file_of_weights_is_read_and_another_is_refused(small, tmp_path):
+    file = tmp_path / "x.weights.h5"
+    small[0].save_weights(file)
+    with pytest.raises(EncoderError, match="not weights of VGG16"):
+        encoder.read_weights(file, "VGG16")
+    with pytest.raises(EncoderError, match="not weights of VGG19"):
+        encoder.read_weights(tmp_path / "absent.h5", "VGG19")
+
+
+@pytest.mark.parametrize("network", ["ResNet50", "VGG16"])
+def test_other_networks_and_layers_name_what_to_install(network):
+    with pytest.raises(EncoderError, match=r"show-attend-tell\[train\]"):
+        encoder.layers_until(network, "conv5_block3_out")

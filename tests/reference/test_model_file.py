@@ -1,0 +1,199 @@
+"""Model files are read without Keras; what is hostile or damaged is one line."""
+
+import contextlib
+import io
+import json
+import subprocess
+import sys
+import zipfile
+
+import h5py
+import numpy as np
+import pytest
+import tiny_captioner as tiny
+
+from show_attend_tell.reference.hdf5 import Hdf5File
+from show_attend_tell.reference.model_file import read_captioner
+from show_attend_tell.runtime.errors import ModelFileError
+
+CONFIG, WEIGHTS = "config.json", "model.weights.h5"
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """The members of a tiny model's file."""
+    file = tmp_path_factory.mktemp("model") / "model.keras"
+    tiny.build(np.random.default_rng(0)).save(file)
+    with zipfile.ZipFile(file) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def refusal(tmp_path, members):
+    """Return the message with which a file of these members is refused."""
+    file = tmp_path / "changed.keras"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with pytest.raises(ModelFileError) as error:
+        read_captioner(file)
+    message = str(error.value)
+    assert message.startswith(str(file))
+    assert "\n" not in message
+    return message
+
+
+def hdf5(change, content=b""):
+    """Return the bytes of an HDF5 file after `change(file)`."""
+    buffer = io.BytesIO(content)
+    with h5py.File(buffer, "r+" if content else "w") as file:
+        change(file)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("class_name", "Lambda", "must hold a Captioner"),
+        ("registered_name", "keras>Lambda", "must hold a Captioner"),
+        ("config", {}, "vocabulary"),
+    ],
+)
+def test_other_classes_are_refused(tmp_path, saved, key, value, reason):
+    config = json.loads(saved[CONFIG]) | {key: value}
+    assert reason in refusal(tmp_path, saved | {CONFIG: json.dumps(config)})
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "value", "reason"),
+    [
+        ("settings", "decoder", "gru", "decoder"),
+        ("settings", "lstm_width", 5, "must be (5, 7)"),
+        ("settings", "lstm_width", 10**9, "weights"),
+        (None, "annotation_width", 6, "must be (6, 7)"),
+        (None, "grid", ["a", 2], "grid"),
+    ],
+)
+def test_other_settings_are_refused(tmp_path, saved, table, key, value, reason):
+    config = json.loads(saved[CONFIG])
+    (config["config"][table] if table else config["config"])[key] = value
+    assert reason in refusal(tmp_path, saved | {CONFIG: json.dumps(config)})
+
+
+def external(file):
+    name = "decoder/vars/0"
+    shape = file[name].shape
+    del file[name]
+    file.create_dataset(name, shape, "f4", external=[("/etc/passwd", 0, 10**6)])
+
+
+def virtual(file):
+    name = "decoder/vars/0"
+    layout = h5py.VirtualLayout(file[name].shape, "f4")
+    layout[:] = h5py.VirtualSource("/tmp/other.h5", "x", layout.shape)
+    del file[name]
+    file.create_virtual_dataset(name, layout)
+
+
+def linked(file):
+    del file["decoder/vars/0"]
+    file["decoder/vars/0"] = h5py.SoftLink("/decoder/vars/1")
+
+
+def linked_outside(file):
+    del file["decoder/vars/0"]
+    file["decoder/vars/0"] = h5py.ExternalLink("/tmp/other.h5", "/x")
+
+
+def infinite(file):
+    file["decoder/vars/1"][0] = np.inf
+
+
+def text(file):
+    shape = file["decoder/vars/0"].shape
+    del file["decoder/vars/0"]
+    file["decoder/vars/0"] = np.full(shape, b"x")
+
+
+def absent(file):
+    del file["decoder/vars/0"]
+
+
+@pytest.mark.parametrize(
+    "change", [external, virtual, linked, linked_outside, infinite, text, absent]
+)
+def test_arrays_that_are_elsewhere_or_no_numbers_are_refused(tmp_path, saved, change):
+    refusal(tmp_path, saved | {WEIGHTS: hdf5(change, saved[WEIGHTS])})
+
+
+def test_a_member_too_many_and_an_archive_of_zeros_are_refused(tmp_path, saved):
+    assert "assets" in refusal(tmp_path, saved | {"assets/x": b""})
+    big = saved | {WEIGHTS: bytes(50_000_000)}
+    assert "50000000 bytes" in refusal(tmp_path, big)
+    assert "no item" in refusal(tmp_path, {CONFIG: saved[CONFIG]})
+
+
+def test_damaged_bytes_are_refused_or_read(tmp_path, saved):
+    rng, content = np.random.default_rng(0), saved[WEIGHTS]
+    for _ in range(300):
+        damaged = bytearray(content)
+        for place in rng.integers(0, len(content), 8):
+            damaged[place] = rng.integers(256)
+        file = tmp_path / "damaged.keras"
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, member in (saved | {WEIGHTS: bytes(damaged)}).items():
+                archive.writestr(name, member)
+        with contextlib.suppress(ModelFileError):
+            read_captioner(file)
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "gzip", "shuffle": True}])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "i1"])
+@pytest.mark.parametrize("shape", [(), (1,), (300,), (700, 90), (3, 3, 40, 50)])
+def test_arrays_are_those_of_h5py(rng, shape, dtype, options):
+    values = (10 * rng.standard_normal(shape)).astype(dtype)
+    options = options if shape else {}
+    names = [f"group/member {k}" for k in range(30)]  # several nodes of the tree
+
+    def write(file):
+        for name in names:
+            file.create_dataset(name, data=values, **options)
+
+    file = Hdf5File(hdf5(write))
+    for name in (names[0], names[-1]):
+        np.testing.assert_array_equal(file.read(name, shape), values)
+    with pytest.raises(ValueError, match="is missing"):
+        file.read("group/other", shape)
+    with pytest.raises(ValueError, match="must be"):
+        file.read(names[0], (*shape, 2))
+
+
+def test_chunks_that_gzip_would_lengthen_are_stored_as_they_are(rng):
+    values = rng.integers(-128, 128, (64, 64)).astype("i1")
+    options = {"compression": "gzip", "shuffle": True, "chunks": (8, 8)}
+    file = hdf5(lambda file: file.create_dataset("x", data=values, **options))
+    np.testing.assert_array_equal(Hdf5File(file).read("x", (64, 64)), values)
+
+
+CAPTION = """
+import sys
+for name in ("tensorflow", "keras", "h5py"):
+    sys.modules[name] = None
+import numpy as np
+from show_attend_tell.data.encoder_identity import PACKAGED_DIGEST
+from show_attend_tell.models.pretrained import shipped_model
+from show_attend_tell.config.captioner import EncoderSettings
+from show_attend_tell.reference.encoder import Encoder
+from show_attend_tell.reference.captioner import load_generator
+
+generator = load_generator([shipped_model(sys.argv[1])])
+encoder = Encoder(EncoderSettings("VGG16", "block5_conv3", "imagenet_8bit"))
+assert encoder.identity()["weights_digest"] == PACKAGED_DIGEST
+photos = np.random.default_rng(0).integers(0, 256, (1, 224, 224, 3), np.uint8)
+hypotheses = generator.generate(encoder.encode(photos))
+assert hypotheses.finished[0, 0], hypotheses
+"""
+
+
+@pytest.mark.parametrize("name", ["shipped", "shipped-lstm"])
+def test_a_packaged_model_captions_where_tensorflow_is_not_installed(name):
+    subprocess.run([sys.executable, "-c", CAPTION, name], check=True)
