@@ -91,7 +91,7 @@ class CaptionRequest:
         metavar="FILE",
     )
     engine: Literal["auto", "reference", "keras"] = _option(
-        "Caption with NumPy, which starts at once, or with Keras, which is faster for "
+        "Caption with NumPy, which starts immediately, or with Keras, which is faster for "
         "many photos; by default by their number.",
         default="auto",
     )
