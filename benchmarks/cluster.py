@@ -73,10 +73,7 @@ def measure(work: str, photos: int, rounds: int) -> dict:
     encoder = load_experiment("flickr8k_soft").encoder
     request = CaptionRequest((shipped_model("shipped-lstm"),))
     pipeline = load_requested(request)
-    settings = captions.Settings(
-        *(request, made_by(pipeline, request)),
-        *(pipeline.encoder.identity(), photos * _TASKS),
-    )
+    author, count = made_by(pipeline, request), photos * _TASKS
     identity = Encoder(encoder).identity()
     found: dict[str, list[float]] = {}
     with connected("auto") as cluster:
@@ -85,11 +82,12 @@ def measure(work: str, photos: int, rounds: int) -> dict:
                 works = {
                     "features": (
                         cluster_features.shard_writer,
-                        (encoder, identity, photos * _TASKS),
+                        (encoder, identity, count),
                         _feature_tasks(folder, files, identity),
                     ),
                     "captions": (
-                        *(captions.shard_writer, (settings,)),
+                        captions.shard_writer,
+                        (request, author, pipeline.encoder.identity(), count),
                         _caption_tasks(folder, files),
                     ),
                 }
