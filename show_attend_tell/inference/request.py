@@ -91,8 +91,8 @@ class CaptionRequest:
         metavar="FILE",
     )
     engine: Literal["auto", "reference", "keras"] = _option(
-        "Caption with NumPy, which starts immediately, or with Keras, which is faster for "
-        "many photos; by default by their number.",
+        "Caption with NumPy, which starts immediately, or with Keras, which is faster "
+        "for many photos; by default by their number.",
         default="auto",
     )
     method: Literal["beam", "sample"] | None = _option(

@@ -44,7 +44,7 @@ def test_a_photo_is_captioned_and_drawn(tmp_path, model):
     assert "<html" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
-def test_python_prints_what_readme_states(tmp_path):
+def test_python_prints_the_lines_of_readme(tmp_path):
     script = PROLOGUE + (
         "import show_attend_tell as sat\n"
         "caption = sat.load().caption(sys.argv[1])\n"

@@ -71,7 +71,7 @@ def test_post_and_the_verb_give_the_same_caption_for_the_same_seed(
 ):
     monkeypatch.setattr(
         "show_attend_tell.inference.pipeline.load",
-        lambda model, weights, mirror=None, reranker=None: pipeline,
+        lambda model, weights, mirror=None, reranker=None, **_: pipeline,
     )
     content = rotated_photo.read_bytes()
     found = set()
