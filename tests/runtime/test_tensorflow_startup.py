@@ -97,6 +97,6 @@ def test_another_backend_of_keras_is_refused(monkeypatch):
 
 def test_a_backend_that_cannot_be_imported_is_refused_in_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "keras", None)
-    with pytest.raises(BackendError, match="cannot be imported: .*keras") as caught:
+    with pytest.raises(BackendError, match="keras is not installed") as caught:
         tensorflow_startup.start_keras()
     assert "\n" not in str(caught.value)

@@ -10,6 +10,7 @@ import numpy as np
 
 from show_attend_tell.reference.beam import log_softmax
 from show_attend_tell.reference.lstm import read as read_caption
+from show_attend_tell.reference.lstm import sigmoid
 
 
 def caption_loss(logits, alpha, words, smoothing=0.0, strength=1.0):
@@ -104,3 +105,10 @@ def assert_slopes(found, p, value, rng, rtol=1e-4, atol=1e-5):
         )
         along, slope = (found[name] * direction).sum(), (up - down) / 2e-5
         np.testing.assert_allclose(along, slope, rtol, atol, err_msg=name)
+
+
+def lstm_update(gates, c):
+    """Return h_t and c_t of an LSTM from its four gates i, f, o, g, Eq. (1)-(3)."""
+    i, f, o, g = np.split(gates, 4, axis=-1)
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    return sigmoid(o) * np.tanh(c), c

@@ -38,7 +38,7 @@ def alphas(rng, *shape):
 def test_a_sampled_location_inverts_the_cumulative_sum_of_alpha(rng, mode):
     alpha, u = alphas(rng, 50), rng.random((50, 1), np.float32)
     s = run_in(mode, sampled_location, alpha, u)
-    expected = [sample_index(*pair) for pair in zip(alpha, u[:, 0], strict=True)]
+    expected = [int(sample_index(*pair)) for pair in zip(alpha, u[:, 0], strict=True)]
     np.testing.assert_array_equal(s, np.eye(L)[expected])
     assert len(set(expected)) == L
 
