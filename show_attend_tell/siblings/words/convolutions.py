@@ -111,20 +111,24 @@ class RecursiveConvolution(keras.layers.Layer):
                 stored statistics.
             momentum: share of the stored statistics that remains; 0 stores the batch's.
         """
+        return self.states(x, training, momentum)[-1]
+
+    def states(self, x, training=False, momentum=MOMENTUM):
+        """Return h(0) .. h(n); :meth:`call` explains the arguments."""
         if self.kind == "recursive_tied":
             # Zeros appended to the channels of x select the first rows of w.
             fed = convolve(x, self.kernel[:, :, : self.inputs])
         else:
             fed = convolve(x, self.feedforward[0])
-        h = self._activate(fed, 0, training, momentum)
+        states = [self._activate(fed, 0, training, momentum)]
         for t in range(1, self.iterations + 1):
-            total = convolve(h, self.kernel)
+            total = convolve(states[-1], self.kernel)
             if self.kind == "recurrent":
                 if not self.share_feedforward:
                     fed = convolve(x, self.feedforward[t])
                 total = total + fed
-            h = self._activate(total, t, training, momentum)
-        return h
+            states.append(self._activate(total, t, training, momentum))
+        return states
 
     def _activate(self, total, t, training, momentum):
         """Return sigma of the sums of iteration t."""
