@@ -25,7 +25,7 @@ _LINK = re.compile(r"(?<=\]\()([^)#:\s]+)")
 # The roles of docstrings, :func:`name`, after Markdown.
 _ROLE = re.compile(r":(?:func|class|mod|meth|attr|data):<code>~?([^<]*)</code>")
 _MATH = re.compile(r"(\$\$?)(?! )([^$]+?)(?<! )\1")
-_CODE = re.compile(r"(<(pre|script|style|code)\b.*?</\2>)", re.DOTALL)
+_CODE = re.compile(r"(<(pre|script|style|code|iframe)\b.*?</\2>)", re.DOTALL)
 
 
 def on_files(files, config):

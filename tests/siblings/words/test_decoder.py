@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from keras import ops
-from oracle import lstm_update, softmax
+from oracle import lstm_update
 from tiny_reader import VARIANTS, name_of, settings_of
 
 from show_attend_tell.data.characters import END, STEPS, TOKENS
+from show_attend_tell.reference.lstm import softmax
 from show_attend_tell.siblings.words.decoder import WordDecoder
 
 B, T, C, L, F = 2, 4, 10, 6, 9
