@@ -276,6 +276,7 @@ def test_arrow_keys_move_through_three_tabs(opened):
 
 
 def test_the_letters_of_an_uploaded_crop_show_where_the_model_looked(read):
+    read.get_log("browser")  # reading removes the messages of earlier tests
     word = answer(read, "answer", "reading")["word"]
     assert [button.text for button in letters(read)] == list(word)
     assert read.find_element(By.ID, "reading-result").text.startswith(f"{word}: p ")
