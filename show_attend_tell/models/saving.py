@@ -6,17 +6,14 @@ from pathlib import Path
 
 import keras
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from show_attend_tell.config.captioner import SavedCaptioner
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.generator import Generator
-from show_attend_tell.reference.reranker import find_reranker
-from show_attend_tell.runtime.errors import (
-    ModelFileError,
-    one_line,
-    quote,
-)
+from show_attend_tell.reference import captioner
+from show_attend_tell.reference.model_file import fault_of
+from show_attend_tell.runtime.errors import ModelFileError
 
 
 def load_captioner(path: str | Path) -> Captioner:
@@ -36,7 +33,7 @@ def load_captioner(path: str | Path) -> Captioner:
         model = keras.saving.load_model(path, compile=False)
     except Exception as error:  # of any type: Keras builds whatever the file contains
         raise ModelFileError(
-            f"{path}: cannot be read as a model ({_reason(error)}); train the "
+            f"{path}: cannot be read as a model ({fault_of(error)}); train the "
             "experiment again"
         ) from None
     if not isinstance(model, Captioner):
@@ -57,21 +54,8 @@ def load_generator(
     mirror: bool = False,
     reranker: str | Path | None = None,
 ) -> Generator:
-    """Load the captioners that generate together, and their reranker.
-
-    Args:
-        files: one model file or several.
-        mirror: whether to average over photos and their mirror images.
-        reranker: see :func:`reference.reranker.find_reranker`. A search of one
-            hypothesis is an error if a reranker is named, and not ranked otherwise.
-
-    Raises:
-        ModelFileError: a file is absent, damaged or of another kind, or the files
-            differ in vocabulary or encoder.
-    """
-    members = [load_captioner(file) for file in files]
-    ranking = find_reranker(reranker, files)
-    return Generator(members, mirror, ranking, files, must_rank=reranker is not None)
+    """Load Keras captioners, see :func:`reference.captioner.load_generator`."""
+    return captioner.load_generator(files, mirror, reranker, load_captioner, Generator)
 
 
 def _require_types(path: Path) -> None:
@@ -80,11 +64,3 @@ def _require_types(path: Path) -> None:
         content = archive.read("config.json")
     if b"Captioner" in content:  # other classes are refused once they are loaded
         TypeAdapter(SavedCaptioner).validate_json(content, strict=True)
-
-
-def _reason(error: Exception) -> str:
-    if not isinstance(error, ValidationError):
-        return one_line(error)
-    fault = error.errors()[0]
-    place = ".".join(map(str, fault["loc"]))[:80]
-    return f"{place}: {fault['msg'][:80]}. Received: {quote(fault['input'])}"

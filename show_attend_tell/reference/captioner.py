@@ -9,7 +9,7 @@ the words of each hypothesis. Attention weights and gates are means too, of the 
 photo after flipping them back. A reranker orders the hypotheses.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -354,6 +354,8 @@ def load_generator(
     files: Sequence[str | Path],
     mirror: bool = False,
     reranker: str | Path | None = None,
+    read: Callable = read_captioner,
+    generator: type[Generator] = Generator,
 ) -> Generator:
     """Read the captioners that generate together, and their reranker.
 
@@ -362,11 +364,13 @@ def load_generator(
         mirror: whether to average over photos and their mirror images.
         reranker: see :func:`reference.reranker.find_reranker`. A search of one
             hypothesis is an error if a reranker is named, and not ranked otherwise.
+        read: reads a captioner of the engine from its file.
+        generator: the engine's class.
 
     Raises:
         ModelFileError: a file is absent, damaged or of another kind, or the files
             differ in vocabulary or encoder.
     """
-    members = [read_captioner(file) for file in files]
+    members = [read(file) for file in files]
     ranking = find_reranker(reranker, files)
-    return Generator(members, mirror, ranking, files, must_rank=reranker is not None)
+    return generator(members, mirror, ranking, files, must_rank=reranker is not None)

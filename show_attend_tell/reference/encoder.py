@@ -34,7 +34,8 @@ MANY_PHOTOS = 7
 LEAST_CHANNELS = 128  # below which Winograd's transforms cost more than they save
 _MOST_BYTES = 200_000_000  # of a file of weights; VGG19 has 80 MB
 
-_B_T = np.array(
+# The matrices of F(4 x 4, 3 x 3).
+B_T = np.array(
     [
         [4, 0, -5, 0, 1, 0],
         [0, -4, -4, 1, 1, 0],
@@ -42,10 +43,9 @@ _B_T = np.array(
         [0, -2, -1, 2, 1, 0],
         [0, 2, -1, -2, 1, 0],
         [0, 4, 0, -5, 0, 1],
-    ],
-    np.float32,
+    ]
 )
-_G = np.array(
+G = np.array(
     [
         [1 / 4, 0, 0],
         [-1 / 6, -1 / 6, -1 / 6],
@@ -53,17 +53,15 @@ _G = np.array(
         [1 / 24, 1 / 12, 1 / 6],
         [1 / 24, -1 / 12, 1 / 6],
         [0, 0, 1],
-    ],
-    np.float32,
+    ]
 )
-_A_T = np.array(
+A_T = np.array(
     [
         [1, 1, 1, 1, 1, 0],
         [0, 1, -1, 2, -2, 0],
         [0, 1, 1, 4, 4, 0],
         [0, 1, -1, 8, -8, 1],
-    ],
-    np.float32,
+    ]
 )
 
 
@@ -102,7 +100,7 @@ def convolve(x, kernel, bias):
 
 def winograd_kernel(kernel):
     """Return G g G^T, (3, 3, C, K) -> (6, 6, C, K)."""
-    return _both_sides(_G, kernel).reshape(6, 6, *kernel.shape[2:])
+    return _both_sides(G, kernel).reshape(6, 6, *kernel.shape[2:])
 
 
 def convolve_by_winograd(x, products, bias):
@@ -114,8 +112,8 @@ def convolve_by_winograd(x, products, bias):
     d = np.empty((6, 6, down, right, C), np.float32)
     for i, j in np.ndindex(6, 6):
         d[i, j] = x[i : i + rows - 3 : 4, j : j + columns - 3 : 4]
-    y = _both_sides(_B_T, d).reshape(6, 6, -1, C) @ products  # 36 of (tiles, C) (C, K)
-    y = _both_sides(_A_T, y).reshape(4, 4, down, right, -1)
+    y = _both_sides(B_T, d).reshape(6, 6, -1, C) @ products  # 36 of (tiles, C) (C, K)
+    y = _both_sides(A_T, y).reshape(4, 4, down, right, -1)
     y = y.transpose(2, 0, 3, 1, 4).reshape(rows, columns, -1)[:H, :W] + bias
     return np.maximum(y, 0, out=y)
 
@@ -123,6 +121,7 @@ def convolve_by_winograd(x, products, bias):
 def _both_sides(matrix, x):
     """Return M x M^T of the first two axes, (b, b, ...) -> (a, a, N)."""
     a, b = matrix.shape
+    matrix = matrix.astype(np.float32)
     return matrix @ (matrix @ x.reshape(b, -1)).reshape(a, b, -1)
 
 

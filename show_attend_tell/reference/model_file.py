@@ -123,7 +123,7 @@ def read_captioner(path: str | Path) -> Captioner:
             return _read(archive)
     except DAMAGED as error:
         raise ModelFileError(
-            f"{path}: cannot be read as a model ({_reason(error)}); train the "
+            f"{path}: cannot be read as a model ({fault_of(error)}); train the "
             "experiment again"
         ) from None
 
@@ -180,7 +180,8 @@ def _float32(file: Hdf5File, path: str, shape: tuple) -> np.ndarray:
     return values.astype(np.float32)
 
 
-def _reason(error: Exception) -> str:
+def fault_of(error: Exception) -> str:
+    """Describe in one line why a model file cannot be read."""
     if not isinstance(error, ValidationError):
         return one_line(error)
     fault = error.errors()[0]

@@ -18,38 +18,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from show_attend_tell.reference.encoder import A_T, B_T, LEAST_CHANNELS, G
+
 TILE = 4  # outputs along a side of a tile
 _WINDOW = TILE + 2  # inputs along its side
-LEAST_CHANNELS = 128  # of input and of output below which the transforms cost too much
-
-_B_T = np.array(
-    [
-        [4, 0, -5, 0, 1, 0],
-        [0, -4, -4, 1, 1, 0],
-        [0, 4, -4, -1, 1, 0],
-        [0, -2, -1, 2, 1, 0],
-        [0, 2, -1, -2, 1, 0],
-        [0, 4, 0, -5, 0, 1],
-    ]
-)
-_G = np.array(
-    [
-        [1 / 4, 0, 0],
-        [-1 / 6, -1 / 6, -1 / 6],
-        [-1 / 6, 1 / 6, -1 / 6],
-        [1 / 24, 1 / 12, 1 / 6],
-        [1 / 24, -1 / 12, 1 / 6],
-        [0, 0, 1],
-    ]
-)
-_A_T = np.array(
-    [
-        [1, 1, 1, 1, 1, 0],
-        [0, 1, -1, 2, -2, 0],
-        [0, 1, 1, 4, 4, 0],
-        [0, 1, -1, 8, -8, 1],
-    ]
-)
 
 
 def with_fast_convolutions(network: keras.Model) -> keras.Model | None:
@@ -94,7 +66,7 @@ class WinogradConv2D(keras.layers.Layer):
         super().__init__(name=convolution.name, dtype="float32", trainable=False)
         kernel = np.asarray(convolution.kernel, np.float64)  # (3, 3, C, K)
         # G g G^T, 36 matrices (C, K)
-        products = np.einsum("ia,jb,abck->ijck", _G, _G, kernel, optimize=True)
+        products = np.einsum("ia,jb,abck->ijck", G, G, kernel, optimize=True)
         # 6 x 6 of (C, K)
         self._products = [[tf.constant(g, tf.float32) for g in row] for row in products]
         self._bias = tf.zeros(kernel.shape[3])
@@ -139,9 +111,9 @@ def _outputs(activation: Callable) -> Callable:
     def outputs(products, bias):
         rows = [
             [_combination(weights, column) for column in zip(*products, strict=True)]
-            for weights in _A_T
+            for weights in A_T
         ]  # 4 x 6
-        tiles = [[_combination(weights, row) for weights in _A_T] for row in rows]
+        tiles = [[_combination(weights, row) for weights in A_T] for row in rows]
         # 4 x 4 of (B, H / 4, W / 4, K) -> (B, H / 4, 4, W / 4, 4, K)
         y = tf.stack([tf.stack(row, axis=3) for row in tiles], axis=2)
         down, _, right, _, K = y.shape[1:]
@@ -161,14 +133,14 @@ def _combine_rows(x):
     """Return B^T d along the rows of the tiles: 6 of (B, H / 4, W + 2, C)."""
     last = x.shape[1] - _WINDOW + 1
     rows = [x[:, i : i + last : TILE] for i in range(_WINDOW)]
-    return [_combination(weights, rows) for weights in _B_T]
+    return [_combination(weights, rows) for weights in B_T]
 
 
 def _combine_columns(x):
     """Return d B along the columns of one row: 6 of (B, H / 4, W / 4, C)."""
     last = x.shape[2] - _WINDOW + 1
     columns = [x[:, :, j : j + last : TILE] for j in range(_WINDOW)]
-    return [_combination(weights, columns) for weights in _B_T]
+    return [_combination(weights, columns) for weights in B_T]
 
 
 def _combination(weights, terms):
