@@ -7,7 +7,6 @@ for each of its decoders. The encoder's convolutions are nodes of ONNX.
 import copy
 import dataclasses
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,11 +18,12 @@ from show_attend_tell.inference.engine import Engine, load_engine
 from show_attend_tell.reference.beam import log_softmax
 from show_attend_tell.reference.encoder import MEAN
 from show_attend_tell.reference.model_file import Captioner
+from show_attend_tell.reference.reranker import Reranker, kernel
 from show_attend_tell.runtime.errors import ExportError
 from show_attend_tell.runtime.files import atomic_path
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
-SETTINGS, RERANKER = "captioner.json", "reranker.npz"
+RERANKER, SETTINGS = "reranker.onnx", "captioner.json"
 _W, _T = 101, 103  # hypotheses and words of the example, unlike all other sizes
 
 
@@ -43,8 +43,12 @@ def export_onnx(
     of W hypotheses, and returns ``log_probs`` (W, K), ``alpha`` (W, L), ``beta`` (W,)
     unless the decoder has no gate, and ``next/...``, the new state.
 
-    ``captioner.json`` has the words by their ids, ``grid``, ``side`` S, ``resize`` and
-    the settings of the search; ``reranker.npz`` is a copy of the model's reranker.
+    ``reranker.onnx``, of a model with a reranker, takes ``features`` and returns
+    ``values`` (G,), which each n-gram adds to the expected CIDEr of a caption, see
+    :meth:`reference.reranker.Reranker.expected_cider`.
+
+    ``captioner.json`` has the words by their ids, ``grid``, ``side`` S, ``resize``, the
+    settings of the search, and the reranker's ``ngrams`` with their ``idf``.
 
     Args:
         model: a ``.keras`` file.
@@ -74,7 +78,13 @@ def export_onnx(
     encoder, photo = encoder_graph(engine)
     decoder, state = decoder_graph(captioner, photo)
     add_outputs(encoder, decoder, photo, state)
-    settings = {
+    models, ranking = {ENCODER: encoder.model(), DECODER: decoder}, {}
+    if engine.generator.ranks(decoding):
+        reranker = engine.generator.reranker
+        models[RERANKER] = reranker_graph(reranker, engine).model()
+        vectors = reranker.vectors
+        ranking = {"ngrams": vectors.ngrams, "idf": vectors.idf.astype(float).tolist()}
+    settings = ranking | {
         "words": engine.vocabulary.words,
         "grid": engine.grid,
         "side": engine.side,
@@ -83,12 +93,10 @@ def export_onnx(
     }
     with atomic_path(folder) as temporary:
         temporary.mkdir()
-        onnx.save(encoder.model(), temporary / ENCODER)
-        onnx.save(decoder, temporary / DECODER)
+        for name, model in models.items():
+            onnx.save(model, temporary / name)
         text = json.dumps(settings, ensure_ascii=False)
         (temporary / SETTINGS).write_text(text, encoding="utf-8")
-        if engine.generator.ranks(decoding):
-            shutil.copyfile(engine.generator.reranker.file, temporary / RERANKER)
 
 
 def encoder_graph(engine: Engine) -> tuple[Graph, tuple]:
@@ -153,6 +161,20 @@ def decoder_graph(captioner: Captioner, photo: tuple) -> tuple[onnx.ModelProto, 
     for name, values in _leaves("next", out.state):
         graph.output(name, values)
     return graph.model(), first
+
+
+def reranker_graph(reranker: Reranker, engine: Engine) -> Graph:
+    """Return the graph from the features of a photo to Q y, the values of n-grams."""
+    graph, (rows, columns) = Graph(), engine.grid
+    features = np.zeros((rows * columns, engine.encoder.width), np.float32)
+    mean = graph.input("features", features).mean(axis=0)  # (L, D) -> (D,)
+    x = (np.sqrt(np.maximum(mean, 0)) - reranker.mean) / reranker.deviation
+    length = np.sqrt((x * x).sum(axis=0))
+    landmarks = graph.weight("landmarks", reranker.landmarks)  # (M, D)
+    similar = kernel(x / np.maximum(length, 1e-6), landmarks, reranker.gamma)
+    predicted = similar @ graph.weight("coefficients", reranker.coefficients)  # (r,)
+    graph.output("values", graph.weight("basis", reranker.basis, 0) @ predicted)
+    return graph
 
 
 def add_outputs(graph: Graph, decoder: onnx.ModelProto, photo: tuple, state: dict):

@@ -21,7 +21,11 @@ from show_attend_tell.reference.beam import log_softmax
 from show_attend_tell.reference.captioner import Generator
 from show_attend_tell.reference.lstm import NextWord, argmax_location
 from show_attend_tell.reference.model_file import read_captioner
-from show_attend_tell.reference.reranker import load_reranker
+from show_attend_tell.reference.reranker import (
+    descriptors,
+    load_reranker,
+    reranker_beside,
+)
 from show_attend_tell.runtime.errors import ExportError
 
 runtime = pytest.importorskip("onnxruntime")
@@ -200,12 +204,27 @@ def test_the_folder_has_words_settings_and_the_reranker(folder):
     assert settings["words"] == list(captioner.vocabulary.words)
     assert settings["decoding"] == dataclasses.asdict(captioner.decoding)
     assert (settings["side"], settings["resize"]) == (224, "squash")
-    assert (out / "reranker.npz").exists() == (name == "shipped")
-    if name == "shipped":
-        load_reranker(out / "reranker.npz")
+    assert (out / "reranker.onnx").exists() == (name == "shipped")
     counts = stored_types(onnx.load(out / "encoder.onnx"))
     assert counts["int8"] > 14_000_000
     assert stored_types(onnx.load(out / "decoder.onnx"))["float16"] > 3_000_000
+
+
+def test_the_reranker_predicts_the_same_cider(folder, rng):
+    out, name = folder
+    if name != "shipped":
+        return
+    reranker = load_reranker(reranker_beside(SHIPPED))
+    settings = json.loads((out / "captioner.json").read_text("utf-8"))
+    assert [tuple(ngram) for ngram in settings["ngrams"]] == list(
+        reranker.vectors.ngrams
+    )
+    np.testing.assert_allclose(settings["idf"], reranker.vectors.idf)
+    features = rng.gamma(1, 3, (1, 196, 512)).astype(np.float32)
+    (predicted,) = reranker.predict(descriptors(features))
+    values = outputs_of(str(out / "reranker.onnx"), features=features[0])["values"]
+    np.testing.assert_allclose(values, reranker.basis @ predicted, atol=1e-5)
+    assert np.abs(values).max() > 1e-3
 
 
 def export(*arguments):
