@@ -27,7 +27,7 @@ function show(k) {
   });
   if (!answer) return;
   part("detail").textContent = k < 0
-    ? "Choose a word to see its attention."
+    ? `Choose a word to see its attention. Captioned here in ${answer.seconds.toFixed(1)} s.`
     : `${answer.words[k]}: word ${k + 1} of ${answer.words.length},   ${numbersOf(answer, k)}`;
 }
 
@@ -45,7 +45,8 @@ function buttonOf(word, k) {
 
 function showAnswer(found) {
   answer = found;
-  report(answer.sentence || "The caption is empty.");
+  report(answer.words.length ? "" : "The caption is empty.");
+  part("announced").textContent = answer.sentence;
   part("words").replaceChildren(...answer.words.map(buttonOf));
   part("others").replaceChildren(...answer.alternatives.map(({ sentence }) => {
     const item = document.createElement("li");
@@ -54,7 +55,6 @@ function showAnswer(found) {
   }));
   part("others-box").hidden = !answer.alternatives.length;
   part("result").hidden = false;
-  root.dataset.seconds = answer.seconds.toFixed(2);
   show(-1);
 }
 
@@ -95,6 +95,7 @@ async function openPhoto(blob, name) {
   part("view").hidden = false;
   part("drop").classList.add("full");
   report("Captioning …");
+  part("announced").textContent = "";
   show(-1);
   if (!worker) {
     worker = new Worker(new URL("worker.js", import.meta.url), { type: "module" });
