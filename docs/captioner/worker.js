@@ -7,13 +7,15 @@ import { beamSearch, Reranker } from "./search.js";
 const SEPARATED = / +(?=(?:'(?:s|re|ve|ll|d|m)|n't|[,;:!?.])(?:\s|$))/g;
 let captioner = null; // a promise of {ort, settings, reranker, sessions}
 
-// ONNX Runtime on the graphics processor needs WebAssembly that can wait for it (JSPI).
+// ONNX Runtime on the graphics processor needs WebAssembly that can wait for it (JSPI),
+// and the encoder rounds to float16.
 async function hasGpu() {
-  return "Suspending" in WebAssembly && Boolean(await navigator.gpu?.requestAdapter());
+  if (!("Suspending" in WebAssembly)) return false;
+  const adapter = await navigator.gpu?.requestAdapter().catch(() => null);
+  return Boolean(adapter?.features.has("shader-f16"));
 }
 
-async function load() {
-  const gpu = await hasGpu();
+async function load(gpu) {
   const wasm = `ort-wasm-simd-threaded${gpu ? ".jspi" : ""}`;
   const models = ["encoder.onnx", "decoder.onnx", "reranker.onnx"];
   const progress = (done, total) => postMessage({ kind: "progress", done, total });
@@ -29,9 +31,17 @@ async function load() {
     const executionProviders = gpu && name === "encoder" ? ["webgpu", "wasm"] : ["wasm"];
     sessions[name] = await ort.InferenceSession.create(await open(file), { executionProviders });
   }
-  const reranker = settings.ngrams
-    && new Reranker(settings.ngrams, settings.idf, settings.decoding.rerank_weight);
-  return { ort, settings, reranker, sessions, device: gpu ? "webgpu" : "wasm" };
+  const { side, ngrams, idf, decoding } = settings;
+  const black = new ort.Tensor("uint8", new Uint8Array(side * side * 3), [side, side, 3]);
+  await sessions.encoder.run({ square: black }); // compiles shaders, or fails before a photo
+  const reranker = ngrams && new Reranker(ngrams, idf, decoding.rerank_weight);
+  return { ort, settings, reranker, sessions };
+}
+
+// Load the captioner for the graphics processor; where that fails, for the processor.
+async function loadAny() {
+  if (!(await hasGpu())) return load(false);
+  return load(true).catch(() => load(false));
 }
 
 // Return the inputs of a model among named tensors.
@@ -95,8 +105,8 @@ async function caption(blob) {
   const image = await decode(blob).catch(() => {
     throw new Error("This browser cannot read the file as a photo; choose a JPEG or PNG.");
   });
-  captioner ??= load();
-  const { settings, device } = await captioner.catch((error) => {
+  captioner ??= loadAny();
+  const { settings } = await captioner.catch((error) => {
     captioner = null; // so that the next photo tries again
     throw error;
   });
@@ -111,7 +121,6 @@ async function caption(blob) {
     alternatives: others,
     seen: [x0 / width, y0 / height, x1 / width, y1 / height],
     seconds: (performance.now() - start) / 1000,
-    device,
   };
 }
 
