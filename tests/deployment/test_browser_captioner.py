@@ -200,7 +200,7 @@ def test_the_search_finds_the_captions_of_the_reference_with_ties(page, beam, le
 
 
 @pytest.mark.slow
-def test_the_expected_cider_is_the_references(page, rng):
+def test_the_expected_cider_equals_the_reference(page, rng):
     reranker = load_reranker(reranker_beside(SHIPPED))
     predicted = rng.standard_normal(reranker.basis.shape[1])
     captions = [rng.integers(3, 60, length).tolist() for length in (1, 4, 9, 20)]
