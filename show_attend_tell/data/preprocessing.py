@@ -77,7 +77,8 @@ _REMEDIES = (
 # photos. Most are not documented.
 UNREADABLE = (*DAMAGED, AssertionError, Image.DecompressionBombError)
 
-_LONGEST_SIDE = 65_535  # pixels; Pillow scales one axis of the whole photo first
+# Pixels; Pillow scales one axis of the whole photo first.
+LONGEST_SIDE = 65_535
 _MOST_SCANS = 100  # a progressive JPEG has about 10
 _LONGEST_REASON = 200  # characters of Pillow's message
 
@@ -168,8 +169,8 @@ def open_photo(
     if isinstance(file, str | os.PathLike):
         require_regular(file)
     image = Image.open(file, formats=formats)
-    if max(image.size) > _LONGEST_SIDE:
-        fault = f"a side must have at most {_LONGEST_SIDE} pixels"
+    if max(image.size) > LONGEST_SIDE:
+        fault = f"a side must have at most {LONGEST_SIDE} pixels"
     elif (scans := _scans(image)) > _MOST_SCANS:
         fault = f"a JPEG must have at most {_MOST_SCANS} scans. Received: {scans}"
     else:

@@ -133,7 +133,8 @@ def read_captioner(path: str | Path) -> Captioner:
         for place, _, shape in arrays:
             saved.file.require(place, shape)
         weights = {
-            name: read_weight(saved.file, place, shape) for place, name, shape in arrays
+            name: read_weight(saved.file, place, shape, name)
+            for place, name, shape in arrays
         }
         identity = saved.values.get("encoder_identity") or {}
         return Captioner(saved.config, identity, weights)
@@ -200,7 +201,7 @@ def _config(archive: zipfile.ZipFile) -> tuple[str, object]:
         raise ValueError("its configuration must be an object")
     name, registered = (config.get(k) for k in ("class_name", "registered_name"))
     is_ours = registered == f"show_attend_tell>{name}"
-    return f"{name if is_ours else quote(registered or name)}", config.get("config")
+    return str(name if is_ours else registered or name), config.get("config")
 
 
 def require_weights(saved: SavedModel, count: int) -> None:
@@ -227,7 +228,7 @@ def layout(config: SavedConfig) -> list[tuple[str, str, tuple]]:
     ]
 
 
-def read_weight(file: Hdf5File, path: str, shape: tuple) -> np.ndarray:
+def read_weight(file: Hdf5File, path: str, shape: tuple, name: str) -> np.ndarray:
     """Return an array as float32; an array of 8 bits has scales of its columns.
 
     Raises:
@@ -239,7 +240,7 @@ def read_weight(file: Hdf5File, path: str, shape: tuple) -> np.ndarray:
     values = values.astype(np.float32)
     if not np.isfinite(values).all():
         raise ValueError(
-            f"its weights must be finite. Received: NaN or infinity in {path}, from a "
+            f"its weights must be finite. Received: NaN or infinity in {name}, from a "
             "training that diverged; use a lower training.learning_rate"
         )
     return values
@@ -250,5 +251,5 @@ def fault_of(error: Exception) -> str:
     if not isinstance(error, ValidationError):
         return one_line(error)
     fault = error.errors()[0]
-    place = ".".join(map(str, fault["loc"]))[:80]
+    place = ".".join(map(str, ("config", *fault["loc"])))[:80]
     return f"{place}: {fault['msg'][:80]}. Received: {quote(fault['input'])}"

@@ -109,7 +109,7 @@ def _built(saved: SavedModel) -> keras.Model:
     require_weights(saved, count)
     model = make()
     arrays = {
-        name: read_weight(saved.file, name, shape)
+        name: read_weight(saved.file, name, shape, name)
         for name, shape in saved.file.shapes("optimizer").items()
         if not name.endswith(SCALE)
     }
