@@ -10,6 +10,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import FailFast, Field, model_validator
 from pydantic.dataclasses import dataclass
 
+from show_attend_tell.config import MOST_BEAM
 from show_attend_tell.config.fields import (
     STRICT,
     Count,
@@ -22,7 +23,7 @@ from show_attend_tell.config.fields import (
 
 # Limits of memory and time: a model file states these values too.
 ImageSize = Annotated[int, Field(ge=1, le=640)]
-Beam = Annotated[int, Field(ge=1, le=100)]
+Beam = Annotated[int, Field(ge=1, le=MOST_BEAM)]
 
 # Network and layer -> the convolutions of its block, which can be fine-tuned.
 _TRAINABLE = {
