@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from show_attend_tell.config.settings import Experiment, TrainingSettings
 from show_attend_tell.data.dataset import CaptionBatches, encode_captions
-from show_attend_tell.data.photo_batches import PhotoBatches
 from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import PAD
 from show_attend_tell.models.captioner import Captioner
@@ -46,8 +45,7 @@ class Likelihood:
         )
         self.model = model
         few = len(captions.photos) * settings.epochs < FEW * settings.batch_size
-        batches = CaptionBatches if model.convolutions is None else PhotoBatches
-        self.batches = batches(
+        self.batches = CaptionBatches(
             captions,
             data.rows,
             readers,
@@ -56,6 +54,7 @@ class Likelihood:
             few,
             part=workers.part,
             weights=data.weights,
+            together=model.convolutions is not None,
         )
         photos = self.batches.batch_size * self.batches.captions_per_row
         whole = photos == settings.batch_size and model.convolutions is None

@@ -5,12 +5,9 @@ import pytest
 from decoding_models import (
     END,
     FORBIDDEN,
-    IDS,
     PAD,
     START,
     Markov,
-    compiled,
-    on_tensorflow,
     random_tables,
     rescore,
     spelled_code,
@@ -108,24 +105,6 @@ def test_impossible_words_are_not_sampled_at_the_edges_of_the_noise(u):
     forbidden = (*range(5), *range(K - 5, K))
     found = Markov(tables).run(sample, np.full((1, 2), u, "f4"), forbidden=forbidden)
     assert not set(found.tokens.ravel().tolist()) & set(forbidden)
-
-
-@pytest.mark.skipif(not on_tensorflow, reason="tf.function needs TensorFlow")
-@pytest.mark.parametrize("jit_compile", [False, True])
-def test_compiled_equals_eager(rng, jit_compile):
-    tables = random_tables(rng, B=12, K=6)
-    noise = uniform_noise(12, 5, seed=4)
-    words = {"forbidden": FORBIDDEN, **IDS}
-    for method, args, settings in (
-        (greedy, (), {"max_words": 5}),
-        (sample, (noise,), {"temperature": 0.7}),
-    ):
-        decode = compiled(method, jit_compile, tables, **words, **settings)
-        eager = Markov(tables).run(method, *args, **settings)
-        for name, got, expected in zip(
-            eager._fields, decode(tables, *args), eager, strict=True
-        ):
-            np.testing.assert_allclose(got, expected, rtol=1e-6, err_msg=name)
 
 
 def test_a_caption_may_have_one_word(rng):

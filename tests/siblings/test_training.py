@@ -255,11 +255,6 @@ def test_batches_depend_on_seed_epoch_and_number_alone(work, name):
         assert not np.array_equal(different[0][0], one[0][0])
 
 
-def test_an_epoch_has_every_digit_at_most_once(work):
-    labels = np.concatenate([batch[1] for batch in batches(work, "ram", 0)])
-    assert np.bincount(labels).max() <= 5
-
-
 def test_dynamic_pixels_are_new_in_every_epoch_and_fixed_ones_are_not(work):
     def pictures(kind, epoch):
         """Return the pictures of an epoch in an order that does not depend on it."""
