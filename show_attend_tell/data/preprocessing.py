@@ -16,9 +16,8 @@ from typing import IO
 import numpy as np
 from PIL import Image, ImageOps, features
 
-from show_attend_tell.runtime.array_file import DAMAGED
 from show_attend_tell.runtime.errors import PhotoError
-from show_attend_tell.runtime.regular_files import require_regular
+from show_attend_tell.runtime.untrusted import DAMAGED, require_regular
 
 Box = tuple[float, float, float, float]
 
