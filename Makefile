@@ -25,7 +25,7 @@ QUICK := not slow and not network and not gpu and not torture and not cluster
 JAX := test_benchmarks decoding models/transformer \
 	$(addprefix models/lstm/test_,attention decoder estimator hard_attention region_bias) \
 	$(addprefix models/test_,captioner captioner_saving captioner_fit captioner_loss \
-	generation golden losses) models/encoder/test_trainable \
+	generation losses) models/encoder/test_trainable \
 	runtime/test_backend \
 	$(addprefix siblings/ram/test_,model policy_gradient retina) \
 	$(addprefix siblings/draw/test_,bound filter_bank model) \
@@ -40,12 +40,12 @@ DEMO_PHOTO := scene-test-00004
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 .PHONY: help demo prepare features train eval caption doctor \
-	test test-slow test-jax test-cluster test-floors torture fuzz audit check format clean bench dist docs notebook
+	test test-slow test-jax test-cluster test-install test-floors torture fuzz audit check format clean bench dist docs notebook
 .DELETE_ON_ERROR:
 
 help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
-	@echo "Targets: demo, prepare features train eval caption, doctor, test test-slow test-jax test-cluster test-floors torture fuzz"
+	@echo "Targets: demo, prepare features train eval caption, doctor, test test-slow test-jax test-cluster test-install test-floors torture fuzz"
 	@echo "audit check format, bench, dist, docs notebook, clean"
 
 # Use the first Python 3.11 or newer that can make virtual environments.
@@ -106,6 +106,10 @@ test: $(INSTALLED)
 test-slow: $(INSTALLED)
 	$(BIN) -m pytest -m 'slow and not network and not gpu and not cluster' $(PARALLEL) $(ARGS)
 
+# Install the package in new environments, with packages from PyPI.
+test-install: $(INSTALLED)
+	$(BIN) -m pytest -m network $(ARGS)
+
 # Hostile files and callers, kills and full disks; more cases by TORTURE_MINUTES=30.
 torture: $(INSTALLED)
 	TORTURE_MINUTES='$(TORTURE_MINUTES)' $(BIN) -m pytest -m torture -n 2 --dist loadfile \
@@ -115,7 +119,7 @@ torture: $(INSTALLED)
 fuzz: $(INSTALLED)
 	FUZZ_MINUTES='$(FUZZ_MINUTES)' $(BIN) -m pytest -m torture tests/torture/test_fuzz.py $(ARGS)
 
-# Ask the package index for known holes; says so without a network.
+# Ask the package index for known holes; print where none answers.
 audit: $(INSTALLED)
 	$(BIN) .ci/audit.py
 

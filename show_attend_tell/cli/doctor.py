@@ -97,8 +97,8 @@ def _check_packaged_models() -> Iterator[Finding]:
     from show_attend_tell.models.encoder import quantised_weights, scene_net
     from show_attend_tell.models.pretrained import NAMES, shipped_model
     from show_attend_tell.reference.model_file import read_model
-    from show_attend_tell.runtime.array_file import DAMAGED
     from show_attend_tell.runtime.errors import EncoderError, PretrainedModelError
+    from show_attend_tell.runtime.untrusted import DAMAGED
 
     weights = quantised_weights.WEIGHTS
     try:

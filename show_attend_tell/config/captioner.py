@@ -18,7 +18,6 @@ from show_attend_tell.config.fields import (
     Positive,
     Rate,
     Seed,
-    require_samples,
 )
 
 # Limits of memory and time: a model file states these values too.
@@ -171,6 +170,16 @@ class ModelSettings:
                 f"decoder = {self.decoder!r}; its attention is 'soft'"
             )
         return self
+
+
+def require_samples(settings):
+    """Raise ValueError if a baseline of other samples has a single sample."""
+    if settings.baseline == "samples" and settings.samples < 2:
+        raise ValueError(
+            "baseline = 'samples' needs samples = 2 or more. "
+            f"Received: samples = {settings.samples}"
+        )
+    return settings
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -23,10 +23,15 @@ from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.reference import lstm, transformer
 from show_attend_tell.reference.encoder import convolve
 from show_attend_tell.reference.hdf5 import Hdf5File
-from show_attend_tell.runtime.archives import open_archive, read_member
-from show_attend_tell.runtime.array_file import DAMAGED, SCALE, dequantise
 from show_attend_tell.runtime.errors import ModelFileError, one_line, quote
-from show_attend_tell.runtime.json_text import parse_json
+from show_attend_tell.runtime.untrusted import (
+    DAMAGED,
+    SCALE,
+    dequantise,
+    open_archive,
+    parse_json,
+    read_member,
+)
 
 DECODERS = {"lstm": lstm, "transformer": transformer}
 _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"

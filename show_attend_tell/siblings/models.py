@@ -1,13 +1,8 @@
-"""Build, load and name the models of digits and words.
-
-The files of trained models in the package have 8 bits per weight. ``export`` writes
-them from the runs of the experiments with the same names.
-"""
+"""Build and load the models of digits and words."""
 
 import functools
 import math
 import tempfile
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
@@ -24,8 +19,8 @@ from show_attend_tell.reference.model_file import (
     read_weight,
     require_weights,
 )
-from show_attend_tell.runtime.array_file import SCALE
-from show_attend_tell.runtime.errors import ModelFileError, PretrainedModelError
+from show_attend_tell.runtime.errors import ModelFileError
+from show_attend_tell.runtime.untrusted import SCALE
 from show_attend_tell.siblings.classifier import PictureClassifier
 from show_attend_tell.siblings.draw.model import Draw, WindowClassifier
 from show_attend_tell.siblings.ram.model import RecurrentAttention
@@ -50,9 +45,6 @@ _SAVED = {
     )
     for name, cls in _CLASS_OF.items()
 }
-FOLDER = Path(str(files(__package__))) / "weights"
-# The experiments whose models are in the package.
-SHIPPED = {"classify": "ram_mnist", "generate": "draw_mnist", "read": "read_words"}
 
 
 def build_model(experiment) -> keras.Model:
@@ -120,24 +112,3 @@ def _built(saved: SavedModel) -> keras.Model:
                 file[name] = values
         model.load_weights(copy)
     return model
-
-
-def is_shipped(task: str) -> bool:
-    """Return whether the package has a model of a task."""
-    return (FOLDER / f"{SHIPPED[task]}.keras").is_file()
-
-
-def shipped_file(task: str) -> Path:
-    """Return the file of the package's model of a task.
-
-    Raises:
-        PretrainedModelError: the installation has no such model.
-    """
-    name = SHIPPED[task]
-    path = FOLDER / f"{name}.keras"
-    if not path.is_file():
-        raise PretrainedModelError(
-            f"{path}: this installation has no trained {name}; train one with "
-            f"`make prepare train EXPERIMENT={name}`, and name the model of its run"
-        )
-    return path

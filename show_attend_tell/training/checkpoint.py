@@ -19,11 +19,15 @@ import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
 from show_attend_tell.config.settings import Count
-from show_attend_tell.runtime.archives import open_archive, read_member
-from show_attend_tell.runtime.array_file import DAMAGED, parse_array
 from show_attend_tell.runtime.errors import RunError, TrainingError, one_line, quote
 from show_attend_tell.runtime.files import atomic_path
-from show_attend_tell.runtime.json_text import parse_json
+from show_attend_tell.runtime.untrusted import (
+    DAMAGED,
+    open_archive,
+    parse_array,
+    parse_json,
+    read_member,
+)
 
 _HEADER = 10_000  # bytes of an array's header, and of the position
 

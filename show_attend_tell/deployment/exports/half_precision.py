@@ -17,9 +17,12 @@ import keras
 import numpy as np
 
 from show_attend_tell.models.saving import load_captioner
-from show_attend_tell.runtime.array_file import SCALE, quantise
 from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.untrusted import (
+    SCALE,
+    quantise,
+)
 
 # MD5 of the files that Keras downloads: `file_hash` in keras.applications.
 KERAS_FILES = {
