@@ -37,9 +37,6 @@ _HEADERS = {
 }
 # Methods whose output zipfile limits while it unpacks; it unpacks others whole.
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-_DIRECTORY = 1_000_000  # bytes of the list of members
-_END = b"PK\x05\x06"  # of the record at the end, which states the size of that list
-_END_SIZE, _COMMENT = 22, 65_535  # bytes of the record, and at most of its comment
 
 
 def require_regular(path: str | os.PathLike) -> None:
@@ -138,7 +135,6 @@ def open_archive(
             a member twice or of another name, or is larger than its limits.
     """
     require_regular(path)
-    _require_short_directory(path)
     with zipfile.ZipFile(path) as archive:
         listed = archive.namelist()
         if len(set(listed)) < len(listed):
@@ -170,18 +166,6 @@ def read_member(archive: zipfile.ZipFile, name: str, most: int | None = None) ->
         raise ValueError(f"`{name}` has {info.file_size} bytes, more than {most}")
     with archive.open(info) as member:
         return member.read(info.file_size + 1)  # unpacks no more than that
-
-
-def _require_short_directory(path: Path) -> None:
-    """Raise a ValueError if opening the archive would list too many members."""
-    with path.open("rb") as file:
-        end = file.seek(0, 2)
-        file.seek(max(0, end - _END_SIZE - _COMMENT))
-        tail = file.read()
-    start = tail.rfind(_END)
-    size = int.from_bytes(tail[start + 12 : start + 16], "little")
-    if start >= 0 and size > _DIRECTORY:
-        raise ValueError(f"its list of members has {size} bytes")
 
 
 def read_arrays(

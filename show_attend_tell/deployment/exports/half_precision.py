@@ -95,19 +95,15 @@ def _smaller(content: bytes, source: str | Path, eight_bit: bool) -> bytes:
     with h5py.File(io.BytesIO(content)) as old, h5py.File(buffer, "w") as new:
 
         def copy(name: str, item: h5py.Group | h5py.Dataset) -> None:
-            if isinstance(item, h5py.Group):
-                copied = new.require_group(name)
-            else:
-                values = item[()]
-                options = _half_dataset(name, values, source)
-                if eight_bit and values.ndim > 1:
-                    q, scale = quantise(values)
-                    new.create_dataset(name + SCALE, data=scale)
-                    options |= {"data": q}
-                copied = new.create_dataset(name, **options)
-            copied.attrs.update(item.attrs)
+            if not isinstance(item, h5py.Dataset):
+                return
+            values = item[()]
+            options = _half_dataset(name, values, source)
+            if eight_bit and values.ndim > 1:
+                options["data"], scale = quantise(values)
+                new.create_dataset(name + SCALE, data=scale)
+            new.create_dataset(name, **options)
 
-        new.attrs.update(old.attrs)
         old.visititems(copy)
     return buffer.getvalue()
 
