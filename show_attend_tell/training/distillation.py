@@ -136,7 +136,7 @@ def mean_probabilities(
         scores.append(ops.sum(ops.log(ops.maximum(truth, 1e-9)) * mask, axis=1))
     scores = settings.posterior * ops.stack(scores)  # (M, B)
     weights = ops.exp(scores - ops.logsumexp(scores, axis=0))
-    return sum(v[:, None, None] * p for v, p in zip(weights, words, strict=True))
+    return sum(weights[m, :, None, None] * p for m, p in enumerate(words))
 
 
 def distillation_loss(
