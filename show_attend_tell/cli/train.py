@@ -176,14 +176,14 @@ def _print_training(done) -> None:
 @click.argument("models", nargs=-1, required=True, type=PATH, metavar="MODEL...")
 @experiment_options
 @runs_option
+@name_option
 @click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
-def average(models, experiment, changes, runs, overwrite) -> None:
+def average(models, experiment, changes, runs, name, overwrite) -> None:
     """Average the weights of models into a new run.
 
-    The models must have been trained from the same initial weights. The run has the
-    experiment's name.
+    The models must have been trained from the same initial weights.
     """
-    settings = load_settings(experiment, changes)
+    settings = load_settings(experiment, changes, name)
     start_keras()
     from show_attend_tell.training.initial_model import average_models
 

@@ -13,7 +13,7 @@ from show_attend_tell.config.settings import (
 )
 from show_attend_tell.config.shipped import shipped_experiments
 from show_attend_tell.config.toml import TOML_ERRORS, parse_toml
-from show_attend_tell.runtime.errors import ConfigError, one_line, quote
+from show_attend_tell.runtime.errors import ConfigError, nearest, one_line, quote
 
 
 def find_experiment(name: str) -> Path:
@@ -31,7 +31,7 @@ def find_experiment(name: str) -> Path:
     if name not in known:
         raise ConfigError(
             f"`experiment` must be a .toml file or one of {', '.join(known)}. "
-            f"Received: {quote(name)}; correct the name"
+            f"Received: {quote(name)}{nearest(name, known)}; correct the name"
         )
     return known[name]
 

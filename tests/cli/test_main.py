@@ -258,6 +258,36 @@ def test_the_name_is_that_of_the_run_folder(run, received, monkeypatch, verb):
     assert (received[0][0].name, received[0][0].data.name) == ("mine-2", "made-up")
 
 
+def test_the_run_of_a_limit_has_its_suffix_after_the_name(run, received, monkeypatch):
+    monkeypatch.setattr(
+        experiments, "load_experiment", lambda *rest: tiny_run.experiment()
+    )
+    assert run("train", "--name", "mine", "--limit", "7")[0] == 0
+    assert received[0][0].name == "mine-first-7"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "close"),
+    [
+        (["captoin", "a.jpg"], "nearest: caption"),
+        (["train", "-e", "flickr8k_sotf"], "nearest: flickr8k_soft"),
+        (["caption", "--model", "shiped", "a.jpg"], "nearest: shipped"),
+        (["caption", "--model", "shipped_lstm", "a.jpg"], "nearest: shipped-lstm"),
+    ],
+)
+def test_a_misspelled_name_is_answered_with_the_nearest(run, arguments, close):
+    code, out, err = run(*arguments)
+    assert (bool(code), out) == (True, "")
+    assert close in err
+
+
+def test_help_lists_the_experiments_that_the_verb_accepts(run):
+    every = {"draw_mnist", "flickr8k_soft", "read_words"}
+    for verb, listed in (("draw", {"draw_mnist"}), ("train", every)):
+        _, _, table = run(verb, "--help")[1].partition("Experiments:")
+        assert every & set(table.split()) == listed
+
+
 def test_compare_passes_its_options_and_prints_the_table(run, monkeypatch):
     row = ComparisonRow("x", (1, 2), {"BLEU-4": 20.5}, {"BLEU-4": 0.25}, {})
     calls = []
