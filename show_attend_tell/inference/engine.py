@@ -49,6 +49,7 @@ class Engine:
         resize: ``crop`` or ``squash``, see :func:`data.preprocessing.seen_region`.
         mirror: whether captions are generated from mirror images too.
         is_keras: whether Keras computes, and not NumPy.
+        batch: photos of a run that are in memory and captioned together.
     """
 
     def __init__(self, generator: Generator, encoder: Encoder):
@@ -59,6 +60,8 @@ class Engine:
         self.side, self.resize = encoder.settings.image_size, encoder.settings.resize
         self.mirror = generator.mirror
         self.is_keras = not isinstance(encoder, Encoder)
+        # NumPy gains nothing from larger batches, and captions come one by one.
+        self.batch = 16 if self.is_keras else 2
 
     @property
     def decoding(self) -> DecodingSettings:

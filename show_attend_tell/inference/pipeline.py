@@ -41,7 +41,6 @@ from show_attend_tell.inference.result import (
 from show_attend_tell.models.pretrained import DEFAULT, model_path
 from show_attend_tell.runtime.errors import CaptionError, PhotoError
 
-BATCH = 16  # photos in memory and in the encoder together
 VIEW = 512  # longest side of a displayed photo, in pixels
 
 
@@ -75,6 +74,7 @@ class CaptioningPipeline:
         self.engine = engine if encoder is None else Engine(engine, encoder)
         self.file, self.calibration = file, calibration
         self._load_keras = load_keras
+        self._last: tuple = (None, None)  # the photo of the last single request
 
     @functools.cached_property
     def _keras(self) -> Engine:
@@ -204,7 +204,7 @@ class CaptioningPipeline:
         self.require_calibration(request)
         count = total or sum(not isinstance(photo, Failure) for photo in photos)
         # Two graphs serve any number of photos.
-        size = 1 if count == 1 or request.region is not None else BATCH
+        size = 1 if count == 1 or request.region is not None else self.engine.batch
         decoding = dataclasses.replace(self.decoding(request), batch_size=size)
 
         def read(photo: Path | NamedPhoto | Failure) -> _Opened | Failure | None:
@@ -308,7 +308,7 @@ class CaptioningPipeline:
             box = region_in_view(request.region, *frame)
             shares = cell_shares(box, self.engine.grid)  # (L,)
             shares = np.repeat(shares[None], count, axis=0)  # (L,) -> (count, L)
-        features = self.engine.encode(photo.square[None])  # (1, L, D)
+        features = self._encode_again(photo.square)
         hypotheses = self.engine.describe(
             np.repeat(features, count, axis=0),  # (1, L, D) -> (count, L, D)
             dataclasses.replace(decoding, batch_size=count),
@@ -321,10 +321,21 @@ class CaptioningPipeline:
             hypotheses = hypotheses._make(field[0] for field in hypotheses)
         return self._result(photo, features[0], hypotheses, box)
 
+    def _encode_again(self, square: np.ndarray) -> np.ndarray:
+        """Return the annotations (1, L, D) of a square, kept for the next request.
+
+        A person who changes the beam or the region asks for the same photo again.
+        """
+        kept, features = self._last
+        if not np.array_equal(kept, square):
+            features = self.engine.encode(square[None])
+            self._last = square, features
+        return features
+
     def _result(self, photo: _Opened, features, hypotheses, region=None) -> Caption:
         """Build the caption of a photo from features (L, D), hypotheses (W, ...)."""
         confidence = None
-        if self.calibration is not None:
+        if self.calibration is not None and region is None:
             batch = hypotheses._make(field[None] for field in hypotheses)  # (1, W, ...)
             # (1, L, D) -> (1,)
             confidence = float(self.calibration.confidence(features[None], batch)[0])
