@@ -93,6 +93,9 @@ def train(
     joint = cluster is not None and not several
     uses = [JOINT] * joint + [TF_CONFIG] * ("TF_CONFIG" in os.environ)
     require_accepted(settings.task, settings.name, uses=uses)
+    if sys.stderr.isatty():  # before the progress bar of the terminal
+        seconds = "starting TensorFlow, reading the data, compiling a step: 10 to 60 s"
+        click.echo(f"{settings.name}: {seconds}", err=True)
     start_keras()
     if joint:
         from show_attend_tell.cluster.training import train_on_cluster

@@ -249,6 +249,13 @@ def test_train_passes_its_options_and_prints_the_result(run, received):
     assert received[0][:5] == (*PLACES, True, False)
 
 
+def test_a_terminal_shows_what_train_does_before_its_bar(run, received, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    code, _, err = run("train", *WHERE)
+    assert code == 0
+    assert ": starting TensorFlow, reading the data" in err
+
+
 @pytest.mark.parametrize("verb", ["train", "eval"])
 def test_the_name_is_that_of_the_run_folder(run, received, monkeypatch, verb):
     monkeypatch.setattr(

@@ -222,7 +222,8 @@ function startFolder() {
       $(id).value = "";
     });
   }
-  for (const id of ["folder-sort", "folder-search"]) $(id).addEventListener("input", arrange);
+  $("folder-sort").addEventListener("change", arrange);
+  $("folder-search").addEventListener("input", arrange);
   $("approve-shown").addEventListener("click", approveShown);
   $("folder-stop").addEventListener("click", () => { folder.running = false; });
   $("save-csv").addEventListener("click", () => saveReview("csv", "captions.csv"));
