@@ -206,13 +206,13 @@ def test_every_page_of_the_site_shows_its_frames_and_formulas_without_faults(
             faults += [f"{name}: {line}" for line in faults_of_page(driver)]
             for number, frame in enumerate(driver.find_elements("tag name", "iframe")):
                 driver.switch_to.frame(frame)
-                lines = [*faults_of_frame(driver), *faults_of_page(driver)]
+                lines = [*faults_of_frame(driver), *faults_of_page(driver, True)]
                 faults += [f"{name}, frame {number}: {line}" for line in lines]
                 driver.switch_to.default_content()
     assert not faults, "\n".join(faults)
 
 
-def faults_of_page(driver):
+def faults_of_page(driver, is_frame=False):
     """Yield a line for each fault of a page or a frame that a reader would meet."""
     for entry in driver.get_log("browser"):
         yield f"console: {entry['message']}"
@@ -223,7 +223,7 @@ def faults_of_page(driver):
         ".map(i => i.src.slice(0, 80))"
     )
     yield from (f"broken image: {src}" for src in driver.execute_script(broken))
-    yield from accessibility_faults(driver)
+    yield from accessibility_faults(driver, is_frame)
 
 
 def faults_of_frame(driver):

@@ -62,6 +62,8 @@ class Engine:
         self.is_keras = not isinstance(encoder, Encoder)
         # NumPy gains nothing from larger batches, and captions come one by one.
         self.batch = 16 if self.is_keras else 2
+        # A person who changes beam or region asks for the same photo again.
+        self._last: tuple = (None, None)
 
     @property
     def decoding(self) -> DecodingSettings:
@@ -75,8 +77,12 @@ class Engine:
             squares: uint8, RGB.
             photos: number of photos of the whole run.
         """
-        self.encoder.expect(photos * (1 + self.mirror))
-        return self.encoder.encode(squares, self.mirror)
+        kept, annotations = self._last
+        if not np.array_equal(kept, squares):
+            self.encoder.expect(photos * (1 + self.mirror))
+            annotations = self.encoder.encode(squares, self.mirror)
+            self._last = squares, annotations
+        return annotations
 
     def describe(
         self,

@@ -74,7 +74,6 @@ class CaptioningPipeline:
         self.engine = engine if encoder is None else Engine(engine, encoder)
         self.file, self.calibration = file, calibration
         self._load_keras = load_keras
-        self._last: tuple = (None, None)  # the photo of the last single request
 
     @functools.cached_property
     def _keras(self) -> Engine:
@@ -308,7 +307,7 @@ class CaptioningPipeline:
             box = region_in_view(request.region, *frame)
             shares = cell_shares(box, self.engine.grid)  # (L,)
             shares = np.repeat(shares[None], count, axis=0)  # (L,) -> (count, L)
-        features = self._encode_again(photo.square)
+        features = self.engine.encode(photo.square[None])  # (1, L, D)
         hypotheses = self.engine.describe(
             np.repeat(features, count, axis=0),  # (1, L, D) -> (count, L, D)
             dataclasses.replace(decoding, batch_size=count),
@@ -320,17 +319,6 @@ class CaptioningPipeline:
         else:
             hypotheses = hypotheses._make(field[0] for field in hypotheses)
         return self._result(photo, features[0], hypotheses, box)
-
-    def _encode_again(self, square: np.ndarray) -> np.ndarray:
-        """Return the annotations (1, L, D) of a square, kept for the next request.
-
-        A person who changes the beam or the region asks for the same photo again.
-        """
-        kept, features = self._last
-        if not np.array_equal(kept, square):
-            features = self.engine.encode(square[None])
-            self._last = square, features
-        return features
 
     def _result(self, photo: _Opened, features, hypotheses, region=None) -> Caption:
         """Build the caption of a photo from features (L, D), hypotheses (W, ...)."""

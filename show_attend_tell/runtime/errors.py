@@ -36,8 +36,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """Return a count with its noun: ``1 photo``, ``2 photos``."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    """Return a count with its noun: ``1 photo``, ``2,000 photos``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _cut(text: str, limit: int) -> str:

@@ -181,7 +181,7 @@ def test_the_report_has_the_rate_and_the_cost_of_a_million(tmp_path):
         tmp_path, 7200, 5, failures, seconds=3600.0, price_per_hour=3.6
     )
     assert report.lines() == [
-        f"{tmp_path}: 7200 captions written, 5 already present, 1 left out for low "
+        f"{tmp_path}: 7,200 captions written, 5 already present, 1 left out for low "
         "confidence, 1 photo skipped",
         "2.00 photos/s, the start of the workers included; 500.00 per million photos",
     ]

@@ -143,7 +143,7 @@ def test_problems_are_skipped_and_listed_by_name(prepare_flickr8k):
     assert "missing photo\tfox.jpg" in listed
     assert len(listed) == len(report.problems) == 6
     lines = report.lines()
-    assert "train: 1 photos, 1 captions" in lines
+    assert "train: 1 photo, 1 caption" in lines
     assert "skipped: photo without captions: 3 (cat.jpg, cow.jpg, hen.jpg)" in lines
     prepare_flickr8k(True, on_problem="refuse")  # the list of problems is removed
     assert not (report.folder / "problems.txt").exists()
