@@ -8,7 +8,7 @@ function complete() {
     labelled += 1;
     bar.setAttribute("aria-label", `Code ${labelled}`);
   }
-  const wide = "pre, pre code, .highlight-ipynb, .jp-OutputArea-output, .md-typeset__table";
+  const wide = "pre, pre code, .highlight-ipynb, .jp-OutputArea-output, .md-typeset__scrollwrap";
   for (const box of document.querySelectorAll(wide)) {
     if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
   }
