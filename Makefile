@@ -24,7 +24,7 @@ QUICK := not slow and not network and not gpu and not torture and not cluster
 JAX := test_benchmarks decoding models/transformer \
 	$(addprefix models/lstm/test_,attention decoder estimator hard_attention region_bias) \
 	$(addprefix models/test_,captioner captioner_saving captioner_fit captioner_loss \
-	generation golden losses) models/encoder/test_trainable \
+	generation losses) models/encoder/test_trainable \
 	runtime/test_backend \
 	$(addprefix siblings/ram/test_,model policy_gradient retina) \
 	$(addprefix siblings/draw/test_,bound filter_bank model) \
@@ -39,12 +39,12 @@ DEMO_PHOTO := scene-test-00004
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 .PHONY: help demo prepare features train eval caption doctor \
-	test test-slow test-jax test-cluster torture check format clean bench dist docs notebook
+	test test-slow test-jax test-cluster test-install torture check format clean bench dist docs notebook
 .DELETE_ON_ERROR:
 
 help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
-	@echo "Targets: demo, prepare features train eval caption, doctor, test test-slow test-jax test-cluster torture"
+	@echo "Targets: demo, prepare features train eval caption, doctor, test test-slow test-jax test-cluster test-install torture"
 	@echo "check format, bench, dist, docs notebook, clean"
 
 # Use the first Python 3.11 or newer that can make virtual environments.
@@ -104,6 +104,10 @@ test: $(INSTALLED)
 
 test-slow: $(INSTALLED)
 	$(BIN) -m pytest -m 'slow and not network and not gpu and not cluster' $(PARALLEL) $(ARGS)
+
+# Install the package in new environments, with packages from PyPI.
+test-install: $(INSTALLED)
+	$(BIN) -m pytest -m network $(ARGS)
 
 # Hostile files and callers, kills and full disks; more cases by TORTURE_MINUTES=30.
 torture: $(INSTALLED)
