@@ -53,7 +53,9 @@ class Answer(BaseModel):
         None, description="The location of each word, row by row; null if averaged."
     )
     confidence: float | None = Field(
-        None, description="0 to 1, see the model card; null if not calibrated."
+        None,
+        description="Probability that the caption is right; null for a region, and "
+        "without a calibration.",
     )
     confidence_word: str | None = Field(
         None, description="likely, unsure or probably wrong."
