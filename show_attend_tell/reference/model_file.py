@@ -5,9 +5,12 @@ object of the configuration is built: its class must be the captioner's, its set
 state the path and shape of every array, and nothing else is read.
 """
 
+import contextlib
 import json
 import math
+import tempfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +27,8 @@ from show_attend_tell.runtime.regular_files import require_regular
 
 DECODERS = {"lstm": lstm, "transformer": transformer}
 _CLASS = "Captioner", "show_attend_tell>Captioner"
-_CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
-_MEMBERS = {_CONFIG, _WEIGHTS, "metadata.json"}
+_CONFIG, WEIGHTS = "config.json", "model.weights.h5"
+_MEMBERS = {_CONFIG, WEIGHTS, "metadata.json"}
 _MOST_CONFIG = 50_000_000  # bytes; a vocabulary of a million words has 20 MB
 _MOST_WEIGHTS = 500_000_000  # numbers; the packaged models have 4 and 7 million
 _PER_WEIGHT = 16  # bytes: float32, and two moments of an optimiser
@@ -42,7 +45,7 @@ class Captioner:
     """
 
     def __init__(self, config: SavedConfig, encoder_identity: dict, weights: dict):
-        self._weights, self._convolutions = weights, config.convolutions
+        self.config, self._weights = config, weights
         self._decoder = DECODERS[config.settings.decoder]
         is_lstm = self._decoder is lstm
         self._settings = config.settings if is_lstm else config.transformer
@@ -60,7 +63,7 @@ class Captioner:
     def annotations(self, features) -> np.ndarray:
         """Return the scaled annotations of features as stored, (L, D)."""
         a, p = features.astype(np.float32), self._weights
-        for name in self._convolutions:
+        for name in self.config.convolutions:
             a = a.reshape(*self.grid, -1)
             a = convolve(a, p[f"{name}_kernel"], p[f"{name}_bias"])
             a = a.reshape(-1, self.annotation_width)
@@ -106,7 +109,10 @@ class Captioner:
 
 
 def read_captioner(path: str | Path) -> Captioner:
-    """Read a captioner.
+    """Read a captioner of a ``.keras`` file, or of the members of one in a folder.
+
+    Args:
+        path: the file, or the folder's ``model.weights.h5``.
 
     Raises:
         ModelFileError: the file is absent, damaged or not a captioner's, or its
@@ -118,14 +124,33 @@ def read_captioner(path: str | Path) -> Captioner:
             f"{path}: no such model; train the run it belongs to first"
         )
     try:
-        require_regular(path)
-        with zipfile.ZipFile(path) as archive:
+        with _as_archive(path) as file, zipfile.ZipFile(file) as archive:
             return _read(archive)
     except DAMAGED as error:
         raise ModelFileError(
             f"{path}: cannot be read as a model ({fault_of(error)}); train the "
             "experiment again"
         ) from None
+
+
+@contextlib.contextmanager
+def _as_archive(path: Path) -> Iterator[Path]:
+    """Yield a ``.keras`` file; the members in a folder are packed into a temporary one.
+
+    Raises:
+        OSError: a file is absent, or is a pipe or a device.
+    """
+    require_regular(path)
+    if path.name != WEIGHTS:
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        packed = Path(folder) / "model.keras"
+        with zipfile.ZipFile(packed, "w") as archive:
+            for name in sorted(_MEMBERS):
+                require_regular(path.with_name(name))
+                archive.write(path.with_name(name), name)
+        yield packed
 
 
 def _read(archive: zipfile.ZipFile) -> Captioner:
@@ -141,7 +166,7 @@ def _read(archive: zipfile.ZipFile) -> Captioner:
     count = sum(math.prod(shape) for _, _, shape in arrays)
     if count > _MOST_WEIGHTS:
         raise ValueError(f"its settings have {count} weights")
-    file = Hdf5File(_member(archive, _WEIGHTS, _OVERHEAD + _PER_WEIGHT * count))
+    file = Hdf5File(_member(archive, WEIGHTS, _OVERHEAD + _PER_WEIGHT * count))
     weights = {}
     for place, name, shape in arrays:
         weights[name] = _float32(file, place, shape)
@@ -157,6 +182,8 @@ def layout(config: SavedConfig) -> list[tuple[str, str, tuple]]:
     weights += DECODERS[config.settings.decoder].layout(
         config.settings, len(config.vocabulary), D, config.transformer
     )
+    if config.settings.attention == "hard":
+        weights.append(("hard_attention/vars/0", "baseline", ()))
     shapes = [(f"{name}_kernel", (3, 3, D, D)) for name in names]
     shapes += [(f"{name}_bias", (D,)) for name in names]
     return weights + [
