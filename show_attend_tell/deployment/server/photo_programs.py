@@ -229,9 +229,8 @@ def _find(pipelines: Mapping[str, CaptioningPipeline], asked: str) -> str:
         for name in pipelines:
             if form(name) == form(bare):
                 return name
-    raise HTTPException(
-        404, f"model {quote(asked)} not found; `model` must be one of {list(pipelines)}"
-    )
+    known = f"`model` must be one of {list(pipelines)}"
+    raise HTTPException(404, f"model {quote(asked)} not found; {known}")
 
 
 def _only_photo(query: OllamaQuery | OpenAIQuery) -> str:
@@ -388,13 +387,11 @@ def _response(answer: _Answer) -> Response:
         "output_text.delta": {**place, **delta},
         "completed": {"response": ended},
     }
-    return _events(
-        *(
-            f"event: response.{name}\ndata: "
-            + json.dumps({"type": f"response.{name}", "sequence_number": k, **step})
-            for k, (name, step) in enumerate(steps.items())
-        )
-    )
+    events = [
+        {"type": f"response.{name}", "sequence_number": number, **step}
+        for number, (name, step) in enumerate(steps.items())
+    ]
+    return _events(*(f"event: {e['type']}\ndata: {json.dumps(e)}" for e in events))
 
 
 def _events(*events: str) -> Response:
