@@ -39,12 +39,12 @@ DEMO_PHOTO := scene-test-00004
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 .PHONY: help demo prepare features train eval caption doctor \
-	test test-slow test-jax test-cluster torture check format clean bench dist docs notebook
+	test test-slow test-jax test-cluster test-install torture check format clean bench dist docs notebook
 .DELETE_ON_ERROR:
 
 help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
-	@echo "Targets: demo, prepare features train eval caption, doctor, test test-slow test-jax test-cluster torture"
+	@echo "Targets: demo, prepare features train eval caption, doctor, test test-slow test-jax test-cluster test-install torture"
 	@echo "check format, bench, dist, docs notebook, clean"
 
 # Use the first Python 3.11 or newer that can make virtual environments.
@@ -104,6 +104,10 @@ test: $(INSTALLED)
 
 test-slow: $(INSTALLED)
 	$(BIN) -m pytest -m 'slow and not network and not gpu and not cluster' $(PARALLEL) $(ARGS)
+
+# Install the package in new environments, with packages from PyPI.
+test-install: $(INSTALLED)
+	$(BIN) -m pytest -m network $(ARGS)
 
 # Hostile files and callers, kills and full disks; more cases by TORTURE_MINUTES=30.
 torture: $(INSTALLED)

@@ -1,6 +1,7 @@
 """The wheel, installed without the checkout, captions a photo."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from tiny_pipeline import photo_bytes, tiny_pipeline
 
 ROOT = Path(__file__).resolve().parents[1]
 MAX_BYTES = 45_000_000
+MAX_INSTALLED = 400_000_000
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 COPIED = (
     *("setup.cfg", "setup.py", "pyproject.toml", "README.md", "LICENSE"),
     *("show_attend_tell", "data_prep", "experiments"),
@@ -91,3 +94,31 @@ def test_the_installed_wheel_captions_a_photo_without_the_checkout(installed, tm
     assert (tmp_path / "a.png.xmp").exists()
     done = run(installed, "-m", "show_attend_tell", "train", "--help", cwd=tmp_path)
     assert "flickr8k_soft" in done.stdout
+
+
+@pytest.fixture(scope="module")
+def light(wheel, tmp_path_factory) -> Path:
+    """An environment with the wheel and what it requires, without the extras."""
+    folder = tmp_path_factory.mktemp("light")
+    venv.create(folder, with_pip=True)
+    python = str(folder / "bin" / "python")
+    subprocess.run([python, "-m", "pip", "install", "-q", str(wheel)], check=True)
+    return folder
+
+
+@pytest.mark.network
+def test_the_first_screen_of_readme_needs_no_keras(light):
+    python = ("-c", re.search(r"```python\n(.*?)```", README, re.DOTALL)[1])
+    command = re.search(r"^    show-attend-tell (caption .*)$", README, re.MULTILINE)[1]
+    verb = ("-m", "show_attend_tell", *command.split())
+    printed = [m.replace("\n", " ") for m in re.findall(r"prints `([^`]+)`", README)]
+    for arguments, expected in zip((verb, python), printed, strict=True):
+        done = run(light, *arguments, cwd=ROOT)
+        assert (done.stdout.replace("\n", " ").strip(), done.stderr) == (expected, "")
+    done = run(light, "-m", "show_attend_tell", "train", "-e", "scenes", cwd=ROOT)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "pip install 'show-attend-tell[train]'" in done.stderr
+    files = [file for file in light.rglob("*") if file.is_file()]
+    assert not [file for file in files if file.match("tensorflow/__init__.py")]
+    assert sum(file.stat().st_size for file in files) < MAX_INSTALLED

@@ -1,5 +1,6 @@
 """Define the verbs ``demo``, a web page for trained models, and ``export``."""
 
+import functools
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -62,6 +63,7 @@ def _load(named, encoder_weights, queue, hosts):
     from show_attend_tell.deployment.server.app import create_app
     from show_attend_tell.inference.pipeline import load
     from show_attend_tell.inference.request import CaptionRequest
+    from show_attend_tell.siblings.shipped import is_shipped
 
     pipelines = {name: load(model, encoder_weights) for name, model in named.items()}
     for pipeline in pipelines.values():
@@ -70,13 +72,21 @@ def _load(named, encoder_weights, queue, hosts):
     examples = example_pictures(first.engine.encoder.settings.network == "SceneNet")
     digits = reader = None
     if find_spec("tensorflow") is not None:
-        start_keras()
-        from show_attend_tell.deployment.server.siblings import DigitModels, WordReader
-
-        digits, reader = DigitModels.shipped(), WordReader.shipped()
+        if is_shipped("classify") and is_shipped("generate"):
+            digits = functools.cache(lambda: _sibling_models().DigitModels.shipped())
+        if is_shipped("read"):
+            reader = functools.cache(lambda: _sibling_models().WordReader.shipped())
     return create_app(
-        *(pipelines, examples, queue), hosts=hosts, digits=digits, reader=reader
+        pipelines, examples, queue, hosts=hosts, digits=digits, reader=reader
     )
+
+
+def _sibling_models():
+    """Import the module of the models, which takes seconds: it starts Keras."""
+    start_keras()
+    from show_attend_tell.deployment.server import sibling_models
+
+    return sibling_models
 
 
 def _names(models) -> list[str]:

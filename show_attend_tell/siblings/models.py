@@ -1,11 +1,6 @@
-"""Build, load and name the models of digits and words.
-
-The files of trained models in the package have 8 bits per weight. ``export`` writes
-them from the runs of the experiments with the same names.
-"""
+"""Build and load the models of digits and words."""
 
 import tempfile
-from importlib.resources import files
 from pathlib import Path
 
 import keras
@@ -14,11 +9,7 @@ from show_attend_tell.models.encoder.quantised_weights import (
     copy_archive,
     dequantised_array,
 )
-from show_attend_tell.runtime.errors import (
-    ModelFileError,
-    PretrainedModelError,
-    one_line,
-)
+from show_attend_tell.runtime.errors import ModelFileError, one_line
 from show_attend_tell.siblings.classifier import PictureClassifier
 from show_attend_tell.siblings.draw.model import Draw, WindowClassifier
 from show_attend_tell.siblings.ram.model import RecurrentAttention
@@ -30,9 +21,6 @@ CLASSES = {
     "generate": (Draw,),
     "read": (Reader,),
 }
-FOLDER = Path(str(files(__package__))) / "weights"
-# The experiments whose models are in the package.
-SHIPPED = {"classify": "ram_mnist", "generate": "draw_mnist", "read": "read_words"}
 
 
 def build_model(experiment) -> keras.Model:
@@ -89,24 +77,3 @@ def load_model(path: Path, task: str, experiment=None) -> keras.Model:
             "train again with --overwrite"
         )
     return model
-
-
-def is_shipped(task: str) -> bool:
-    """Return whether the package has a model of a task."""
-    return (FOLDER / f"{SHIPPED[task]}.keras").is_file()
-
-
-def shipped_file(task: str) -> Path:
-    """Return the file of the package's model of a task.
-
-    Raises:
-        PretrainedModelError: the installation has no such model.
-    """
-    name = SHIPPED[task]
-    path = FOLDER / f"{name}.keras"
-    if not path.is_file():
-        raise PretrainedModelError(
-            f"{path}: this installation has no trained {name}; train one with "
-            f"`make prepare train EXPERIMENT={name}`, and name the model of its run"
-        )
-    return path

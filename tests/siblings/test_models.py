@@ -18,18 +18,14 @@ from tiny_reader import VARIANTS, drawn_crop, drawn_words
 from show_attend_tell.cli import main as cli
 from show_attend_tell.config.siblings import ClassifierSettings, DrawReaderSettings
 from show_attend_tell.data.words import normalise
-from show_attend_tell.deployment.server.siblings import DigitModels, WordReader
+from show_attend_tell.deployment.server.sibling_models import DigitModels, WordReader
 from show_attend_tell.runtime.errors import ModelFileError, PretrainedModelError
-from show_attend_tell.siblings import models
+from show_attend_tell.siblings import shipped
 from show_attend_tell.siblings.classifier import PictureClassifier
 from show_attend_tell.siblings.draw.model import WindowClassifier
-from show_attend_tell.siblings.models import (
-    SHIPPED,
-    build_model,
-    load_model,
-    shipped_file,
-)
+from show_attend_tell.siblings.models import build_model, load_model
 from show_attend_tell.siblings.ram.model import PlaceNoise
+from show_attend_tell.siblings.shipped import SHIPPED, is_shipped, shipped_file
 from show_attend_tell.siblings.words.model import Reader
 
 MOST_BYTES = 5_000_000  # of a file in the package
@@ -167,8 +163,8 @@ def test_a_model_of_other_settings_is_refused(tmp_path, experiment, changes):
 
 
 def test_exported_files_are_those_of_the_page(sources, tmp_path, monkeypatch):
-    monkeypatch.setattr(models, "FOLDER", tmp_path)
-    assert DigitModels.shipped() is WordReader.shipped() is None
+    monkeypatch.setattr(shipped, "FOLDER", tmp_path)
+    assert not any(map(is_shipped, SHIPPED))
     for name in SHIPPED.values():
         export(sources / f"{name}.keras", "8bit", tmp_path / f"{name}.keras")
     digits = DigitModels.shipped()
@@ -183,7 +179,7 @@ def test_exported_files_are_those_of_the_page(sources, tmp_path, monkeypatch):
 def test_an_absent_or_other_model_of_the_package_is_one_line(
     sources, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(models, "FOLDER", tmp_path)
+    monkeypatch.setattr(shipped, "FOLDER", tmp_path)
     with pytest.raises(PretrainedModelError, match="EXPERIMENT=draw_mnist") as caught:
         shipped_file("generate")
     assert "\n" not in str(caught.value)

@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from show_attend_tell.config.siblings import DrawSettings, GlimpseSettings
-from show_attend_tell.deployment.server.siblings import DigitModels
+from show_attend_tell.deployment.server.sibling_models import DigitModels
 from show_attend_tell.siblings.draw.model import Draw
 from show_attend_tell.siblings.ram.model import RecurrentAttention
 

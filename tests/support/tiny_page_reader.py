@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image
 from tiny_reader import drawn_crop, settings_of
 
-from show_attend_tell.deployment.server.siblings import WordReader
+from show_attend_tell.deployment.server.sibling_models import WordReader
 from show_attend_tell.siblings.words.model import Reader
 
 

@@ -1,6 +1,6 @@
 """Serve the web page and ``POST /caption``: a photo in, JSON out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -21,12 +21,16 @@ from show_attend_tell.deployment.server.captions import (
 from show_attend_tell.deployment.server.middleware import Guard, refusal
 from show_attend_tell.deployment.server.photo_programs import add_photo_programs
 from show_attend_tell.deployment.server.request_queue import RequestQueue
+from show_attend_tell.deployment.server.siblings import add_siblings
 from show_attend_tell.deployment.server.uploads import Limits, size_message
 from show_attend_tell.inference.pipeline import CaptioningPipeline
-from show_attend_tell.runtime.errors import BusyError, UploadError
+from show_attend_tell.runtime.errors import BusyError, ModelFileError, UploadError
 
 if TYPE_CHECKING:  # its module imports Keras
-    from show_attend_tell.deployment.server.siblings import DigitModels, WordReader
+    from show_attend_tell.deployment.server.sibling_models import (
+        DigitModels,
+        WordReader,
+    )
 
 _STATIC = files(__package__) / "static"
 _READ = ["GET", "HEAD"]
@@ -60,8 +64,8 @@ def create_app(
     queue_limit: int = 32,
     limits: Limits | None = None,
     hosts: Sequence[str] = ("127.0.0.1", "localhost", "[::1]"),
-    digits: "DigitModels | None" = None,
-    reader: "WordReader | None" = None,
+    digits: "Callable[[], DigitModels] | None" = None,
+    reader: "Callable[[], WordReader] | None" = None,
 ) -> FastAPI:
     """Build the application.
 
@@ -72,8 +76,9 @@ def create_app(
         limits: limits of uploads.
         hosts: accepted values of the header Host. Others are refused, so that a page
             of another site cannot reach the server through another name.
-        digits: models of the tab of digits; without them the page has no such tab.
-        reader: model of the tab of words; likewise.
+        digits: returns the models of the tab of digits; without it the page has no
+            such tab.
+        reader: returns the model of the tab of words; likewise.
     """
     limits, queue = limits or Limits(), RequestQueue(queue_limit)
     app = FastAPI(
@@ -91,10 +96,7 @@ def create_app(
     _add_page(app, pipelines, examples, limits, tabs)
     add_captions(app, pipelines, queue, limits, _REFUSALS)
     add_photo_programs(app, pipelines, queue, limits)
-    if digits is not None or reader is not None:
-        from show_attend_tell.deployment.server.siblings import add_siblings
-
-        add_siblings(app, digits, reader, queue, limits, _REFUSALS)
+    add_siblings(app, digits, reader, queue, limits, _REFUSALS)
     return app
 
 
@@ -142,6 +144,10 @@ def _add_refusals(app: FastAPI) -> None:
     async def on_busy_error(request: Request, error: BusyError) -> JSONResponse:
         wait = {"Retry-After": str(error.seconds)}
         return refusal(request, 503, str(error), wait)
+
+    @app.exception_handler(ModelFileError)
+    async def on_damaged_model(request: Request, error: ModelFileError) -> JSONResponse:
+        return refusal(request, 500, str(error))
 
     @app.exception_handler(HTTPException)
     async def on_http_error(request: Request, error: HTTPException) -> JSONResponse:

@@ -6,32 +6,20 @@ new digit, and ``POST /read`` reads a word.
 
 import time
 from collections.abc import Callable
-from typing import Annotated, Self
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import pydantic
 from fastapi import FastAPI, File, Form, Query, UploadFile
-from PIL import Image
 
-from show_attend_tell.config.siblings import DIGIT
-from show_attend_tell.data.digits import digit_of_image
-from show_attend_tell.data.words import HEIGHT, WIDTH, resize_crop
 from show_attend_tell.deployment.server.request_queue import RequestQueue
 from show_attend_tell.deployment.server.uploads import Limits, open_upload
 from show_attend_tell.runtime.errors import PhotoError, UploadError
-from show_attend_tell.siblings.draw.bound import Sampler
-from show_attend_tell.siblings.draw.figures import probabilities, written_boxes
-from show_attend_tell.siblings.draw.model import Draw
-from show_attend_tell.siblings.models import is_shipped, load_model, shipped_file
-from show_attend_tell.siblings.ram.figures import retina_glimpses
-from show_attend_tell.siblings.ram.model import RecurrentAttention
-from show_attend_tell.siblings.ram.prediction import Predictor
-from show_attend_tell.siblings.words.figures import seen_width
-from show_attend_tell.siblings.words.generation import Searcher
-from show_attend_tell.siblings.words.model import Reader
-from show_attend_tell.siblings.words.reading import best_readings, is_empty
 
-_DECIMALS = 6  # of probabilities in JSON; float32 has no more
+if TYPE_CHECKING:  # its module imports Keras
+    from show_attend_tell.deployment.server.sibling_models import (
+        DigitModels,
+        WordReader,
+    )
 
 Pixels = list[list[int]]
 Seed = Annotated[int, pydantic.Field(ge=0, lt=2**31)]
@@ -103,132 +91,25 @@ class WordAnswer(pydantic.BaseModel):
     seconds: Seconds
 
 
-class DigitModels:
-    """The models of the tab of digits: a classifier of 28 x 28 pixels, and DRAW."""
-
-    def __init__(self, ram: RecurrentAttention, draw: Draw):
-        self._ram, self._draw = ram, draw
-        self._predict, self._sample = Predictor(ram), Sampler(draw)
-
-    @classmethod
-    def shipped(cls) -> Self | None:
-        """Load the models of the package; None if the installation has none.
-
-        Raises:
-            ModelFileError: a file is damaged.
-        """
-        tasks = ("classify", "generate")
-        if not all(map(is_shipped, tasks)):
-            return None
-        models = cls(*(load_model(shipped_file(task), task) for task in tasks))
-        # Compile now; a first request would wait for seconds.
-        models._predict(np.zeros((1, DIGIT, DIGIT), np.uint8))
-        models.draw(0)
-        return models
-
-    def classify(self, image: Image.Image, seed: int) -> dict:
-        """Return the values of :class:`DigitAnswer`, without its duration.
-
-        The seed decides the first place.
-
-        Raises:
-            PhotoError: the image has no digit.
-        """
-        digit = digit_of_image(image)
-        prediction = self._predict(digit[None], "mean", seed)
-        seen = retina_glimpses(digit[None], prediction.locations, self._ram)
-        glimpses = [
-            {
-                "box": box.tolist(),
-                "seen": _pixels(view),
-                "probabilities": np.round(p.astype(float), _DECIMALS).tolist(),
-            }
-            for box, view, p in zip(
-                seen.boxes[0], seen.views[0], prediction.steps[0], strict=True
-            )
-        ]
-        return {
-            "digit": digit.tolist(),
-            "label": int(prediction.classes[0]),
-            "glimpses": glimpses,
-        }
-
-    def draw(self, seed: int) -> dict:
-        """Return the values of :class:`DrawingAnswer`, without its duration."""
-        outputs = self._sample(1, seed)
-        canvases = probabilities(outputs["canvas"][0], self._draw)  # (T + 1, H, W)
-        windows = []
-        if "write" in outputs:
-            windows = [
-                {"box": np.round(box, 3).tolist(), "deviation": round(float(sigma), 3)}
-                for box, sigma in written_boxes(outputs["write"][0], self._draw)
-            ]
-        return {"seed": seed, "canvases": _pixels(canvases), "windows": windows}
-
-
-class WordReader:
-    """The reader of the tab of words."""
-
-    def __init__(self, model: Reader):
-        self._search = Searcher(model, batch=1)
-
-    @classmethod
-    def shipped(cls) -> Self | None:
-        """Load the reader of the package; None if the installation has none.
-
-        Raises:
-            ModelFileError: the file is damaged.
-        """
-        if not is_shipped("read"):
-            return None
-        reader = cls(load_model(shipped_file("read"), "read"))
-        # Compile now; a first request would wait for seconds.
-        reader._search(np.zeros((1, HEIGHT, WIDTH), np.uint8))
-        return reader
-
-    def read(self, image: Image.Image) -> dict:
-        """Return the values of :class:`WordAnswer`, without photo and duration.
-
-        Raises:
-            PhotoError: the crop has one grey level.
-        """
-        crop = resize_crop(image)
-        if is_empty(crop):
-            raise PhotoError(
-                "`photo` must show a word. Received: the same brightness everywhere; "
-                "draw a word, or choose another crop"
-            )
-        (reading,) = best_readings(self._search, crop[None])
-        attention, share = None, 1.0
-        if reading.attention is not None:
-            attention = np.round(reading.attention.astype(float), _DECIMALS).tolist()
-            share = seen_width(reading.attention.shape[1:]) / WIDTH
-        log_probs = np.log(reading.probabilities.astype(float))
-        return {
-            "word": reading.word,
-            "log_prob": round(reading.log_prob, _DECIMALS),
-            "character_log_probs": np.round(log_probs, _DECIMALS).tolist(),
-            "attention": attention,
-            "seen": [0.0, 0.0, share, 1.0],
-        }
-
-
-def _pixels(values: np.ndarray) -> list:
-    """Return values in [0, 1] as nested lists of integers up to 255."""
-    return np.round(255 * values.clip(0, 1)).astype(int).tolist()
-
-
 def add_siblings(
     app: FastAPI,
-    digits: DigitModels | None,
-    reader: WordReader | None,
+    digits: "Callable[[], DigitModels] | None",
+    reader: "Callable[[], WordReader] | None",
     queue: RequestQueue,
     limits: Limits,
     refusals: dict,
 ) -> None:
     """Add the services of the models that are not None to an application.
 
-    See :func:`captions.add_captions` for the other arguments.
+    The first request of a service loads its models.
+
+    Args:
+        app: the application.
+        digits: returns the models of digits.
+        reader: returns the reader of words.
+        queue: see :func:`captions.add_captions`, also for the other arguments.
+        limits: limits of uploads.
+        refusals: OpenAPI's descriptions of errors.
     """
     if digits is not None:
 
@@ -243,12 +124,12 @@ def add_siblings(
         ):
             """Classify a drawn or photographed digit by a sequence of glimpses."""
             content = await photo.read()
-            return await queue.run(_answer, digits.classify, content, limits, seed)
+            return await queue.run(_answer, digits, "classify", content, limits, seed)
 
         @app.get("/digits/draw", response_model=DrawingAnswer, responses=refusals)
         async def draw(seed: Annotated[Seed, Query()] = 0):
             """Draw a new digit step by step."""
-            return await queue.run(_timed, digits.draw, seed)
+            return await queue.run(_timed, digits, "draw", seed)
 
     if reader is not None:
 
@@ -260,25 +141,28 @@ def add_siblings(
         ):
             """Read the word of a crop, with the attention of each character."""
             content = await photo.read()
-            values = await queue.run(_answer, reader.read, content, limits)
+            values = await queue.run(_answer, reader, "read", content, limits)
             name = (photo.filename or "photo").encode("utf-8", "replace").decode()
             return values | {"photo": name}
 
 
-def _answer(model: Callable, content: bytes, limits: Limits, *options) -> dict:
-    """Return what a model answers to an uploaded image, and its duration.
+def _answer(
+    load: Callable, method: str, content: bytes, limits: Limits, *options
+) -> dict:
+    """Return what models answer to an uploaded image, and the duration.
 
     Raises:
         UploadError: the upload is no photo, or shows neither a digit nor a word.
     """
     image = open_upload(content, limits)
     try:
-        return _timed(model, image, *options)
+        return _timed(load, method, image, *options)
     except PhotoError as error:
         raise UploadError(422, str(error)) from None
 
 
-def _timed(function: Callable, *arguments) -> dict:
+def _timed(load: Callable, method: str, *arguments) -> dict:
+    function = getattr(load(), method)
     start = time.monotonic()
     values = function(*arguments)
     return values | {"seconds": round(time.monotonic() - start, 3)}

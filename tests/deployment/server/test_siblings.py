@@ -12,7 +12,7 @@ from tiny_page_reader import crop_bytes, random_reader, tiny_page_reader
 from tiny_pipeline import photo_bytes, tiny_pipeline
 from tiny_reader import drawn_crop
 
-from show_attend_tell.deployment.server.siblings import WordReader
+from show_attend_tell.deployment.server.sibling_models import WordReader
 from show_attend_tell.siblings.ram.prediction import Predictor
 from show_attend_tell.siblings.words.generation import Searcher
 from show_attend_tell.siblings.words.reading import best_readings
@@ -22,7 +22,7 @@ CLASSIFY, READ = "digits/classify", "read"
 
 @pytest.fixture(scope="module")
 def address():
-    models = {"digits": tiny_models(), "reader": tiny_page_reader()}
+    models = {"digits": tiny_models, "reader": tiny_page_reader}
     with serving({"tiny": tiny_pipeline()}, **models) as address:
         yield address
 
@@ -95,8 +95,8 @@ def test_the_word_is_that_of_the_model(address):
 
 
 def test_a_reader_without_places_has_no_attention():
-    reader = WordReader(random_reader({"decoder": "rnn1"}))
-    with serving({"tiny": tiny_pipeline()}, reader=reader) as address:
+    model = WordReader(random_reader({"decoder": "rnn1"}))
+    with serving({"tiny": tiny_pipeline()}, reader=lambda: model) as address:
         found = post(address, READ).json()
     assert found["attention"] is None
     assert found["seen"] == [0, 0, 1, 1]
@@ -154,7 +154,7 @@ def test_pages_of_other_servers_are_refused(address, service):
 
 
 def test_a_full_queue_refuses_words_too():
-    with serving({"tiny": tiny_pipeline()}, 0, reader=tiny_page_reader()) as address:
+    with serving({"tiny": tiny_pipeline()}, 0, reader=tiny_page_reader) as address:
         response = post(address, READ)
     assert response.status_code == 503
     assert int(response.headers["Retry-After"]) >= 1

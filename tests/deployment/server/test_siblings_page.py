@@ -20,7 +20,7 @@ CSS = By.CSS_SELECTOR
 
 @pytest.fixture(scope="module")
 def address():
-    models = {"digits": tiny_models(), "reader": tiny_page_reader()}
+    models = {"digits": tiny_models, "reader": tiny_page_reader}
     with serving({"tiny": tiny_pipeline()}, **models) as address:
         yield address
 
@@ -102,7 +102,7 @@ def test_tabs_are_hidden_without_their_models(browser):
 
     for models, wanted in (
         ({}, set()),
-        ({"reader": tiny_page_reader()}, {"tabs", "tab-reading"}),
+        ({"reader": tiny_page_reader}, {"tabs", "tab-reading"}),
     ):
         with serving({"tiny": tiny_pipeline()}, **models) as other:
             browser.get(other)
