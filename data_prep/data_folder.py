@@ -23,10 +23,10 @@ from data_prep.preparation import (
     printable,
 )
 from show_attend_tell.data.preprocessing import is_photo
-from show_attend_tell.runtime.array_file import DAMAGED
 from show_attend_tell.runtime.errors import DataError, one_line
 from show_attend_tell.runtime.files import atomic_path
-from show_attend_tell.runtime.regular_files import (
+from show_attend_tell.runtime.untrusted import (
+    DAMAGED,
     MAX_TEXT_BYTES,
     read_text_bytes,
     require_within,

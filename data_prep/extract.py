@@ -20,6 +20,7 @@ from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.manifest import Photo
+from show_attend_tell.data.preprocessing import load_photo
 from show_attend_tell.data.shard_store import require_url, shards_folder
 from show_attend_tell.data.splits import data_folders
 from show_attend_tell.models.encoder.network import Encoder
@@ -261,7 +262,7 @@ def decoded_batches(
 def decode(encoder: Encoder, path: Path, mirror: bool) -> tuple[np.ndarray, str]:
     """Return the encoder's input (S, S, 3) and "", or a black one and the reason."""
     try:
-        image = encoder.load_photo(path)
+        image = load_photo(path)
     except PhotoError as error:
         side = encoder.settings.image_size
         return np.zeros((side, side, 3), np.uint8), str(error)

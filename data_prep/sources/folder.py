@@ -16,7 +16,7 @@ from data_prep.preparation import MALFORMED_LINE, NO_CAPTIONS
 from data_prep.sources.captions import Captions, Lists, join_by_name
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.runtime.errors import DataError, quote
-from show_attend_tell.runtime.json_text import is_encodable, parse_json
+from show_attend_tell.runtime.untrusted import is_encodable, parse_json
 
 CSV, JSON_LINES = "captions.csv", "captions.jsonl"
 VALIDATION = TEST = 0.1  # shares of the photos if no row names a split

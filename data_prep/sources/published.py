@@ -20,7 +20,7 @@ from data_prep.preparation import (
 from data_prep.sources.captions import Captions, Lists, join_by_name
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.runtime.errors import DataError
-from show_attend_tell.runtime.json_text import is_encodable, parse_json
+from show_attend_tell.runtime.untrusted import is_encodable, parse_json
 
 FLICKR8K_TOKENS = "Flickr8k.token.txt"
 FLICKR8K_LISTS = {

@@ -21,8 +21,8 @@ from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.splits import data_folders, open_features
 from show_attend_tell.evaluation.evaluate import evaluate
 from show_attend_tell.runtime.errors import RunError, ShowAttendTellError, one_line
-from show_attend_tell.runtime.json_text import parse_json
 from show_attend_tell.runtime.tensorflow_startup import start_keras
+from show_attend_tell.runtime.untrusted import parse_json
 from show_attend_tell.training.checkpoint import read_position
 from show_attend_tell.training.loop import Summary
 from show_attend_tell.training.train import train

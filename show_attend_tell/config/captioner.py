@@ -17,7 +17,6 @@ from show_attend_tell.config.fields import (
     Positive,
     Rate,
     Seed,
-    require_samples,
 )
 
 # Network and layer -> the convolutions of its block, which can be fine-tuned.
@@ -166,6 +165,16 @@ class ModelSettings:
                 f"decoder = {self.decoder!r}; its attention is 'soft'"
             )
         return self
+
+
+def require_samples(settings):
+    """Raise ValueError if a baseline of other samples has a single sample."""
+    if settings.baseline == "samples" and settings.samples < 2:
+        raise ValueError(
+            "baseline = 'samples' needs samples = 2 or more. "
+            f"Received: samples = {settings.samples}"
+        )
+    return settings
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -17,13 +17,3 @@ NonNegative = Annotated[float, Field(ge=0)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
 # Sums such as seed + 4 must fit the 32 bits of a random generator's state.
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
-
-
-def require_samples(settings):
-    """Raise ValueError if a baseline of other samples has a single sample."""
-    if settings.baseline == "samples" and settings.samples < 2:
-        raise ValueError(
-            "baseline = 'samples' needs samples = 2 or more. "
-            f"Received: samples = {settings.samples}"
-        )
-    return settings

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
+from show_attend_tell.config.captioner import require_samples
 from show_attend_tell.config.fields import (
     STRICT,
     Count,
@@ -19,7 +20,6 @@ from show_attend_tell.config.fields import (
     Positive,
     Rate,
     Seed,
-    require_samples,
 )
 
 DIGIT = 28  # side of a digit of MNIST, in pixels

@@ -47,10 +47,8 @@ from show_attend_tell.data.shard_store import (
     parts_folder,
     shard_name,
 )
-from show_attend_tell.runtime.array_file import DAMAGED
 from show_attend_tell.runtime.errors import FeatureError, one_line
-from show_attend_tell.runtime.json_text import parse_json
-from show_attend_tell.runtime.regular_files import require_regular
+from show_attend_tell.runtime.untrusted import DAMAGED, parse_json, require_regular
 
 FORMAT = 1
 # A process may open 1,024 files by default, and training reads two feature sets.

@@ -31,9 +31,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from show_attend_tell.runtime.array_file import DAMAGED, read_arrays
 from show_attend_tell.runtime.errors import CalibrationError, one_line
 from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.untrusted import DAMAGED, read_arrays
 
 if TYPE_CHECKING:  # their modules import Keras
     from show_attend_tell.decoding import Hypotheses

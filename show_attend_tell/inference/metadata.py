@@ -15,7 +15,7 @@ from show_attend_tell.inference.result import Failure, as_sentence
 from show_attend_tell.inference.xmp import MAX_BYTES, XmpPacket
 from show_attend_tell.runtime.errors import MetadataError
 from show_attend_tell.runtime.files import atomic_path
-from show_attend_tell.runtime.regular_files import read_text_bytes
+from show_attend_tell.runtime.untrusted import read_text_bytes
 
 _CAPTION_ABSTRACT = (2, 120)  # IPTC-IIM 4.2
 

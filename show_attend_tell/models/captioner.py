@@ -342,9 +342,9 @@ class Captioner(keras.Model):
             words = words * ops.cast(sample_weight, words.dtype)
         return self.caption_mean(y, words + attention, sample_weight=present)
 
-    def generate(self, annotations, decoding=None, seeds=None, xla=None, regions=None):
+    def generate(self, annotations, decoding=None, seeds=None, regions=None, **options):
         """Call :meth:`models.generator.Generator.generate` with this model alone."""
-        return self.generator.generate(annotations, decoding, seeds, regions, xla=xla)
+        return self.generator.generate(annotations, decoding, seeds, regions, **options)
 
     def get_config(self):
         """Return the arguments of :meth:`from_config` as JSON values."""

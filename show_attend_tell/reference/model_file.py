@@ -21,9 +21,13 @@ from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.reference import lstm, transformer
 from show_attend_tell.reference.encoder import convolve
 from show_attend_tell.reference.hdf5 import Hdf5File
-from show_attend_tell.runtime.array_file import DAMAGED, SCALE, dequantise
 from show_attend_tell.runtime.errors import ModelFileError, one_line, quote
-from show_attend_tell.runtime.regular_files import require_regular
+from show_attend_tell.runtime.untrusted import (
+    DAMAGED,
+    SCALE,
+    dequantise,
+    require_regular,
+)
 
 DECODERS = {"lstm": lstm, "transformer": transformer}
 _CLASS = "Captioner", "show_attend_tell>Captioner"

@@ -35,15 +35,15 @@ import numpy as np
 
 from show_attend_tell.data.vocabulary import END, UNKNOWN
 from show_attend_tell.decoding import Hypotheses
-from show_attend_tell.runtime.array_file import (
+from show_attend_tell.runtime.errors import ModelFileError, one_line
+from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.untrusted import (
     DAMAGED,
     SCALE,
     dequantise,
     quantise,
     read_arrays,
 )
-from show_attend_tell.runtime.errors import ModelFileError, one_line
-from show_attend_tell.runtime.files import atomic_path
 
 ORDERS = 4  # n of the n-grams, 1 to 4
 Ngram = tuple[int, ...]  # ids of words

@@ -14,7 +14,8 @@ from PIL import Image
 
 from show_attend_tell.config.settings import DecodingSettings, Experiment
 from show_attend_tell.data.features import FeatureReader
-from show_attend_tell.data.splits import Split, folder_of, load_splits, open_features
+from show_attend_tell.data.preprocessing import load_photo
+from show_attend_tell.data.splits import Split, load_splits, open_features
 from show_attend_tell.evaluation.metrics.reward import CiderReward
 from show_attend_tell.evaluation.validation import best_words, generate_captions
 from show_attend_tell.inference.confidence import (
@@ -101,12 +102,11 @@ def calibrate(
                 f"Received: {len(val.photos)}; prepare more"
             )
         rows = rng.permutation(len(val.photos))[:count]
-        folder = folder_of(experiment, work)
-        files = [folder / val.photos[row].path for row in rows]
+        files = [val.photos[row].path for row in rows]
         turn, size = Image.Transpose.ROTATE_180, encoder.settings.image_size
         pictures = {
-            "upside down": (x.transpose(turn) for x in _load(encoder, files)),
-            "close-ups": (_close_up(x, size, rng) for x in _load(encoder, files)),
+            "upside down": (x.transpose(turn) for x in _load(files)),
+            "close-ups": (_close_up(x, size, rng) for x in _load(files)),
             **others,
         }
         squares = {name: _squares(encoder, name, x) for name, x in pictures.items()}
@@ -198,11 +198,11 @@ def _decoding(captioner: Generator) -> DecodingSettings:
     return dataclasses.replace(captioner.decoding, batch_size=_BATCH)
 
 
-def _load(encoder: Encoder, files: list[Path]) -> Iterable[Image.Image]:
+def _load(files: list[Path]) -> Iterable[Image.Image]:
     """Yield the photos of files."""
     for file in files:
         try:
-            yield encoder.load_photo(file)
+            yield load_photo(file)
         except PhotoError as error:
             raise CalibrationError(
                 f"{error}; the calibration needs the validation photos themselves"

@@ -26,8 +26,7 @@ from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ConfigError, ModelFileError
-from show_attend_tell.training.maximum_likelihood import Likelihood
-from show_attend_tell.training.step import compile_function
+from show_attend_tell.training.maximum_likelihood import Likelihood, compile_function
 from show_attend_tell.training.workers import Workers
 
 _DROPOUT = ("dropout", "embedding_dropout", "init_dropout", "channel_dropout")

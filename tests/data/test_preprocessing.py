@@ -18,7 +18,6 @@ from show_attend_tell.data import preprocessing
 from show_attend_tell.data.preprocessing import (
     PHOTO_FORMATS,
     PHOTO_SUFFIXES,
-    box_to_photo,
     box_to_square,
     is_raw,
     load_photo,
@@ -75,13 +74,6 @@ def test_the_seen_region_is_inside_the_photo(size, kind, side):
     x0, y0, x1, y1 = seen_region(size, side, kind)
     assert 0 <= x0 < x1 <= size[0]
     assert 0 <= y0 < y1 <= size[1]
-
-
-@given(SIZES, KINDS)
-def test_mapping_a_box_to_the_square_and_back_changes_nothing(size, kind):
-    box = (1.0, 2.0, size[0] - 3.5, size[1] / 2)
-    there = box_to_square(box, size, 224, kind)
-    np.testing.assert_allclose(box_to_photo(there, size, 224, kind), box)
 
 
 @given(SIZES, KINDS)

@@ -15,7 +15,7 @@ from tiny_pipeline import DECODING, photo_bytes, with_decoding
 
 import show_attend_tell as sat
 from show_attend_tell.config.settings import DecodingSettings
-from show_attend_tell.data.preprocessing import UNREADABLE
+from show_attend_tell.data.preprocessing import UNREADABLE, load_photo
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import Caption, Failure
 from show_attend_tell.runtime.errors import CaptionError, ModelFileError
@@ -185,7 +185,7 @@ def test_a_beam_of_one_is_greedy_and_has_no_alternatives(pipeline, captions):
 
 def test_an_image_gets_the_caption_of_its_file(pipeline, photo):
     expected = pipeline.caption(photo)
-    found = pipeline.caption_image(pipeline.encoder.load_photo(photo))
+    found = pipeline.caption_image(load_photo(photo))
     assert found.to_dict() == expected.to_dict() | {"path": "photo"}
 
 
@@ -203,7 +203,7 @@ def test_the_seed_of_a_photo_is_that_of_its_pixels(pipeline, photo):
 
 
 def test_several_samples_begin_with_the_one_of_the_seed(pipeline, photo):
-    image = pipeline.encoder.load_photo(photo)
+    image = load_photo(photo)
     texts = set()
     for seed in range(6):
         request = CaptionRequest(method="sample", seed=seed, temperature=1.5)

@@ -21,6 +21,7 @@ from show_attend_tell.config.settings import experiment_from_dict
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import feature_path
 from show_attend_tell.data.manifest import Photo
+from show_attend_tell.data.preprocessing import load_photo
 from show_attend_tell.inference.batch import caption_into_file
 from show_attend_tell.inference.confidence import (
     calibration_path,
@@ -68,7 +69,7 @@ def prepared(tmp_path_factory):
         split = "train" if k < TRAIN else "val"
         caption = f"a {colours[k % 5 == 0]} circle"
         photos.append(Photo(name, name, split, [caption]))
-        squares.append(encoder.preprocess(encoder.load_photo(folder / name)))
+        squares.append(encoder.preprocess(load_photo(folder / name)))
     captioner = make_captioner(encoder)
     features = encoder.encode(np.stack(squares))
     # Half of the validation captions are right, so that some are better than others.

@@ -17,12 +17,12 @@ import numpy as np
 
 from show_attend_tell.models.encoder.quantised_weights import copy_archive
 from show_attend_tell.models.saving import load_captioner
-from show_attend_tell.runtime.array_file import (
+from show_attend_tell.runtime.errors import ModelFileError
+from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.untrusted import (
     SCALE,
     quantise,
 )
-from show_attend_tell.runtime.errors import ModelFileError
-from show_attend_tell.runtime.files import atomic_path
 
 # MD5 of the files that Keras downloads: `file_hash` in keras.applications.
 KERAS_FILES = {

@@ -10,13 +10,11 @@ import dataclasses
 import difflib
 import functools
 import hashlib
-import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 import keras
 import numpy as np
@@ -25,8 +23,8 @@ import tensorflow as tf
 from PIL import Image
 
 from show_attend_tell.config.settings import EncoderSettings
-from show_attend_tell.data import preprocessing
 from show_attend_tell.data.encoder_identity import BUILT_IN_WEIGHTS
+from show_attend_tell.data.preprocessing import to_square
 from show_attend_tell.models.encoder import quantised_weights, scene_net
 from show_attend_tell.models.encoder.winograd import with_fast_convolutions
 from show_attend_tell.runtime.errors import EncoderError, one_line
@@ -37,7 +35,6 @@ _CHANNELS = 3
 _BLOCK = 8  # photos encoded together by faster convolutions
 # Compiling them takes 7 s of processor time; they save 75 ms a photo of VGG16.
 MANY_PHOTOS = 200
-VIEW = 512  # longest side of a displayed photo, in pixels
 
 
 class Encoder:
@@ -101,10 +98,6 @@ class Encoder:
             autograph=False,  # which writes temporary files, and the disk may be full
         )
 
-    def load_photo(self, file: str | os.PathLike | IO[bytes]) -> Image.Image:
-        """Decode a photo; see :func:`data.preprocessing.load_photo`."""
-        return preprocessing.load_photo(file)
-
     def preprocess(self, image: Image.Image, mirror: bool = False) -> np.ndarray:
         """Resize an RGB photo to the square that the network sees, (S, S, 3) uint8.
 
@@ -113,16 +106,8 @@ class Encoder:
             mirror: whether to flip left and right.
         """
         side, resize = self.settings.image_size, self.settings.resize
-        square = preprocessing.to_square(image, side, resize)
+        square = to_square(image, side, resize)
         return square[:, ::-1] if mirror else square
-
-    def view(self, image: Image.Image) -> np.ndarray:
-        """Return the region that the network sees, for display, (H, W, 3) uint8.
-
-        See :func:`data.preprocessing.to_view`.
-        """
-        side, resize = self.settings.image_size, self.settings.resize
-        return preprocessing.to_view(image, side, resize, VIEW)
 
     def encode(self, squares: np.ndarray, mirror: bool = False) -> np.ndarray:
         """Compute the annotation vectors of a batch, clipped to the range of float16.

@@ -20,9 +20,9 @@ import h5py
 import keras
 import numpy as np
 
-from show_attend_tell.runtime.array_file import SCALE, dequantise, quantise
 from show_attend_tell.runtime.errors import EncoderError
 from show_attend_tell.runtime.files import atomic_write
+from show_attend_tell.runtime.untrusted import SCALE, dequantise, quantise
 
 NETWORK = "VGG16"
 WEIGHTS = Path(str(files("show_attend_tell.models"))) / "weights" / "vgg16_8bit.npz"
