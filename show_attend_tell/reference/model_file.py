@@ -10,8 +10,13 @@ Nothing else is read. Memory is limited by the size of the file.
 import contextlib
 import json
 import math
+import tempfile
 import zipfile
+<<<<<<< HEAD
+from collections.abc import Iterator
+=======
 from collections.abc import Iterator, Mapping
+>>>>>>> main
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,11 +39,21 @@ from show_attend_tell.runtime.untrusted import (
 )
 
 DECODERS = {"lstm": lstm, "transformer": transformer}
+<<<<<<< HEAD
+_CLASS = "Captioner", "show_attend_tell>Captioner"
+_CONFIG, WEIGHTS = "config.json", "model.weights.h5"
+_MEMBERS = {_CONFIG, WEIGHTS, "metadata.json"}
+_MOST_CONFIG = 50_000_000  # bytes; a vocabulary of a million words has 20 MB
+_MOST_WEIGHTS = 500_000_000  # numbers; the packaged models have 4 and 7 million
+_PER_WEIGHT = 16  # bytes: float32, and two moments of an optimiser
+_OVERHEAD = 4_000_000  # bytes of an HDF5 file beside its numbers
+=======
 _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
 _MEMBERS = (_CONFIG, _WEIGHTS, "metadata.json")
 _MOST_CONFIG = 5_000_000  # bytes; a vocabulary of 100,000 words has 1.1 MB
 _FEW_WEIGHTS = 20_000_000  # numbers that any file may hold
 _PER_BYTE = 4  # further numbers for each byte of the file; 1 in the smallest files
+>>>>>>> main
 
 
 class Captioner:
@@ -125,7 +140,10 @@ class SavedModel(NamedTuple):
 
 
 def read_captioner(path: str | Path) -> Captioner:
-    """Read a captioner.
+    """Read a captioner of a ``.keras`` file, or of the members of one in a folder.
+
+    Args:
+        path: the file, or the folder's ``model.weights.h5``.
 
     Raises:
         ModelFileError: the file is absent, damaged or not a captioner's, or its
@@ -153,7 +171,14 @@ def faults_described(path: str | Path) -> Iterator[None]:
     except FileNotFoundError:
         raise ModelFileError(
             f"{path}: no such model; train the run it belongs to first"
+<<<<<<< HEAD
+        )
+    try:
+        with _as_archive(path) as file, zipfile.ZipFile(file) as archive:
+            return _read(archive)
+=======
         ) from None
+>>>>>>> main
     except DAMAGED as error:
         raise ModelFileError(
             f"{path}: cannot be read as a model ({fault_of(error)}); train the "
@@ -161,6 +186,48 @@ def faults_described(path: str | Path) -> Iterator[None]:
         ) from None
 
 
+<<<<<<< HEAD
+@contextlib.contextmanager
+def _as_archive(path: Path) -> Iterator[Path]:
+    """Yield a ``.keras`` file; the members in a folder are packed into a temporary one.
+
+    Raises:
+        OSError: a file is absent, or is a pipe or a device.
+    """
+    require_regular(path)
+    if path.name != WEIGHTS:
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        packed = Path(folder) / "model.keras"
+        with zipfile.ZipFile(packed, "w") as archive:
+            for name in sorted(_MEMBERS):
+                require_regular(path.with_name(name))
+                archive.write(path.with_name(name), name)
+        yield packed
+
+
+def _read(archive: zipfile.ZipFile) -> Captioner:
+    if strange := set(archive.namelist()) - _MEMBERS:
+        raise ValueError(f"it also holds {quote(min(strange))}")
+    content = _member(archive, _CONFIG, _MOST_CONFIG)
+    found = json.loads(content)
+    names = found.get("class_name"), found.get("registered_name")
+    if names != _CLASS:
+        raise ValueError(f"it must hold a Captioner. Received: {quote(names[0])}")
+    config = TypeAdapter(SavedCaptioner).validate_json(content, strict=True).config
+    arrays = layout(config)
+    count = sum(math.prod(shape) for _, _, shape in arrays)
+    if count > _MOST_WEIGHTS:
+        raise ValueError(f"its settings have {count} weights")
+    file = Hdf5File(_member(archive, WEIGHTS, _OVERHEAD + _PER_WEIGHT * count))
+    weights = {}
+    for place, name, shape in arrays:
+        weights[name] = _float32(file, place, shape)
+        if not np.isfinite(weights[name]).all():
+            raise ValueError(f"its weights must be finite. Received: {name}")
+    return Captioner(config, found["config"].get("encoder_identity") or {}, weights)
+=======
 def read_model(path: str | Path, classes: Mapping[str, type]) -> SavedModel:
     """Read the configuration of a model and the list of its arrays.
 
@@ -215,6 +282,7 @@ def require_weights(saved: SavedModel, count: int) -> None:
         raise ValueError(
             f"it has {count} weights, more than {saved.most_weights} for its size"
         )
+>>>>>>> main
 
 
 def layout(config: SavedConfig) -> list[tuple[str, str, tuple]]:
