@@ -12,11 +12,7 @@ import json
 import math
 import tempfile
 import zipfile
-<<<<<<< HEAD
-from collections.abc import Iterator
-=======
 from collections.abc import Iterator, Mapping
->>>>>>> main
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,21 +35,11 @@ from show_attend_tell.runtime.untrusted import (
 )
 
 DECODERS = {"lstm": lstm, "transformer": transformer}
-<<<<<<< HEAD
-_CLASS = "Captioner", "show_attend_tell>Captioner"
-_CONFIG, WEIGHTS = "config.json", "model.weights.h5"
-_MEMBERS = {_CONFIG, WEIGHTS, "metadata.json"}
-_MOST_CONFIG = 50_000_000  # bytes; a vocabulary of a million words has 20 MB
-_MOST_WEIGHTS = 500_000_000  # numbers; the packaged models have 4 and 7 million
-_PER_WEIGHT = 16  # bytes: float32, and two moments of an optimiser
-_OVERHEAD = 4_000_000  # bytes of an HDF5 file beside its numbers
-=======
 _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
 _MEMBERS = (_CONFIG, _WEIGHTS, "metadata.json")
 _MOST_CONFIG = 5_000_000  # bytes; a vocabulary of 100,000 words has 1.1 MB
 _FEW_WEIGHTS = 20_000_000  # numbers that any file may hold
 _PER_BYTE = 4  # further numbers for each byte of the file; 1 in the smallest files
->>>>>>> main
 
 
 class Captioner:
@@ -62,11 +48,11 @@ class Captioner:
     Args:
         config: its configuration.
         encoder_identity: as saved: missing keys are missing.
-        weights: its arrays by name, in the order of Keras; float32.
+        arrays: its weights by name, in the order of Keras; float32.
     """
 
-    def __init__(self, config: SavedConfig, encoder_identity: dict, weights: dict):
-        self.config, self._weights = config, weights
+    def __init__(self, config: SavedConfig, encoder_identity: dict, arrays: dict):
+        self.config, self.arrays = config, arrays
         self._decoder = DECODERS[config.settings.decoder]
         is_lstm = self._decoder is lstm
         self._settings = config.settings if is_lstm else config.transformer
@@ -79,11 +65,11 @@ class Captioner:
     @property
     def weights(self) -> list[np.ndarray]:
         """The arrays of the file, in the order of Keras."""
-        return list(self._weights.values())
+        return list(self.arrays.values())
 
     def annotations(self, features) -> np.ndarray:
         """Return the scaled annotations of features as stored, (L, D)."""
-        a, p = features.astype(np.float32), self._weights
+        a, p = features.astype(np.float32), self.arrays
         for name in self.config.convolutions:
             a = a.reshape(*self.grid, -1)
             a = convolve(a, p[f"{name}_kernel"], p[f"{name}_bias"])
@@ -126,7 +112,7 @@ class Captioner:
 
     def _call(self, name: str, *args):
         function = getattr(self._decoder, name)
-        return function(self._weights, self._settings, *args)
+        return function(self.arrays, self._settings, *args)
 
 
 class SavedModel(NamedTuple):
@@ -171,14 +157,7 @@ def faults_described(path: str | Path) -> Iterator[None]:
     except FileNotFoundError:
         raise ModelFileError(
             f"{path}: no such model; train the run it belongs to first"
-<<<<<<< HEAD
-        )
-    try:
-        with _as_archive(path) as file, zipfile.ZipFile(file) as archive:
-            return _read(archive)
-=======
         ) from None
->>>>>>> main
     except DAMAGED as error:
         raise ModelFileError(
             f"{path}: cannot be read as a model ({fault_of(error)}); train the "
@@ -186,48 +165,6 @@ def faults_described(path: str | Path) -> Iterator[None]:
         ) from None
 
 
-<<<<<<< HEAD
-@contextlib.contextmanager
-def _as_archive(path: Path) -> Iterator[Path]:
-    """Yield a ``.keras`` file; the members in a folder are packed into a temporary one.
-
-    Raises:
-        OSError: a file is absent, or is a pipe or a device.
-    """
-    require_regular(path)
-    if path.name != WEIGHTS:
-        yield path
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        packed = Path(folder) / "model.keras"
-        with zipfile.ZipFile(packed, "w") as archive:
-            for name in sorted(_MEMBERS):
-                require_regular(path.with_name(name))
-                archive.write(path.with_name(name), name)
-        yield packed
-
-
-def _read(archive: zipfile.ZipFile) -> Captioner:
-    if strange := set(archive.namelist()) - _MEMBERS:
-        raise ValueError(f"it also holds {quote(min(strange))}")
-    content = _member(archive, _CONFIG, _MOST_CONFIG)
-    found = json.loads(content)
-    names = found.get("class_name"), found.get("registered_name")
-    if names != _CLASS:
-        raise ValueError(f"it must hold a Captioner. Received: {quote(names[0])}")
-    config = TypeAdapter(SavedCaptioner).validate_json(content, strict=True).config
-    arrays = layout(config)
-    count = sum(math.prod(shape) for _, _, shape in arrays)
-    if count > _MOST_WEIGHTS:
-        raise ValueError(f"its settings have {count} weights")
-    file = Hdf5File(_member(archive, WEIGHTS, _OVERHEAD + _PER_WEIGHT * count))
-    weights = {}
-    for place, name, shape in arrays:
-        weights[name] = _float32(file, place, shape)
-        if not np.isfinite(weights[name]).all():
-            raise ValueError(f"its weights must be finite. Received: {name}")
-    return Captioner(config, found["config"].get("encoder_identity") or {}, weights)
-=======
 def read_model(path: str | Path, classes: Mapping[str, type]) -> SavedModel:
     """Read the configuration of a model and the list of its arrays.
 
@@ -282,7 +219,6 @@ def require_weights(saved: SavedModel, count: int) -> None:
         raise ValueError(
             f"it has {count} weights, more than {saved.most_weights} for its size"
         )
->>>>>>> main
 
 
 def layout(config: SavedConfig) -> list[tuple[str, str, tuple]]:
