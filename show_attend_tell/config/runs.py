@@ -132,10 +132,13 @@ def find_model(name: str, runs: str | Path) -> Path:
     """Return the model file of a run.
 
     Args:
-        name: a path ending in ``.keras``, a run's folder, or an experiment's name.
+        name: a path ending in ``.keras``, the folder of a run or of a preset, or an
+            experiment's name.
         runs: the folder of all runs, in which a name is searched for.
     """
     if name.endswith(".keras"):
         return Path(name)
-    inside = Path(name) / MODEL
-    return inside if inside.is_file() else Path(runs) / name / MODEL
+    for inside in (Path(name) / MODEL, Path(name) / "model.weights.h5"):
+        if inside.is_file():
+            return inside
+    return Path(runs) / name / MODEL

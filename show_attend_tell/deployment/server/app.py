@@ -18,7 +18,8 @@ from show_attend_tell.deployment.server.captions import (
     max_beam,
     model_info,
 )
-from show_attend_tell.deployment.server.middleware import Guard
+from show_attend_tell.deployment.server.middleware import Guard, refusal
+from show_attend_tell.deployment.server.photo_programs import add_photo_programs
 from show_attend_tell.deployment.server.request_queue import RequestQueue
 from show_attend_tell.deployment.server.review import add_review
 from show_attend_tell.deployment.server.siblings import add_siblings
@@ -104,14 +105,14 @@ def create_app(
         redoc_url=None,
     )
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
-    app.add_middleware(
-        Guard, max_bytes=limits.bytes + _FORM_BYTES, message=size_message(limits)
-    )
+    most = limits.bytes * 4 // 3 + _FORM_BYTES  # of a photo in base64
+    app.add_middleware(Guard, max_bytes=most, message=size_message(limits))
     _add_refusals(app)
     tabs = {"digits": digits is not None, "words": reader is not None}
     _add_page(app, pipelines, examples, limits, tabs)
     add_captions(app, pipelines, queue, limits, _REFUSALS)
     add_review(app, pipelines, _REFUSALS)
+    add_photo_programs(app, pipelines, queue, limits)
     add_siblings(app, digits, reader, queue, limits, _REFUSALS)
     return app
 
@@ -151,24 +152,24 @@ def _add_page(
 
 
 def _add_refusals(app: FastAPI) -> None:
-    """Return every expected error as one line of JSON."""
+    """Return every expected error by :func:`middleware.refusal`."""
 
     @app.exception_handler(UploadError)
     async def on_upload_error(request: Request, error: UploadError) -> JSONResponse:
-        return JSONResponse({"error": str(error)}, error.status)
+        return refusal(request, error.status, str(error))
 
     @app.exception_handler(BusyError)
     async def on_busy_error(request: Request, error: BusyError) -> JSONResponse:
         wait = {"Retry-After": str(error.seconds)}
-        return JSONResponse({"error": str(error)}, 503, wait)
+        return refusal(request, 503, str(error), wait)
 
     @app.exception_handler(ModelFileError)
     async def on_damaged_model(request: Request, error: ModelFileError) -> JSONResponse:
-        return JSONResponse({"error": str(error)}, 500)
+        return refusal(request, 500, str(error))
 
     @app.exception_handler(HTTPException)
     async def on_http_error(request: Request, error: HTTPException) -> JSONResponse:
-        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+        return refusal(request, error.status_code, error.detail, error.headers)
 
     @app.exception_handler(RequestValidationError)
     async def on_invalid_request(
@@ -176,4 +177,4 @@ def _add_refusals(app: FastAPI) -> None:
     ) -> JSONResponse:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"][1:]) or "body"
-        return JSONResponse({"error": f"`{name}`: {first['msg']}"}, 422)
+        return refusal(request, 422, f"`{name}`: {first['msg']}")
