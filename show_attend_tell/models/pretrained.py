@@ -7,6 +7,7 @@ from show_attend_tell.runtime.errors import PretrainedModelError, nearest, quote
 
 SHIPPED = Path(str(files(__package__))) / "weights" / "flickr8k.keras"
 SHIPPED_LSTM = SHIPPED.with_name("flickr8k_lstm.keras")
+CARD = SHIPPED.with_name("MODEL_CARD.md")
 DEFAULT = "shipped"
 NAMES = (DEFAULT, "shipped-lstm")  # in place of a file or a run
 

@@ -31,11 +31,12 @@ from show_attend_tell.runtime.untrusted import (
     open_archive,
     parse_json,
     read_member,
+    require_regular,
 )
 
 DECODERS = {"lstm": lstm, "transformer": transformer}
-_CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
-_MEMBERS = (_CONFIG, _WEIGHTS, "metadata.json")
+_CONFIG, WEIGHTS = "config.json", "model.weights.h5"
+_MEMBERS = (_CONFIG, WEIGHTS, "metadata.json")
 _MOST_CONFIG = 5_000_000  # bytes; a vocabulary of 100,000 words has 1.1 MB
 _FEW_WEIGHTS = 20_000_000  # numbers that any file may hold
 _PER_BYTE = 4  # further numbers for each byte of the file; 1 in the smallest files
@@ -125,10 +126,7 @@ class SavedModel(NamedTuple):
 
 
 def read_captioner(path: str | Path) -> Captioner:
-    """Read a captioner of a ``.keras`` file, or of the members of one in a folder.
-
-    Args:
-        path: the file, or the folder's ``model.weights.h5``.
+    """Read a captioner; :func:`read_model` describes the path.
 
     Raises:
         ModelFileError: the file is absent, damaged or not a captioner's, or its
@@ -168,7 +166,8 @@ def read_model(path: str | Path, classes: Mapping[str, type]) -> SavedModel:
     """Read the configuration of a model and the list of its arrays.
 
     Args:
-        path: a ``.keras`` file.
+        path: a ``.keras`` file, or the ``model.weights.h5`` of a folder with the
+            members of one.
         classes: name of each class that is accepted -> class of its values.
 
     Raises:
@@ -176,7 +175,7 @@ def read_model(path: str | Path, classes: Mapping[str, type]) -> SavedModel:
             another class or values of other types.
     """
     path = Path(path)
-    with open_archive(path, _MEMBERS) as archive:
+    with _as_archive(path) as packed, open_archive(packed, _MEMBERS) as archive:
         name, values = _config(archive)
         if name not in classes:
             raise ValueError(
@@ -186,17 +185,36 @@ def read_model(path: str | Path, classes: Mapping[str, type]) -> SavedModel:
         config = TypeAdapter(classes[name]).validate_json(
             json.dumps(values), strict=True
         )
-        file = Hdf5File(read_member(archive, _WEIGHTS))
+        file = Hdf5File(read_member(archive, WEIGHTS))
     most = _FEW_WEIGHTS + _PER_BYTE * path.stat().st_size
     saved = SavedModel(name, config, values, file, most)
     require_weights(saved, sum(map(math.prod, file.shapes("optimizer").values())))
     return saved
 
 
+@contextlib.contextmanager
+def _as_archive(path: Path) -> Iterator[Path]:
+    """Yield a ``.keras`` file; the members in a folder are packed into a temporary one.
+
+    Raises:
+        OSError: a file is absent, or is a pipe or a device.
+    """
+    if path.name != WEIGHTS:
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        packed = Path(folder) / "model.keras"
+        with zipfile.ZipFile(packed, "w") as archive:
+            for name in _MEMBERS:
+                require_regular(path.with_name(name))
+                archive.write(path.with_name(name), name)
+        yield packed
+
+
 def class_of(path: str | Path) -> str:
     """Return the name of the class in a model file; "" if the file is no model."""
     try:
-        with open_archive(Path(path), _MEMBERS) as archive:
+        with _as_archive(Path(path)) as file, open_archive(file, _MEMBERS) as archive:
             return _config(archive)[0]
     except DAMAGED:
         return ""
