@@ -12,6 +12,7 @@ DATA ?=
 PYTHON ?=
 ARGS ?=
 TORTURE_MINUTES ?= 8
+FUZZ_MINUTES ?= 10
 
 BIN := .venv/bin/python
 INSTALLED := .venv/installed
@@ -39,13 +40,13 @@ DEMO_PHOTO := scene-test-00004
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 .PHONY: help demo prepare features train eval caption doctor \
-	test test-slow test-jax test-cluster test-install torture check format clean bench dist docs notebook
+	test test-slow test-jax test-cluster test-install test-floors torture fuzz audit check format clean bench dist docs notebook
 .DELETE_ON_ERROR:
 
 help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
-	@echo "Targets: demo, prepare features train eval caption, doctor, test test-slow test-jax test-cluster test-install torture"
-	@echo "check format, bench, dist, docs notebook, clean"
+	@echo "Targets: demo, prepare features train eval caption, doctor, test test-slow test-jax test-cluster test-install test-floors torture fuzz"
+	@echo "audit check format, bench, dist, docs notebook, clean"
 
 # Use the first Python 3.11 or newer that can make virtual environments.
 $(INSTALLED): setup.cfg setup.py pyproject.toml
@@ -113,6 +114,19 @@ test-install: $(INSTALLED)
 torture: $(INSTALLED)
 	TORTURE_MINUTES='$(TORTURE_MINUTES)' $(BIN) -m pytest -m torture -n 2 --dist loadfile \
 	  tests/torture $(ARGS)
+
+# Change hostile files at random; findings become cases in tests/torture/fuzz_cases/.
+fuzz: $(INSTALLED)
+	FUZZ_MINUTES='$(FUZZ_MINUTES)' $(BIN) -m pytest -m torture tests/torture/test_fuzz.py $(ARGS)
+
+# Ask the package index for known holes; print where none answers.
+audit: $(INSTALLED)
+	$(BIN) .ci/audit.py
+
+# Install the lowest versions of setup.cfg into a new environment and run a selection.
+test-floors: $(INSTALLED)
+	$(BIN) -m pip install --quiet --disable-pip-version-check uv
+	$(BIN) -m pytest -m network tests/test_floors.py $(ARGS)
 
 # Test the model code, which runs on any Keras backend, on JAX.
 test-jax: $(INSTALLED)

@@ -11,6 +11,7 @@ from show_attend_tell.cli.options import (
     encoder_weights_option,
 )
 from show_attend_tell.cli.tasks import TASKS, name_of_model, require_accepted
+from show_attend_tell.config import MOST_BEAM
 from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 _SHIPPED = ("Transformer", "LSTM")  # the choices on the page, of pretrained.NAMES
@@ -112,7 +113,9 @@ def _names(models) -> list[str]:
 @click.option("--out", type=PATH, required=True, help="Folder or file to write.")
 @encoder_weights_option
 @click.option(
-    "--beam", type=click.IntRange(min=1), help="Beam width; overrides the model's."
+    "--beam",
+    type=click.IntRange(1, MOST_BEAM),
+    help="Beam width; overrides the model's.",
 )
 @click.option(
     "--accept-imagenet",

@@ -10,8 +10,6 @@ to :data:`TASKS`.
 """
 
 import functools
-import json
-import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,13 +183,10 @@ TASKS = {
 
 def name_of_model(path: Path) -> str:
     """Return the name of a model file's task; ``caption`` if the file is no model."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            name = json.loads(archive.read("config.json"))["class_name"]
-    except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile):
-        return "caption"  # its loader reports the fault
-    names = (key for key, task in TASKS.items() if name in task.classes)
-    return next(names, "caption")
+    from show_attend_tell.reference.model_file import class_of
+
+    name = class_of(path)  # its loader reports a fault
+    return next((k for k, task in TASKS.items() if name in task.classes), "caption")
 
 
 def require_accepted(

@@ -76,6 +76,9 @@ _REMEDIES = (
 # photos. Most are not documented.
 UNREADABLE = (*DAMAGED, AssertionError, Image.DecompressionBombError)
 
+# Pixels; Pillow scales one axis of the whole photo first.
+LONGEST_SIDE = 65_535
+_MOST_SCANS = 100  # a progressive JPEG has about 10
 _LONGEST_REASON = 200  # characters of Pillow's message
 
 _lock = threading.Lock()
@@ -159,11 +162,31 @@ def open_photo(
     """Open a photo without decoding its pixels; arguments as of :func:`load_photo`.
 
     Raises:
-        UNREADABLE: the file is absent, not a regular file, or not a photo.
+        UNREADABLE: the file is absent, not a regular file, not a photo, or takes too
+            much memory or time to decode for its size.
     """
     if isinstance(file, str | os.PathLike):
         require_regular(file)
-    return Image.open(file, formats=formats)
+    image = Image.open(file, formats=formats)
+    if max(image.size) > LONGEST_SIDE:
+        fault = f"a side must have at most {LONGEST_SIDE} pixels"
+    elif (scans := _scans(image)) > _MOST_SCANS:
+        fault = f"a JPEG must have at most {_MOST_SCANS} scans. Received: {scans}"
+    else:
+        return image
+    image.close()
+    raise ValueError(fault)
+
+
+def _scans(image: Image.Image) -> int:
+    """Count the scans of an opened JPEG, each of which may change every pixel."""
+    if image.format not in ("JPEG", "MPO"):
+        return 0
+    place = image.fp.tell()
+    image.fp.seek(0)
+    count = image.fp.read().count(b"\xff\xda")  # compressed data have no such bytes
+    image.fp.seek(place)
+    return count
 
 
 def load_photo(

@@ -51,7 +51,6 @@ _WEAKEST = 3  # words
 # The file of ``model.keras`` is ``model.confidence.npz``: NumPy arrays without pickle,
 # and ``about``, JSON with the digest of the model that it belongs to.
 FORMAT = 1
-_MOST_BYTES = 64_000_000  # unpacked
 _REMEDY = "run `show-attend-tell calibrate` for this model, or remove the file"
 # The arrays and their axes: G = 3 D, k directions, V content words, S statistics, and
 # the coefficients F of familiarity and Q of quality.
@@ -296,7 +295,7 @@ def find_calibration(captioner: "Generator", model: str | Path) -> Calibration |
     if not path.exists():
         return None
     try:
-        arrays, about = read_arrays(path, _AXES, FORMAT, _MOST_BYTES)
+        arrays, about = read_arrays(path, _AXES, FORMAT)
         fault = _layout_fault(arrays, about, captioner)
     except DAMAGED as error:
         fault = one_line(error)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
+from show_attend_tell.config import MOST_BEAM
 from show_attend_tell.config.captioner import DecodingSettings
 from show_attend_tell.data.preprocessing import to_square, to_view
 from show_attend_tell.data.region import cell_shares, region_in_view
@@ -117,8 +118,8 @@ class CaptioningPipeline:
             settings = DecodingSettings(**values)
         except (TypeError, ValueError):
             raise CaptionError(
-                "`locations` must be expected, likeliest or sampled, `beam` at least "
-                f"1 and `seed` at least 0. Received: {values}; correct the setting"
+                "`locations` must be expected, likeliest or sampled, `beam` 1 to "
+                f"{MOST_BEAM} and `seed` at least 0. Received: {values}; correct it"
             ) from None
         if "seed" in changes and not is_sampled(settings):
             raise CaptionError(

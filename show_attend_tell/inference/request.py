@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from show_attend_tell.config import MOST_BEAM
 from show_attend_tell.runtime.errors import CaptionError
 
 
@@ -99,7 +100,7 @@ class CaptionRequest:
         form={"description": "By default, as all that follow, the model's own."}
     )
     beam: int | None = _option(
-        "Beam width; overrides the model's.", least=1, form={"ge": 1}
+        "Beam width; overrides the model's.", least=1, most=MOST_BEAM, form={"ge": 1}
     )
     temperature: float | None = _option(form={"ge": 0.1, "le": 3})
     locations: Literal["expected", "likeliest", "sampled"] | None = _option(

@@ -108,7 +108,11 @@ class Captioner(keras.Model):
         Raises:
             ModelFileError, PretrainedModelError: see :func:`presets.read_preset`.
         """
-        saved = read_preset(preset)
+        return cls.from_saved(read_preset(preset))
+
+    @classmethod
+    def from_saved(cls, saved):
+        """Build the captioner that :func:`reference.model_file.read_captioner` read."""
         arguments = vars(saved.config) | {"encoder_identity": saved.encoder_identity}
         model = cls(**arguments)
         for weight, value in zip(model.weights, saved.weights, strict=True):

@@ -1,18 +1,23 @@
-"""Read texts, JSON and arrays from files that may be damaged or hostile.
+"""Read texts, JSON, archives and arrays from files that may be damaged or hostile.
 
-Pipes, devices and sockets are refused, and files larger than a limit. A ``.npz`` file
+Pipes, devices and sockets are refused, and files larger than a limit. Archives unpack
+to a size in proportion to the file. A ``.npz`` file
 holds arrays and ``about``, a JSON object with the key ``format``; none is a pickle.
 Matrices may have 8 bits per number, and beside them the scales of their columns.
 """
 
+import contextlib
+import io
 import json
 import lzma
+import math
 import os
 import stat
 import struct
+import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +29,14 @@ _LARGEST = 127  # of the symmetric range of int8
 DAMAGED = (
     *(OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError),
     *(EOFError, MemoryError, SyntaxError, ArithmeticError, struct.error),
-    *(zlib.error, lzma.LZMAError, zipfile.BadZipFile),
+    *(zlib.error, lzma.LZMAError, zipfile.BadZipFile, tokenize.TokenError),
 )
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+# Methods whose output zipfile limits while it unpacks; it unpacks others whole.
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def require_regular(path: str | os.PathLike) -> None:
@@ -104,8 +115,61 @@ def is_encodable(text: str) -> bool:
     return True
 
 
+def unpacked_limit(path: Path) -> int:
+    """Return how many bytes a file may unpack to: weights hardly compress."""
+    return 50_000_000 + 8 * path.stat().st_size
+
+
+@contextlib.contextmanager
+def open_archive(
+    path: Path, names: Collection[str] | None = None
+) -> Iterator[zipfile.ZipFile]:
+    """Open an archive; read its members with :func:`read_member`.
+
+    Args:
+        path: the file.
+        names: the names that members may have; any by default.
+
+    Raises:
+        OSError, ValueError, zipfile.BadZipFile: the file is absent or no archive, has
+            a member twice or of another name, or is larger than its limits.
+    """
+    require_regular(path)
+    with zipfile.ZipFile(path) as archive:
+        listed = archive.namelist()
+        if len(set(listed)) < len(listed):
+            raise ValueError("it holds a member twice")
+        if names is not None and (strange := set(listed) - set(names)):
+            raise ValueError(f"it also holds {min(strange)[:80]!r}")
+        size, most = sum(m.file_size for m in archive.infolist()), unpacked_limit(path)
+        if size > most:
+            raise ValueError(f"it unpacks to {size} bytes, more than {most}")
+        yield archive
+
+
+def read_member(archive: zipfile.ZipFile, name: str, most: int | None = None) -> bytes:
+    """Return the bytes of a member.
+
+    Args:
+        archive: from :func:`open_archive`.
+        name: the member.
+        most: the largest size in bytes; by default the size that the archive states.
+
+    Raises:
+        KeyError, ValueError, zipfile.BadZipFile: the member is absent, damaged or
+            larger.
+    """
+    info = archive.getinfo(name)
+    if info.compress_type not in _METHODS:
+        raise ValueError(f"`{name}` is compressed by another method than deflate")
+    if most is not None and info.file_size > most:
+        raise ValueError(f"`{name}` has {info.file_size} bytes, more than {most}")
+    with archive.open(info) as member:
+        return member.read(info.file_size + 1)  # unpacks no more than that
+
+
 def read_arrays(
-    path: Path, names: Iterable[str], form: int, most_bytes: int
+    path: Path, names: Collection[str], form: int
 ) -> tuple[dict[str, np.ndarray], dict]:
     """Return the named arrays of a file, and ``about``.
 
@@ -113,22 +177,38 @@ def read_arrays(
         path: the file.
         names: names of the arrays.
         form: the required ``format``.
-        most_bytes: maximum size of the unpacked file.
 
     Raises:
         DAMAGED: the file cannot be read, or has another format.
     """
-    require_regular(path)
-    with zipfile.ZipFile(path) as archive:
-        size = sum(entry.file_size for entry in archive.infolist())
-    if size > most_bytes:
-        raise ValueError(f"{size} bytes unpacked, more than {most_bytes}")
-    with np.load(path, allow_pickle=False) as file:
-        about = parse_json(str(file["about"]))
-        arrays = {name: file[name] for name in names}
-    if not isinstance(about, dict) or about.get("format") != form:
-        raise ValueError(f"`format` must be {form}")
+    members = {f"{name}.npy" for name in (*names, "about")}
+    with open_archive(path, members) as archive:
+        about = parse_json(str(parse_array(read_member(archive, "about.npy"))))
+        if not isinstance(about, dict) or about.get("format") != form:
+            raise ValueError(f"`format` must be {form}")
+        arrays = {
+            name: parse_array(read_member(archive, f"{name}.npy")) for name in names
+        }
     return arrays, about
+
+
+def parse_array(content: bytes) -> np.ndarray:
+    """Return the array of a ``.npy`` file.
+
+    Raises:
+        DAMAGED: the content is no array, holds objects, or has another size than its
+            header states; nothing is allocated for that size.
+    """
+    file = io.BytesIO(content)
+    version = np.lib.format.read_magic(file)
+    if version not in _HEADERS:
+        raise ValueError(f"an array of version {version}")
+    shape, _, dtype = _HEADERS[version](file)
+    size = len(content) - file.tell()
+    if dtype.hasobject or math.prod(shape) * dtype.itemsize != size:
+        raise ValueError(f"an array of {dtype} and shape {shape} in {size} bytes")
+    file.seek(0)
+    return np.lib.format.read_array(file, allow_pickle=False)
 
 
 def quantise(kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from hostile_photos import many_scans
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, TiffImagePlugin
@@ -42,6 +43,23 @@ def as_file(image: Image.Image, kind: str = "PNG", **options) -> io.BytesIO:
 
 def noise(rng, height: int, width: int) -> Image.Image:
     return Image.fromarray(rng.integers(0, 256, (height, width, 3), np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (many_scans(64, 3000), "at most 100 scans. Received: 3"),
+        (as_file(Image.new("L", (1, 65_536))).read(), "at most 65535 pixels"),
+        (as_file(Image.new("L", (65_536, 1))).read(), "at most 65535 pixels"),
+    ],
+)
+def test_photos_that_are_small_but_costly_are_refused(tmp_path, content, fault):
+    (tmp_path / "photo").write_bytes(content)
+    for photo in (io.BytesIO(content), tmp_path / "photo"):
+        with pytest.raises(PhotoError, match=fault):
+            load_photo(photo)
+    for scans in (1, 20):
+        assert load_photo(io.BytesIO(many_scans(64, scans))).size == (64, 64)
 
 
 def test_the_crop_is_the_centre_of_the_photo_scaled_to_eight_sevenths(rng):

@@ -10,7 +10,6 @@ from data_prep_files import (
     JPEG,
     an_experiment,
     coco_json,
-    make_csv,
     make_file,
     make_flickr8k,
     make_zip,
@@ -216,15 +215,6 @@ def test_coco_photos_are_unpacked_from_both_archives(tmp_path):
     for photo in manifest.read_manifest(report.folder / "manifest.jsonl"):
         assert photo.path == report.folder / "photos" / photo.id
         assert photo.path.read_bytes() == JPEG
-
-
-def test_own_photos_are_not_copied(tmp_path):
-    make_file(tmp_path / "data" / "a.jpg")
-    rows = [["file", "caption", "split"], ["a.jpg", "A dog .", "train"]]
-    make_csv(tmp_path / "data" / "captions.csv", rows)
-    report = prepare(an_experiment("folder"), tmp_path / "data", tmp_path / "work")
-    (photo,) = manifest.read_manifest(report.folder / "manifest.jsonl")
-    assert photo.path == tmp_path / "data" / "a.jpg"
 
 
 def test_scenes_are_drawn_into_the_folder(tmp_path, monkeypatch):

@@ -234,7 +234,8 @@ def test_a_beam_selects_beam_search_where_the_model_samples_or_is_greedy(pipelin
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"beam": 0}, "`beam` at least 1 .*Received: .*'beam': 0"),
+        ({"beam": 101}, "`beam` 1 to 100"),
+        ({"beam": 0}, "`beam` 1 to 100 .*Received: .*'beam': 0"),
         ({"locations": "best"}, "`locations` must be expected, likel"),
         ({"seed": -1}, "`seed` at least 0"),
         ({"seed": 3}, "`seed` has no effect with"),
@@ -269,7 +270,7 @@ def test_unusable_photos_and_models_are_refused_in_one_line(pipeline, tmp_path, 
         pipeline.caption(tmp_path / "absent.jpg")
     with pytest.raises(CaptionError, match="`photo` must be a file. Received: the fol"):
         pipeline.caption(tmp_path)
-    with pytest.raises(CaptionError, match="`beam` at least 1"):
+    with pytest.raises(CaptionError, match="`beam` 1 to 100"):
         pipeline.caption(photo, beam=0)
     with pytest.raises(ModelFileError, match="no such model"):
         sat.load("absent", runs=tmp_path)

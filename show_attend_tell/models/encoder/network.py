@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import h5py
 import keras
 import numpy as np
 import PIL
@@ -28,7 +29,9 @@ from show_attend_tell.data.preprocessing import to_square
 from show_attend_tell.models.encoder import quantised_weights, scene_net
 from show_attend_tell.models.encoder.winograd import with_fast_convolutions
 from show_attend_tell.runtime.errors import EncoderError, one_line
+from show_attend_tell.runtime.hdf5_objects import require_own_data
 from show_attend_tell.runtime.machine import instruction_sets
+from show_attend_tell.runtime.untrusted import require_regular
 
 _FLOAT16_MAX = float(np.finfo(np.float16).max)
 _CHANNELS = 3
@@ -287,6 +290,9 @@ def _build_application(settings: EncoderSettings) -> keras.Model:
 
 def _load_weights(network: keras.Model, file: str, name: str) -> None:
     try:
+        require_regular(file)
+        with h5py.File(file, "r") as content:
+            require_own_data(content, network.count_params())
         with warnings.catch_warnings():
             # Every missing layer warns before the one error is raised.
             warnings.simplefilter("ignore", UserWarning)
