@@ -61,7 +61,7 @@ def demo(models, encoder_weights, host, port, queue) -> None:
 def _load(named, encoder_weights, queue, hosts):
     """Load models; return the web application."""
     from data_prep.scenes.example_pictures import example_pictures
-    from show_attend_tell.deployment.server.app import create_app
+    from show_attend_tell.deployment.server.app import Example, create_app
     from show_attend_tell.inference.pipeline import load
     from show_attend_tell.inference.request import CaptionRequest
     from show_attend_tell.siblings.shipped import is_shipped
@@ -70,7 +70,8 @@ def _load(named, encoder_weights, queue, hosts):
     for pipeline in pipelines.values():
         pipeline.compile(CaptionRequest())  # traces all graphs
     first = next(iter(pipelines.values()))
-    examples = example_pictures(first.engine.encoder.settings.network == "SceneNet")
+    pictures = example_pictures(first.engine.encoder.settings.network == "SceneNet")
+    examples = [Example(*picture) for picture in pictures]
     digits = reader = None
     if find_spec("tensorflow") is not None:
         if is_shipped("classify") and is_shipped("generate"):

@@ -61,7 +61,7 @@ class DataSettings:
     """
 
     name: Name
-    source: Literal["flickr8k", "flickr30k", "coco", "folder", "scenes"]
+    source: Literal["flickr8k", "flickr30k", "coco", "karpathy", "folder", "scenes"]
     vocabulary_size: Annotated[int, Field(ge=5, lt=2**31)] = 10_000
     min_count: Positive = 1
     max_words: Positive = 100

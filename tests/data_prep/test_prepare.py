@@ -142,7 +142,7 @@ def test_problems_are_skipped_and_listed_by_name(prepare_flickr8k):
     assert "missing photo\tfox.jpg" in listed
     assert len(listed) == len(report.problems) == 6
     lines = report.lines()
-    assert "train: 1 photos, 1 captions" in lines
+    assert "train: 1 photo, 1 caption" in lines
     assert "skipped: photo without captions: 3 (cat.jpg, cow.jpg, hen.jpg)" in lines
     prepare_flickr8k(True, on_problem="refuse")  # the list of problems is removed
     assert not (report.folder / "problems.txt").exists()
@@ -152,10 +152,7 @@ def test_problems_are_refused_before_any_work(prepare_flickr8k, tmp_path):
     with pytest.raises(DataError, match="refused because of 6 problems") as caught:
         prepare_flickr8k(True, FAULTY, "refuse")
     assert "\n" not in str(caught.value)
-    assert set(files_below(tmp_path / "work")) == {
-        "tiny/problems.txt",
-        "tiny/.prepare.lock",
-    }
+    assert set(files_below(tmp_path / "work")) == {"tiny/problems.txt"}
 
 
 def test_a_second_process_that_prepares_the_same_data_is_refused(tmp_path):

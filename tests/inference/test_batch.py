@@ -40,7 +40,7 @@ def test_photos_become_rows_and_bad_ones_are_listed_and_skipped(run, folder, tmp
     assert [row["path"] for row in rows(out)] == [str(folder / n) for n in NAMES]
     assert all(row["log_prob"] < 0 for row in rows(out))
     assert len({row["caption"] for row in rows(out)}) > 1
-    assert lines == [f"{out}: 4 captions written, 1 photos skipped"]
+    assert lines == [f"{out}: 4 captions written, 1 photo skipped"]
     assert "broken.jpg: cannot be read as a photo" in err
     (folder / "broken.jpg").unlink()
     code, lines, _ = run(folder, "--out", out)

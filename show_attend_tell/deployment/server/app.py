@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pydantic
 from fastapi import FastAPI, Request
@@ -21,9 +21,11 @@ from show_attend_tell.deployment.server.captions import (
 from show_attend_tell.deployment.server.middleware import Guard, refusal
 from show_attend_tell.deployment.server.photo_programs import add_photo_programs
 from show_attend_tell.deployment.server.request_queue import RequestQueue
+from show_attend_tell.deployment.server.review import add_review
 from show_attend_tell.deployment.server.siblings import add_siblings
 from show_attend_tell.deployment.server.uploads import Limits, size_message
 from show_attend_tell.inference.pipeline import CaptioningPipeline
+from show_attend_tell.inference.result import CONFIDENCE_WORDS
 from show_attend_tell.runtime.errors import BusyError, ModelFileError, UploadError
 
 if TYPE_CHECKING:  # its module imports Keras
@@ -35,6 +37,20 @@ if TYPE_CHECKING:  # its module imports Keras
 _STATIC = files(__package__) / "static"
 _READ = ["GET", "HEAD"]
 _FORM_BYTES = 100_000  # bytes of a request besides the photo
+
+
+class Example(NamedTuple):
+    """A picture that the page offers.
+
+    Attributes:
+        title: names the picture and its author.
+        jpeg: the bytes of the file.
+        note: shown under the picture, such as "wrong: unlike the training photos".
+    """
+
+    title: str
+    jpeg: bytes
+    note: str = ""
 
 
 class Refusal(pydantic.BaseModel):
@@ -60,7 +76,7 @@ _REFUSALS = {
 
 def create_app(
     pipelines: Mapping[str, CaptioningPipeline],
-    examples: Sequence[tuple[str, bytes]] = (),
+    examples: Sequence[Example] = (),
     queue_limit: int = 32,
     limits: Limits | None = None,
     hosts: Sequence[str] = ("127.0.0.1", "localhost", "[::1]"),
@@ -71,7 +87,7 @@ def create_app(
 
     Args:
         pipelines: models by the name that the page shows; the first is the default.
-        examples: name and JPEG bytes of the pictures that the page offers.
+        examples: the pictures that the page offers.
         queue_limit: requests that may run or wait together; others are refused.
         limits: limits of uploads.
         hosts: accepted values of the header Host. Others are refused, so that a page
@@ -95,6 +111,7 @@ def create_app(
     tabs = {"digits": digits is not None, "words": reader is not None}
     _add_page(app, pipelines, examples, limits, tabs)
     add_captions(app, pipelines, queue, limits, _REFUSALS)
+    add_review(app, pipelines, _REFUSALS)
     add_photo_programs(app, pipelines, queue, limits)
     add_siblings(app, digits, reader, queue, limits, _REFUSALS)
     return app
@@ -103,7 +120,7 @@ def create_app(
 def _add_page(
     app: FastAPI,
     pipelines: Mapping[str, CaptioningPipeline],
-    examples: Sequence[tuple[str, bytes]],
+    examples: Sequence[Example],
     limits: Limits,
     tabs: Mapping[str, bool],
 ) -> None:
@@ -118,7 +135,8 @@ def _add_page(
             "version": __version__,
             "models": [model_info(*named) for named in pipelines.items()],
             "max_beam": max_beam(pipelines),
-            "examples": [name for name, _ in examples],
+            "examples": [{"title": e.title, "note": e.note} for e in examples],
+            "confidence_words": CONFIDENCE_WORDS,
             "megabytes": limits.megabytes,
             "megapixels": limits.megapixels,
             **tabs,
@@ -128,7 +146,7 @@ def _add_page(
     async def example(number: int) -> Response:
         if not 0 <= number < len(examples):
             raise HTTPException(404, "no such example")
-        return Response(examples[number][1], media_type="image/jpeg")
+        return Response(examples[number].jpeg, media_type="image/jpeg")
 
     app.mount("/static", StaticFiles(directory=str(_STATIC)), name="static")
 
