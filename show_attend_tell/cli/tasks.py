@@ -144,8 +144,8 @@ TASKS = {
                 "train": "--limit, --init-from",
                 "eval": "--limit, --beam, --captions, --model, --mirror, --reranker, "
                 "--boxes, --tokenizer, --spice",
-                "export": "--format saved_model, --format litert, --beam, "
-                "--accept-imagenet",
+                "export": "--format saved_model, --format litert, --format onnx, "
+                "--beam, --accept-imagenet",
             }
         )
         | {JOINT, TF_CONFIG},

@@ -49,11 +49,11 @@ class Captioner:
     Args:
         config: its configuration.
         encoder_identity: as saved: missing keys are missing.
-        weights: its arrays by name, in the order of Keras; float32.
+        arrays: its weights by name, in the order of Keras; float32.
     """
 
-    def __init__(self, config: SavedConfig, encoder_identity: dict, weights: dict):
-        self.config, self._weights = config, weights
+    def __init__(self, config: SavedConfig, encoder_identity: dict, arrays: dict):
+        self.config, self.arrays = config, arrays
         self._decoder = DECODERS[config.settings.decoder]
         is_lstm = self._decoder is lstm
         self._settings = config.settings if is_lstm else config.transformer
@@ -66,11 +66,11 @@ class Captioner:
     @property
     def weights(self) -> list[np.ndarray]:
         """The arrays of the file, in the order of Keras."""
-        return list(self._weights.values())
+        return list(self.arrays.values())
 
     def annotations(self, features) -> np.ndarray:
         """Return the scaled annotations of features as stored, (L, D)."""
-        a, p = features.astype(np.float32), self._weights
+        a, p = features.astype(np.float32), self.arrays
         for name in self.config.convolutions:
             a = a.reshape(*self.grid, -1)
             a = convolve(a, p[f"{name}_kernel"], p[f"{name}_bias"])
@@ -113,7 +113,7 @@ class Captioner:
 
     def _call(self, name: str, *args):
         function = getattr(self._decoder, name)
-        return function(self._weights, self._settings, *args)
+        return function(self.arrays, self._settings, *args)
 
 
 class SavedModel(NamedTuple):
