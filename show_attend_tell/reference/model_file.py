@@ -127,7 +127,7 @@ class SavedModel(NamedTuple):
 
 
 def read_captioner(path: str | Path) -> Captioner:
-    """Read a captioner.
+    """Read a captioner; :func:`read_model` describes the path.
 
     Raises:
         ModelFileError: the file is absent, damaged or not a captioner's, or its
