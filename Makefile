@@ -149,9 +149,9 @@ bench: $(INSTALLED)
 	  -e '.[bench$(if $(findstring cluster,$(ARGS)),$(COMMA)cluster)]'
 	$(BIN) -m benchmarks $(ARGS)
 
-# Build the documentation site in site/, without a network once packages are installed.
+# Build the documentation site in site/, without a network once packages and ONNX Runtime are fetched.
 docs: $(INSTALLED)
-	$(BIN) -c 'import latex2mathml, material, mkdocs_jupyter, mkdocstrings_handlers' 2>/dev/null \
+	$(BIN) -c 'import latex2mathml, material, mkdocs_jupyter, mkdocstrings_handlers, onnx' 2>/dev/null \
 	  || $(BIN) -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN) -m mkdocs build --strict
 

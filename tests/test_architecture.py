@@ -277,6 +277,7 @@ def test_every_package_folder_is_installed():
 
 
 OPTIONAL = {
+    "onnx": "onnx",
     "wordfreq": "wordfreq",
 }  # where an extra is not installed
 
@@ -285,7 +286,7 @@ def test_every_library_imported_is_a_dependency():
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg", encoding="utf-8")
     lines = setup["options"]["install_requires"]
-    for extra in ("cluster", "heic", "jax", "train", "words"):
+    for extra in ("cluster", "heic", "jax", "onnx", "train", "words"):
         lines += setup["options.extras_require"][extra]
     required = {
         re.match(r"[\w-]+", line)[0].lower().replace("_", "-") for line in lines.split()

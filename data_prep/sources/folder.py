@@ -43,9 +43,14 @@ def read_folder(data: DataFolder) -> list[Photo]:
     """
     paths = [data.folder / CSV, data.folder / JSON_LINES]
     if paths[0].is_file() == paths[1].is_file():
+        remedy = "neither; write one of them, or set `data.source` to another format"
+        if paths[0].is_file():
+            remedy = "both; keep one"
+        elif data.text_names("*.json"):
+            remedy = 'neither; for Karpathy\'s JSON set `data.source` to "karpathy"'
         raise DataError(
             f"{data.folder}: must contain either {CSV} or {JSON_LINES}. Received: "
-            f"{'both' if paths[0].is_file() else 'neither'}; keep one"
+            f"{remedy}"
         )
     is_csv = paths[0].is_file()
     file = read_text(paths[0] if is_csv else paths[1])

@@ -61,7 +61,7 @@ def demo(models, encoder_weights, host, port, queue) -> None:
 def _load(named, encoder_weights, queue, hosts):
     """Load models; return the web application."""
     from data_prep.scenes.example_pictures import example_pictures
-    from show_attend_tell.deployment.server.app import create_app
+    from show_attend_tell.deployment.server.app import Example, create_app
     from show_attend_tell.inference.pipeline import load
     from show_attend_tell.inference.request import CaptionRequest
     from show_attend_tell.siblings.shipped import is_shipped
@@ -70,7 +70,8 @@ def _load(named, encoder_weights, queue, hosts):
     for pipeline in pipelines.values():
         pipeline.compile(CaptionRequest())  # traces all graphs
     first = next(iter(pipelines.values()))
-    examples = example_pictures(first.engine.encoder.settings.network == "SceneNet")
+    pictures = example_pictures(first.engine.encoder.settings.network == "SceneNet")
+    examples = [Example(*picture) for picture in pictures]
     digits = reader = None
     if find_spec("tensorflow") is not None:
         if is_shipped("classify") and is_shipped("generate"):
@@ -104,10 +105,11 @@ def _names(models) -> list[str]:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["saved_model", "litert", "half", "8bit"]),
+    type=click.Choice(["saved_model", "litert", "onnx", "half", "8bit"]),
     required=True,
     help="saved_model: a TensorFlow SavedModel from pixels to captions. "
     "litert: a .tflite file from pixels to words, and its .json. "
+    "onnx: a folder with the encoder and one decoding step. "
     "half: a .keras file with float16 weights. 8bit: one with 8 bits per weight.",
 )
 @click.option("--out", type=PATH, required=True, help="Folder or file to write.")
@@ -133,9 +135,10 @@ def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
         raise click.UsageError(
             f"--format {form} cannot be combined with --accept-imagenet."
         )
-    start_keras()
     from show_attend_tell.models.pretrained import NAMES, shipped_model
 
+    if form != "onnx":
+        start_keras()
     if str(model) in NAMES:
         model = shipped_model(str(model))
     task = name_of_model(model)
@@ -150,6 +153,16 @@ def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
 
         beside = export_litert(model, out, encoder_weights, beam)
         click.echo(f"{out}\n{beside}")
+    elif form == "onnx":
+        if find_spec("onnx") is None:
+            raise click.UsageError(
+                "--format onnx needs the package onnx; run pip install "
+                "'show-attend-tell[onnx]'"
+            )
+        from show_attend_tell.deployment.exports.onnx_graphs import export_onnx
+
+        export_onnx(model, out, encoder_weights, beam)
+        click.echo(f"{out}")
     else:
         from show_attend_tell.deployment.exports.half_precision import save_half
 

@@ -144,8 +144,8 @@ TASKS = {
                 "train": "--limit, --init-from",
                 "eval": "--limit, --beam, --captions, --model, --mirror, --reranker, "
                 "--boxes, --tokenizer, --spice",
-                "export": "--format saved_model, --format litert, --beam, "
-                "--accept-imagenet",
+                "export": "--format saved_model, --format litert, --format onnx, "
+                "--beam, --accept-imagenet",
             }
         )
         | {JOINT, TF_CONFIG},
@@ -189,6 +189,12 @@ def name_of_model(path: Path) -> str:
     return next((k for k, task in TASKS.items() if name in task.classes), "caption")
 
 
+def accepts(name: str, use: str) -> bool:
+    """Return whether a task accepts a verb, or an option of a verb."""
+    named = any(use in task.accepts for task in TASKS.values())
+    return not named or use in TASKS[name].accepts
+
+
 def require_accepted(
     name: str,
     received: object,
@@ -205,8 +211,8 @@ def require_accepted(
             verb and its options on the command line.
     """
     for use in _uses(click.get_current_context()) if uses is None else uses:
-        accepting = [task.described for task in TASKS.values() if use in task.accepts]
-        if accepting and use not in TASKS[name].accepts:
+        if not accepts(name, use):
+            accepting = [t.described for t in TASKS.values() if use in t.accepts]
             verb, _, option = use.partition(" ")
             raise click.UsageError(
                 f"{option or verb} needs {subject} {' or '.join(accepting)}. Received: "

@@ -16,10 +16,11 @@ its ridge regression on z_k = y_k / sqrt(lambda_k). All statistics are low for
 a photo that looks nothing like the training photos. The confidence is the product of
 two logistic regressions:
 
-    confidence = P(photo like the training photos) P(caption better than half | like)
+    confidence = P(photo like the training photos) P(caption right | like)
 
-The first assumes that half of the photos look nothing like the training photos. "Better
-than half" means a CIDEr above the median of the validation captions.
+The first assumes that half of the photos look nothing like the training photos. The
+second is fitted to :func:`training.confidence.probability_right` of the validation
+captions.
 """
 
 import dataclasses

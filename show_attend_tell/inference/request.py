@@ -129,12 +129,20 @@ class CaptionRequest:
         parse=_parse_region,
     )
     min_confidence: float | None = _option(
-        "Leave out captions whose confidence is below P, 0 to 1.",
+        "Leave out captions whose confidence is below P, 0 to 1; 0 lets captions of "
+        "any confidence into metadata.",
         metavar="P",
         least=0,
         most=1,
     )
     samples: int = 1
+
+    @property
+    def least_in_metadata(self) -> float:
+        """The lowest confidence of captions that are written into metadata."""
+        from show_attend_tell.inference.result import DOUBTFUL  # slow for --help
+
+        return DOUBTFUL if self.min_confidence is None else self.min_confidence
 
     def __post_init__(self):
         lowest = self.min_confidence

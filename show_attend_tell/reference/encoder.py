@@ -136,6 +136,7 @@ class Encoder:
 
     Attributes:
         settings: the EncoderSettings.
+        layers: names of its layers, in order.
         grid: (rows, columns) of the annotations; L is their product.
         width: D.
         weights: kernel (3, 3, C, K) and bias (K,) of each convolution, by its name.
@@ -150,13 +151,13 @@ class Encoder:
 
     def __init__(self, settings: EncoderSettings, weights: dict | None = None):
         self.settings = settings
-        self._layers = layers_until(settings.network, settings.cached_layer)
+        self.layers = layers_until(settings.network, settings.cached_layer)
         weights = weights or read_weights(settings.weights, settings.network)
-        self.weights = {name: weights[name] for name in self._layers if "conv" in name}
+        self.weights = {name: weights[name] for name in self.layers if "conv" in name}
         side = settings.image_size
-        for name in self._layers:
+        for name in self.layers:
             side = side // 2 if name.endswith("pool") else side
-        self.grid, self.width = (side, side), WIDTHS[int(self._layers[-1][5]) - 1]
+        self.grid, self.width = (side, side), WIDTHS[int(self.layers[-1][5]) - 1]
         self._products: dict[str, np.ndarray] = {}  # Winograd's kernels
 
     def expect(self, photos: int) -> None:
@@ -186,7 +187,7 @@ class Encoder:
 
     def _annotations(self, square):
         x = square[..., ::-1].astype(np.float32) - MEAN  # (S, S, 3)
-        for name in self._layers:
+        for name in self.layers:
             if name.endswith("pool"):
                 x = pool(x)
             elif name in self._products:

@@ -10,6 +10,7 @@ Nothing else is read. Memory is limited by the size of the file.
 import contextlib
 import json
 import math
+import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -31,11 +32,12 @@ from show_attend_tell.runtime.untrusted import (
     open_archive,
     parse_json,
     read_member,
+    require_regular,
 )
 
 DECODERS = {"lstm": lstm, "transformer": transformer}
-_CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
-_MEMBERS = (_CONFIG, _WEIGHTS, "metadata.json")
+_CONFIG, WEIGHTS = "config.json", "model.weights.h5"
+_MEMBERS = (_CONFIG, WEIGHTS, "metadata.json")
 _MOST_CONFIG = 5_000_000  # bytes; a vocabulary of 100,000 words has 1.1 MB
 _FEW_WEIGHTS = 20_000_000  # numbers that any file may hold
 _PER_BYTE = 4  # further numbers for each byte of the file; 1 in the smallest files
@@ -47,11 +49,11 @@ class Captioner:
     Args:
         config: its configuration.
         encoder_identity: as saved: missing keys are missing.
-        weights: its arrays by name, in the order of Keras; float32.
+        arrays: its weights by name, in the order of Keras; float32.
     """
 
-    def __init__(self, config: SavedConfig, encoder_identity: dict, weights: dict):
-        self.config, self._weights = config, weights
+    def __init__(self, config: SavedConfig, encoder_identity: dict, arrays: dict):
+        self.config, self.arrays = config, arrays
         self._decoder = DECODERS[config.settings.decoder]
         is_lstm = self._decoder is lstm
         self._settings = config.settings if is_lstm else config.transformer
@@ -64,11 +66,11 @@ class Captioner:
     @property
     def weights(self) -> list[np.ndarray]:
         """The arrays of the file, in the order of Keras."""
-        return list(self._weights.values())
+        return list(self.arrays.values())
 
     def annotations(self, features) -> np.ndarray:
         """Return the scaled annotations of features as stored, (L, D)."""
-        a, p = features.astype(np.float32), self._weights
+        a, p = features.astype(np.float32), self.arrays
         for name in self.config.convolutions:
             a = a.reshape(*self.grid, -1)
             a = convolve(a, p[f"{name}_kernel"], p[f"{name}_bias"])
@@ -111,7 +113,7 @@ class Captioner:
 
     def _call(self, name: str, *args):
         function = getattr(self._decoder, name)
-        return function(self._weights, self._settings, *args)
+        return function(self.arrays, self._settings, *args)
 
 
 class SavedModel(NamedTuple):
@@ -125,7 +127,7 @@ class SavedModel(NamedTuple):
 
 
 def read_captioner(path: str | Path) -> Captioner:
-    """Read a captioner.
+    """Read a captioner; :func:`read_model` describes the path.
 
     Raises:
         ModelFileError: the file is absent, damaged or not a captioner's, or its
@@ -165,7 +167,8 @@ def read_model(path: str | Path, classes: Mapping[str, type]) -> SavedModel:
     """Read the configuration of a model and the list of its arrays.
 
     Args:
-        path: a ``.keras`` file.
+        path: a ``.keras`` file, or the ``model.weights.h5`` of a folder with the
+            members of one.
         classes: name of each class that is accepted -> class of its values.
 
     Raises:
@@ -173,7 +176,7 @@ def read_model(path: str | Path, classes: Mapping[str, type]) -> SavedModel:
             another class or values of other types.
     """
     path = Path(path)
-    with open_archive(path, _MEMBERS) as archive:
+    with _as_archive(path) as packed, open_archive(packed, _MEMBERS) as archive:
         name, values = _config(archive)
         if name not in classes:
             raise ValueError(
@@ -183,17 +186,36 @@ def read_model(path: str | Path, classes: Mapping[str, type]) -> SavedModel:
         config = TypeAdapter(classes[name]).validate_json(
             json.dumps(values), strict=True
         )
-        file = Hdf5File(read_member(archive, _WEIGHTS))
+        file = Hdf5File(read_member(archive, WEIGHTS))
     most = _FEW_WEIGHTS + _PER_BYTE * path.stat().st_size
     saved = SavedModel(name, config, values, file, most)
     require_weights(saved, sum(map(math.prod, file.shapes("optimizer").values())))
     return saved
 
 
+@contextlib.contextmanager
+def _as_archive(path: Path) -> Iterator[Path]:
+    """Yield a ``.keras`` file; the members in a folder are packed into a temporary one.
+
+    Raises:
+        OSError: a file is absent, or is a pipe or a device.
+    """
+    if path.name != WEIGHTS:
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        packed = Path(folder) / "model.keras"
+        with zipfile.ZipFile(packed, "w") as archive:
+            for name in _MEMBERS:
+                require_regular(path.with_name(name))
+                archive.write(path.with_name(name), name)
+        yield packed
+
+
 def class_of(path: str | Path) -> str:
     """Return the name of the class in a model file; "" if the file is no model."""
     try:
-        with open_archive(Path(path), _MEMBERS) as archive:
+        with _as_archive(Path(path)) as file, open_archive(file, _MEMBERS) as archive:
             return _config(archive)[0]
     except DAMAGED:
         return ""

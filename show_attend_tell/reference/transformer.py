@@ -34,7 +34,7 @@ class Photo(NamedTuple):
 def sinusoids(positions, width: int):
     """Return PE(p, 2i) = sin(p / 10000^(2i/d)), PE(p, 2i+1) = cos(..), (P, d)."""
     rates = 10_000.0 ** (-np.arange(0, width, 2) / width)  # (d / 2,)
-    angles = np.asarray(positions, np.float64)[:, None] * rates
+    angles = np.multiply.outer(positions, rates)
     pairs = np.stack([np.sin(angles), np.cos(angles)], axis=-1)  # (P, d / 2, 2)
     return pairs.reshape(len(angles), width).astype(np.float32)
 
@@ -171,10 +171,10 @@ def logits_of(p: dict, settings, x):
 
 
 def start(p: dict, settings, photo: Photo) -> dict:
-    """Return keys and values of no words, (1, N, H, 0, d_h) each."""
+    """Return keys and values of no words, (1, N, H, 0, d_h) each, and their number."""
     N, (H, _, size) = settings.layers, photo.layers[0][0].shape
     empty = np.zeros((1, N, H, 0, size), photo.m.dtype)
-    return {"keys": empty, "values": empty}
+    return {"keys": empty, "values": empty, "position": np.zeros(1)}
 
 
 def step(
@@ -182,10 +182,10 @@ def step(
 ) -> NextWord:
     """Advance hypotheses by one word, y_{t-1} (W,).
 
-    The keys and values of a hypothesis' own words are its state, (W, N, H, t, d_h).
+    The keys and values of a hypothesis' own words are its state, (W, N, H, t, d_h), and
+    so is their number t, (W,).
     """
-    t = state["keys"].shape[3]
-    x = embed(p, settings, words, [t])  # (W, d)
+    x = embed(p, settings, words, state["position"])  # (W, d)
     grown, alpha = {"keys": [], "values": []}, []
     for k, keys_and_values in enumerate(photo.layers):
         name = f"layer_{k + 1}"
@@ -201,7 +201,9 @@ def step(
         x, weights = layer(p, name, settings, x, read_words, keys_and_values, bias)
         alpha.append(weights)  # (H, W, L)
     alpha = shown(settings, alpha)  # -> (W, L)
+    position = state["position"] + 1
     state = {part: np.stack(layers, axis=1) for part, layers in grown.items()}
+    state["position"] = position
     beta = np.ones(len(x), x.dtype)
     return NextWord(logits_of(p, settings, x), state, alpha, alpha, beta)
 

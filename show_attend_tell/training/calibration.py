@@ -34,6 +34,7 @@ from show_attend_tell.training.confidence import (
     fit_calibration,
     fit_photo_space,
     measure,
+    probability_right,
 )
 
 LEAST = 8  # validation photos, and pictures of a set
@@ -50,7 +51,7 @@ class CalibrationReport:
         path: the file.
         measured: ``photos``, their number; ``auc`` of the confidence by set, of models
             fitted without that set; ``auc_quality`` of the confidence between captions
-            above and below the median CIDEr.
+            above and below the mean probability of being right.
     """
 
     path: Path
@@ -61,7 +62,7 @@ class CalibrationReport:
         known, quality = self.measured["photos"], self.measured["auc_quality"]
         rows = [f"AUC of the confidence, {known} validation photos and"]
         rows += [f"  {name:14} {auc:.3f}" for name, auc in self.measured["auc"].items()]
-        rows.append(f"captions above and below the median CIDEr: {quality:.3f}")
+        rows.append(f"captions probably right and probably wrong: {quality:.3f}")
         return [*rows, f"{self.path}"]
 
 
@@ -118,27 +119,29 @@ def calibrate(
         for name, pictures in squares.items()
     }
     sources = dict.fromkeys(("upside down", "close-ups"), rows)
-    good = (scores > np.median(scores)).astype(np.float64)
-    if good.sum() < LEAST // 2:
+    good, better = probability_right(scores), scores > np.median(scores)
+    if better.sum() < LEAST // 2:
         raise CalibrationError(
             "the validation captions must differ in CIDEr. Received: "
-            f"{int(good.sum())} of {len(good)} above the median; train the model longer"
+            f"{better.sum()} of {len(better)} above the median; train the model longer"
         )
-    half = _halves(good, rows, rng)
+    half = _halves(better, rows, rng)
     measured = measure(space, known, good, ood_sets, sources, half)
     calibration = fit_calibration(space, known, good, list(ood_sets.values()))
     path = save_calibration(calibration, captioner, model, measured)
     return CalibrationReport(path, measured)
 
 
-def _halves(good: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _halves(
+    better: np.ndarray, rows: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
     """Return the first half of the photos, (N,) bool.
 
-    The halves differ by at most one in good captions and in photos of `rows`.
+    The halves differ by at most one in better captions and in photos of `rows`.
     """
-    chosen = np.isin(np.arange(len(good)), rows)
-    order = np.lexsort((rng.random(len(good)), chosen, good))
-    half = np.zeros(len(good), bool)
+    chosen = np.isin(np.arange(len(better)), rows)
+    order = np.lexsort((rng.random(len(better)), chosen, better))
+    half = np.zeros(len(better), bool)
     half[order[::2]] = True
     return half
 

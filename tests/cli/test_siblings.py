@@ -76,7 +76,6 @@ def test_a_gif_shows_the_canvas_after_each_step_and_the_windows(
         (["--out", "digits.jpg"], 2, "or .gif. Received: 'digits.jpg'"),
         (["--count", "0", "--out", "a.png"], 2, "'--count'"),
         (["--count", "10001", "--out", "a.png"], 2, "'--count'"),
-        ([], 2, "Missing option '--out'"),
         (["--name", "absent", "--out", "a.png"], 1, "train the experiment first"),
         (["--set", "draw.read=9", "--out", "a.png"], 1, "with other settings"),
         (["--set", "draw.read=1", "--out", "a.png"], 1, "draw.read: "),

@@ -39,7 +39,9 @@ def compilations(monkeypatch):
     return calls
 
 
-@pytest.mark.parametrize("method", ["beam", "sample"])
+@pytest.mark.parametrize(
+    "method", ["beam", pytest.param("sample", marks=pytest.mark.slow)]
+)
 def test_xla_compiles_the_search_of_many_photos_which_gives_the_same_captions(
     photos, compilations, method
 ):

@@ -29,6 +29,7 @@ from show_attend_tell.inference.confidence import (
 )
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.inference.request import CaptionRequest
+from show_attend_tell.inference.result import confidence_word
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.reference.reranker import reranker_beside, save_reranker
 from show_attend_tell.runtime.errors import (
@@ -132,7 +133,14 @@ def test_captions_of_a_calibrated_model_have_a_confidence(captions):
     assert len(set(values)) > 10
     assert all(0 <= value <= 1 for value in values)
     assert captions[0].to_dict()["confidence"] == captions[0].confidence
-    assert [one.is_doubtful for one in captions] == [v < 0.2 for v in values]
+    for value, caption in zip(values, captions, strict=True):
+        assert caption.confidence_word == confidence_word(value)
+
+
+def test_a_confidence_has_a_word():
+    words = ["probably wrong", "unsure", "likely", "likely"]
+    assert [confidence_word(p) for p in (0.0, 0.2, 0.5, 1.0)] == words
+    assert confidence_word(None) is None
 
 
 def test_the_minimum_leaves_out_captions_below_it(prepared, pipeline, captions):
@@ -167,7 +175,7 @@ def test_the_screen_counts_and_names_what_is_left_out(prepared, captions):
     done = CliRunner().invoke(cli, ["caption", *photos, *options])
     assert done.exit_code == 0, done.output
     expected = [
-        f"{one.path}: {one.sentence}{' (low confidence)' * one.is_doubtful}"
+        f"{one.path}: {one.sentence} ({one.confidence_word}, {one.confidence:.2f})"
         for one in kept
     ]
     assert done.stdout.splitlines() == expected

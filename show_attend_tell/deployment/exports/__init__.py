@@ -1,1 +1,1 @@
-"""Other formats of a model: SavedModel, LiteRT, fewer bits."""
+"""Other formats of a model: SavedModel, LiteRT, ONNX, fewer bits."""

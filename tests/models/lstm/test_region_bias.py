@@ -96,7 +96,9 @@ def test_regions_share_one_graph_and_other_captions_have_none(
     assert not any(biased)  # no bias of zeros, with which sums may round differently
 
 
-@pytest.mark.parametrize("run", [None, MANY_PHOTOS])
+@pytest.mark.parametrize(
+    "run", [None, pytest.param(MANY_PHOTOS, marks=pytest.mark.slow)]
+)
 def test_a_strong_bias_keeps_attention_inside_the_region(model, photos, run):
     inside = np.zeros((PHOTOS, L), "f4")
     inside[:, 2] = 1

@@ -1,0 +1,211 @@
+"""Export a captioner as two ONNX graphs: a photo's encoder, and one word's decoder.
+
+The decoder's graph is a record of the NumPy code in :mod:`show_attend_tell.reference`,
+for each of its decoders. The encoder's convolutions are nodes of ONNX.
+"""
+
+import copy
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from show_attend_tell.deployment.exports.recording import Graph, Recorded
+from show_attend_tell.inference.engine import Engine, load_engine
+from show_attend_tell.reference.beam import log_softmax
+from show_attend_tell.reference.encoder import MEAN
+from show_attend_tell.reference.model_file import Captioner
+from show_attend_tell.reference.reranker import Reranker, kernel
+from show_attend_tell.runtime.errors import ExportError
+from show_attend_tell.runtime.files import atomic_path
+
+ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
+RERANKER, SETTINGS = "reranker.onnx", "captioner.json"
+_W, _T = 101, 103  # hypotheses and words of the example, unlike all other sizes
+
+
+def export_onnx(
+    model: str | Path,
+    folder: str | Path,
+    encoder_weights: str | Path | None = None,
+    beam: int | None = None,
+) -> None:
+    """Write a folder of ONNX files atomically.
+
+    ``encoder.onnx`` takes ``square``, (S, S, 3) uint8 RGB, and returns ``features``
+    (L, D), the annotations as they are stored; ``photo/...``, what every step reads of
+    the photo; and ``state/...``, the state of the empty caption, one hypothesis.
+
+    ``decoder.onnx`` takes ``words`` y_{t-1} (W,) int64, ``photo/...`` and ``state/...``
+    of W hypotheses, and returns ``log_probs`` (W, K), ``alpha`` (W, L), ``beta`` (W,)
+    unless the decoder has no gate, and ``next/...``, the new state.
+
+    ``reranker.onnx``, of a model with a reranker, takes ``features`` and returns
+    ``values`` (G,), which each n-gram adds to the expected CIDEr of a caption, see
+    :meth:`reference.reranker.Reranker.expected_cider`.
+
+    ``captioner.json`` has the words by their ids, ``grid``, ``side`` S, ``resize``, the
+    settings of the search, and the reranker's ``ngrams`` with their ``idf``.
+
+    Args:
+        model: a ``.keras`` file.
+        folder: the folder.
+        encoder_weights: see :func:`~show_attend_tell.inference.pipeline.load`.
+        beam: number of hypotheses; by default the model's.
+
+    Raises:
+        ExportError: the folder exists and is not empty, or the model samples its
+            locations.
+        CaptionError, ModelFileError, EncoderError: see ``pipeline.load``; the encoder
+            must be VGG16 or VGG19.
+    """
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ExportError(
+            f"`out` must be absent or an empty folder. Received: {folder}; name another"
+        )
+    engine = load_engine([Path(model)], encoder_weights, engine="reference")
+    (captioner,), decoding = engine.generator.members, engine.decoding
+    decoding = dataclasses.replace(decoding, beam=beam or decoding.beam)
+    if decoding.locations == "sampled":  # a graph has no source of noise
+        raise ExportError(
+            "the model's decoding.locations must be 'expected' or 'likeliest' for an "
+            "export. Received: 'sampled'; train or save it with another"
+        )
+    encoder, photo = encoder_graph(engine)
+    decoder, state = decoder_graph(captioner, photo)
+    add_outputs(encoder, decoder, photo, state)
+    models, ranking = {ENCODER: encoder.model(), DECODER: decoder}, {}
+    if engine.generator.ranks(decoding):
+        reranker = engine.generator.reranker
+        models[RERANKER] = reranker_graph(reranker, engine).model()
+        vectors = reranker.vectors
+        ranking = {"ngrams": vectors.ngrams, "idf": vectors.idf.astype(float).tolist()}
+    settings = ranking | {
+        "words": engine.vocabulary.words,
+        "grid": engine.grid,
+        "side": engine.side,
+        "resize": engine.resize,
+        "decoding": dataclasses.asdict(decoding),
+    }
+    with atomic_path(folder) as temporary:
+        temporary.mkdir()
+        for name, model in models.items():
+            onnx.save(model, temporary / name)
+        text = json.dumps(settings, ensure_ascii=False)
+        (temporary / SETTINGS).write_text(text, encoding="utf-8")
+
+
+def encoder_graph(engine: Engine) -> tuple[Graph, tuple]:
+    """Return the graph up to ``features``, and what the decoder reads of the photo."""
+    graph, encoder = Graph(), engine.encoder
+    square = np.zeros((engine.side, engine.side, 3), np.uint8)
+    x = graph.input("square", square).astype(np.float32) - MEAN[::-1]
+    x = x.transpose([2, 0, 1])[None]  # (S, S, 3) -> (1, 3, S, S)
+    for name in encoder.layers:
+        if name.endswith("pool"):
+            pooled = x.value[:, :, 1::2, 1::2]
+            x = graph.add("MaxPool", [x], pooled, kernel_shape=[2, 2], strides=[2, 2])
+        else:
+            x = _convolution(graph, x, name, *encoder.weights[name])
+    limit = np.float32(np.finfo(np.float16).max)
+    x = graph.add("Clip", [x, -limit, limit], x.value).astype(np.float16)
+    x = x.astype(np.float32).reshape(encoder.width, -1).T  # (1, D, h, w) -> (L, D)
+    graph.output("features", x)
+    return graph, recorded(engine.generator.members[0], graph).read_photo(x)
+
+
+def _convolution(graph: Graph, x: Recorded, name: str, kernel, bias) -> Recorded:
+    """Return relu(kernel * x + bias) with zero padding, (1, C, H, W), (3, 3, C, K)."""
+    kernel = kernel.transpose(3, 2, 0, 1)  # -> (K, C, 3, 3)
+    if x.shape[1] == 3:
+        kernel = kernel[:, ::-1]  # the network reads B, G, R
+    weights = graph.weight(f"{name}/kernel", kernel, 0), graph.constant(bias)
+    value = np.zeros((1, len(bias), *x.shape[2:]), np.float32)
+    x = graph.add("Conv", [x, *weights], value, pads=[1, 1, 1, 1])
+    return graph.add("Relu", [x], value)
+
+
+def decoder_graph(captioner: Captioner, photo: tuple) -> tuple[onnx.ModelProto, dict]:
+    """Return the model of one step, and the state of the empty caption.
+
+    Args:
+        captioner: the captioner.
+        photo: from :func:`encoder_graph`.
+    """
+    graph = Graph({_W: "W", _T: "t", _T + 1: "t + 1"})
+    first = captioner.start(photo)
+
+    def input_of(name, values):
+        return graph.input(name, getattr(values, "value", values))
+
+    def state_of(name, values):
+        shape = (_W, *(size or _T for size in values.shape[1:]))
+        return graph.input(name, np.zeros(shape, np.float32))
+
+    words = graph.input("words", np.zeros(_W, np.int64))
+    photo = _map(input_of, "photo", photo)
+    state = _map(state_of, "state", first)
+    choose = None
+    if captioner.decoding.locations == "likeliest":
+        one_hot = graph.constant(np.eye(np.prod(captioner.grid)))
+        choose = lambda alpha: one_hot[alpha.argmax(axis=-1)]  # noqa: E731
+    out = recorded(captioner, graph).step(photo, words, state, choose)
+    graph.output("log_probs", log_softmax(out.logits))
+    graph.output("alpha", out.alpha)
+    if isinstance(out.beta, Recorded):
+        graph.output("beta", out.beta)
+    for name, values in _leaves("next", out.state):
+        graph.output(name, values)
+    return graph.model(), first
+
+
+def reranker_graph(reranker: Reranker, engine: Engine) -> Graph:
+    """Return the graph from the features of a photo to Q y, the values of n-grams."""
+    graph, (rows, columns) = Graph(), engine.grid
+    features = np.zeros((rows * columns, engine.encoder.width), np.float32)
+    mean = graph.input("features", features).mean(axis=0)  # (L, D) -> (D,)
+    x = (np.sqrt(np.maximum(mean, 0)) - reranker.mean) / reranker.deviation
+    length = np.sqrt((x * x).sum(axis=0))
+    landmarks = graph.weight("landmarks", reranker.landmarks)  # (M, D)
+    similar = kernel(x / np.maximum(length, 1e-6), landmarks, reranker.gamma)
+    predicted = similar @ graph.weight("coefficients", reranker.coefficients)  # (r,)
+    graph.output("values", graph.weight("basis", reranker.basis, 0) @ predicted)
+    return graph
+
+
+def add_outputs(graph: Graph, decoder: onnx.ModelProto, photo: tuple, state: dict):
+    """Name the outputs that the decoder reads, of the photo and of the first state."""
+    read = {value.name for value in decoder.graph.input}
+    for name, values in (*_leaves("photo", photo), *_leaves("state", state)):
+        if name in read:
+            graph.output(name, values)
+
+
+def recorded(captioner: Captioner, graph: Graph) -> Captioner:
+    """Return the captioner with weights that are arrays of a graph."""
+    captioner = copy.copy(captioner)
+    captioner.arrays = {
+        name: graph.weight(name, values) for name, values in captioner.arrays.items()
+    }
+    return captioner
+
+
+def _map(function: Callable, name: str, tree):
+    """Return a tree of tuples, lists and dicts with function(path, array) at arrays."""
+    if isinstance(tree, dict):
+        return {k: _map(function, f"{name}/{k}", x) for k, x in tree.items()}
+    if isinstance(tree, list | tuple):
+        parts = [_map(function, f"{name}/{k}", x) for k, x in enumerate(tree)]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    return function(name, tree)
+
+
+def _leaves(name: str, tree) -> list[tuple[str, object]]:
+    """Return (path, array) of each array of a tree."""
+    leaves = []
+    _map(lambda *leaf: leaves.append(leaf), name, tree)
+    return leaves
