@@ -13,12 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from show_attend_tell.models.pretrained import CARD, NAMES, shipped_model
+from show_attend_tell.models.pretrained import NAMES, SHIPPED, shipped_model
 from show_attend_tell.reference.model_file import WEIGHTS, Captioner, read_captioner
 from show_attend_tell.runtime.errors import ModelFileError, PretrainedModelError
 from show_attend_tell.runtime.files import atomic_path
 
 PRESETS = dict(zip(("flickr8k", "flickr8k_lstm"), NAMES, strict=True))
+CARD = SHIPPED.with_name("MODEL_CARD.md")
 # On Flickr8k's test photos, as the card in the package has them.
 _METRICS = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR", "CIDEr")
 SCORES = {

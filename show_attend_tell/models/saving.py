@@ -16,12 +16,7 @@ def load_captioner(path: str | Path) -> Captioner:
         ModelFileError: the file is absent, damaged or not a captioner's, or its
             weights are not finite.
     """
-    saved = read_captioner(path)
-    arguments = vars(saved.config) | {"encoder_identity": saved.encoder_identity}
-    model = Captioner(**arguments)
-    for weight, value in zip(model.weights, saved.weights, strict=True):
-        weight.assign(value)
-    return model
+    return Captioner.from_saved(read_captioner(path))
 
 
 def load_generator(

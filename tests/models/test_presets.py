@@ -15,8 +15,7 @@ from checks import assert_equal_leaves
 from show_attend_tell.config.runs import find_model
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.presets import PRESETS, SCORES
-from show_attend_tell.models.pretrained import CARD
+from show_attend_tell.models.presets import CARD, PRESETS, SCORES
 from show_attend_tell.runtime.errors import ModelFileError
 
 IDENTITY = {"encoder_identity": {"network": "VGG16", "layer": "block5_conv3"}}
