@@ -10,6 +10,7 @@ Nothing else is read. Memory is limited by the size of the file.
 import contextlib
 import json
 import math
+import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
