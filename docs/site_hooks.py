@@ -68,6 +68,11 @@ def on_post_page(output, page, config):
     return output.replace('role="dialog"', 'role="dialog" aria-label="Search"')
 
 
+def on_post_template(output, template_name, config):
+    """Name it in the page for absent pages too."""
+    return on_post_page(output, template_name, config)
+
+
 def _math(match):
     display = "block" if match[1] == "$$" else "inline"
     return convert(html.unescape(match[2]), display=display)

@@ -76,7 +76,7 @@ def test_a_gif_shows_the_canvas_after_each_step_and_the_windows(
         (["--out", "digits.jpg"], 2, "or .gif. Received: 'digits.jpg'"),
         (["--count", "0", "--out", "a.png"], 2, "'--count'"),
         (["--count", "10001", "--out", "a.png"], 2, "'--count'"),
-        (["--name", "absent", "--out", "a.png"], 1, "train the experiment first"),
+        (["--name", "absent", "--out", "a.png"], 1, "no such model; train"),
         (["--set", "draw.read=9", "--out", "a.png"], 1, "with other settings"),
         (["--set", "draw.read=1", "--out", "a.png"], 1, "draw.read: "),
         (["-e", "ram_mnist", "--out", "a.png"], 2, "an experiment that generates"),
