@@ -17,7 +17,11 @@ from show_attend_tell.config.settings import DistillationSettings
 from show_attend_tell.data.encoder_identity import PACKAGED_DIGEST, ROUNDED_DIGEST
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.saving import load_captioner
-from show_attend_tell.runtime.errors import ConfigError, ModelFileError
+from show_attend_tell.runtime.errors import (
+    ConfigError,
+    ModelFileError,
+    PretrainedModelError,
+)
 from show_attend_tell.training import distillation
 from show_attend_tell.training.distillation import (
     distillation_loss,
@@ -132,7 +136,7 @@ def test_several_workers_cannot_distil():
 
 def test_unfit_teachers_are_named_in_one_line(work, started, tmp_path):
     absent = {"distillation": {"teachers": ["absent"]}}
-    with pytest.raises(ModelFileError, match=r"absent/model.keras: no such model"):
+    with pytest.raises(PretrainedModelError, match="must be a .keras file, a run or"):
         student(work, started, "other", teachers=absent)
     model = load_captioner(started / "tiny" / "model.keras")
     words = [*model.vocabulary.words[:-1], "another"]

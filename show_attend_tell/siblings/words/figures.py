@@ -14,19 +14,21 @@ from show_attend_tell.siblings.words.model import Reader
 from show_attend_tell.siblings.words.reading import Reading
 
 
-def draw_reading(reading: Reading) -> Figure:
+def draw_reading(reading: Reading, dark: bool = False) -> Figure:
     """Draw the crop, then the crop under the attention of each character.
 
     The characters are the model's, before a lexicon.
 
     Args:
         reading: the word of a crop, by a model that attends to places.
+        dark: whether to draw light text on a dark background.
     """
     return attention_figure(
         _seen_pixels(reading.crop, reading.attention.shape[1:]),
         list(reading.characters),
         reading.attention,
         probabilities=reading.probabilities,
+        dark=dark,
     )
 
 

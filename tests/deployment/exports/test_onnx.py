@@ -183,7 +183,7 @@ def test_packaged_models_give_the_captions_of_the_reference(folder):
     file = shipped_model(name)
     engine = load_engine([file], engine="reference", reranker="none")
     member = OnnxCaptioner(engine.generator.members[0], None, str(out / "decoder.onnx"))
-    for _, content in example_pictures(scene_net=False)[::2]:
+    for _, content, _ in example_pictures(scene_net=False)[::2]:
         image = load_photo(io.BytesIO(content))
         square = to_square(image, engine.side, engine.resize)
         features = engine.encode(square[None])
