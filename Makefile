@@ -108,7 +108,7 @@ test-slow: $(INSTALLED)
 
 # Install the package in new environments, with packages from PyPI.
 test-install: $(INSTALLED)
-	$(BIN) -m pytest -m network $(ARGS)
+	$(BIN) -m pytest -m network tests/test_wheel.py $(ARGS)
 
 # Hostile files and callers, kills and full disks; more cases by TORTURE_MINUTES=30.
 torture: $(INSTALLED)
