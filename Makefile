@@ -12,6 +12,7 @@ DATA ?=
 PYTHON ?=
 ARGS ?=
 TORTURE_MINUTES ?= 8
+FUZZ_MINUTES ?= 10
 
 BIN := .venv/bin/python
 INSTALLED := .venv/installed
@@ -24,7 +25,7 @@ QUICK := not slow and not network and not gpu and not torture and not cluster
 JAX := test_benchmarks decoding models/transformer \
 	$(addprefix models/lstm/test_,attention decoder estimator hard_attention region_bias) \
 	$(addprefix models/test_,captioner captioner_saving captioner_fit captioner_loss \
-	generation golden losses) models/encoder/test_trainable \
+	generation losses) models/encoder/test_trainable \
 	runtime/test_backend \
 	$(addprefix siblings/ram/test_,model policy_gradient retina) \
 	$(addprefix siblings/draw/test_,bound filter_bank model) \
@@ -39,13 +40,13 @@ DEMO_PHOTO := scene-test-00004
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 .PHONY: help demo prepare features train eval caption doctor \
-	test test-slow test-jax test-cluster test-install torture check format clean bench dist docs notebook
+	test test-slow test-jax test-cluster test-install test-floors torture fuzz audit check format clean bench dist docs notebook
 .DELETE_ON_ERROR:
 
 help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
-	@echo "Targets: demo, prepare features train eval caption, doctor, test test-slow test-jax test-cluster test-install torture"
-	@echo "check format, bench, dist, docs notebook, clean"
+	@echo "Targets: demo, prepare features train eval caption, doctor, test test-slow test-jax test-cluster test-install test-floors torture fuzz"
+	@echo "audit check format, bench, dist, docs notebook, clean"
 
 # Use the first Python 3.11 or newer that can make virtual environments.
 $(INSTALLED): setup.cfg setup.py pyproject.toml
@@ -107,12 +108,25 @@ test-slow: $(INSTALLED)
 
 # Install the package in new environments, with packages from PyPI.
 test-install: $(INSTALLED)
-	$(BIN) -m pytest -m network $(ARGS)
+	$(BIN) -m pytest -m network tests/test_wheel.py $(ARGS)
 
 # Hostile files and callers, kills and full disks; more cases by TORTURE_MINUTES=30.
 torture: $(INSTALLED)
 	TORTURE_MINUTES='$(TORTURE_MINUTES)' $(BIN) -m pytest -m torture -n 2 --dist loadfile \
 	  tests/torture $(ARGS)
+
+# Change hostile files at random; findings become cases in tests/torture/fuzz_cases/.
+fuzz: $(INSTALLED)
+	FUZZ_MINUTES='$(FUZZ_MINUTES)' $(BIN) -m pytest -m torture tests/torture/test_fuzz.py $(ARGS)
+
+# Ask the package index for known holes; print where none answers.
+audit: $(INSTALLED)
+	$(BIN) .ci/audit.py
+
+# Install the lowest versions of setup.cfg into a new environment and run a selection.
+test-floors: $(INSTALLED)
+	$(BIN) -m pip install --quiet --disable-pip-version-check uv
+	$(BIN) -m pytest -m network tests/test_floors.py $(ARGS)
 
 # Test the model code, which runs on any Keras backend, on JAX.
 test-jax: $(INSTALLED)

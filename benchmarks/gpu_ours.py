@@ -75,7 +75,7 @@ def decode(sizes: Sizes, precision: str, beam: int, words: int) -> Work:
     from show_attend_tell.config.captioner import static_settings
     from show_attend_tell.config.settings import DecodingSettings
     from show_attend_tell.data.vocabulary import END
-    from show_attend_tell.models.generation import build_search
+    from show_attend_tell.models.generator import build_search
 
     model = _model(sizes, precision)
     bias = np.zeros(sizes.vocabulary, np.float32)

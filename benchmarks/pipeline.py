@@ -48,7 +48,7 @@ def measure(
         padded_length,
     )
     from show_attend_tell.data.features import FeatureReader
-    from show_attend_tell.training.step import compiled_step
+    from show_attend_tell.training.maximum_likelihood import compiled_step
 
     settings = experiment(sizes)
     model = captioner(settings, sizes)

@@ -26,7 +26,7 @@ def seconds_per_update(quick: bool, updates: int) -> float:
 
     from benchmarks import ours, sizes, synthetic
     from show_attend_tell.data.dataset import part_of
-    from show_attend_tell.training.step import compiled_step
+    from show_attend_tell.training.maximum_likelihood import compiled_step
 
     chosen = sizes.chosen(quick)
     settings = ours.experiment(chosen)

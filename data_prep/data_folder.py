@@ -1,6 +1,7 @@
 """Find the photos and texts of a data folder and its zip archives; unpack photos."""
 
 import errno
+import fnmatch
 import itertools
 import logging
 import os
@@ -23,10 +24,10 @@ from data_prep.preparation import (
     printable,
 )
 from show_attend_tell.data.preprocessing import is_photo
-from show_attend_tell.runtime.array_file import DAMAGED
 from show_attend_tell.runtime.errors import DataError, one_line
 from show_attend_tell.runtime.files import atomic_path
-from show_attend_tell.runtime.regular_files import (
+from show_attend_tell.runtime.untrusted import (
+    DAMAGED,
     MAX_TEXT_BYTES,
     read_text_bytes,
     require_within,
@@ -183,6 +184,10 @@ class DataFolder:
                 self.problems.add(UNSAFE_ENTRY, f"{path.name}: {member.filename!r}")
             elif not member.is_dir() and not any(map(_is_hidden, parts)):
                 yield Packed(path, member)
+
+    def text_names(self, pattern: str) -> list[str]:
+        """Return the names of text files that match a pattern, such as ``*.json``."""
+        return sorted(fnmatch.filter(self._texts, pattern))
 
     def text(self, *names: str) -> TextFile | None:
         """Return the text file with the first of the names that exists, or None.

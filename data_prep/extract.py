@@ -20,10 +20,11 @@ from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.manifest import Photo
+from show_attend_tell.data.preprocessing import load_photo
 from show_attend_tell.data.shard_store import require_url, shards_folder
 from show_attend_tell.data.splits import data_folders
 from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.runtime.errors import FeatureError, PhotoError
+from show_attend_tell.runtime.errors import FeatureError, PhotoError, plural
 
 BATCH = 32  # photos per step; another size may change the last bits of the features
 _AHEAD = 4  # batches decoded ahead of the network
@@ -48,7 +49,7 @@ class FeatureReport:
         """Return the report as lines to print, the unreadable photos at the end."""
         rate = f"{self.extracted} new, {self.extracted / self.seconds:.1f} photos/s"
         return [
-            f"{self.path}: {self.photos} photos "
+            f"{self.path}: {plural(self.photos, 'photo')} "
             f"({rate if self.extracted else 'all already present'}), "
             f"{format_bytes(self.size)}, "
             f"{self.size / self.dense_size:.0%} of dense float16",
@@ -261,7 +262,7 @@ def decoded_batches(
 def decode(encoder: Encoder, path: Path, mirror: bool) -> tuple[np.ndarray, str]:
     """Return the encoder's input (S, S, 3) and "", or a black one and the reason."""
     try:
-        image = encoder.load_photo(path)
+        image = load_photo(path)
     except PhotoError as error:
         side = encoder.settings.image_size
         return np.zeros((side, side, 3), np.uint8), str(error)

@@ -32,9 +32,9 @@ import numpy as np
 
 from show_attend_tell.data.features import index_digest
 from show_attend_tell.data.shard_store import store_at
-from show_attend_tell.runtime.array_file import DAMAGED
 from show_attend_tell.runtime.errors import FeatureError, one_line
 from show_attend_tell.runtime.gc_pause import uncollected
+from show_attend_tell.runtime.untrusted import DAMAGED
 
 COMPRESSION = hdf5plugin.Blosc(
     cname="lz4hc", clevel=5, shuffle=hdf5plugin.Blosc.NOSHUFFLE

@@ -48,9 +48,8 @@ from show_attend_tell.data.shard_store import (
 )
 from show_attend_tell.runtime.errors import FeatureError
 from show_attend_tell.runtime.files import TEMPORARY, locked
-from show_attend_tell.runtime.json_text import parse_json
 from show_attend_tell.runtime.progress import ProgressBar, progress_bar
-from show_attend_tell.runtime.regular_files import read_text_bytes
+from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes
 
 SHARD_ROWS = 256  # photos: half a minute of VGG16 on one core, 5 MB
 # Bytes of HDF5's structures: of the file, and for each row of its indices and texts.

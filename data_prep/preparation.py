@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from show_attend_tell.data.manifest import Photo
-from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.errors import DataError, plural
 from show_attend_tell.runtime.files import atomic_write
 
 Progress = Callable[[str, int, int], None]
@@ -151,7 +151,7 @@ class Prepared:
         """Return the report as lines to print."""
         lines = []
         for split, counts in self.counts.items():
-            items = (f"{count:,} {noun}" for noun, count in counts.items())
+            items = (plural(count, noun[:-1]) for noun, count in counts.items())
             lines.append(f"{split}: {', '.join(items)}")
         lines += self.facts
         lines += [f"note: {note}" for note in self.problems.notes]

@@ -21,7 +21,12 @@ from data_prep.sources.captions import prepare_photos, prepare_scenes
 from data_prep.sources.folder import read_folder
 from data_prep.sources.iiit5k import prepare_iiit5k
 from data_prep.sources.mnist import prepare_mnist
-from data_prep.sources.published import read_coco, read_flickr8k, read_flickr30k
+from data_prep.sources.published import (
+    read_coco,
+    read_flickr8k,
+    read_flickr30k,
+    read_karpathy,
+)
 from data_prep.words.prepare import prepare_rendered_words
 from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.runtime.files import locked
@@ -31,6 +36,7 @@ SOURCES: dict[str, Callable[[Preparation], Prepared]] = {
     "flickr8k": partial(prepare_photos, read_flickr8k),
     "flickr30k": partial(prepare_photos, read_flickr30k),
     "coco": partial(prepare_photos, read_coco),
+    "karpathy": partial(prepare_photos, read_karpathy),
     "folder": partial(prepare_photos, read_folder),
     "scenes": prepare_scenes,
     "mnist": prepare_mnist,

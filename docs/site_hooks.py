@@ -25,6 +25,7 @@ _LINK = re.compile(r"(?<=\]\()([^)#:\s]+)")
 # The roles of docstrings, :func:`name`, after Markdown.
 _ROLE = re.compile(r":(?:func|class|mod|meth|attr|data):<code>~?([^<]*)</code>")
 _MATH = re.compile(r"(\$\$?)(?! )([^$]+?)(?<! )\1")
+_NO_HEADER = re.compile(r"<th([^>]*)></th>")
 _CODE = re.compile(r"(<(pre|script|style|code|iframe)\b.*?</\2>)", re.DOTALL)
 
 
@@ -49,13 +50,27 @@ def on_page_markdown(markdown, page, config, files):
 
 
 def on_page_content(content, page, config, files):
-    """Turn roles into code, and the equations of notebooks into MathML."""
+    """Turn roles into code, and the equations of notebooks into MathML.
+
+    An empty header cell of a table becomes a cell, which screen readers ignore.
+    """
     content = _ROLE.sub(r"<code>\1</code>", content)
+    content = _NO_HEADER.sub(r"<td\1></td>", content)
     if not page.file.src_uri.endswith(".ipynb"):
         return content
     parts = _CODE.split(content)  # text, code, the code's tag, text ...
     texts = [_MATH.sub(_math, text) for text in parts[::3]]
     return "".join(map("".join, zip(texts, [*parts[1::3], ""], strict=True)))
+
+
+def on_post_page(output, page, config):
+    """Name the dialog of the search for screen readers."""
+    return output.replace('role="dialog"', 'role="dialog" aria-label="Search"')
+
+
+def on_post_template(output, template_name, config):
+    """Name it in the page for absent pages too."""
+    return on_post_page(output, template_name, config)
 
 
 def _math(match):

@@ -146,7 +146,7 @@ def entries(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if path.name != "__pycache__"]
 
 
-NOT_ROOMS = {"artefacts", "golden", "support", "torture", "__pycache__"}
+NOT_ROOMS = {"artefacts", "support", "torture", "__pycache__"}
 
 
 def test_tests_mirror_the_rooms():

@@ -1,12 +1,16 @@
 """Notebooks hold their outputs; links, site, figure and headers are complete."""
 
+import functools
 import re
 import subprocess
 import sys
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import nbformat
 import pytest
+from chromium import accessibility_faults, browser, shown_as
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "docs").glob("*.ipynb"))
@@ -140,17 +144,91 @@ def documented(name: str) -> bool:
     return re.search(rf"\b{member}\b", file.read_text(encoding="utf-8")) is not None
 
 
-@pytest.mark.slow
-def test_the_site_builds_without_warnings_and_loads_nothing_from_elsewhere(tmp_path):
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The folder of the built site; the build gives no warning."""
     for package in ("material", "mkdocs_jupyter", "mkdocstrings", "latex2mathml"):
         pytest.importorskip(package, reason="needs the packages of '.[docs]'")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", tmp_path]
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", folder]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "experiments" / "index.html").exists()
-    for page in tmp_path.rglob("*.html"):
+    return folder
+
+
+@pytest.mark.slow
+def test_the_site_loads_nothing_from_elsewhere(site):
+    assert (site / "experiments" / "index.html").exists()
+    for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         assert not re.search(r'<(script|img|link rel="stylesheet")[^>]*"https?:', text)
         assert ":func:" not in text
-    notebook = (tmp_path / f"{NOTEBOOKS[0].stem}.html").read_text(encoding="utf-8")
+    notebook = (site / f"{NOTEBOOKS[0].stem}.html").read_text(encoding="utf-8")
     assert notebook.count("<math") > 30
+
+
+@pytest.fixture(scope="module")
+def site_address(site):
+    """Serve the built site on this machine."""
+    handler = functools.partial(QuietHandler, directory=site)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """Serves files and logs nothing."""
+
+    def log_message(self, *arguments):
+        """Log nothing."""
+
+
+# Formulas of TeX that no program turned into MathML; "$1" in code is none.
+RAW_TEX = re.compile(r"\$[^$\n]*[\\_^][^$\n]*\$|\\(frac|alpha|beta|sum|text)\b")
+PROSE = (
+    "const body = document.body.cloneNode(true);"
+    "body.querySelectorAll('pre, code, script, style, math').forEach(x => x.remove());"
+    "return body.textContent"
+)
+
+
+@pytest.mark.slow
+def test_every_page_of_the_site_shows_its_frames_and_formulas_without_faults(
+    site, site_address
+):
+    faults = []
+    with browser(offline=False) as driver:
+        for page in sorted(site.rglob("*.html")):
+            name = str(page.relative_to(site))
+            shown_as(driver)
+            driver.get(f"{site_address}/{name}")
+            faults += [f"{name}: {line}" for line in faults_of_page(driver)]
+            for number, frame in enumerate(driver.find_elements("tag name", "iframe")):
+                driver.switch_to.frame(frame)
+                lines = [*faults_of_frame(driver), *faults_of_page(driver, True)]
+                faults += [f"{name}, frame {number}: {line}" for line in lines]
+                driver.switch_to.default_content()
+    assert not faults, "\n".join(faults)
+
+
+def faults_of_page(driver, is_frame=False):
+    """Yield a line for each fault of a page or a frame that a reader would meet."""
+    for entry in driver.get_log("browser"):
+        yield f"console: {entry['message']}"
+    if found := RAW_TEX.search(driver.execute_script(PROSE)):
+        yield f"raw TeX: {found[0]}"
+    broken = (
+        "return [...document.images].filter(i => i.complete && !i.naturalWidth)"
+        ".map(i => i.src.slice(0, 80))"
+    )
+    yield from (f"broken image: {src}" for src in driver.execute_script(broken))
+    yield from accessibility_faults(driver, is_frame)
+
+
+def faults_of_frame(driver):
+    """Yield a line if a frame shows no photo or no words."""
+    for what in ("img", ".words button"):
+        found = driver.find_elements("css selector", what)
+        if not any(element.is_displayed() for element in found):
+            yield f"no {what}"

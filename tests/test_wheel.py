@@ -88,7 +88,7 @@ def test_the_installed_wheel_captions_a_photo_without_the_checkout(installed, tm
     model = tiny_pipeline()
     arguments = ["-m", "show_attend_tell", "caption", "--write-metadata", "--model"]
     done = run(installed, *arguments, str(model.file), "a.png", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "metadata: 1 captions written\n")
+    assert (done.returncode, done.stderr) == (0, "metadata: 1 caption written\n")
     sentence = model.caption(tmp_path / "a.png").sentence
     assert done.stdout == f"a.png: {sentence}\n"
     assert (tmp_path / "a.png.xmp").exists()

@@ -26,7 +26,7 @@ _PHOTOS = {
 }
 
 
-def example_pictures(scene_net: bool) -> list[tuple[str, bytes]]:
+def example_pictures(scene_net: bool) -> list[tuple[str, bytes, str]]:
     """Return four example pictures.
 
     Args:
@@ -35,13 +35,15 @@ def example_pictures(scene_net: bool) -> list[tuple[str, bytes]]:
             a picture unlike the training photos.
 
     Returns:
-        The title of each picture and its JPEG bytes.
+        The title of each picture, its JPEG bytes, and a note for a picture whose
+        caption will be wrong.
     """
+    note = "" if scene_net else "A failure: no training photo looks like it"
     drawn = [make_scene(0, "test", number)[:2] for number in _SCENES]
-    pictures = [(caption, _jpeg(image)) for image, caption in drawn]
+    pictures = [(caption, _jpeg(image), note) for image, caption in drawn]
     if scene_net:
         return pictures
-    photos = example_photos()
+    photos = [(*photo, "") for photo in example_photos()]
     return [*photos, *pictures][: len(_SCENES)]
 
 

@@ -16,7 +16,7 @@ from data_prep.preparation import MALFORMED_LINE, NO_CAPTIONS
 from data_prep.sources.captions import Captions, Lists, join_by_name
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.runtime.errors import DataError, quote
-from show_attend_tell.runtime.json_text import is_encodable, parse_json
+from show_attend_tell.runtime.untrusted import is_encodable, parse_json
 
 CSV, JSON_LINES = "captions.csv", "captions.jsonl"
 VALIDATION = TEST = 0.1  # shares of the photos if no row names a split
@@ -43,9 +43,14 @@ def read_folder(data: DataFolder) -> list[Photo]:
     """
     paths = [data.folder / CSV, data.folder / JSON_LINES]
     if paths[0].is_file() == paths[1].is_file():
+        remedy = "neither; write one of them, or set `data.source` to another format"
+        if paths[0].is_file():
+            remedy = "both; keep one"
+        elif data.text_names("*.json"):
+            remedy = 'neither; for Karpathy\'s JSON set `data.source` to "karpathy"'
         raise DataError(
             f"{data.folder}: must contain either {CSV} or {JSON_LINES}. Received: "
-            f"{'both' if paths[0].is_file() else 'neither'}; keep one"
+            f"{remedy}"
         )
     is_csv = paths[0].is_file()
     file = read_text(paths[0] if is_csv else paths[1])

@@ -18,9 +18,8 @@ from data_prep.preparation import MALFORMED_LINE, Preparation, Prepared, Problem
 from data_prep.words.prepare import SHEET, write_words
 from show_attend_tell.data.characters import fold
 from show_attend_tell.data.words import Word, read_crop
-from show_attend_tell.runtime.array_file import DAMAGED
 from show_attend_tell.runtime.errors import DataError, PhotoError, WordsError, one_line
-from show_attend_tell.runtime.regular_files import require_within
+from show_attend_tell.runtime.untrusted import DAMAGED, require_within
 
 BAD_LABEL = "label with unknown characters or too many of them"
 BAD_CROP = "crop that cannot be read"

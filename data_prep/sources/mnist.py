@@ -14,8 +14,8 @@ import numpy as np
 from data_prep.preparation import Preparation, Prepared
 from show_attend_tell.config.siblings import DIGIT
 from show_attend_tell.data.digits import CLASSES, Digits, write_digits
-from show_attend_tell.runtime.array_file import DAMAGED
 from show_attend_tell.runtime.errors import DataError, one_line
+from show_attend_tell.runtime.untrusted import DAMAGED
 
 KERAS_FILE = "mnist.npz"
 _NAMES = {"train": "train", "test": "t10k"}  # split -> start of the files' names

@@ -1,10 +1,11 @@
-"""Read Flickr8k, Flickr30k and COCO 2014, with their splits or Karpathy's.
+"""Read Flickr8k, Flickr30k, COCO 2014 and any data set with Karpathy's JSON.
 
 Hodosh, Young and Hockenmaier, "Framing Image Description as a Ranking Task", 2013;
 Young et al., "From image descriptions to visual denotations", 2014; Chen et al.,
 "Microsoft COCO Captions", arXiv:1504.00325. Karpathy and Fei-Fei, "Deep Visual-Semantic
 Alignments for Generating Image Descriptions", 2015, published splits and captions of
-all three as JSON, in ``caption_datasets.zip``; Flickr30k has no other splits.
+all three in one JSON format, in ``caption_datasets.zip``; Flickr30k has no other
+splits.
 """
 
 import re
@@ -20,7 +21,7 @@ from data_prep.preparation import (
 from data_prep.sources.captions import Captions, Lists, join_by_name
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.runtime.errors import DataError
-from show_attend_tell.runtime.json_text import is_encodable, parse_json
+from show_attend_tell.runtime.untrusted import is_encodable, parse_json
 
 FLICKR8K_TOKENS = "Flickr8k.token.txt"
 FLICKR8K_LISTS = {
@@ -101,6 +102,24 @@ def read_coco(data: DataFolder) -> list[Photo]:
             note = f"no annotations: the captions come from {COCO_SPLITS}"
             data.problems.notes.append(note)
     return join_by_name(data, captions, lists)
+
+
+def read_karpathy(data: DataFolder) -> list[Photo]:
+    """Read any data set whose captions and splits are a JSON file like Karpathy's.
+
+    Raises:
+        DataError: there is no such file, or more than one; or the photos are absent.
+    """
+    names = data.text_names("*.json")
+    if len(names) != 1:
+        raise DataError(
+            f"{data.folder}: must contain one .json file with `images`, such as "
+            f"dataset_flickr8k.json. Received: {', '.join(names) or 'none'}; "
+            f"{'keep' if names else 'add'} one"
+        )
+    return join_by_name(
+        data, *_read_karpathy(data.require_text(names[0]), data.problems)
+    )
 
 
 def _read_tokens(file: TextFile, problems: Problems) -> Captions:

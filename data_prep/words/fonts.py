@@ -20,7 +20,7 @@ import numpy as np
 from PIL import Image, ImageFont
 
 from show_attend_tell.runtime.errors import DataError
-from show_attend_tell.runtime.regular_files import require_regular
+from show_attend_tell.runtime.untrusted import require_regular
 
 FEW_FAMILIES = 10
 INSTALL = "run pip install 'show-attend-tell[words]'"

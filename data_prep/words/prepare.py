@@ -36,9 +36,9 @@ from show_attend_tell.data.words import (
     Word,
     write_manifest,
 )
-from show_attend_tell.runtime.array_file import DAMAGED
 from show_attend_tell.runtime.errors import DataError, PhotoError
 from show_attend_tell.runtime.files import atomic_path, atomic_write
+from show_attend_tell.runtime.untrusted import DAMAGED
 
 PART = 250  # most words of a part, rendered in a second
 SHEET = "contact_sheet.png"

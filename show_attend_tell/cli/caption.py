@@ -19,6 +19,7 @@ from show_attend_tell.cli.options import (
     request_options,
     require_cluster,
 )
+from show_attend_tell.runtime.errors import plural
 
 _output_options = add_options(
     click.option(
@@ -41,7 +42,8 @@ _output_options = add_options(
         "--write-metadata",
         is_flag=True,
         help="Write each caption into the metadata of its photo, as description "
-        "and alternative text. A description by a person is kept.",
+        "and alternative text, unless its confidence is below 0.2. A description by "
+        "a person is kept.",
     ),
     click.option(
         "--overwrite-metadata",
@@ -134,7 +136,7 @@ def caption(photos, request, out, write_metadata, overwrite_metadata, **options)
     if out is not None:
         failed = _caption_into(out, pipeline, photos, request, exiftool_columns, writer)
     else:
-        # Captions of an earlier run have neither details nor a confidence.
+        # Captions of an earlier run have no details.
         if writer and not printed and request.min_confidence is None:
             photos = _print_present(writer, photos)
         results = _results(pipeline, photos, request, writer)
@@ -193,7 +195,7 @@ def _results(pipeline, photos, request, writer) -> Iterator:
         results = pipeline.caption_inputs([to_input(photos[0])], request)
     for result in results:
         if writer is not None and not isinstance(result, Failure):
-            writer.write(result.path, result.text)
+            writer.write(result.path, result.text, result.confidence)
         yield result
 
 
@@ -217,11 +219,19 @@ def _print_captions(pipeline, results, options) -> bool:
         drawn = draw_figures(results, folder, draw, options["formats"], dark)
 
     def describe(caption) -> str:
-        return caption.sentence + (" (low confidence)" if caption.is_doubtful else "")
+        return caption.sentence + _in_words(caption.confidence)
 
     return print_results(
         drawn, describe, page, "photos not captioned", options["as_json"]
     )
+
+
+def _in_words(confidence: float | None) -> str:
+    """Return a confidence to print after its sentence, empty for None."""
+    from show_attend_tell.inference.result import confidence_word
+
+    word = confidence_word(confidence)
+    return "" if word is None else f" ({word}, {confidence:.2f})"
 
 
 def print_results(
@@ -251,7 +261,8 @@ def print_results(
         for figure in figures:
             click.echo(f"figure: {click.format_filename(figure)}", err=True)
     if left_out:
-        click.echo(f"{left_out} captions left out for low confidence", err=True)
+        left_out = plural(left_out, "caption")
+        click.echo(f"{left_out} left out for low confidence", err=True)
     if page is not None:
         click.echo(f"page: {click.format_filename(page)}", err=True)
     if failures > 1:
@@ -265,7 +276,8 @@ def _open_writer(pipeline, request, overwrite: bool):
     from show_attend_tell.inference.metadata import MetadataWriter
 
     kept = dataclasses.replace(request, min_confidence=None)  # not in the metadata
-    return MetadataWriter(made_by(pipeline, kept), overwrite)
+    least = request.least_in_metadata
+    return MetadataWriter(made_by(pipeline, kept), overwrite, least)
 
 
 def _print_present(writer, photos: Iterable[Path]) -> list:
@@ -283,10 +295,11 @@ def _print_present(writer, photos: Iterable[Path]) -> list:
 
     others = []
     for photo in find_photos(photos):
-        caption = "" if isinstance(photo, Failure) else writer.find_caption(photo)
-        if caption:
+        packet = None if isinstance(photo, Failure) else writer.find_packet(photo)
+        if packet is not None:
             writer.present += 1
-            click.echo(f"{click.format_filename(photo)}: {caption}")
+            text = packet.caption + _in_words(packet.confidence)
+            click.echo(f"{click.format_filename(photo)}: {text}")
         else:
             others.append(photo)
     return others

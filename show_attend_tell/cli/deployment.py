@@ -11,6 +11,7 @@ from show_attend_tell.cli.options import (
     encoder_weights_option,
 )
 from show_attend_tell.cli.tasks import TASKS, name_of_model, require_accepted
+from show_attend_tell.config import MOST_BEAM
 from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 _SHIPPED = ("Transformer", "LSTM")  # the choices on the page, of pretrained.NAMES
@@ -60,7 +61,7 @@ def demo(models, encoder_weights, host, port, queue) -> None:
 def _load(named, encoder_weights, queue, hosts):
     """Load models; return the web application."""
     from data_prep.scenes.example_pictures import example_pictures
-    from show_attend_tell.deployment.server.app import create_app
+    from show_attend_tell.deployment.server.app import Example, create_app
     from show_attend_tell.inference.pipeline import load
     from show_attend_tell.inference.request import CaptionRequest
     from show_attend_tell.siblings.shipped import is_shipped
@@ -69,7 +70,8 @@ def _load(named, encoder_weights, queue, hosts):
     for pipeline in pipelines.values():
         pipeline.compile(CaptionRequest())  # traces all graphs
     first = next(iter(pipelines.values()))
-    examples = example_pictures(first.engine.encoder.settings.network == "SceneNet")
+    pictures = example_pictures(first.engine.encoder.settings.network == "SceneNet")
+    examples = [Example(*picture) for picture in pictures]
     digits = reader = None
     if find_spec("tensorflow") is not None:
         if is_shipped("classify") and is_shipped("generate"):
@@ -113,7 +115,9 @@ def _names(models) -> list[str]:
 @click.option("--out", type=PATH, required=True, help="Folder or file to write.")
 @encoder_weights_option
 @click.option(
-    "--beam", type=click.IntRange(min=1), help="Beam width; overrides the model's."
+    "--beam",
+    type=click.IntRange(1, MOST_BEAM),
+    help="Beam width; overrides the model's.",
 )
 @click.option(
     "--accept-imagenet",

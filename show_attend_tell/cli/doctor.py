@@ -1,9 +1,7 @@
 """Define the verb ``doctor``: report missing software and how to install it."""
 
-import json
 import platform
 import sys
-import zipfile
 from collections.abc import Iterator
 from importlib import metadata
 from importlib.util import find_spec
@@ -95,16 +93,18 @@ def _check_packaged_models() -> Iterator[Finding]:
 
     The files beside the default model must be present; their content is not read.
     """
+    from show_attend_tell.config.captioner import SavedConfig
     from show_attend_tell.models.encoder import quantised_weights, scene_net
     from show_attend_tell.models.pretrained import NAMES, shipped_model
+    from show_attend_tell.reference.model_file import read_model
     from show_attend_tell.runtime.errors import EncoderError, PretrainedModelError
+    from show_attend_tell.runtime.untrusted import DAMAGED
 
     weights = quantised_weights.WEIGHTS
     try:
         for name in NAMES:
-            with zipfile.ZipFile(shipped_model(name)) as archive:
-                config = json.loads(archive.read("config.json"))["config"]
-            network = config["encoder_identity"]["network"]
+            saved = read_model(shipped_model(name), {"Captioner": SavedConfig})
+            network = saved.config.encoder_identity.network
         quantised_weights.read_quantised()
         endings = (".reranker.npz", ".confidence.npz")
         beside = [shipped_model().with_suffix(ending) for ending in endings]
@@ -115,7 +115,7 @@ def _check_packaged_models() -> Iterator[Finding]:
         yield Finding("note", str(error))
     except EncoderError as error:
         yield Finding("problem", str(error))
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+    except DAMAGED as error:
         yield Finding(
             "problem", f"damaged pretrained model ({error}); install the package again"
         )

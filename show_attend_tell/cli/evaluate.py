@@ -16,6 +16,7 @@ from show_attend_tell.cli.options import (
     work_option,
 )
 from show_attend_tell.cli.tasks import TASKS
+from show_attend_tell.config import MOST_BEAM
 from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 
@@ -32,7 +33,7 @@ from show_attend_tell.runtime.tensorflow_startup import start_keras
 )
 @click.option(
     *("--beam", "beams"),
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, MOST_BEAM),
     multiple=True,
     help="Beam width, in place of decoding.beam; repeatable, to compare.",
 )

@@ -23,7 +23,7 @@ from show_attend_tell.cli.evaluate import compare, evaluate
 from show_attend_tell.cli.preparation import download, features, prepare
 from show_attend_tell.cli.siblings import draw, read
 from show_attend_tell.cli.train import average, calibrate, fit_reranker, train
-from show_attend_tell.runtime.errors import ShowAttendTellError
+from show_attend_tell.runtime.errors import ShowAttendTellError, nearest
 
 _OWN_PACKAGES = ("show_attend_tell", "data_prep")
 # 128 + the signal's number, by convention of shells.
@@ -41,7 +41,19 @@ _REMEDIES = {
 }
 
 
+class _Verbs(click.Group):
+    """The verbs; an unknown one is answered with the nearest."""
+
+    def resolve_command(self, context: click.Context, words: list[str]):
+        """Return the name and the command of a verb, and its arguments."""
+        if words[0] not in self.commands and not words[0].startswith("-"):
+            close = nearest(words[0], self.commands)
+            context.fail(f"No such command {words[0]!r}{close}.")
+        return super().resolve_command(context, words)
+
+
 @click.group(
+    cls=_Verbs,
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
     epilog="Exit status: 0 success; 1 error, with one line on standard error; 2 wrong "
     "usage; 130 interrupted by Ctrl-C; 143 terminated by SIGTERM. An interrupted verb "

@@ -10,8 +10,12 @@ from typing import Literal, Union, get_args, get_origin, get_type_hints
 
 import click
 
-from show_attend_tell.cli.tasks import require_accepted
-from show_attend_tell.config.shipped import experiment_summary, shipped_experiments
+from show_attend_tell.cli.tasks import accepts, require_accepted
+from show_attend_tell.config.shipped import (
+    experiment_summary,
+    experiment_task,
+    shipped_experiments,
+)
 from show_attend_tell.inference.request import CaptionRequest, Option
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -36,12 +40,17 @@ PATH = LocalPath(path_type=Path)
 
 
 class ExperimentCommand(click.Command):
-    """A verb whose ``--help`` ends with the shipped experiments."""
+    """A verb whose ``--help`` ends with the shipped experiments that it accepts."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the epilog, and a table of the experiments."""
         super().format_epilog(ctx, formatter)
-        if files := shipped_experiments():
+        files = {
+            name: file
+            for name, file in shipped_experiments().items()
+            if accepts(experiment_task(file), self.name)
+        }
+        if files:
             with formatter.section("Experiments"):
                 formatter.write_dl(
                     [(name, experiment_summary(file)) for name, file in files.items()]
@@ -224,9 +233,11 @@ def load_settings(
     ]
     if changed:
         settings = load_experiment(name, (*changes, *changed))
-    if limit is not None:
+    if run_name is not None:
+        settings = rename(settings, run_name)
+    if limit is not None:  # last, so that a part is never named like the whole
         from show_attend_tell.config.experiments import limit_experiment, limit_message
 
         settings = limit_experiment(settings, limit)
         click.echo(limit_message(settings, limit))
-    return settings if run_name is None else rename(settings, run_name)
+    return settings

@@ -66,7 +66,7 @@ def _check_suffix(context, parameter, value: Path) -> Path:
 @click.option(
     "--out",
     type=PATH,
-    required=True,
+    default="drawn.png",
     callback=_check_suffix,
     metavar="FILE",
     help="A .png file of the pictures, or a .gif file that shows each step and the "

@@ -10,8 +10,6 @@ to :data:`TASKS`.
 """
 
 import functools
-import json
-import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,13 +183,16 @@ TASKS = {
 
 def name_of_model(path: Path) -> str:
     """Return the name of a model file's task; ``caption`` if the file is no model."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            name = json.loads(archive.read("config.json"))["class_name"]
-    except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile):
-        return "caption"  # its loader reports the fault
-    names = (key for key, task in TASKS.items() if name in task.classes)
-    return next(names, "caption")
+    from show_attend_tell.reference.model_file import class_of
+
+    name = class_of(path)  # its loader reports a fault
+    return next((k for k, task in TASKS.items() if name in task.classes), "caption")
+
+
+def accepts(name: str, use: str) -> bool:
+    """Return whether a task accepts a verb, or an option of a verb."""
+    named = any(use in task.accepts for task in TASKS.values())
+    return not named or use in TASKS[name].accepts
 
 
 def require_accepted(
@@ -210,8 +211,8 @@ def require_accepted(
             verb and its options on the command line.
     """
     for use in _uses(click.get_current_context()) if uses is None else uses:
-        accepting = [task.described for task in TASKS.values() if use in task.accepts]
-        if accepting and use not in TASKS[name].accepts:
+        if not accepts(name, use):
+            accepting = [t.described for t in TASKS.values() if use in t.accepts]
             verb, _, option = use.partition(" ")
             raise click.UsageError(
                 f"{option or verb} needs {subject} {' or '.join(accepting)}. Received: "

@@ -93,6 +93,9 @@ def train(
     joint = cluster is not None and not several
     uses = [JOINT] * joint + [TF_CONFIG] * ("TF_CONFIG" in os.environ)
     require_accepted(settings.task, settings.name, uses=uses)
+    if sys.stderr.isatty():  # before the progress bar of the terminal
+        seconds = "starting TensorFlow, reading the data, compiling a step: 10 to 60 s"
+        click.echo(f"{settings.name}: {seconds}", err=True)
     start_keras()
     if joint:
         from show_attend_tell.cluster.training import train_on_cluster
@@ -176,14 +179,14 @@ def _print_training(done) -> None:
 @click.argument("models", nargs=-1, required=True, type=PATH, metavar="MODEL...")
 @experiment_options
 @runs_option
+@name_option
 @click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
-def average(models, experiment, changes, runs, overwrite) -> None:
+def average(models, experiment, changes, runs, name, overwrite) -> None:
     """Average the weights of models into a new run.
 
-    The models must have been trained from the same initial weights. The run has the
-    experiment's name.
+    The models must have been trained from the same initial weights.
     """
-    settings = load_settings(experiment, changes)
+    settings = load_settings(experiment, changes, name)
     start_keras()
     from show_attend_tell.training.initial_model import average_models
 

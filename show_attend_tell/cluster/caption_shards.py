@@ -25,8 +25,7 @@ from show_attend_tell.runtime.files import (
     atomic_write,
     locked,
 )
-from show_attend_tell.runtime.json_text import parse_json
-from show_attend_tell.runtime.regular_files import read_text_bytes
+from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes
 
 SHARD_PHOTOS = 256  # a multiple of the pipeline's batch
 HEADER, INDEX = "header.json", "index.json"

@@ -8,6 +8,7 @@ continues the run of a killed worker or node from its checkpoint.
 
 import functools
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +22,8 @@ from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.splits import data_folders, open_features
 from show_attend_tell.evaluation.evaluate import evaluate
 from show_attend_tell.runtime.errors import RunError, ShowAttendTellError, one_line
-from show_attend_tell.runtime.json_text import parse_json
 from show_attend_tell.runtime.tensorflow_startup import start_keras
+from show_attend_tell.runtime.untrusted import parse_json
 from show_attend_tell.training.checkpoint import read_position
 from show_attend_tell.training.loop import Summary
 from show_attend_tell.training.train import train
@@ -198,14 +199,25 @@ def train_on_cluster(
         FeatureError: the features are absent or do not match the settings.
         RunError: another process is training one of the runs.
     """
-    items = []
+    left = []
     for experiment in variants:
         if _is_complete(series, experiment):
             yield Outcome(experiment)
         else:
-            items.append(_item(series, experiment))
-    if not items:
+            left.append(experiment)
+    if not left:
         return
+    series.runs.mkdir(parents=True, exist_ok=True)
+    # Another machine's folder at this path is a different folder, without this file.
+    with tempfile.NamedTemporaryFile(dir=series.runs, prefix=".driver-") as marker:
+        items = [_item(series, experiment, marker.name) for experiment in left]
+        yield from _run_on_cluster(series, items, address, workers)
+
+
+def _run_on_cluster(
+    series: Series, items: list[WorkItem], address: str, workers: int | None
+) -> Iterator[Outcome]:
+    """Train the runs of items; see :func:`train_on_cluster`."""
     with connected(address) as cluster:
         count = min(workers or cluster.processors, len(items))
         done = cluster.run(
@@ -221,13 +233,12 @@ def train_on_cluster(
             yield Outcome(item.payload, fault=str(value)) if lost else value
 
 
-def _item(series: Series, experiment: Experiment) -> WorkItem:
+def _item(series: Series, experiment: Experiment, marker: str) -> WorkItem:
     """Return a run with the files that show whether a worker sees the same folders."""
     if series.evaluates:  # captions
         open_features(experiment, series.work).close()
-    # Make the lock file: another machine's folder at this path is a different folder.
     with runs.lock_run(experiment, series.runs, seconds=60):
-        files = [runs.lock_file(experiment, series.runs)]
+        files = [marker]  # no other process trains the run
     for folder in data_folders(experiment, series.work):
         files += folder.glob("manifest.jsonl")
     return WorkItem(f"run {experiment.name}", experiment, tuple(files))

@@ -7,9 +7,10 @@ from dataclasses import dataclass as _plain
 from dataclasses import field, replace
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import FailFast, Field, model_validator
 from pydantic.dataclasses import dataclass
 
+from show_attend_tell.config import MOST_BEAM
 from show_attend_tell.config.fields import (
     STRICT,
     Count,
@@ -17,8 +18,11 @@ from show_attend_tell.config.fields import (
     Positive,
     Rate,
     Seed,
-    require_samples,
 )
+
+# Limits of memory and time: a model file states these values too.
+ImageSize = Annotated[int, Field(ge=1, le=640)]
+Beam = Annotated[int, Field(ge=1, le=MOST_BEAM)]
 
 # Network and layer -> the convolutions of its block, which can be fine-tuned.
 _TRAINABLE = {
@@ -57,7 +61,7 @@ class EncoderSettings:
     network: str = "VGG19"
     layer: str = "block5_conv4"
     weights: str = "imagenet"
-    image_size: Positive = 224
+    image_size: ImageSize = 224
     resize: Literal["crop", "squash"] = "crop"
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
     mirror: bool = False
@@ -168,6 +172,16 @@ class ModelSettings:
         return self
 
 
+def require_samples(settings):
+    """Raise ValueError if a baseline of other samples has a single sample."""
+    if settings.baseline == "samples" and settings.samples < 2:
+        raise ValueError(
+            "baseline = 'samples' needs samples = 2 or more. "
+            f"Received: samples = {settings.samples}"
+        )
+    return settings
+
+
 @dataclass(frozen=True, config=STRICT)
 class HardAttentionSettings:
     """The training of hard attention, Sec. 4.1.
@@ -239,13 +253,13 @@ class TransformerSettings:
             for the mean over its heads.
     """
 
-    layers: Positive = 3
+    layers: Annotated[int, Field(ge=1, le=100)] = 3
     width: Positive = 256
     heads: Positive = 4
     hidden: Positive = 1024
     dropout: Rate = 0.3
     norm: Literal["pre", "post"] = "pre"
-    encoder_layers: Count = 0
+    encoder_layers: Annotated[int, Field(ge=0, le=100)] = 0
     positions: Literal["grid", "none"] = "grid"
     tie_output: bool = True
     alpha_layer: Count = 0
@@ -292,9 +306,9 @@ class DecodingSettings:
     """
 
     method: Literal["beam", "greedy", "sample"] = "beam"
-    beam: Positive = 5
+    beam: Beam = 5
     temperature: Annotated[float, Field(gt=0)] = 1.0
-    max_words: Positive = 30
+    max_words: Annotated[int, Field(ge=1, le=200)] = 30
     length_normalisation: NonNegative = 0.0
     allow_unknown: bool = False
     locations: Literal["expected", "likeliest", "sampled"] = "expected"
@@ -302,7 +316,7 @@ class DecodingSettings:
     region_strength: NonNegative = 2.0
     region_words: Count = 4
     rerank_weight: NonNegative = 25.0
-    validation_beam: Positive = 3
+    validation_beam: Beam = 3
     batch_size: Positive = 64
 
 
@@ -322,7 +336,9 @@ def static_settings(decoding: DecodingSettings) -> DecodingSettings:
     return replace(decoding, **defaults)
 
 
-_Grid = tuple[Positive, Positive]
+_Rows = Annotated[int, Field(ge=1, le=100)]
+_Grid = tuple[_Rows, _Rows]
+_Texts = Annotated[dict[str, str], Field(max_length=100)]
 _Convolution = Annotated[str, Field(pattern=r"^block5_conv[1-4]$")]
 
 
@@ -334,24 +350,27 @@ class SavedIdentity:
 
     network: str = ""
     layer: str = ""
-    weights: Annotated[str, Field(pattern=r"^[^/\\\x00]+$")] = "none"  # no folder
+    # No folder, and no "..".
+    weights: Annotated[str, Field(pattern=r"^[^/\\\x00]*[^/\\\x00.][^/\\\x00]*$")] = (
+        "none"
+    )
     weights_digest: str = ""
-    image_size: Positive = 1
+    image_size: ImageSize = 1
     resize: Literal["crop", "squash"] = "crop"
     preprocessing: str = ""
     grid: _Grid = (1, 1)
     width: Positive = 1
     precision: Literal["float32", "bfloat16"] = "float32"
     seed: Seed = 0
-    versions: dict[str, str] = field(default_factory=dict)
-    accepts: dict[str, str] = field(default_factory=dict)
+    versions: _Texts = field(default_factory=dict)
+    accepts: _Texts = field(default_factory=dict)
 
 
 @_plain
 class SavedConfig:
     """The arguments of a Captioner."""
 
-    vocabulary: list[str]
+    vocabulary: Annotated[list[str], FailFast()]
     settings: ModelSettings = field(default_factory=ModelSettings)
     annotation_width: Positive = 512
     grid: _Grid = (14, 14)
@@ -365,11 +384,4 @@ class SavedConfig:
         default_factory=list
     )
     seed: Seed = 0
-
-
-@_plain
-class SavedCaptioner:
-    """The configuration of a captioner's file."""
-
-    class_name: str
-    config: SavedConfig
+    name: Annotated[str, Field(pattern=r"^\w{1,100}$")] = "captioner"

@@ -13,7 +13,13 @@ from show_attend_tell.config.settings import (
 )
 from show_attend_tell.config.shipped import shipped_experiments
 from show_attend_tell.config.toml import TOML_ERRORS, parse_toml
-from show_attend_tell.runtime.errors import ConfigError, one_line, quote
+from show_attend_tell.runtime.errors import (
+    ConfigError,
+    nearest,
+    one_line,
+    plural,
+    quote,
+)
 
 
 def find_experiment(name: str) -> Path:
@@ -31,7 +37,7 @@ def find_experiment(name: str) -> Path:
     if name not in known:
         raise ConfigError(
             f"`experiment` must be a .toml file or one of {', '.join(known)}. "
-            f"Received: {quote(name)}; correct the name"
+            f"Received: {quote(name)}{nearest(name, known)}; correct the name"
         )
     return known[name]
 
@@ -84,8 +90,8 @@ def limit_experiment(experiment: Experiment, limit: int) -> Experiment:
 def limit_message(experiment: Experiment, limit: int) -> str:
     """Describe the data and the run of a limited experiment in one line."""
     return (
-        f"limited to the first {limit} photos of each split, in the order of the data "
-        f"set: data {experiment.data.name}, run {experiment.name}"
+        f"limited to the first {plural(limit, 'photo')} of each split, in the order of "
+        f"the data set: data {experiment.data.name}, run {experiment.name}"
     )
 
 

@@ -13,17 +13,8 @@ Name = Annotated[
 ]
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 Positive = Annotated[int, Field(gt=0, lt=2**31)]
+Width = Annotated[int, Field(gt=0, le=4096)]  # of a layer; limits memory
 NonNegative = Annotated[float, Field(ge=0)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
 # Sums such as seed + 4 must fit the 32 bits of a random generator's state.
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
-
-
-def require_samples(settings):
-    """Raise ValueError if a baseline of other samples has a single sample."""
-    if settings.baseline == "samples" and settings.samples < 2:
-        raise ValueError(
-            "baseline = 'samples' needs samples = 2 or more. "
-            f"Received: samples = {settings.samples}"
-        )
-    return settings

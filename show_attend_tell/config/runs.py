@@ -57,12 +57,7 @@ def lock_run(
         f"{folder}: another process is training this run; wait, or choose another "
         "folder with --runs"
     )
-    return locked(lock_file(experiment, runs), taken, seconds)
-
-
-def lock_file(experiment: Experiment, runs: str | Path) -> Path:
-    """Return the path of the lock of a run, beside its folder."""
-    return Path(runs) / f".{experiment.name}.lock"
+    return locked(Path(runs) / f".{experiment.name}.lock", taken, seconds)
 
 
 def open_run(
@@ -90,7 +85,7 @@ def open_run(
         raise RunError(
             f"{folder}: a run is already present; "
             f"{'continue it with --resume' if resumable else 'it cannot be resumed'}, "
-            "replace it with --overwrite, or choose another folder with --runs"
+            "replace it with --overwrite, or name another run with --name"
         )
     if (folder / SETTINGS).exists():
         shutil.rmtree(folder)
@@ -137,10 +132,13 @@ def find_model(name: str, runs: str | Path) -> Path:
     """Return the model file of a run.
 
     Args:
-        name: a path ending in ``.keras``, a run's folder, or an experiment's name.
+        name: a path ending in ``.keras``, the folder of a run or of a preset, or an
+            experiment's name.
         runs: the folder of all runs, in which a name is searched for.
     """
     if name.endswith(".keras"):
         return Path(name)
-    inside = Path(name) / MODEL
-    return inside if inside.is_file() else Path(runs) / name / MODEL
+    for inside in (Path(name) / MODEL, Path(name) / "model.weights.h5"):
+        if inside.is_file():
+            return inside
+    return Path(runs) / name / MODEL

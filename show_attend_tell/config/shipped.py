@@ -4,6 +4,7 @@ They are the TOML files of ``experiments/``, which is inside the package in an
 installation and beside the package in a checkout.
 """
 
+import re
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -16,6 +17,12 @@ def shipped_experiments() -> dict[str, Path]:
         if files:
             return {file.stem: file for file in files}
     return {}
+
+
+def experiment_task(path: Path) -> str:
+    """Return the task of an experiment's file."""
+    found = re.search(r'^task = "(\w+)"', path.read_text(encoding="utf-8"), re.M)
+    return found[1] if found else "caption"
 
 
 def experiment_summary(path: Path) -> str:

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
+from show_attend_tell.config.captioner import require_samples
 from show_attend_tell.config.fields import (
     STRICT,
     Count,
@@ -19,7 +20,7 @@ from show_attend_tell.config.fields import (
     Positive,
     Rate,
     Seed,
-    require_samples,
+    Width,
 )
 
 DIGIT = 28  # side of a digit of MNIST, in pixels
@@ -83,7 +84,7 @@ class GlimpseSettings:
         location_width: width of a hidden layer of the location network; 0 for none.
     """
 
-    patch: Positive = 8
+    patch: Width = 8
     scales: Annotated[int, Field(ge=1, le=8)] = 1
     glimpses: Annotated[int, Field(ge=1, le=32)] = 6
     locations: Literal["learned", "random"] = "learned"
@@ -97,9 +98,9 @@ class GlimpseSettings:
     samples: Annotated[int, Field(ge=1, le=1000)] = 1
     policy_reaches: Literal["location", "core"] = "location"
     core: Literal["relu", "lstm"] = "relu"
-    width: Positive = 256
-    glimpse_width: Positive = 128
-    location_width: Count = 128
+    width: Width = 256
+    glimpse_width: Width = 128
+    location_width: Annotated[int, Field(ge=0, le=4096)] = 128
 
     _check_baseline = model_validator(mode="after")(require_samples)
 
@@ -118,7 +119,7 @@ class DrawReaderSettings:
 
     steps: Steps = 8
     read: Filters = 12
-    width: Positive = 256
+    width: Width = 256
     log_variance_limit: Limit = 12.0
     log_scale_limit: Limit = 8.0
 
@@ -139,7 +140,7 @@ class DrawSettings(DrawReaderSettings):
     steps: Steps = 10
     read: Filters = 5
     write: Filters = 5
-    latent: Positive = 50
+    latent: Width = 50
     attention: bool = True
     canvas_start: Annotated[float, Field(ge=-20, le=20)] = -2.0
 
@@ -155,7 +156,7 @@ class ClassifierSettings:
     """
 
     kind: Literal["dense", "convolution"] = "dense"
-    widths: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=8)] = (256,)
+    widths: Annotated[tuple[Width, ...], Field(min_length=1, max_length=8)] = (256,)
 
 
 @dataclass(frozen=True, config=STRICT)

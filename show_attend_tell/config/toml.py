@@ -1,12 +1,11 @@
 """Parse TOML of a bounded size, and describe faulty settings in one line each."""
 
 import dataclasses
-import difflib
 import tomllib
 import typing
 from pathlib import Path
 
-from show_attend_tell.runtime.errors import one_line, quote
+from show_attend_tell.runtime.errors import nearest, one_line, quote
 
 # A run of dotted keys takes quadratic time.
 _LONGEST_TEXT, _LONGEST_LINE = 2**16, 2**13  # characters
@@ -50,8 +49,8 @@ def describe_fault(fault: dict, tables: type) -> str:
     """
     key = " ".join(".".join(map(str, fault["loc"])).split())[:80] or "settings"
     if fault["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        nearest = _nearest(key, tables)
-        return f"{key}: unknown key{nearest}; remove it or correct its spelling"
+        close = _nearest(key, tables)
+        return f"{key}: unknown key{close}; remove it or correct its spelling"
     if fault["type"] in ("missing", "missing_argument"):
         return f"{key}: missing, add it"
     if fault["type"] == "value_error":  # raised above, with the value received
@@ -70,8 +69,7 @@ def _nearest(key: str, tables: type) -> str:
     names = [field.name for field in dataclasses.fields(tables)]
     known = _known_keys(tables) if "." in key else names + _known_keys(tables)
     same = [name for name in known if name.split(".")[-1] == key.split(".")[-1]]
-    close = same[:1] or difflib.get_close_matches(key, known, n=1)
-    return f", nearest: {close[0]}" if close else ""
+    return f", nearest: {same[0]}" if same else nearest(key, known)
 
 
 def _known_keys(tables: type) -> list[str]:

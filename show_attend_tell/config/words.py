@@ -14,9 +14,9 @@ from show_attend_tell.config.fields import (
     Count,
     Name,
     NonNegative,
-    Positive,
     Rate,
     Seed,
+    Width,
 )
 from show_attend_tell.config.siblings import DigitTrainingSettings
 
@@ -100,7 +100,7 @@ class ReaderSettings:
         "recursive_untied"
     )
     iterations: Annotated[int, Field(ge=1, le=16)] = 2
-    channels: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=6)] = (
+    channels: Annotated[tuple[Width, ...], Field(min_length=1, max_length=6)] = (
         *(16, 32, 64, 128),
     )
     batch_norm: bool = True
@@ -110,10 +110,10 @@ class ReaderSettings:
     ] = "attention"
     attend: Literal["places", "features"] = "places"
     cell: Literal["lstm", "rnn"] = "lstm"
-    width: Positive = 256
-    embedding_width: Positive = 64
-    attention_width: Positive = 64
-    feature_width: Positive = 1024
+    width: Width = 256
+    embedding_width: Width = 64
+    attention_width: Width = 64
+    feature_width: Width = 1024
     feature_dropout: Rate = 0.5
 
     @property

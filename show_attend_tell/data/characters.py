@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from show_attend_tell.runtime.errors import WordsError, one_line, quote
-from show_attend_tell.runtime.regular_files import read_text_bytes
+from show_attend_tell.runtime.untrusted import read_text_bytes
 
 CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 PAD, START, END = 0, 1, 2

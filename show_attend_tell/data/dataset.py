@@ -21,6 +21,7 @@ from show_attend_tell.runtime.errors import FeatureError
 from show_attend_tell.runtime.gc_pause import uncollected
 
 _AHEAD = 4  # batches read ahead of training
+_NONE = -1  # in place of a caption's position
 
 
 class Captions(NamedTuple):
@@ -186,25 +187,22 @@ def part_of(rows: int, number: int, count: int) -> slice:
 
 
 def pad_captions(
-    captions: Captions, chosen: np.ndarray, batch_size: int, few: bool = False
+    captions: Captions, chosen: np.ndarray, few: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return a batch of captions, padded to :func:`padded_length`.
+    """Return captions padded to :func:`padded_length`.
 
     Args:
         captions: encoded captions.
-        chosen: positions of the captions, at most `batch_size`.
-        batch_size: rows of the result; rows beyond the captions are padding.
+        chosen: positions of the captions, (N,).
         few: see :func:`padded_length`.
 
     Returns:
-        Inputs, which begin with <start>, and targets, which end with <end>; (B, T)
+        Inputs, which begin with <start>, and targets, which end with <end>; (N, T)
         int32 each.
     """
-    starts = captions.starts
-    longest = int((starts[chosen + 1] - starts[chosen]).max())
-    length = padded_length(longest + 1, few)
-    inputs = np.full((batch_size, length), PAD, np.int32)
-    targets = np.full((batch_size, length), PAD, np.int32)
+    longest = int(captions.lengths[chosen].max())
+    shape = len(chosen), padded_length(longest + 1, few)
+    inputs, targets = (np.full(shape, PAD, np.int32) for _ in range(2))
     for k, index in enumerate(chosen):
         ids = captions.words(index)
         inputs[k, 0], inputs[k, 1 : len(ids) + 1] = START, ids
@@ -212,21 +210,51 @@ def pad_captions(
     return inputs, targets
 
 
+def group_captions(photos: np.ndarray, most: int) -> np.ndarray:
+    """Return the captions of each photo in groups of C.
+
+    C is the most common number of captions per photo: a photo with more captions has
+    several groups.
+
+    Args:
+        photos: photo of each caption, (N,).
+        most: largest C.
+
+    Returns:
+        Positions of captions, (G, C); a row holds captions of one photo and is filled
+        up with -1.
+    """
+    counts = np.unique(photos, return_counts=True)[1]
+    C = min(int(np.bincount(counts).argmax()), most)
+    order = np.argsort(photos, kind="stable")
+    photos = photos[order]
+    number = np.arange(len(photos)) - np.searchsorted(photos, photos)  # in its photo
+    group = np.cumsum(number % C == 0) - 1
+    groups = np.full((group[-1] + 1, C), _NONE)
+    groups[group, number % C] = order
+    return groups
+
+
 class CaptionBatches:
     """Training batches over feature files.
+
+    A batch has P rows of features, each with C captions side by side. Groups whose
+    longest captions have similar lengths share a batch.
 
     Args:
         captions: encoded captions.
         rows: row of each photo in the feature files, (photos,).
         readers: one reader, or two where photos are mirrored with probability 1/2;
             both have the same photos in the same rows.
-        batch_size: captions per batch, one row of features each.
+        batch_size: maximum number of captions per batch; P is ``batch_size // C``.
         seed: seed of the order and of the mirroring.
         few_lengths: see :func:`padded_length`.
         part: (k, n): the batches have part k of n equal parts of their rows. All
             parts are padded to the length of the whole batch.
         weights: how many times an epoch shows the captions of each photo, (photos,);
             once by default.
+        together: whether a row has all captions of a photo, see
+            :func:`group_captions`, so that it is convolved once; otherwise C is 1.
     """
 
     def __init__(
@@ -239,24 +267,23 @@ class CaptionBatches:
         few_lengths: bool = False,
         part: tuple[int, int] = (0, 1),
         weights: np.ndarray | None = None,
+        together: bool = False,
     ):
-        self.captions = captions
-        self.few_lengths = few_lengths
-        self.rows = np.asarray(rows)
-        self.readers = tuple(readers)
-        self.batch_size = batch_size
-        self.seed = seed
-        self._set_items(captions.lengths, captions.photos, weights)
-        self.captions_per_row = 1
-        self.own = part_of(batch_size, *part)
-
-    def _set_items(
-        self, lengths: np.ndarray, photos: np.ndarray, weights: np.ndarray | None
-    ) -> None:
-        """Store length and weight of the items; a batch has `batch_size` items."""
-        self.lengths = lengths
-        self.weights = np.ones(len(lengths)) if weights is None else weights[photos]
-        self._shown = len(shown_items(self.weights, self.seed, 0))
+        self.captions, self.few_lengths, self.seed = captions, few_lengths, seed
+        self.rows, self.readers = np.asarray(rows), tuple(readers)
+        self.groups = np.arange(len(captions.photos))[:, None]  # (G, C)
+        if together:
+            self.groups = group_captions(captions.photos, batch_size)
+        self.captions_per_row = self.groups.shape[1]
+        self.batch_size = batch_size // self.captions_per_row
+        self.own = part_of(self.batch_size, *part)
+        lengths = np.where(self.groups == _NONE, 0, captions.lengths[self.groups])
+        self.lengths = lengths.max(axis=1)  # (G, C) -> (G,)
+        self.photos = captions.photos[self.groups[:, 0]]
+        self.weights = np.ones(len(self.groups))
+        if weights is not None:
+            self.weights = weights[self.photos]
+        self._shown = len(shown_items(self.weights, seed, 0))
 
     @property
     def steps(self) -> int:
@@ -269,8 +296,9 @@ class CaptionBatches:
         A short batch is filled up with captions of padding.
 
         Yields:
-            Annotations (B, L, D) float16; inputs, which begin with <start>, and
-            targets, which end with <end>, (B, T) int32 each; B is the size of the part.
+            Annotations (P, L, D) float16; inputs, which begin with <start>, and
+            targets, which end with <end>, (P C, T) int32 each; P is the size of the
+            part.
         """
         shown = shown_items(self.weights, self.seed, epoch)
         order = epoch_order(self.lengths[shown], self.batch_size, self.seed, epoch)
@@ -279,12 +307,17 @@ class CaptionBatches:
             yield self._make_batch(shown[order[number]], rng)
 
     def _make_batch(self, chosen: np.ndarray, rng: np.random.Generator) -> tuple:
-        inputs, targets = pad_captions(
-            self.captions, chosen, self.batch_size, self.few_lengths
-        )
-        rows = self.rows[self.captions.photos[chosen]]
-        features = read_views(self.readers, rows, rng, self.batch_size, self.own)
-        return features, inputs[self.own], targets[self.own]
+        P, C, groups = self.batch_size, self.captions_per_row, self.groups[chosen]
+        (places,) = np.nonzero(groups.reshape(-1) != _NONE)  # groups (N, C), N <= P
+        captions, tokens = groups.reshape(-1)[places], []
+        for words in pad_captions(self.captions, captions, self.few_lengths):
+            whole = np.full((P * C, words.shape[1]), PAD, np.int32)
+            whole[places] = words
+            # (P C, T) -> the part's (P / n, C, T) -> (P C / n, T)
+            own = whole.reshape(P, C, -1)[self.own]
+            tokens.append(own.reshape(-1, words.shape[1]))
+        rows = self.rows[self.photos[chosen]]
+        return read_views(self.readers, rows, rng, P, self.own), *tokens
 
     def prefetched(self, epoch: int, start: int = 0) -> Iterator[tuple]:
         """Yield the batches of an epoch from batch `start` on, as tensors.
@@ -292,7 +325,7 @@ class CaptionBatches:
         A thread reads batches ahead.
 
         Yields:
-            ``{"annotations": (B, L, D), "tokens": (B, T)}`` and targets, (B, T).
+            ``{"annotations": (P, L, D), "tokens": (P C, T)}`` and targets, (P C, T).
 
         Raises:
             FeatureError: features cannot be read.

@@ -19,9 +19,9 @@ import numpy as np
 from PIL import Image
 
 from show_attend_tell.config.siblings import DIGIT, PIECE, DigitSettings
-from show_attend_tell.runtime.array_file import DAMAGED
 from show_attend_tell.runtime.errors import DigitsError, PhotoError, one_line
 from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.untrusted import DAMAGED
 
 FILE = "digits.npz"
 CLASSES = 10

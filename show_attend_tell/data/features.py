@@ -47,10 +47,9 @@ from show_attend_tell.data.shard_store import (
     parts_folder,
     shard_name,
 )
-from show_attend_tell.runtime.array_file import DAMAGED
 from show_attend_tell.runtime.errors import FeatureError, one_line
-from show_attend_tell.runtime.json_text import parse_json
-from show_attend_tell.runtime.regular_files import require_regular
+from show_attend_tell.runtime.hdf5_objects import own_item
+from show_attend_tell.runtime.untrusted import DAMAGED, parse_json, require_regular
 
 FORMAT = 1
 # A process may open 1,024 files by default, and training reads two feature sets.
@@ -365,8 +364,7 @@ def _column(
 
 def _own_dataset(file: h5py.File, name: str) -> h5py.Dataset:
     """Return a dataset whose values are in the file itself, or raise a ValueError."""
-    link = file.get(name, getlink=True)
-    item = file[name] if isinstance(link, h5py.HardLink) else None
-    if not isinstance(item, h5py.Dataset) or item.is_virtual or item.external:
-        raise ValueError(f"`{name}` must be a dataset of this file")
+    item = own_item(file, name)
+    if not isinstance(item, h5py.Dataset):
+        raise ValueError(f"`{name}` must be a dataset")
     return item

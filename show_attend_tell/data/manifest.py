@@ -19,8 +19,12 @@ from typing import Any
 
 from show_attend_tell.runtime.errors import ManifestError, quote
 from show_attend_tell.runtime.files import atomic_path, atomic_write
-from show_attend_tell.runtime.json_text import is_encodable, parse_json
-from show_attend_tell.runtime.regular_files import read_text_bytes, require_regular
+from show_attend_tell.runtime.untrusted import (
+    is_encodable,
+    parse_json,
+    read_text_bytes,
+    require_regular,
+)
 
 _REQUIRED = ("id", "path", "split", "captions")
 

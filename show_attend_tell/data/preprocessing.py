@@ -16,9 +16,8 @@ from typing import IO
 import numpy as np
 from PIL import Image, ImageOps, features
 
-from show_attend_tell.runtime.array_file import DAMAGED
 from show_attend_tell.runtime.errors import PhotoError
-from show_attend_tell.runtime.regular_files import require_regular
+from show_attend_tell.runtime.untrusted import DAMAGED, require_regular
 
 Box = tuple[float, float, float, float]
 
@@ -77,6 +76,9 @@ _REMEDIES = (
 # photos. Most are not documented.
 UNREADABLE = (*DAMAGED, AssertionError, Image.DecompressionBombError)
 
+# Pixels; Pillow scales one axis of the whole photo first.
+LONGEST_SIDE = 65_535
+_MOST_SCANS = 100  # a progressive JPEG has about 10
 _LONGEST_REASON = 200  # characters of Pillow's message
 
 _lock = threading.Lock()
@@ -160,11 +162,31 @@ def open_photo(
     """Open a photo without decoding its pixels; arguments as of :func:`load_photo`.
 
     Raises:
-        UNREADABLE: the file is absent, not a regular file, or not a photo.
+        UNREADABLE: the file is absent, not a regular file, not a photo, or takes too
+            much memory or time to decode for its size.
     """
     if isinstance(file, str | os.PathLike):
         require_regular(file)
-    return Image.open(file, formats=formats)
+    image = Image.open(file, formats=formats)
+    if max(image.size) > LONGEST_SIDE:
+        fault = f"a side must have at most {LONGEST_SIDE} pixels"
+    elif (scans := _scans(image)) > _MOST_SCANS:
+        fault = f"a JPEG must have at most {_MOST_SCANS} scans. Received: {scans}"
+    else:
+        return image
+    image.close()
+    raise ValueError(fault)
+
+
+def _scans(image: Image.Image) -> int:
+    """Count the scans of an opened JPEG, each of which may change every pixel."""
+    if image.format not in ("JPEG", "MPO"):
+        return 0
+    place = image.fp.tell()
+    image.fp.seek(0)
+    count = image.fp.read().count(b"\xff\xda")  # compressed data have no such bytes
+    image.fp.seek(place)
+    return count
 
 
 def load_photo(
@@ -274,26 +296,7 @@ def box_to_square(box: Box, photo_size: tuple[int, int], side: int, resize: str)
     Returns:
         (x0, y0, x1, y1); a box that was cropped away is outside 0 to ``side``.
     """
-    region = seen_region(photo_size, side, resize)
-    return _map_box(box, region, (0, 0, side, side))
-
-
-def box_to_photo(box: Box, photo_size: tuple[int, int], side: int, resize: str) -> Box:
-    """Map a box from the network's square to the photo's pixel coordinates.
-
-    The inverse of :func:`box_to_square`.
-    """
-    region = seen_region(photo_size, side, resize)
-    return _map_box(box, (0, 0, side, side), region)
-
-
-def _map_box(box: Box, source: Box, target: Box) -> Box:
-    """Scale and move a box as `source` becomes `target`."""
-    across = (target[2] - target[0]) / (source[2] - source[0])
-    down = (target[3] - target[1]) / (source[3] - source[1])
-    return tuple(
-        (value - source[axis]) * scale + target[axis]
-        for value, axis, scale in zip(
-            box, (0, 1, 0, 1), (across, down, across, down), strict=True
-        )
-    )
+    x0, y0, x1, y1 = seen_region(photo_size, side, resize)
+    scales = [side / (x1 - x0), side / (y1 - y0)] * 2
+    pairs = zip(box, (x0, y0, x0, y0), scales, strict=True)
+    return tuple((value - start) * scale for value, start, scale in pairs)

@@ -19,8 +19,7 @@ from typing import Any, BinaryIO
 
 from show_attend_tell.runtime.errors import FeatureError, one_line, quote
 from show_attend_tell.runtime.files import atomic_path
-from show_attend_tell.runtime.json_text import parse_json
-from show_attend_tell.runtime.regular_files import read_text_bytes
+from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes
 
 INDEX, HEADER, STORE = "index.h5", "header.json", "store.json"
 CACHE = "SHOW_ATTEND_TELL_CACHE"

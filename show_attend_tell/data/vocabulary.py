@@ -16,8 +16,7 @@ from pathlib import Path
 
 from show_attend_tell.runtime.errors import VocabularyError, quote
 from show_attend_tell.runtime.files import atomic_write
-from show_attend_tell.runtime.json_text import is_encodable, parse_json
-from show_attend_tell.runtime.regular_files import read_text_bytes
+from show_attend_tell.runtime.untrusted import is_encodable, parse_json, read_text_bytes
 
 PAD, START, END, UNKNOWN = 0, 1, 2, 3
 SPECIAL = ("<pad>", "<start>", "<end>", "<unk>")  # their ids are their positions

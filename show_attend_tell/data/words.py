@@ -23,7 +23,7 @@ from show_attend_tell.data.characters import fold
 from show_attend_tell.data.preprocessing import load_photo
 from show_attend_tell.runtime.errors import WordsError, one_line, quote
 from show_attend_tell.runtime.files import atomic_path
-from show_attend_tell.runtime.regular_files import read_text_bytes
+from show_attend_tell.runtime.untrusted import read_text_bytes
 
 HEIGHT, WIDTH = 32, 100  # pixels of a crop
 # The least grey levels by which a crop is divided: noise of one level in an empty crop

@@ -13,8 +13,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from show_attend_tell.runtime.errors import ResultsFileError, quote
-from show_attend_tell.runtime.json_text import is_encodable, parse_json
-from show_attend_tell.runtime.regular_files import read_text_bytes
+from show_attend_tell.runtime.untrusted import is_encodable, parse_json, read_text_bytes
 
 _SHOWN = 3  # ids that are listed in an error
 _LONGEST_ID = 80  # characters of an id in an error

@@ -28,9 +28,8 @@ from show_attend_tell.evaluation.coco_results import read_captions
 from show_attend_tell.evaluation.metrics.bootstrap import paired_p, resample
 from show_attend_tell.evaluation.report import score_photos
 from show_attend_tell.runtime.errors import ConfigError, EvaluationError, quote
-from show_attend_tell.runtime.json_text import parse_json
-from show_attend_tell.runtime.regular_files import read_text_bytes
 from show_attend_tell.runtime.table import align, latex, markdown
+from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes
 
 SCORES = "scores.json"
 FORMATS = ("text", "markdown", "csv", "latex")

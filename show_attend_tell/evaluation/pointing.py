@@ -20,8 +20,7 @@ from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.preprocessing import Box, load_photo, seen_region
 from show_attend_tell.evaluation.metrics.bootstrap import Statistic, ratio_statistic
 from show_attend_tell.runtime.errors import EvaluationError, PhotoError, quote
-from show_attend_tell.runtime.json_text import parse_json
-from show_attend_tell.runtime.regular_files import read_text_bytes
+from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes
 
 # The scores of a mention: hit, mass, and the controls of both.
 SCORES = ("pointing", "pointing_mass", "pointing_random", "pointing_centre")

@@ -16,7 +16,6 @@ from show_attend_tell.data.splits import Split
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.evaluation.metrics.scoring import validation_scores
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.generation import MANY_PHOTOS
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +46,7 @@ def generate_captions(
             reader.read(block),
             decoding,
             seeds=[(decoding.seed, start + k) for k in range(len(block))],
-            xla=len(rows) >= MANY_PHOTOS,
+            photos=len(rows),
         )
 
 

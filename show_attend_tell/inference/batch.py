@@ -1,7 +1,6 @@
 """Caption many photos into a file, and resume an interrupted run."""
 
 import hashlib
-import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,22 +10,24 @@ from urllib.parse import quote_from_bytes
 from show_attend_tell.inference.journal import (
     Journal,
     caption_row,
+    is_below,
     require_replaceable,
     write_table,
 )
 from show_attend_tell.inference.metadata import MetadataWriter
 from show_attend_tell.inference.photos import find_photos
-from show_attend_tell.inference.pipeline import BATCH, CaptioningPipeline
+from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.request import CaptionRequest, is_sampled
 from show_attend_tell.inference.result import (
-    LOW_CONFIDENCE,
-    Caption,
+    CONFIDENCE_WORDS,
+    DOUBTFUL,
     Failure,
     LowConfidence,
     as_sentence,
+    confidence_word,
 )
 from show_attend_tell.inference.visualization.pages import stream_template
-from show_attend_tell.runtime.errors import CaptionError
+from show_attend_tell.runtime.errors import CaptionError, plural
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.progress import progress_bar
 
@@ -42,26 +43,34 @@ class BatchReport:
         written: captions written by this run.
         present: photos captioned by an earlier run.
         failures: photos without a caption, those left out included.
-        nouns: the results and their inputs, in the plural.
+        nouns: a result and its input.
+        left_out: captions of a low confidence that a table for exiftool omits.
     """
 
     out: Path
     written: int
     present: int
     failures: tuple[Failure, ...]
-    nouns: tuple[str, str] = ("captions", "photos")
+    nouns: tuple[str, str] = ("caption", "photo")
+    left_out: int = 0
 
     def summary(self) -> str:
         """Return the counts in one line."""
-        results, inputs = self.nouns
-        parts = [f"{_readable(str(self.out))}: {self.written} {results} written"]
+        result, photo = self.nouns
+        written = plural(self.written, result)
+        parts = [f"{_readable(str(self.out))}: {written} written"]
         if self.present:
             parts.append(f"{self.present} already present")
         low = sum(isinstance(failure, LowConfidence) for failure in self.failures)
         if low:
             parts.append(f"{low} left out for low confidence")
+        if self.left_out:
+            parts.append(
+                f"{self.left_out} kept from exiftool for a confidence below "
+                f"{DOUBTFUL:g} (--min-confidence 0 includes all)"
+            )
         if len(self.failures) > low:
-            parts.append(f"{len(self.failures) - low} {inputs} skipped")
+            parts.append(f"{plural(len(self.failures) - low, photo)} skipped")
         return ", ".join(parts)
 
 
@@ -117,31 +126,37 @@ def caption_into_file(
     author = made_by(pipeline, request)
     with Journal(journal_file, author) as journal:
         if kind == ".csv":
-            require_replaceable(out, journal.rows)
+            require_replaceable(out, journal.rows, request.least_in_metadata)
         present = [photo for photo in photos if photo in journal]
         if metadata is not None:  # a run may have been interrupted before the metadata
-            texts = {os.path.abspath(r["path"]): r["caption"] for r in journal.rows}
+            rows = {os.path.abspath(row["path"]): row for row in journal.rows}
             for photo in present:
-                metadata.write(photo, texts[os.path.abspath(photo)])
+                row = rows[os.path.abspath(photo)]
+                metadata.write(photo, row["caption"], row["confidence"])
 
         results = pipeline.caption_inputs(photos, request, journal.__contains__)
         with progress_bar(
             len(photos), "photo", "caption", done=len(present), shown=shown
         ) as bar:
-            while batch := list(itertools.islice(results, BATCH)):
-                captions = [result for result in batch if isinstance(result, Caption)]
-                journal.append(caption_row(caption, author) for caption in captions)
+            for result in results:
+                bar.update()
+                if isinstance(result, Failure):
+                    failures.append(result)
+                    continue
+                journal.append([caption_row(result, author)])
                 if metadata is not None:
-                    for caption in captions:
-                        metadata.write(caption.path, caption.text)
-                failures += [result for result in batch if isinstance(result, Failure)]
-                bar.update(len(batch))
+                    metadata.write(result.path, result.text, result.confidence)
+        left_out = 0
         if kind == ".csv":
-            write_table(out, journal.rows, exiftool_columns)
+            least = request.least_in_metadata
+            write_table(out, journal.rows, exiftool_columns, least)
+            if exiftool_columns:
+                left_out = sum(is_below(row, least) for row in journal.rows)
         elif kind != ".jsonl":
             write_gallery(out, journal.rows, failures)
     written = len(photos) - len(present) - len(failures)
-    return BatchReport(out, written, len(present), tuple(failures))
+    failures = tuple(failures)
+    return BatchReport(out, written, len(present), failures, left_out=left_out)
 
 
 def distinct_photos(photos: Iterable[Path | Failure]) -> Sequence[Path | Failure]:
@@ -200,6 +215,7 @@ def write_gallery(
             "sentence": as_sentence(row["caption"]),
             "log_prob": row["log_prob"],
             "confidence": row.get("confidence"),
+            "word": confidence_word(row.get("confidence")),
         }
         for row in rows
     )
@@ -207,8 +223,9 @@ def write_gallery(
         "gallery.html",
         count=len(rows),
         cards=cards,
+        words=CONFIDENCE_WORDS.items(),
+        least=DOUBTFUL,
         reasons=[_readable(failure.reason) for failure in failures],
-        low=LOW_CONFIDENCE,
     )
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         file.writelines(pieces)

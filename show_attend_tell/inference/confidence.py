@@ -16,10 +16,11 @@ its ridge regression on z_k = y_k / sqrt(lambda_k). All statistics are low for
 a photo that looks nothing like the training photos. The confidence is the product of
 two logistic regressions:
 
-    confidence = P(photo like the training photos) P(caption better than half | like)
+    confidence = P(photo like the training photos) P(caption right | like)
 
-The first assumes that half of the photos look nothing like the training photos. "Better
-than half" means a CIDEr above the median of the validation captions.
+The first assumes that half of the photos look nothing like the training photos. The
+second is fitted to :func:`training.confidence.probability_right` of the validation
+captions.
 """
 
 import dataclasses
@@ -31,9 +32,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from show_attend_tell.runtime.array_file import DAMAGED, read_arrays
 from show_attend_tell.runtime.errors import CalibrationError, one_line
 from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.untrusted import DAMAGED, read_arrays
 
 if TYPE_CHECKING:  # their modules import Keras
     from show_attend_tell.decoding import Hypotheses
@@ -51,7 +52,6 @@ _WEAKEST = 3  # words
 # The file of ``model.keras`` is ``model.confidence.npz``: NumPy arrays without pickle,
 # and ``about``, JSON with the digest of the model that it belongs to.
 FORMAT = 1
-_MOST_BYTES = 64_000_000  # unpacked
 _REMEDY = "run `show-attend-tell calibrate` for this model, or remove the file"
 # The arrays and their axes: G = 3 D, k directions, V content words, S statistics, and
 # the coefficients F of familiarity and Q of quality.
@@ -296,7 +296,7 @@ def find_calibration(captioner: "Generator", model: str | Path) -> Calibration |
     if not path.exists():
         return None
     try:
-        arrays, about = read_arrays(path, _AXES, FORMAT, _MOST_BYTES)
+        arrays, about = read_arrays(path, _AXES, FORMAT)
         fault = _layout_fault(arrays, about, captioner)
     except DAMAGED as error:
         fault = one_line(error)

@@ -49,6 +49,7 @@ class Engine:
         resize: ``crop`` or ``squash``, see :func:`data.preprocessing.seen_region`.
         mirror: whether captions are generated from mirror images too.
         is_keras: whether Keras computes, and not NumPy.
+        batch: photos of a run that are in memory and captioned together.
     """
 
     def __init__(self, generator: Generator, encoder: Encoder):
@@ -59,6 +60,10 @@ class Engine:
         self.side, self.resize = encoder.settings.image_size, encoder.settings.resize
         self.mirror = generator.mirror
         self.is_keras = not isinstance(encoder, Encoder)
+        # NumPy gains nothing from larger batches, and captions come one by one.
+        self.batch = 16 if self.is_keras else 2
+        # A person who changes beam or region asks for the same photo again.
+        self._last: tuple = (None, None)
 
     @property
     def decoding(self) -> DecodingSettings:
@@ -72,8 +77,12 @@ class Engine:
             squares: uint8, RGB.
             photos: number of photos of the whole run.
         """
-        self.encoder.expect(photos * (1 + self.mirror))
-        return self.encoder.encode(squares, self.mirror)
+        kept, annotations = self._last
+        if not np.array_equal(kept, squares):
+            self.encoder.expect(photos * (1 + self.mirror))
+            annotations = self.encoder.encode(squares, self.mirror)
+            self._last = squares, annotations
+        return annotations
 
     def describe(
         self,

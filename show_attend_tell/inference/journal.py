@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from show_attend_tell.inference.result import Caption, as_sentence
+from show_attend_tell.inference.result import DOUBTFUL, Caption, as_sentence
 from show_attend_tell.inference.xmp import creator_tool
 from show_attend_tell.runtime.errors import OutputFileError
 from show_attend_tell.runtime.files import atomic_write, locked
@@ -195,7 +195,13 @@ _EXIFTOOL_COLUMNS = (
 )
 
 
-def _table(rows: Iterable[Mapping], exiftool: bool) -> str:
+def is_below(row: Mapping, least: float) -> bool:
+    """Return whether the confidence of a row is known and below `least`."""
+    confidence = row.get("confidence")
+    return confidence is not None and confidence < least
+
+
+def _table(rows: Iterable[Mapping], exiftool: bool, least: float) -> str:
     """Return rows as CSV, after one line of column names."""
     content = io.StringIO()
     plain = csv.writer(content, lineterminator="\n")
@@ -205,6 +211,8 @@ def _table(rows: Iterable[Mapping], exiftool: bool) -> str:
     for row in rows:
         values = [row.get(field) for field in FIELDS]
         if exiftool:
+            if is_below(row, least):
+                continue
             sentence = as_sentence(row["caption"])
             values = [row["path"], sentence, sentence, creator_tool(row["made_by"])]
         returns = any("\r" in str(value) for value in values)
@@ -212,12 +220,26 @@ def _table(rows: Iterable[Mapping], exiftool: bool) -> str:
     return content.getvalue()
 
 
-def write_table(path: Path, rows: Iterable[Mapping], exiftool: bool = False) -> None:
-    """Write rows as CSV atomically, with :data:`FIELDS` or the columns of exiftool."""
-    atomic_write(path, _table(rows, exiftool).encode(**ENCODING))
+def write_table(
+    path: Path,
+    rows: Iterable[Mapping],
+    exiftool: bool = False,
+    least: float = DOUBTFUL,
+) -> None:
+    """Write rows as CSV atomically.
+
+    Args:
+        path: path of the file.
+        rows: rows with :data:`FIELDS`, which are its columns.
+        exiftool: whether to write the columns of exiftool in place of these.
+        least: lowest confidence of a caption that exiftool gets.
+    """
+    atomic_write(path, _table(rows, exiftool, least).encode(**ENCODING))
 
 
-def require_replaceable(path: Path, rows: Sequence[Mapping]) -> None:
+def require_replaceable(
+    path: Path, rows: Sequence[Mapping], least: float = DOUBTFUL
+) -> None:
     """Raise unless :func:`write_table` with these rows loses no line of the file.
 
     An earlier run wrote the first of these rows. A CSV file differs if another program
@@ -231,7 +253,8 @@ def require_replaceable(path: Path, rows: Sequence[Mapping]) -> None:
         return
     if path.is_file():  # a pipe or a device may block or have no end
         content = path.read_bytes().decode(**ENCODING)
-        if any(_table(rows, columns).startswith(content) for columns in (False, True)):
+        tables = (_table(rows, columns, least) for columns in (False, True))
+        if any(table.startswith(content) for table in tables):
             return
     journal = path.with_suffix(".jsonl").name
     raise OutputFileError(

@@ -2,7 +2,7 @@
 
 import contextlib
 import shutil
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from PIL import ExifTags, Image, IptcImagePlugin
 
@@ -11,11 +11,11 @@ from show_attend_tell.data.preprocessing import (
     open_photo,
     pillow_warnings_ignored,
 )
-from show_attend_tell.inference.result import Failure, as_sentence
+from show_attend_tell.inference.result import DOUBTFUL, Failure, as_sentence
 from show_attend_tell.inference.xmp import MAX_BYTES, XmpPacket
-from show_attend_tell.runtime.errors import MetadataError
+from show_attend_tell.runtime.errors import MetadataError, plural
 from show_attend_tell.runtime.files import atomic_path
-from show_attend_tell.runtime.regular_files import read_text_bytes
+from show_attend_tell.runtime.untrusted import read_text_bytes
 
 _CAPTION_ABSTRACT = (2, 120)  # IPTC-IIM 4.2
 
@@ -37,7 +37,7 @@ _CAMERA_DEFAULTS = frozenset(
 )
 
 
-def sidecar_of(photo: Path) -> Path:
+def sidecar_of(photo: PurePath) -> PurePath:
     """Return the path of a photo's sidecar, ``photo.jpg.xmp``.
 
     darktable, digiKam and Immich read that name; ``photo.xmp``, which some programs
@@ -121,47 +121,52 @@ class MetadataWriter:
 
     Words of a person are kept: in the packet, in the photo's EXIF and IPTC fields, and
     in its sidecars. Captions of this package are renewed unless the same model and
-    settings wrote them.
+    settings wrote them. Captions of a low confidence are left out.
 
     Attributes:
         written: number of sidecars written.
         present: number of photos that had the caption already.
+        left_out: number of captions of a low confidence.
         kept: photos that have words of a person.
         failures: photos with a sidecar that cannot be read or written.
     """
 
-    def __init__(self, made_by: str, overwrite: bool = False):
+    def __init__(self, made_by: str, overwrite: bool = False, least: float = DOUBTFUL):
         """Start the writer.
 
         Args:
             made_by: the model and settings, from ``inference.batch.made_by``.
             overwrite: whether to replace words of a person.
+            least: lowest confidence of a caption that is written.
         """
-        self.made_by, self.overwrite = made_by, overwrite
-        self.written = self.present = 0
+        self.made_by, self.overwrite, self.least = made_by, overwrite, least
+        self.written = self.present = self.left_out = 0
         self.kept: list[Path] = []
         self.failures: list[Failure] = []
 
-    def find_caption(self, photo: Path) -> str:
-        """Return the caption that the same model and settings wrote, empty for none."""
+    def find_packet(self, photo: Path) -> XmpPacket | None:
+        """Return the packet that the same model and settings wrote, None for none."""
         with contextlib.suppress(MetadataError, OSError):
             packet = XmpPacket(read_sidecar(sidecar_of(photo)))
-            return packet.caption if packet.made_by == self.made_by else ""
-        return ""
+            return packet if packet.made_by == self.made_by else None
+        return None
 
-    def write(self, photo: Path, text: str) -> Path | None:
+    def write(
+        self, photo: Path, text: str, confidence: float | None = None
+    ) -> Path | None:
         """Write a caption unless the photo has it, or words of a person.
 
         Args:
             photo: path of the photo.
             text: the caption; its sentence is written.
+            confidence: of the caption; None if unknown, and then it is written.
 
         Returns:
             The file written, None for none. :attr:`failures` has the reason if the
             metadata cannot be read or written.
         """
         try:
-            return self._write(photo, as_sentence(text))
+            return self._write(photo, as_sentence(text), confidence)
         except (MetadataError, OSError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             self.failures.append(
@@ -171,19 +176,26 @@ class MetadataWriter:
 
     def summary(self) -> str:
         """Return the counts in one line."""
-        parts = [f"metadata: {self.written} captions written"]
+        parts = [f"metadata: {plural(self.written, 'caption')} written"]
         if self.present:
             parts.append(f"{self.present} already present")
+        if self.left_out:
+            parts.append(
+                f"{self.left_out} left out for a confidence below {self.least:g} "
+                "(--min-confidence 0 writes all)"
+            )
         if self.kept:
             parts.append(
-                f"{len(self.kept)} photos keep their own description "
+                f"{plural(len(self.kept), 'photo')} with a description by a person "
                 "(--overwrite-metadata replaces it)"
             )
         if self.failures:
             parts.append(f"{len(self.failures)} not written")
         return ", ".join(parts)
 
-    def _write(self, photo: Path, sentence: str) -> Path | None:
+    def _write(
+        self, photo: Path, sentence: str, confidence: float | None
+    ) -> Path | None:
         path = sidecar_of(photo)
         packet = XmpPacket(read_sidecar(path))
         if packet.made_by == self.made_by and packet.caption == sentence:
@@ -196,7 +208,10 @@ class MetadataWriter:
             return None
         if not sentence:
             return None
-        packet.set_caption(sentence, self.made_by)
+        if confidence is not None and confidence < self.least:
+            self.left_out += 1
+            return None
+        packet.set_caption(sentence, self.made_by, confidence)
         with atomic_path(path) as temporary:
             temporary.write_bytes(packet.to_bytes())
             if path.exists():

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
+from show_attend_tell.config import MOST_BEAM
 from show_attend_tell.config.captioner import DecodingSettings
 from show_attend_tell.data.preprocessing import to_square, to_view
 from show_attend_tell.data.region import cell_shares, region_in_view
@@ -41,7 +42,6 @@ from show_attend_tell.inference.result import (
 from show_attend_tell.models.pretrained import DEFAULT, model_path
 from show_attend_tell.runtime.errors import CaptionError, PhotoError
 
-BATCH = 16  # photos in memory and in the encoder together
 VIEW = 512  # longest side of a displayed photo, in pixels
 
 
@@ -117,8 +117,8 @@ class CaptioningPipeline:
             settings = DecodingSettings(**values)
         except (TypeError, ValueError):
             raise CaptionError(
-                "`locations` must be expected, likeliest or sampled, `beam` at least "
-                f"1 and `seed` at least 0. Received: {values}; correct the setting"
+                "`locations` must be expected, likeliest or sampled, `beam` 1 to "
+                f"{MOST_BEAM} and `seed` at least 0. Received: {values}; correct it"
             ) from None
         if "seed" in changes and not is_sampled(settings):
             raise CaptionError(
@@ -204,7 +204,7 @@ class CaptioningPipeline:
         self.require_calibration(request)
         count = total or sum(not isinstance(photo, Failure) for photo in photos)
         # Two graphs serve any number of photos.
-        size = 1 if count == 1 or request.region is not None else BATCH
+        size = 1 if count == 1 or request.region is not None else self.engine.batch
         decoding = dataclasses.replace(self.decoding(request), batch_size=size)
 
         def read(photo: Path | NamedPhoto | Failure) -> _Opened | Failure | None:
@@ -324,7 +324,7 @@ class CaptioningPipeline:
     def _result(self, photo: _Opened, features, hypotheses, region=None) -> Caption:
         """Build the caption of a photo from features (L, D), hypotheses (W, ...)."""
         confidence = None
-        if self.calibration is not None:
+        if self.calibration is not None and region is None:
             batch = hypotheses._make(field[None] for field in hypotheses)  # (1, W, ...)
             # (1, L, D) -> (1,)
             confidence = float(self.calibration.confidence(features[None], batch)[0])

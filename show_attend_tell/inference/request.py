@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from show_attend_tell.config import MOST_BEAM
 from show_attend_tell.runtime.errors import CaptionError
 
 
@@ -99,7 +100,7 @@ class CaptionRequest:
         form={"description": "By default, as all that follow, the model's own."}
     )
     beam: int | None = _option(
-        "Beam width; overrides the model's.", least=1, form={"ge": 1}
+        "Beam width; overrides the model's.", least=1, most=MOST_BEAM, form={"ge": 1}
     )
     temperature: float | None = _option(form={"ge": 0.1, "le": 3})
     locations: Literal["expected", "likeliest", "sampled"] | None = _option(
@@ -128,12 +129,20 @@ class CaptionRequest:
         parse=_parse_region,
     )
     min_confidence: float | None = _option(
-        "Leave out captions whose confidence is below P, 0 to 1.",
+        "Leave out captions whose confidence is below P, 0 to 1; 0 lets captions of "
+        "any confidence into metadata.",
         metavar="P",
         least=0,
         most=1,
     )
     samples: int = 1
+
+    @property
+    def least_in_metadata(self) -> float:
+        """The lowest confidence of captions that are written into metadata."""
+        from show_attend_tell.inference.result import DOUBTFUL  # slow for --help
+
+        return DOUBTFUL if self.min_confidence is None else self.min_confidence
 
     def __post_init__(self):
         lowest = self.min_confidence

@@ -17,7 +17,9 @@ if TYPE_CHECKING:  # its module imports Keras
     from show_attend_tell.decoding import Hypotheses
 
 _DIGITS = 6  # decimals in JSON; float32 has no more
-LOW_CONFIDENCE = 0.2  # captions below it are marked
+# The words for a confidence, from the highest: at least this value.
+CONFIDENCE_WORDS = {"likely": 0.5, "unsure": 0.2, "probably wrong": 0.0}
+DOUBTFUL = CONFIDENCE_WORDS["unsure"]  # lower captions are not written into metadata
 _TEXT = ("text", "sentence", "log_prob", "score")  # of an alternative in JSON
 # Tokenizers separate the end of a word and punctuation: "a man 's hat , a dog ."
 _SEPARATED = re.compile(r" +(?=(?:'(?:s|re|ve|ll|d|m)|n't|[,;:!?.])(?:\s|$))")
@@ -33,6 +35,13 @@ def as_sentence(caption: str) -> str:
     if not text:
         return ""
     return f"{text[:1].upper()}{text[1:]}{'' if text[-1] in '!?' else '.'}"
+
+
+def confidence_word(confidence: float | None) -> str | None:
+    """Return the word of :data:`CONFIDENCE_WORDS` for a confidence, None for None."""
+    if confidence is None:
+        return None
+    return next(w for w, least in CONFIDENCE_WORDS.items() if confidence >= least)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +71,9 @@ class Caption:
             generated from; None if a word was generated from the expected context.
         region: (x0, y0, x1, y1) as fractions of the width and height of ``view``, the
             part of it from which the caption was written; None for the whole photo.
-        confidence: probability, 0 to 1, that the photo resembles the training photos
-            and the caption is better than half of the validation captions, see
-            :mod:`inference.confidence`; None if the model has no calibration.
+        confidence: probability, 0 to 1, that the caption is right, see
+            :mod:`inference.confidence`; None of a region, and if the model has no
+            calibration.
     """
 
     path: Path
@@ -89,9 +98,9 @@ class Caption:
         return as_sentence(self.text)
 
     @property
-    def is_doubtful(self) -> bool:
-        """Whether the confidence is known and below :data:`LOW_CONFIDENCE`."""
-        return self.confidence is not None and self.confidence < LOW_CONFIDENCE
+    def confidence_word(self) -> str | None:
+        """``likely``, ``unsure`` or ``probably wrong``; None without a confidence."""
+        return confidence_word(self.confidence)
 
     def _repr_html_(self) -> str:
         """Return the interactive page of the caption, for Jupyter."""
@@ -110,6 +119,7 @@ class Caption:
             values[name] = np.round(values[name].astype(np.float64), _DIGITS).tolist()
         values["path"] = str(self.path)
         values["sentence"] = self.sentence
+        values["confidence_word"] = self.confidence_word
         values["words"] = list(self.words)
         values["alternatives"] = [
             {name: getattr(other, name) for name in _TEXT}
@@ -180,6 +190,7 @@ def unless_doubtful(
     if (
         min_confidence is None
         or isinstance(result, Failure)
+        or result.confidence is None
         or result.confidence >= min_confidence
     ):
         return result

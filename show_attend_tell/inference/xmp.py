@@ -2,14 +2,16 @@
 
 Three fields carry the caption: ``dc:description`` and
 ``Iptc4xmpCore:AltTextAccessibility``, which photo programs show, and a copy in a
-namespace of this package. The words of a person are recognised by the copy: it is
-absent, or differs from the other fields, since photo programs do not edit it.
+namespace of this package, beside its confidence. The words of a person are recognised
+by the copy: it is absent, or differs from the other fields, since photo programs do not
+edit it.
 
 XMP is RDF in XML (ISO 16684-1). A packet of unknown origin may name files, expand
 entities or be very large: document types are refused, entities are not resolved,
 nothing is fetched, and size and depth are limited.
 """
 
+import contextlib
 import re
 
 from lxml import etree
@@ -31,6 +33,7 @@ _PREFIXES = {_DC: "dc", _IPTC: "Iptc4xmpCore", _XMP: "xmp", _OWN: "sat"}
 _DESCRIPTION, _ALT_TEXT = f"{{{_DC}}}description", f"{{{_IPTC}}}AltTextAccessibility"
 _TOOL = f"{{{_XMP}}}CreatorTool"
 _COPY, _MADE_BY = f"{{{_OWN}}}Caption", f"{{{_OWN}}}MadeBy"
+_CONFIDENCE = f"{{{_OWN}}}Confidence"
 _NODE, _LI, _ALT = (f"{{{_RDF}}}{name}" for name in ("Description", "li", "Alt"))
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
@@ -74,6 +77,14 @@ class XmpPacket:
         """The caption that this package wrote, empty if there is none."""
         return "" if self.words() else self._own(_COPY)
 
+    @property
+    def confidence(self) -> float | None:
+        """The confidence of the caption that this package wrote, None if unknown."""
+        value = "" if self.words() else self._own(_CONFIDENCE)
+        with contextlib.suppress(ValueError):
+            return float(value)
+        return None
+
     def words(self) -> str:
         """Return the words of a person or of another program, empty for none."""
         copy = self._own(_COPY)
@@ -83,14 +94,17 @@ class XmpPacket:
                     return value.strip()
         return ""
 
-    def set_caption(self, sentence: str, made_by: str) -> None:
+    def set_caption(
+        self, sentence: str, made_by: str = "", confidence: float | None = None
+    ) -> None:
         """Replace the caption.
 
         ``xmp:CreatorTool`` is written unless another program wrote it.
 
         Args:
             sentence: the caption as a person reads it, in English.
-            made_by: the model and settings.
+            made_by: the model and settings; empty for the words of a person.
+            confidence: of the caption, None if unknown.
 
         Raises:
             MetadataError: the packet is the first of several parts.
@@ -103,9 +117,15 @@ class XmpPacket:
             for language in ("x-default", "en"):  # the default comes first
                 item = etree.SubElement(alternatives, _LI, {_LANGUAGE: language})
                 item.text = sentence
-        self._replaced(_COPY).text = sentence
-        self._replaced(_MADE_BY).text = made_by
-        if all(tool.startswith(PROGRAM) for tool in self._values(_TOOL)):
+        number = "" if confidence is None else f"{confidence:.6f}"
+        own = {_COPY: sentence, _MADE_BY: made_by, _CONFIDENCE: number}
+        for field, text in own.items():
+            element = self._replaced(field)
+            if made_by and text:
+                element.text = text
+            else:
+                element.getparent().remove(element)
+        if made_by and all(tool.startswith(PROGRAM) for tool in self._values(_TOOL)):
             self._replaced(_TOOL).text = creator_tool(made_by)
 
     def to_bytes(self) -> bytes:

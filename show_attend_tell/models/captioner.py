@@ -30,6 +30,7 @@ from show_attend_tell.models.losses import CaptionMean, caption_losses
 from show_attend_tell.models.lstm.decoder import LstmDecoder
 from show_attend_tell.models.lstm.fast_gradient import SOFT
 from show_attend_tell.models.lstm.hard_attention import HardAttention
+from show_attend_tell.models.presets import read_preset, save_preset
 from show_attend_tell.models.transformer.decoder import TransformerDecoder
 
 # The layer of each of config.captioner.DECODERS.
@@ -99,6 +100,28 @@ class Captioner(keras.Model):
         self.compiled_parts = self._compile_fn = None
         self._create_layers(convolutions)
         self.generator = Generator([self])
+
+    @classmethod
+    def from_preset(cls, preset):
+        """Load ``flickr8k`` or ``flickr8k_lstm``, or a folder of a model hub.
+
+        Raises:
+            ModelFileError, PretrainedModelError: see :func:`presets.read_preset`.
+        """
+        return cls.from_saved(read_preset(preset))
+
+    @classmethod
+    def from_saved(cls, saved):
+        """Build the captioner that :func:`reference.model_file.read_captioner` read."""
+        arguments = vars(saved.config) | {"encoder_identity": saved.encoder_identity}
+        model = cls(**arguments)
+        for weight, value in zip(model.weights, saved.weights, strict=True):
+            weight.assign(value)
+        return model
+
+    def save_to_preset(self, folder, scores=None, dataset="", license="other"):
+        """Write a folder for a model hub, see :func:`presets.save_preset`."""
+        save_preset(self, folder, scores, dataset, license)
 
     def _create_layers(self, convolutions):
         s, grid, seed = self.settings, self.grid, self.seed
@@ -323,9 +346,9 @@ class Captioner(keras.Model):
             words = words * ops.cast(sample_weight, words.dtype)
         return self.caption_mean(y, words + attention, sample_weight=present)
 
-    def generate(self, annotations, decoding=None, seeds=None, xla=None, regions=None):
+    def generate(self, annotations, decoding=None, seeds=None, regions=None, **options):
         """Call :meth:`models.generator.Generator.generate` with this model alone."""
-        return self.generator.generate(annotations, decoding, seeds, regions, xla=xla)
+        return self.generator.generate(annotations, decoding, seeds, regions, **options)
 
     def get_config(self):
         """Return the arguments of :meth:`from_config` as JSON values."""

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, Protocol
 import keras
 from keras import ops
 
-from show_attend_tell.models.encoder.quantised_weights import dequantised
 from show_attend_tell.models.lstm.fast_gradient import SOFT
 
 
@@ -25,7 +24,7 @@ def product(x, w, precision="float32"):
 
 
 class MatrixLayer(keras.layers.Layer):
-    """A layer of matrices and biases, which a model file may hold in 8 bits."""
+    """A layer of matrices and biases."""
 
     def matrix(self, name, rows, columns, seeds, kind="glorot"):
         """Add a matrix of Glorot's initial values or, if `normal`, of 0.01 N(0, 1).
@@ -43,10 +42,6 @@ class MatrixLayer(keras.layers.Layer):
     def bias(self, name, width):
         """Add a bias, initially zero."""
         return self.add_weight(shape=(width,), initializer="zeros", name=name)
-
-    def load_own_variables(self, store):
-        """Read the weights from a model file; 8 bits become float32."""
-        super().load_own_variables(dequantised(store))
 
 
 class CompiledParts(NamedTuple):

@@ -113,7 +113,6 @@ def extend_weight(
     values: np.ndarray,
     vocabulary: Vocabulary,
     counts: Mapping[str, int],
-    seed: int = 0,
 ) -> np.ndarray:
     """Extend a weight of the old words to a vocabulary that begins with them.
 
@@ -122,7 +121,6 @@ def extend_weight(
         values: the weight.
         vocabulary: the old words, then the new words.
         counts: see :func:`copy_weights`.
-        seed: seed of the noise.
     """
     axis = WORD_AXES.get(name)
     if axis is None or values.shape[axis] == len(vocabulary):
@@ -132,7 +130,7 @@ def extend_weight(
         new = _biases(values, vocabulary, counts)  # (new words,)
     else:
         rows = np.moveaxis(values, axis, 0)[len(SPECIAL) :]  # (old words, m)
-        rng = np.random.default_rng([seed, axis])
+        rng = np.random.default_rng([0, axis])
         noise = rng.standard_normal((len(vocabulary) - old, rows.shape[1]))
         rows = rows.mean(axis=0) + NOISE * rows.std(axis=0) * noise
         new = np.moveaxis(rows, 0, axis)  # (new words, m) or (m, new words)

@@ -3,7 +3,7 @@
 from importlib.resources import files
 from pathlib import Path
 
-from show_attend_tell.runtime.errors import PretrainedModelError
+from show_attend_tell.runtime.errors import PretrainedModelError, nearest, quote
 
 SHIPPED = Path(str(files(__package__))) / "weights" / "flickr8k.keras"
 SHIPPED_LSTM = SHIPPED.with_name("flickr8k_lstm.keras")
@@ -39,10 +39,19 @@ def model_path(name: str, runs_folder: str | Path) -> Path:
         runs_folder: the folder of all runs.
 
     Raises:
-        PretrainedModelError: the installation has no such model.
+        PretrainedModelError: the installation has no such model, or a similar name was
+            meant.
     """
     if name in NAMES:
         return shipped_model(name)
     from show_attend_tell.config import runs  # slow, and packaged models need none
 
-    return runs.find_model(name, runs_folder)
+    path = runs.find_model(name, runs_folder)
+    models = Path(runs_folder).glob("*/*.keras")
+    known = [*NAMES, *(model.parent.name for model in models)]
+    if not path.exists() and (close := nearest(name, known)):
+        raise PretrainedModelError(
+            f"`model` must be a .keras file, a run or one of {', '.join(NAMES)}. "
+            f"Received: {quote(name)}{close}; correct the name"
+        )
+    return path

@@ -15,7 +15,16 @@ from typing import NamedTuple
 import numpy as np
 
 from show_attend_tell.decoding import Hypotheses
-from show_attend_tell.reference.lstm import sample_index, softmax
+
+
+class NextWord(NamedTuple):
+    """What a decoder returns at one step of W hypotheses."""
+
+    logits: np.ndarray  # (W, K)
+    state: dict  # arrays (W, ...)
+    alpha: np.ndarray  # (W, L)
+    context_weights: np.ndarray  # (W, L): alpha, or one-hot s_t
+    beta: np.ndarray  # (W,)
 
 
 class _Caption(NamedTuple):
@@ -42,10 +51,27 @@ class _Rules(NamedTuple):
         return log_probs, state, extras
 
 
+def softmax(x):
+    """Return exp(x) / sum exp(x) over the last axis."""
+    weights = np.exp(x - x.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
 def log_softmax(x):
     """Return x - log sum exp(x) over the last axis."""
     x = x - x.max(axis=-1, keepdims=True)
     return x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
+
+
+def sample_index(probabilities, u):
+    """Return the first entry (...) whose cumulative sum exceeds u sum(p), p (..., K).
+
+    Rounding may lift u sum(p) to the sum itself; the argmax is returned then.
+    """
+    sums = probabilities.cumsum(axis=-1)
+    index = (sums <= u * sums[..., -1:]).sum(axis=-1)
+    last = index == probabilities.shape[-1]
+    return np.where(last, probabilities.argmax(axis=-1), index)
 
 
 def beam_search(

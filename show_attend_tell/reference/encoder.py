@@ -19,9 +19,8 @@ import numpy as np
 
 from show_attend_tell.config.captioner import EncoderSettings
 from show_attend_tell.reference.hdf5 import Hdf5File
-from show_attend_tell.runtime.array_file import DAMAGED
 from show_attend_tell.runtime.errors import EncoderError, one_line
-from show_attend_tell.runtime.regular_files import read_text_bytes
+from show_attend_tell.runtime.untrusted import DAMAGED, read_text_bytes
 
 BLOCKS = {"VGG16": (2, 2, 3, 3, 3), "VGG19": (2, 2, 4, 4, 4)}  # convolutions of each
 WIDTHS = (64, 128, 256, 512, 512)

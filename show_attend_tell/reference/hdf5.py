@@ -59,6 +59,46 @@ class Hdf5File:
     def __contains__(self, path: str) -> bool:
         return self._address(path) is not None
 
+    def shapes(self, excluded: str = "") -> dict[str, tuple[int, ...]]:
+        """Return the shape of each array by its path, without reading the arrays.
+
+        Args:
+            excluded: name of a group of the root that is not looked at.
+        """
+        shapes, waiting, seen = {}, [("", self._root)], {self._root}
+        while waiting:
+            place, group = waiting.pop()
+            members = self._members(group)
+            addresses = set(members.values())
+            if seen & addresses or len(addresses) < len(members):
+                raise ValueError("an object with two names")
+            seen |= addresses
+            for name, address in members.items():
+                path, messages = f"{place}{name}", self._messages(address)
+                if _MEMBERS not in messages:
+                    shapes[path] = self._shape(self._array(path)[_SHAPE])
+                elif path != excluded:
+                    waiting.append((f"{path}/", address))
+        return shapes
+
+    def _array(self, path: str) -> dict[int, bytes]:
+        """Return the messages of an array."""
+        address = self._address(path)
+        if address is None:
+            raise ValueError(f"`{path}` is missing")
+        messages = self._messages(address)
+        if not messages.keys() >= {_SHAPE, _TYPE, _LAYOUT}:
+            raise ValueError(f"`{path}` is no array")
+        return messages
+
+    def require(self, path: str, shape: tuple[int, ...]) -> dict[int, bytes]:
+        """Return the messages of an array, which must have a shape."""
+        messages = self._array(path)
+        stored = self._shape(messages[_SHAPE])
+        if stored != tuple(shape):
+            raise ValueError(f"`{path}` must be {tuple(shape)}. Received: {stored}")
+        return messages
+
     def read(self, path: str, shape: tuple[int, ...]) -> np.ndarray:
         """Return the array at a path, such as ``decoder/vars/0``.
 
@@ -66,15 +106,7 @@ class Hdf5File:
             path: names of the groups and of the array.
             shape: the shape that it must have; nothing is allocated for another.
         """
-        address = self._address(path)
-        if address is None:
-            raise ValueError(f"`{path}` is missing")
-        messages = self._messages(address)
-        if not messages.keys() >= {_SHAPE, _TYPE, _LAYOUT}:
-            raise ValueError(f"`{path}` is no array")
-        stored = self._shape(messages[_SHAPE])
-        if stored != tuple(shape):
-            raise ValueError(f"`{path}` must be {tuple(shape)}. Received: {stored}")
+        messages = self.require(path, shape)
         dtype = self._type(messages[_TYPE], path)
         if math.prod(shape) * dtype.itemsize > _MOST_DEFLATED * len(self._content):
             raise ValueError(f"`{path}` is larger than the file can hold")
@@ -214,17 +246,17 @@ class Hdf5File:
         size = math.prod(sides) * dtype.itemsize
         if size > _MOST_DEFLATED * len(self._content):
             raise ValueError("chunks larger than the file can hold")
+        if any(s > n for n, s in zip(shape, sides, strict=False)):
+            raise ValueError("chunks larger than the array")
         counts = [-(-n // s) for n, s in zip(shape, sides, strict=False)]
-        if math.prod(counts) * 8 * (rank + 3) > len(self._content):
-            raise ValueError("more chunks than the file can list")
-        missing = set(np.ndindex(*counts))
-        array = np.empty(shape, dtype)
+        seen, array = set(), np.empty(shape, dtype)
         for key, address in self._entries(tree, 1, 8 * (rank + 2)):
             stored, mask, *first = struct.unpack_from(f"<II{rank}Q", key)
             place = tuple(f // s for f, s in zip(first, sides, strict=False))
-            if place not in missing:
+            outside = any(p >= n for p, n in zip(place, counts, strict=True))
+            if outside or place in seen:
                 raise ValueError("a chunk twice or outside")
-            missing.remove(place)
+            seen.add(place)
             data = self._slice(address, stored)
             used = [f for bit, f in enumerate(filters) if not mask >> bit & 1]
             chunk = np.frombuffer(_unfiltered(data, used, size, dtype), dtype)
@@ -232,7 +264,7 @@ class Hdf5File:
             target = array[where]
             inside = tuple(slice(0, n) for n in target.shape)
             target[...] = chunk.reshape(sides)[inside]
-        if missing:
+        if len(seen) < math.prod(counts):
             raise ValueError("chunks are missing")
         return array
 

@@ -21,28 +21,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from show_attend_tell.reference.beam import NextWord, sample_index, softmax
+
 
 class Photo(NamedTuple):
     """What every step reads of a photo, computed once."""
 
     a: np.ndarray  # annotation vectors, (L, D)
     projected: np.ndarray  # W_a a_i + b, (L, A)
-
-
-class NextWord(NamedTuple):
-    """One step of W hypotheses."""
-
-    logits: np.ndarray  # (W, K)
-    state: dict  # arrays (W, ...)
-    alpha: np.ndarray  # (W, L)
-    context_weights: np.ndarray  # (W, L): alpha, or one-hot s_t
-    beta: np.ndarray  # (W,)
-
-
-def softmax(x):
-    """Return exp(x) / sum exp(x) over the last axis."""
-    weights = np.exp(x - x.max(axis=-1, keepdims=True))
-    return weights / weights.sum(axis=-1, keepdims=True)
 
 
 def sigmoid(x):
@@ -136,17 +122,6 @@ def argmax_location(alpha):
 def sampled_location(alpha, u: float):
     """Return one-hot s_t ~ Multinoulli(alpha_t), Eq. (8), u uniform in [0, 1)."""
     return np.eye(alpha.shape[-1], dtype=alpha.dtype)[sample_index(alpha, u)]
-
-
-def sample_index(probabilities, u):
-    """Return the first entry (...) whose cumulative sum exceeds u sum(p), p (..., K).
-
-    Rounding may lift u sum(p) to the sum itself; the argmax is returned then.
-    """
-    sums = probabilities.cumsum(axis=-1)
-    index = (sums <= u * sums[..., -1:]).sum(axis=-1)
-    last = index == probabilities.shape[-1]
-    return np.where(last, probabilities.argmax(axis=-1), index)
 
 
 def region_bias(shares, strength: float):

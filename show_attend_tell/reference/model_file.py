@@ -1,35 +1,46 @@
-"""Read the captioner of a ``.keras`` file as settings and arrays.
+"""Read the model of a ``.keras`` file as settings and arrays.
 
-The file is a zip archive of the model's configuration (JSON) and its weights (HDF5). No
-object of the configuration is built: its class must be the captioner's, its settings
-state the path and shape of every array, and nothing else is read.
+The file is a zip archive of the model's configuration (JSON) and its weights (HDF5).
+This module is the one gate of all models and both engines. No object of the
+configuration is built: its class must be known, its values must have the types of that
+class, and its settings or the model built from them state the shapes of the arrays.
+Nothing else is read. Memory is limited by the size of the file.
 """
 
+import contextlib
 import json
 import math
+import tempfile
 import zipfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from show_attend_tell.config.captioner import SavedCaptioner, SavedConfig
+from show_attend_tell.config.captioner import SavedConfig
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.reference import lstm, transformer
 from show_attend_tell.reference.encoder import convolve
 from show_attend_tell.reference.hdf5 import Hdf5File
-from show_attend_tell.runtime.array_file import DAMAGED, SCALE, dequantise
 from show_attend_tell.runtime.errors import ModelFileError, one_line, quote
-from show_attend_tell.runtime.regular_files import require_regular
+from show_attend_tell.runtime.untrusted import (
+    DAMAGED,
+    SCALE,
+    dequantise,
+    open_archive,
+    parse_json,
+    read_member,
+    require_regular,
+)
 
 DECODERS = {"lstm": lstm, "transformer": transformer}
-_CLASS = "Captioner", "show_attend_tell>Captioner"
-_CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
-_MEMBERS = {_CONFIG, _WEIGHTS, "metadata.json"}
-_MOST_CONFIG = 50_000_000  # bytes; a vocabulary of a million words has 20 MB
-_MOST_WEIGHTS = 500_000_000  # numbers; the packaged models have 4 and 7 million
-_PER_WEIGHT = 16  # bytes: float32, and two moments of an optimiser
-_OVERHEAD = 4_000_000  # bytes of an HDF5 file beside its numbers
+_CONFIG, WEIGHTS = "config.json", "model.weights.h5"
+_MEMBERS = (_CONFIG, WEIGHTS, "metadata.json")
+_MOST_CONFIG = 5_000_000  # bytes; a vocabulary of 100,000 words has 1.1 MB
+_FEW_WEIGHTS = 20_000_000  # numbers that any file may hold
+_PER_BYTE = 4  # further numbers for each byte of the file; 1 in the smallest files
 
 
 class Captioner:
@@ -42,7 +53,7 @@ class Captioner:
     """
 
     def __init__(self, config: SavedConfig, encoder_identity: dict, arrays: dict):
-        self.arrays, self._convolutions = arrays, config.convolutions
+        self.config, self.arrays = config, arrays
         self._decoder = DECODERS[config.settings.decoder]
         is_lstm = self._decoder is lstm
         self._settings = config.settings if is_lstm else config.transformer
@@ -60,7 +71,7 @@ class Captioner:
     def annotations(self, features) -> np.ndarray:
         """Return the scaled annotations of features as stored, (L, D)."""
         a, p = features.astype(np.float32), self.arrays
-        for name in self._convolutions:
+        for name in self.config.convolutions:
             a = a.reshape(*self.grid, -1)
             a = convolve(a, p[f"{name}_kernel"], p[f"{name}_bias"])
             a = a.reshape(-1, self.annotation_width)
@@ -105,22 +116,46 @@ class Captioner:
         return function(self.arrays, self._settings, *args)
 
 
+class SavedModel(NamedTuple):
+    """The content of a model file whose class and types of values are verified."""
+
+    class_name: str
+    config: object  # an instance of the class of its values
+    values: dict  # the same values as they are stored
+    file: Hdf5File
+    most_weights: int  # numbers that the model may have
+
+
 def read_captioner(path: str | Path) -> Captioner:
-    """Read a captioner.
+    """Read a captioner; :func:`read_model` describes the path.
 
     Raises:
         ModelFileError: the file is absent, damaged or not a captioner's, or its
             weights are not finite.
     """
-    path = Path(path)
-    if not path.is_file():
+    with faults_described(path):
+        saved = read_model(path, {"Captioner": SavedConfig})
+        arrays = layout(saved.config)
+        require_weights(saved, sum(math.prod(shape) for _, _, shape in arrays))
+        for place, _, shape in arrays:
+            saved.file.require(place, shape)
+        weights = {
+            name: read_weight(saved.file, place, shape, name)
+            for place, name, shape in arrays
+        }
+        identity = saved.values.get("encoder_identity") or {}
+        return Captioner(saved.config, identity, weights)
+
+
+@contextlib.contextmanager
+def faults_described(path: str | Path) -> Iterator[None]:
+    """Raise a ModelFileError that names a file in place of errors in reading it."""
+    try:
+        yield
+    except FileNotFoundError:
         raise ModelFileError(
             f"{path}: no such model; train the run it belongs to first"
-        )
-    try:
-        require_regular(path)
-        with zipfile.ZipFile(path) as archive:
-            return _read(archive)
+        ) from None
     except DAMAGED as error:
         raise ModelFileError(
             f"{path}: cannot be read as a model ({fault_of(error)}); train the "
@@ -128,26 +163,80 @@ def read_captioner(path: str | Path) -> Captioner:
         ) from None
 
 
-def _read(archive: zipfile.ZipFile) -> Captioner:
-    if strange := set(archive.namelist()) - _MEMBERS:
-        raise ValueError(f"it also holds {quote(min(strange))}")
-    content = _member(archive, _CONFIG, _MOST_CONFIG)
-    found = json.loads(content)
-    names = found.get("class_name"), found.get("registered_name")
-    if names != _CLASS:
-        raise ValueError(f"it must hold a Captioner. Received: {quote(names[0])}")
-    config = TypeAdapter(SavedCaptioner).validate_json(content, strict=True).config
-    arrays = layout(config)
-    count = sum(math.prod(shape) for _, _, shape in arrays)
-    if count > _MOST_WEIGHTS:
-        raise ValueError(f"its settings have {count} weights")
-    file = Hdf5File(_member(archive, _WEIGHTS, _OVERHEAD + _PER_WEIGHT * count))
-    weights = {}
-    for place, name, shape in arrays:
-        weights[name] = _float32(file, place, shape)
-        if not np.isfinite(weights[name]).all():
-            raise ValueError(f"its weights must be finite. Received: {name}")
-    return Captioner(config, found["config"].get("encoder_identity") or {}, weights)
+def read_model(path: str | Path, classes: Mapping[str, type]) -> SavedModel:
+    """Read the configuration of a model and the list of its arrays.
+
+    Args:
+        path: a ``.keras`` file, or the ``model.weights.h5`` of a folder with the
+            members of one.
+        classes: name of each class that is accepted -> class of its values.
+
+    Raises:
+        DAMAGED: the file is absent, damaged or larger than its limits, or holds
+            another class or values of other types.
+    """
+    path = Path(path)
+    with _as_archive(path) as packed, open_archive(packed, _MEMBERS) as archive:
+        name, values = _config(archive)
+        if name not in classes:
+            raise ValueError(
+                f"it must hold a {' or '.join(classes)}. Received: {name[:80]}"
+            )
+        # As text: in it a list is a tuple too, and nothing else is converted.
+        config = TypeAdapter(classes[name]).validate_json(
+            json.dumps(values), strict=True
+        )
+        file = Hdf5File(read_member(archive, WEIGHTS))
+    most = _FEW_WEIGHTS + _PER_BYTE * path.stat().st_size
+    saved = SavedModel(name, config, values, file, most)
+    require_weights(saved, sum(map(math.prod, file.shapes("optimizer").values())))
+    return saved
+
+
+@contextlib.contextmanager
+def _as_archive(path: Path) -> Iterator[Path]:
+    """Yield a ``.keras`` file; the members in a folder are packed into a temporary one.
+
+    Raises:
+        OSError: a file is absent, or is a pipe or a device.
+    """
+    if path.name != WEIGHTS:
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        packed = Path(folder) / "model.keras"
+        with zipfile.ZipFile(packed, "w") as archive:
+            for name in _MEMBERS:
+                require_regular(path.with_name(name))
+                archive.write(path.with_name(name), name)
+        yield packed
+
+
+def class_of(path: str | Path) -> str:
+    """Return the name of the class in a model file; "" if the file is no model."""
+    try:
+        with _as_archive(Path(path)) as file, open_archive(file, _MEMBERS) as archive:
+            return _config(archive)[0]
+    except DAMAGED:
+        return ""
+
+
+def _config(archive: zipfile.ZipFile) -> tuple[str, object]:
+    """Return the name of the class in a model file, and its values."""
+    config = parse_json(read_member(archive, _CONFIG, _MOST_CONFIG))
+    if not isinstance(config, dict):
+        raise ValueError("its configuration must be an object")
+    name, registered = (config.get(k) for k in ("class_name", "registered_name"))
+    is_ours = registered == f"show_attend_tell>{name}"
+    return str(name if is_ours else registered or name), config.get("config")
+
+
+def require_weights(saved: SavedModel, count: int) -> None:
+    """Raise a ValueError if a model has more numbers than its file may hold."""
+    if count > saved.most_weights:
+        raise ValueError(
+            f"it has {count} weights, more than {saved.most_weights} for its size"
+        )
 
 
 def layout(config: SavedConfig) -> list[tuple[str, str, tuple]]:
@@ -157,6 +246,8 @@ def layout(config: SavedConfig) -> list[tuple[str, str, tuple]]:
     weights += DECODERS[config.settings.decoder].layout(
         config.settings, len(config.vocabulary), D, config.transformer
     )
+    if config.settings.attention == "hard":
+        weights.append(("hard_attention/vars/0", "baseline", ()))
     shapes = [(f"{name}_kernel", (3, 3, D, D)) for name in names]
     shapes += [(f"{name}_bias", (D,)) for name in names]
     return weights + [
@@ -164,20 +255,22 @@ def layout(config: SavedConfig) -> list[tuple[str, str, tuple]]:
     ]
 
 
-def _member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
-    """Return the bytes of a member of at most `most` bytes."""
-    size = archive.getinfo(name).file_size
-    if size > most:
-        raise ValueError(f"`{name}` has {size} bytes, more than {most}")
-    return archive.read(name)
+def read_weight(file: Hdf5File, path: str, shape: tuple, name: str) -> np.ndarray:
+    """Return an array as float32; an array of 8 bits has scales of its columns.
 
-
-def _float32(file: Hdf5File, path: str, shape: tuple) -> np.ndarray:
-    """Return an array; one of 8 bits has the scales of its columns beside it."""
+    Raises:
+        ValueError: it is absent, damaged, of another shape or not finite.
+    """
     values = file.read(path, shape)
     if values.dtype == np.int8:
-        return dequantise(values, file.read(path + SCALE, shape[-1:]))
-    return values.astype(np.float32)
+        values = dequantise(values, file.read(path + SCALE, shape[-1:]))
+    values = values.astype(np.float32)
+    if not np.isfinite(values).all():
+        raise ValueError(
+            f"its weights must be finite. Received: NaN or infinity in {name}, from a "
+            "training that diverged; use a lower training.learning_rate"
+        )
+    return values
 
 
 def fault_of(error: Exception) -> str:
@@ -185,5 +278,5 @@ def fault_of(error: Exception) -> str:
     if not isinstance(error, ValidationError):
         return one_line(error)
     fault = error.errors()[0]
-    place = ".".join(map(str, fault["loc"]))[:80]
+    place = ".".join(map(str, ("config", *fault["loc"])))[:80]
     return f"{place}: {fault['msg'][:80]}. Received: {quote(fault['input'])}"

@@ -35,21 +35,20 @@ import numpy as np
 
 from show_attend_tell.data.vocabulary import END, UNKNOWN
 from show_attend_tell.decoding import Hypotheses
-from show_attend_tell.runtime.array_file import (
+from show_attend_tell.runtime.errors import ModelFileError, one_line
+from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.untrusted import (
     DAMAGED,
     SCALE,
     dequantise,
     quantise,
     read_arrays,
 )
-from show_attend_tell.runtime.errors import ModelFileError, one_line
-from show_attend_tell.runtime.files import atomic_path
 
 ORDERS = 4  # n of the n-grams, 1 to 4
 Ngram = tuple[int, ...]  # ids of words
 
 FORMAT = 2
-_MOST_BYTES = 1_000_000_000  # unpacked
 NONE = "none"  # instead of a file: rank without a reranker
 _REMEDY = "write it again by `show-attend-tell fit-reranker`"
 _PLAIN = {
@@ -263,7 +262,7 @@ def load_reranker(path: str | Path) -> Reranker:
     """
     path = Path(path)
     try:
-        arrays, about = read_arrays(path, _ARRAYS, FORMAT, _MOST_BYTES)
+        arrays, about = read_arrays(path, _ARRAYS, FORMAT)
         fault = _layout_fault(arrays, about)
         if fault is None:
             return _reranker(arrays, about, path)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from show_attend_tell.reference.lstm import NextWord, softmax
+from show_attend_tell.reference.beam import NextWord, softmax
 
 EPSILON = 1e-5  # added to the variance in a layer normalisation
 

@@ -4,6 +4,9 @@ Each message is one line: the requirement, the value received and the remedy. Th
 command line prints the message and ends with exit status 1.
 """
 
+import difflib
+from collections.abc import Iterable
+
 
 class ShowAttendTellError(ValueError):
     """The base class: catch it to catch every error below."""
@@ -24,6 +27,17 @@ def quote(value: object, limit: int = 80) -> str:
         return _cut(repr(value), limit)
     except (ValueError, RecursionError):
         return f"{type(value).__name__}, too large to print"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return ``, nearest: <known name>``, empty if no known name is similar."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f", nearest: {close[0]}" if close else ""
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun: ``1 photo``, ``2,000 photos``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _cut(text: str, limit: int) -> str:

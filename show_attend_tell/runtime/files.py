@@ -85,10 +85,9 @@ def atomic_write(path: str | Path, content: str | bytes) -> None:
 
 @contextlib.contextmanager
 def locked(path: str | Path, taken: Exception, seconds: float = 0) -> Iterator[None]:
-    """Hold a lock among processes.
+    """Hold a lock among processes, and remove the lock file at the end.
 
-    The lock file is never removed: otherwise one process could lock the removed file
-    and another process a new file.
+    A process that waits for the removed file starts over with a new one.
 
     Args:
         path: the lock file; its folder is made.
@@ -111,6 +110,8 @@ def locked(path: str | Path, taken: Exception, seconds: float = 0) -> Iterator[N
     try:
         yield
     finally:
+        with contextlib.suppress(OSError):  # Windows removes it with its release
+            path.unlink()
         lock.release()
 
 

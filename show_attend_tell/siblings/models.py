@@ -1,15 +1,26 @@
 """Build and load the models of digits and words."""
 
+import functools
+import math
 import tempfile
 from pathlib import Path
+from typing import Annotated
 
+import h5py
 import keras
+import tensorflow as tf
+from pydantic import Field, create_model
 
-from show_attend_tell.models.encoder.quantised_weights import (
-    copy_archive,
-    dequantised_array,
+from show_attend_tell.config.fields import Seed
+from show_attend_tell.reference.model_file import (
+    SavedModel,
+    faults_described,
+    read_model,
+    read_weight,
+    require_weights,
 )
-from show_attend_tell.runtime.errors import ModelFileError, one_line
+from show_attend_tell.runtime.errors import ModelFileError
+from show_attend_tell.runtime.untrusted import SCALE
 from show_attend_tell.siblings.classifier import PictureClassifier
 from show_attend_tell.siblings.draw.model import Draw, WindowClassifier
 from show_attend_tell.siblings.ram.model import RecurrentAttention
@@ -20,6 +31,19 @@ CLASSES = {
     "classify": (RecurrentAttention, PictureClassifier, WindowClassifier),
     "generate": (Draw,),
     "read": (Reader,),
+}
+_CLASS_OF = {cls.__name__: cls for classes in CLASSES.values() for cls in classes}
+_SIDE = Annotated[int, Field(ge=1, le=1000)]
+_SIZES = {"Draw": ("height", "width"), "Reader": ()}  # else the values below
+# The types of the values in a model's file.
+_SAVED = {
+    name: create_model(
+        name,
+        settings=(cls.settings_class, ...),
+        seed=(Seed, 0),
+        **dict.fromkeys(_SIZES.get(name, ("canvas", "classes")), (_SIDE, ...)),
+    )
+    for name, cls in _CLASS_OF.items()
 }
 
 
@@ -53,18 +77,8 @@ def load_model(path: Path, task: str, experiment=None) -> keras.Model:
     Raises:
         ModelFileError: the file is absent or damaged, or holds another model.
     """
-    if not path.is_file():
-        raise ModelFileError(f"{path}: no such model; train the experiment first")
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            expanded = Path(folder) / "model.keras"
-            copy_archive(path, expanded, dequantised_array)
-            model = keras.saving.load_model(expanded, compile=False)
-    except Exception as error:  # of any type: Keras builds whatever the file contains
-        raise ModelFileError(
-            f"{path}: cannot be read as a model ({one_line(error)}); train the "
-            "experiment again"
-        ) from None
+    with faults_described(path):
+        model = _built(read_model(path, _SAVED))
     if not isinstance(model, CLASSES[task]):
         raise ModelFileError(
             f"{path}: must be a model of task = {task!r}. Received: "
@@ -76,4 +90,25 @@ def load_model(path: Path, task: str, experiment=None) -> keras.Model:
             f"{path}: was trained with other settings of the model; restore them, or "
             "train again with --overwrite"
         )
+    return model
+
+
+def _built(saved: SavedModel) -> keras.Model:
+    """Return the model of a file, of at most ``saved.most_weights`` numbers."""
+    make = functools.partial(_CLASS_OF[saved.class_name], **dict(saved.config))
+    with tf.Graph().as_default():  # in which variables have shapes and no values
+        count = sum(math.prod(weight.shape) for weight in make().weights)
+    require_weights(saved, count)
+    model = make()
+    arrays = {
+        name: read_weight(saved.file, name, shape, name)
+        for name, shape in saved.file.shapes("optimizer").items()
+        if not name.endswith(SCALE)
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "model.weights.h5"
+        with h5py.File(copy, "w") as file:
+            for name, values in arrays.items():
+                file[name] = values
+        model.load_weights(copy)
     return model

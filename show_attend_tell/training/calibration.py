@@ -14,7 +14,8 @@ from PIL import Image
 
 from show_attend_tell.config.settings import DecodingSettings, Experiment
 from show_attend_tell.data.features import FeatureReader
-from show_attend_tell.data.splits import Split, folder_of, load_splits, open_features
+from show_attend_tell.data.preprocessing import load_photo
+from show_attend_tell.data.splits import Split, load_splits, open_features
 from show_attend_tell.evaluation.metrics.reward import CiderReward
 from show_attend_tell.evaluation.validation import best_words, generate_captions
 from show_attend_tell.inference.confidence import (
@@ -33,6 +34,7 @@ from show_attend_tell.training.confidence import (
     fit_calibration,
     fit_photo_space,
     measure,
+    probability_right,
 )
 
 LEAST = 8  # validation photos, and pictures of a set
@@ -49,7 +51,7 @@ class CalibrationReport:
         path: the file.
         measured: ``photos``, their number; ``auc`` of the confidence by set, of models
             fitted without that set; ``auc_quality`` of the confidence between captions
-            above and below the median CIDEr.
+            above and below the mean probability of being right.
     """
 
     path: Path
@@ -60,7 +62,7 @@ class CalibrationReport:
         known, quality = self.measured["photos"], self.measured["auc_quality"]
         rows = [f"AUC of the confidence, {known} validation photos and"]
         rows += [f"  {name:14} {auc:.3f}" for name, auc in self.measured["auc"].items()]
-        rows.append(f"captions above and below the median CIDEr: {quality:.3f}")
+        rows.append(f"captions probably right and probably wrong: {quality:.3f}")
         return [*rows, f"{self.path}"]
 
 
@@ -101,12 +103,11 @@ def calibrate(
                 f"Received: {len(val.photos)}; prepare more"
             )
         rows = rng.permutation(len(val.photos))[:count]
-        folder = folder_of(experiment, work)
-        files = [folder / val.photos[row].path for row in rows]
+        files = [val.photos[row].path for row in rows]
         turn, size = Image.Transpose.ROTATE_180, encoder.settings.image_size
         pictures = {
-            "upside down": (x.transpose(turn) for x in _load(encoder, files)),
-            "close-ups": (_close_up(x, size, rng) for x in _load(encoder, files)),
+            "upside down": (x.transpose(turn) for x in _load(files)),
+            "close-ups": (_close_up(x, size, rng) for x in _load(files)),
             **others,
         }
         squares = {name: _squares(encoder, name, x) for name, x in pictures.items()}
@@ -118,27 +119,29 @@ def calibrate(
         for name, pictures in squares.items()
     }
     sources = dict.fromkeys(("upside down", "close-ups"), rows)
-    good = (scores > np.median(scores)).astype(np.float64)
-    if good.sum() < LEAST // 2:
+    good, better = probability_right(scores), scores > np.median(scores)
+    if better.sum() < LEAST // 2:
         raise CalibrationError(
             "the validation captions must differ in CIDEr. Received: "
-            f"{int(good.sum())} of {len(good)} above the median; train the model longer"
+            f"{better.sum()} of {len(better)} above the median; train the model longer"
         )
-    half = _halves(good, rows, rng)
+    half = _halves(better, rows, rng)
     measured = measure(space, known, good, ood_sets, sources, half)
     calibration = fit_calibration(space, known, good, list(ood_sets.values()))
     path = save_calibration(calibration, captioner, model, measured)
     return CalibrationReport(path, measured)
 
 
-def _halves(good: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _halves(
+    better: np.ndarray, rows: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
     """Return the first half of the photos, (N,) bool.
 
-    The halves differ by at most one in good captions and in photos of `rows`.
+    The halves differ by at most one in better captions and in photos of `rows`.
     """
-    chosen = np.isin(np.arange(len(good)), rows)
-    order = np.lexsort((rng.random(len(good)), chosen, good))
-    half = np.zeros(len(good), bool)
+    chosen = np.isin(np.arange(len(better)), rows)
+    order = np.lexsort((rng.random(len(better)), chosen, better))
+    half = np.zeros(len(better), bool)
     half[order[::2]] = True
     return half
 
@@ -198,11 +201,11 @@ def _decoding(captioner: Generator) -> DecodingSettings:
     return dataclasses.replace(captioner.decoding, batch_size=_BATCH)
 
 
-def _load(encoder: Encoder, files: list[Path]) -> Iterable[Image.Image]:
+def _load(files: list[Path]) -> Iterable[Image.Image]:
     """Yield the photos of files."""
     for file in files:
         try:
-            yield encoder.load_photo(file)
+            yield load_photo(file)
         except PhotoError as error:
             raise CalibrationError(
                 f"{error}; the calibration needs the validation photos themselves"

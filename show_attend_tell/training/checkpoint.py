@@ -8,8 +8,8 @@ import contextlib
 import dataclasses
 import io
 import json
+import math
 import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +21,15 @@ from pydantic import Field, TypeAdapter, ValidationError
 from show_attend_tell.config.settings import Count
 from show_attend_tell.runtime.errors import RunError, TrainingError, one_line, quote
 from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.untrusted import (
+    DAMAGED,
+    open_archive,
+    parse_array,
+    parse_json,
+    read_member,
+)
 
-# Errors of zipfile and NumPy, depending on which bytes are damaged.
-_DAMAGE = (OSError, EOFError, KeyError, MemoryError, RuntimeError, ValueError)
-_DAMAGE += (zipfile.BadZipFile, zlib.error)
+_HEADER = 10_000  # bytes of an array's header, and of the position
 
 
 @dataclass
@@ -95,8 +100,8 @@ def restore_checkpoint(path: str | Path, model) -> Position:
                 "restore the settings, or train without --resume"
             )
         for name, variable in variables.items():
-            content = io.BytesIO(archive.read(name))
-            value = np.lib.format.read_array(content, allow_pickle=False)
+            size = math.prod(variable.shape) * np.dtype(variable.dtype).itemsize
+            value = parse_array(read_member(archive, name, size + _HEADER))
             if value.shape != tuple(variable.shape):
                 raise RunError(
                     f"{path}: {variable.path} must be {tuple(variable.shape)}. "
@@ -114,7 +119,7 @@ def restore_checkpoint(path: str | Path, model) -> Position:
 def _opened(path: str | Path) -> Iterator[zipfile.ZipFile]:
     """Open a checkpoint; raise a RunError if reading it fails."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_archive(Path(path)) as archive:
             yield archive
     except RunError:
         raise
@@ -123,7 +128,7 @@ def _opened(path: str | Path) -> Iterator[zipfile.ZipFile]:
             f"{path}: {error}; train with --overwrite and a lower "
             "training.learning_rate"
         ) from None
-    except _DAMAGE as error:
+    except DAMAGED as error:
         raise RunError(
             f"{path}: the checkpoint is damaged ({one_line(error)}); train without "
             "--resume"
@@ -131,7 +136,7 @@ def _opened(path: str | Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _position(archive: zipfile.ZipFile) -> Position:
-    state = json.loads(archive.read("position.json"))
+    state = parse_json(read_member(archive, "position.json", _HEADER))
     try:
         return TypeAdapter(Position).validate_python(state)
     except ValidationError:

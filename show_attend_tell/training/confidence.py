@@ -25,6 +25,9 @@ RIDGE = 0.03  # penalty of both regressions
 DIRECTIONS = 128  # k
 _WORD_RIDGE = 0.05  # of the regressions of words on z, whose variance is 1
 _LEAST_SHARE, _MOST_SHARE = 1 / 300, 0.3  # of photos with a content word
+# A logistic regression on log(CIDEr + 0.1) of 120 captions that a person judged; see
+# "Confidence" in experiments/LOG.md.
+_SLOPE, _SHIFT, _LEAST_CIDER = 1.30, 0.45, 0.1
 _STEPS = 50  # of Newton's method; about eight are needed
 _TOLERANCE = 1e-10  # of the largest change of a coefficient
 
@@ -84,6 +87,16 @@ def _content_words(
     return words, present[:, words].astype(np.float64)
 
 
+def probability_right(cider: np.ndarray) -> np.ndarray:
+    """Compute the share of captions of a CIDEr that a person judges to be right.
+
+    Args:
+        cider: (N,), 0 to 10.
+    """
+    z = _SLOPE * np.log(cider + _LEAST_CIDER) + _SHIFT
+    return 0.5 * (1 + np.tanh(0.5 * z))
+
+
 def fit_calibration(
     space: PhotoSpace, known: np.ndarray, good: np.ndarray, ood_sets: list[np.ndarray]
 ) -> Calibration:
@@ -92,7 +105,7 @@ def fit_calibration(
     Args:
         space: the distribution of the training photos.
         known: statistics of validation photos, (N, 6).
-        good: (N,), 1 where the caption is better than half of them.
+        good: probability that each of their captions is right, (N,).
         ood_sets: statistics of the pictures of each out-of-distribution set, (M, 6).
     """
     centre, scale = known.mean(axis=0), np.maximum(known.std(axis=0), 1e-6)
@@ -122,7 +135,7 @@ def fit_logistic(
 
     Args:
         statistics: x, (N, F), standardised.
-        labels: y, (N,) of 0 and 1.
+        labels: y, (N,) from 0 to 1.
         weights: s, (N,), positive.
         ridge: penalty of the coefficients, above 0; b has none.
 
@@ -164,7 +177,7 @@ def measure(
     Args:
         space: the distribution of the training photos.
         known: statistics of validation photos, (N, 6).
-        good: (N,), 1 where the caption is better than half of them.
+        good: probability that each of their captions is right, (N,).
         ood_sets: statistics of at least two out-of-distribution sets, (M, 6) each.
         sources: for sets made of validation photos, the row of each photo, (M,).
         half: (N,) bool, the first half.
@@ -184,8 +197,9 @@ def measure(
             auc[name].append(rank_auc(*values))
         everything = list(ood_sets.values())
         model = fit_calibration(space, known[fitted], good[fitted], everything)
-        confidence, g = _confidence(model, known[tested]), good[tested]
-        quality.append(rank_auc(confidence[g == 1], confidence[g == 0]))
+        confidence = _confidence(model, known[tested])
+        better = good[tested] > good.mean()
+        quality.append(rank_auc(confidence[better], confidence[~better]))
     return {
         "photos": len(known),
         "auc": {name: round(float(np.mean(x)), 4) for name, x in auc.items()},

@@ -1,8 +1,11 @@
 """Distil an ensemble: train one captioner on the word probabilities of several.
 
-The teachers and the student read the given captions y (teacher forcing). With the
-teachers' mean p_t = 1/M sum_m softmax(l_mt / tau), the student's q_t = softmax(l_t /
-tau) and the weight w of the given captions, the loss of a caption is::
+The teachers and the student read the given captions y (teacher forcing). A teacher's
+words are p_mt = softmax(l_mt / tau), and its weight grows with its probability of the
+caption, v_m ~ prod_t p_mt(y_t)^kappa: with 0 all teachers weigh the same, with 1 v_m is
+the posterior of a mixture of the teachers, so that each teaches the photos that it
+knows best. With their mean p_t = sum_m v_m p_mt, the student's q_t = softmax(l_t / tau)
+and the weight w of the given captions, the loss of a caption is::
 
     (1 - w) tau^2 sum_t KL(p_t || q_t) - w sum_t log q(y_t) + lambda sum_i (...)^2
 
@@ -26,8 +29,7 @@ from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ConfigError, ModelFileError
-from show_attend_tell.training.maximum_likelihood import Likelihood
-from show_attend_tell.training.step import compile_function
+from show_attend_tell.training.maximum_likelihood import Likelihood, compile_function
 from show_attend_tell.training.workers import Workers
 
 _DROPOUT = ("dropout", "embedding_dropout", "init_dropout", "channel_dropout")
@@ -102,7 +104,7 @@ def distillation_step(
 
     def train_step(data: tuple) -> dict:
         x, targets = data
-        probabilities = mean_probabilities(teachers, x, settings.temperature)
+        probabilities = mean_probabilities(teachers, x, targets, settings)
         with tf.GradientTape() as tape:
             loss = distillation_loss(model, x, targets, probabilities, settings)
             scaled = model.optimizer.scale_loss(loss)
@@ -114,13 +116,27 @@ def distillation_step(
     return train_step
 
 
-def mean_probabilities(teachers: Sequence[Captioner], x: dict, temperature: float):
-    """Return the mean of the teachers' word probabilities p, (B, T, K)."""
-    total = 0.0
+def mean_probabilities(
+    teachers: Sequence[Captioner], x: dict, targets, settings: DistillationSettings
+):
+    """Return the weighted mean of the teachers' word probabilities p, (B, T, K).
+
+    Args:
+        teachers: captioners without dropout.
+        x: annotations (B, L, D) and input tokens (B, T).
+        targets: words of the given captions, (B, T), 0 for padding.
+        settings: temperature and exponent of the weights.
+    """
+    mask = ops.cast(ops.not_equal(targets, PAD), "float32")  # (B, T)
+    words, scores = [], []
     for teacher in teachers:
         logits = teacher.teacher_force(x, training=True)["logits"]
-        total += ops.softmax(ops.cast(logits, "float32") / temperature)
-    return total / len(teachers)
+        words.append(ops.softmax(ops.cast(logits, "float32") / settings.temperature))
+        truth = ops.take_along_axis(words[-1], targets[..., None], axis=-1)[..., 0]
+        scores.append(ops.sum(ops.log(ops.maximum(truth, 1e-9)) * mask, axis=1))
+    scores = settings.posterior * ops.stack(scores)  # (M, B)
+    weights = ops.exp(scores - ops.logsumexp(scores, axis=0))
+    return sum(weights[m, :, None, None] * p for m, p in enumerate(words))
 
 
 def distillation_loss(

@@ -35,9 +35,9 @@ from show_attend_tell.reference.reranker import (
     kernel,
     normalised,
 )
-from show_attend_tell.runtime.array_file import dequantise, quantise
 from show_attend_tell.runtime.errors import ManifestError
 from show_attend_tell.runtime.progress import progress_bar
+from show_attend_tell.runtime.untrusted import dequantise, quantise
 
 GAMMA = 0.5  # of the kernel
 LAMBDA = 0.05

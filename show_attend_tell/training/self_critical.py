@@ -26,7 +26,7 @@ from show_attend_tell.data.vocabulary import PAD, START, Vocabulary
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.evaluation.metrics.reward import CiderReward
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.training.step import compiled_step
+from show_attend_tell.training.maximum_likelihood import compiled_step
 from show_attend_tell.training.workers import ALONE, Workers
 
 
@@ -112,8 +112,8 @@ class SelfCritical:
         search = DecodingSettings(
             beam=self.hypotheses, max_words=self.max_words, batch_size=len(features)
         )
-        # XLA: one search serves all updates.
-        return self.model.generate(features, search, xla=True)
+        photos = self.settings.epochs * len(self.data.rows)
+        return self.model.generate(features, search, photos=photos)
 
 
 def reward_words(

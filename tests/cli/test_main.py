@@ -249,6 +249,13 @@ def test_train_passes_its_options_and_prints_the_result(run, received):
     assert received[0][:5] == (*PLACES, True, False)
 
 
+def test_a_terminal_shows_what_train_does_before_its_bar(run, received, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    code, _, err = run("train", *WHERE)
+    assert code == 0
+    assert ": starting TensorFlow, reading the data" in err
+
+
 @pytest.mark.parametrize("verb", ["train", "eval"])
 def test_the_name_is_that_of_the_run_folder(run, received, monkeypatch, verb):
     monkeypatch.setattr(
@@ -256,6 +263,36 @@ def test_the_name_is_that_of_the_run_folder(run, received, monkeypatch, verb):
     )
     assert run(verb, "--name", "mine-2")[0] == 0
     assert (received[0][0].name, received[0][0].data.name) == ("mine-2", "made-up")
+
+
+def test_the_run_of_a_limit_has_its_suffix_after_the_name(run, received, monkeypatch):
+    monkeypatch.setattr(
+        experiments, "load_experiment", lambda *rest: tiny_run.experiment()
+    )
+    assert run("train", "--name", "mine", "--limit", "7")[0] == 0
+    assert received[0][0].name == "mine-first-7"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "close"),
+    [
+        (["captoin", "a.jpg"], "nearest: caption"),
+        (["train", "-e", "flickr8k_sotf"], "nearest: flickr8k_soft"),
+        (["caption", "--model", "shiped", "a.jpg"], "nearest: shipped"),
+        (["caption", "--model", "shipped_lstm", "a.jpg"], "nearest: shipped-lstm"),
+    ],
+)
+def test_a_misspelled_name_is_answered_with_the_nearest(run, arguments, close):
+    code, out, err = run(*arguments)
+    assert (bool(code), out) == (True, "")
+    assert close in err
+
+
+def test_help_lists_the_experiments_that_the_verb_accepts(run):
+    every = {"draw_mnist", "flickr8k_soft", "read_words"}
+    for verb, listed in (("draw", {"draw_mnist"}), ("train", every)):
+        _, _, table = run(verb, "--help")[1].partition("Experiments:")
+        assert every & set(table.split()) == listed
 
 
 def test_compare_passes_its_options_and_prints_the_table(run, monkeypatch):

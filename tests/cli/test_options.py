@@ -6,7 +6,7 @@ from show_attend_tell.cli import main as cli
 from show_attend_tell.config.shipped import experiment_summary, shipped_experiments
 
 
-@pytest.mark.parametrize("verb", ["prepare", "features", "train", "eval", "average"])
+@pytest.mark.parametrize("verb", ["prepare", "features", "train", "eval"])
 def test_help_lists_every_experiment_with_its_summary(verb, capsys):
     cli.main([verb, "--help"])
     text = " ".join(capsys.readouterr().out.split())

@@ -181,8 +181,8 @@ def test_the_report_has_the_rate_and_the_cost_of_a_million(tmp_path):
         tmp_path, 7200, 5, failures, seconds=3600.0, price_per_hour=3.6
     )
     assert report.lines() == [
-        f"{tmp_path}: 7200 captions written, 5 already present, 1 left out for low "
-        "confidence, 1 photos skipped",
+        f"{tmp_path}: 7,200 captions written, 5 already present, 1 left out for low "
+        "confidence, 1 photo skipped",
         "2.00 photos/s, the start of the workers included; 500.00 per million photos",
     ]
     assert len(ClusterReport(tmp_path, 0, 5, (), seconds=1.0).lines()) == 1
@@ -199,7 +199,7 @@ def test_the_verb_prints_counts_and_unreadable_photos(here, photos, tmp_path, ca
     options = "--cluster", "auto", "--out", tmp_path / "out", "--price-per-hour", "1"
     code, out, err = command_line(capsys, photos, *options)
     assert code == 1
-    assert "44 captions written, 1 photos skipped" in out
+    assert "44 captions written, 1 photo skipped" in out
     assert "per million photos" in out
     assert f"{BROKEN}: cannot be read as a photo" in err
 

@@ -217,7 +217,9 @@ def test_workers_must_see_the_prepared_data_and_the_run_folders(work, tmp_path, 
     series = series_of(work, tmp_path / "runs", evaluates=True)
     assert len(go_there(series)) == 2
     names = [[Path(file).name for file in files] for files in here.files]
-    assert names == [[f".{name}.lock", "manifest.jsonl"] for name in NAMES]
+    assert [name[1:] for name in names] == [["manifest.jsonl"]] * len(NAMES)
+    assert all(name[0].startswith(".driver-") for name in names)
+    assert not list((tmp_path / "runs").glob(".driver-*"))
 
 
 def test_absent_features_and_a_run_in_use_are_found_before_any_training(

@@ -53,10 +53,7 @@ def test_a_killed_worker_changes_no_weight(tmp_path, work, nodes):
     assert other["step"] == position["step"]
     for name, values in ours.items():
         np.testing.assert_allclose(theirs[name], values, rtol=0, atol=1e-5)
-    assert {path.name for path in (tmp_path / "two").iterdir()} == {
-        "tiny",
-        ".tiny.lock",
-    }
+    assert {path.name for path in (tmp_path / "two").iterdir()} == {"tiny"}
 
 
 def test_faults_of_workers_are_one_line(tmp_path, work, nodes, monkeypatch):

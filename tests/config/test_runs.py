@@ -115,4 +115,4 @@ def test_json_is_written_whole_and_as_text(tmp_path):
     assert json.loads(text) == {"name": "été", "BLEU-4": 21.0}
     assert "été" in text
     assert text.endswith("}\n")
-    assert {file.name for file in tmp_path.iterdir()} == {"scores.json", ".json.lock"}
+    assert {file.name for file in tmp_path.iterdir()} == {"scores.json"}

@@ -1,13 +1,14 @@
 """Settings and experiments: reading, refused values and error messages."""
 
 import dataclasses
+import functools
 import re
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_settings import CAPTION, TASKS, changed, message_of
+from small_settings import CAPTION, TASKS, changed, line_of, message_of
 
 from show_attend_tell.config.captioner import EncoderSettings
 from show_attend_tell.config.experiments import load_experiment, shipped_experiments
@@ -17,7 +18,6 @@ from show_attend_tell.config.settings import (
     experiment_to_toml,
     read_experiment_file,
 )
-from show_attend_tell.runtime.errors import ConfigError
 
 
 def test_absent_keys_default_to_the_papers_values():
@@ -41,6 +41,7 @@ def test_absent_keys_default_to_the_papers_values():
         ("classify", "glimpse", "patches", "patch"),
         ("generate", "draw", "step", "steps"),
         ("read", "reader", "widht", "width"),
+        ("caption", "transformer", "headz", "heads"),
     ],
 )
 def test_an_unknown_key_is_named_with_file_nearest_key_and_remedy(
@@ -85,6 +86,8 @@ INVALID = {
         ("hard", "baseline_decay", 1.0),
         ("hard", "drawn_per", "word"),
         ("hard", "baseline", "caption"),
+        ("distillation", "temperature", 0.0),
+        ("distillation", "truth_weight", 1.5),
     ],
     "classify": [
         ("data", "source", "flickr8k"),
@@ -156,14 +159,8 @@ def test_a_name_is_accepted_unless_it_has_two_dots_in_a_row(name):
         assert experiment_from_dict(values).name == name
 
 
-def deep(levels: int) -> list:
-    value = []
-    for _ in range(levels):
-        value = [value]
-    return value
-
-
-HUGE = [16**20_000, [16**20_000], 10**400, -(10**400), "x" * 10**5, deep(10**5)]
+DEEP = functools.reduce(lambda value, _: [value], range(10**5), [])
+HUGE = [16**20_000, [16**20_000], 10**400, -(10**400), "x" * 10**5, DEEP]
 
 
 @pytest.mark.parametrize(
@@ -198,47 +195,39 @@ def test_one_message_names_every_mistake_of_a_file():
     assert "decoding.beams" in message
 
 
-def test_an_experiment_is_named_after_its_file(tmp_path):
-    path = tmp_path / "mine.toml"
-    path.write_text(
-        experiment_to_toml(experiment_from_dict(CAPTION)).replace('"small"', '"x"', 1)
-    )
-    assert read_experiment_file(path).name == "x"
-    path.write_text(path.read_text().replace('name = "x"\n', "", 1))
+def test_an_experiment_without_a_name_is_named_after_its_file(small_file):
+    path = small_file.rename(small_file.with_name("mine.toml"))
+    assert read_experiment_file(path).name == "small"
+    path.write_text(path.read_text().replace('name = "small"\n', "", 1))
     assert read_experiment_file(path).name == "mine"
 
 
 def test_an_absent_file_is_one_line(tmp_path):
-    with pytest.raises(ConfigError, match=r"no such settings file"):
-        read_experiment_file(tmp_path / "absent.toml")
+    message = line_of(read_experiment_file, tmp_path / "absent.toml")
+    assert "no such settings file" in message
 
 
-DIGITS, DEEP = b"9" * 5000, 10**5
-HOSTILE = [b"a = " + DIGITS, b"a = [" + DIGITS + b"]", b"a = " + b"[" * DEEP]
-HOSTILE += [
-    b"a = " + b"[" * DEEP + b"]" * DEEP,
-    b"a = " + b"{a = " * DEEP,
-    b"\0" * 5000,
-]
+LONG, MANY = b"9" * 5000, 10**5
+HOSTILE = [LONG, b"[" + LONG + b"]", b"[" * MANY, b"[" * MANY + b"]" * MANY]
+HOSTILE = [b"a = " + value for value in (*HOSTILE, b"{a = " * MANY)]
 
 
-@pytest.mark.parametrize("content", [b"[data", b"\xff\xfe", b"a = 1\na = 2", *HOSTILE])
+@pytest.mark.parametrize(
+    "content", [b"[data", b"\0", b"\xff\xfe", b"a = 1\na = 2", *HOSTILE]
+)
 def test_a_file_that_is_not_toml_is_refused(tmp_path, content):
     path = tmp_path / "broken.toml"
     path.write_bytes(content)
-    with pytest.raises(
-        ConfigError, match=r"broken\.toml: cannot be read as TOML"
-    ) as caught:
-        read_experiment_file(path)
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < len(str(path)) + 250
+    message = line_of(read_experiment_file, path)
+    assert "broken.toml: cannot be read as TOML" in message
+    assert len(message) < len(str(path)) + 250
 
 
 def test_a_run_of_dotted_keys_is_refused_in_one_line(small_file):
     small_file.write_text(".".join(["a"] * 2_000) + " = 1\n" + small_file.read_text())
-    with pytest.raises(ConfigError, match="a: unknown key") as caught:
-        read_experiment_file(small_file)
-    assert len(str(caught.value)) < len(str(small_file)) + 250
+    message = line_of(read_experiment_file, small_file)
+    assert "a: unknown key" in message
+    assert len(message) < len(str(small_file)) + 250
 
 
 @pytest.mark.parametrize("name", sorted(shipped_experiments()))
@@ -254,68 +243,62 @@ def small_file(tmp_path) -> Path:
 
 
 def test_an_unknown_experiment_lists_those_that_exist():
-    with pytest.raises(ConfigError, match=r"Received: 'scene'") as caught:
-        load_experiment("scene")
-    assert all(name in str(caught.value) for name in shipped_experiments())
+    message = line_of(load_experiment, "scene")
+    assert "Received: 'scene'" in message
+    assert all(name in message for name in shipped_experiments())
 
 
 def test_single_settings_can_be_changed(small_file):
-    changes = [
-        "training.epochs=3",
-        "encoder.network = VGG16",
-        'encoder.layer="block5_conv3"',
-        "encoder.mirror=true",
-        "training.learning_rate=1e-3",
-        "name=second",
-    ]
-    read = load_experiment(str(small_file), changes)
-    assert read.training.epochs == 3
-    assert read.encoder.network == "VGG16"
-    assert read.encoder.layer == "block5_conv3"
-    assert read.encoder.mirror is True
-    assert read.training.learning_rate == 1e-3
-    assert read.name == "second"
-    assert read.model.lstm_width == CAPTION["model"]["lstm_width"]
+    changes = ["training.learning_rate=1e-3", "encoder.mirror=true", "name=second"]
+    changes += ["encoder.network = VGG16", 'encoder.layer="block5_conv3"']
+    read, own = (
+        load_experiment(str(small_file), changes),
+        read_experiment_file(small_file),
+    )
+    new = {"network": "VGG16", "layer": "block5_conv3", "mirror": True}
+    assert read == dataclasses.replace(
+        own,
+        name="second",
+        encoder=dataclasses.replace(own.encoder, **new),
+        training=dataclasses.replace(own.training, learning_rate=1e-3),
+    )
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            "training.epoch=3",
-            r"training\.epoch: unknown key, nearest: training\.epochs",
-        ),
-        ("trainings.epochs=3", r"trainings: unknown key, nearest: training"),
-        ("epochs=3", r"epochs: unknown key, nearest: training\.epochs"),
-        ("model.zzzz=3", r"model\.zzzz: unknown key; remove it"),
-        ("training.epochs=0", r"training\.epochs"),
-        ("training.epochs", r"table\.key=value"),
-        ("training.=3", r"table\.key=value"),
-        ("name.first=3", r"table\.key=value"),
-        ("training=3", r"training: "),
+        ("training.epoch=3", "training.epoch: unknown key, nearest: training.epochs"),
+        ("trainings.epochs=3", "trainings: unknown key, nearest: training"),
+        ("epochs=3", "epochs: unknown key, nearest: training.epochs"),
+        ("model.zzzz=3", "model.zzzz: unknown key; remove it"),
+        ("training.epochs=0", "training.epochs"),
+        ("training.epochs", "table.key=value"),
+        ("training.=3", "table.key=value"),
+        ("name.first=3", "table.key=value"),
+        ("training=3", "training: "),
         ("training.epochs=" + "9" * 5000, "cannot be read as TOML"),
         ("training.epochs=" + "[" * 10**5, "cannot be read as TOML"),
-        ("x" * 10**5, r"table\.key=value"),
-        ("name=../../outside", "name: must be the name of a folder"),
+        ("x" * 10**5, "table.key=value"),
+        ("name=../../outside", "name: must be the name of a folde"),
     ],
 )
 def test_an_invalid_change_is_refused_and_no_file_is_blamed(
     small_file, change, message
 ):
-    with pytest.raises(ConfigError, match=message) as caught:
-        load_experiment(str(small_file), [change])
-    assert "--set" in str(caught.value)
-    assert small_file.name not in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 400
+    line = line_of(load_experiment, str(small_file), [change])
+    assert message in line
+    assert "--set" in line
+    assert small_file.name not in line
+    assert len(line) < 400
 
 
 def test_an_invalid_file_is_named_whatever_is_changed(small_file):
     small_file.write_text(small_file.read_text().replace("epochs = 2", "epochs = 0"))
-    with pytest.raises(ConfigError, match=r"small\.toml: training\.epochs"):
-        load_experiment(str(small_file), ["training.epochs=3"])
+    message = line_of(load_experiment, str(small_file), ["training.epochs=3"])
+    assert "small.toml: training.epochs" in message
 
 
+VGG16, VGG19 = ("VGG16", "block5_conv3"), ("VGG19", "block5_conv4")
 CIDER = {"objective": "cider", "batch_size": 60}
 
 
@@ -324,45 +307,53 @@ def test_reward_training_of_soft_attention_without_smoothing_is_valid():
 
 
 @pytest.mark.parametrize(
-    ("table", "values", "message"),
+    ("changes", "table", "values", "message"),
     [
-        ("hard", {"baseline": "samples"}, "needs samples = 2 or more"),
-        ("model", {"attention": "hard"}, "'cider' must go with attention = 'soft'"),
-        ("training", {"label_smoothing": 0.1}, "label_smoothing must be 0"),
-        ("training", {"batch_size": 64}, "batch_size must be a multiple of hypotheses"),
-        ("training", {"initial_share": 0.5}, "initial_share needs a model"),
+        (("training", CIDER), *row)
+        for row in (
+            ("hard", {"baseline": "samples"}, "needs samples = 2 or more"),
+            ("model", {"attention": "hard"}, "'cider' must go with attention = 'soft'"),
+            ("training", {"label_smoothing": 0.1}, "label_smoothing must be 0"),
+            ("training", {"batch_size": 64}, "must be a multiple of hypotheses"),
+            ("training", {"initial_share": 0.5}, "initial_share needs a model"),
+        )
+    ]
+    + [
+        (("model", {"decoder": "transformer"}), *row)
+        for row in (
+            ("model", {"attention": "hard"}, "attention = 'hard' must go with"),
+            ("decoding", {"locations": "likeliest"}, "decoding.locations must be"),
+            ("transformer", {"width": 30}, "must be a multiple of heads and of 4"),
+            ("transformer", {"width": 6}, "must be a multiple of heads and of 4"),
+            ("transformer", {"alpha_layer": 9}, "must be at most layers"),
+            ("training", {"objective": "distil"}, "teachers must name models"),
+            ("distillation", {"teachers": ["a"]}, "teachers must name models"),
+        )
+    ]
+    + [
+        (
+            ("encoder", {"network": network, "layer": layer}),
+            "encoder",
+            {"trainable_from": first},
+            "block5_conv1, with VGG16's block5_conv3 or VGG19's block5_conv4 as",
+        )
+        for network, layer, first in (
+            (*VGG16, "block5_conv4"),
+            (*VGG16, "block4_conv1"),
+            ("VGG16", "block5_conv2", "block5_conv1"),
+            ("VGG19", "block5_conv3", "block5_conv1"),
+            ("ResNet50", "conv4_block6_out", "conv4_block6_out"),
+        )
     ],
 )
 def test_settings_that_do_not_fit_each_other_are_refused_with_one_value_received(
-    table, values, message
+    changes, table, values, message
 ):
-    tables = changed(CAPTION, "training", **CIDER)
+    tables = changed(CAPTION, changes[0], **changes[1])
     refused = message_of({**tables, table: {**tables[table], **values}})
     assert message in refused
     assert refused.count("Received") == 1
     assert "Value error" not in refused
-
-
-@pytest.mark.parametrize(
-    ("table", "values", "message"),
-    [
-        ("model", {"attention": "hard"}, "attention = 'hard' must go with"),
-        ("decoding", {"locations": "likeliest"}, "decoding.locations must be"),
-        ("transformer", {"width": 30}, "width must be a multiple of heads and of 4"),
-        ("transformer", {"width": 6}, "width must be a multiple of heads and of 4"),
-        ("transformer", {"alpha_layer": 9}, "must be at most layers"),
-        ("transformer", {"headz": 2}, "unknown key, nearest: transformer.heads"),
-        ("training", {"objective": "distil"}, "distillation.teachers must name models"),
-        ("distillation", {"teachers": ["a"]}, "distillation.teachers must name models"),
-        ("distillation", {"temperature": 0.0}, "distillation.temperature"),
-        ("distillation", {"truth_weight": 1.5}, "distillation.truth_weight"),
-    ],
-)
-def test_settings_of_the_transformer_and_of_distillation_are_verified(
-    table, values, message
-):
-    tables = changed(CAPTION, "model", decoder="transformer")
-    assert message in message_of({**tables, table: {**tables[table], **values}})
 
 
 def test_a_run_of_version_0_3_is_read_without_its_retired_settings(small_file):
@@ -372,8 +363,7 @@ def test_a_run_of_version_0_3_is_read_without_its_retired_settings(small_file):
     )
     assert read_experiment_file(small_file) == experiment_from_dict(CAPTION)
     small_file.write_text(text.replace("[training]\n", '[training]\ntext = ["a"]\n'))
-    with pytest.raises(ConfigError, match=r"training\.text: unknown key"):
-        read_experiment_file(small_file)
+    assert "training.text: unknown key" in line_of(read_experiment_file, small_file)
 
 
 def test_further_data_sets_have_weights_and_other_names():
@@ -386,9 +376,6 @@ def test_further_data_sets_have_weights_and_other_names():
     assert "other than data.name" in message_of(
         changed(CAPTION, "data", also={name: 1})
     )
-
-
-VGG16, VGG19 = ("VGG16", "block5_conv3"), ("VGG19", "block5_conv4")
 
 
 @pytest.mark.parametrize(
@@ -409,22 +396,3 @@ def test_the_layer_before_the_fine_tuned_ones_is_stored(
     chosen = EncoderSettings(*encoder, trainable_from=first)
     assert chosen.cached_layer == cached
     assert chosen.trainable_layers == tuple(f"block5_conv{k}" for k in numbers)
-
-
-@pytest.mark.parametrize(
-    ("encoder", "first"),
-    [
-        (VGG16, "block5_conv4"),
-        (VGG16, "block4_conv1"),
-        (("VGG16", "block5_conv2"), "block5_conv1"),
-        (("VGG19", "block5_conv3"), "block5_conv1"),
-        (("ResNet50", "conv4_block6_out"), "conv4_block6_out"),
-    ],
-)
-def test_other_layers_are_refused_in_one_line(encoder, first):
-    network, layer = encoder
-    keys = {"network": network, "layer": layer, "trainable_from": first}
-    message = message_of(changed(CAPTION, "encoder", **keys))
-    assert "encoder: trainable_from must be" in message
-    assert f"Received: trainable_from = '{first}'" in message
-    assert "VGG16's block5_conv3 or VGG19's block5_conv4" in message

@@ -12,6 +12,7 @@ from show_attend_tell.data.dataset import (
     Captions,
     encode_captions,
     epoch_order,
+    group_captions,
     measure_deviation,
     padded_length,
     shown_items,
@@ -33,16 +34,13 @@ class Reader:
         return np.broadcast_to(values, (len(rows), L, D)).astype(np.float16)
 
 
-def make(lengths, batch_size=4, seed=1, readers=None, part=(0, 1), weights=None):
+def make(lengths, batch_size=4, seed=1, readers=None, **options):
     """Return batches of captions; each word of a caption is 10 + its number."""
     photos = np.arange(len(lengths)) % PHOTOS
     tokens = [np.full(length, 10 + k, np.int32) for k, length in enumerate(lengths)]
-    rows = np.arange(PHOTOS)[::-1]
     captions = Captions.join(photos, tokens)
-    readers = readers or [Reader()]
-    return CaptionBatches(
-        captions, rows, readers, batch_size, seed, part=part, weights=weights
-    )
+    rows, readers = np.arange(PHOTOS)[::-1], readers or [Reader()]
+    return CaptionBatches(captions, rows, readers, batch_size, seed, **options)
 
 
 def seen(batches):
@@ -53,38 +51,83 @@ def seen(batches):
 lengths_lists = st.lists(st.integers(1, 20), min_size=1, max_size=30)
 
 
-@given(lengths_lists, st.integers(1, 9), st.integers(0, 5), st.integers(0, 3))
-def test_every_caption_is_seen_exactly_once_an_epoch(lengths, batch_size, seed, epoch):
-    batches = make(lengths, batch_size, seed)
-    found = list(batches.batches(epoch))
+epochs, sizes = st.integers(0, 3), st.integers(1, 9)
+
+
+@given(lengths_lists, sizes, st.integers(0, 5), epochs, st.booleans())
+def test_every_caption_is_seen_once_an_epoch_beside_its_photo(
+    lengths, batch_size, seed, epoch, together
+):
+    batches = make(lengths, batch_size, seed, together=together)
+    C, found = batches.captions_per_row, list(batches.batches(epoch))
     assert sorted(seen(found)) == list(range(len(lengths)))
     assert len(found) == batches.steps
+    for features, inputs, targets in found:
+        assert features.dtype == np.float16
+        assert inputs.dtype == targets.dtype == np.int32
+        assert len(targets) == len(features) * C <= batch_size
+        for row, (given_words, wanted) in enumerate(zip(inputs, targets, strict=True)):
+            length = np.count_nonzero(wanted)
+            assert not given_words[length:].any()
+            assert not wanted[length:].any()
+            if length:
+                caption = wanted[0] - 10
+                assert (given_words[0], wanted[length - 1]) == (START, END)
+                np.testing.assert_array_equal(
+                    given_words[1:length], wanted[: length - 1]
+                )
+                assert length - 1 == lengths[caption]
+                assert (features[row // C] == PHOTOS - 1 - caption % PHOTOS).all()
 
 
-@given(lengths_lists, st.integers(1, 9), st.integers(0, 3), st.integers(0, 4))
-def test_a_resumed_epoch_equals_an_uninterrupted_one(lengths, batch_size, epoch, start):
-    readers = [Reader(), Reader(100)]
-    whole = list(make(lengths, batch_size, readers=readers).batches(epoch))
-    rest = list(make(lengths, batch_size, readers=readers).batches(epoch, start))
+@given(lengths_lists, sizes, epochs, st.integers(0, 4), st.booleans())
+def test_a_resumed_epoch_equals_an_uninterrupted_one(
+    lengths, batch_size, epoch, start, together
+):
+    options = {"readers": [Reader(), Reader(100)], "together": together}
+    whole = list(make(lengths, batch_size, **options).batches(epoch))
+    rest = list(make(lengths, batch_size, **options).batches(epoch, start))
     assert len(rest) == max(len(whole) - start, 0)
     for ours, theirs in zip(whole[start:], rest, strict=True):
         for a, b in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(a, b)
 
 
-@given(lengths_lists, st.integers(1, 3), st.integers(1, 3), st.integers(0, 3))
-def test_the_parts_of_a_batch_are_its_rows(lengths, size, count, epoch):
-    both = [Reader(), Reader(offset=100)]
-    batch_size = size * count
-    whole = make(lengths, batch_size, readers=both).batches(epoch)
+@given(lengths_lists, st.integers(1, 3), st.integers(1, 3), epochs, st.booleans())
+def test_the_parts_of_a_batch_are_its_rows(lengths, size, count, epoch, together):
+    options = {"readers": [Reader(), Reader(offset=100)], "together": together}
+    C = make(lengths, 1000, **options).captions_per_row
+    whole = make(lengths, C * size * count, **options).batches(epoch)
     parts = [
-        make(lengths, batch_size, readers=both, part=(number, count)).batches(epoch)
-        for number in range(count)
+        make(lengths, C * size * count, part=(k, count), **options).batches(epoch)
+        for k in range(count)
     ]
     for batch, *own in zip(whole, *parts, strict=True):
         for arrays in zip(batch, *own, strict=True):
             np.testing.assert_array_equal(arrays[0], np.concatenate(arrays[1:]))
-            assert {len(array) for array in arrays[1:]} == {size}
+        assert {len(features) for features, *_ in own} == {size}
+
+
+def test_a_photo_is_in_one_row_with_all_of_its_captions():
+    batches = make([3] * 35, batch_size=14, together=True)
+    assert (batches.batch_size, batches.captions_per_row) == (2, 5)
+    rows = [row for features, *_ in batches.batches(0) for row in features[:, 0, 0]]
+    assert sorted(rows)[1:] == list(range(7))  # and one row of padding
+
+
+@pytest.mark.parametrize(
+    ("photos", "most", "expected"),
+    [
+        ([0, 0, 1, 1, 2, 2], 9, [[0, 1], [2, 3], [4, 5]]),
+        ([0, 0, 1, 2, 2], 9, [[0, 1], [2, -1], [3, 4]]),
+        ([0, 0, 0, 1, 1, 2, 2], 9, [[0, 1], [2, -1], [3, 4], [5, 6]]),
+        ([1, 0, 1, 0], 9, [[1, 3], [0, 2]]),
+        ([0, 0, 0], 2, [[0, 1], [2, -1]]),
+    ],
+    ids=["as many each", "fewer", "more", "not in order", "a small batch"],
+)
+def test_captions_are_grouped_by_photo(photos, most, expected):
+    np.testing.assert_array_equal(group_captions(np.array(photos), most), expected)
 
 
 def test_a_part_reads_its_own_photos_only():
@@ -126,30 +169,6 @@ def test_captions_of_one_length_are_batched_differently_every_epoch():
         for epoch in (0, 1)
     ]
     assert groups[0] != groups[1]
-
-
-def test_inputs_are_targets_moved_by_one_from_start_to_end():
-    batches = make([3, 1, 2, 5], batch_size=4)
-    ((_, inputs, targets),) = batches.batches(0)
-    assert inputs.dtype == targets.dtype == np.int32
-    for given_words, wanted in zip(inputs, targets, strict=True):
-        length = np.count_nonzero(wanted)
-        assert given_words[0] == START
-        assert wanted[length - 1] == END
-        np.testing.assert_array_equal(given_words[1:length], wanted[: length - 1])
-        assert (given_words[length:] == PAD).all()
-        assert (wanted[length:] == PAD).all()
-        assert length - 1 == batches.lengths[wanted[0] - 10]
-
-
-def test_a_caption_is_batched_with_the_features_of_its_photo():
-    batches = make([2] * 10, batch_size=4)
-    for features, _, targets in batches.batches(0):
-        assert features.dtype == np.float16
-        for values, wanted in zip(features, targets, strict=True):
-            if wanted[0]:
-                photo = (wanted[0] - 10) % PHOTOS
-                assert (values == PHOTOS - 1 - photo).all()
 
 
 def test_a_short_batch_is_filled_with_captions_of_padding():

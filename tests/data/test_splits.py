@@ -24,10 +24,6 @@ def work(tmp_path_factory):
     return prepare(tmp_path_factory.mktemp("work"), mirror=True)
 
 
-def test_the_folder_is_named_by_the_data(tmp_path):
-    assert folder_of(experiment(), tmp_path) == tmp_path / "made-up"
-
-
 def test_a_split_holds_its_photos_rows_and_words(work):
     with open_features(experiment(), work, identity=IDENTITY) as reader:
         split = load_split(experiment(), work, "val", reader)

@@ -137,14 +137,6 @@ def test_a_colour_crop_becomes_grey_and_bicubic(rng):
     assert crop.dtype == np.uint8
 
 
-def test_the_exif_orientation_of_a_crop_is_applied(rng):
-    upright = rng.integers(0, 256, (32, 100), dtype=np.uint8)
-    exif = Image.Exif()
-    exif[0x0112] = 6  # the camera was held on its side
-    turned = png(np.rot90(upright).copy(), exif=exif)
-    np.testing.assert_array_equal(read_crop(turned), upright)
-
-
 def test_the_smallest_crop_is_read():
     crop = read_crop(png(np.full((1, 1), 77, np.uint8)))
     assert crop.shape == (32, 100)

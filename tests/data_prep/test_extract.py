@@ -13,6 +13,7 @@ from show_attend_tell.config.settings import Experiment, experiment_from_dict
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo
+from show_attend_tell.data.preprocessing import load_photo
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.runtime.errors import FeatureError
 
@@ -91,7 +92,7 @@ def check_features(path: Path, names: list[str], mirrored: bool) -> None:
     with FeatureReader(path, encoder.identity()) as reader:
         assert reader.attributes["mirrored"] == mirrored
         for name in names:
-            image = encoder.load_photo(path.parent / "photos" / name)
+            image = load_photo(path.parent / "photos" / name)
             expected = encoder.encode(encoder.preprocess(image, mirrored)[None])
             features = reader.read([reader.rows[name]])
             np.testing.assert_allclose(features, expected, rtol=5e-3, atol=1e-3)

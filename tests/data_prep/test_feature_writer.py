@@ -82,8 +82,8 @@ write(Path(sys.argv[1]), shards={shards})
 
 @pytest.mark.parametrize(
     ("shards", "call", "after"),
-    [(False, call, after) for call in (1, 3, 5) for after in (False, True)]
-    + [(True, 3, False), (True, 5, False)],
+    [(False, 1, True), (False, 3, False), (False, 3, True), (False, 5, False)]
+    + [(False, 5, True), (True, 3, False), (True, 5, False)],
 )
 def test_a_killed_writer_is_resumed_to_the_same_bytes(
     path, uninterrupted, shards, call, after
@@ -233,7 +233,7 @@ except FeatureError as error:
 """
 
 
-@pytest.mark.parametrize("share", [0.001, 0.1, 0.3, 0.6, 0.9, 0.999])
+@pytest.mark.parametrize("share", [0.001, 0.3, 0.9, 0.999])
 def test_a_full_disk_is_one_line_and_the_writer_resumes(path, uninterrupted, share):
     size = len(uninterrupted[False]["features.h5"])
     child = run(FULL, path, int(share * size))

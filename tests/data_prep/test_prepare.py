@@ -10,7 +10,6 @@ from data_prep_files import (
     JPEG,
     an_experiment,
     coco_json,
-    make_csv,
     make_file,
     make_flickr8k,
     make_zip,
@@ -143,7 +142,7 @@ def test_problems_are_skipped_and_listed_by_name(prepare_flickr8k):
     assert "missing photo\tfox.jpg" in listed
     assert len(listed) == len(report.problems) == 6
     lines = report.lines()
-    assert "train: 1 photos, 1 captions" in lines
+    assert "train: 1 photo, 1 caption" in lines
     assert "skipped: photo without captions: 3 (cat.jpg, cow.jpg, hen.jpg)" in lines
     prepare_flickr8k(True, on_problem="refuse")  # the list of problems is removed
     assert not (report.folder / "problems.txt").exists()
@@ -153,10 +152,7 @@ def test_problems_are_refused_before_any_work(prepare_flickr8k, tmp_path):
     with pytest.raises(DataError, match="refused because of 6 problems") as caught:
         prepare_flickr8k(True, FAULTY, "refuse")
     assert "\n" not in str(caught.value)
-    assert set(files_below(tmp_path / "work")) == {
-        "tiny/problems.txt",
-        "tiny/.prepare.lock",
-    }
+    assert set(files_below(tmp_path / "work")) == {"tiny/problems.txt"}
 
 
 def test_a_second_process_that_prepares_the_same_data_is_refused(tmp_path):
@@ -216,15 +212,6 @@ def test_coco_photos_are_unpacked_from_both_archives(tmp_path):
     for photo in manifest.read_manifest(report.folder / "manifest.jsonl"):
         assert photo.path == report.folder / "photos" / photo.id
         assert photo.path.read_bytes() == JPEG
-
-
-def test_own_photos_are_not_copied(tmp_path):
-    make_file(tmp_path / "data" / "a.jpg")
-    rows = [["file", "caption", "split"], ["a.jpg", "A dog .", "train"]]
-    make_csv(tmp_path / "data" / "captions.csv", rows)
-    report = prepare(an_experiment("folder"), tmp_path / "data", tmp_path / "work")
-    (photo,) = manifest.read_manifest(report.folder / "manifest.jsonl")
-    assert photo.path == tmp_path / "data" / "a.jpg"
 
 
 def test_scenes_are_drawn_into_the_folder(tmp_path, monkeypatch):

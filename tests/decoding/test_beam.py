@@ -13,7 +13,6 @@ from decoding_models import (
     Markov,
     all_captions,
     captions_of,
-    compiled,
     on_tensorflow,
     one_chain,
     random_tables,
@@ -118,27 +117,6 @@ def test_beam_of_one_is_greedy(rng, length_normalisation):
     np.testing.assert_allclose(
         beam.scores, beam.log_probs / beam.lengths**length_normalisation, rtol=1e-6
     )
-
-
-@pytest.mark.skipif(not on_tensorflow, reason="tf.function needs TensorFlow")
-@pytest.mark.parametrize(("jit_compile", "max_words"), [(False, 1), (True, 6)])
-def test_compiled_equals_eager(rng, jit_compile, max_words):
-    settings = {
-        "beam": 4,
-        "max_words": max_words,
-        "length_normalisation": 0.7,
-        "forbidden": FORBIDDEN,
-        **IDS,
-    }
-    tables = random_tables(rng, B=5, K=6)
-    tables[1, :, 3:] = tables[1, :, 3:4]  # a photo full of ties
-    decode = compiled(beam_search, jit_compile, tables, **settings)
-    for B in (5,) if jit_compile else (5, 2):  # XLA compiles every batch size
-        eager = Markov(tables[:B]).run(beam_search, **settings)
-        for name, got, expected in zip(
-            eager._fields, decode(tables[:B]), eager, strict=True
-        ):
-            np.testing.assert_allclose(got, expected, rtol=1e-6, err_msg=name)
 
 
 def test_forbidden_words_are_never_written_and_the_others_not_renormalised(rng):

@@ -1,9 +1,10 @@
-"""The hypotheses of a beam: order, ends, numbers, attention."""
+"""The hypotheses of a search: order, ends, numbers, attention."""
 
 import numpy as np
 import pytest
 from decoding_models import (
     END,
+    FORBIDDEN,
     PAD,
     START,
     Markov,
@@ -15,6 +16,7 @@ from decoding_models import (
 )
 
 from show_attend_tell.decoding.beam import beam_search
+from show_attend_tell.decoding.sampling import greedy, sample
 
 
 def test_without_an_end_the_best_live_captions_are_returned_unfinished(rng):
@@ -32,13 +34,24 @@ def test_without_an_end_the_best_live_captions_are_returned_unfinished(rng):
     np.testing.assert_allclose(found.scores[0], found.log_probs[0] / 4, rtol=1e-6)
 
 
-def test_each_caption_ends_once_and_has_its_own_numbers(rng):
-    K, tables = 6, random_tables(rng, B=8, K=6, sharpness=1.0)
-    found = Markov(tables).run(beam_search, beam=5, max_words=6)
-    for b in range(8):
+METHODS = {
+    "beam": (beam_search, (), {"beam": 5, "max_words": 6}),
+    "greedy": (greedy, (), {"max_words": 6}),
+    "sample": (sample, (np.random.default_rng(3).random((20, 6), np.float32),), {}),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_each_caption_ends_once_and_has_its_own_numbers(rng, name):
+    K, B, (method, noise, settings) = 6, 20, METHODS[name]
+    tables = random_tables(rng, B, K, sharpness=1.0)
+    found = Markov(tables).run(method, *noise, **settings)
+    assert found.finished.any()
+    for b in range(B):
         for w, words in enumerate(captions_of(found, b)):
             n, log_prob = len(words), found.log_probs[b, w]
             assert END not in words[:-1]
+            assert not set(words) & set(FORBIDDEN)
             assert found.finished[b, w] == (words[-1] == END)
             assert (found.tokens[b, w, n:] == PAD).all()
             assert log_prob == pytest.approx(rescore(tables[b], words), rel=1e-5)
@@ -48,8 +61,9 @@ def test_each_caption_ends_once_and_has_its_own_numbers(rng):
                 last = (START, *words)[t]
                 np.testing.assert_array_equal(found.alpha[b, w, t], [code, b, last])
                 assert found.beta[b, w, t] == code + 0.5
-            assert not found.alpha[b, w, len(words) :].any()
-            assert not found.beta[b, w, len(words) :].any()
+            assert not found.alpha[b, w, n:].any()
+            assert not found.beta[b, w, n:].any()
+            assert not found.word_log_probs[b, w, n:].any()
 
 
 def test_one_word_is_the_end_or_the_best_words():

@@ -300,7 +300,7 @@ def test_a_file_that_is_no_photo_gets_one_line_and_the_next_photo_a_caption(
 
 
 @pytest.mark.slow
-def test_a_site_without_the_models_says_so_in_one_line(browser, tmp_path):
+def test_a_site_without_the_models_prints_one_line(browser, tmp_path):
     write_page(tmp_path / "captioner")
     with serving(tmp_path) as address:
         browser.get(address)

@@ -2,15 +2,19 @@
 
 import csv
 import html
+import itertools
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from show_attend_tell.inference.batch import caption_into_file, write_gallery
+from show_attend_tell.inference.engine import Engine
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.result import Failure, as_sentence
+from show_attend_tell.reference.encoder import Encoder
 from show_attend_tell.runtime.errors import CaptionError, OutputFileError
 
 NAMES = ["a b.png", "z.png", "nested/été.jpg", "nested/花.webp"]
@@ -40,7 +44,7 @@ def test_photos_become_rows_and_bad_ones_are_listed_and_skipped(run, folder, tmp
     assert [row["path"] for row in rows(out)] == [str(folder / n) for n in NAMES]
     assert all(row["log_prob"] < 0 for row in rows(out))
     assert len({row["caption"] for row in rows(out)}) > 1
-    assert lines == [f"{out}: 4 captions written, 1 photos skipped"]
+    assert lines == [f"{out}: 4 captions written, 1 photo skipped"]
     assert "broken.jpg: cannot be read as a photo" in err
     (folder / "broken.jpg").unlink()
     code, lines, _ = run(folder, "--out", out)
@@ -68,6 +72,31 @@ def test_a_second_run_resumes_and_ends_with_the_same_file(
         with part.open(encoding="utf-8", newline="") as file:
             found = [row["path"] for row in csv.DictReader(file)]
         assert found == [str(folder / name) for name in NAMES]
+
+
+def test_an_interruption_keeps_every_caption_so_far(
+    pipeline, folder, tmp_path, monkeypatch
+):
+    whole = CaptioningPipeline.caption_inputs
+
+    def interrupted(self, *arguments):
+        yield from itertools.islice(whole(self, *arguments), 3)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(CaptioningPipeline, "caption_inputs", interrupted)
+    out = tmp_path / "captions.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        caption_into_file(pipeline, [folder], out, shown=False)
+    assert len(rows(out)) == 2  # the third result is the damaged photo
+    assert {path.name for path in tmp_path.iterdir()} == {"captions.jsonl", "photos"}
+
+
+def test_numpy_captions_a_few_photos_at_a_time():
+    settings = SimpleNamespace(image_size=224, resize="crop")
+    encoder = object.__new__(Encoder)
+    encoder.settings = settings
+    generator = SimpleNamespace(vocabulary=None, grid=(14, 14), mirror=False)
+    assert Engine(generator, encoder).batch <= 2
 
 
 def test_a_csv_of_version_0_1_is_neither_lost_nor_repeated(pipeline, folder, tmp_path):

@@ -175,7 +175,7 @@ def test_caption_writes_sidecars_and_resumes(run, pipeline, photos, monkeypatch)
     code, again, err = run("--write-metadata", photos / "b.PNG", photos / "a.png")
     assert (code, again) == (0, lines[::-1])
     assert captioned == [photos / "a.png"]
-    assert err == "metadata: 1 captions written, 1 already present\n"
+    assert err == "metadata: 1 caption written, 1 already present\n"
     assert captions_in(photos) == found
 
 
@@ -185,7 +185,7 @@ def test_out_with_metadata_completes_an_interrupted_run(run, photos):
     assert captions_in(photos) == {}
     code, lines, err = run("--out", out, "--write-metadata", photos)
     assert code == 1
-    assert "1 captions written, 1 already present" in lines[-1]
+    assert "1 caption written, 1 already present" in lines[-1]
     assert err.splitlines()[-1] == "metadata: 2 captions written"
     assert sorted(captions_in(photos)) == ["a.png.xmp", "b.PNG.xmp"]
 

@@ -7,6 +7,7 @@ import pytest
 from tiny_pipeline import DECODING
 
 import show_attend_tell as sat
+from show_attend_tell.data.preprocessing import load_photo
 from show_attend_tell.runtime.errors import ModelFileError
 
 
@@ -40,7 +41,7 @@ def test_an_ensemble_captions_a_photo_by_the_mean_of_models_and_views(
 ):
     caption = ensemble.caption(photo)
     assert ensemble.file == (pipeline.file, other)
-    square = ensemble.encoder.preprocess(ensemble.encoder.load_photo(photo))
+    square = ensemble.encoder.preprocess(load_photo(photo))
     views = [pipeline.encoder.encode(one[None]) for one in (square, square[:, ::-1])]
     tokens = pipeline.captioner.vocabulary.encode(caption.words)
     inputs = np.array([[1, *tokens]], np.int32)

@@ -60,11 +60,29 @@ def test_the_same_caption_is_written_once_and_another_model_renews_it(jpeg, writ
     assert writer.write(jpeg, "a dog") is None
     assert sidecar_of(jpeg).stat().st_ino == before
     assert counts(writer) == (1, 1, 0, 0)
-    assert writer.find_caption(jpeg) == "A dog."
+    assert writer.find_packet(jpeg).caption == "A dog."
     other = MetadataWriter("other model")
-    assert other.find_caption(jpeg) == ""
+    assert other.find_packet(jpeg) is None
     other.write(jpeg, "a cat")
-    assert other.find_caption(jpeg) == "A cat."
+    assert other.find_packet(jpeg).caption == "A cat."
+
+
+def test_a_caption_of_a_low_confidence_is_left_out_and_counted(jpeg, writer):
+    assert writer.write(jpeg, "a cat", 0.02) is None
+    assert not sidecar_of(jpeg).exists()
+    assert (writer.left_out, counts(writer)) == (1, (0, 0, 0, 0))
+    assert "1 left out for a confidence below 0.2" in writer.summary()
+    MetadataWriter(MADE_BY, least=0).write(jpeg, "a cat", 0.02)
+    packet = XmpPacket(sidecar_of(jpeg).read_bytes())
+    assert (packet.caption, packet.confidence) == ("A cat.", 0.02)
+
+
+def test_the_confidence_is_stored_and_renewed_with_the_caption(jpeg, writer):
+    writer.write(jpeg, "a dog", 0.75)
+    assert writer.find_packet(jpeg).confidence == 0.75
+    other = MetadataWriter("model without a calibration")
+    other.write(jpeg, "a fox")
+    assert other.find_packet(jpeg).confidence is None
 
 
 def test_words_of_a_person_are_kept_unless_overwriting_is_asked_for(jpeg, writer):
@@ -72,7 +90,7 @@ def test_words_of_a_person_are_kept_unless_overwriting_is_asked_for(jpeg, writer
     assert writer.write(jpeg, "a dog") is None
     assert sidecar_of(jpeg).read_text() == PERSON
     assert writer.kept == [jpeg]
-    assert "1 photos keep" in writer.summary()
+    assert "1 photo with a description by a person" in writer.summary()
     MetadataWriter(MADE_BY, overwrite=True).write(jpeg, "a dog")
     content = sidecar_of(jpeg).read_text()
     assert "Rex" not in content
@@ -86,7 +104,7 @@ def test_a_sidecar_without_a_description_keeps_its_fields_and_its_mode(jpeg, wri
     writer.write(jpeg, "a dog")
     assert 'xmp:Rating="5"' in sidecar_of(jpeg).read_text()
     assert sidecar_of(jpeg).stat().st_mode & 0o777 == 0o640
-    assert writer.find_caption(jpeg) == "A dog."
+    assert writer.find_packet(jpeg).caption == "A dog."
 
 
 def save_exif(path, text):
@@ -156,7 +174,7 @@ def test_hostile_sidecars_stay_as_they_are_and_are_reported(tmp_path, writer):
     for name in names:
         Image.new("RGB", (8, 8)).save(tmp_path / f"{name}.jpg")
         assert writer.write(tmp_path / f"{name}.jpg", "a dog") is None
-        assert writer.find_caption(tmp_path / f"{name}.jpg") == ""
+        assert writer.find_packet(tmp_path / f"{name}.jpg") is None
     assert counts(writer) == (0, 0, 0, len(names))
     assert all("\n" not in one.reason for one in writer.failures)
     for name, content in contents.items():
@@ -215,6 +233,15 @@ def test_a_table_has_the_columns_of_exiftool(tmp_path):
         "XMP-xmp:CreatorTool": f"show-attend-tell, {MADE_BY}",
     }
     assert second["XMP-dc:Description"] == "A cat's tail."
+
+
+def test_exiftool_gets_no_caption_of_a_low_confidence(tmp_path):
+    first, second = (row | {"confidence": 0.1} for row in rows(tmp_path))
+    second["confidence"] = 0.0
+    write_table(tmp_path / "o.csv", [first, second], exiftool=True)
+    assert (tmp_path / "o.csv").read_text().count("\n") == 1
+    write_table(tmp_path / "o.csv", [first, second], exiftool=True, least=0)
+    assert (tmp_path / "o.csv").read_text().count("\n") == 3
 
 
 def test_exiftool_reads_the_table(exiftool, tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ from tiny_pipeline import DECODING, photo_bytes, with_decoding
 
 import show_attend_tell as sat
 from show_attend_tell.config.settings import DecodingSettings
-from show_attend_tell.data.preprocessing import UNREADABLE
+from show_attend_tell.data.preprocessing import UNREADABLE, load_photo
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import Caption, Failure
 from show_attend_tell.runtime.errors import CaptionError, ModelFileError
@@ -185,7 +185,7 @@ def test_a_beam_of_one_is_greedy_and_has_no_alternatives(pipeline, captions):
 
 def test_an_image_gets_the_caption_of_its_file(pipeline, photo):
     expected = pipeline.caption(photo)
-    found = pipeline.caption_image(pipeline.encoder.load_photo(photo))
+    found = pipeline.caption_image(load_photo(photo))
     assert found.to_dict() == expected.to_dict() | {"path": "photo"}
 
 
@@ -203,7 +203,7 @@ def test_the_seed_of_a_photo_is_that_of_its_pixels(pipeline, photo):
 
 
 def test_several_samples_begin_with_the_one_of_the_seed(pipeline, photo):
-    image = pipeline.encoder.load_photo(photo)
+    image = load_photo(photo)
     texts = set()
     for seed in range(6):
         request = CaptionRequest(method="sample", seed=seed, temperature=1.5)
@@ -234,7 +234,8 @@ def test_a_beam_selects_beam_search_where_the_model_samples_or_is_greedy(pipelin
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"beam": 0}, "`beam` at least 1 .*Received: .*'beam': 0"),
+        ({"beam": 101}, "`beam` 1 to 100"),
+        ({"beam": 0}, "`beam` 1 to 100 .*Received: .*'beam': 0"),
         ({"locations": "best"}, "`locations` must be expected, likel"),
         ({"seed": -1}, "`seed` at least 0"),
         ({"seed": 3}, "`seed` has no effect with"),
@@ -269,7 +270,7 @@ def test_unusable_photos_and_models_are_refused_in_one_line(pipeline, tmp_path, 
         pipeline.caption(tmp_path / "absent.jpg")
     with pytest.raises(CaptionError, match="`photo` must be a file. Received: the fol"):
         pipeline.caption(tmp_path)
-    with pytest.raises(CaptionError, match="`beam` at least 1"):
+    with pytest.raises(CaptionError, match="`beam` 1 to 100"):
         pipeline.caption(photo, beam=0)
     with pytest.raises(ModelFileError, match="no such model"):
         sat.load("absent", runs=tmp_path)

@@ -172,8 +172,18 @@ def test_other_content_is_refused_in_one_line(content):
 @given(st.text(st.characters(codec="utf-8")), st.text(st.characters(codec="utf-8")))
 def test_every_text_makes_a_packet_that_can_be_read(sentence, made_by):
     xmp = XmpPacket()
-    xmp.set_caption(sentence, made_by)
+    xmp.set_caption(sentence, f"m{made_by}", 0.5)
     assert XmpPacket(xmp.to_bytes()).words() == ""
+    assert XmpPacket(xmp.to_bytes()).confidence == 0.5
+
+
+def test_a_caption_without_a_model_is_the_words_of_a_person():
+    xmp = XmpPacket()
+    xmp.set_caption("A dog.", "m", 0.5)
+    xmp.set_caption("Rex.")
+    again = XmpPacket(xmp.to_bytes())
+    assert (again.words(), again.made_by, again.caption) == ("Rex.", "", "")
+    assert again.confidence is None
 
 
 def test_the_first_of_several_parts_is_read_but_not_changed():

@@ -24,7 +24,7 @@ def fitted():
     a = tiny.photos(seeded, 4)
     inputs = np.array([[1, 4, 5, 0], [1, 6, 7, 0], [1, 8, 9, 0], [1, 10, 4, 0]], "i4")
     targets = np.array([[4, 5, 2, 0], [6, 7, 2, 0], [8, 9, 2, 0], [10, 4, 2, 0]], "i4")
-    model.compile(optimizer=keras.optimizers.Adam(0.03), jit_compile=True)
+    model.compile(optimizer=keras.optimizers.Adam(0.03), jit_compile=False)
     repeated = [
         np.tile(values, (40, *[1] * (values.ndim - 1)))
         for values in (a, inputs, targets)
@@ -128,15 +128,3 @@ def test_two_replicas_take_the_steps_of_one():
         [sys.executable, "-c", code], cwd=root, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-2000:]
-
-
-@pytest.mark.parametrize(
-    "jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)]
-)
-def test_fit_takes_a_last_batch_of_fewer_captions(batch, jit_compile):
-    annotations, inputs, targets = batch
-    model = tiny.build(np.random.default_rng(4), {"doubly_stochastic": 0.0})
-    model.compile(optimizer=keras.optimizers.Adam(0.01), jit_compile=jit_compile)
-    x = {"annotations": annotations[:3], "tokens": inputs[:3]}
-    history = model.fit(x, targets[:3], batch_size=2, epochs=3, verbose=0).history
-    assert history["loss"][-1] < history["loss"][0]

@@ -6,8 +6,8 @@ import tiny_captioner as tiny
 from checks import assert_hypotheses_are_read
 from tiny_captioner import PAD, START, UNKNOWN, K, L, write
 
-from show_attend_tell.config.settings import DecodingSettings
-from show_attend_tell.models import generation, generator
+from show_attend_tell.models import generator
+from show_attend_tell.models.generator import MANY_PHOTOS
 from show_attend_tell.reference import lstm
 from show_attend_tell.reference.captioner import uniform_noise
 
@@ -27,7 +27,7 @@ def photos():
 @pytest.fixture
 def compilations(monkeypatch):
     """Record whether each search is compiled by XLA; the preparation never is."""
-    calls, plain = [], generation.compiled
+    calls, plain = [], generator.compiled
 
     def record(function, model, xla):
         assert function.__name__ == "search" or not xla
@@ -35,30 +35,23 @@ def compilations(monkeypatch):
             calls.append(xla)
         return plain(function, model, xla)
 
-    monkeypatch.setattr(generation, "compiled", record)
+    monkeypatch.setattr(generator, "compiled", record)
     return calls
 
 
-@pytest.mark.parametrize("method", ["beam", "sample"])
-def test_the_traced_and_the_compiled_search_give_the_same_captions(
+@pytest.mark.parametrize(
+    "method", ["beam", pytest.param("sample", marks=pytest.mark.slow)]
+)
+def test_xla_compiles_the_search_of_many_photos_which_gives_the_same_captions(
     photos, compilations, method
 ):
     model = tiny.build(np.random.default_rng(8), spread=1.0)
     how = {"method": method, "beam": 3, "seed": 5}
-    traced, compiled = (write(model, photos, xla=xla, **how) for xla in (False, True))
+    counts = (None, MANY_PHOTOS, MANY_PHOTOS - 1)
+    traced, compiled, _ = (write(model, photos, run=n, **how) for n in counts)
     assert compilations == [False, True]
     for name, one, other in zip(traced._fields, traced, compiled, strict=True):
         np.testing.assert_allclose(one, other, 1e-5, 1e-6, err_msg=name)
-
-
-def test_xla_compiles_the_search_of_many_photos_only(compilations, monkeypatch):
-    model = tiny.build(np.random.default_rng(8), spread=1.0)
-    monkeypatch.setattr(generator, "MANY_PHOTOS", 3)
-    decoding = DecodingSettings("greedy", max_words=1, batch_size=1)
-    photos = tiny.photos(np.random.default_rng(9), 3)
-    for count in (1, 2, 3, 2, 3):
-        model.generate(photos[:count], decoding)
-    assert compilations == [False, True]
 
 
 def test_gates_of_all_words_or_of_those_read_are_the_same(rng, photos):

@@ -127,9 +127,43 @@ def test_arrays_that_are_elsewhere_or_no_numbers_are_refused(tmp_path, saved, ch
 
 def test_a_member_too_many_and_an_archive_of_zeros_are_refused(tmp_path, saved):
     assert "assets" in refusal(tmp_path, saved | {"assets/x": b""})
-    big = saved | {WEIGHTS: bytes(50_000_000)}
-    assert "50000000 bytes" in refusal(tmp_path, big)
+    big = saved | {WEIGHTS: bytes(60_000_000)}
+    assert "it unpacks to 6" in refusal(tmp_path, big)
     assert "no item" in refusal(tmp_path, {CONFIG: saved[CONFIG]})
+
+
+def test_false_sizes_double_members_and_other_methods_are_refused(tmp_path, saved):
+    file = tmp_path / "changed.keras"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr(CONFIG, saved[CONFIG])
+    with pytest.raises(ModelFileError, match="another method"):
+        read_captioner(file)
+    with zipfile.ZipFile(file, "w") as archive:
+        for name in (CONFIG, "x" + CONFIG[1:]):
+            archive.writestr(name, saved[CONFIG])
+    content = file.read_bytes().replace(b"xonfig.json", CONFIG.encode())
+    file.write_bytes(content)
+    with pytest.raises(ModelFileError, match="a member twice"):
+        read_captioner(file)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(CONFIG, bytes(10_000_000))
+    sizes = (10_000_000).to_bytes(4, "little"), (100).to_bytes(4, "little")
+    file.write_bytes(file.read_bytes().replace(*sizes))
+    with pytest.raises(ModelFileError, match="Bad CRC-32"):
+        read_captioner(file)
+
+
+def test_an_object_with_two_names_and_too_many_numbers_are_refused(tmp_path, saved):
+    def twice(file):
+        file["more"] = file["decoder"]
+
+    def many(file):
+        file.create_dataset("more", (10**9,), "f4", chunks=(10**6,), compression="gzip")
+
+    for change, fault in ((twice, "two names"), (many, "weights, more than")):
+        assert fault in refusal(
+            tmp_path, saved | {WEIGHTS: hdf5(change, saved[WEIGHTS])}
+        )
 
 
 def test_damaged_bytes_are_refused_or_read(tmp_path, saved):

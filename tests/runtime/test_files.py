@@ -139,6 +139,8 @@ def test_a_lock_is_refused_while_another_process_holds_it(tmp_path, holder):
     threading.Timer(0.3, holder.set).start()
     with locked(path, KeyError("taken"), seconds=60):
         assert holder.is_set()
+        assert path.exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 def write(path):

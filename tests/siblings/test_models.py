@@ -1,8 +1,10 @@
 """Model files of digits and words: smaller files, damaged files, and the package's."""
 
+import io
 import json
 import zipfile
 
+import h5py
 import keras
 import made_up_digits
 import made_up_reading
@@ -19,6 +21,7 @@ from show_attend_tell.cli import main as cli
 from show_attend_tell.config.siblings import ClassifierSettings, DrawReaderSettings
 from show_attend_tell.data.words import normalise
 from show_attend_tell.deployment.server.sibling_models import DigitModels, WordReader
+from show_attend_tell.reference import model_file
 from show_attend_tell.runtime.errors import ModelFileError, PretrainedModelError
 from show_attend_tell.siblings import shipped
 from show_attend_tell.siblings.classifier import PictureClassifier
@@ -157,6 +160,58 @@ def test_a_model_of_other_settings_is_refused(tmp_path, experiment, changes):
     assert load_model(path, chosen.task, chosen).built
     with pytest.raises(ModelFileError, match="other settings"):
         load_model(path, chosen.task, experiment(**changes))
+
+
+def changed_file(source, target, change_config=None, change_weights=None):
+    """Copy a model file with another configuration or other weights."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if name == "config.json" and change_config:
+                config = json.loads(content)
+                change_config(config["config"])
+                content = json.dumps(config)
+            if name == "model.weights.h5" and change_weights:
+                buffer = io.BytesIO(content)
+                with h5py.File(buffer, "r+") as file:
+                    change_weights(file)
+                content = buffer.getvalue()
+            new.writestr(name, content)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "fault"),
+    [
+        ("width", 4096, "weights, more than"),
+        ("width", 10**8, "config.settings.width"),
+        ("core", ["lstm"], "config.settings.core"),
+        ("unknown", 1, "config.settings.unknown"),
+    ],
+)
+def test_settings_are_verified_before_a_model_is_built(
+    sources, tmp_path, monkeypatch, key, value, fault
+):
+    monkeypatch.setattr(model_file, "_FEW_WEIGHTS", 10**7)
+    source, path = sources / "ram_mnist.keras", tmp_path / "model.keras"
+    changed_file(source, path, lambda config: config["settings"].update({key: value}))
+    with pytest.raises(ModelFileError, match=fault):
+        load_model(path, "classify")
+
+
+def test_arrays_of_another_file_and_nan_are_refused(sources, tmp_path):
+    source, path = sources / "ram_mnist.keras", tmp_path / "model.keras"
+
+    def external(file):
+        del file["act/vars/0"]
+        file.create_dataset("act/vars/0", (16, 10), "f4", external="/etc/passwd")
+
+    def nan(file):
+        file["act/vars/0"][0, 0] = np.nan
+
+    for change, fault in ((external, "cannot be read"), (nan, "act/vars/0.*lower")):
+        changed_file(source, path, change_weights=change)
+        with pytest.raises(ModelFileError, match=fault):
+            load_model(path, "classify")
 
 
 # --- the files of the package ---

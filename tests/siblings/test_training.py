@@ -4,8 +4,6 @@ import functools
 import itertools
 import json
 import math
-from collections.abc import Callable
-from typing import NamedTuple
 
 import keras
 import made_up_digits
@@ -17,12 +15,11 @@ from made_up_digits import digits
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tiny_reader import drawn_words
+from tiny_siblings import SIBLINGS
 from tiny_training import assert_resumes
 
 from show_attend_tell.config.runs import CHECKPOINT, MODEL, SETTINGS
 from show_attend_tell.data.digits import held_out_binary, read_digits
-from show_attend_tell.data.words import WordData
-from show_attend_tell.runtime.backend import compiled
 from show_attend_tell.runtime.errors import (
     DigitsError,
     ModelFileError,
@@ -31,83 +28,25 @@ from show_attend_tell.runtime.errors import (
     WordsError,
 )
 from show_attend_tell.siblings import training as shared
-from show_attend_tell.siblings.draw import evaluation as drawing
-from show_attend_tell.siblings.draw import training as draw
 from show_attend_tell.siblings.draw.bound import Measurer
-from show_attend_tell.siblings.draw.figures import nearest_figure
 from show_attend_tell.siblings.draw.model import Draw
 from show_attend_tell.siblings.evaluation import open_digits
 from show_attend_tell.siblings.models import build_model
 from show_attend_tell.siblings.ram import evaluation as classification
 from show_attend_tell.siblings.ram import prediction
-from show_attend_tell.siblings.ram import training as ram
 from show_attend_tell.siblings.ram.model import PlaceNoise, RecurrentAttention
-from show_attend_tell.siblings.ram.prediction import Prediction, Predictor
+from show_attend_tell.siblings.ram.prediction import Predictor
 from show_attend_tell.siblings.words import evaluation as reading
 from show_attend_tell.siblings.words import training as words
 from show_attend_tell.siblings.words.generation import Lexicon
 from show_attend_tell.training import tensorboard_log
 
-
-class Sibling(NamedTuple):
-    """A model, and what its training of a few updates shows.
-
-    ``images`` are tags of figures in TensorBoard.
-    """
-
-    task: type
-    train: Callable
-    evaluate: Callable
-    experiment: Callable
-    settings: dict
-    steps: int  # updates in the training
-    scores: tuple[str, ...]  # of a validation, the metric first
-    terms: tuple[str, ...]  # of an update
-    images: tuple[str, ...]
-
-
-SIBLINGS = {
-    "ram": Sibling(
-        ram.ClassificationTask,
-        ram.train,
-        classification.evaluate,
-        made_up_digits.experiment,
-        {"epochs": 40, "learning_rate": 0.01, "validate_every": 120},
-        steps=40 * 6,
-        scores=("accuracy", "error", "error_sampled"),
-        terms=("loss", "cross_entropy", "error", "reward", "baseline_error")
-        + ("reinforce", "mean_size", "mean_far", "spread_1", "spread_2"),
-        images=("glimpses",),
-    ),
-    "draw": Sibling(
-        draw.GenerationTask,
-        draw.train,
-        drawing.evaluate,
-        made_up_digits.drawing_experiment,
-        {"epochs": 10, "validate_every": 30},
-        steps=10 * 6,
-        scores=("bound", "reconstruction", "divergence"),
-        terms=("loss", "reconstruction", "divergence", "divergence_1", "divergence_2"),
-        images=("canvas", "samples"),
-    ),
-    "words": Sibling(
-        words.ReadTask,
-        words.train,
-        reading.evaluate,
-        made_up_reading.experiment,
-        {},
-        steps=2 * 5,
-        scores=("word_accuracy", "character_accuracy", "similarity"),
-        terms=("loss", "word_loss", "character_loss"),
-        images=("word/0",),
-    ),
-}
 EVERY_SIBLING = pytest.mark.parametrize("name", SIBLINGS)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def uncompiled():
-    """Predict without compiling, to save time; one test below compiles."""
+    """Predict without compiling, to save time; a test of RAM compiles."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prediction, "compiled", lambda function, model: function)
         yield
@@ -255,11 +194,6 @@ def test_batches_depend_on_seed_epoch_and_number_alone(work, name):
         assert not np.array_equal(different[0][0], one[0][0])
 
 
-def test_an_epoch_has_every_digit_at_most_once(work):
-    labels = np.concatenate([batch[1] for batch in batches(work, "ram", 0)])
-    assert np.bincount(labels).max() <= 5
-
-
 def test_dynamic_pixels_are_new_in_every_epoch_and_fixed_ones_are_not(work):
     def pictures(kind, epoch):
         """Return the pictures of an epoch in an order that does not depend on it."""
@@ -292,26 +226,6 @@ def test_the_step_compiled_by_xla_equals_the_other_one(work, monkeypatch, rng, n
         assert task.objective.graphs == 1
     for one, other in zip(values[:2], values[2:], strict=True):
         assert one == pytest.approx(other, rel=1e-3, abs=1e-4)
-
-
-def test_a_compiled_prediction_equals_the_other_one(monkeypatch):
-    model, images = build_model(made_up_digits.experiment()), digits(20).images
-    plain = Predictor(model)(images, "sampled", 3)
-    monkeypatch.setattr(prediction, "compiled", compiled)
-    for one, other in zip(Predictor(model)(images, "sampled", 3), plain, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
-
-
-def test_a_policy_at_the_border_is_reported_once(caplog):
-    task = ram.ClassificationTask(made_up_digits.experiment(), digits(32), digits(8))
-    far = Prediction(None, None, np.full((8, 1, 2), 0.99))
-    near = far._replace(means=np.full((8, 1, 2), 0.5))
-    for seen in (near, far, far):
-        task._warn_of_border(seen, 7)
-    assert [r.message for r in caplog.records] == [
-        "100 % of the policy's coordinates at update 7 are at the border of the "
-        "picture; if later ones are, lower glimpse.reinforce_weight"
-    ]
 
 
 # --- evaluation ---
@@ -410,14 +324,6 @@ def test_figures_are_pictures_and_animations(reports):
                 assert image.size == tuple(n * 85 + 1 for n in sizes[path.name])
 
 
-def test_the_nearest_digit_is_that_of_least_distance():
-    training_digits = digits(20).images
-    drawn = training_digits[[7, 3]].astype("float32") / 255 * 0.9
-    pixels = np.asarray(nearest_figure(drawn, training_digits, 1))[:, :, 0]
-    np.testing.assert_array_equal(pixels[30:58, 1:29], training_digits[7])
-    np.testing.assert_array_equal(pixels[30:58, 30:58], training_digits[3])
-
-
 @pytest.mark.parametrize(
     ("changes", "measured"),
     [
@@ -485,10 +391,3 @@ def test_an_initial_model_of_other_settings_is_an_error(runs, work, tmp_path):
     source = {"training": {"init_from": str(runs("words").model)}}
     with pytest.raises(ModelFileError, match=r"settings of \[reader\]"):
         go(work, "words", tmp_path, reader={"width": 17}, **source)
-
-
-def test_the_digest_of_words_depends_on_words_and_pixels(work):
-    data = WordData.open(work / "made-up", "train")
-    other = WordData(data.images, [*data.words[:-1], "other"])
-    brighter = WordData(data.images[:] ^ 1, data.words)
-    assert len({words.digest_of(one) for one in (data, other, brighter)}) == 3

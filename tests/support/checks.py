@@ -6,7 +6,7 @@ import oracle
 import pytest
 from tiny_captioner import END, PAD, START, TOLERANCE
 
-from show_attend_tell.reference.lstm import softmax
+from show_attend_tell.reference.beam import softmax
 
 
 def assert_same_outputs(found, expected):

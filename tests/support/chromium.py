@@ -3,6 +3,8 @@
 import contextlib
 import shutil
 import time
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -91,3 +93,25 @@ def draw_by_mouse(driver, name, *points):
         event = {"type": f"mouse{kind}", "x": x, "y": y, "button": "left"}
         event |= {"buttons": int(kind != "Released"), "clickCount": 1}
         driver.execute_cdp_cmd("Input.dispatchMouseEvent", event)
+
+
+def accessibility_faults(driver, is_frame=False):
+    """Return a line for each rule of axe-core that a page or a frame violates.
+
+    A frame needs no heading and no landmarks of its own.
+    """
+    folder = find_spec("axe_playwright_python")
+    if folder is None:
+        pytest.skip("needs axe-core: pip install axe-playwright-python")
+    script = Path(folder.origin).with_name("axe.min.js").read_text("utf-8")
+    driver.execute_script(script)
+    driver.set_script_timeout(300)  # for the longest pages
+    return driver.execute_async_script(
+        "const done = arguments[arguments.length - 1];"
+        "const rules = arguments[0]"
+        " ? {region: {enabled: false}, 'page-has-heading-one': {enabled: false}} : {};"
+        "axe.run(document, {resultTypes: ['violations'], rules}).then(result => done("
+        "result.violations.map(one => `${one.id}: ` + one.nodes.slice(0, 3)"
+        ".map(node => node.html.slice(0, 120)).join(' | '))))",
+        is_frame,
+    )

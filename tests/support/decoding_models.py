@@ -1,7 +1,6 @@
 """Define a small model to decode, and enumerate its captions in NumPy."""
 
 import itertools
-from functools import partial
 
 import keras
 import numpy as np
@@ -55,22 +54,6 @@ def markov_step(tables, tokens, state):
     beta = ops.cast(code, "float32") + 0.5
     extras = {"alpha": alpha, "beta": beta, "locations": code}
     return log_probs, {"code": code}, extras
-
-
-def compiled(method, jit_compile, tables, **settings):
-    """Return ``method`` as one TensorFlow graph of (tables, ...), batch unknown."""
-    import tensorflow as tf
-
-    def decode(tables, *args):
-        B = tf.shape(tables)[0]
-        state = {"code": tf.zeros((B,), "int32")}
-        batch = args or (B,)
-        return method(partial(markov_step, tables), state, *batch, **settings)
-
-    signature = [tf.TensorSpec((None, *tables.shape[1:]))]
-    if "max_words" not in settings:
-        signature.append(tf.TensorSpec((None, 5)))
-    return tf.function(decode, input_signature=signature, jit_compile=jit_compile)
 
 
 def all_captions(table, max_words, allowed):

@@ -6,7 +6,7 @@ import time
 
 from tiny_pipeline import photo_bytes
 
-from show_attend_tell.deployment.server.app import create_app
+from show_attend_tell.deployment.server.app import Example, create_app
 from show_attend_tell.deployment.server.serve import server_of, take_port
 from show_attend_tell.deployment.server.uploads import Limits
 
@@ -14,7 +14,7 @@ from show_attend_tell.deployment.server.uploads import Limits
 @contextlib.contextmanager
 def serving(pipelines, queue_limit=32, digits=None, reader=None):
     """Serve models, a dict by name, and those of other tabs; yield the address."""
-    examples = [("noise", photo_bytes(7, "JPEG"))]
+    examples = [Example("noise", photo_bytes(7, "JPEG"), "a failure")]
     limits = Limits(1, 1)
     others = {"digits": digits, "reader": reader}
     app = create_app(pipelines, examples, queue_limit, limits, **others)

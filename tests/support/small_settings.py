@@ -47,9 +47,14 @@ def changed(values, table, **keys):
     return {**values, table: {**values[table], **keys}}
 
 
-def message_of(values):
-    """Return the line that refuses settings."""
+def line_of(read, *arguments):
+    """Return the line that refuses what is read."""
     with pytest.raises(ConfigError) as caught:
-        experiment_from_dict(values, "file.toml")
+        read(*arguments)
     assert "\n" not in str(caught.value)
     return str(caught.value)
+
+
+def message_of(values):
+    """Return the line that refuses settings."""
+    return line_of(experiment_from_dict, values, "file.toml")

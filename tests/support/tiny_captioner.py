@@ -114,10 +114,13 @@ def expected(model, annotations, tokens, scale=1.0):
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
-def write(model, photos, regions=None, xla=None, seeds=None, **changes):
-    """Generate captions of at most four words; three photos are a batch."""
+def write(model, photos, regions=None, seeds=None, run=None, **changes):
+    """Generate captions of at most four words; three photos are a batch.
+
+    ``run`` is the number of photos of the whole run; XLA compiles the search of many.
+    """
     decoding = DecodingSettings(**{"max_words": 4, "batch_size": 3, **changes})
-    return model.generate(photos, decoding, seeds, regions=regions, xla=xla)
+    return model.generate(photos, decoding, seeds, regions, photos=run)
 
 
 def loss_of(model, annotations, inputs, targets, training=False, mode="eager"):

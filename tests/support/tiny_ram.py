@@ -62,15 +62,18 @@ def relu(x):
 
 def retina(image, place, s, reach):
     """Return the patches of one picture, pixel by pixel; (k g g,)."""
-    side, patches = len(image), []
+    (H, W), patches = image.shape, []
     for i in range(s.scales):
         width, pixels = s.patch * 2**i, 2**i
-        left, top = (math.floor(side / 2 + p * reach - width / 2 + 0.5) for p in place)
+        left, top = (
+            math.floor(side / 2 + p * reach - width / 2 + 0.5)
+            for side, p in zip((W, H), place, strict=True)
+        )
         patch = np.zeros((s.patch, s.patch))
         for row in range(width):
             for column in range(width):
                 y, x = top + row, left + column
-                if 0 <= y < side and 0 <= x < side:
+                if 0 <= y < H and 0 <= x < W:
                     patch[row // pixels, column // pixels] += image[y, x] / pixels**2
         patches.append(patch)
     return np.ravel(patches)

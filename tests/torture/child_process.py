@@ -123,7 +123,8 @@ def _work(arguments: list[str], folder: str, limits: Limits, replies) -> None:
         traceback.print_exc(file=err)
     if limits.count_to is not None:
         Path(limits.count_to).write_text(str(changes[0]))
-    replies.send((out.getvalue(), err.getvalue(), signature))
+    peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    replies.send((out.getvalue(), err.getvalue(), signature, peak))
     os._exit(code)
 
 
@@ -155,7 +156,7 @@ class Child:
         with contextlib.suppress(EOFError):  # killed before it could send
             while self._replies.poll(max(0.0, until - time.monotonic())):
                 if (reply := self._replies.recv()) != "started":
-                    done.out, done.err, done.signature = reply
+                    done.out, done.err, done.signature, done.peak = reply
                     break
         self.process.join(max(1.0, until - time.monotonic()))
         if self.process.is_alive():

@@ -43,6 +43,7 @@ class Done:
         err: standard error.
         signature: place and type of that exception.
         strays: files changed outside the allowed folder, and programs started.
+        peak: bytes of memory of a process of its own.
     """
 
     code: int | None = None
@@ -50,6 +51,7 @@ class Done:
     err: str = ""
     signature: str = ""
     strays: list[str] = field(default_factory=list)
+    peak: int = 0
 
 
 class _Watch:

@@ -117,8 +117,17 @@ def bombs() -> dict[str, bytes]:
         "bomb.jpg": bytes(jpeg),
         "bomb.gif": bytes(gif),
         "bomb.bmp": bytes(bmp),
+        "bomb-wide.png": _png(40_000_000, 1, bytes(40_000_001)),
+        "bomb-high.png": _png(1, 40_000_000, bytes(80_000_000)),
         "long.png": _png(1_000_000, 1, bytes(1_000_001)),
     }
+
+
+def many_scans(side: int, scans: int) -> bytes:
+    """Return a progressive JPEG whose last scan is repeated."""
+    jpeg = photo_bytes(1, size=(side, side), progressive=True)
+    start, end = jpeg.rfind(b"\xff\xda"), jpeg.rfind(b"\xff\xd9")
+    return jpeg[:start] + jpeg[start:end] * scans + jpeg[end:]
 
 
 def _exif() -> Iterator[bytes]:
@@ -203,6 +212,7 @@ def damaged(count: int, seed: int = 3) -> Iterator[tuple[str, bytes]]:
         seed: seed of the damage.
     """
     yield from bombs().items()
+    yield "scans.jpg", many_scans(6000, 3000)
     for number, (what, content) in enumerate(_OTHERS.items()):
         suffix = list(FORMATS.values())[number % 6]
         yield f"{what.replace(' ', '-')}.{suffix}", content

@@ -1,5 +1,6 @@
 """The server in a process of its own, and a small client."""
 
+import base64
 import contextlib
 import http.client
 import json
@@ -29,7 +30,8 @@ class Reply:
     def error(self) -> str:
         """The one line of a refusal, or what is wrong with the answer."""
         try:
-            return json.loads(self.body)["error"]
+            error = json.loads(self.body)["error"]
+            return error["message"] if isinstance(error, dict) else error
         except (ValueError, KeyError, TypeError):
             return f"no line: {self.body[:60]!r}"
 
@@ -87,6 +89,23 @@ class Server:
         body = form(photo, name, options)
         kind = {"Content-Type": f"multipart/form-data; boundary={_BOUNDARY}"}
         return self.request("POST", path, body, kind | (headers or {}))
+
+
+def queries(photo: bytes, model: str) -> dict[str, bytes]:
+    """Return the bodies that ask Ollama and OpenAI for a photo's caption, by path."""
+    text = base64.b64encode(photo).decode()
+    url = f"data:image/jpeg;base64,{text}"
+    message = {"content": [{"type": "image_url", "image_url": {"url": url}}]}
+    bodies = {
+        "/api/generate": {"images": [text]},
+        "/api/chat": {"messages": [{"images": [text]}]},
+        "/v1/chat/completions": {"messages": [message]},
+        "/v1/responses": {"input": [{"content": [{"image_url": url}]}]},
+    }
+    return {
+        path: json.dumps({"model": model, **body}).encode()
+        for path, body in bodies.items()
+    }
 
 
 def form(photo: bytes, name: bytes, options: dict[str, object]) -> bytes:

@@ -7,6 +7,7 @@ import statistics
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import command_line
 import hostile_photos
@@ -227,14 +228,20 @@ def test_half_sent_requests_are_closed(server):
     tally.finish()
 
 
-def test_many_clients_are_served_or_sent_away_with_a_delay(server):
+def test_many_clients_are_served_or_sent_away_with_a_delay(server, world):
+    """Of ten clients two post forms, and two each use one path of a protocol."""
     tally = Tally(f"{CLIENTS} clients", 0, LOAD + 30)
     before, until = server.megabytes(), time.monotonic() + LOAD
     replies, lock = [], threading.Lock()
 
     def client(number: int) -> None:
+        photo = photo_bytes(number)
+        posts = [partial(server.post, photo, beam=2)] + [
+            partial(server.request, "POST", path, body)
+            for path, body in server_process.queries(photo, world.model.stem).items()
+        ]
         while time.monotonic() < until:
-            reply = server.post(photo_bytes(number), beam=2)
+            reply = posts[number % len(posts)]()
             with lock:
                 replies.append(reply)
             if reply.status == 503:

@@ -1,50 +1,183 @@
-"""Models that carry code, values that are not finite, names that lead outside."""
+"""Files of models that run code, read other files or take all memory.
 
-import base64
+Values that are not finite, and names of experiments that lead outside, are here too.
+"""
+
+import contextlib
+import ctypes
 import io
 import json
-import marshal
+import os
 import shutil
+import socket
+import zipfile
 from pathlib import Path
 
+import child_process
 import command_line
 import h5py
 import numpy as np
+import pytest
+import tiny_digits
 from artefacts import SECONDS
-from mutations import unzipped, zipped
+from hostile_models import Canaries, changed_weights, hostile_models
+from mutations import unzipped, zip_of_zeros, zipped
 from tally import Tally
 
+from show_attend_tell.models.encoder import scene_net
+from show_attend_tell.models.pretrained import SHIPPED
 
-def _configs_with_code(mark: Path) -> dict[str, dict]:
-    """Return configurations of a model that would run code when loaded."""
-    code = marshal.dumps(compile(f"open({str(mark)!r}, 'w')", "x", "eval"))
-    function = {"code": base64.b64encode(code).decode(), "defaults": None}
-    body = {"class_name": "__lambda__", "config": {**function, "closure": None}}
-    layer = {"name": "a", "function": body}
-    call = {"command": f"touch {mark}"}
-    return {
-        "a lambda": {"module": "keras.layers", "class_name": "Lambda", "config": layer},
-        "os.system": {"module": "os", "class_name": "system", "config": call},
-        "builtins.eval": {"module": "builtins", "class_name": "eval", "config": call},
-        "subprocess": {"module": "subprocess", "class_name": "Popen", "config": call},
-        "a function": {"module": "os", "class_name": "function", "config": "system"},
-    }
+MOST_MEMORY = 1_500_000_000
+_OPENED, _READ = 0x20, 0x1  # events of inotify
 
 
-def test_models_that_carry_code_are_refused(world, tmp_path):
-    tally = Tally("models that carry code", 5, 15)
-    path, mark = tmp_path / "model.keras", tmp_path / "outside"
-    files = unzipped(world.model.read_bytes())
-    arguments = ["caption", "--model", str(path), str(world.photos / "photo00.jpg")]
-    for what, config in tally.within_time(_configs_with_code(mark).items()):
-        config = {**config, "registered_name": None, "build_config": {}}
-        files["config.json"] = json.dumps(config).encode()
-        path.write_bytes(zipped(files))
-        done = command_line.run(arguments, tmp_path, SECONDS)
-        outcome, signature = command_line.judge(done, handled="accepted")
-        if mark.exists():
-            outcome, signature = "failed", "code of a model file was run"
-        tally.count(f"caption, config.json is {what}", outcome, signature)
+class Guard:
+    """A file, an address and a mark that models name, and whether one was touched."""
+
+    def __init__(self, folder: Path, stack: contextlib.ExitStack):
+        folder.mkdir()
+        self._server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        self._server.setblocking(False)
+        url = f"http://127.0.0.1:{self._server.getsockname()[1]}/x"
+        self.canaries = Canaries(folder / "mark", folder / "canary.weights.h5", url)
+        with h5py.File(self.canaries.file, "w") as file:
+            file["x"] = np.zeros(1000, "f4")
+        libc = ctypes.CDLL(None)
+        self._events = libc.inotify_init1(os.O_NONBLOCK)
+        stack.callback(os.close, self._events)
+        name = os.fsencode(self.canaries.file)
+        assert libc.inotify_add_watch(self._events, name, _OPENED | _READ) >= 0
+
+    def touched(self) -> str:
+        """Return what was touched since the last call, "" for nothing."""
+        if self.canaries.mark.exists():
+            self.canaries.mark.unlink()
+            return "code of a file was run"
+        with contextlib.suppress(BlockingIOError):
+            self._server.accept()[0].close()
+            return "a socket was opened"
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._events, 4096)
+            return "another file was read"
+        return ""
+
+
+@pytest.fixture
+def guard(tmp_path):
+    with contextlib.ExitStack() as stack:
+        yield Guard(tmp_path / "guarded", stack)
+
+
+def _count(tally, guard, what, arguments, folder, reason) -> None:
+    """Run a command, which must refuse a file for a reason, and count the outcome."""
+    done = child_process.run(arguments, folder, SECONDS, memory=6_000_000_000)
+    outcome, signature = command_line.judge(done, handled=f"accepted: {what}")
+    memory = "memory" in done.err.lower()
+    if outcome == "refused" and (memory or reason not in done.err):
+        outcome, signature = "failed", f"{what}: {done.err.strip()[-150:]}"
+    if done.peak > MOST_MEMORY:
+        outcome, signature = "failed", f"took {done.peak / 1e9:.1f} GB: {what}"
+    if harm := guard.touched():
+        outcome, signature = "failed", harm
+    tally.count(what, outcome, signature)
+
+
+@pytest.mark.parametrize("engine", ["reference", "keras", "sibling"])
+def test_hostile_models_are_refused(world, tmp_path, guard, engine):
+    tally = Tally(f"hostile models, {engine}", 90, 60)
+    path, photo = tmp_path / "model.keras", str(world.photos / "photo00.jpg")
+    arguments = ["caption", "--engine", engine, "--model", str(path), photo]
+    shutil.copy(world.model, path)
+    if engine == "sibling":
+        arguments = ["export", str(path), "--format", "half", "--out", tmp_path / "x"]
+        tiny_digits.tiny_ram().save(path)
+    model, reason = path.read_bytes(), f"{path}: cannot be read as a model"
+    for what, content in tally.within_time(hostile_models(model, guard.canaries)):
+        path.write_bytes(content)
+        _count(tally, guard, f"{engine}: {what}", arguments, tmp_path, reason)
+    path.unlink()
+    os.mkfifo(path)
+    _count(tally, guard, f"{engine}: a pipe", arguments, tmp_path, reason)
+    tally.finish()
+
+
+def _hostile_npz(folder: Path):
+    """Yield descriptions and contents of files of arrays."""
+    good = {"about.npy": _npy(np.array('{"format": 2}'))}
+    yield "6 GB of zeros", zip_of_zeros("mean.npy", 4000)
+    yield (
+        "900 MB of zeros",
+        zipped(
+            good | {"mean.npy": _npy(np.zeros(225_000_000, "f4"))}, zipfile.ZIP_DEFLATED
+        ),
+    )
+    deep = b"(" * 9000
+    header = b"\x93NUMPY\x01\x00" + len(deep).to_bytes(2, "little") + deep
+    yield "9,000 parentheses", zipped(good | {"mean.npy": header})
+    yield "parentheses alone", zipped({"about.npy": header})
+    objects = np.array([{"a": 1}], object)
+    yield "objects", zipped(good | {"mean.npy": _npy(objects)})
+    yield "LZMA", zipped(good | {"mean.npy": _npy(np.zeros(9))}, zipfile.ZIP_LZMA)
+    large = _npy(np.zeros(9, "f4")).replace(b"(9,), ", b"(9000000000,), ")
+    yield "36 GB declared", zipped(good | {"mean.npy": large})
+    yield "a path outside", zipped(good | {"../../outside.npy": b""})
+
+
+def _captioning(world, engine: str) -> Path:
+    """Return a model whose encoder an engine has."""
+    return SHIPPED if engine == "reference" else world.model
+
+
+def _npy(array: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=True)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("engine", ["reference", "keras"])
+@pytest.mark.parametrize("kind", ["reranker", "confidence"])
+def test_hostile_files_beside_a_model_are_refused(world, tmp_path, guard, kind, engine):
+    tally = Tally(f"hostile {kind}, {engine}", 8, 10)
+    path, photo = tmp_path / "model.keras", str(world.photos / "photo00.jpg")
+    shutil.copy(_captioning(world, engine), path)
+    arguments = ["caption", "--engine", engine, "--model", str(path), photo]
+    for what, content in tally.within_time(_hostile_npz(tmp_path)):
+        path.with_suffix(f".{kind}.npz").write_bytes(content)
+        case = f"{kind}, {engine}: {what}"
+        _count(tally, guard, case, arguments, tmp_path, "not a ")
+
+
+def test_hostile_checkpoints_are_refused(world, artefacts, guard):
+    tally = Tally("hostile checkpoints", 8, 15)
+    arguments = world.stage("train", artefacts.root, "--resume")
+    for what, content in tally.within_time(_hostile_npz(artefacts.root)):
+        (artefacts.run / "checkpoint.npz").write_bytes(content)
+        _count(
+            tally, guard, f"--resume: {what}", arguments, artefacts.root, "checkpoint"
+        )
+
+
+def test_hostile_weights_of_an_encoder_are_refused(world, tmp_path, guard):
+    tally = Tally("hostile weights of an encoder", 18, 20)
+    photo, path = str(world.photos / "photo00.jpg"), tmp_path / "x.weights.h5"
+    arguments = ["caption", "--model", str(world.model), photo]
+    whole = scene_net.WEIGHTS.read_bytes()
+    for what, change in tally.within_time(changed_weights(guard.canaries)):
+        path.write_bytes(whole)
+        with h5py.File(path, "r+") as file:
+            change(file)
+        more = ["--engine", "keras", "--encoder-weights", str(path)]
+        _count(tally, guard, what, [*arguments, *more], tmp_path, "not weights of")
+    index = tmp_path / "x.weights.json"
+    names = ["../canary.weights.h5", str(guard.canaries.file)]
+    for name in names:
+        index.write_text(json.dumps({"metadata": {}, "weight_map": {"/": [name]}}))
+        for engine in ("reference", "keras"):
+            more = ["--encoder-weights", str(index), "--engine", engine]
+            arguments[2] = str(_captioning(world, engine))
+            case = f"{engine}, an index of {name}"
+            _count(tally, guard, case, [*arguments, *more], tmp_path, "weights")
+    tally.finish()
 
 
 def _experiment_names(outside: Path):

@@ -21,6 +21,7 @@ from show_attend_tell.config.settings import experiment_from_dict
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import feature_path
 from show_attend_tell.data.manifest import Photo
+from show_attend_tell.data.preprocessing import load_photo
 from show_attend_tell.inference.batch import caption_into_file
 from show_attend_tell.inference.confidence import (
     calibration_path,
@@ -28,6 +29,7 @@ from show_attend_tell.inference.confidence import (
 )
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.inference.request import CaptionRequest
+from show_attend_tell.inference.result import confidence_word
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.reference.reranker import reranker_beside, save_reranker
 from show_attend_tell.runtime.errors import (
@@ -68,7 +70,7 @@ def prepared(tmp_path_factory):
         split = "train" if k < TRAIN else "val"
         caption = f"a {colours[k % 5 == 0]} circle"
         photos.append(Photo(name, name, split, [caption]))
-        squares.append(encoder.preprocess(encoder.load_photo(folder / name)))
+        squares.append(encoder.preprocess(load_photo(folder / name)))
     captioner = make_captioner(encoder)
     features = encoder.encode(np.stack(squares))
     # Half of the validation captions are right, so that some are better than others.
@@ -131,7 +133,14 @@ def test_captions_of_a_calibrated_model_have_a_confidence(captions):
     assert len(set(values)) > 10
     assert all(0 <= value <= 1 for value in values)
     assert captions[0].to_dict()["confidence"] == captions[0].confidence
-    assert [one.is_doubtful for one in captions] == [v < 0.2 for v in values]
+    for value, caption in zip(values, captions, strict=True):
+        assert caption.confidence_word == confidence_word(value)
+
+
+def test_a_confidence_has_a_word():
+    words = ["probably wrong", "unsure", "likely", "likely"]
+    assert [confidence_word(p) for p in (0.0, 0.2, 0.5, 1.0)] == words
+    assert confidence_word(None) is None
 
 
 def test_the_minimum_leaves_out_captions_below_it(prepared, pipeline, captions):
@@ -166,7 +175,7 @@ def test_the_screen_counts_and_names_what_is_left_out(prepared, captions):
     done = CliRunner().invoke(cli, ["caption", *photos, *options])
     assert done.exit_code == 0, done.output
     expected = [
-        f"{one.path}: {one.sentence}{' (low confidence)' * one.is_doubtful}"
+        f"{one.path}: {one.sentence} ({one.confidence_word}, {one.confidence:.2f})"
         for one in kept
     ]
     assert done.stdout.splitlines() == expected

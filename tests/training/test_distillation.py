@@ -17,7 +17,11 @@ from show_attend_tell.config.settings import DistillationSettings
 from show_attend_tell.data.encoder_identity import PACKAGED_DIGEST, ROUNDED_DIGEST
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.saving import load_captioner
-from show_attend_tell.runtime.errors import ConfigError, ModelFileError
+from show_attend_tell.runtime.errors import (
+    ConfigError,
+    ModelFileError,
+    PretrainedModelError,
+)
 from show_attend_tell.training import distillation
 from show_attend_tell.training.distillation import (
     distillation_loss,
@@ -36,23 +40,31 @@ def softmax(logits):
     return e / e.sum(axis=-1, keepdims=True)
 
 
-@pytest.mark.parametrize("truth_weight", [0.0, 0.3, 1.0])
-def test_the_loss_of_a_batch_is_that_of_numpy(rng, truth_weight):
+@pytest.mark.parametrize(
+    ("truth_weight", "posterior"), [(0.0, 0.0), (0.3, 1.0), (1.0, 0.5)]
+)
+def test_the_loss_of_a_batch_is_that_of_numpy(rng, truth_weight, posterior):
     student, *teachers = (
         tiny.build(np.random.default_rng(k), {"doubly_stochastic": 0.7}, spread=1.0)
         for k in range(3)
     )
     features, inputs, targets = tiny.batch(rng, lengths=(4, 2, 0))
-    settings = DistillationSettings(("a", "b"), 1.7, truth_weight)
+    settings = DistillationSettings(("a", "b"), 1.7, truth_weight, posterior)
     x = {"annotations": features, "tokens": inputs}
-    p = np.array(mean_probabilities(teachers, x, 1.7))
+    p = np.array(mean_probabilities(teachers, x, targets, settings))
 
+    mask = targets != PAD
     read = [tiny.expected(model, features, inputs) for model in (student, *teachers)]
-    taught = np.mean([softmax(r["logits"] / 1.7) for r in read[1:]], axis=0)
+    words = np.stack([softmax(r["logits"] / 1.7) for r in read[1:]])  # (M, B, T, K)
+    truth = np.take_along_axis(words, targets[None, ..., None], -1)[..., 0]
+    weights = np.prod(np.where(mask, truth, 1), axis=2) ** posterior  # (M, B)
+    weights /= weights.sum(axis=0)
+    assert np.ptp(weights) > 0.01 or posterior == 0
+    taught = (weights[..., None, None] * words).sum(axis=0)
     np.testing.assert_allclose(p, taught, rtol=1e-4, atol=1e-6)
     p[0, 0] = np.eye(p.shape[-1])[2]  # 0 log 0 = 0
     loss = float(distillation_loss(student, x, targets, p, settings))
-    mask, logits = targets != PAD, read[0]["logits"]
+    logits = read[0]["logits"]
     divergence = 1.7**2 * rel_entr(p, softmax(logits / 1.7)).sum(axis=-1)
     q = np.take_along_axis(softmax(logits), targets[..., None], -1)[..., 0]
     received = (read[0]["alpha"] * mask[..., None]).sum(axis=1)  # (B, L)
@@ -124,7 +136,7 @@ def test_several_workers_cannot_distil():
 
 def test_unfit_teachers_are_named_in_one_line(work, started, tmp_path):
     absent = {"distillation": {"teachers": ["absent"]}}
-    with pytest.raises(ModelFileError, match=r"absent/model.keras: no such model"):
+    with pytest.raises(PretrainedModelError, match="must be a .keras file, a run or"):
         student(work, started, "other", teachers=absent)
     model = load_captioner(started / "tiny" / "model.keras")
     words = [*model.vocabulary.words[:-1], "another"]

@@ -118,20 +118,6 @@ def test_trained_weights_are_shares_of_the_weights_after_each_update(
         np.testing.assert_allclose(trained, expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["rmsprop", "adam", "adamw"])
-def test_the_average_is_the_same_compiled(name):
-    found = []
-    for compiled in (False, True):
-        chosen = settings(average_decay=0.998, optimizer=name)
-        optimizer = make_optimizer(chosen, 10)
-        if compiled:
-            compile_with_xla(optimizer)
-        last = take_steps(optimizer, 3)[-1]
-        found.append(trained_weights(optimizer, last))
-    for one, other in zip(*found, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("name", "kind"), [("rmsprop", "RMSprop"), ("adam", "Adam"), ("adamw", "AdamW")]
 )

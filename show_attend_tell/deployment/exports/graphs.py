@@ -18,7 +18,7 @@ from show_attend_tell.inference.pipeline import CaptioningPipeline, load
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.models.generation import build_search
+from show_attend_tell.models.generator import build_search
 from show_attend_tell.runtime.errors import ExportError
 from show_attend_tell.runtime.files import atomic_path, atomic_write
 

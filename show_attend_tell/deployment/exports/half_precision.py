@@ -6,6 +6,7 @@ loaded like any other; its weights become float32 again in memory.
 """
 
 import dataclasses
+import io
 import tempfile
 import zipfile
 from collections.abc import Callable
@@ -15,14 +16,13 @@ import h5py
 import keras
 import numpy as np
 
-from show_attend_tell.models.encoder.quantised_weights import copy_archive
 from show_attend_tell.models.saving import load_captioner
-from show_attend_tell.runtime.array_file import (
+from show_attend_tell.runtime.errors import ModelFileError
+from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.untrusted import (
     SCALE,
     quantise,
 )
-from show_attend_tell.runtime.errors import ModelFileError
-from show_attend_tell.runtime.files import atomic_path
 
 # MD5 of the files that Keras downloads: `file_hash` in keras.applications.
 KERAS_FILES = {
@@ -74,18 +74,38 @@ def save_half(
             "accepts": {"imagenet": KERAS_FILES[network]},
         }
 
-    def smaller(name: str, values: np.ndarray, file: h5py.File) -> dict:
-        options = _half_dataset(name, values, source)
-        if not eight_bit or values.ndim < 2:
-            return {name: options}
-        q, scale = quantise(values)
-        return {name + SCALE: {"data": scale}, name: options | {"data": q}}
-
     with tempfile.TemporaryDirectory() as folder, atomic_path(target) as temporary:
         full = Path(folder) / "full.keras"
         model.save(full)
-        copy_archive(full, temporary, smaller, zipfile.ZIP_DEFLATED)
+        with (
+            zipfile.ZipFile(full) as old,
+            zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as new,
+        ):
+            for name in old.namelist():
+                content = old.read(name)
+                if name == "model.weights.h5":
+                    content = _smaller(content, source, eight_bit)
+                new.writestr(name, content)
     return Path(target).stat().st_size
+
+
+def _smaller(content: bytes, source: str | Path, eight_bit: bool) -> bytes:
+    """Return an HDF5 file whose arrays have fewer bits; see :func:`save_half`."""
+    buffer = io.BytesIO()
+    with h5py.File(io.BytesIO(content)) as old, h5py.File(buffer, "w") as new:
+
+        def copy(name: str, item: h5py.Group | h5py.Dataset) -> None:
+            if not isinstance(item, h5py.Dataset):
+                return
+            values = item[()]
+            options = _half_dataset(name, values, source)
+            if eight_bit and values.ndim > 1:
+                options["data"], scale = quantise(values)
+                new.create_dataset(name + SCALE, data=scale)
+            new.create_dataset(name, **options)
+
+        old.visititems(copy)
+    return buffer.getvalue()
 
 
 def _half_dataset(name: str, values: np.ndarray, source: str | Path) -> dict:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pydantic
 from fastapi import FastAPI, Request
@@ -18,11 +18,14 @@ from show_attend_tell.deployment.server.captions import (
     max_beam,
     model_info,
 )
-from show_attend_tell.deployment.server.middleware import Guard
+from show_attend_tell.deployment.server.middleware import Guard, refusal
+from show_attend_tell.deployment.server.photo_programs import add_photo_programs
 from show_attend_tell.deployment.server.request_queue import RequestQueue
+from show_attend_tell.deployment.server.review import add_review
 from show_attend_tell.deployment.server.siblings import add_siblings
 from show_attend_tell.deployment.server.uploads import Limits, size_message
 from show_attend_tell.inference.pipeline import CaptioningPipeline
+from show_attend_tell.inference.result import CONFIDENCE_WORDS
 from show_attend_tell.runtime.errors import BusyError, ModelFileError, UploadError
 
 if TYPE_CHECKING:  # its module imports Keras
@@ -34,6 +37,20 @@ if TYPE_CHECKING:  # its module imports Keras
 _STATIC = files(__package__) / "static"
 _READ = ["GET", "HEAD"]
 _FORM_BYTES = 100_000  # bytes of a request besides the photo
+
+
+class Example(NamedTuple):
+    """A picture that the page offers.
+
+    Attributes:
+        title: names the picture and its author.
+        jpeg: the bytes of the file.
+        note: shown under the picture, such as "wrong: unlike the training photos".
+    """
+
+    title: str
+    jpeg: bytes
+    note: str = ""
 
 
 class Refusal(pydantic.BaseModel):
@@ -59,7 +76,7 @@ _REFUSALS = {
 
 def create_app(
     pipelines: Mapping[str, CaptioningPipeline],
-    examples: Sequence[tuple[str, bytes]] = (),
+    examples: Sequence[Example] = (),
     queue_limit: int = 32,
     limits: Limits | None = None,
     hosts: Sequence[str] = ("127.0.0.1", "localhost", "[::1]"),
@@ -70,7 +87,7 @@ def create_app(
 
     Args:
         pipelines: models by the name that the page shows; the first is the default.
-        examples: name and JPEG bytes of the pictures that the page offers.
+        examples: the pictures that the page offers.
         queue_limit: requests that may run or wait together; others are refused.
         limits: limits of uploads.
         hosts: accepted values of the header Host. Others are refused, so that a page
@@ -88,13 +105,14 @@ def create_app(
         redoc_url=None,
     )
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
-    app.add_middleware(
-        Guard, max_bytes=limits.bytes + _FORM_BYTES, message=size_message(limits)
-    )
+    most = limits.bytes * 4 // 3 + _FORM_BYTES  # of a photo in base64
+    app.add_middleware(Guard, max_bytes=most, message=size_message(limits))
     _add_refusals(app)
     tabs = {"digits": digits is not None, "words": reader is not None}
     _add_page(app, pipelines, examples, limits, tabs)
     add_captions(app, pipelines, queue, limits, _REFUSALS)
+    add_review(app, pipelines, _REFUSALS)
+    add_photo_programs(app, pipelines, queue, limits)
     add_siblings(app, digits, reader, queue, limits, _REFUSALS)
     return app
 
@@ -102,7 +120,7 @@ def create_app(
 def _add_page(
     app: FastAPI,
     pipelines: Mapping[str, CaptioningPipeline],
-    examples: Sequence[tuple[str, bytes]],
+    examples: Sequence[Example],
     limits: Limits,
     tabs: Mapping[str, bool],
 ) -> None:
@@ -117,7 +135,8 @@ def _add_page(
             "version": __version__,
             "models": [model_info(*named) for named in pipelines.items()],
             "max_beam": max_beam(pipelines),
-            "examples": [name for name, _ in examples],
+            "examples": [{"title": e.title, "note": e.note} for e in examples],
+            "confidence_words": CONFIDENCE_WORDS,
             "megabytes": limits.megabytes,
             "megapixels": limits.megapixels,
             **tabs,
@@ -127,30 +146,30 @@ def _add_page(
     async def example(number: int) -> Response:
         if not 0 <= number < len(examples):
             raise HTTPException(404, "no such example")
-        return Response(examples[number][1], media_type="image/jpeg")
+        return Response(examples[number].jpeg, media_type="image/jpeg")
 
     app.mount("/static", StaticFiles(directory=str(_STATIC)), name="static")
 
 
 def _add_refusals(app: FastAPI) -> None:
-    """Return every expected error as one line of JSON."""
+    """Return every expected error by :func:`middleware.refusal`."""
 
     @app.exception_handler(UploadError)
     async def on_upload_error(request: Request, error: UploadError) -> JSONResponse:
-        return JSONResponse({"error": str(error)}, error.status)
+        return refusal(request, error.status, str(error))
 
     @app.exception_handler(BusyError)
     async def on_busy_error(request: Request, error: BusyError) -> JSONResponse:
         wait = {"Retry-After": str(error.seconds)}
-        return JSONResponse({"error": str(error)}, 503, wait)
+        return refusal(request, 503, str(error), wait)
 
     @app.exception_handler(ModelFileError)
     async def on_damaged_model(request: Request, error: ModelFileError) -> JSONResponse:
-        return JSONResponse({"error": str(error)}, 500)
+        return refusal(request, 500, str(error))
 
     @app.exception_handler(HTTPException)
     async def on_http_error(request: Request, error: HTTPException) -> JSONResponse:
-        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+        return refusal(request, error.status_code, error.detail, error.headers)
 
     @app.exception_handler(RequestValidationError)
     async def on_invalid_request(
@@ -158,4 +177,4 @@ def _add_refusals(app: FastAPI) -> None:
     ) -> JSONResponse:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"][1:]) or "body"
-        return JSONResponse({"error": f"`{name}`: {first['msg']}"}, 422)
+        return refusal(request, 422, f"`{name}`: {first['msg']}")

@@ -53,9 +53,13 @@ class Answer(BaseModel):
         None, description="The location of each word, row by row; null if averaged."
     )
     confidence: float | None = Field(
-        None, description="0 to 1, see the model card; null if not calibrated."
+        None,
+        description="Probability that the caption is right; null for a region, and "
+        "without a calibration.",
     )
-    low_confidence: bool = Field(description="Whether to doubt the caption.")
+    confidence_word: str | None = Field(
+        None, description="likely, unsure or probably wrong."
+    )
     beta: list[float] = Field(description="T gates.")
     region: list[float] | None = Field(
         None, description="Region of the caption, as fractions of `seen`."
@@ -201,7 +205,6 @@ def _caption_upload(
     sizes = (*image.size, *image.size)
     return caption.to_dict() | {
         "seen": [round(x / size, 6) for x, size in zip(region, sizes, strict=True)],
-        "low_confidence": caption.is_doubtful,
         "seconds": round(time.monotonic() - start, 3),
     }
 

@@ -1,11 +1,17 @@
 """Limit the size and origin of requests, and add security headers to responses."""
 
 import asyncio
+import logging
+from collections.abc import Mapping
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from show_attend_tell.runtime.errors import one_line, quote
+
+_log = logging.getLogger(__name__)
 
 # A page may neither load from another machine nor send to it.
 _HEADERS = {
@@ -17,6 +23,27 @@ _HEADERS = {
     "Cache-Control": "no-cache",
 }
 _DISCARDED = 2**28  # bytes read of the body of a refused request
+
+
+def refusal(
+    scope: Scope, status: int, message: str, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """Return an error as one line of JSON, in the protocol of the request's path.
+
+    Ollama's paths begin with /api/, OpenAI's with /v1/. Their errors have no status 415
+    or 422, and are logged, because photo programs run without a person.
+    """
+    path, body = scope["path"], {"error": message}
+    if path.startswith(("/api/", "/v1/")):
+        status = 400 if status in (415, 422) else status
+        request = f"{scope['method']} {quote(path)}"
+        _log.warning("%s: %d, %s", request, status, one_line(message))
+    if path.startswith("/v1/"):
+        kind = "invalid_request_error" if status < 500 else "server_error"
+        # Of a path that does not exist, the scope has no endpoint.
+        code = "model_not_found" if status == 404 and "endpoint" in scope else None
+        body["error"] = {"message": message, "type": kind, "param": None, "code": code}
+    return JSONResponse(body, status, headers)
 
 
 async def _discard(receive: Receive) -> None:
@@ -45,7 +72,7 @@ async def _refuse(
 ) -> None:
     """Respond with one line of JSON and close the connection."""
     headers = {"Connection": "close", **_HEADERS}
-    await JSONResponse({"error": message}, status, headers)(scope, receive, send)
+    await refusal(scope, status, message, headers)(scope, receive, send)
 
 
 class Guard:

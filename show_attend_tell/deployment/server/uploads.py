@@ -5,7 +5,11 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-from show_attend_tell.data.preprocessing import load_photo, pillow_warnings_ignored
+from show_attend_tell.data.preprocessing import (
+    LONGEST_SIDE,
+    load_photo,
+    pillow_warnings_ignored,
+)
 from show_attend_tell.runtime.errors import UploadError, one_line
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
@@ -65,7 +69,8 @@ def _require_pixels(content: bytes, limits: Limits) -> None:
             Image.open(io.BytesIO(content), formats=FORMATS) as image,
         ):
             width, height = image.size
-            if width * height <= limits.megapixels * 1e6:
+            is_small = width * height <= limits.megapixels * 1e6
+            if is_small and max(image.size) <= LONGEST_SIDE:
                 image.verify()
                 return
             received = f"{width} x {height} pixels"
@@ -73,8 +78,8 @@ def _require_pixels(content: bytes, limits: Limits) -> None:
         pass
     raise UploadError(
         413,
-        f"`photo` must have at most {limits.megapixels} megapixels. "
-        f"Received: {received}; make it smaller",
+        f"`photo` must have at most {limits.megapixels} megapixels, and "
+        f"{LONGEST_SIDE} pixels on a side. Received: {received}; make it smaller",
     )
 
 

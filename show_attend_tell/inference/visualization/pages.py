@@ -75,7 +75,7 @@ def describe_caption(caption) -> dict:
     grid = caption.attention.shape[1:]
     return photo_values(caption.path.name, caption.view, grid, texts) | {
         "confidence": caption.confidence,
-        "doubtful": caption.is_doubtful,
+        "confidenceWord": caption.confidence_word,
         "region": None if caption.region is None else list(caption.region),
     }
 
@@ -117,7 +117,7 @@ def photo_values(
         "size": [width, height],
         "grid": list(grid),
         "confidence": None,
-        "doubtful": False,
+        "confidenceWord": None,
         "region": None,
         "beams": list(texts),
     }

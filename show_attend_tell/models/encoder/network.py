@@ -10,14 +10,13 @@ import dataclasses
 import difflib
 import functools
 import hashlib
-import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
+import h5py
 import keras
 import numpy as np
 import PIL
@@ -25,19 +24,20 @@ import tensorflow as tf
 from PIL import Image
 
 from show_attend_tell.config.settings import EncoderSettings
-from show_attend_tell.data import preprocessing
 from show_attend_tell.data.encoder_identity import BUILT_IN_WEIGHTS
+from show_attend_tell.data.preprocessing import to_square
 from show_attend_tell.models.encoder import quantised_weights, scene_net
 from show_attend_tell.models.encoder.winograd import with_fast_convolutions
 from show_attend_tell.runtime.errors import EncoderError, one_line
+from show_attend_tell.runtime.hdf5_objects import require_own_data
 from show_attend_tell.runtime.machine import instruction_sets
+from show_attend_tell.runtime.untrusted import require_regular
 
 _FLOAT16_MAX = float(np.finfo(np.float16).max)
 _CHANNELS = 3
 _BLOCK = 8  # photos encoded together by faster convolutions
 # Compiling them takes 7 s of processor time; they save 75 ms a photo of VGG16.
 MANY_PHOTOS = 200
-VIEW = 512  # longest side of a displayed photo, in pixels
 
 
 class Encoder:
@@ -101,10 +101,6 @@ class Encoder:
             autograph=False,  # which writes temporary files, and the disk may be full
         )
 
-    def load_photo(self, file: str | os.PathLike | IO[bytes]) -> Image.Image:
-        """Decode a photo; see :func:`data.preprocessing.load_photo`."""
-        return preprocessing.load_photo(file)
-
     def preprocess(self, image: Image.Image, mirror: bool = False) -> np.ndarray:
         """Resize an RGB photo to the square that the network sees, (S, S, 3) uint8.
 
@@ -113,16 +109,8 @@ class Encoder:
             mirror: whether to flip left and right.
         """
         side, resize = self.settings.image_size, self.settings.resize
-        square = preprocessing.to_square(image, side, resize)
+        square = to_square(image, side, resize)
         return square[:, ::-1] if mirror else square
-
-    def view(self, image: Image.Image) -> np.ndarray:
-        """Return the region that the network sees, for display, (H, W, 3) uint8.
-
-        See :func:`data.preprocessing.to_view`.
-        """
-        side, resize = self.settings.image_size, self.settings.resize
-        return preprocessing.to_view(image, side, resize, VIEW)
 
     def encode(self, squares: np.ndarray, mirror: bool = False) -> np.ndarray:
         """Compute the annotation vectors of a batch, clipped to the range of float16.
@@ -302,6 +290,9 @@ def _build_application(settings: EncoderSettings) -> keras.Model:
 
 def _load_weights(network: keras.Model, file: str, name: str) -> None:
     try:
+        require_regular(file)
+        with h5py.File(file, "r") as content:
+            require_own_data(content, network.count_params())
         with warnings.catch_warnings():
             # Every missing layer warns before the one error is raised.
             warnings.simplefilter("ignore", UserWarning)

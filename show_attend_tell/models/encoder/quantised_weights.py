@@ -11,18 +11,15 @@ Model files of 8 bits store every matrix and kernel of a captioner in the same w
 
 import hashlib
 import io
-import zipfile
-from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
 
-import h5py
 import keras
 import numpy as np
 
-from show_attend_tell.runtime.array_file import SCALE, dequantise, quantise
 from show_attend_tell.runtime.errors import EncoderError
 from show_attend_tell.runtime.files import atomic_write
+from show_attend_tell.runtime.untrusted import dequantise, quantise
 
 NETWORK = "VGG16"
 WEIGHTS = Path(str(files("show_attend_tell.models"))) / "weights" / "vgg16_8bit.npz"
@@ -30,72 +27,6 @@ WEIGHTS = Path(str(files("show_attend_tell.models"))) / "weights" / "vgg16_8bit.
 SHA256 = "fb1b9cce0d9a8d1d7071ebd41f03daa1697db1e12ee36630d6c20b423af82a2f"
 
 _EXACT_BLOCKS = ("block1", "block2")  # 1.8 % of the weights, with the largest effect
-
-
-def dequantised(store: Mapping) -> dict[str, np.ndarray]:
-    """Return the weights of a layer in a model file; 8 bits become float32.
-
-    Args:
-        store: the layer's weights by their number; the scales of int8 weights are
-            ``<number>_scale``.
-    """
-    weights = {}
-    for key in store.keys():  # noqa: SIM118, Keras' entry of a file is no mapping
-        if not key.endswith(SCALE):
-            weights[key] = values = np.asarray(store[key])
-            if values.dtype == np.int8:
-                weights[key] = dequantise(values, np.asarray(store[key + SCALE]))
-    return weights
-
-
-def copy_archive(
-    source: Path, target: Path, convert: Callable, compression: int = zipfile.ZIP_STORED
-) -> None:
-    """Copy a ``.keras`` archive and convert its weights.
-
-    Args:
-        source: path of the archive.
-        target: path of the copy.
-        convert: function of the name and the values of an array and of the HDF5 file;
-            returns the arguments of ``create_dataset`` for each array of the copy.
-        compression: compression of the copy's members.
-    """
-    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
-        for name in old.namelist():
-            content = old.read(name)
-            if name == "model.weights.h5":
-                content = _converted(content, convert)
-            new.writestr(name, content, compression)
-
-
-def _converted(content: bytes, convert: Callable) -> bytes:
-    buffer = io.BytesIO()
-    with h5py.File(io.BytesIO(content)) as old, h5py.File(buffer, "w") as new:
-
-        def copy(name: str, item: h5py.Group | h5py.Dataset) -> None:
-            copies = (
-                [new.require_group(name)]
-                if isinstance(item, h5py.Group)
-                else [
-                    new.create_dataset(key, **options)
-                    for key, options in convert(name, item[()], old).items()
-                ]
-            )
-            for copied in copies:
-                copied.attrs.update(item.attrs)
-
-        new.attrs.update(old.attrs)
-        old.visititems(copy)
-    return buffer.getvalue()
-
-
-def dequantised_array(name: str, values: np.ndarray, file: h5py.File) -> dict:
-    """Convert an array of 8 bits to float32, for :func:`copy_archive`."""
-    if name.endswith(SCALE):
-        return {}
-    if values.dtype == np.int8:
-        values = dequantise(values, file[name + SCALE][()])
-    return {name: {"data": values}}
 
 
 def quantised_arrays(network: keras.Model) -> dict[str, np.ndarray]:

@@ -12,8 +12,6 @@ has B = P C captions, the C of each photo side by side.
 import keras
 from keras import ops
 
-from show_attend_tell.models.encoder.quantised_weights import dequantised
-
 
 class TrainableConvolutions(keras.layers.Layer):
     """The convolutions from ``encoder.trainable_from`` on, of width D.
@@ -45,10 +43,6 @@ class TrainableConvolutions(keras.layers.Layer):
             for name in self.names
         ]
         self.built = True
-
-    def load_own_variables(self, store):
-        """Read the weights from a model file; 8 bits become float32."""
-        super().load_own_variables(dequantised(store))
 
     def call(self, features, precision="float32"):
         """Return the annotations of stored features.

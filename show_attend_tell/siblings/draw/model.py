@@ -56,6 +56,8 @@ class Draw(keras.Model):
         seed: seed of the initial weights and of the noise.
     """
 
+    settings_class = DrawSettings
+
     def __init__(self, settings, height, width, seed=0, **kwargs):
         super().__init__(**kwargs)
         if isinstance(settings, dict):

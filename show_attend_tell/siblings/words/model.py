@@ -26,6 +26,8 @@ class Reader(keras.Model):
         seed: seed of the initial weights.
     """
 
+    settings_class = ReaderSettings
+
     def __init__(self, settings, seed=0, **kwargs):
         super().__init__(**kwargs)
         if isinstance(settings, dict):

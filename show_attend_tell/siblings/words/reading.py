@@ -158,4 +158,4 @@ def read_into_file(
                 failures += [r for r in batch if isinstance(r, Failure)]
                 bar.update(len(batch))
     written = len(left) - len(failures)
-    return BatchReport(out, written, present, tuple(failures), ("words", "crops"))
+    return BatchReport(out, written, present, tuple(failures), ("word", "crop"))

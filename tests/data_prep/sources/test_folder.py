@@ -1,7 +1,6 @@
 """Test the reader of the user's own photos, with CSV or JSON Lines."""
 
 import json
-import os
 
 import pytest
 from data_prep_files import make_csv, make_file
@@ -205,11 +204,3 @@ def test_a_hostile_first_line_is_refused_in_one_short_line(tmp_path, line):
         read(make_photos(tmp_path))
     assert len(str(caught.value)) < 300 + len(str(file))
     assert str(caught.value).isprintable()
-
-
-@pytest.mark.timeout(20)
-@pytest.mark.parametrize("name", ["captions.csv", "captions.jsonl"])
-def test_a_table_that_is_a_pipe_is_refused(tmp_path, name):
-    os.mkfifo(tmp_path / name)
-    with pytest.raises(DataError, match="Received: neither"):
-        read(make_photos(tmp_path))

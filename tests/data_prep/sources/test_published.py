@@ -22,7 +22,12 @@ from data_prep.preparation import (
     NO_CAPTIONS,
     TWO_SPLITS,
 )
-from data_prep.sources.published import read_coco, read_flickr8k, read_flickr30k
+from data_prep.sources.published import (
+    read_coco,
+    read_flickr8k,
+    read_flickr30k,
+    read_karpathy,
+)
 from show_attend_tell.runtime.errors import DataError
 
 
@@ -52,6 +57,27 @@ def test_flickr8k_is_read_from_archives_and_from_folders(tmp_path, packed):
     place = tmp_path / ("work/photos" if packed else "data/images/Flicker8k_Dataset")
     assert photos[0].path == place / "cat.jpg"
     assert len(problems) == 0
+
+
+def test_any_data_set_is_read_from_karpathys_json(tmp_path):
+    rows = [("a.jpg", "train", ["A cat ."]), ("b.jpg", "val", ["A dog .", "A fox ."])]
+    make_file(tmp_path / "data" / "dataset_mine.json", karpathy_json(rows))
+    for name in ("a.jpg", "b.jpg"):
+        make_file(tmp_path / "data" / "images" / name)
+    photos, problems = read(read_karpathy, tmp_path / "data")
+    assert splits(photos) == {"a.jpg": "train", "b.jpg": "val"}
+    assert photos[1].captions == ("A dog .", "A fox .")
+    assert len(problems) == 0
+
+
+@pytest.mark.parametrize("names", [[], ["one.json", "two.json"]])
+def test_karpathys_json_must_be_one_file(tmp_path, names):
+    for name in ["images/a.jpg", *names]:
+        make_file(tmp_path / "data" / name)
+    listed = f"one .json file.*Received: {', '.join(names) or 'none'}"
+    with pytest.raises(DataError, match=listed) as caught:
+        read(read_karpathy, tmp_path / "data")
+    assert "\n" not in str(caught.value)
 
 
 def test_flickr8k_without_a_test_list_has_a_note(tmp_path):

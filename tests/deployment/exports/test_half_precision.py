@@ -167,6 +167,6 @@ def test_the_shipped_model_is_small_and_has_its_card():
     for name in pretrained.NAMES:
         model = load_captioner(pretrained.shipped_model(name))
         assert is_accepted(model.encoder_identity, "imagenet")
-    card = pretrained.CARD.read_text(encoding="utf-8")
+    card = pretrained.SHIPPED.with_name("MODEL_CARD.md").read_text(encoding="utf-8")
     for text in ("Flickr8k", "research", "BLEU-4", "Limits"):
         assert text in card

@@ -17,9 +17,9 @@ from show_attend_tell.deployment.exports.half_precision import save_half
 from show_attend_tell.deployment.exports.recording import Graph
 from show_attend_tell.inference.engine import load_engine
 from show_attend_tell.models.pretrained import NAMES, SHIPPED, shipped_model
-from show_attend_tell.reference.beam import log_softmax
+from show_attend_tell.reference.beam import NextWord, log_softmax
 from show_attend_tell.reference.captioner import Generator
-from show_attend_tell.reference.lstm import NextWord, argmax_location
+from show_attend_tell.reference.lstm import argmax_location
 from show_attend_tell.reference.model_file import read_captioner
 from show_attend_tell.reference.reranker import (
     descriptors,
@@ -183,7 +183,7 @@ def test_packaged_models_give_the_captions_of_the_reference(folder):
     file = shipped_model(name)
     engine = load_engine([file], engine="reference", reranker="none")
     member = OnnxCaptioner(engine.generator.members[0], None, str(out / "decoder.onnx"))
-    for _, content in example_pictures(scene_net=False)[::2]:
+    for _, content, _ in example_pictures(scene_net=False)[::2]:
         image = load_photo(io.BytesIO(content))
         square = to_square(image, engine.side, engine.resize)
         features = engine.encode(square[None])

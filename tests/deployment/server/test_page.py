@@ -2,9 +2,11 @@
 
 import re
 import time
+import zipfile
 
 import numpy as np
 import pytest
+from chromium import accessibility_faults, shown_as
 from chromium import browser as start_browser
 from served import serving
 from tiny_pipeline import photo_bytes, tiny_pipeline, with_decoding
@@ -162,6 +164,104 @@ def test_figure_and_json_are_saved(captioned):
     assert png.startswith(b"\x89PNG")
 
 
+def test_the_caption_is_edited_and_saved_with_the_photos_name(captioned):
+    text = captioned.find_element(By.ID, "text")
+    announced = captioned.find_element(By.ID, "announced").get_property("textContent")
+    assert text.get_property("value") == announced
+    text.clear()
+    text.send_keys("Rex")
+    captioned.find_element(By.ID, "save-text").click()
+    saved = captioned.downloads / "été 1.txt"
+    wait(captioned, lambda b: saved.exists())
+    assert saved.read_text() == "Rex\n"
+
+
+def test_a_region_leaves_the_photo_bright_and_its_words_complete(captioned):
+    motion = {"name": "prefers-reduced-motion", "value": "no-preference"}
+    captioned.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [motion]})
+    captioned.find_element(By.ID, "region").send_keys("10,20,90,60\t")
+    wait(captioned, lambda b: (_answer(b) or {}).get("region"))
+    state = (
+        "return [timer, selected, answer.words.length, answer.wait >= answer.seconds]"
+    )
+    timer, selected, count, waited = captioned.execute_script(state)
+    assert (timer, selected, waited) == (None, -1, True)
+    assert len(words(captioned)) == count
+
+
+@pytest.fixture
+def reviewed(page, tmp_path):
+    """The tab of a folder with two photos, one that is damaged, and another file."""
+    folder = tmp_path / "trip"
+    (folder / "day 1").mkdir(parents=True)
+    (folder / "b.png").write_bytes(photo_bytes(2, size=(40, 90)))
+    (folder / "day 1" / "a.png").write_bytes(photo_bytes(3))
+    (folder / "broken.jpg").write_bytes(b"\xff\xd8\xff")
+    (folder / "notes.txt").write_text("no photo")
+    page.find_element(By.ID, "tab-folder").click()
+    page.find_element(By.ID, "folder-files").send_keys(str(folder))
+    done = "return folder.rows.length && !folder.running"
+    wait(page, lambda b: b.execute_script(done))
+    return page
+
+
+def rows(browser):
+    """Return the visible rows: path, text, and whether it is approved."""
+    return browser.execute_script(
+        "return [...document.querySelectorAll('#rows li:not([hidden])')].map(row =>"
+        " [row.querySelector('.name').textContent, row.querySelector('textarea').value,"
+        " row.querySelector('input').checked])"
+    )
+
+
+def test_a_folder_is_captioned_with_progress_and_failures_are_named(reviewed):
+    assert [path for path, *_ in rows(reviewed)] == [
+        *("trip/b.png", "trip/broken.jpg", "trip/day 1/a.png"),
+    ]
+    assert reviewed.find_element(By.ID, "folder-note").text == "1 other file ignored."
+    progress = reviewed.find_element(By.ID, "folder-progress")
+    assert progress.get_property("value") == progress.get_property("max") == 3
+    failed = reviewed.find_element(CSS, "[data-state=failed] .about").text
+    assert "`photo` must be a photo" in failed
+    shape = "const i = document.querySelector('#rows img');"
+    wide, high = reviewed.execute_script(shape + "return [i.width, i.height]")
+    assert wide / high == pytest.approx(40 / 90, abs=0.03)  # not cropped
+
+
+def test_rows_are_searched_and_sorted_by_confidence(reviewed):
+    reviewed.execute_script(
+        "folder.rows.forEach((row, k) => { if (row.answer)"
+        " Object.assign(row.answer, {confidence: [0.1, 0, 0.7][k],"
+        " confidence_word: ['probably wrong', '', 'likely'][k]}); showRow(row); })"
+    )
+    reviewed.find_element(CSS, "#folder-sort [value=certain]").click()
+    assert [path for path, *_ in rows(reviewed)][:2] == [
+        "trip/day 1/a.png",
+        "trip/b.png",
+    ]
+    about = reviewed.find_element(CSS, "#rows .about").text
+    assert about == "likely, confidence 0.70"
+    reviewed.find_element(By.ID, "folder-search").send_keys("wrong b.p")
+    assert [path for path, *_ in rows(reviewed)] == ["trip/b.png"]
+
+
+def test_edited_captions_are_approved_and_saved(reviewed):
+    text = reviewed.find_element(CSS, "#rows textarea")
+    text.clear()
+    text.send_keys("Rex")
+    assert reviewed.find_element(By.ID, "approved").text == "1 caption approved"
+    reviewed.find_element(By.ID, "save-csv").click()
+    table = reviewed.downloads / "captions.csv"
+    wait(reviewed, lambda b: table.exists())
+    assert table.read_text().splitlines()[1:] == ["trip/b.png,Rex,,,True"]
+    reviewed.find_element(By.ID, "approve-shown").click()
+    reviewed.find_element(By.ID, "save-xmp").click()
+    archive = reviewed.downloads / "captions-xmp.zip"
+    wait(reviewed, lambda b: archive.exists())
+    with zipfile.ZipFile(archive) as content:
+        assert content.namelist() == ["trip/b.png.xmp", "trip/day 1/a.png.xmp"]
+
+
 @pytest.mark.parametrize("width", [360, 768, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_fits_its_width_and_text_has_contrast(captioned, width, scheme):
@@ -190,6 +290,19 @@ def test_every_control_has_a_name_for_screen_readers(captioned):
     for node in tree:
         if node.get("role", {}).get("value") in controls and not node["ignored"]:
             assert node["name"]["value"], node
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_violates_no_rule_of_accessibility(captioned, dark):
+    shown_as(captioned, dark=dark)
+    captioned.find_element(CSS, "summary").click()
+    assert accessibility_faults(captioned) == []
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_review_of_a_folder_violates_no_rule_of_accessibility(reviewed, dark):
+    shown_as(reviewed, dark=dark)
+    assert accessibility_faults(reviewed) == []
 
 
 def test_nothing_is_asked_of_another_machine(captioned, address):

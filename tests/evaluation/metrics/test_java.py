@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import threading
 import time
 
 import fake_java
@@ -80,13 +81,11 @@ def no_time_per_caption(monkeypatch):
 )
 def test_errors_of_programs_have_one_line(fake, call, script, timeout, message):
     fake(script)
-    begin = time.monotonic()
     with pytest.raises(JavaError) as caught:
         call(timeout)
     name = "METEOR" if call is call_meteor else "PTB tokenizer"
     assert str(caught.value).startswith(f"{name}: java {message}")
     assert "\n" not in str(caught.value)
-    assert time.monotonic() - begin < 30
 
 
 def test_the_line_with_the_exception_is_quoted(fake):
@@ -105,8 +104,8 @@ def test_megabytes_on_standard_error_do_not_block(fake):
 
 def test_a_hanging_program_is_killed_at_the_time_limit(fake, tmp_path):
     fake(f"echo $$ > '{tmp_path}/pid'; exec sleep 600")
-    with pytest.raises(JavaError, match="did not end in 0.5 s"):
-        run_java("Java", [], "unread " * 200_000, SHORT)
+    with pytest.raises(JavaError, match="did not end in 10 s"):
+        run_java("Java", [], "unread " * 200_000, 10)
     assert not alive(int((tmp_path / "pid").read_text()))
 
 
@@ -114,15 +113,25 @@ def test_a_hanging_program_is_killed_at_the_time_limit(fake, tmp_path):
 @pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
 def test_a_program_is_killed_by_ctrl_c(fake, tmp_path):
     fake(f"echo $$ > '{tmp_path}/pid'; exec sleep 600")
-    # An alarm in place of SIGINT, which pytest-xdist's workers ignore.
+    ended = threading.Event()
+
+    def press():
+        while not (tmp_path / "pid").exists() and not ended.wait(0.05):
+            pass
+        ended.wait(0.5)  # until the call waits for the program
+        os.kill(os.getpid(), signal.SIGALRM)  # pytest-xdist's workers ignore SIGINT
+
     previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    signal.setitimer(signal.ITIMER_REAL, SHORT)
+    thread = threading.Thread(target=press)
+    thread.start()
     try:
         with pytest.raises(KeyboardInterrupt):
             run_java("Java", [], "", GENEROUS)
     finally:
+        ended.set()
+        thread.join()
         signal.signal(signal.SIGALRM, previous)
-    pid, end = int((tmp_path / "pid").read_text()), time.monotonic() + 10
+    pid, end = int((tmp_path / "pid").read_text()), time.monotonic() + GENEROUS
     while alive(pid) and time.monotonic() < end:
         time.sleep(0.05)
     assert not alive(pid)

@@ -16,8 +16,8 @@ from show_attend_tell.models.encoder.quantised_weights import (
     read_quantised,
     write_quantised,
 )
-from show_attend_tell.runtime.array_file import dequantise, quantise
 from show_attend_tell.runtime.errors import EncoderError
+from show_attend_tell.runtime.untrusted import dequantise, quantise
 
 VGG = EncoderSettings("VGG16", "block5_conv3", "imagenet_8bit", 32, "squash")
 

@@ -4,16 +4,11 @@ import numpy as np
 import pytest
 import tiny_captioner as tiny
 from keras import ops
-from tiny_captioner import MODES, TOLERANCE, B, D, K, L, T, arrays, m, n, run_in
+from tiny_captioner import MODES, TOLERANCE, B, D, K, L, arrays, m, n, run_in
 
 from show_attend_tell.models.lstm.cell import OrthogonalGates
 from show_attend_tell.models.lstm.decoder import LstmDecoder
 from show_attend_tell.reference import lstm
-
-
-def keep(value):
-    """No dropout."""
-    return value
 
 
 def normal(rng, *shape):
@@ -24,19 +19,6 @@ def make(rng, **changes):
     """Return a tiny decoder of random weights, and these for the oracle."""
     model = tiny.build(rng, **changes)
     return model.decoder, tiny.weights(model)
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("prev2out", [True, False])
-@pytest.mark.parametrize("ctx2out", [True, False])
-def test_the_deep_output_has_the_terms_switched_on(rng, prev2out, ctx2out, mode):
-    decoder, p = make(rng, prev2out=prev2out, ctx2out=ctx2out)
-    inputs = [normal(rng, B, T, width) for width in (m, n, D)]
-    logits = run_in(mode, lambda *args: decoder.readout(*args, keep), *inputs)
-    assert logits.shape == (B, T, K)
-    exact = (x.astype(float) for x in inputs)
-    expected = lstm.deep_output(p, decoder.settings, *exact)
-    np.testing.assert_allclose(logits, expected, **TOLERANCE)
 
 
 def test_dropout_of_the_deep_output_is_on_h_and_on_the_tanh(rng):

@@ -6,19 +6,13 @@ import tiny_captioner as tiny
 from checks import assert_equal_leaves, assert_hypotheses_are_read
 from tiny_captioner import L, write
 
-from show_attend_tell.models import generation
+from show_attend_tell.models import generator
+from show_attend_tell.models.generator import MANY_PHOTOS
 from show_attend_tell.models.lstm import decoder
 from show_attend_tell.models.lstm.attention import region_bias
 from show_attend_tell.reference import lstm
 
-PHOTOS, WORDS = 5, 4
-METHODS = {
-    "beam": {"beam": 3},
-    "greedy": {"method": "greedy"},
-    "sample": {"method": "sample", "seed": 5},
-    "likeliest": {"method": "greedy", "locations": "likeliest"},
-    "sampled": {"method": "greedy", "locations": "sampled", "seed": 2},
-}
+PHOTOS = 5
 
 
 @pytest.fixture(scope="module")
@@ -37,22 +31,18 @@ def shares():
 
 
 @pytest.mark.parametrize("words", [0, 2])
-@pytest.mark.parametrize(
-    "method", [*list(METHODS)[:-1], pytest.param("sampled", marks=pytest.mark.slow)]
-)
 def test_a_caption_of_a_region_has_the_numbers_of_the_oracle(
-    model, photos, shares, method, words
+    model, photos, shares, words
 ):
-    s, how = 0.7, METHODS[method]
-    found = write(model, photos, shares, region_strength=s, region_words=words, **how)
+    s = 0.7
+    found = write(model, photos, shares, region_strength=s, region_words=words, beam=3)
 
     def read(b, w, inputs):
         T = len(inputs)
         bias = np.tile(lstm.region_bias(shares[b], s), (T, 1))  # (T, L)
         bias[words or T :] = 0
-        locations = found.locations[b, w, :T] if "locations" in how else None
         p, a = tiny.weights(model), photos[b].astype(float)
-        return lstm.read(p, model.settings, a, inputs, locations=locations, bias=bias)
+        return lstm.read(p, model.settings, a, inputs, bias=bias)
 
     assert_hypotheses_are_read(found, read)
 
@@ -78,12 +68,12 @@ def test_regions_share_one_graph_and_other_captions_have_none(
     model, photos, shares, monkeypatch
 ):
     traces, biased = [], []
-    compiled, attend = generation.compiled, decoder.attend
+    compiled, attend = generator.compiled, decoder.attend
 
     def counted(function, *arguments):
         def traced(*inputs):
             if len(inputs) > 1:  # the search, and not what it reads of photos
-                traces.append(isinstance(inputs[-1], generation.RegionBias))
+                traces.append(isinstance(inputs[-1], generator.RegionBias))
             return function(*inputs)
 
         return compiled(traced, *arguments)
@@ -92,25 +82,27 @@ def test_regions_share_one_graph_and_other_captions_have_none(
         biased.append(arguments[-1] is not None)
         return attend(*arguments)
 
-    monkeypatch.setattr(generation, "compiled", counted)
+    monkeypatch.setattr(generator, "compiled", counted)
     monkeypatch.setattr(decoder, "attend", watched)
     monkeypatch.setattr(model.generator, "_searches", {})
     for regions, s in ((shares, 1.0), (1 - shares, 2.0), (shares[::-1], 0.5)):
-        write(model, photos, regions, True, method="greedy", region_strength=s)
+        write(model, photos, regions, method="greedy", region_strength=s)
     assert traces == [True]
     assert all(biased)
     biased.clear()
-    write(model, photos, None, True, method="greedy", region_strength=3.0)
+    write(model, photos, method="greedy", region_strength=3.0)
     assert traces == [True, False]
     assert biased
     assert not any(biased)  # no bias of zeros, with which sums may round differently
 
 
-@pytest.mark.parametrize("xla", [False, True])
-def test_a_strong_bias_keeps_attention_inside_the_region(model, photos, xla):
+@pytest.mark.parametrize(
+    "run", [None, pytest.param(MANY_PHOTOS, marks=pytest.mark.slow)]
+)
+def test_a_strong_bias_keeps_attention_inside_the_region(model, photos, run):
     inside = np.zeros((PHOTOS, L), "f4")
     inside[:, 2] = 1
-    found = write(model, photos, inside, xla, beam=3, region_strength=4.0)
+    found = write(model, photos, inside, run=run, beam=3, region_strength=4.0)
     written = found.alpha[found.alpha.sum(-1) > 0]  # (B, W, T, L) -> (words, L)
     assert (written[:, 2] > 0.99).all()
 

@@ -5,12 +5,11 @@ import numpy as np
 import pytest
 import tiny_captioner
 import tiny_transformer as tiny
-from checks import assert_equal_leaves, assert_hypotheses_are_read, mean_of_reads
+from checks import assert_equal_leaves
 from tiny_captioner import END, START, B, K, T, arrays, outputs_of, write
 
 from show_attend_tell.config.settings import ModelSettings
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.initial_weights import copy_weights
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ConfigError, ModelFileError
@@ -27,43 +26,6 @@ def model():
 @pytest.fixture(scope="module")
 def photos():
     return tiny_captioner.photos(np.random.default_rng(9), PHOTOS)
-
-
-def read_by(support, model, photo, inputs):
-    """Return the oracle's numbers of one caption of a photo."""
-    outputs = support.expected(model, photo[None], np.array([inputs]))
-    return {name: values[0] for name, values in outputs.items()}
-
-
-def test_every_hypothesis_of_a_beam_has_the_numbers_of_the_oracle(model, photos):
-    found = write(model, photos, beam=3, length_normalisation=0.7)
-    assert_hypotheses_are_read(
-        found, lambda b, w, inputs: read_by(tiny, model, photos[b], inputs), rtol=1e-3
-    )
-    assert (found.locations == -1).all()
-    assert len({tuple(row) for row in found.tokens[:, 0]}) > 1
-
-
-@pytest.mark.slow
-def test_a_beam_of_one_is_greedy_and_xla_changes_rounding_only(model, photos):
-    greedy = write(model, photos, method="greedy")
-    for other in (
-        write(model, photos, beam=1),
-        write(model, photos, method="greedy", xla=True),
-    ):
-        for one, two in zip(greedy, other, strict=True):
-            np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
-
-
-def test_an_ensemble_of_both_decoders_averages_their_probabilities(model, photos):
-    lstm = tiny_captioner.build(np.random.default_rng(4), spread=1.0)
-
-    def read(b, w, inputs):
-        pairs = (tiny, model), (tiny_captioner, lstm)
-        return mean_of_reads([read_by(*pair, photos[b], inputs) for pair in pairs])
-
-    found = write(Generator([model, lstm]), photos, beam=2)
-    assert_hypotheses_are_read(found, read, rtol=1e-3)
 
 
 def test_a_saved_model_is_the_same_model(rng, photos, tmp_path):

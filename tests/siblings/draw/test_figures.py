@@ -1,8 +1,9 @@
 """Figures of what DRAW draws."""
 
 import numpy as np
+from made_up_digits import digits
 
-from show_attend_tell.siblings.draw.figures import WINDOW, tile
+from show_attend_tell.siblings.draw.figures import WINDOW, nearest_figure, tile
 
 
 def test_the_frame_of_a_window_larger_than_the_picture_is_on_the_border():
@@ -13,3 +14,11 @@ def test_the_frame_of_a_window_larger_than_the_picture_is_on_the_border():
     expected[:11] = True
     expected[1:10, 1:-1] = False
     np.testing.assert_array_equal(framed, expected)
+
+
+def test_the_nearest_digit_is_that_of_least_distance():
+    training_digits = digits(20).images
+    drawn = training_digits[[7, 3]].astype("float32") / 255 * 0.9
+    pixels = np.asarray(nearest_figure(drawn, training_digits, 1))[:, :, 0]
+    np.testing.assert_array_equal(pixels[30:58, 1:29], training_digits[7])
+    np.testing.assert_array_equal(pixels[30:58, 30:58], training_digits[3])

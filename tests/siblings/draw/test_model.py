@@ -11,7 +11,6 @@ from tiny_captioner import MODES, gradient_function, run_in
 from tiny_draw import H, T, W
 
 from show_attend_tell.config.siblings import DrawReaderSettings, DrawSettings
-from show_attend_tell.runtime import backend
 from show_attend_tell.siblings.draw.model import Draw, WindowClassifier
 
 VARIANTS = {"attention": {}, "no attention": {"attention": False}}
@@ -102,29 +101,6 @@ def test_the_noise_differs_between_steps_rows_and_calls(rng):
     assert np.abs(correlation).max() < 5 / np.sqrt(flat.shape[1])
     assert abs(flat.mean()) < 0.02
     assert flat.std() == pytest.approx(1, abs=0.02)
-
-
-@pytest.mark.parametrize("mode", [MODES[0], *COMPILED])
-def test_a_loop_equals_the_steps_written_out(rng, monkeypatch, mode):
-    model = tiny.build(rng)
-    images, noise = tiny.batch(rng, model)
-
-    def loss(images, noise):
-        outputs = model.draw(images, noise)
-        return model.losses_of(outputs)["loss"], outputs
-
-    found = []
-    for most in (T, T - 1):
-        monkeypatch.setattr(backend, "UNROLLED", most)
-        tensors = map(ops.convert_to_tensor, (images, noise))
-        found.append(gradient_function(loss, model, mode, key="path")(*tensors))
-    (slopes, outputs), (looped_slopes, looped_outputs) = found
-    for name, value in outputs.items():
-        np.testing.assert_allclose(looped_outputs[name], value, rtol=1e-4, atol=1e-5)
-    for name, value in slopes.items():
-        np.testing.assert_allclose(
-            looped_slopes[name], value, rtol=1e-3, atol=1e-5, err_msg=name
-        )
 
 
 @pytest.mark.parametrize("steps", [1, 64])

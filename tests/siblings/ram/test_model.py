@@ -1,14 +1,20 @@
 """The model of glimpses: equations, loss, gradients, and what it depends on."""
 
 import keras
+import made_up_digits
 import numpy as np
 import pytest
 import tiny_ram as tiny
 from keras import ops
+from made_up_digits import digits
 from tiny_ram import B, T
 
 from show_attend_tell.config.siblings import GlimpseSettings
+from show_attend_tell.siblings.models import build_model
+from show_attend_tell.siblings.ram import prediction
 from show_attend_tell.siblings.ram.model import RecurrentAttention
+from show_attend_tell.siblings.ram.prediction import Prediction, Predictor
+from show_attend_tell.siblings.ram.training import ClassificationTask
 
 VARIANTS = {
     "the default": {},
@@ -182,3 +188,23 @@ def test_the_same_seed_gives_the_same_weights_and_another_one_others():
     ]
     np.testing.assert_array_equal(weights[0], weights[1])
     assert np.abs(weights[0] - weights[2]).max() > 0.01
+
+
+def test_a_compiled_prediction_equals_the_other_one(monkeypatch):
+    model, images = build_model(made_up_digits.experiment()), digits(20).images
+    found = Predictor(model)(images, "sampled", 3)
+    monkeypatch.setattr(prediction, "compiled", lambda function, model: function)
+    for one, other in zip(Predictor(model)(images, "sampled", 3), found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_a_policy_at_the_border_is_reported_once(caplog):
+    task = ClassificationTask(made_up_digits.experiment(), digits(32), digits(8))
+    far = Prediction(None, None, np.full((8, 1, 2), 0.99))
+    near = far._replace(means=np.full((8, 1, 2), 0.5))
+    for seen in (near, far, far):
+        task._warn_of_border(seen, 7)
+    assert [r.message for r in caplog.records] == [
+        "100 % of the policy's coordinates at update 7 are at the border of the "
+        "picture; if later ones are, lower glimpse.reinforce_weight"
+    ]

@@ -138,3 +138,9 @@ def test_train_and_eval_are_verbs(work, tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         cli.main(["eval", "-e", str(file), *places, "--spice"])
     assert ended.value.code == 2
+
+
+def test_the_digest_depends_on_words_and_pixels(data):
+    other = WordData(data.images, [*data.words[:-1], "other"])
+    brighter = WordData(data.images[:] ^ 1, data.words)
+    assert len({training.digest_of(one) for one in (data, other, brighter)}) == 3

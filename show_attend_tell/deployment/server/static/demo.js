@@ -97,10 +97,10 @@ function showAnswer() {
   $("invitation").hidden = true;
   $("result").hidden = false;
   $("announced").textContent = answer.sentence || "The caption is empty.";
-  let waited = `${answer.seconds.toFixed(1)} s, log p ${answer.log_prob.toFixed(2)}`;
-  if (answer.confidence !== null) waited += `, confidence ${answer.confidence.toFixed(2)}`;
-  if (answer.low_confidence) waited += ": low, check the caption";
-  $("status").textContent = answer.words.length ? waited : "The caption is empty.";
+  $("text").value = answer.sentence;
+  const numbers = [inWords(answer), `log p ${answer.log_prob.toFixed(2)}`, `${answer.wait.toFixed(1)} s`];
+  $("status").textContent = answer.words.length
+    ? numbers.filter(Boolean).join(", ") : "The caption is empty.";
   $("others").replaceChildren(...answer.alternatives.map((other) => {
     const row = document.createElement("tr");
     for (const text of [other.sentence, other.log_prob.toFixed(2), other.score.toFixed(2)]) {
@@ -109,7 +109,11 @@ function showAnswer() {
     return row;
   }));
   $("others-box").hidden = !answer.alternatives.length;
-  play();
+}
+
+// The confidence of an answer in words and as a number, empty if it is unknown.
+function inWords({ confidence, confidence_word: word }) {
+  return word ? `${word}, confidence ${confidence.toFixed(2)}` : "";
 }
 
 function report(status, error) {
@@ -195,6 +199,7 @@ function requestForm() {
 async function requestCaption() {
   if (!photo) return;
   const own = ++latest;
+  const asked = performance.now();
   stop();
   report("Captioning …");
   const isCurrent = () => own === latest;
@@ -204,9 +209,15 @@ async function requestCaption() {
     const found = await askServer("caption", form, isCurrent, onWait);
     if (!isCurrent()) return;
     report("");
-    answer = found;
+    const isFirst = !answer;
+    answer = { ...found, wait: (performance.now() - asked) / 1000 };
     $("again").disabled = false;
     showAnswer();
+    // Words of the first caption play; a change of settings or region shows them.
+    if (isFirst) return play();
+    $("words").replaceChildren();
+    stop();
+    show(-1);
   } catch (error) {
     if (!isCurrent()) return;
     report("", error.message);
@@ -241,7 +252,7 @@ async function openPhoto(blob, name) {
 }
 
 // Outside of https and localhost a page has no clipboard.
-async function copyText(text) {
+async function copyText(text, button) {
   try {
     await navigator.clipboard.writeText(text);
   } catch (error) {
@@ -251,16 +262,20 @@ async function copyText(text) {
     area.select();
     document.execCommand("copy");
     area.remove();
-    $("copy").focus();
+    button.focus();
   }
 }
 
-function save(blob, ending) {
+function save(blob, name) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);
-  link.download = photo.name.replace(/\.[^.]*$/, "") + ending;
+  link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+function saveBesides(blob, ending) {
+  save(blob, photo.name.replace(/\.[^.]*$/, "") + ending);
 }
 
 // ---- controls
@@ -282,14 +297,6 @@ function wire() {
       $("drop").classList.toggle("over", kind === "dragover");
     });
   }
-  document.addEventListener("drop", (event) => {
-    const [file] = event.dataTransfer.files;
-    if (file) openPhoto(file, file.name);
-  });
-  document.addEventListener("paste", (event) => {
-    const [file] = event.clipboardData.files;
-    if (file) openPhoto(file, file.name || "pasted.png");
-  });
   moveWithKeys($("words"), () => selected, (k) => { stop(); show(k); });
   $("words").addEventListener("pointerleave", () => {
     if (!timer && !$("words").contains(document.activeElement)) show(-1);
@@ -309,15 +316,18 @@ function wire() {
   $("again").addEventListener("click", () => { seed += 1; requestCaption(); });
   $("play").addEventListener("click", () => { if (timer) { stop(); show(-1); } else play(); });
   $("copy").addEventListener("click", async () => {
-    await copyText(answer.sentence);
+    await copyText($("text").value, $("copy"));
     $("status").textContent = "Copied.";
   });
+  $("save-text").addEventListener("click", () => {
+    saveBesides(new Blob([`${$("text").value.trim()}\n`], { type: "text/plain" }), ".txt");
+  });
   $("figure").addEventListener("click", () => {
-    figureOf(photo.image, answer).toBlob((blob) => save(blob, "-attention.png"));
+    figureOf(photo.image, answer).toBlob((blob) => saveBesides(blob, "-attention.png"));
   });
   $("json").addEventListener("click", () => {
     const text = JSON.stringify(answer, null, 1);
-    save(new Blob([text], { type: "application/json" }), ".json");
+    saveBesides(new Blob([text], { type: "application/json" }), ".json");
   });
 }
 
@@ -344,13 +354,20 @@ async function start() {
   $("beam").max = about.max_beam;
   useModelSettings();
   $("limits").textContent = `At most ${about.megabytes} MB and ${about.megapixels} megapixels.`;
-  about.examples.forEach((name, number) => {
+  const [likely, unsure] = Object.values(about.confidence_words);
+  $("meaning").textContent = `likely from ${likely}, unsure from ${unsure}, probably wrong below`;
+  about.examples.forEach(({ title, note }, number) => {
     const button = document.createElement("button");
     const image = new Image();
     image.src = `examples/${number}`;
-    image.alt = name;
+    image.alt = title;
     button.type = "button";
     button.append(image);
+    if (note) {
+      const small = document.createElement("small");
+      small.textContent = note;
+      button.append(small);
+    }
     button.addEventListener("click", async () => {
       openPhoto(await (await fetch(image.src)).blob(), `example-${number + 1}.jpg`);
     });

@@ -5,6 +5,7 @@
 const READING_DELAY = 700; // milliseconds between the last stroke and the request
 const WORD_INK = { colour: "#111", width: 9 }; // in pixels of the pad
 const PAPER = "#f4f1e8";
+const WIDEST_GAP = 0.4; // of the height of a drawing, between two letters
 const MARGIN = 12; // pixels of the pad around a drawn word
 const CROP_WIDTH = 600; // pixels; 96 % of it, which attention covers, is a whole number
 const reading = {
@@ -122,7 +123,25 @@ function readDrawing() {
   const cut = document.createElement("canvas");
   [cut.width, cut.height] = [Math.ceil(x1 - x0), Math.ceil(y1 - y0)];
   cut.getContext("2d").drawImage(paper, -x0, -y0);
-  cut.toBlob((blob) => readCrop(blob, "drawing.png"));
+  withoutGaps(cut).toBlob((blob) => readCrop(blob, "drawing.png"));
+}
+
+// Shorten wide gaps of a drawing: for the model, which reads one word, they end it.
+function withoutGaps(cut) {
+  const { width, height } = cut;
+  const { data } = cut.getContext("2d").getImageData(0, 0, width, height);
+  const isInk = (x) => Array.from({ length: height }, (_, y) => data[4 * (y * width + x)])
+    .some((red) => Math.abs(red - data[0]) > 60);
+  const kept = []; // columns
+  for (let x = 0, gap = 0; x < width; x++) {
+    gap = isInk(x) ? 0 : gap + 1;
+    if (gap <= WIDEST_GAP * height) kept.push(x);
+  }
+  const narrow = document.createElement("canvas");
+  [narrow.width, narrow.height] = [kept.length, height];
+  const context = narrow.getContext("2d");
+  kept.forEach((x, k) => context.drawImage(cut, x, 0, 1, height, k, 0, 1, height));
+  return narrow;
 }
 
 function strokeEnded() {

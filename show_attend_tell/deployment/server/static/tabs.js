@@ -1,5 +1,5 @@
 "use strict";
-// The tabs of the page: photos, and those whose models the server has.
+// The tabs of the page: photos, folders, and those whose models the server has.
 
 const tabs = [{ name: "photos" }]; // in the order of the page
 
@@ -29,19 +29,18 @@ function wireTabs() {
     selectTab(name);
     $(`tab-${name}`).focus();
   });
-  // A photo that another tab has not taken is captioned.
-  document.addEventListener("drop", () => selectTab("photos"));
-  document.addEventListener("paste", (event) => {
-    if (event.clipboardData.files.length) selectTab("photos");
-  });
+  // Photos that another tab has not taken are captioned.
+  document.addEventListener("drop", (event) => takeFiles(event, event.dataTransfer));
+  document.addEventListener("paste", (event) => takeFiles(event, event.clipboardData));
   $("tabs").hidden = false;
 }
 
 async function startTabs() {
   const about = await (await fetch("about")).json();
+  startFolder();
   if (about.digits) startDigits();
   if (about.words) startReading();
-  if (tabs.length > 1) wireTabs();
+  wireTabs();
 }
 
 startTabs();

@@ -120,7 +120,7 @@ class Beam {
     } else {
       const numbers = `log p ${logProb.toFixed(2)}`;
       this.about.textContent = score === null ? `${text}: ${numbers}`
-        : `${numbers}, score ${score.toFixed(2)}` + (this.rank ? "" : this.photo.doubt());
+        : `${this.rank ? "" : this.photo.confidenceWords()}${numbers}, score ${score.toFixed(2)}`;
     }
   }
 
@@ -195,10 +195,8 @@ class Photo {
     this.live.setAttribute("aria-live", "polite");
   }
 
-  doubt() {
-    const { confidence, doubtful } = this;
-    if (confidence === null) return "";
-    return `, confidence ${confidence.toFixed(2)}${doubtful ? ": low" : ""}`;
+  confidenceWords() {
+    return this.confidenceWord === null ? "" : `${this.confidenceWord}, confidence ${this.confidence.toFixed(2)}, `;
   }
 
   show(rank, t) {

@@ -1,12 +1,18 @@
-"""JSON of any origin: values, or one short line."""
+"""Texts and JSON of any origin: values, or one short line; no pipe is opened."""
 
 import json
+import os
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from show_attend_tell.runtime.json_text import is_encodable, parse_json
+from show_attend_tell.runtime.untrusted import (
+    is_encodable,
+    parse_json,
+    read_text_bytes,
+    require_regular,
+)
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -40,3 +46,26 @@ def test_malformed_texts_are_a_value_error_of_one_short_line(text):
 def test_half_of_a_surrogate_cannot_be_encoded():
     assert not is_encodable(parse_json(r'"\ud800"'))
     assert is_encodable(parse_json(r'"\ud83d\ude00"'))
+
+
+def test_a_file_of_the_largest_size_is_read_whole(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"12345678")
+    assert read_text_bytes(path, limit=8) == b"12345678"
+    with pytest.raises(OSError, match=r"at most 7 bytes. Received: 8"):
+        read_text_bytes(path, limit=7)
+
+
+@pytest.mark.timeout(20)
+def test_pipes_devices_and_links_to_them_are_not_opened(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    (tmp_path / "link").symlink_to("pipe")
+    for path in (*tmp_path.iterdir(), tmp_path):
+        with pytest.raises(OSError, match="not a regular file"):
+            read_text_bytes(path)
+
+
+def test_absent_files_have_the_error_of_the_system(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        require_regular(tmp_path / "absent")

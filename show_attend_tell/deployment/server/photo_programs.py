@@ -1,0 +1,400 @@
+"""Serve captions in the protocols of Ollama and OpenAI, which photo programs use.
+
+A request brings one photo and gets one sentence. Prompts, earlier messages and options
+of sampling are ignored; a request for labels, JSON or tools is refused. A stream is one
+piece: a line of JSON (Ollama), or one event with all words (OpenAI).
+
+https://docs.ollama.com/api, https://platform.openai.com/docs/api-reference
+"""
+
+import base64
+import hashlib
+import json
+import time
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Literal, NamedTuple
+
+import anyio
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError
+from starlette.exceptions import HTTPException
+
+from show_attend_tell import __version__
+from show_attend_tell.deployment.server.request_queue import RequestQueue
+from show_attend_tell.deployment.server.uploads import Limits, open_upload
+from show_attend_tell.inference.pipeline import CaptioningPipeline
+from show_attend_tell.runtime.errors import (
+    ShowAttendTellError,
+    UploadError,
+    one_line,
+    quote,
+)
+
+_OWNER = "show-attend-tell"
+# Fields of OpenAI's requests that change no caption; OpenAI refuses unknown fields.
+_IGNORED = frozenset(
+    """
+    audio background conversation context_management frequency_penalty function_call
+    include instructions logit_bias logprobs max_completion_tokens max_output_tokens
+    max_tokens max_tool_calls metadata modalities moderation parallel_tool_calls
+    prediction presence_penalty previous_response_id prompt prompt_cache_key
+    prompt_cache_options prompt_cache_retention reasoning reasoning_effort
+    safety_identifier seed service_tier stop store stream_options temperature
+    tool_choice top_logprobs top_p truncation user verbosity web_search_options
+    """.split()
+)
+
+
+class _OllamaMessage(BaseModel):
+    images: list[str] | None = None  # in base64
+
+
+class OllamaQuery(_OllamaMessage):
+    """A request to Ollama; as there, unknown fields are ignored."""
+
+    model: str = Field(validation_alias=AliasChoices("model", "name"))
+    messages: list[_OllamaMessage] | None = None
+    stream: bool | None = None
+    format: object = None
+    tools: list | None = None
+
+    @property
+    def photos(self) -> list[list[str]]:
+        """The photos of each message."""
+        return [message.images or [] for message in (*(self.messages or []), self)]
+
+    @property
+    def structured(self) -> str | None:
+        """The field that asks for more than a sentence."""
+        return "format" if self.format else "tools" if self.tools else None
+
+
+def _address(value: object) -> object:
+    """Return the address of a photo: chat completions put it into an object."""
+    return value.get("url") if isinstance(value, dict) else value
+
+
+class _Part(BaseModel):
+    image_url: Annotated[str | None, BeforeValidator(_address)] = None
+
+
+class _OpenAIMessage(BaseModel):
+    content: str | list[_Part] | None = None
+
+
+class _Format(BaseModel):
+    type: str = "text"
+
+
+class _Text(BaseModel):
+    format: _Format | None = None
+
+
+class OpenAIQuery(BaseModel, extra="allow"):
+    """A request to OpenAI: `messages` of chat completions, `input` of responses."""
+
+    model: str
+    messages: str | list[_OpenAIMessage] = Field(
+        validation_alias=AliasChoices("messages", "input")
+    )
+    stream: bool | None = None
+    n: Literal[1] | None = None
+    response_format: _Format | None = None
+    text: _Text | None = None
+    tools: list | None = None
+    functions: list | None = None
+
+    @property
+    def photos(self) -> list[list[str]]:
+        """The photos of each message."""
+        contents = [] if isinstance(self.messages, str) else self.messages
+        parts = [m.content if isinstance(m.content, list) else [] for m in contents]
+        return [[part.image_url for part in each if part.image_url] for each in parts]
+
+    @property
+    def structured(self) -> str | None:
+        """The field that asks for more than a sentence."""
+        chosen = {"response_format": self.response_format}
+        chosen |= {"text.format": self.text and self.text.format}
+        for name, form in chosen.items():
+            if form and form.type != "text":
+                return name
+        return "tools" if self.tools or self.functions else None
+
+
+class _Answer(NamedTuple):
+    """A caption, and the values that all protocols return with it."""
+
+    model: str
+    text: str
+    words: int
+    seconds: float
+    stream: bool | None
+
+
+def add_photo_programs(
+    app: FastAPI,
+    pipelines: Mapping[str, CaptioningPipeline],
+    queue: RequestQueue,
+    limits: Limits,
+) -> None:
+    """Add both protocols; see :func:`captions.add_captions` for the arguments.
+
+    :func:`middleware.refusal` turns errors into the protocol's own.
+    """
+    described = {name: _tag(name, pipelines[name]) for name in pipelines}
+
+    async def answer(request: Request, kind: type) -> _Answer:
+        query, start = await _read(request, kind), time.monotonic()
+        call = _caption, pipelines[_find(pipelines, query.model)], _only_photo(query)
+        caption = await _unless_left(request, queue, *call, limits)
+        spent, words = time.monotonic() - start, len(caption.words)
+        return _Answer(query.model, caption.sentence, words, spent, query.stream)
+
+    @app.post("/api/generate", include_in_schema=False)
+    async def generate(request: Request) -> Response:
+        found = await answer(request, OllamaQuery)
+        return _line(found, {"response": found.text})
+
+    @app.post("/api/chat", include_in_schema=False)
+    async def chat(request: Request) -> Response:
+        found = await answer(request, OllamaQuery)
+        return _line(found, {"message": {"role": "assistant", "content": found.text}})
+
+    @app.get("/api/version", include_in_schema=False)
+    async def version() -> dict:
+        return {"version": __version__}
+
+    @app.get("/api/tags", include_in_schema=False)
+    async def tags() -> dict:
+        return {"models": [*described.values()]}
+
+    @app.post("/api/show", include_in_schema=False)
+    async def show(request: Request) -> dict:
+        query = await _read(request, OllamaQuery)
+        return described[_find(pipelines, query.model)]
+
+    @app.post("/v1/chat/completions", include_in_schema=False)
+    async def completions(request: Request) -> Response:
+        return _completion(await answer(request, OpenAIQuery))
+
+    @app.post("/v1/responses", include_in_schema=False)
+    async def responses(request: Request) -> Response:
+        return _response(await answer(request, OpenAIQuery))
+
+    @app.get("/v1/models", include_in_schema=False)
+    async def models() -> dict:
+        return {"object": "list", "data": [_model(name) for name in pipelines]}
+
+    @app.get("/v1/models/{name}", include_in_schema=False)
+    async def model(name: str) -> dict:
+        return _model(_find(pipelines, name))
+
+
+async def _read(request: Request, kind: type[BaseModel]) -> BaseModel:
+    """Return a request's body, whatever its Content-Type, as curl's may be a form.
+
+    Raises:
+        HTTPException: it is malformed, or asks for what no caption is.
+    """
+    try:
+        query = kind.model_validate_json(await request.body())
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, fault["loc"])) or "body"
+        raise HTTPException(400, f"`{place}`: {one_line(fault['msg'])}") from None
+    if unknown := (query.model_extra or {}).keys() - _IGNORED:
+        name = quote(min(unknown))
+        raise HTTPException(400, f"{name} is no field of this request; remove it")
+    if query.structured:
+        raise HTTPException(
+            400,
+            f"`{query.structured}` must ask for text: this model writes one sentence, "
+            "neither labels nor JSON; ask another model for those",
+        )
+    return query
+
+
+def _find(pipelines: Mapping[str, CaptioningPipeline], asked: str) -> str:
+    """Return the name of a model; capitals and Ollama's tag `latest` do not matter.
+
+    Raises:
+        HTTPException: there is no such model.
+    """
+    bare = asked.removesuffix(":latest")
+    for form in (str, str.lower):
+        for name in pipelines:
+            if form(name) == form(bare):
+                return name
+    known = f"`model` must be one of {list(pipelines)}"
+    raise HTTPException(404, f"model {quote(asked)} not found; {known}")
+
+
+def _only_photo(query: OllamaQuery | OpenAIQuery) -> str:
+    """Return the photo of the last message with photos, in base64 or as a data URI.
+
+    Raises:
+        HTTPException: there is none, or more than one.
+    """
+    photos = next(filter(None, reversed(query.photos)), [])
+    if len(photos) != 1:
+        received = f"Received: {len(photos)}; send a request for each photo"
+        raise HTTPException(400, f"the message must have one photo. {received}")
+    return photos[0]
+
+
+async def _unless_left(request: Request, queue: RequestQueue, *call):
+    """Return the result of a call in the queue; a client that left gives up its place.
+
+    Raises:
+        ShowAttendTellError: see :meth:`RequestQueue.run` and the call.
+        HTTPException: the client has left.
+    """
+    result: object = HTTPException(499, "the client left")
+
+    async def watch() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        group.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(watch)
+        try:
+            result = await queue.run(*call)
+        except ShowAttendTellError as error:  # a group would wrap it in another
+            result = error
+        group.cancel_scope.cancel()
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+def _caption(pipeline: CaptioningPipeline, photo: str, limits: Limits):
+    """Return the Caption of a photo in base64.
+
+    Raises:
+        UploadError: it is no base64, or see :func:`uploads.open_upload`.
+    """
+    try:
+        text = "".join(photo.rpartition(";base64,")[2].split())
+        content = base64.b64decode(text, validate=True)
+    except ValueError:
+        raise UploadError(
+            415,
+            "the photo must be base64, or a data URI with base64. Received: "
+            f"{quote(photo, 30)}; this server fetches nothing",
+        ) from None
+    return pipeline.caption_image(open_upload(content, limits))
+
+
+def _line(answer: _Answer, content: dict) -> Response:
+    """Return Ollama's response: one line, which is also its stream."""
+    body = content | {
+        "model": answer.model,
+        "created_at": datetime.now(UTC).isoformat(),
+        "done": True,
+        "done_reason": "stop",
+        "total_duration": round(answer.seconds * 1e9),
+        "prompt_eval_count": 0,
+        "eval_count": answer.words,
+    }
+    kind = "json" if answer.stream is False else "x-ndjson"
+    return Response(json.dumps(body) + "\n", media_type=f"application/{kind}")
+
+
+def _tag(name: str, pipeline: CaptioningPipeline) -> dict:
+    """Return Ollama's description of a model."""
+    file = pipeline.file
+    content, changed = (file.read_bytes(), file.stat().st_mtime) if file else (b"", 0)
+    return {
+        **dict.fromkeys(("name", "model"), f"{name}:latest"),
+        "modified_at": datetime.fromtimestamp(changed, UTC).isoformat(),
+        "size": len(content),
+        "digest": hashlib.sha256(content).hexdigest(),
+        "capabilities": ["completion", "vision"],
+        "model_info": {"general.architecture": _OWNER, "general.basename": name},
+        "details": {"format": "keras", "family": _OWNER, "families": [_OWNER]},
+    }
+
+
+def _model(name: str) -> dict:
+    """Return OpenAI's description of a model."""
+    return {"id": name, "object": "model", "created": 0, "owned_by": _OWNER}
+
+
+def _completion(answer: _Answer) -> Response:
+    """Return OpenAI's chat completion, or its stream."""
+    message = {"role": "assistant", "content": answer.text, "refusal": None}
+    part = {"delta" if answer.stream else "message": message}
+    body = {
+        "id": f"chatcmpl-{uuid.uuid4().hex}",
+        "object": f"chat.completion{'.chunk' if answer.stream else ''}",
+        "created": int(time.time()),
+        "model": answer.model,
+        "choices": [{"index": 0, "logprobs": None, "finish_reason": "stop", **part}],
+        "usage": {
+            "prompt_tokens": 0,
+            "completion_tokens": answer.words,
+            "total_tokens": answer.words,
+        },
+    }
+    if not answer.stream:
+        return Response(json.dumps(body), media_type="application/json")
+    return _events(f"data: {json.dumps(body)}", "data: [DONE]")
+
+
+def _response(answer: _Answer) -> Response:
+    """Return OpenAI's response, or its stream: one event has all words."""
+    place = {"item_id": f"msg_{uuid.uuid4().hex}", "output_index": 0}
+    text = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+    item = {"type": "message", "role": "assistant", "id": place["item_id"]}
+    absent = "error", "incomplete_details", "instructions", "temperature", "top_p"
+    body = {
+        "id": f"resp_{uuid.uuid4().hex}",
+        "object": "response",
+        "created_at": int(time.time()),
+        "model": answer.model,
+        "metadata": {},
+        "parallel_tool_calls": False,
+        "tool_choice": "none",
+        "tools": [],
+        **dict.fromkeys(absent),
+    }
+    content = [text | {"text": answer.text}]
+    ended = body | {
+        "status": "completed",
+        "output": [item | {"status": "completed", "content": content}],
+        "usage": {
+            "input_tokens": 0,
+            "input_tokens_details": {"cache_write_tokens": 0, "cached_tokens": 0},
+            "output_tokens": answer.words,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": answer.words,
+        },
+    }
+    if not answer.stream:
+        return Response(json.dumps(ended), media_type="application/json")
+    begun = body | {"status": "in_progress", "output": []}
+    empty = item | {"status": "in_progress", "content": []}
+    delta = {"content_index": 0, "delta": answer.text, "logprobs": []}
+    steps = {
+        "created": {"response": begun},
+        "output_item.added": {"output_index": 0, "item": empty},
+        "content_part.added": {**place, "content_index": 0, "part": text},
+        "output_text.delta": {**place, **delta},
+        "completed": {"response": ended},
+    }
+    events = [
+        {"type": f"response.{name}", "sequence_number": number, **step}
+        for number, (name, step) in enumerate(steps.items())
+    ]
+    return _events(*(f"event: {e['type']}\ndata: {json.dumps(e)}" for e in events))
+
+
+def _events(*events: str) -> Response:
+    """Return server-sent events."""
+    text = "".join(f"{event}\n\n" for event in events)
+    return Response(text, media_type="text/event-stream")

@@ -1,0 +1,105 @@
+"""Serve ``POST /review``: captions that a person approved in, a file out.
+
+The file is a table, or a ZIP archive of XMP sidecars. An edited caption is written as
+the words of a person, which ``caption --write-metadata`` keeps.
+"""
+
+import csv
+import io
+import zipfile
+from collections.abc import Mapping
+from pathlib import PurePosixPath, PureWindowsPath
+from typing import Annotated, Literal
+
+import pydantic
+from fastapi import FastAPI
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from show_attend_tell.inference.batch import made_by
+from show_attend_tell.inference.metadata import sidecar_of
+from show_attend_tell.inference.pipeline import CaptioningPipeline
+from show_attend_tell.inference.result import confidence_word
+from show_attend_tell.inference.xmp import XmpPacket
+
+MOST_CAPTIONS = 20_000  # of one request
+_COLUMNS = ("path", "caption", "confidence", "confidence_word", "edited")
+_MEDIA = {"csv": "text/csv; charset=utf-8", "xmp": "application/zip"}
+
+
+def _require_inside(path: str) -> str:
+    """Return a path that stays inside the folder where an archive is unpacked."""
+    parts = PurePosixPath(path).parts
+    outside = PureWindowsPath(path).anchor or "\\" in path or ".." in parts
+    if not parts or outside or not path.isprintable():
+        raise ValueError("must be a relative path without '..'")
+    return path
+
+
+class ApprovedCaption(pydantic.BaseModel):
+    """A caption that a person approved."""
+
+    path: Annotated[
+        str,
+        pydantic.Field(max_length=4096),
+        pydantic.AfterValidator(_require_inside),
+    ] = pydantic.Field(description="Of the photo, relative to the folder.")
+    sentence: str = pydantic.Field(max_length=5000)
+    confidence: float | None = pydantic.Field(None, ge=0, le=1)
+    model: str = pydantic.Field(description="One of /about.")
+    edited: bool = pydantic.Field(description="Whether a person changed the words.")
+
+
+class Review(pydantic.BaseModel):
+    """Approved captions, and the form of the file to return."""
+
+    form: Literal["csv", "xmp"]
+    captions: list[ApprovedCaption] = pydantic.Field(max_length=MOST_CAPTIONS)
+
+
+def add_review(
+    app: FastAPI, pipelines: Mapping[str, CaptioningPipeline], refusals: dict
+) -> None:
+    """Add the service; see :func:`captions.add_captions` for the arguments."""
+
+    @app.post("/review", response_class=Response, responses=refusals)
+    def review(review: Review):
+        """Return approved captions as a table, or as XMP sidecars in an archive."""
+        write = {"csv": _table, "xmp": _archive}[review.form]
+        authors = {
+            caption.model: None for caption in review.captions if not caption.edited
+        }
+        for name in authors.keys() - pipelines.keys():
+            raise HTTPException(
+                422, f"`model` must be one of {list(pipelines)}. Received: {name!r}"
+            )
+        authors = {name: made_by(pipelines[name]) for name in authors}
+        content = write(review.captions, authors)
+        return Response(content, media_type=_MEDIA[review.form])
+
+
+def _table(captions: list[ApprovedCaption], authors: Mapping[str, str]) -> bytes:
+    """Return captions as CSV."""
+    content = io.StringIO()
+    rows = csv.writer(content, lineterminator="\n")
+    rows.writerow(_COLUMNS)
+    for one in captions:
+        word = confidence_word(one.confidence)
+        rows.writerow([one.path, one.sentence, one.confidence, word, one.edited])
+    return content.getvalue().encode()
+
+
+def _archive(captions: list[ApprovedCaption], authors: Mapping[str, str]) -> bytes:
+    """Return a ZIP archive of the captions' sidecars."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for one in captions:
+            packet = XmpPacket()
+            if one.edited:
+                packet.set_caption(one.sentence)
+            else:
+                packet.set_caption(one.sentence, authors[one.model], one.confidence)
+            name = str(sidecar_of(PurePosixPath(one.path)))
+            # A fixed date, so that equal captions give equal bytes.
+            archive.writestr(zipfile.ZipInfo(name), packet.to_bytes())
+    return content.getvalue()

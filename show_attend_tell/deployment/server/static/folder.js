@@ -1,0 +1,247 @@
+"use strict";
+// The tab of folders: caption many photos, review their captions, and save these.
+
+const PHOTO = /\.(jpe?g|png|webp|gif|bmp|tiff?)$/i; // what the server decodes
+const SIDECAR = /\.xmp$/i;
+const THUMBNAIL = 320; // pixels, longer side
+const folder = { rows: [], running: false };
+
+// ---- files
+
+// Return the files of a drop, with their paths in the dropped folders.
+async function droppedFiles(transfer) {
+  const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
+  const found = [];
+  for (const entry of entries) await walk(entry, found);
+  return found;
+}
+
+async function walk(entry, found) {
+  if (entry.name.startsWith(".")) return;
+  if (entry.isFile) {
+    const file = await new Promise((done, fail) => entry.file(done, fail));
+    found.push({ file, path: entry.fullPath.slice(1) });
+    return;
+  }
+  const reader = entry.createReader();
+  for (;;) { // a part of the entries at a time
+    const inside = await new Promise((done, fail) => reader.readEntries(done, fail));
+    if (!inside.length) return;
+    for (const one of inside) await walk(one, found);
+  }
+}
+
+// Add the photos among some files to the list, and caption them.
+function addFiles(files) {
+  const named = files.filter(({ path }) => !path.split("/").some((part) => part.startsWith(".")));
+  const sidecars = new Set(named.map(({ path }) => path).filter((path) => SIDECAR.test(path)));
+  const present = new Set(folder.rows.map(({ path }) => path));
+  const photos = named.filter(({ path }) => PHOTO.test(path) && !present.has(path));
+  for (const { file, path } of photos.sort((a, b) => a.path.localeCompare(b.path))) {
+    const described = [path, path.replace(/\.[^.]*$/, "")].some((p) => sidecars.has(`${p}.xmp`));
+    folder.rows.push(makeRow({ file, path, described, state: "waiting" }));
+  }
+  const others = named.length - photos.length - sidecars.size;
+  $("folder-note").textContent = photos.length ? "" : "No further photos were found there.";
+  if (others > 0) $("folder-note").textContent += ` ${counted(others, "other file")} ignored.`;
+  $("folder-invitation").classList.toggle("small", folder.rows.length > 0);
+  $("review").hidden = !folder.rows.length;
+  arrange();
+  captionAll();
+}
+
+function counted(count, noun) {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+// ---- rows
+
+// Build the elements of a row; `state` is waiting, captioned or failed.
+function makeRow(row) {
+  const element = $("row-template").content.firstElementChild.cloneNode(true);
+  const part = (name) => element.querySelector(name);
+  Object.assign(row, {
+    element, text: part("textarea"), approved: part("input"), about: part(".about"), edited: false,
+  });
+  part(".name").textContent = row.path;
+  row.text.setAttribute("aria-label", `Caption of ${row.path}`);
+  row.approved.setAttribute("aria-label", `Approve the caption of ${row.path}`);
+  row.text.addEventListener("input", () => {
+    row.edited = row.text.value.trim() !== row.answer.sentence;
+    row.approved.checked = row.edited || row.approved.checked;
+    showRow(row);
+    countApproved();
+  });
+  row.approved.addEventListener("change", countApproved);
+  part(".copy").addEventListener("click", async () => {
+    await copyText(row.text.value, part(".copy"));
+    $("folder-status").textContent = `Copied the caption of ${row.path}.`;
+  });
+  showThumbnail(row, part("img"));
+  showRow(row);
+  return row;
+}
+
+async function showThumbnail(row, image) {
+  image.alt = row.path;
+  try {
+    const whole = await createImageBitmap(row.file);
+    const share = Math.min(1, THUMBNAIL / Math.max(whole.width, whole.height));
+    const canvas = document.createElement("canvas");
+    canvas.width = Math.max(1, Math.round(whole.width * share));
+    canvas.height = Math.max(1, Math.round(whole.height * share));
+    canvas.getContext("2d").drawImage(whole, 0, 0, canvas.width, canvas.height);
+    whole.close();
+    image.src = canvas.toDataURL("image/jpeg", 0.8);
+  } catch (error) {
+    image.remove(); // the server may still read it
+  }
+}
+
+function showRow(row) {
+  const { element, state, answer, edited } = row;
+  element.dataset.state = state;
+  element.setAttribute("aria-busy", String(state === "waiting"));
+  for (const control of element.querySelectorAll("textarea, input, button")) {
+    control.disabled = state !== "captioned";
+  }
+  element.dataset.word = answer?.confidence_word || "";
+  row.about.textContent = {
+    waiting: "Waiting …", failed: row.error, captioned: answer && inWords(answer),
+  }[state];
+  if (edited) row.about.textContent = "Edited by you";
+  if (row.described) row.about.textContent += "; its XMP file stays as it is";
+}
+
+// ---- captions
+
+async function captionAll() {
+  if (folder.running) return;
+  folder.running = true;
+  $("folder-stop").hidden = false;
+  const start = performance.now();
+  let done = 0;
+  for (let row; folder.running && (row = folder.rows.find(({ state }) => state === "waiting")); done++) {
+    await captionRow(row);
+    showRow(row);
+    const left = folder.rows.filter(({ state }) => state === "waiting").length;
+    const seconds = Math.ceil((left * (performance.now() - start)) / 1000 / (done + 1));
+    showProgress(left, left ? `, about ${counted(seconds, "second")} left` : "");
+  }
+  folder.running = false;
+  $("folder-stop").hidden = true;
+  arrange();
+}
+
+async function captionRow(row) {
+  const form = new FormData();
+  form.set("photo", row.file, row.file.name);
+  form.set("model", $("model").value);
+  const onWait = (seconds) => showProgress(null, `; the queue is full, retrying in ${seconds} s`);
+  try {
+    row.answer = await askServer("caption", { method: "POST", body: form }, () => true, onWait);
+    delete row.answer.attention; // large, and not shown here
+    row.text.value = row.answer.sentence;
+    row.state = "captioned";
+  } catch (error) {
+    row.error = error.message;
+    row.state = "failed";
+  }
+}
+
+function showProgress(left, rest) {
+  const count = folder.rows.length;
+  const done = left === null ? $("folder-progress").value : count - left;
+  $("folder-progress").max = count;
+  $("folder-progress").value = done;
+  $("folder-progress-text").textContent = `${done} of ${counted(count, "photo")}${rest}`;
+}
+
+// ---- review
+
+// Sort and filter the list as the controls say.
+function arrange() {
+  const words = $("folder-search").value.toLowerCase().split(/\s+/);
+  const value = ({ answer }) => answer?.confidence ?? -1;
+  const orders = {
+    name: (a, b) => a.path.localeCompare(b.path),
+    doubtful: (a, b) => value(a) - value(b),
+    certain: (a, b) => value(b) - value(a),
+  };
+  const shown = [...folder.rows].sort(orders[$("folder-sort").value]);
+  for (const row of shown) {
+    const text = `${row.path} ${row.text.value} ${row.answer?.confidence_word || ""}`.toLowerCase();
+    row.element.hidden = !words.every((word) => text.includes(word));
+  }
+  $("rows").replaceChildren(...shown.map(({ element }) => element));
+  showProgress(folder.rows.filter(({ state }) => state === "waiting").length, "");
+  countApproved();
+}
+
+function approvedRows() {
+  return folder.rows.filter(({ state, approved }) => state === "captioned" && approved.checked);
+}
+
+function countApproved() {
+  const count = approvedRows().length;
+  $("approved").textContent = `${counted(count, "caption")} approved`;
+  for (const id of ["save-csv", "save-xmp"]) $(id).disabled = !count;
+}
+
+function approveShown() {
+  for (const row of folder.rows) {
+    if (row.state === "captioned" && !row.element.hidden) row.approved.checked = true;
+  }
+  countApproved();
+}
+
+async function saveReview(form, name) {
+  const rows = approvedRows().filter(({ described }) => form === "csv" || !described);
+  const kept = approvedRows().length - rows.length;
+  const captions = rows.map(({ path, text, edited, answer }) => ({
+    path, edited, sentence: text.value.trim(), confidence: answer.confidence, model: answer.model,
+  }));
+  const body = JSON.stringify({ form, captions });
+  const headers = { "Content-Type": "application/json" };
+  showError("folder-error", "");
+  try {
+    const response = await fetch("review", { method: "POST", headers, body });
+    if (!response.ok) throw new Error((await response.json()).error);
+    save(await response.blob(), name);
+    $("folder-status").textContent = `Saved ${counted(rows.length, "caption")} as ${name}.`
+      + (kept ? ` ${counted(kept, "photo")} with an XMP file left out.` : "");
+  } catch (error) {
+    showError("folder-error", error.message || "The server does not respond; is it running?");
+  }
+}
+
+function startFolder() {
+  for (const id of ["files", "folder-files"]) {
+    $(id).addEventListener("change", () => {
+      addFiles([...$(id).files].map((file) => ({ file, path: file.webkitRelativePath || file.name })));
+      $(id).value = "";
+    });
+  }
+  $("folder-sort").addEventListener("change", arrange);
+  $("folder-search").addEventListener("input", arrange);
+  $("approve-shown").addEventListener("click", approveShown);
+  $("folder-stop").addEventListener("click", () => { folder.running = false; });
+  $("save-csv").addEventListener("click", () => saveReview("csv", "captions.csv"));
+  $("save-xmp").addEventListener("click", () => saveReview("xmp", "captions-xmp.zip"));
+  addTab("folder");
+}
+
+// Take the files of a drop or a paste: one photo into its tab, more into the list.
+async function takeFiles(event, transfer) {
+  const [first] = transfer.files;
+  if (!first) return;
+  event.preventDefault();
+  const files = await droppedFiles(transfer);
+  if (files.length > 1 || !$("folder").hidden || files[0]?.path.includes("/")) {
+    selectTab("folder");
+    addFiles(files.length ? files : [{ file: first, path: first.name || "pasted.png" }]);
+  } else {
+    selectTab("photos");
+    openPhoto(first, first.name || "pasted.png");
+  }
+}

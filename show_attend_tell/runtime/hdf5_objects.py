@@ -1,0 +1,44 @@
+"""Refuse HDF5 files whose data are elsewhere, before anything reads the data."""
+
+import h5py
+
+# gzip, shuffle, checksums, and Blosc of feature files.
+_FILTERS = {1, 2, 3, 32001}
+
+
+def own_item(group: h5py.Group, name: str) -> h5py.Group | h5py.Dataset:
+    """Return a member of a group whose values are in the file itself.
+
+    Raises:
+        ValueError: the member is absent, a link to another object, or a dataset in
+            another file, of other datasets, or with unknown filters.
+    """
+    link = group.get(name, getlink=True)
+    item = group[name] if isinstance(link, h5py.HardLink) else None
+    if isinstance(item, h5py.Dataset):
+        plist = item.id.get_create_plist()
+        filters = {plist.get_filter(k)[0] for k in range(plist.get_nfilters())}
+        if item.is_virtual or item.external or not filters <= _FILTERS:
+            item = None
+    if not isinstance(item, h5py.Group | h5py.Dataset):
+        raise ValueError(f"`{name}` must be a dataset or a group of this file")
+    return item
+
+
+def require_own_data(file: h5py.File, most: int) -> None:
+    """Raise a ValueError unless a file has at most `most` numbers, all in itself."""
+    waiting, seen = [file], set()
+    while waiting:
+        group = waiting.pop()
+        for name in group:
+            item = own_item(group, name)
+            address = h5py.h5o.get_info(item.id).addr
+            if address in seen:
+                raise ValueError(f"`{name}` must have one name only")
+            seen.add(address)
+            if isinstance(item, h5py.Group):
+                waiting.append(item)
+                continue
+            most -= item.size or 0
+            if most < 0:
+                raise ValueError("it holds more numbers than the network")

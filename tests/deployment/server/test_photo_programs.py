@@ -1,0 +1,347 @@
+"""Ollama's and OpenAI's protocols: official clients, recorded requests, refusals."""
+
+import base64
+import inspect
+import json
+import logging
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import requests
+from served import serving
+from tiny_pipeline import photo_bytes, tiny_pipeline
+
+from show_attend_tell.deployment.server import app
+from show_attend_tell.deployment.server.request_queue import RequestQueue
+
+PHOTO = base64.b64encode(photo_bytes()).decode()
+URI = f"data:image/png;base64,{PHOTO}"
+
+
+@pytest.fixture(scope="module")
+def pipeline():
+    return tiny_pipeline()
+
+
+@pytest.fixture(scope="module")
+def address(pipeline):
+    with serving({"Tiny": pipeline}) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def sentence(address):
+    """The caption that the page's own service gives the photo."""
+    files = {"photo": ("p.png", photo_bytes())}
+    return requests.post(f"{address}/caption", files=files).json()["sentence"]
+
+
+def ollama_body(*photos, **fields):
+    return {"model": "tiny", "prompt": "Why?", "images": list(photos), **fields}
+
+
+def chat_body(*photos, **fields):
+    message = {"role": "user", "content": "Why?", "images": list(photos)}
+    return {"model": "tiny", "messages": [message], **fields}
+
+
+def completion_body(*photos, **fields):
+    parts = [{"type": "image_url", "image_url": {"url": photo}} for photo in photos]
+    content = [{"type": "text", "text": "Why?"}, *parts]
+    message = {"role": "user", "content": content}
+    return {"model": "tiny", "messages": [message], **fields}
+
+
+def response_body(*photos, **fields):
+    parts = [{"type": "input_image", "image_url": photo} for photo in photos]
+    content = [{"type": "input_text", "text": "Why?"}, *parts]
+    message = {"role": "user", "type": "message", "content": content}
+    return {"model": "tiny", "input": [message], **fields}
+
+
+BODIES = {
+    "/api/generate": ollama_body,
+    "/api/chat": chat_body,
+    "/v1/chat/completions": completion_body,
+    "/v1/responses": response_body,
+}
+
+
+@pytest.fixture
+def ollama(address):
+    with pytest.importorskip("ollama").Client(address) as client:
+        yield client
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_ollamas_client_gets_the_sentence(ollama, address, sentence, stream):
+    (listed,) = ollama.list().models
+    assert listed.model == "Tiny:latest"
+    assert listed.size > 1000
+    assert len(listed.digest) == 64
+    assert ollama.show(listed.model).capabilities == ["completion", "vision"]
+    photo = {"images": [photo_bytes()]}
+    for name in (listed.model, "tiny", "Tiny"):
+        found = ollama.generate(name, "Why?", **photo, stream=stream)
+        (found,) = found if stream else [found]
+        assert (found.response, found.done) == (sentence, True)
+    message = {"role": "user", "content": "Why?", **photo}
+    found = ollama.chat("tiny", [message], stream=stream)
+    (found,) = found if stream else [found]
+    assert (found.message.content, found.done) == (sentence, True)
+    assert requests.get(f"{address}/api/version").json()["version"]
+
+
+@pytest.fixture
+def openai(address):
+    package = pytest.importorskip("openai")
+    url = f"{address}/v1"
+    with package.OpenAI(base_url=url, api_key="any", max_retries=0) as client:
+        yield client
+
+
+def test_openais_client_gets_the_sentence(openai, sentence):
+    (listed,) = openai.models.list()
+    assert openai.models.retrieve(listed.id).id == "Tiny"
+    found = openai.chat.completions.create(**completion_body(URI))
+    assert found.choices[0].message.content == sentence
+    type(found).model_validate(found.to_dict())  # nothing that is required is absent
+    (event,) = openai.chat.completions.create(**completion_body(URI), stream=True)
+    assert event.choices[0].delta.content == sentence
+    assert event.choices[0].finish_reason == "stop"
+    found = openai.responses.create(**response_body(URI))
+    assert (found.output_text, found.status) == (sentence, "completed")
+    type(found).model_validate(found.to_dict())
+    with openai.responses.stream(**response_body(URI)) as events:
+        texts = [e.delta for e in events if e.type == "response.output_text.delta"]
+        assert texts == [sentence]
+        assert events.get_final_response().output_text == sentence
+
+
+def test_openais_client_knows_no_field_that_is_unknown_here(openai, address):
+    for path, create in (
+        ("/v1/chat/completions", openai.chat.completions.create),
+        ("/v1/responses", openai.responses.create),
+    ):
+        names = {*inspect.signature(create).parameters}
+        names -= {"extra_headers", "extra_query", "extra_body", "timeout"}
+        # Fields that are newer than this program may be refused.
+        names -= {"access_programs", "background_options", "image"}
+        body = dict.fromkeys(names) | BODIES[path](URI)
+        assert requests.post(address + path, json=body).status_code == 200
+
+
+# As PhotoPrism writes them (internal/ai/vision, November 2026): its own fields `id` and
+# `suffix`, a name in small letters with a tag, thumbnails in JPEG.
+JPEG = base64.b64encode(photo_bytes(1, "JPEG")).decode()
+PHOTOPRISM = {
+    "id": "b6f0c2f1-8c0e-4f5e-9d6a-0f4f5d6f2a10",
+    "model": "tiny:latest",
+    "prompt": "Describe the photo in one sentence.",
+    "suffix": "",
+    "options": {"temperature": 0.1},
+    "stream": False,
+    "images": [JPEG],
+}
+PHOTOPRISM_LABELS = PHOTOPRISM | {
+    "system": "Return JSON.",
+    "format": "json",
+    "options": {"temperature": 0.1, "top_p": 0.9, "stop": ["\n\n"], "force_json": True},
+}
+PHOTOPRISM_OPENAI = {
+    "model": "tiny",
+    "input": [
+        {
+            "role": "system",
+            "type": "message",
+            "content": [{"type": "input_text", "text": "You describe photos."}],
+        },
+        {
+            "role": "user",
+            "type": "message",
+            "content": [
+                {"type": "input_text", "text": "Describe the photo."},
+                {
+                    "type": "input_image",
+                    "image_url": f"data:image/jpeg;base64,{JPEG}",
+                    "detail": "low",
+                },
+            ],
+        },
+    ],
+    "max_output_tokens": 512,
+    "temperature": 0.1,
+}
+
+
+def test_recorded_requests_of_photoprism(address):
+    found = requests.post(f"{address}/api/generate", json=PHOTOPRISM).json()
+    assert len(found["response"]) > 3
+    assert found["created_at"]
+    answer = requests.post(f"{address}/v1/responses", json=PHOTOPRISM_OPENAI).json()
+    assert answer["output"][0]["content"][0]["text"] == found["response"]
+    reply = requests.post(f"{address}/api/generate", json=PHOTOPRISM_LABELS)
+    assert reply.status_code == 400
+    assert reply.json()["error"].startswith("`format` must ask for text")
+
+
+def test_recorded_requests_of_immich_analyze(address, sentence):
+    (model,) = requests.get(f"{address}/api/tags").json()["models"]
+    body = chat_body(PHOTO, stream=False) | {"model": model["name"]}
+    found = requests.post(f"{address}/api/chat", json=body).json()
+    assert found["message"]["content"] == sentence
+    (model,) = requests.get(f"{address}/v1/models").json()["data"]
+    body = completion_body(URI, stream=False) | {"model": model["id"]}
+    found = requests.post(f"{address}/v1/chat/completions", json=body).json()
+    assert found["choices"][0]["message"]["content"] == sentence
+
+
+def test_a_body_needs_no_content_type_and_may_be_wrapped(address, sentence):
+    wrapped = base64.encodebytes(photo_bytes()).decode()
+    form = {"Content-Type": "application/x-www-form-urlencoded"}  # curl -d
+    body = json.dumps(ollama_body(wrapped))
+    found = requests.post(f"{address}/api/generate", data=body, headers=form)
+    assert found.headers["Content-Type"] == "application/x-ndjson"
+    assert json.loads(found.text)["response"] == sentence
+    assert found.text.count("\n") == 1
+
+
+def test_the_last_message_with_a_photo_counts(address, sentence):
+    other = base64.b64encode(photo_bytes(5)).decode()
+    body = chat_body(other)
+    body["messages"] += chat_body(PHOTO)["messages"] + chat_body()["messages"]
+    found = requests.post(f"{address}/api/chat", json=body).json()
+    assert found["message"]["content"] == sentence
+
+
+def in_base64(content):
+    return f"data:image/png;base64,{base64.b64encode(content).decode()}"
+
+
+FORMAT = {"type": "json_schema", "json_schema": {"name": "labels", "schema": {}}}
+# Name, photos, other fields, status, part of the message.
+REFUSED = [
+    ("no photo", [], {}, 400, "must have one photo. Received: 0"),
+    ("two photos", [URI, URI], {}, 400, "must have one photo. Received: 2"),
+    ("another format", [in_base64(b"%PDF-1.7")], {}, 400, "must be a photo (JPEG"),
+    ("an address", ["https://a.example/b.png"], {}, 400, "this server fetches nothing"),
+    ("no base64", ["data:image/png;base64,*"], {}, 400, "must be base64"),
+    (
+        "a bomb",
+        [in_base64(photo_bytes(size=(1200, 1000)))],
+        *({}, 413, "at most 1 megapixels"),
+    ),
+    ("a large photo", [in_base64(b"x" * 1_050_000)], {}, 413, "at most 1 MB"),
+    ("a large body", [in_base64(b"x" * 3_000_000)], {}, 413, "at most 1 MB"),
+    ("another model", [URI], {"model": "x\ny"}, 404, r"model 'x\ny' not found"),
+    ("no model", [URI], {"model": None}, 400, "`model`: "),
+    ("tools", [URI], {"tools": [{}]}, 400, "`tools` must ask for text"),
+]
+REFUSED_OPENAI = [
+    ("an unknown field", [URI], {"x\ny": 1}, 400, r"'x\ny' is no field"),
+    ("JSON", [URI], {"response_format": FORMAT}, 400, "`response_format` must ask"),
+    ("JSON", [URI], {"text": {"format": FORMAT}}, 400, "`text.format` must ask"),
+    ("two answers", [URI], {"n": 2}, 400, "`n`: "),
+]
+REFUSED_OLLAMA = [("a schema", [URI], {"format": {"type": "object"}}, 400, "`format`")]
+
+
+def error_of(path, reply):
+    """Return the line of an error, whose body is that of the path's protocol."""
+    found = reply.json()
+    assert found.keys() == {"error"}
+    if path.startswith("/api/"):
+        return found["error"]
+    error = found["error"]
+    assert error.keys() == {"message", "type", "param", "code"}
+    assert error["type"] == "invalid_request_error" or reply.status_code >= 500
+    assert (error["code"] == "model_not_found") == (reply.status_code == 404)
+    return error["message"]
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_refusals_are_of_the_protocol_and_one_line_of_the_log(address, path, caplog):
+    more = REFUSED_OLLAMA if path.startswith("/api/") else REFUSED_OPENAI
+    for name, photos, fields, status, text in REFUSED + more:
+        caplog.clear()
+        body = BODIES[path](*photos, **fields) | fields
+        reply = requests.post(address + path, json=body)
+        assert reply.status_code == status, name
+        line = error_of(path, reply)
+        assert text in line, name
+        assert "\n" not in line
+        (record,) = caplog.records
+        assert record.levelno == logging.WARNING
+        assert record.getMessage().startswith(f"POST '{path}': {status}, ")
+        assert "\n" not in record.getMessage()
+
+
+@pytest.mark.parametrize("path", BODIES)
+@pytest.mark.parametrize("body", ["", "{", "[]", "1", "\\ud800", "[" * 10**5])
+def test_malformed_bodies_are_refused(address, path, body):
+    reply = requests.post(address + path, data=body)
+    assert reply.status_code == 400
+    assert error_of(path, reply).startswith("`body`: ")
+
+
+def test_paths_and_methods_that_do_not_exist_have_errors_of_the_protocol(address):
+    reply = requests.post(f"{address}/v1/embeddings", json={})
+    assert (reply.status_code, reply.json()["error"]["code"]) == (404, None)
+    reply = requests.get(f"{address}/api/chat")
+    assert (reply.status_code, reply.json()) == (405, {"error": "Method Not Allowed"})
+    origin = {"Origin": "http://evil.example"}
+    reply = requests.get(f"{address}/v1/models", headers=origin)
+    assert reply.status_code == 403
+    assert reply.json()["error"]["message"].startswith("`Origin` must be absent")
+
+
+def wait_until(condition):
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_a_client_that_leaves_gives_up_its_place(pipeline, monkeypatch, caplog):
+    go, queues, caption_image = threading.Event(), [], pipeline.caption_image
+
+    def slow(*arguments):
+        assert go.wait(60)
+        return caption_image(*arguments)
+
+    def make_queue(limit):
+        queues.append(RequestQueue(limit))
+        return queues[0]
+
+    monkeypatch.setattr(pipeline, "caption_image", slow)
+    monkeypatch.setattr(app, "RequestQueue", make_queue)
+    with serving({"tiny": pipeline}, 2) as address, ThreadPoolExecutor(2) as pool:
+        (queue,), body = queues, ollama_body(PHOTO)
+
+        def ask():
+            return requests.post(f"{address}/api/generate", json=body)
+
+        waiting = [pool.submit(ask)]
+        wait_until(lambda: queue.length == 1)
+        text = json.dumps(body)
+        head = f"Host: localhost\r\nContent-Length: {len(text)}\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", int(address.split(":")[2]))) as one:
+            one.sendall(f"POST /api/generate HTTP/1.1\r\n{head}{text}".encode())
+            wait_until(lambda: queue.length == 2)
+            reply = requests.post(f"{address}/v1/responses", json=response_body(URI))
+            assert reply.status_code == 503
+            assert reply.json()["error"]["type"] == "server_error"
+            assert int(reply.headers["Retry-After"]) > 0
+        wait_until(lambda: queue.length == 1)
+        waiting.append(pool.submit(ask))
+        wait_until(lambda: queue.length == 2)
+        go.set()
+        assert [reply.result().status_code for reply in waiting] == [200, 200]
+    assert caplog.text.count("POST '/api/generate': 499, the client left") == 1
+
+
+def test_the_page_states_that_prompts_are_ignored(address):
+    assert "prompts are ignored" in requests.get(address).text

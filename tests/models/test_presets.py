@@ -1,0 +1,149 @@
+"""Folders of a model hub: layout, card, and captioners that come back unchanged."""
+
+import json
+import os
+
+import hard_model
+import keras
+import numpy as np
+import pytest
+import tiny_captioner as tiny
+import tiny_transformer
+import yaml
+from checks import assert_equal_leaves
+
+from show_attend_tell.config.runs import find_model
+from show_attend_tell.inference.pipeline import load
+from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.presets import CARD, PRESETS, SCORES
+from show_attend_tell.runtime.errors import ModelFileError
+
+IDENTITY = {"encoder_identity": {"network": "VGG16", "layer": "block5_conv3"}}
+BUILD = {
+    "lstm": lambda rng: tiny.build(rng, IDENTITY),
+    "hard": lambda rng: hard_model.build(rng, arguments=IDENTITY),
+    "transformer": lambda rng: tiny_transformer.build(rng, arguments=IDENTITY),
+}
+FILES = {"config.json", "metadata.json", "model.weights.h5", "README.md"}
+
+
+@pytest.fixture
+def saved(rng, tmp_path):
+    folder = tmp_path / "mine"
+    tiny.build(rng, IDENTITY).save_to_preset(folder)
+    return folder
+
+
+def front_matter(folder):
+    _, text, _ = (folder / "README.md").read_text("utf-8").split("---\n", 2)
+    return yaml.safe_load(text)
+
+
+@pytest.mark.parametrize("kind", BUILD)
+def test_a_folder_holds_the_captioner_in_kerashubs_layout(rng, tmp_path, kind):
+    model, folder = BUILD[kind](rng), tmp_path / "mine"
+    model.save_to_preset(folder)
+    assert {path.name for path in folder.iterdir()} == FILES
+    assert list(tmp_path.iterdir()) == [folder]
+    metadata = json.loads((folder / "metadata.json").read_bytes())
+    assert metadata["parameter_count"] == model.count_params()
+    for loaded in (Captioner.from_preset(folder), keras.saving.load_model(folder)):
+        assert loaded.get_config() | {"name": ""} == model.get_config() | {"name": ""}
+        assert_equal_leaves(loaded.get_weights(), model.get_weights())
+
+
+def test_the_card_has_the_metadata_of_the_hub(rng, tmp_path):
+    model, folder = tiny.build(rng, IDENTITY), tmp_path / "mine"
+    scores = {"BLEU-4": 20.5, "CIDEr": 50}
+    model.save_to_preset(folder, scores, dataset="Flickr8k", license="mit")
+    card = front_matter(folder)
+    assert card["pipeline_tag"] == "image-to-text"
+    assert (card["library_name"], card["license"]) == ("keras", "mit")
+    (index,) = card["model-index"]
+    (result,) = index["results"]
+    assert (index["name"], result["task"]["type"]) == ("mine", "image-to-text")
+    assert result["dataset"]["name"] == "Flickr8k"
+    assert {m["name"]: m["value"] for m in result["metrics"]} == scores
+    assert "An LSTM" in (folder / "README.md").read_text("utf-8")
+
+
+def test_a_card_without_scores_claims_none(saved):
+    assert "model-index" not in front_matter(saved)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_packaged_model_writes_the_same_captions_from_its_folder(name, tmp_path):
+    Captioner.from_preset(name).save_to_preset(tmp_path / "pushed")
+    card, text = front_matter(tmp_path / "pushed"), CARD.read_text("utf-8")
+    assert card["license_name"] == "research-and-education"
+    assert (tmp_path / "pushed" / "README.md").read_text("utf-8").endswith(text)
+    (row,) = [
+        line.split("|")[3:]
+        for line in text.splitlines()
+        if line.startswith(f"| `{PRESETS[name]}`, beam") and "1,000 test" in line
+    ]
+    scores = [float(cell) for cell in row if cell.strip()]
+    metrics = card["model-index"][0]["results"][0]["metrics"]
+    assert [m["value"] for m in metrics] == list(SCORES[name]) == scores
+    photo = "docs/images/dog.jpg"
+    pipelines = load(PRESETS[name]), load(tmp_path / "pushed")
+    packaged, found = (pipeline.caption(photo, beam=2) for pipeline in pipelines)
+    assert found.text == packaged.text
+    assert (found.log_prob, found.confidence) == (
+        packaged.log_prob,
+        packaged.confidence,
+    )
+    assert found.confidence is not None
+
+
+def test_a_name_that_is_no_preset_is_refused_in_one_line(tmp_path):
+    for name in ("flikr8k", tmp_path, "", "a\nb"):
+        with pytest.raises(ModelFileError, match="`preset` must be flickr8k or") as no:
+            Captioner.from_preset(name)
+        assert "\n" not in str(no.value)
+
+
+DAMAGE = {
+    "absent": lambda path: None,
+    "a pipe": os.mkfifo,
+    "empty": lambda path: path.touch(),
+    "damaged": lambda path: path.write_bytes(b"{junk" * 100),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_folders_are_refused_as_model_files_are(saved, damage):
+    for name in ("model.weights.h5", "config.json"):
+        (saved / name).unlink()
+        DAMAGE[damage](saved / name)
+        with pytest.raises(ModelFileError) as refused:
+            Captioner.from_preset(saved)
+        assert str(saved) in str(refused.value)
+        assert "\n" not in str(refused.value)
+
+
+def test_values_of_a_folder_are_checked(saved):
+    config = json.loads((saved / "config.json").read_bytes())
+    config["config"]["decoding"]["beam"] = 0
+    (saved / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelFileError, match=r"config\.decoding\.beam"):
+        Captioner.from_preset(saved)
+
+
+def test_weights_of_a_folder_must_be_finite(rng, tmp_path):
+    model = tiny.build(rng, IDENTITY)
+    model.weights[3].assign(np.full(model.weights[3].shape, np.nan))
+    model.save_to_preset(tmp_path / "mine")
+    with pytest.raises(ModelFileError, match="must be finite"):
+        Captioner.from_preset(tmp_path / "mine")
+
+
+def test_a_folder_with_files_is_left_as_it_is(rng, tmp_path):
+    (tmp_path / "note.txt").write_text("mine")
+    with pytest.raises(OSError, match="not empty"):
+        tiny.build(rng, IDENTITY).save_to_preset(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["note.txt"]
+
+
+def test_a_preset_is_found_by_its_folder(saved, tmp_path):
+    assert find_model(str(saved), tmp_path) == saved / "model.weights.h5"
