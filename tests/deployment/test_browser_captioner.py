@@ -221,7 +221,7 @@ def test_the_expected_cider_equals_the_reference(page, rng):
 def photos(tmp_path_factory):
     """Fifty photos and scenes."""
     folder = tmp_path_factory.mktemp("photos")
-    contents = [content for _, content in example_pictures(scene_net=False)[:3]]
+    contents = [content for _, content, _ in example_pictures(scene_net=False)[:3]]
     contents += [path.read_bytes() for path in (ROOT / "docs/images").glob("*.jpg")]
     for number in range(50 - len(contents)):
         image, stored = make_scene(0, "test", number)[0], io.BytesIO()

@@ -105,7 +105,7 @@ def test_the_verb_writes_a_file_and_reports_failures(
     out = tmp_path / "words.jsonl"
     assert exit_code(["read", folder, "--model", model_file, "--out", out]) == 1
     printed = capsys.readouterr()
-    assert printed.out == f"{out}: 4 words written, 1 crops skipped\n"
+    assert printed.out == f"{out}: 4 words written, 1 crop skipped\n"
     assert "an empty crop" in printed.err
 
 
