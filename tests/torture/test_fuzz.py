@@ -92,8 +92,7 @@ def _targets(world, folder: Path, address: str) -> dict[str, Target]:
         (path.parent / "data").mkdir(exist_ok=True)
         name = path.parent / "data" / "Flickr8k_text.zip"
         path.replace(name)
-        with DataFolder(path.parent / "data", path.parent / "unpacked") as data:
-            read_flickr8k(data)
+        read_flickr8k(DataFolder(path.parent / "data", path.parent / "unpacked"))
 
     def body(path):
         kind = {"Content-Type": "multipart/form-data; boundary=torture"}
@@ -191,6 +190,8 @@ def test_inputs_that_once_failed_are_refused_or_read(targets, tmp_path, case):
     assert _fault(target, case.read_bytes(), tmp_path) is None
 
 
+# Starlette drops the files of a malformed form without closing them.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_edited_files_are_refused_or_read(targets, tmp_path):
     end, found, seed = time.monotonic() + 60 * MINUTES, {}, time.time_ns()
     counts = dict.fromkeys(targets, 0)
