@@ -103,6 +103,10 @@ def part(browser, name):
 
 def caption_of(browser, path):
     """Give the page a photo; return its sentence, or its error."""
+    browser.execute_script(  # else the answer for the photo before would be read
+        "for (const name of ['announced', 'error'])"
+        " document.querySelector(`[data-part=${name}]`).textContent = ''"
+    )
     part(browser, "file").send_keys(str(path))
     return wait_for(
         lambda: (
