@@ -182,14 +182,14 @@ class DistillationSettings:
         temperature: divisor of the logits of teachers and student.
         truth_weight: weight, 0 to 1, of the likelihood of the training captions; the
             teachers have the remaining weight.
-        posterior: exponent, 0 to 1, of a teacher's probability of a caption in its
+        posterior: exponent of a teacher's probability of a caption in its
             weight for that caption; 0 weighs all teachers the same.
     """
 
     teachers: tuple[str, ...] = ()
     temperature: Annotated[float, Field(gt=0)] = 1.0
     truth_weight: Annotated[float, Field(ge=0, le=1)] = 0.0
-    posterior: Annotated[float, Field(ge=0, le=1)] = 0.0
+    posterior: NonNegative = 0.0
 
 
 @dataclass(frozen=True, config=STRICT)

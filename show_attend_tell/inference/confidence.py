@@ -9,6 +9,8 @@ over the top, middle and bottom rows, scaled to length 1, the statistics are
     grounding   mean over content words w of log(p_w / f_w),  p_w = f_w + u_w^T z
     log_prob    log p(caption) / number of words
     weakest     mean of the three smallest log p of a word
+    expected    g(c) . y of the caption, its CIDEr as the model's reranker predicts it
+                (reference.reranker); 0 without a reranker
 
 mu, V and lambda are the mean, the principal directions and the variances of g over the
 training photos; f_w is the share of training photos with word w in a caption, and u_w
@@ -18,7 +20,7 @@ two logistic regressions:
 
     confidence = P(photo like the training photos) P(caption right | like)
 
-The first assumes that half of the photos look nothing like the training photos. The
+The first assumes that a fifth of the photos look nothing like the training photos. The
 second is fitted to :func:`training.confidence.probability_right` of the validation
 captions.
 """
@@ -32,6 +34,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from show_attend_tell.reference.reranker import Reranker
 from show_attend_tell.runtime.errors import CalibrationError, one_line
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.untrusted import DAMAGED, read_arrays
@@ -40,9 +43,9 @@ if TYPE_CHECKING:  # their modules import Keras
     from show_attend_tell.decoding import Hypotheses
     from show_attend_tell.models.generator import Generator
 
-STATISTICS = ("residual", "distance", "layout", "grounding", "log_prob", "weakest")
 FAMILIARITY = ("residual", "distance", "layout", "grounding", "log_prob")
-QUALITY = ("grounding", "log_prob", "weakest")
+QUALITY = ("grounding", "log_prob", "weakest", "expected")
+STATISTICS = (*FAMILIARITY, "weakest", "expected")
 
 _LIMIT = 4.0  # standard deviations: a statistic beyond them changes nothing more
 _SMALLEST = 1e-12
@@ -102,10 +105,11 @@ class Calibration:
 
     Attributes:
         space: the distribution of the training photos.
-        centre: mean of each statistic over validation photos, (6,).
-        scale: standard deviation of each statistic over validation photos, (6,).
+        centre: mean of each statistic over validation photos, (7,).
+        scale: standard deviation of each statistic over validation photos, (7,).
         familiarity: coefficients of :data:`FAMILIARITY`, then the constant, (6,).
-        quality: coefficients of :data:`QUALITY`, then the constant, (4,).
+        quality: coefficients of :data:`QUALITY`, then the constant, (5,).
+        reranker: the model's reranker, if any.
     """
 
     space: PhotoSpace
@@ -113,6 +117,7 @@ class Calibration:
     scale: np.ndarray
     familiarity: np.ndarray
     quality: np.ndarray
+    reranker: Reranker | None = None
 
     def confidence(self, features: np.ndarray, hypotheses: "Hypotheses") -> np.ndarray:
         """Return the confidence of the best caption of each photo.
@@ -124,8 +129,8 @@ class Calibration:
         Returns:
             (N,) float64 in [0, 1], rounded to six decimals.
         """
-        g = describe_photos(features, self.space.grid)  # (N, L, D) -> (N, 3 D)
-        x = self.standardise(statistics(self.space, g, hypotheses))  # (N, 6)
+        values = statistics(self.space, features, hypotheses, self.reranker)
+        x = self.standardise(values)  # (N, 7)
         known, good = (
             probability(x, names, coefficients)
             for names, coefficients in (
@@ -136,12 +141,12 @@ class Calibration:
         return np.round(known * good, 6)
 
     def standardise(self, values: np.ndarray) -> np.ndarray:
-        """Return statistics (N, 6) in standard deviations, limited to four."""
+        """Return statistics (N, 7) in standard deviations, limited to four."""
         return np.clip((values - self.centre) / self.scale, -_LIMIT, _LIMIT)
 
 
 def select(x: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
-    """Return the columns of the named statistics, (N, 6) -> (N, F)."""
+    """Return the columns of the named statistics, (N, 7) -> (N, F)."""
     return x[:, [STATISTICS.index(name) for name in names]]
 
 
@@ -151,7 +156,7 @@ def probability(
     """Compute a logistic regression.
 
     Args:
-        x: standardised statistics, (N, 6).
+        x: standardised statistics, (N, 7).
         names: F of :data:`STATISTICS`.
         coefficients: (F + 1,), the constant last.
     """
@@ -183,18 +188,23 @@ def describe_photos(features: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
 
 
 def statistics(
-    space: PhotoSpace, g: np.ndarray, hypotheses: "Hypotheses"
+    space: PhotoSpace,
+    features: np.ndarray,
+    hypotheses: "Hypotheses",
+    reranker: Reranker | None = None,
 ) -> np.ndarray:
     """Compute the statistics of photos and their best captions.
 
     Args:
         space: the distribution of the training photos.
-        g: from :func:`describe_photos`, (N, G).
+        features: annotations as the encoder returns them, (N, L, D).
         hypotheses: of N photos.
+        reranker: the model's reranker, if any.
 
     Returns:
-        (N, 6) float64 in the order of :data:`STATISTICS`.
+        (N, 7) float64 in the order of :data:`STATISTICS`.
     """
+    g = describe_photos(features, space.grid)  # (N, L, D) -> (N, 3 D)
     centred = g.astype(np.float64) - space.mean
     y = centred @ space.components  # (N, G) -> (N, k)
     z = y / np.sqrt(space.variances)
@@ -213,7 +223,11 @@ def statistics(
         "grounding": _grounding(space, z, tokens),
         "log_prob": log_p.sum(axis=1) / np.maximum(lengths, 1),
         "weakest": _mean_of_finite(sorted_log_p[:, :_WEAKEST]),
+        "expected": np.zeros(len(g)),
     }
+    if reranker is not None:
+        best = hypotheses.tokens[:, :1]  # (N, W, T) -> (N, 1, T)
+        columns["expected"] = reranker.expected_ciders(best, features)[:, 0]
     return np.stack([columns[name] for name in STATISTICS], axis=1)
 
 
@@ -315,7 +329,7 @@ def find_calibration(captioner: "Generator", model: str | Path) -> Calibration |
         arrays[name] = value.astype(np.int64 if name == "words" else np.float64)
     names = [field.name for field in dataclasses.fields(PhotoSpace)][1:]
     space = PhotoSpace(captioner.grid, *(arrays.pop(name) for name in names))
-    return Calibration(space, **arrays)
+    return Calibration(space, **arrays, reranker=captioner.reranker)
 
 
 def _reranker_digest(captioner: "Generator") -> str | None:

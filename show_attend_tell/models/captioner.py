@@ -103,7 +103,7 @@ class Captioner(keras.Model):
 
     @classmethod
     def from_preset(cls, preset):
-        """Load ``flickr8k`` or ``flickr8k_lstm``, or a folder of a model hub.
+        """Load one of :data:`models.presets.PRESETS`, or a folder of a model hub.
 
         Raises:
             ModelFileError, PretrainedModelError: see :func:`presets.read_preset`.

@@ -184,6 +184,21 @@ class Reranker:
             [values @ (self.basis[columns] @ predicted) for columns, values in vectors]
         )
 
+    def expected_ciders(
+        self,
+        tokens: np.ndarray,
+        annotations: np.ndarray,
+        regions: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Return g(c) . y of the captions of N photos, (N, W, T) -> (N, W)."""
+        predicted = self.predict(descriptors(annotations, regions))
+        return np.array(
+            [
+                self.expected_cider(of_photo, _captions(captions))
+                for of_photo, captions in zip(predicted, tokens, strict=True)
+            ]
+        )
+
     def rank(
         self,
         hypotheses: Hypotheses,
@@ -203,12 +218,8 @@ class Reranker:
         Returns:
             The hypotheses, best first; ``scores`` are the sums.
         """
-        predicted = self.predict(descriptors(annotations, regions))
-        cider = [
-            self.expected_cider(of_photo, _captions(tokens))
-            for of_photo, tokens in zip(predicted, hypotheses.tokens, strict=True)
-        ]
-        scores = hypotheses.scores + weight * np.array(cider)  # (N, W)
+        cider = self.expected_ciders(hypotheses.tokens, annotations, regions)
+        scores = hypotheses.scores + weight * cider  # (N, W)
         order = np.argsort(-scores, axis=1, kind="stable")
         rows = np.arange(len(order))[:, None]
         hypotheses = hypotheses._replace(scores=np.float32(scores))

@@ -147,7 +147,7 @@ def _halves(
 
 
 def _known(captioner, reader, val: Split, space: PhotoSpace, shown: bool):
-    """Return statistics (N, 6) and CIDEr (N,) of the validation split."""
+    """Return statistics (N, 7) and CIDEr (N,) of the validation split."""
     reward, parts, scores = CiderReward(val.captions), [], []
     decoding = _decoding(captioner)
     with progress_bar(len(val.rows), "photo", "captions", shown=shown) as bar:
@@ -155,8 +155,8 @@ def _known(captioner, reader, val: Split, space: PhotoSpace, shown: bool):
             start = len(scores)
             words = best_words(captioner, part)
             rows = val.rows[start : start + len(words)]
-            g = describe_photos(reader.read(rows), captioner.grid)
-            parts.append(statistics(space, g, part))
+            a = reader.read(rows)
+            parts.append(statistics(space, a, part, captioner.reranker))
             ends = part.finished[:, 0]
             for k, (caption, end) in enumerate(zip(words, ends, strict=True)):
                 sentence = [*caption, CiderReward.END] if end else caption
@@ -184,14 +184,14 @@ def _statistics(
     squares: np.ndarray,
     shown: bool,
 ) -> np.ndarray:
-    """Return the statistics of the pictures of a set, (M, 6)."""
+    """Return the statistics of the pictures of a set, (M, 7)."""
     parts, decoding = [], _decoding(captioner)
     with progress_bar(len(squares), "photo", name, shown=shown) as bar:
         for start in range(0, len(squares), _BATCH):
             features = encoder.encode(squares[start : start + _BATCH])  # (B, L, D)
             hypotheses = captioner.generate(features, decoding)
-            g = describe_photos(features, captioner.grid)
-            parts.append(statistics(space, g, hypotheses))
+            values = statistics(space, features, hypotheses, captioner.reranker)
+            parts.append(values)
             bar.update(len(features))
     return np.concatenate(parts)
 

@@ -2,8 +2,7 @@
 
 The equations are in :mod:`inference.confidence`. The validation photos are in
 distribution, other pictures are not. All photos of a set weigh the same, all
-out-of-distribution sets weigh the same, and together they weigh as much as the
-validation photos.
+out-of-distribution sets weigh the same, and together they have a fifth of the weight.
 """
 
 from collections.abc import Mapping
@@ -23,6 +22,7 @@ from show_attend_tell.runtime.errors import CalibrationError
 
 RIDGE = 0.03  # penalty of both regressions
 DIRECTIONS = 128  # k
+UNLIKE = 0.2  # share of photos that look nothing like the training photos
 _WORD_RIDGE = 0.05  # of the regressions of words on z, whose variance is 1
 _LEAST_SHARE, _MOST_SHARE = 1 / 300, 0.3  # of photos with a content word
 # A logistic regression on log(CIDEr + 0.1) of 120 captions that a person judged; see
@@ -104,16 +104,17 @@ def fit_calibration(
 
     Args:
         space: the distribution of the training photos.
-        known: statistics of validation photos, (N, 6).
+        known: statistics of validation photos, (N, 7).
         good: probability that each of their captions is right, (N,).
-        ood_sets: statistics of the pictures of each out-of-distribution set, (M, 6).
+        ood_sets: statistics of the pictures of each out-of-distribution set, (M, 7).
     """
     centre, scale = known.mean(axis=0), np.maximum(known.std(axis=0), 1e-6)
     plain = Calibration(space, centre, scale, np.zeros(0), np.zeros(0))
     x = plain.standardise(np.concatenate([known, *ood_sets]))
     labels = (np.arange(len(x)) < len(known)).astype(np.float64)
     weights = [np.full(len(known), 1 / len(known))]
-    weights += [np.full(len(x), 1 / len(x) / len(ood_sets)) for x in ood_sets]
+    odds = UNLIKE / (1 - UNLIKE)
+    weights += [np.full(len(x), odds / len(x) / len(ood_sets)) for x in ood_sets]
     inside = plain.standardise(known)
     return Calibration(
         space,
@@ -176,9 +177,9 @@ def measure(
 
     Args:
         space: the distribution of the training photos.
-        known: statistics of validation photos, (N, 6).
+        known: statistics of validation photos, (N, 7).
         good: probability that each of their captions is right, (N,).
-        ood_sets: statistics of at least two out-of-distribution sets, (M, 6) each.
+        ood_sets: statistics of at least two out-of-distribution sets, (M, 7) each.
         sources: for sets made of validation photos, the row of each photo, (M,).
         half: (N,) bool, the first half.
 
@@ -208,7 +209,7 @@ def measure(
 
 
 def _confidence(model: Calibration, values: np.ndarray) -> np.ndarray:
-    """Return the confidence (N,) of statistics (N, 6)."""
+    """Return the confidence (N,) of statistics (N, 7)."""
     x = model.standardise(values)
     known = probability(x, FAMILIARITY, model.familiarity)
     return known * probability(x, QUALITY, model.quality)

@@ -77,14 +77,17 @@ def test_a_packaged_model_writes_the_same_captions_from_its_folder(name, tmp_pat
     card, text = front_matter(tmp_path / "pushed"), CARD.read_text("utf-8")
     assert card["license_name"] == "research-and-education"
     assert (tmp_path / "pushed" / "README.md").read_text("utf-8").endswith(text)
+    split, *expected = SCORES[name]
     (row,) = [
         line.split("|")[3:]
         for line in text.splitlines()
-        if line.startswith(f"| `{PRESETS[name]}`, beam") and "1,000 test" in line
+        if line.startswith(f"| `{PRESETS[name].name}`, beam")
+        and f"1,000 {split}" in line
     ]
     scores = [float(cell) for cell in row if cell.strip()]
-    metrics = card["model-index"][0]["results"][0]["metrics"]
-    assert [m["value"] for m in metrics] == list(SCORES[name]) == scores
+    result = card["model-index"][0]["results"][0]
+    assert result["dataset"]["split"] == split
+    assert [m["value"] for m in result["metrics"]] == expected == scores
     photo = "docs/images/dog.jpg"
     pipelines = load(PRESETS[name]), load(tmp_path / "pushed")
     packaged, found = (pipeline.caption(photo, beam=2) for pipeline in pipelines)
@@ -98,7 +101,7 @@ def test_a_packaged_model_writes_the_same_captions_from_its_folder(name, tmp_pat
 
 def test_a_name_that_is_no_preset_is_refused_in_one_line(tmp_path):
     for name in ("flikr8k", tmp_path, "", "a\nb"):
-        with pytest.raises(ModelFileError, match="`preset` must be flickr8k or") as no:
+        with pytest.raises(ModelFileError, match="`preset` must be everyday or") as no:
             Captioner.from_preset(name)
         assert "\n" not in str(no.value)
 

@@ -27,10 +27,10 @@ def make_calibration(space: PhotoSpace, seed=1) -> Calibration:
     rng = np.random.default_rng(seed)
     return Calibration(
         space,
-        centre=rng.normal(size=6),
-        scale=rng.uniform(0.5, 2, 6),
+        centre=rng.normal(size=7),
+        scale=rng.uniform(0.5, 2, 7),
         familiarity=rng.normal(size=6),
-        quality=rng.normal(size=4),
+        quality=rng.normal(size=5),
     )
 
 

@@ -73,9 +73,9 @@ def test_the_ridge_regression_of_words_equals_the_normal_equations():
 @pytest.mark.parametrize("shift", [0, -4])
 def test_only_sets_that_differ_are_measured_as_separable(shift):
     rng = np.random.default_rng(0)
-    known = rng.normal(size=(600, 6))
+    known = rng.normal(size=(600, 7))
     good = (shift * known[:, 4] + rng.normal(size=600) < 0).astype(float)
-    ood_sets = {name: rng.normal(shift, 1, (300, 6)) for name in ("one", "two")}
+    ood_sets = {name: rng.normal(shift, 1, (300, 7)) for name in ("one", "two")}
     measured = measure(None, known, good, ood_sets, {}, np.arange(600) % 2 == 0)
     aucs = [*measured["auc"].values(), measured["auc_quality"]]
     if shift:

@@ -41,7 +41,7 @@ def softmax(logits):
 
 
 @pytest.mark.parametrize(
-    ("truth_weight", "posterior"), [(0.0, 0.0), (0.3, 1.0), (1.0, 0.5)]
+    ("truth_weight", "posterior"), [(0.0, 0.0), (0.3, 1.0), (1.0, 2.0)]
 )
 def test_the_loss_of_a_batch_is_that_of_numpy(rng, truth_weight, posterior):
     student, *teachers = (
