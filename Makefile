@@ -25,8 +25,7 @@ QUICK := not slow and not network and not gpu and not torture and not cluster
 JAX := test_benchmarks decoding models/transformer \
 	$(addprefix models/lstm/test_,attention decoder estimator hard_attention region_bias) \
 	$(addprefix models/test_,captioner captioner_saving captioner_fit captioner_loss \
-	generation losses) models/encoder/test_trainable \
-	runtime/test_backend \
+	generation losses) runtime/test_backend \
 	$(addprefix siblings/ram/test_,model policy_gradient retina) \
 	$(addprefix siblings/draw/test_,bound filter_bank model) \
 	$(addprefix siblings/words/test_,augmentation convolutions decoder generation model)

@@ -15,6 +15,7 @@ from show_attend_tell.config.captioner import (
     HardAttentionSettings,
     ModelSettings,
     TransformerSettings,
+    require_no_convolutions,
 )
 from show_attend_tell.data.vocabulary import PAD, Vocabulary
 from show_attend_tell.models.decoder_interface import (
@@ -24,7 +25,6 @@ from show_attend_tell.models.decoder_interface import (
     CompiledParts,
     Dropouts,
 )
-from show_attend_tell.models.encoder.trainable import TrainableConvolutions
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.losses import CaptionMean, caption_losses
 from show_attend_tell.models.lstm.decoder import LstmDecoder
@@ -62,8 +62,6 @@ class Captioner(keras.Model):
             file.
         hard: a HardAttentionSettings, used by hard attention only.
         seed: seed of initial weights, dropout and sampled locations.
-        convolutions: names of the encoder's convolutions that this model applies to
-            its input and trains, see :mod:`models.encoder.trainable`.
         transformer: a TransformerSettings, used by that decoder only.
     """
 
@@ -79,10 +77,10 @@ class Captioner(keras.Model):
         decoding=None,
         hard=None,
         seed=0,
-        convolutions=(),
         transformer=None,
         **kwargs,
     ):
+        require_no_convolutions(kwargs.pop("convolutions", []))
         super().__init__(**kwargs)
         self.settings = _made(ModelSettings, settings)
         self.vocabulary = (
@@ -98,7 +96,7 @@ class Captioner(keras.Model):
         self.transformer = _made(TransformerSettings, transformer)
         self.seed = seed
         self.compiled_parts = self._compile_fn = None
-        self._create_layers(convolutions)
+        self._create_layers()
         self.generator = Generator([self])
 
     @classmethod
@@ -123,7 +121,7 @@ class Captioner(keras.Model):
         """Write a folder for a model hub, see :func:`presets.save_preset`."""
         save_preset(self, folder, scores, dataset, license)
 
-    def _create_layers(self, convolutions):
+    def _create_layers(self):
         s, grid, seed = self.settings, self.grid, self.seed
         self.decoder = LAYERS[s.decoder](
             getattr(self, DECODERS[s.decoder].table),
@@ -142,14 +140,10 @@ class Captioner(keras.Model):
             s.channel_dropout, noise_shape=(None, 1, None), seed=seed + 2
         )
         self.init_dropout = keras.layers.Dropout(s.init_dropout, seed=seed + 3)
-        self.hard_attention = self.convolutions = None
+        self.hard_attention = None
         if s.attention == "hard":
             self.hard_attention = HardAttention(
                 self.hard, seed + 4, name="hard_attention"
-            )
-        if convolutions:
-            self.convolutions = TrainableConvolutions(
-                convolutions, self.annotation_width, grid, seed, name="convolutions"
             )
         self.caption_mean = CaptionMean()
         self.word_loss = keras.metrics.Mean(name="word_loss")
@@ -223,20 +217,10 @@ class Captioner(keras.Model):
         return (training and self.compiled_parts) or WHOLE
 
     def _prepare(self, features, training=False):
-        """Convolve stored features, if the model has convolutions, and scale them."""
-        parts = self._parts(training)
-        if self.convolutions is not None:
-            features = ops.cast(features, self.compute_dtype)
-            features = self.convolutions(features, precision=parts.precision)
+        """Return the scaled annotations of stored features."""
         # Factors outside of the compiled part: XLA draws noise again for each location.
         factors = self._factors(ops.shape(features)[0], training)
-        return parts.compiled(_scale)(features, factors)
-
-    def convolve(self, features):
-        """Return the unscaled annotations of stored features, as arrays (N, L, D)."""
-        if self.convolutions is not None:
-            features = self.convolutions(ops.convert_to_tensor(features, "float32"))
-        return ops.convert_to_numpy(features)
+        return self._parts(training).compiled(_scale)(features, factors)
 
     def _factors(self, photos, training):
         """Return what annotations are multiplied by, () or (photos, 1, D)."""
@@ -260,7 +244,8 @@ class Captioner(keras.Model):
         Args:
             inputs: ``annotations`` (B, L, D) and ``tokens`` (B, T), y_0 .. y_{T-1};
                 T must be known when the graph is traced. Of photos with C captions
-                each, side by side, ``annotations`` may be (B / C, L, D).
+                each, side by side, ``annotations`` may be (B / C, L, D) with a decoder
+                that shares photos.
             training: whether dropout is active.
 
         Returns:
@@ -365,7 +350,6 @@ class Captioner(keras.Model):
             "hard": dataclasses.asdict(self.hard),
             "transformer": dataclasses.asdict(self.transformer),
             "seed": self.seed,
-            "convolutions": list(self.convolutions.names) if self.convolutions else [],
         }
 
 

@@ -151,7 +151,7 @@ class Encoder:
 
     def __init__(self, settings: EncoderSettings, weights: dict | None = None):
         self.settings = settings
-        self.layers = layers_until(settings.network, settings.cached_layer)
+        self.layers = layers_until(settings.network, settings.layer)
         weights = weights or read_weights(settings.weights, settings.network)
         self.weights = {name: weights[name] for name in self.layers if "conv" in name}
         side = settings.image_size
@@ -207,7 +207,7 @@ class Encoder:
                 digest.update(np.ascontiguousarray(values, "<f4"))
         return {
             "network": settings.network,
-            "layer": settings.cached_layer,
+            "layer": settings.layer,
             "weights": Path(settings.weights).name,
             "weights_digest": digest.hexdigest(),
             "image_size": settings.image_size,

@@ -107,13 +107,8 @@ def test_an_ensemble_of_mirrored_photos_is_that_of_keras(pair, photos, tmp_path)
 
 @pytest.mark.parametrize("eight_bit", [False, True])
 @pytest.mark.parametrize("module", [tiny, tiny_transformer])
-def test_smaller_files_and_fine_tuned_convolutions_are_read(
-    module, eight_bit, photos, tmp_path
-):
-    arguments = {"convolutions": ["block5_conv1", "block5_conv2"]}
-    if module is tiny_transformer:
-        arguments["transformer"] = tiny_transformer.settings()
-    model = module.build(np.random.default_rng(6), arguments=arguments, spread=0.5)
+def test_smaller_files_are_read(module, eight_bit, photos, tmp_path):
+    model = module.build(np.random.default_rng(6), spread=0.5)
     file, _ = both(model, tmp_path)
     save_half(file, tmp_path / "half.keras", eight_bit=eight_bit)
     decoding = DecodingSettings(**DECODING, beam=3)

@@ -21,7 +21,6 @@ from show_attend_tell.models.decoder_interface import (
     keep,
     product,
 )
-from show_attend_tell.models.encoder.trainable import captions_per_photo
 from show_attend_tell.models.lstm import fast_gradient
 from show_attend_tell.models.lstm.attention import (
     ExponentialProjection,
@@ -240,8 +239,6 @@ class LstmDecoder(MatrixLayer):
     ) -> dict:
         """Read the words of captions, see :meth:`Captioner.teacher_force`."""
         a, projected = memory.annotations, memory.projected
-        if (C := captions_per_photo(tokens, a)) > 1:  # (P, ...) -> (B, ...)
-            a, projected = (ops.repeat(x, C, axis=0) for x in (a, projected))
         c, h = self._get_initial_lstm(a, dropouts)  # (B, L, D) -> (B, n)
         embedded = dropouts.words(self.embed(tokens))  # (B, T) -> (B, T, m)
         gates = self.word_gates(embedded, parts.precision)  # (B, T, 4n)
