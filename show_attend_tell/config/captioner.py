@@ -77,7 +77,9 @@ class ModelSettings:
     Attributes:
         decoder: ``lstm`` (the paper's), or ``transformer``, with the settings of
             ``[transformer]`` in place of the widths and switches below.
-        attention: ``soft`` (deterministic, Sec. 4.2) or ``hard`` (Sec. 4.1).
+        attention: ``soft`` (deterministic, Sec. 4.2) or ``hard`` (Sec. 4.1); without
+            attention ``mean``, whose context at every word is the mean annotation, or
+            ``none``, whose LSTM reads the mean annotation once, as its first input.
         embedding_width: m. lstm_width: n. attention_width: width of f_att.
         attention_layers: dense layers on the annotations in f_att; tanh between
             them, none after the last (the authors use 2 for COCO).
@@ -98,7 +100,7 @@ class ModelSettings:
     """
 
     decoder: Literal[*DECODERS] = "lstm"
-    attention: Literal["soft", "hard"] = "soft"
+    attention: Literal["soft", "hard", "mean", "none"] = "soft"
     embedding_width: Positive = 512
     lstm_width: Positive = 512
     attention_width: Positive = 512
@@ -116,16 +118,22 @@ class ModelSettings:
     initializer: Literal["normal", "glorot"] = "normal"
 
     @property
+    def attends(self) -> bool:
+        """Whether each word weighs the locations; otherwise the decoder reads one."""
+        return self.attention in ("soft", "hard")
+
+    @property
     def selects_locations(self) -> bool:
         """Whether the context of a word may be one location."""
-        return DECODERS[self.decoder].selects_locations
+        return self.attends and DECODERS[self.decoder].selects_locations
 
     @model_validator(mode="after")
     def _check_decoder(self):
-        if self.attention == "hard" and not self.selects_locations:
+        if self.attention in ("hard", "none") and self.decoder != "lstm":
             raise ValueError(
-                "attention = 'hard' must go with decoder = 'lstm'. Received: "
-                f"decoder = {self.decoder!r}; its attention is 'soft'"
+                f"attention = {self.attention!r} must go with decoder = 'lstm'. "
+                f"Received: decoder = {self.decoder!r}; its attention is 'soft' or "
+                "'mean'"
             )
         return self
 

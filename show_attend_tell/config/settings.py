@@ -224,8 +224,9 @@ class Experiment:
         locations = self.decoding.locations
         if locations != "expected" and not self.model.selects_locations:
             raise ValueError(
-                f"decoding.locations must be 'expected' with decoder = "
-                f"{self.model.decoder!r}. Received: {locations!r}"
+                "decoding.locations must be 'expected' with decoder = "
+                f"{self.model.decoder!r} and attention = {self.model.attention!r}. "
+                f"Received: {locations!r}"
             )
         return self
 

@@ -127,7 +127,7 @@ class Captioner(keras.Model):
             getattr(self, DECODERS[s.decoder].table),
             len(self.vocabulary),
             self.annotation_width,
-            grid,
+            grid if s.attends else (1, 1),
             seed,
             name="decoder",
         )
@@ -192,7 +192,7 @@ class Captioner(keras.Model):
         """
         memory = self.decoder.memory(self._prepare(annotations))
         weights = self.decoder.head_weights(tokens, memory, bias)
-        return None if weights is None else ops.convert_to_numpy(weights)
+        return None if weights is None else ops.convert_to_numpy(self.spread(weights))
 
     def compile_parts(self, compile_fn, precision="float32"):
         """Compile parts of the training step, leaving large products to TensorFlow.
@@ -217,10 +217,21 @@ class Captioner(keras.Model):
         return (training and self.compiled_parts) or WHOLE
 
     def _prepare(self, features, training=False):
-        """Return the scaled annotations of stored features."""
+        """Return the scaled annotations of stored features.
+
+        Without attention their mean is the one location, (B, 1, D).
+        """
         # Factors outside of the compiled part: XLA draws noise again for each location.
         factors = self._factors(ops.shape(features)[0], training)
-        return self._parts(training).compiled(_scale)(features, factors)
+        a = self._parts(training).compiled(_scale)(features, factors)  # (B, L, D)
+        return a if self.settings.attends else ops.mean(a, axis=1, keepdims=True)
+
+    def spread(self, alpha):
+        """Return alpha of the L locations; without attention (..., 1) -> (..., L)."""
+        if self.settings.attends:
+            return alpha
+        L = self.grid[0] * self.grid[1]
+        return ops.repeat(alpha, L, axis=-1) / L
 
     def _factors(self, photos, training):
         """Return what annotations are multiplied by, () or (photos, 1, D)."""
@@ -283,9 +294,10 @@ class Captioner(keras.Model):
         parts, dropouts = self._parts(training), self.dropouts(training)
         a = self._prepare(inputs["annotations"], training)  # (P, L, D)
         memory = self.decoder.memory(a, parts, dropouts)
-        return self.decoder.read(
+        outputs = self.decoder.read(
             inputs["tokens"], memory, dropouts, parts, selection, samples
         )
+        return {**outputs, "alpha": self.spread(outputs["alpha"])}
 
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True

@@ -69,7 +69,15 @@ class Captioner:
 
     def annotations(self, features) -> np.ndarray:
         """Return the scaled annotations of features as stored, (L, D)."""
-        return features.astype(np.float32) * self.arrays["annotation_scale"]
+        a = features.astype(np.float32) * self.arrays["annotation_scale"]
+        # Without attention the mean annotation is the one location.
+        return a if self.settings.attends else a.mean(axis=0, keepdims=True)
+
+    def _spread(self, alpha):
+        if self.settings.attends:
+            return alpha
+        L = self.grid[0] * self.grid[1]
+        return alpha * np.full(L, 1 / L, np.float32)  # (..., 1) -> (..., L)
 
     def read_photo(self, features):
         """Return what every step reads of a photo, from features (L, D)."""
@@ -92,7 +100,7 @@ class Captioner:
             for photo, words, b in zip(features, tokens, biases, strict=True)
         ]
         return (
-            np.stack([out["heads"] for out in outputs])
+            np.stack([self._spread(out["heads"]) for out in outputs])
             if "heads" in outputs[0]
             else None
         )
@@ -103,7 +111,8 @@ class Captioner:
 
     def step(self, *args):
         """Advance hypotheses by one word, see :func:`reference.lstm.step`."""
-        return self._call("step", *args)
+        out = self._call("step", *args)
+        return out._replace(alpha=self._spread(out.alpha))
 
     def _call(self, name: str, *args):
         function = getattr(self._decoder, name)

@@ -320,6 +320,7 @@ def test_reward_training_of_soft_attention_without_smoothing_is_valid():
         (("model", {"decoder": "transformer"}), *row)
         for row in (
             ("model", {"attention": "hard"}, "attention = 'hard' must go with"),
+            ("model", {"attention": "none"}, "attention = 'none' must go with"),
             ("decoding", {"locations": "likeliest"}, "decoding.locations must be"),
             ("transformer", {"width": 30}, "must be a multiple of heads and of 4"),
             ("transformer", {"width": 6}, "must be a multiple of heads and of 4"),

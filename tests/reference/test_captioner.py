@@ -12,7 +12,7 @@ from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.reference import captioner as reference
 from show_attend_tell.reference.model_file import read_captioner
-from show_attend_tell.runtime.errors import ConfigError
+from show_attend_tell.runtime.errors import CaptionError, ConfigError
 
 VARIANTS = {
     **{f"lstm, {name}": (tiny, changes) for name, changes in tiny.VARIANTS.items()},
@@ -20,6 +20,9 @@ VARIANTS = {
         f"transformer, {name}": (tiny_transformer, changes)
         for name, changes in tiny_transformer.VARIANTS.items()
     },
+    "transformer, the mean annotation": (
+        *(tiny_transformer, {"model": {"attention": "mean"}}),
+    ),
 }
 METHODS = {
     "beam": {"beam": 3, "length_normalisation": 0.7},
@@ -103,6 +106,27 @@ def test_an_ensemble_of_mirrored_photos_is_that_of_keras(pair, photos, tmp_path)
     equal(found, expected.generate(views, decoding, regions=regions))
     with pytest.raises(ConfigError, match="for several models"):
         generator.generate(views, DecodingSettings(locations="sampled"))
+
+
+@pytest.mark.parametrize("attention", ["mean", "none"])
+def test_without_attention_ensembles_caption_and_regions_are_refused(
+    attention, photos, tmp_path
+):
+    rng = np.random.default_rng(4)
+    members = [tiny.build(rng, spread=1.0, attention=attention) for _ in range(2)]
+    own = [both(model, tmp_path)[1] for model in members]
+    decoding = DecodingSettings(**DECODING, beam=3)
+    generators = reference.Generator(own), Generator(members)
+    found, expected = (g.generate(photos, decoding) for g in generators)
+    equal(found, expected)
+    np.testing.assert_allclose(found.alpha[:, 0, 0], 1 / L, rtol=1e-6)
+    for generator in generators:
+        with pytest.raises(CaptionError, match="`region` needs models with attention"):
+            generator.generate(photos, decoding, regions=np.ones((4, L), "f4"))
+        with pytest.raises(ConfigError, match="for several models"):
+            generator.generate(photos, DecodingSettings(locations="likeliest"))
+    with pytest.raises(ConfigError, match="without attention"):
+        members[0].generate(photos, DecodingSettings(locations="likeliest"))
 
 
 @pytest.mark.parametrize("eight_bit", [False, True])
