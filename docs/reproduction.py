@@ -7,8 +7,9 @@
 
 A row is an experiment with changed settings and some seeds. To run it is to prepare
 absent data and features, to train the runs ``<row>-seed-<n>``, where interrupted ones
-continue, and to evaluate them. Its result is ``experiments/reproduction/<row>.json``;
-rows that have one are skipped. The tables of the page are made from these files alone.
+continue, and to evaluate them. The result of each seed is added to
+``experiments/reproduction/<row>.json``; seeds that it has are skipped. The tables
+of the page are made from these files alone.
 """
 
 import argparse
@@ -61,46 +62,56 @@ def read_results() -> dict[str, dict]:
     return {file.stem: json.loads(file.read_text("utf-8")) for file in files}
 
 
-def commands(name: str, rows: dict, data: str = "DIR") -> dict[str, list[str]]:
-    """Return the arguments of the verbs that make a row, by verb.
+def missing_seeds(row: dict, result: dict) -> list:
+    """Return the seeds of a row without a result; [None] of a row without seeds."""
+    done = {run.get("seed") for run in result.get("runs", [])}
+    return [seed for seed in row.get("seeds", [None]) if seed not in done]
 
-    ``eval`` is the evaluation of the run of the first seed.
+
+def commands(name: str, rows: dict, seeds: list, data: str = "DIR") -> dict:
+    """Return the arguments of the verbs that measure seeds of a row, by verb.
+
+    ``eval`` has those of each seed.
     """
-    row = rows[name]
-    trained = row.get("of", name)
-    experiment = ["-e", row["experiment"]]
+    row, after = rows[name], []
+    trained, experiment = row.get("of", name), ["-e", row["experiment"]]
     changes = [] if trained == name else rows[trained].get("set", [])
-    changes = [
-        x for change in (*changes, *row.get("set", [])) for x in ("--set", change)
-    ]
-    start = []
-    if "after" in row:
-        file = RUNS / f"{row['after']}-seed-{row['seeds'][0]}" / runs.MODEL
-        start = ["--init-from", str(file)]
+    pairs = [("--set", change) for change in (*changes, *row.get("set", []))]
+    changes = [part for pair in pairs for part in pair]
     given = ["--data", data] if "data" in row else []
     verbs = {"prepare": [*experiment, *given], "features": experiment}
     if trained == name and "model" not in row:
-        seeds = ",".join(map(str, row["seeds"]))
-        named = [*experiment, "--name", name, "--seeds", seeds, "--resume"]
-        verbs["train"] = [*named, *changes, *start]
+        if "after" in row:
+            after = ["--init-from", str(RUNS / f"{row['after']}-seed-1" / runs.MODEL)]
+        several = ["--seeds", ",".join(map(str, seeds)), "--resume"]
+        verbs["train"] = [*experiment, "--name", name, *several, *changes, *after]
     options = ["--model", row["model"]] if "model" in row else []
-    run = f"{trained}-seed-{row['seeds'][0]}"
-    options += [x for beam in row.get("beams", []) for x in ("--beam", str(beam))]
-    measured = [*experiment, "--name", run, *options, *changes, *row.get("eval", [])]
-    return verbs | {"eval": measured}
+    options += [part for beam in row.get("beams", []) for part in ("--beam", str(beam))]
+    named = [trained if seed is None else f"{trained}-seed-{seed}" for seed in seeds]
+    options += [*changes, *row.get("eval", [])]
+    return verbs | {"eval": [[*experiment, "--name", n, *options] for n in named]}
 
 
-def run_row(name: str, rows: dict, data: str, options: list[str]) -> dict:
-    """Run a row; return its result."""
-    row, entries = rows[name], []
-    machine = {"revision": git_revision(), "machine": _machine()}
+def run_row(
+    name: str, rows: dict, seeds: list, data: str = "", options: tuple = ()
+) -> list[dict]:
+    """Run seeds of a row; return the runs of its result.
+
+    Args:
+        name: the row.
+        rows: all rows.
+        seeds: from :func:`missing_seeds`.
+        data: the folder of archives or files, for ``prepare``.
+        options: further options of ``train``.
+    """
+    row, found = rows[name], []
+    about = {"revision": git_revision(), "machine": _machine()}
     if "script" in row:
-        command = shlex.split(row["script"])
-        done = subprocess.run([sys.executable, *command], check=True, stdout=-1)
-        return (
-            {"command": f"python {row['script']}"} | machine | json.loads(done.stdout)
-        )
-    verbs, done = commands(name, rows, data), []
+        command = [sys.executable, *shlex.split(row["script"])]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+        about["commands"] = [f"python {row['script']}"]
+        return [run | about for run in json.loads(done.stdout)["runs"]]
+    verbs, done = commands(name, rows, seeds, data), []
     experiment = load_experiment(row["experiment"], row.get("set", []))
     if not (WORK / experiment.data.name).exists():
         done.append(_run("prepare", verbs["prepare"]))
@@ -110,23 +121,19 @@ def run_row(name: str, rows: dict, data: str, options: list[str]) -> dict:
             done.append(_run("features", verbs["features"]))
     if "train" in verbs:
         done.append(_run("train", [*verbs["train"], *options]))
-    for seed in row["seeds"]:
-        first, own = f"-seed-{row['seeds'][0]}", f"-seed-{seed}"
-        arguments = [
-            x.removesuffix(first) + own if x.endswith(first) else x
-            for x in verbs["eval"]
-        ]
+    for seed, arguments in zip(seeds, verbs["eval"], strict=True):
         folder = RUNS / arguments[arguments.index("--name") + 1]
         before = {file: file.stat().st_mtime_ns for file in folder.glob("scores*.json")}
-        done.append(_run("eval", arguments))
+        about["commands"] = [*done, _run("eval", arguments)]
         for file in sorted(folder.glob("scores*.json")):
             if before.get(file) != file.stat().st_mtime_ns:
                 scores = json.loads(file.read_text("utf-8"))
-                entry = {"seed": seed, "seconds": _seconds(folder), **_kept(scores)}
+                run = {} if seed is None else {"seed": seed}
                 if "beams" in row:
-                    entry["label"] = f"beam {scores['beam']}"
-                entries.append(entry)
-    return {"commands": done} | machine | {"runs": entries}
+                    run["label"] = f"beam {scores['beam']}"
+                run["seconds"] = _seconds(folder)
+                found.append(run | _kept(scores) | about)
+    return found
 
 
 def _run(verb: str, arguments: list[str]) -> str:
@@ -140,7 +147,7 @@ def _kept(scores: dict) -> dict:
     """Return the numbers of a scores.json, rounded, and their intervals."""
     intervals = scores.get("intervals", {}).get("scores", {})
     intervals |= {"word_accuracy": scores["interval"]} if "interval" in scores else {}
-    numbers = {k: x for k, x in scores.items() if isinstance(x, int | float)}
+    numbers = {k: x for k, x in scores.items() if type(x) in (int, float)}
     return {
         "scores": {name: round(x, _DIGITS) for name, x in numbers.items()},
         "intervals": {
@@ -164,24 +171,17 @@ def _machine() -> str:
     return f"{os.cpu_count()} cores, {names[0] if names else '?'}, load {load:.0f}"
 
 
-def state_of(name: str, results: dict) -> str:
-    """Return where the figures of a row are from."""
-    if name not in results:
-        return NOT_RUN
-    return results[name].get("source") or f"measured at {results[name]['revision']}"
-
-
 def listing(rows: dict, results: dict) -> list[str]:
-    """Return the rows as lines: name, cost, state."""
-    lines = [
-        [
-            name,
-            _cost(row, len(row.get("seeds", [0]))),
-            state_of(name, results),
-        ]
-        for name, row in rows.items()
-    ]
-    return align([["row", "cost", "state"], *lines])
+    """Return the rows as lines: name, cost of all seeds, state."""
+    lines = [["row", "cost", "state"]]
+    for name, row in rows.items():
+        result = results.get(name, {})
+        missing, source = missing_seeds(row, result), result.get("source", "measured")
+        state = source if result else NOT_RUN
+        if result and missing:
+            state += f", without seed {', '.join(map(str, missing))}"
+        lines.append([name, _cost(row, len(row.get("seeds", [0]))), state])
+    return align(lines, "lrl")
 
 
 def _cost(row: dict, seeds: int) -> str:
@@ -198,33 +198,28 @@ def page(claims: dict, rows: dict, results: dict) -> str:
     lines = [_HEAD, *markdown([["claim", "verdict"], *verdicts])]
     for key, claim in claims.items():
         own = [name for name, row in rows.items() if row["claim"] == key]
-        lines += [
-            "",
-            f"## {claim['title']}",
-            "",
-            f"*{claim['paper']}.* {claim['text']}",
-        ]
-        lines += ["", f"**Verdict: {claim['verdict']}.** {claim['reason']}", ""]
+        text = f"*{claim['paper']}.* {claim['text']}"
+        verdict = f"**Verdict: {claim['verdict']}.** {claim['reason']}"
+        lines += ["", f"## {claim['title']}", "", text, "", verdict, ""]
         table = [["measured", "seed", *claim["scores"], "from"]]
         for name in own:
-            table += _cells_of(name, rows[name], claim["scores"], results.get(name))
+            table += _cells_of(name, rows[name], claim["scores"], results.get(name, {}))
         lines += markdown(table)
         for name in own:
             lines += ["", *_commands_of(rows[name], name, results.get(name, {}))]
     return "\n".join(lines) + "\n"
 
 
-def _cells_of(name: str, row: dict, scores: list[str], result: dict | None) -> list:
-    """Return the cells of a row for each of its runs."""
-    what, seeds = f"{row['what']} (`{name}`)", row.get("seeds", [])
-    if result is None:
-        cost = f"not run; {_cost(row, 1)} a seed"
-        return [[what, ", ".join(map(str, seeds)), *("-" for _ in scores), cost]]
-    lines = []
-    for run in result["runs"]:
+def _cells_of(name: str, row: dict, scores: list[str], result: dict) -> list:
+    """Return the cells of a row: of each run, and of the seeds that were not run."""
+    what, lines = f"{row['what']} (`{name}`)", []
+    for run in result.get("runs", []):
         label = f"{what}, {run['label']}" if "label" in run else what
         values = [_cell(score, run) for score in scores]
         lines.append([label, str(run.get("seed", "")), *values, _source(result | run)])
+    if missing := missing_seeds(row, result):
+        seeds = "" if missing == [None] else ", ".join(map(str, missing))
+        lines.append([what, seeds, *("-" for _ in scores), f"not run; {_cost(row, 1)}"])
     return lines
 
 
@@ -239,18 +234,20 @@ def _cell(name: str, run: dict) -> str:
     return text
 
 
-def _source(result: dict) -> str:
-    if "source" not in result:
-        return f"{result['revision']}"
-    section = result["source"].removeprefix("LOG.md, section ")
+def _source(run: dict) -> str:
+    if "source" not in run:
+        return run["revision"] or "no git repository"
+    section = run["source"].removeprefix("LOG.md, section ")
     link = f"[LOG, {section}](../experiments/LOG.md#{_anchor(section)})"
-    return f"{link}, {result['revision']}"
+    return f"{link}, {run['revision']}"
 
 
 def _commands_of(row: dict, name: str, result: dict) -> list[str]:
-    if "source" in result:
-        return [f"    {command}" for command in result["commands"]]
-    return [f"    make reproduce ROWS={name}" + (" DATA=DIR" if "data" in row else "")]
+    data = " DATA=DIR" if "data" in row else ""
+    lines = [f"    {command}" for command in result.get("commands", [])]
+    if not lines or missing_seeds(row, result):
+        lines.append(f"    make reproduce ROWS={name}{data}")
+    return lines
 
 
 def _anchor(title: str) -> str:
@@ -263,20 +260,24 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="ROW")
     parser.add_argument("--data", default="", help="folder of the archives or files")
     parser.add_argument("--cluster", help="address of a Ray cluster, see train")
+    parser.add_argument("--seed", type=int, help="this seed alone")
     parser.add_argument("--write", action="store_true", help="write the page alone")
     given = parser.parse_args()
     claims, rows = read_table()
     if unknown := [name for name in given.names if name not in rows]:
         parser.error(f"{unknown[0]}: no such row; the rows are {', '.join(rows)}")
+    options = ("--cluster", given.cluster) if given.cluster else ()
     for name in given.names:
-        if name in read_results():
+        result = read_results().get(name, {"runs": []})
+        missing = missing_seeds(rows[name], result)
+        chosen = [seed for seed in missing if given.seed in (None, seed)]
+        if not chosen:
             print(f"{name}: already measured; delete its file to measure it again")
-            continue
-        options = ["--cluster", given.cluster] if given.cluster else []
-        result = run_row(name, rows, given.data, options)
-        RESULTS.mkdir(exist_ok=True)
-        text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
-        atomic_write(RESULTS / f"{name}.json", text)
+        # On a cluster the seeds train side by side, here one after the other.
+        for seeds in [chosen] * bool(chosen) if options else [[x] for x in chosen]:
+            result["runs"] += run_row(name, rows, seeds, given.data, options)
+            text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
+            atomic_write(RESULTS / f"{name}.json", text)
     results = read_results()
     if given.names or given.write:
         atomic_write(PAGE, page(claims, rows, results))

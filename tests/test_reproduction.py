@@ -53,7 +53,7 @@ def test_the_command_of_a_row_is_valid(name):
         assert (ROOT / row["script"].split()[0]).exists()
         return
     load_experiment(row["experiment"], row.get("set", []))
-    verbs = TOOL["commands"](name, ROWS)
+    verbs = TOOL["commands"](name, ROWS, row.get("seeds", [None]))
     assert ("train" in verbs) == ("of" not in row and "model" not in row)
     for other in (row.get("of"), row.get("after")):
         assert other is None or other in ROWS
@@ -78,24 +78,27 @@ def test_a_row_is_trained_and_each_seed_evaluated(tmp_path, monkeypatch):
             (folder / "scores.json").write_text(json.dumps(scores))
 
     monkeypatch.setattr(subprocess, "run", run)
-    rows = {
-        "a": {"experiment": "scenes", "seeds": [1, 2], "set": ["training.epochs=3"]}
-    }
-    result = TOOL["run_row"]("a", rows, "", ["--cluster", "auto"])
+    row = {"experiment": "scenes", "seeds": [1, 2], "set": ["training.epochs=3"]}
+    first, second = TOOL["run_row"]("a", {"a": row}, [1, 2], "", ("--cluster", "auto"))
     monkeypatch.undo()
     verbs = [arguments[0] for arguments in called]
     assert verbs == ["prepare", "features", "train", "eval", "eval"]
     train = "-e scenes --name a --seeds 1,2 --resume --set training.epochs=3"
     assert called[2][1:] == [*train.split(), "--cluster", "auto"]
-    assert [run["seed"] for run in result["runs"]] == [1, 2]
-    assert result["runs"][0]["scores"] == {"BLEU-4": 12.3457}
-    assert result["runs"][0]["intervals"] == {"BLEU-4": [11, 13]}
-    assert result["commands"][-1].endswith("--name a-seed-2 --set training.epochs=3")
-    assert json.dumps(result)
+    assert (first["seed"], second["seed"]) == (1, 2)
+    assert first["scores"] == {"BLEU-4": 12.3457}
+    assert first["intervals"] == {"BLEU-4": [11, 13]}
+    assert second["commands"][-1].endswith("--name a-seed-2 --set training.epochs=3")
+    assert TOOL["missing_seeds"](row, {"runs": [first]}) == [2]
+    claims = {"c": {**CLAIMS["soft"], "scores": ["BLEU-4"]}}
+    rows = {"a": {**row, "claim": "c", "what": "this", "minutes": 3}}
+    text = TOOL["page"](claims, rows, {"a": {"runs": [first]}})
+    assert "| this (`a`) | 1 | 12.35 [11.00, 13.00] |" in text
+    assert "| this (`a`) | 2 | - | not run; 3 min |" in text
 
 
 def test_rows_that_have_results_are_skipped(monkeypatch, capsys):
-    name = next(iter(RESULTS))
+    name = "flickr8k_hard"
     monkeypatch.setattr(sys, "argv", ["reproduction.py", name])
     before = TOOL["PAGE"].read_bytes()
     TOOL["main"]()
