@@ -87,9 +87,9 @@ def measure(
         batches = CaptionBatches(
             captions, np.arange(photos), [reader, mirror], sizes.batch, seed=1
         )
-        order = epoch_order(batches.lengths, sizes.batch, seed=1, epoch=0)
+        order = epoch_order(captions.lengths, sizes.batch, seed=1, epoch=0)
         needed = order[: _ROUNDS * (_DRAINED + steps)]
-        longest_of = (int(batches.lengths[batch].max()) for batch in needed)
+        longest_of = (int(captions.lengths[batch].max()) for batch in needed)
         # Compile before measuring.
         for length in sorted({padded_length(words + 1) for words in longest_of}):
             fitting = dataclasses.replace(sizes, words=length)

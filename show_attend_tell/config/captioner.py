@@ -7,7 +7,7 @@ from dataclasses import dataclass as _plain
 from dataclasses import field, replace
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import FailFast, Field, model_validator
+from pydantic import AfterValidator, FailFast, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from show_attend_tell.config import MOST_BEAM
@@ -23,15 +23,6 @@ from show_attend_tell.config.fields import (
 # Limits of memory and time: a model file states these values too.
 ImageSize = Annotated[int, Field(ge=1, le=640)]
 Beam = Annotated[int, Field(ge=1, le=MOST_BEAM)]
-
-# Network and layer -> the convolutions of its block, which can be fine-tuned.
-_TRAINABLE = {
-    ("VGG16", "block5_conv3"): ("block5_conv1", "block5_conv2", "block5_conv3"),
-    ("VGG19", "block5_conv4"): (
-        *("block5_conv1", "block5_conv2", "block5_conv3", "block5_conv4"),
-    ),
-}
-_BEFORE = "block4_pool"  # the layer before those convolutions
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -53,9 +44,6 @@ class EncoderSettings:
         mirror: whether to extract mirrored training photos too, which training then
             samples with probability 1/2.
         seed: seed of the random weights, used with ``weights = "none"`` only.
-        trainable_from: first convolution to fine-tune, up to ``layer``, the last of
-            block 5 of VGG16 or VGG19; empty for none. The output of the layer before
-            it is stored, and the fine-tuned convolutions are part of the captioner.
     """
 
     network: str = "VGG19"
@@ -66,36 +54,6 @@ class EncoderSettings:
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
     mirror: bool = False
     seed: Seed = 0
-    trainable_from: str = ""
-
-    @model_validator(mode="after")
-    def _check_trainable(self):
-        names = _TRAINABLE.get((self.network, self.layer), ())
-        if self.trainable_from and self.trainable_from not in names:
-            known = " or ".join(f"{name}'s {layer}" for name, layer in _TRAINABLE)
-            raise ValueError(
-                "trainable_from must be empty or a convolution of block 5, such as "
-                f"block5_conv1, with {known} as network and layer. Received: "
-                f"trainable_from = {self.trainable_from!r}, network = "
-                f"{self.network!r}, layer = {self.layer!r}"
-            )
-        return self
-
-    @property
-    def trainable_layers(self) -> tuple[str, ...]:
-        """The names of the fine-tuned convolutions, in order; empty for none."""
-        if not self.trainable_from:
-            return ()
-        names = _TRAINABLE[self.network, self.layer]
-        return names[names.index(self.trainable_from) :]
-
-    @property
-    def cached_layer(self) -> str:
-        """The layer whose output is stored: the last that is not fine-tuned."""
-        if not self.trainable_from:
-            return self.layer
-        names = (_BEFORE, *_TRAINABLE[self.network, self.layer])
-        return names[names.index(self.trainable_from) - 1]
 
 
 class Decoder(NamedTuple):
@@ -119,7 +77,9 @@ class ModelSettings:
     Attributes:
         decoder: ``lstm`` (the paper's), or ``transformer``, with the settings of
             ``[transformer]`` in place of the widths and switches below.
-        attention: ``soft`` (deterministic, Sec. 4.2) or ``hard`` (Sec. 4.1).
+        attention: ``soft`` (deterministic, Sec. 4.2) or ``hard`` (Sec. 4.1); without
+            attention ``mean``, whose context at every word is the mean annotation, or
+            ``none``, whose LSTM reads the mean annotation once, as its first input.
         embedding_width: m. lstm_width: n. attention_width: width of f_att.
         attention_layers: dense layers on the annotations in f_att; tanh between
             them, none after the last (the authors use 2 for COCO).
@@ -140,7 +100,7 @@ class ModelSettings:
     """
 
     decoder: Literal[*DECODERS] = "lstm"
-    attention: Literal["soft", "hard"] = "soft"
+    attention: Literal["soft", "hard", "mean", "none"] = "soft"
     embedding_width: Positive = 512
     lstm_width: Positive = 512
     attention_width: Positive = 512
@@ -158,16 +118,22 @@ class ModelSettings:
     initializer: Literal["normal", "glorot"] = "normal"
 
     @property
+    def attends(self) -> bool:
+        """Whether each word weighs the locations; otherwise the decoder reads one."""
+        return self.attention in ("soft", "hard")
+
+    @property
     def selects_locations(self) -> bool:
         """Whether the context of a word may be one location."""
-        return DECODERS[self.decoder].selects_locations
+        return self.attends and DECODERS[self.decoder].selects_locations
 
     @model_validator(mode="after")
     def _check_decoder(self):
-        if self.attention == "hard" and not self.selects_locations:
+        if self.attention in ("hard", "none") and self.decoder != "lstm":
             raise ValueError(
-                "attention = 'hard' must go with decoder = 'lstm'. Received: "
-                f"decoder = {self.decoder!r}; its attention is 'soft'"
+                f"attention = {self.attention!r} must go with decoder = 'lstm'. "
+                f"Received: decoder = {self.decoder!r}; its attention is 'soft' or "
+                "'mean'"
             )
         return self
 
@@ -339,7 +305,13 @@ def static_settings(decoding: DecodingSettings) -> DecodingSettings:
 _Rows = Annotated[int, Field(ge=1, le=100)]
 _Grid = tuple[_Rows, _Rows]
 _Texts = Annotated[dict[str, str], Field(max_length=100)]
-_Convolution = Annotated[str, Field(pattern=r"^block5_conv[1-4]$")]
+
+
+def require_no_convolutions(names: list) -> list:
+    """Refuse the fine-tuned convolutions that a model of version 0.3 may hold."""
+    if names:
+        raise ValueError("`convolutions` must be []; version 0.3 reads them")
+    return names
 
 
 # The types of the values in a model file's config.json. Keys that a file lacks have the
@@ -380,7 +352,7 @@ class SavedConfig:
     decoding: DecodingSettings = field(default_factory=DecodingSettings)
     hard: HardAttentionSettings = field(default_factory=HardAttentionSettings)
     transformer: TransformerSettings = field(default_factory=TransformerSettings)
-    convolutions: Annotated[list[_Convolution], Field(max_length=4)] = field(
+    convolutions: Annotated[list, AfterValidator(require_no_convolutions)] = field(
         default_factory=list
     )
     seed: Seed = 0

@@ -36,8 +36,11 @@ from show_attend_tell.config.words import ReadExperiment
 from show_attend_tell.runtime.errors import ConfigError, one_line, quote
 
 _MOST_FAULTS = 5  # faults that one message names
-# Keys of [training] that runs of version 0.3 hold, and the values without effect.
-_RETIRED = {"text": [], "rollouts": "beam"}
+# Keys that runs of version 0.3 hold, and the values without effect.
+_RETIRED = {
+    "encoder": {"trainable_from": ""},
+    "training": {"encoder_learning_rate": 1e-5, "rollouts": "beam", "text": []},
+}
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -99,8 +102,6 @@ class TrainingSettings:
             hypotheses`` photos.
         optimizer: rmsprop (Flickr8k in the paper), adam (Flickr30k, COCO), adamw.
         learning_rate: step size, the peak of the schedule.
-        encoder_learning_rate: step size of the convolutions from
-            ``encoder.trainable_from`` on; it follows the same schedule.
         schedule: ``constant``, or ``cosine`` to zero over all epochs after
             ``warmup_steps``.
         warmup_steps: updates over which the learning rate rises from zero.
@@ -132,7 +133,6 @@ class TrainingSettings:
     batch_size: Positive = 64
     optimizer: Literal["rmsprop", "adam", "adamw"] = "adam"
     learning_rate: Annotated[float, Field(gt=0)] = 2e-4
-    encoder_learning_rate: Annotated[float, Field(gt=0)] = 1e-5
     schedule: Literal["constant", "cosine"] = "constant"
     warmup_steps: Count = 0
     weight_decay: NonNegative = 0.0
@@ -224,8 +224,9 @@ class Experiment:
         locations = self.decoding.locations
         if locations != "expected" and not self.model.selects_locations:
             raise ValueError(
-                f"decoding.locations must be 'expected' with decoder = "
-                f"{self.model.decoder!r}. Received: {locations!r}"
+                "decoding.locations must be 'expected' with decoder = "
+                f"{self.model.decoder!r} and attention = {self.model.attention!r}. "
+                f"Received: {locations!r}"
             )
         return self
 
@@ -295,10 +296,10 @@ def read_experiment_file(path: str | Path) -> AnyExperiment:
         raise ConfigError(
             f"{path}: cannot be read as TOML: {one_line(error)}"
         ) from None
-    training = values.get("training")
-    if isinstance(training, dict):
-        kept = {k: v for k, v in training.items() if _RETIRED.get(k, ...) != v}
-        values["training"] = kept
+    for name, retired in _RETIRED.items():
+        if isinstance(table := values.get(name), dict):
+            kept = {k: v for k, v in table.items() if retired.get(k, ...) != v}
+            values[name] = kept
     return experiment_from_dict({"name": path.stem, **values}, str(path))
 
 

@@ -8,7 +8,7 @@ lengths, so that few graphs are compiled.
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -21,7 +21,6 @@ from show_attend_tell.runtime.errors import FeatureError
 from show_attend_tell.runtime.gc_pause import uncollected
 
 _AHEAD = 4  # batches read ahead of training
-_NONE = -1  # in place of a caption's position
 
 
 class Captions(NamedTuple):
@@ -210,51 +209,23 @@ def pad_captions(
     return inputs, targets
 
 
-def group_captions(photos: np.ndarray, most: int) -> np.ndarray:
-    """Return the captions of each photo in groups of C.
-
-    C is the most common number of captions per photo: a photo with more captions has
-    several groups.
-
-    Args:
-        photos: photo of each caption, (N,).
-        most: largest C.
-
-    Returns:
-        Positions of captions, (G, C); a row holds captions of one photo and is filled
-        up with -1.
-    """
-    counts = np.unique(photos, return_counts=True)[1]
-    C = min(int(np.bincount(counts).argmax()), most)
-    order = np.argsort(photos, kind="stable")
-    photos = photos[order]
-    number = np.arange(len(photos)) - np.searchsorted(photos, photos)  # in its photo
-    group = np.cumsum(number % C == 0) - 1
-    groups = np.full((group[-1] + 1, C), _NONE)
-    groups[group, number % C] = order
-    return groups
-
-
 class CaptionBatches:
     """Training batches over feature files.
 
-    A batch has P rows of features, each with C captions side by side. Groups whose
-    longest captions have similar lengths share a batch.
+    A batch has B captions of similar lengths, each with the features of its photo.
 
     Args:
         captions: encoded captions.
         rows: row of each photo in the feature files, (photos,).
         readers: one reader, or two where photos are mirrored with probability 1/2;
             both have the same photos in the same rows.
-        batch_size: maximum number of captions per batch; P is ``batch_size // C``.
+        batch_size: B, the captions of a batch.
         seed: seed of the order and of the mirroring.
         few_lengths: see :func:`padded_length`.
         part: (k, n): the batches have part k of n equal parts of their rows. All
             parts are padded to the length of the whole batch.
         weights: how many times an epoch shows the captions of each photo, (photos,);
             once by default.
-        together: whether a row has all captions of a photo, see
-            :func:`group_captions`, so that it is convolved once; otherwise C is 1.
     """
 
     def __init__(
@@ -267,22 +238,13 @@ class CaptionBatches:
         few_lengths: bool = False,
         part: tuple[int, int] = (0, 1),
         weights: np.ndarray | None = None,
-        together: bool = False,
     ):
         self.captions, self.few_lengths, self.seed = captions, few_lengths, seed
         self.rows, self.readers = np.asarray(rows), tuple(readers)
-        self.groups = np.arange(len(captions.photos))[:, None]  # (G, C)
-        if together:
-            self.groups = group_captions(captions.photos, batch_size)
-        self.captions_per_row = self.groups.shape[1]
-        self.batch_size = batch_size // self.captions_per_row
-        self.own = part_of(self.batch_size, *part)
-        lengths = np.where(self.groups == _NONE, 0, captions.lengths[self.groups])
-        self.lengths = lengths.max(axis=1)  # (G, C) -> (G,)
-        self.photos = captions.photos[self.groups[:, 0]]
-        self.weights = np.ones(len(self.groups))
+        self.batch_size, self.own = batch_size, part_of(batch_size, *part)
+        self.weights = np.ones(len(captions.photos))
         if weights is not None:
-            self.weights = weights[self.photos]
+            self.weights = weights[captions.photos]
         self._shown = len(shown_items(self.weights, seed, 0))
 
     @property
@@ -296,28 +258,25 @@ class CaptionBatches:
         A short batch is filled up with captions of padding.
 
         Yields:
-            Annotations (P, L, D) float16; inputs, which begin with <start>, and
-            targets, which end with <end>, (P C, T) int32 each; P is the size of the
+            Annotations (B, L, D) float16; inputs, which begin with <start>, and
+            targets, which end with <end>, (B, T) int32 each; B is the size of the
             part.
         """
         shown = shown_items(self.weights, self.seed, epoch)
-        order = epoch_order(self.lengths[shown], self.batch_size, self.seed, epoch)
+        lengths = self.captions.lengths[shown]
+        order = epoch_order(lengths, self.batch_size, self.seed, epoch)
         for number in range(start, len(order)):
             rng = np.random.default_rng([self.seed, epoch, number])
             yield self._make_batch(shown[order[number]], rng)
 
     def _make_batch(self, chosen: np.ndarray, rng: np.random.Generator) -> tuple:
-        P, C, groups = self.batch_size, self.captions_per_row, self.groups[chosen]
-        (places,) = np.nonzero(groups.reshape(-1) != _NONE)  # groups (N, C), N <= P
-        captions, tokens = groups.reshape(-1)[places], []
-        for words in pad_captions(self.captions, captions, self.few_lengths):
-            whole = np.full((P * C, words.shape[1]), PAD, np.int32)
-            whole[places] = words
-            # (P C, T) -> the part's (P / n, C, T) -> (P C / n, T)
-            own = whole.reshape(P, C, -1)[self.own]
-            tokens.append(own.reshape(-1, words.shape[1]))
-        rows = self.rows[self.photos[chosen]]
-        return read_views(self.readers, rows, rng, P, self.own), *tokens
+        B, tokens = self.batch_size, []
+        for words in pad_captions(self.captions, chosen, self.few_lengths):
+            whole = np.full((B, words.shape[1]), PAD, np.int32)
+            whole[: len(chosen)] = words  # (N, T), N <= B
+            tokens.append(whole[self.own])
+        rows = self.rows[self.captions.photos[chosen]]
+        return read_views(self.readers, rows, rng, B, self.own), *tokens
 
     def prefetched(self, epoch: int, start: int = 0) -> Iterator[tuple]:
         """Yield the batches of an epoch from batch `start` on, as tensors.
@@ -325,7 +284,7 @@ class CaptionBatches:
         A thread reads batches ahead.
 
         Yields:
-            ``{"annotations": (P, L, D), "tokens": (P C, T)}`` and targets, (P C, T).
+            ``{"annotations": (B, L, D), "tokens": (B, T)}`` and targets, (B, T).
 
         Raises:
             FeatureError: features cannot be read.
@@ -343,11 +302,7 @@ class CaptionBatches:
 
 
 def measure_deviation(
-    reader: FeatureReader,
-    rows: np.ndarray,
-    seed: int,
-    photos: int = 512,
-    convert: Callable[[np.ndarray], np.ndarray] = np.asarray,
+    reader: FeatureReader, rows: np.ndarray, seed: int, photos: int = 512
 ) -> float:
     """Return the root mean square deviation of annotations from their mean.
 
@@ -356,7 +311,6 @@ def measure_deviation(
         rows: rows of the training photos.
         seed: seed of the selection of photos.
         photos: maximum number of photos to measure.
-        convert: function that turns features (n, L, D) into annotations.
 
     Raises:
         FeatureError: all values are equal, so nothing can be learnt from them.
@@ -365,7 +319,7 @@ def measure_deviation(
     chosen = rng.permutation(np.asarray(rows))[:photos]
     total = squares = count = 0.0
     for start in range(0, len(chosen), 64):
-        values = convert(reader.read(chosen[start : start + 64])).astype(np.float64)
+        values = reader.read(chosen[start : start + 64]).astype(np.float64)
         total, squares = total + values.sum(), squares + np.square(values).sum()
         count += values.size
     mean, mean_square = total / count, squares / count

@@ -2,8 +2,7 @@
 
 These modules refuse another encoder: :mod:`data.features` and :mod:`data.splits` for
 feature files, :mod:`inference.engine` for photos, :mod:`models.initial_weights`
-for initial weights and fine-tuned convolutions, and :mod:`data_prep.feature_writer` for
-interrupted extractions.
+for initial weights, and :mod:`data_prep.feature_writer` for interrupted extractions.
 """
 
 import hashlib
@@ -77,7 +76,7 @@ def settings_difference(settings: EncoderSettings, actual: dict) -> str | None:
     Returns:
         For instance ``resize squash instead of crop``; None if they agree.
     """
-    wanted = {"network": settings.network, "layer": settings.cached_layer}
+    wanted = {"network": settings.network, "layer": settings.layer}
     wanted |= {"image_size": settings.image_size, "resize": settings.resize}
     names = {settings.weights, str(actual.get("weights"))}
     if names <= set(BUILT_IN_WEIGHTS):

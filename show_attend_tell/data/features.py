@@ -72,7 +72,7 @@ def feature_path(
     """
     ending = ".mirror.h5" if split == "train" else f".mirror-{split}.h5"
     ending = ending if mirror else ".h5"
-    return Path(folder) / f"features-{settings.network}-{settings.cached_layer}{ending}"
+    return Path(folder) / f"features-{settings.network}-{settings.layer}{ending}"
 
 
 class FeatureReader:

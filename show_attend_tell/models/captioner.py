@@ -15,6 +15,7 @@ from show_attend_tell.config.captioner import (
     HardAttentionSettings,
     ModelSettings,
     TransformerSettings,
+    require_no_convolutions,
 )
 from show_attend_tell.data.vocabulary import PAD, Vocabulary
 from show_attend_tell.models.decoder_interface import (
@@ -24,7 +25,6 @@ from show_attend_tell.models.decoder_interface import (
     CompiledParts,
     Dropouts,
 )
-from show_attend_tell.models.encoder.trainable import TrainableConvolutions
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.losses import CaptionMean, caption_losses
 from show_attend_tell.models.lstm.decoder import LstmDecoder
@@ -62,8 +62,6 @@ class Captioner(keras.Model):
             file.
         hard: a HardAttentionSettings, used by hard attention only.
         seed: seed of initial weights, dropout and sampled locations.
-        convolutions: names of the encoder's convolutions that this model applies to
-            its input and trains, see :mod:`models.encoder.trainable`.
         transformer: a TransformerSettings, used by that decoder only.
     """
 
@@ -79,10 +77,10 @@ class Captioner(keras.Model):
         decoding=None,
         hard=None,
         seed=0,
-        convolutions=(),
         transformer=None,
         **kwargs,
     ):
+        require_no_convolutions(kwargs.pop("convolutions", []))
         super().__init__(**kwargs)
         self.settings = _made(ModelSettings, settings)
         self.vocabulary = (
@@ -98,7 +96,7 @@ class Captioner(keras.Model):
         self.transformer = _made(TransformerSettings, transformer)
         self.seed = seed
         self.compiled_parts = self._compile_fn = None
-        self._create_layers(convolutions)
+        self._create_layers()
         self.generator = Generator([self])
 
     @classmethod
@@ -123,13 +121,13 @@ class Captioner(keras.Model):
         """Write a folder for a model hub, see :func:`presets.save_preset`."""
         save_preset(self, folder, scores, dataset, license)
 
-    def _create_layers(self, convolutions):
+    def _create_layers(self):
         s, grid, seed = self.settings, self.grid, self.seed
         self.decoder = LAYERS[s.decoder](
             getattr(self, DECODERS[s.decoder].table),
             len(self.vocabulary),
             self.annotation_width,
-            grid,
+            grid if s.attends else (1, 1),
             seed,
             name="decoder",
         )
@@ -142,14 +140,10 @@ class Captioner(keras.Model):
             s.channel_dropout, noise_shape=(None, 1, None), seed=seed + 2
         )
         self.init_dropout = keras.layers.Dropout(s.init_dropout, seed=seed + 3)
-        self.hard_attention = self.convolutions = None
+        self.hard_attention = None
         if s.attention == "hard":
             self.hard_attention = HardAttention(
                 self.hard, seed + 4, name="hard_attention"
-            )
-        if convolutions:
-            self.convolutions = TrainableConvolutions(
-                convolutions, self.annotation_width, grid, seed, name="convolutions"
             )
         self.caption_mean = CaptionMean()
         self.word_loss = keras.metrics.Mean(name="word_loss")
@@ -198,7 +192,7 @@ class Captioner(keras.Model):
         """
         memory = self.decoder.memory(self._prepare(annotations))
         weights = self.decoder.head_weights(tokens, memory, bias)
-        return None if weights is None else ops.convert_to_numpy(weights)
+        return None if weights is None else ops.convert_to_numpy(self.spread(weights))
 
     def compile_parts(self, compile_fn, precision="float32"):
         """Compile parts of the training step, leaving large products to TensorFlow.
@@ -223,20 +217,21 @@ class Captioner(keras.Model):
         return (training and self.compiled_parts) or WHOLE
 
     def _prepare(self, features, training=False):
-        """Convolve stored features, if the model has convolutions, and scale them."""
-        parts = self._parts(training)
-        if self.convolutions is not None:
-            features = ops.cast(features, self.compute_dtype)
-            features = self.convolutions(features, precision=parts.precision)
+        """Return the scaled annotations of stored features.
+
+        Without attention their mean is the one location, (B, 1, D).
+        """
         # Factors outside of the compiled part: XLA draws noise again for each location.
         factors = self._factors(ops.shape(features)[0], training)
-        return parts.compiled(_scale)(features, factors)
+        a = self._parts(training).compiled(_scale)(features, factors)  # (B, L, D)
+        return a if self.settings.attends else ops.mean(a, axis=1, keepdims=True)
 
-    def convolve(self, features):
-        """Return the unscaled annotations of stored features, as arrays (N, L, D)."""
-        if self.convolutions is not None:
-            features = self.convolutions(ops.convert_to_tensor(features, "float32"))
-        return ops.convert_to_numpy(features)
+    def spread(self, alpha):
+        """Return alpha of the L locations; without attention (..., 1) -> (..., L)."""
+        if self.settings.attends:
+            return alpha
+        L = self.grid[0] * self.grid[1]
+        return ops.repeat(alpha, L, axis=-1) / L
 
     def _factors(self, photos, training):
         """Return what annotations are multiplied by, () or (photos, 1, D)."""
@@ -260,7 +255,8 @@ class Captioner(keras.Model):
         Args:
             inputs: ``annotations`` (B, L, D) and ``tokens`` (B, T), y_0 .. y_{T-1};
                 T must be known when the graph is traced. Of photos with C captions
-                each, side by side, ``annotations`` may be (B / C, L, D).
+                each, side by side, ``annotations`` may be (B / C, L, D) with a decoder
+                that shares photos.
             training: whether dropout is active.
 
         Returns:
@@ -298,9 +294,10 @@ class Captioner(keras.Model):
         parts, dropouts = self._parts(training), self.dropouts(training)
         a = self._prepare(inputs["annotations"], training)  # (P, L, D)
         memory = self.decoder.memory(a, parts, dropouts)
-        return self.decoder.read(
+        outputs = self.decoder.read(
             inputs["tokens"], memory, dropouts, parts, selection, samples
         )
+        return {**outputs, "alpha": self.spread(outputs["alpha"])}
 
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
@@ -365,7 +362,6 @@ class Captioner(keras.Model):
             "hard": dataclasses.asdict(self.hard),
             "transformer": dataclasses.asdict(self.transformer),
             "seed": self.seed,
-            "convolutions": list(self.convolutions.names) if self.convolutions else [],
         }
 
 

@@ -65,7 +65,8 @@ def make_step(model, memory, max_words, locations, noise, region=None):
         index = ops.cast(index, "int32")
         if select_weights is None:
             index = ops.full_like(index, -1)
-        extras = {"alpha": out.alpha, "beta": out.beta, "locations": index}
+        alpha = model.spread(out.alpha)
+        extras = {"alpha": alpha, "beta": out.beta, "locations": index}
         new_state = dict(out.state)
         if locations == "sampled":
             new_state["noise"] = ops.roll(state["noise"], -1, axis=-1)  # (B, W, T)

@@ -1,4 +1,4 @@
-"""Start a captioner from the weights of another captioner, or of the encoder.
+"""Start a captioner from the weights of another captioner.
 
 The captioner may have words that the other model was not trained on. The weights of the
 old words stay as they are, so their logits do too. A new word w has a row of E and a
@@ -10,20 +10,17 @@ where f is the frequency in the training captions: among words whose columns are
 it is as probable as it is frequent.
 """
 
-import dataclasses
 import itertools
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.saving import load_captioner
-from show_attend_tell.runtime.errors import EncoderError, ModelFileError
+from show_attend_tell.runtime.errors import ModelFileError
 
 NOISE = 0.1  # deviation from the mean, in standard deviations of the old words
 # The axis of the words in each weight that has one.
@@ -35,13 +32,11 @@ def copy_weights(
     model: Captioner,
     counts: Mapping[str, int] | None = None,
     source: Captioner | None = None,
-    identity: dict | None = None,
 ) -> Captioner:
     """Copy the weights of a model file into a captioner; return the file's captioner.
 
     A soft model can start a hard model, and a hard model a soft one: they differ by the
-    baseline alone, which then starts at 0. A model without convolutions can start a
-    model with convolutions, which keeps its own.
+    baseline alone, which then starts at 0.
 
     Args:
         path: path of the model file.
@@ -49,8 +44,6 @@ def copy_weights(
         counts: word -> number of times that it occurs in the training captions; the
             captioner may then have further words, after the words of the file.
         source: the captioner of the file, if it is already loaded.
-        identity: identity of the encoder that, together with the captioner's
-            convolutions, computes its annotations; for a file without convolutions.
 
     Raises:
         ModelFileError: the file cannot be loaded, or its words, encoder or weights
@@ -63,10 +56,9 @@ def copy_weights(
             f"{path}: its vocabulary is not that of the prepared data; start from a "
             "model trained on the same data"
         )
-    ours = model.encoder_identity
-    if identity is not None and source.convolutions is None:
-        ours = identity
-    if difference := identity_difference(source.encoder_identity, ours):
+    if difference := identity_difference(
+        source.encoder_identity, model.encoder_identity
+    ):
         raise ModelFileError(
             f"{path}: it was trained on another encoder's features ({difference}); "
             "start from a model of the same encoder"
@@ -94,17 +86,10 @@ def copy_weights(
 
 
 def _shared_weights(model: Captioner, other: Captioner) -> list:
-    """Return a model's weights without the parts that `other` lacks."""
-    parts = [
-        (model.hard_attention, other.hard_attention),
-        (model.convolutions, other.convolutions),
-    ]
-    excluded = {
-        w.path
-        for ours, theirs in parts
-        if ours is not None and theirs is None
-        for w in ours.weights
-    }
+    """Return a model's weights, without a baseline that `other` lacks."""
+    excluded = set()
+    if model.hard_attention is not None and other.hard_attention is None:
+        excluded = {w.path for w in model.hard_attention.weights}
     return [w for w in model.weights if w.path not in excluded]
 
 
@@ -149,34 +134,3 @@ def _biases(
         shared[:] = True
     offset = np.mean(known[shared] - log_f[: len(known)][shared])
     return log_f[len(known) :] + offset
-
-
-def assign_convolutions(model: Captioner, settings: EncoderSettings) -> dict:
-    """Set the convolutions of a captioner to the weights of the encoder.
-
-    Args:
-        model: the captioner; it stays as it is without fine-tuned layers.
-        settings: the encoder's settings.
-
-    Returns:
-        The identity of the encoder that, up to ``settings.layer``, computes the
-        annotations of the captioner.
-
-    Raises:
-        EncoderError: the weights cannot be loaded, or did not make the features.
-    """
-    features = model.encoder_identity
-    if not settings.trainable_layers:
-        return features
-    encoder = Encoder(settings)
-    if difference := identity_difference(features, encoder.identity(), exact=True):
-        raise EncoderError(
-            "encoder.weights must be those that made the features, from which "
-            f"{settings.trainable_from} is fine-tuned. Received: {settings.weights!r} "
-            f"({difference}); pass --set encoder.weights=FILE, or run `features` again"
-        )
-    layer = model.convolutions
-    for name, *weights in zip(layer.names, layer.kernels, layer.biases, strict=True):
-        for weight, value in zip(weights, encoder.trainable_weights[name], strict=True):
-            weight.assign(value)
-    return Encoder(dataclasses.replace(settings, trainable_from="")).identity()

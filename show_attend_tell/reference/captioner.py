@@ -29,7 +29,7 @@ from show_attend_tell.reference.lstm import (
 )
 from show_attend_tell.reference.model_file import Captioner, read_captioner
 from show_attend_tell.reference.reranker import Reranker, find_reranker
-from show_attend_tell.runtime.errors import ConfigError, ModelFileError
+from show_attend_tell.runtime.errors import CaptionError, ConfigError, ModelFileError
 
 
 class Generator:
@@ -188,12 +188,18 @@ class Generator:
         Raises:
             ConfigError: several views select locations, or a reranker must rank one
                 hypothesis.
+            CaptionError: there are regions, and a member without attention.
             ValueError: the shape of annotations or regions, or the number of seeds, is
                 wrong.
         """
         decoding = decoding or self.decoding
         self._require_shapes(annotations, seeds, regions)
         self._require_possible(decoding)
+        if regions is not None and not all(m.settings.attends for m in self.members):
+            raise CaptionError(
+                "`region` needs models with attention. Received: a model of attention "
+                "= 'mean' or 'none'; caption the whole photo, or name another model"
+            )
         N = len(annotations)
         seeds = decoding.seed if seeds is None else seeds
         noise = uniform_noise(seeds, N, decoding.max_words)  # (N, 2, T)
@@ -231,9 +237,9 @@ class Generator:
                 )
             if not self.selects_locations:
                 raise ConfigError(
-                    "`locations` must be 'expected' with the Transformer decoder. "
-                    f"Received: {decoding.locations!r}; caption with a model whose "
-                    "decoder is 'lstm', such as shipped-lstm"
+                    "`locations` must be 'expected' with the Transformer decoder or "
+                    f"without attention. Received: {decoding.locations!r}; caption "
+                    "with another model, such as shipped-lstm"
                 )
         if self.reranker is not None and self.must_rank and not self.ranks(decoding):
             raise ConfigError(

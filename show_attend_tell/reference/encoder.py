@@ -1,13 +1,14 @@
-"""VGG16 and VGG19 (arXiv:1409.1556) up to the layer whose cells are annotations.
+"""VGG16 and VGG19 (arXiv:1409.1556) up to a layer, and the small SceneNet.
 
-Every layer is a 3 x 3 convolution with ReLU, or a 2 x 2 maximum. A convolution is three
-products for one photo, and for many Winograd's minimal filtering F(4 x 4, 3 x 3), Lavin
-and Gray, arXiv:1509.09308: with a tile d of 6 x 6 inputs and a kernel g, 4 x 4 outputs
-are::
+Every layer of VGG is a 3 x 3 convolution with ReLU, or a 2 x 2 maximum. A convolution
+is three products for one photo, and for many Winograd's minimal filtering
+F(4 x 4, 3 x 3), Lavin and Gray, arXiv:1509.09308: with a tile d of 6 x 6 inputs and a
+kernel g, 4 x 4 outputs are::
 
     Y = A^T [(G g G^T) * (B^T d B)] A        * element by element, summed over channels
 
 That takes a quarter of the multiplications; its kernels G g G^T are computed once.
+:mod:`models.encoder.scene_net` describes SceneNet.
 """
 
 import functools
@@ -18,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from show_attend_tell.config.captioner import EncoderSettings
+from show_attend_tell.data.encoder_identity import BUILT_IN_WEIGHTS
 from show_attend_tell.reference.hdf5 import Hdf5File
 from show_attend_tell.runtime.errors import EncoderError, one_line
 from show_attend_tell.runtime.untrusted import DAMAGED, read_text_bytes
@@ -25,9 +27,13 @@ from show_attend_tell.runtime.untrusted import DAMAGED, read_text_bytes
 BLOCKS = {"VGG16": (2, 2, 3, 3, 3), "VGG19": (2, 2, 4, 4, 4)}  # convolutions of each
 WIDTHS = (64, 128, 256, 512, 512)
 MEAN = np.array([103.939, 116.779, 123.68], np.float32)  # of ImageNet: B, G, R
-PACKAGED_WEIGHTS = (
-    Path(str(files("show_attend_tell"))) / "models" / "weights" / "vgg16_8bit.npz"
-)
+_WEIGHTS = Path(str(files("show_attend_tell"))) / "models" / "weights"
+PACKAGED_WEIGHTS = _WEIGHTS / "vgg16_8bit.npz"
+SCENE_NET_WEIGHTS = _WEIGHTS / "scene_net.weights.h5"
+# Width and stride of each convolution of SceneNet; the scale of its four edges.
+SCENE_NET = ((16, 2), (24, 1), (32, 2), (48, 1), (64, 2), (64, 1), (64, 1))
+SCENE_NET_EDGE = 5.0
+_EPSILON = 1e-3  # added to the variance in Keras' batch normalisation
 # Winograd's kernels take 0.6 s; they save 0.1 s a photo (2 cores, AVX-512).
 MANY_PHOTOS = 7
 LEAST_CHANNELS = 128  # below which Winograd's transforms cost more than they save
@@ -75,10 +81,13 @@ def layers_until(network: str, last: str) -> list[str]:
         for b, count in enumerate(BLOCKS.get(network, ()), start=1)
         for part in [*(f"conv{k + 1}" for k in range(count)), "pool"]
     ]
+    if network == "SceneNet":
+        names = ["annotations"]
     if last not in names:
         raise EncoderError(
-            f"the encoder must be VGG16 or VGG19 and one of its layers. Received: "
-            f"{network} {last}; pip install 'show-attend-tell[train]' for others"
+            "the encoder must be VGG16 or VGG19 and one of its layers, or SceneNet. "
+            f"Received: {network} {last}; pip install 'show-attend-tell[train]' for "
+            "others"
         )
     return names[: names.index(last) + 1]
 
@@ -131,15 +140,33 @@ def pool(x):
     return np.maximum(x[:, 0:W:2], x[:, 1:W:2])
 
 
+def scene_net(pixels, weights: dict):
+    """Return SceneNet's map of a picture (S, S, 3) RGB, (S / 8, S / 8, 64)."""
+    x = pixels.astype(np.float32) / np.float32(127.5) - 1
+    for k, (_, stride) in enumerate(SCENE_NET, start=1):
+        kernel, gamma, beta, mean, variance = weights[f"conv{k}"]
+        gamma = gamma / np.sqrt(variance + np.float32(_EPSILON))
+        x = convolve(x, kernel * gamma, beta - gamma * mean)
+        if stride == 2:  # Keras pads even sides below and right only
+            x = x[1::2, 1::2]
+    kernel, bias = weights["seen"]
+    x = np.maximum(x @ kernel[0, 0] + bias, 0)
+    axis = np.linspace(-1, 1, len(x), dtype=np.float32)
+    row, column = np.meshgrid(axis, axis, indexing="ij")
+    near = np.maximum(np.stack([-row, row, -column, column], axis=2), 0)
+    return np.concatenate([x, SCENE_NET_EDGE * near], axis=2)
+
+
 class Encoder:
-    """VGG16 or VGG19 up to one of its layers, with its preprocessing.
+    """VGG16 or VGG19 up to one of its layers, or SceneNet, with its preprocessing.
 
     Attributes:
         settings: the EncoderSettings.
         layers: names of its layers, in order.
         grid: (rows, columns) of the annotations; L is their product.
         width: D.
-        weights: kernel (3, 3, C, K) and bias (K,) of each convolution, by its name.
+        weights: kernel (3, 3, C, K) and bias (K,) of each convolution, by its name; of
+            SceneNet's, kernel and the normalisation's four vectors.
 
     Args:
         settings: the EncoderSettings; ``precision`` is not used.
@@ -151,13 +178,17 @@ class Encoder:
 
     def __init__(self, settings: EncoderSettings, weights: dict | None = None):
         self.settings = settings
-        self.layers = layers_until(settings.network, settings.cached_layer)
+        self.layers = layers_until(settings.network, settings.layer)
         weights = weights or read_weights(settings.weights, settings.network)
-        self.weights = {name: weights[name] for name in self.layers if "conv" in name}
-        side = settings.image_size
-        for name in self.layers:
-            side = side // 2 if name.endswith("pool") else side
-        self.grid, self.width = (side, side), WIDTHS[int(self.layers[-1][5]) - 1]
+        if settings.network == "SceneNet":
+            self.weights, self.width, halves = weights, SCENE_NET[-1][0], 3
+        else:
+            convolutions = [name for name in self.layers if "conv" in name]
+            self.weights = {name: weights[name] for name in convolutions}
+            self.width = WIDTHS[int(self.layers[-1][5]) - 1]
+            halves = len(self.layers) - len(convolutions)
+        side = settings.image_size // 2**halves
+        self.grid = (side, side)
         self._products: dict[str, np.ndarray] = {}  # Winograd's kernels
 
     def expect(self, photos: int) -> None:
@@ -165,7 +196,7 @@ class Encoder:
         if photos >= MANY_PHOTOS and not self._products:
             self._products = {
                 name: winograd_kernel(kernel)
-                for name, (kernel, _) in self.weights.items()
+                for name, (kernel, *_) in self.weights.items()
                 if min(kernel.shape[2:]) >= LEAST_CHANNELS
             }
 
@@ -186,7 +217,15 @@ class Encoder:
         return np.stack([self._annotations(square) for square in squares])
 
     def _annotations(self, square):
-        x = square[..., ::-1].astype(np.float32) - MEAN  # (S, S, 3)
+        if self.settings.network == "SceneNet":
+            x = scene_net(square, self.weights)
+        else:
+            x = self._vgg(square[..., ::-1].astype(np.float32) - MEAN)
+        limit = np.finfo(np.float16).max
+        return x.reshape(-1, self.width).clip(-limit, limit).astype(np.float16)
+
+    def _vgg(self, x):
+        """Apply the layers to centred pixels (S, S, 3), B, G, R."""
         for name in self.layers:
             if name.endswith("pool"):
                 x = pool(x)
@@ -195,24 +234,24 @@ class Encoder:
                 x = convolve_by_winograd(x, self._products[name], bias)
             else:
                 x = convolve(x, *self.weights[name])
-        limit = np.finfo(np.float16).max
-        return x.reshape(-1, self.width).clip(-limit, limit).astype(np.float16)
+        return x
 
     def identity(self) -> dict:
         """Return everything that determines the features, as JSON values."""
         settings, digest = self.settings, hashlib.sha256()
-        for pair in self.weights.values():
-            for values in pair:
+        preprocessing = settings.network.lower().replace("scenenet", "none")
+        for arrays in self.weights.values():
+            for values in arrays:
                 digest.update(str(values.shape).encode())
                 digest.update(np.ascontiguousarray(values, "<f4"))
         return {
             "network": settings.network,
-            "layer": settings.cached_layer,
+            "layer": settings.layer,
             "weights": Path(settings.weights).name,
             "weights_digest": digest.hexdigest(),
             "image_size": settings.image_size,
             "resize": settings.resize,
-            "preprocessing": settings.network.lower(),
+            "preprocessing": preprocessing,
             "grid": list(self.grid),
             "width": self.width,
             "precision": "float32",
@@ -226,31 +265,56 @@ def read_weights(source: str | Path, network: str) -> dict[str, tuple]:
     """Read the weights of all convolutions.
 
     Args:
-        source: ``imagenet_8bit``, the packaged weights of VGG16, or the path of a
-            ``.weights.h5`` file.
-        network: ``VGG16`` or ``VGG19``.
+        source: ``imagenet_8bit``, the packaged weights of VGG16, ``scenes``, those of
+            SceneNet, or the path of a ``.weights.h5`` file.
+        network: ``VGG16``, ``VGG19`` or ``SceneNet``.
 
     Raises:
-        EncoderError: the file is absent, damaged or of another network.
+        EncoderError: the file is absent, damaged or of another network, or the name is
+            of weights that only Keras has.
     """
-    names = [n for n in layers_until(network, "block5_pool") if "conv" in n]
-    if source == "imagenet_8bit" and network == "VGG16":
-        return _packaged(names)
+    if (source, network) == ("imagenet_8bit", "VGG16"):
+        return _packaged(list(_places(network)))
+    if (source, network) == ("scenes", "SceneNet"):
+        source = SCENE_NET_WEIGHTS
+    elif source in BUILT_IN_WEIGHTS:
+        raise EncoderError(
+            f"{network}: its weights must be packaged or a file. Received: {source!r}; "
+            "pip install 'show-attend-tell[train]', or name a file by --encoder-weights"
+        )
     try:
-        file = Hdf5File(read_text_bytes(source, _MOST_BYTES))
-        weights, width = {}, 3
-        for k, name in enumerate(names):
-            path = "layers/conv2d" + (f"_{k}" if k else "") + "/vars/"
-            shape = (3, 3, width, WIDTHS[int(name[5]) - 1])
-            pair = file.read(path + "0", shape), file.read(path + "1", shape[3:])
-            weights[name] = tuple(value.astype(np.float32) for value in pair)
-            width = shape[3]
+        file, weights = Hdf5File(read_text_bytes(source, _MOST_BYTES)), {}
+        for name, arrays in _places(network).items():
+            values = [file.read(path, shape) for path, shape in arrays]
+            weights[name] = tuple(value.astype(np.float32) for value in values)
     except DAMAGED as error:
         raise EncoderError(
             f"{source}: not weights of {network} without its classifier "
             f"({one_line(error)}); choose a file of this network"
         ) from None
     return weights
+
+
+def _places(network: str) -> dict[str, list[tuple]]:
+    """Return (path in a file, shape) of each array of each convolution, by its name."""
+    if network == "SceneNet":
+        convolutions = [(f"conv{k}", w) for k, (w, _) in enumerate(SCENE_NET, start=1)]
+    else:
+        names = layers_until(network, "block5_pool")
+        convolutions = [(n, WIDTHS[int(n[5]) - 1]) for n in names if "conv" in n]
+    places, width = {}, 3
+    for k, (name, wider) in enumerate(convolutions):
+        number = f"_{k}" if k else ""
+        places[name] = [(f"layers/conv2d{number}/vars/0", (3, 3, width, wider))]
+        vectors = [f"conv2d{number}/vars/1"]
+        if network == "SceneNet":
+            vectors = [f"batch_normalization{number}/vars/{j}" for j in range(4)]
+        places[name] += [(f"layers/{vector}", (wider,)) for vector in vectors]
+        width = wider
+    if network == "SceneNet":
+        seen, path = width - 4, f"layers/conv2d_{len(convolutions)}/vars/"
+        places["seen"] = [(path + "0", (1, 1, width, seen)), (path + "1", (seen,))]
+    return places
 
 
 def _packaged(names: list[str]) -> dict[str, tuple]:

@@ -47,8 +47,13 @@ def read_photo(p: dict, settings, a, grid=None) -> Photo:
 def start(p: dict, settings, photo: Photo) -> dict:
     """Return c_0 = f_init,c(mean_i a_i) and h_0 = f_init,h(mean_i a_i), (1, n)."""
     state, last = {}, settings.init_layers - 1
+    mean = photo.a.mean(axis=0, keepdims=True)  # (L, D) -> (1, D)
+    if settings.attention == "none":  # the photo is the LSTM's first input
+        i, _, o, g = np.split(mean @ p["lstm_z"] + p["lstm_b"], 4, axis=-1)
+        c = sigmoid(i) * np.tanh(g)
+        return {"h": sigmoid(o) * np.tanh(c), "c": c}
     for part in "hc":
-        x = photo.a.mean(axis=0, keepdims=True)  # (L, D) -> (1, D)
+        x = mean
         for j in range(settings.init_layers):
             x = x @ p[f"init_{part}_w{j}"] + p[f"init_{part}_b{j}"]
             x = np.tanh(x) if j == last else np.maximum(x, 0)
@@ -79,6 +84,8 @@ def attend(p: dict, settings, photo: Photo, h, choose: Callable | None = None, b
     alpha = softmax(attention_scores(p, settings, photo, h) + bias)  # Eq. (5)
     weights = alpha if choose is None else choose(alpha)  # Eq. (8)
     phi = weights @ photo.a  # Eq. (6), (9): (W, L) -> (W, D)
+    if settings.attention == "none":
+        phi = 0 * phi
     beta = np.ones_like(phi[..., :1])
     if settings.selector:
         beta = sigmoid(h @ p["w_beta"] + p["b_beta"])  # Sec. 4.2.1
@@ -177,7 +184,7 @@ def layout(settings, words: int, width: int, transformer=None) -> list[tuple]:
         shapes |= {"w_beta": (n, 1), "b_beta": (1,)}
     shapes |= {"lstm_y": (m, 4 * n), "lstm_z": (D, 4 * n), "lstm_h": (n, 4 * n)}
     shapes |= {"lstm_b": (4 * n,)}
-    for part in "hc":
+    for part in "" if s.attention == "none" else "hc":
         for j in range(s.init_layers):
             out = n if j == s.init_layers - 1 else D
             shapes |= {f"init_{part}_w{j}": (D, out), f"init_{part}_b{j}": (out,)}

@@ -22,7 +22,6 @@ from pydantic import TypeAdapter, ValidationError
 from show_attend_tell.config.captioner import SavedConfig
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.reference import lstm, transformer
-from show_attend_tell.reference.encoder import convolve
 from show_attend_tell.reference.hdf5 import Hdf5File
 from show_attend_tell.runtime.errors import ModelFileError, one_line, quote
 from show_attend_tell.runtime.untrusted import (
@@ -70,12 +69,15 @@ class Captioner:
 
     def annotations(self, features) -> np.ndarray:
         """Return the scaled annotations of features as stored, (L, D)."""
-        a, p = features.astype(np.float32), self.arrays
-        for name in self.config.convolutions:
-            a = a.reshape(*self.grid, -1)
-            a = convolve(a, p[f"{name}_kernel"], p[f"{name}_bias"])
-            a = a.reshape(-1, self.annotation_width)
-        return a * p["annotation_scale"]
+        a = features.astype(np.float32) * self.arrays["annotation_scale"]
+        # Without attention the mean annotation is the one location.
+        return a if self.settings.attends else a.mean(axis=0, keepdims=True)
+
+    def _spread(self, alpha):
+        if self.settings.attends:
+            return alpha
+        L = self.grid[0] * self.grid[1]
+        return alpha * np.full(L, 1 / L, np.float32)  # (..., 1) -> (..., L)
 
     def read_photo(self, features):
         """Return what every step reads of a photo, from features (L, D)."""
@@ -98,7 +100,7 @@ class Captioner:
             for photo, words, b in zip(features, tokens, biases, strict=True)
         ]
         return (
-            np.stack([out["heads"] for out in outputs])
+            np.stack([self._spread(out["heads"]) for out in outputs])
             if "heads" in outputs[0]
             else None
         )
@@ -109,7 +111,8 @@ class Captioner:
 
     def step(self, *args):
         """Advance hypotheses by one word, see :func:`reference.lstm.step`."""
-        return self._call("step", *args)
+        out = self._call("step", *args)
+        return out._replace(alpha=self._spread(out.alpha))
 
     def _call(self, name: str, *args):
         function = getattr(self._decoder, name)
@@ -241,18 +244,16 @@ def require_weights(saved: SavedModel, count: int) -> None:
 
 def layout(config: SavedConfig) -> list[tuple[str, str, tuple]]:
     """Return (path in the file, name, shape) of each weight of a model."""
-    D, names = config.annotation_width, config.convolutions
     weights = [("vars/0", "annotation_scale", ())]
     weights += DECODERS[config.settings.decoder].layout(
-        config.settings, len(config.vocabulary), D, config.transformer
+        config.settings,
+        len(config.vocabulary),
+        config.annotation_width,
+        config.transformer,
     )
     if config.settings.attention == "hard":
         weights.append(("hard_attention/vars/0", "baseline", ()))
-    shapes = [(f"{name}_kernel", (3, 3, D, D)) for name in names]
-    shapes += [(f"{name}_bias", (D,)) for name in names]
-    return weights + [
-        (f"convolutions/vars/{k}", *pair) for k, pair in enumerate(shapes)
-    ]
+    return weights
 
 
 def read_weight(file: Hdf5File, path: str, shape: tuple, name: str) -> np.ndarray:

@@ -57,12 +57,12 @@ class InitialModel:
             )
         return extended
 
-    def copy_to(self, model: Captioner, data: Split, identity: dict) -> None:
+    def copy_to(self, model: Captioner, data: Split) -> None:
         """Set the weights of the model to train; see :func:`copy_weights`."""
         counts = Counter(
             word for captions in data.captions for words in captions for word in words
         )
-        copy_weights(self.path, model, counts, self.captioner, identity)
+        copy_weights(self.path, model, counts, self.captioner)
 
 
 def average_models(

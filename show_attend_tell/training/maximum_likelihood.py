@@ -54,12 +54,8 @@ class Likelihood:
             few,
             part=workers.part,
             weights=data.weights,
-            together=model.convolutions is not None,
         )
-        photos = self.batches.batch_size * self.batches.captions_per_row
-        whole = photos == settings.batch_size and model.convolutions is None
-        name = "training.batch_size" if whole else "photos of a batch"
-        workers.require_divisible(self.batches.batch_size, name)
+        workers.require_divisible(settings.batch_size, "training.batch_size")
         self._step_arguments = model, settings, workers, train_step
         self._steps = {}  # number of words -> compiled step
 

@@ -1,7 +1,6 @@
 """Build the optimisers, with the gradient's norm and debiased averages (EMA)."""
 
 import math
-from collections.abc import Sequence
 
 import keras
 from keras import ops
@@ -36,31 +35,11 @@ class _NormAndAverage:
             d^t w_0 + (1 - d) sum_k d^(t-k) w_k. In a short training d^t stays large
             and depends on the number of updates, which the share does not.
         initial_share: the share of w_0.
-
-    The learning rate of some variables can be a multiple of the others', in the update
-    and in the decay of weights. Multiplying gradients would have no effect, because the
-    updates of Adam and RMSProp do not depend on the gradient's scale.
     """
 
     average_from_start = False
     initial_share = 0.0
     _compiled_apply = None
-    _own_rate, _rate_factor = frozenset(), 1.0
-
-    def set_rate_factor(self, variables, factor):
-        """Multiply the learning rate of some variables; call it before `build`."""
-        self._own_rate = frozenset(self._var_key(v) for v in variables)
-        self._rate_factor = factor
-        self.exclude_from_weight_decay(var_list=variables)  # update_step decays them
-
-    def update_step(self, gradient, variable, learning_rate):
-        """Update a variable at its learning rate."""
-        if self._var_key(variable) in self._own_rate:
-            learning_rate = ops.multiply(learning_rate, self._rate_factor)
-            if self.weight_decay:
-                decay = ops.cast(self.weight_decay * learning_rate, variable.dtype)
-                self.assign_sub(variable, decay * variable)
-        super().update_step(gradient, variable, learning_rate)
 
     def compile_apply(self, compile_fn):
         """Compile :meth:`apply` once, with a function such as tf.function."""
@@ -144,21 +123,15 @@ def learning_rate(settings: TrainingSettings, total_steps: int):
     )
 
 
-def make_optimizer(
-    settings: TrainingSettings, total_steps: int, of_encoder: Sequence = ()
-):
+def make_optimizer(settings: TrainingSettings, total_steps: int):
     """Return the optimiser of a captioner's experiment.
 
     Args:
         settings: training settings; with ``init_from`` and no ``initial_share``, the
             average of weights starts at the weights when ``build`` is called.
         total_steps: updates of the whole training, for the schedule.
-        of_encoder: variables whose peak is ``encoder_learning_rate``.
     """
     optimizer = make_plain_optimizer(settings, total_steps)
-    if of_encoder:
-        factor = settings.encoder_learning_rate / settings.learning_rate
-        optimizer.set_rate_factor(of_encoder, factor)
     optimizer.initial_share = settings.initial_share
     optimizer.average_from_start = bool(settings.init_from) and not (
         settings.initial_share

@@ -96,8 +96,7 @@ class SelfCritical:
             rewards[p, k] = self.reward(chosen[p], words)
         inputs, targets = to_batch(written.tokens, present)  # (P, K, T) -> (P K, T)
         model = self.model
-        # Otherwise each photo is convolved, or read by the decoder, once.
-        if model.convolutions is None and not model.decoder.shares_photos:
+        if not model.decoder.shares_photos:
             features = np.repeat(features, self.hypotheses, axis=0)  # (P K, L, D)
         x = {"annotations": features, "tokens": inputs}
         weight = advantages(rewards, present).astype("float32").reshape(-1)  # (P K,)

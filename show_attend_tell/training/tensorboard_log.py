@@ -104,7 +104,8 @@ class TrainingLog(CurveLog):
     def log_scores(self, step: int, scores: dict[str, float]) -> None:
         """Log validation scores; warn once if attention has collapsed or stopped."""
         super().log_scores(step, scores)
-        self.watch(scores)
+        if self.experiment.model.attends:
+            self.watch(scores)
 
     def log_samples(self, step: int, model: Captioner, reader: FeatureReader) -> None:
         """Log captions of the first validation photos, and their attention as figures.

@@ -18,7 +18,6 @@ from show_attend_tell.data.splits import (
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.evaluation.validation import validate
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.initial_weights import assign_convolutions
 from show_attend_tell.models.pretrained import model_path
 from show_attend_tell.runtime.errors import RunError
 from show_attend_tell.training.distillation import make_distillation
@@ -146,17 +145,14 @@ class CaptionTask:
             self.model.hard_attention.share_batch(*workers.part)
 
     def _initialise(self, start: InitialModel | None) -> None:
-        """Set the weights of the encoder's layers and of the initial model."""
+        """Set the scale of the annotations and the weights of the initial model."""
         experiment, model = self.experiment, self.model
-        encoder = assign_convolutions(model, experiment.encoder)
         if experiment.model.scale_annotations:
-            deviation = measure_deviation(
-                self.reader, self.data.rows, self.settings.seed, convert=model.convolve
-            )
-            model.set_annotation_scale(deviation)
+            rows, seed = self.data.rows, self.settings.seed
+            model.set_annotation_scale(measure_deviation(self.reader, rows, seed))
         self.start_counts = False
         if start is not None:
-            start.copy_to(model, self.data, encoder)
+            start.copy_to(model, self.data)
             # The score of an initial model with the other attention type must not
             # enter model selection.
             attention = start.captioner.settings.attention
@@ -186,14 +182,11 @@ class CaptionTask:
             hard=experiment.hard,
             transformer=experiment.transformer,
             seed=experiment.training.seed,
-            convolutions=experiment.encoder.trainable_layers,
         )
 
     def compile(self, total_steps: int) -> None:
         """Compile the captioner with the optimiser of the settings."""
-        layer = self.model.convolutions
-        of_encoder = layer.trainable_variables if layer else ()
-        optimizer = make_optimizer(self.settings, total_steps, of_encoder)
+        optimizer = make_optimizer(self.settings, total_steps)
         self.model.compile(optimizer=optimizer, jit_compile=self.settings.jit_compile)
         optimizer.build(self.model.trainable_variables)
 

@@ -6,6 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from tiny_pipeline import make_captioner, photo_bytes
+
+from show_attend_tell.config.settings import EncoderSettings
+from show_attend_tell.inference.pipeline import load
+from show_attend_tell.models.encoder.network import Encoder
 
 ROOT = Path(__file__).resolve().parents[2]
 PHOTO = ROOT / "docs" / "images" / "dog.jpg"
@@ -42,6 +47,16 @@ def test_a_photo_is_captioned_and_drawn(tmp_path, model):
         files |= {"dog-heads.png", "dog-heads.pdf"}
     assert {file.name for file in (tmp_path / "figures").iterdir()} == files
     assert "<html" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_a_model_of_drawn_scenes_captions(tmp_path):
+    settings = EncoderSettings("SceneNet", "annotations", "scenes", 112, "squash")
+    model, photo = tmp_path / "model.keras", tmp_path / "a.png"
+    make_captioner(Encoder(settings)).save(model)
+    photo.write_bytes(photo_bytes())
+    done = run(COMMAND, "caption", photo, "--model", model, folder=tmp_path)
+    sentence = load(model, engine="keras").caption(photo).sentence
+    assert done.stdout == f"{photo}: {sentence}\n", done.stderr
 
 
 def test_python_prints_the_lines_of_readme(tmp_path):

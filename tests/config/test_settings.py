@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_settings import CAPTION, TASKS, changed, line_of, message_of
 
-from show_attend_tell.config.captioner import EncoderSettings
 from show_attend_tell.config.experiments import load_experiment, shipped_experiments
 from show_attend_tell.config.settings import (
     Experiment,
@@ -298,7 +297,6 @@ def test_an_invalid_file_is_named_whatever_is_changed(small_file):
     assert "small.toml: training.epochs" in message
 
 
-VGG16, VGG19 = ("VGG16", "block5_conv3"), ("VGG19", "block5_conv4")
 CIDER = {"objective": "cider", "batch_size": 60}
 
 
@@ -322,27 +320,13 @@ def test_reward_training_of_soft_attention_without_smoothing_is_valid():
         (("model", {"decoder": "transformer"}), *row)
         for row in (
             ("model", {"attention": "hard"}, "attention = 'hard' must go with"),
+            ("model", {"attention": "none"}, "attention = 'none' must go with"),
             ("decoding", {"locations": "likeliest"}, "decoding.locations must be"),
             ("transformer", {"width": 30}, "must be a multiple of heads and of 4"),
             ("transformer", {"width": 6}, "must be a multiple of heads and of 4"),
             ("transformer", {"alpha_layer": 9}, "must be at most layers"),
             ("training", {"objective": "distil"}, "teachers must name models"),
             ("distillation", {"teachers": ["a"]}, "teachers must name models"),
-        )
-    ]
-    + [
-        (
-            ("encoder", {"network": network, "layer": layer}),
-            "encoder",
-            {"trainable_from": first},
-            "block5_conv1, with VGG16's block5_conv3 or VGG19's block5_conv4 as",
-        )
-        for network, layer, first in (
-            (*VGG16, "block5_conv4"),
-            (*VGG16, "block4_conv1"),
-            ("VGG16", "block5_conv2", "block5_conv1"),
-            ("VGG19", "block5_conv3", "block5_conv1"),
-            ("ResNet50", "conv4_block6_out", "conv4_block6_out"),
         )
     ],
 )
@@ -358,12 +342,19 @@ def test_settings_that_do_not_fit_each_other_are_refused_with_one_value_received
 
 def test_a_run_of_version_0_3_is_read_without_its_retired_settings(small_file):
     text = small_file.read_text()
-    small_file.write_text(
-        text.replace("[training]\n", '[training]\nrollouts = "beam"\ntext = []\n')
-    )
+    retired = {
+        "[encoder]\n": 'trainable_from = ""\n',
+        "[training]\n": 'rollouts = "beam"\ntext = []\nencoder_learning_rate = 1e-05\n',
+    }
+    changed_text = text
+    for table, lines in retired.items():
+        changed_text = changed_text.replace(table, table + lines)
+    assert changed_text.count("\n") == text.count("\n") + 4
+    small_file.write_text(changed_text)
     assert read_experiment_file(small_file) == experiment_from_dict(CAPTION)
-    small_file.write_text(text.replace("[training]\n", '[training]\ntext = ["a"]\n'))
-    assert "training.text: unknown key" in line_of(read_experiment_file, small_file)
+    for value, other in (("[]", '["a"]'), ('""', '"block5_conv1"'), ("1e-05", "0.1")):
+        small_file.write_text(changed_text.replace(f"= {value}\n", f"= {other}\n"))
+        assert "unknown key" in line_of(read_experiment_file, small_file)
 
 
 def test_further_data_sets_have_weights_and_other_names():
@@ -376,23 +367,3 @@ def test_further_data_sets_have_weights_and_other_names():
     assert "other than data.name" in message_of(
         changed(CAPTION, "data", also={name: 1})
     )
-
-
-@pytest.mark.parametrize(
-    ("encoder", "first", "cached", "numbers"),
-    [
-        (VGG16, "", "block5_conv3", ""),
-        (VGG16, "block5_conv1", "block4_pool", "123"),
-        (VGG16, "block5_conv2", "block5_conv1", "23"),
-        (VGG16, "block5_conv3", "block5_conv2", "3"),
-        (VGG19, "block5_conv1", "block4_pool", "1234"),
-        (VGG19, "block5_conv4", "block5_conv3", "4"),
-        (("ResNet50", "conv4_block6_out"), "", "conv4_block6_out", ""),
-    ],
-)
-def test_the_layer_before_the_fine_tuned_ones_is_stored(
-    encoder, first, cached, numbers
-):
-    chosen = EncoderSettings(*encoder, trainable_from=first)
-    assert chosen.cached_layer == cached
-    assert chosen.trainable_layers == tuple(f"block5_conv{k}" for k in numbers)

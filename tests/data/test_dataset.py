@@ -12,7 +12,6 @@ from show_attend_tell.data.dataset import (
     Captions,
     encode_captions,
     epoch_order,
-    group_captions,
     measure_deviation,
     padded_length,
     shown_items,
@@ -54,18 +53,18 @@ lengths_lists = st.lists(st.integers(1, 20), min_size=1, max_size=30)
 epochs, sizes = st.integers(0, 3), st.integers(1, 9)
 
 
-@given(lengths_lists, sizes, st.integers(0, 5), epochs, st.booleans())
+@given(lengths_lists, sizes, st.integers(0, 5), epochs)
 def test_every_caption_is_seen_once_an_epoch_beside_its_photo(
-    lengths, batch_size, seed, epoch, together
+    lengths, batch_size, seed, epoch
 ):
-    batches = make(lengths, batch_size, seed, together=together)
-    C, found = batches.captions_per_row, list(batches.batches(epoch))
+    batches = make(lengths, batch_size, seed)
+    found = list(batches.batches(epoch))
     assert sorted(seen(found)) == list(range(len(lengths)))
     assert len(found) == batches.steps
     for features, inputs, targets in found:
         assert features.dtype == np.float16
         assert inputs.dtype == targets.dtype == np.int32
-        assert len(targets) == len(features) * C <= batch_size
+        assert len(targets) == len(features) == batch_size
         for row, (given_words, wanted) in enumerate(zip(inputs, targets, strict=True)):
             length = np.count_nonzero(wanted)
             assert not given_words[length:].any()
@@ -77,14 +76,12 @@ def test_every_caption_is_seen_once_an_epoch_beside_its_photo(
                     given_words[1:length], wanted[: length - 1]
                 )
                 assert length - 1 == lengths[caption]
-                assert (features[row // C] == PHOTOS - 1 - caption % PHOTOS).all()
+                assert (features[row] == PHOTOS - 1 - caption % PHOTOS).all()
 
 
-@given(lengths_lists, sizes, epochs, st.integers(0, 4), st.booleans())
-def test_a_resumed_epoch_equals_an_uninterrupted_one(
-    lengths, batch_size, epoch, start, together
-):
-    options = {"readers": [Reader(), Reader(100)], "together": together}
+@given(lengths_lists, sizes, epochs, st.integers(0, 4))
+def test_a_resumed_epoch_equals_an_uninterrupted_one(lengths, batch_size, epoch, start):
+    options = {"readers": [Reader(), Reader(100)]}
     whole = list(make(lengths, batch_size, **options).batches(epoch))
     rest = list(make(lengths, batch_size, **options).batches(epoch, start))
     assert len(rest) == max(len(whole) - start, 0)
@@ -93,41 +90,18 @@ def test_a_resumed_epoch_equals_an_uninterrupted_one(
             np.testing.assert_array_equal(a, b)
 
 
-@given(lengths_lists, st.integers(1, 3), st.integers(1, 3), epochs, st.booleans())
-def test_the_parts_of_a_batch_are_its_rows(lengths, size, count, epoch, together):
-    options = {"readers": [Reader(), Reader(offset=100)], "together": together}
-    C = make(lengths, 1000, **options).captions_per_row
-    whole = make(lengths, C * size * count, **options).batches(epoch)
+@given(lengths_lists, st.integers(1, 3), st.integers(1, 3), epochs)
+def test_the_parts_of_a_batch_are_its_rows(lengths, size, count, epoch):
+    options = {"readers": [Reader(), Reader(offset=100)]}
+    whole = make(lengths, size * count, **options).batches(epoch)
     parts = [
-        make(lengths, C * size * count, part=(k, count), **options).batches(epoch)
+        make(lengths, size * count, part=(k, count), **options).batches(epoch)
         for k in range(count)
     ]
     for batch, *own in zip(whole, *parts, strict=True):
         for arrays in zip(batch, *own, strict=True):
             np.testing.assert_array_equal(arrays[0], np.concatenate(arrays[1:]))
         assert {len(features) for features, *_ in own} == {size}
-
-
-def test_a_photo_is_in_one_row_with_all_of_its_captions():
-    batches = make([3] * 35, batch_size=14, together=True)
-    assert (batches.batch_size, batches.captions_per_row) == (2, 5)
-    rows = [row for features, *_ in batches.batches(0) for row in features[:, 0, 0]]
-    assert sorted(rows)[1:] == list(range(7))  # and one row of padding
-
-
-@pytest.mark.parametrize(
-    ("photos", "most", "expected"),
-    [
-        ([0, 0, 1, 1, 2, 2], 9, [[0, 1], [2, 3], [4, 5]]),
-        ([0, 0, 1, 2, 2], 9, [[0, 1], [2, -1], [3, 4]]),
-        ([0, 0, 0, 1, 1, 2, 2], 9, [[0, 1], [2, -1], [3, 4], [5, 6]]),
-        ([1, 0, 1, 0], 9, [[1, 3], [0, 2]]),
-        ([0, 0, 0], 2, [[0, 1], [2, -1]]),
-    ],
-    ids=["as many each", "fewer", "more", "not in order", "a small batch"],
-)
-def test_captions_are_grouped_by_photo(photos, most, expected):
-    np.testing.assert_array_equal(group_captions(np.array(photos), most), expected)
 
 
 def test_a_part_reads_its_own_photos_only():

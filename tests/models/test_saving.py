@@ -72,6 +72,18 @@ def test_values_of_a_wrong_type_in_the_config_are_refused(saved, key):
             assert "cannot be read as a model" in refusal(saved), value
 
 
+def test_a_file_of_version_0_3_has_no_convolutions_of_its_own(saved):
+    own = []
+    change_config(saved, lambda config: config["config"].update(convolutions=own))
+    load_captioner(saved)
+    keras.saving.load_model(saved)
+    own.append("block5_conv3")
+    change_config(saved, lambda config: config["config"].update(convolutions=own))
+    assert "`convolutions` must be []; version 0.3 reads them" in refusal(saved)
+    with pytest.raises(ValueError, match="version 0.3 reads them"):
+        keras.saving.load_model(saved)
+
+
 @pytest.mark.parametrize(
     ("table", "key", "value"),
     [

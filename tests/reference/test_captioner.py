@@ -12,7 +12,7 @@ from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.reference import captioner as reference
 from show_attend_tell.reference.model_file import read_captioner
-from show_attend_tell.runtime.errors import ConfigError
+from show_attend_tell.runtime.errors import CaptionError, ConfigError
 
 VARIANTS = {
     **{f"lstm, {name}": (tiny, changes) for name, changes in tiny.VARIANTS.items()},
@@ -20,6 +20,9 @@ VARIANTS = {
         f"transformer, {name}": (tiny_transformer, changes)
         for name, changes in tiny_transformer.VARIANTS.items()
     },
+    "transformer, the mean annotation": (
+        *(tiny_transformer, {"model": {"attention": "mean"}}),
+    ),
 }
 METHODS = {
     "beam": {"beam": 3, "length_normalisation": 0.7},
@@ -105,15 +108,31 @@ def test_an_ensemble_of_mirrored_photos_is_that_of_keras(pair, photos, tmp_path)
         generator.generate(views, DecodingSettings(locations="sampled"))
 
 
+@pytest.mark.parametrize("attention", ["mean", "none"])
+def test_without_attention_ensembles_caption_and_regions_are_refused(
+    attention, photos, tmp_path
+):
+    rng = np.random.default_rng(4)
+    members = [tiny.build(rng, spread=1.0, attention=attention) for _ in range(2)]
+    own = [both(model, tmp_path)[1] for model in members]
+    decoding = DecodingSettings(**DECODING, beam=3)
+    generators = reference.Generator(own), Generator(members)
+    found, expected = (g.generate(photos, decoding) for g in generators)
+    equal(found, expected)
+    np.testing.assert_allclose(found.alpha[:, 0, 0], 1 / L, rtol=1e-6)
+    for generator in generators:
+        with pytest.raises(CaptionError, match="`region` needs models with attention"):
+            generator.generate(photos, decoding, regions=np.ones((4, L), "f4"))
+        with pytest.raises(ConfigError, match="for several models"):
+            generator.generate(photos, DecodingSettings(locations="likeliest"))
+    with pytest.raises(ConfigError, match="without attention"):
+        members[0].generate(photos, DecodingSettings(locations="likeliest"))
+
+
 @pytest.mark.parametrize("eight_bit", [False, True])
 @pytest.mark.parametrize("module", [tiny, tiny_transformer])
-def test_smaller_files_and_fine_tuned_convolutions_are_read(
-    module, eight_bit, photos, tmp_path
-):
-    arguments = {"convolutions": ["block5_conv1", "block5_conv2"]}
-    if module is tiny_transformer:
-        arguments["transformer"] = tiny_transformer.settings()
-    model = module.build(np.random.default_rng(6), arguments=arguments, spread=0.5)
+def test_smaller_files_are_read(module, eight_bit, photos, tmp_path):
+    model = module.build(np.random.default_rng(6), spread=0.5)
     file, _ = both(model, tmp_path)
     save_half(file, tmp_path / "half.keras", eight_bit=eight_bit)
     decoding = DecodingSettings(**DECODING, beam=3)

@@ -1,4 +1,4 @@
-"""VGG in NumPy equals Keras' convolutions; both forms of a convolution agree."""
+"""VGG and SceneNet in NumPy equal Keras'; both forms of a convolution agree."""
 
 import keras
 import numpy as np
@@ -6,6 +6,8 @@ import pytest
 from keras import layers
 
 from show_attend_tell.config.captioner import EncoderSettings
+from show_attend_tell.models.encoder.network import Encoder
+from show_attend_tell.models.encoder.scene_net import WEIGHTS, build_scene_net
 from show_attend_tell.reference import encoder
 from show_attend_tell.runtime.errors import EncoderError
 
@@ -72,7 +74,29 @@ def test_a_float_file_of_weights_is_read_and_another_is_refused(small, tmp_path)
         encoder.read_weights(tmp_path / "absent.h5", "VGG19")
 
 
-@pytest.mark.parametrize("network", ["ResNet50", "VGG16"])
+def test_scene_net_is_that_of_keras_and_is_known_as_the_same_encoder(rng):
+    settings = EncoderSettings("SceneNet", "annotations", "scenes", 112, "squash")
+    own, of_keras = encoder.Encoder(settings), Encoder(settings)
+    informative = {"versions": None}
+    assert own.identity() | informative == of_keras.identity() | informative
+    network = build_scene_net()
+    network.load_weights(WEIGHTS)
+    squares = rng.integers(0, 256, (2, 112, 112, 3), np.uint8)
+    expected = np.asarray(network(squares.astype(np.float32)))
+    for square, right in zip(squares, expected, strict=True):
+        found = encoder.scene_net(square, own.weights)
+        assert np.abs(found - right).max() < 1e-5 * right.max()
+    right = of_keras.encode(squares)
+    np.testing.assert_allclose(own.encode(squares), right, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("weights", ["imagenet", "none"])
+def test_weights_that_only_keras_has_name_what_to_install(weights):
+    with pytest.raises(EncoderError, match=r"'\w+'; pip install .*--encoder-weights"):
+        encoder.read_weights(weights, "SceneNet")
+
+
+@pytest.mark.parametrize("network", ["ResNet50", "SceneNet", "VGG16"])
 def test_other_networks_and_layers_name_what_to_install(network):
     with pytest.raises(EncoderError, match=r"show-attend-tell\[train\]"):
         encoder.layers_until(network, "conv5_block3_out")

@@ -19,6 +19,8 @@ VARIANTS = {
     "two layers each": {"attention_layers": 2, "init_layers": 2},
     "nothing but h": {"prev2out": False, "ctx2out": False, "selector": False},
     "no context": {"ctx2out": False},
+    "the mean annotation": {"attention": "mean"},
+    "the photo once": {"attention": "none"},
 }
 
 
@@ -107,11 +109,14 @@ def outputs_of(model, annotations, tokens, mode="eager"):
 def expected(model, annotations, tokens, scale=1.0):
     """Return the reference's outputs for a batch: dict of arrays (B, T, ...)."""
     p = weights(model)
-    rows = [
-        lstm.read(p, model.settings, a.astype(float) * scale, words)
-        for a, words in zip(annotations, tokens, strict=True)
-    ]
-    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    a = annotations.astype(float) * scale
+    if not model.settings.attends:
+        a = a.mean(axis=1, keepdims=True)  # (B, L, D) -> (B, 1, D)
+    rows = [lstm.read(p, model.settings, *pair) for pair in zip(a, tokens, strict=True)]
+    outputs = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    if not model.settings.attends:
+        outputs["alpha"] = np.full((*tokens.shape, L), 1 / L)
+    return outputs
 
 
 def write(model, photos, regions=None, seeds=None, run=None, **changes):

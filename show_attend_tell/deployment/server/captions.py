@@ -127,7 +127,7 @@ def _request_of(pipeline: CaptioningPipeline, values: Mapping) -> CaptionRequest
     if decoding.locations != "expected" and not generator.selects_locations:
         raise HTTPException(
             422,
-            "`locations` must be 'expected' with a Transformer. Received: "
+            "`locations` must be 'expected' with this model. Received: "
             f"{decoding.locations!r}; name another `model`",
         )
     return request if is_sampled(decoding) else dataclasses.replace(request, seed=None)

@@ -48,8 +48,6 @@ class Encoder:
         grid: (rows, columns) of the feature map; L = rows * columns.
         width: D, the channels of the feature map.
         expected: the number of photos it was prepared for, see :meth:`expect`.
-        trainable_weights: kernel and bias of each convolution that is fine-tuned, by
-            its name; the network is cut before them.
     """
 
     def __init__(self, settings: EncoderSettings):
@@ -67,11 +65,7 @@ class Encoder:
             whole = _build_network(settings)
         if settings.weights == "none":
             _randomise(whole, settings.seed)
-        self.trainable_weights = {
-            name: whole.get_layer(name).get_weights()
-            for name in settings.trainable_layers
-        }
-        output = _layer_output(whole, settings.network, settings.cached_layer)
+        output = _layer_output(whole, settings.network, settings.layer)
         self._network = keras.Model(whole.inputs[0], output)
         self.grid: tuple[int, int] = tuple(output.shape[1:3])
         self.width: int = output.shape[3]
@@ -162,7 +156,7 @@ class Encoder:
         settings = self.settings
         return {
             "network": settings.network,
-            "layer": settings.cached_layer,
+            "layer": settings.layer,
             "weights": Path(settings.weights).name,  # a name of weights stays
             "weights_digest": self._digest,
             "image_size": settings.image_size,

@@ -11,24 +11,18 @@ not their positions, which require attention.
 The weights are trained by ``python -m data_prep.scenes.train_scene_net``.
 """
 
-from importlib.resources import files
-from pathlib import Path
-
 import keras
 from keras import layers, ops
 
+from show_attend_tell.reference.encoder import SCENE_NET, SCENE_NET_EDGE
+from show_attend_tell.reference.encoder import SCENE_NET_WEIGHTS as WEIGHTS
 from show_attend_tell.runtime.errors import EncoderError
+
+__all__ = ["IMAGE_SIZE", "STRIDE", "WEIGHTS", "WIDTH", "Edges", "build_scene_net"]
 
 IMAGE_SIZE = 112  # side in pixels that the weights were trained on
 STRIDE = 8  # pixels of the picture per cell of the map
 WIDTH = 64  # D
-WEIGHTS = (
-    Path(str(files("show_attend_tell.models"))) / "weights" / "scene_net.weights.h5"
-)
-
-_EDGE = 5.0  # about the value of other channels at a shape
-# Width and stride of each convolution.
-_CONVOLUTIONS = ((16, 2), (24, 1), (32, 2), (48, 1), (64, 2), (64, 1), (64, 1))
 
 
 @keras.saving.register_keras_serializable("show_attend_tell")
@@ -83,7 +77,7 @@ def build_scene_net(image_size: int = IMAGE_SIZE) -> keras.Model:
         )
     pixels = keras.Input((image_size, image_size, 3), name="pixels")
     maps = layers.Rescaling(1.0 / 127.5, offset=-1.0, name="scale")(pixels)
-    for index, (width, stride) in enumerate(_CONVOLUTIONS, start=1):
+    for index, (width, stride) in enumerate(SCENE_NET, start=1):
         # (B, side, side, C) -> (B, side / stride, side / stride, width)
         maps = layers.Conv2D(
             width, 3, stride, "same", use_bias=False, name=f"conv{index}"
@@ -91,5 +85,5 @@ def build_scene_net(image_size: int = IMAGE_SIZE) -> keras.Model:
         maps = layers.BatchNormalization(momentum=0.9, name=f"norm{index}")(maps)
         maps = layers.ReLU(name=f"relu{index}")(maps)
     seen = layers.Conv2D(WIDTH - 4, 1, activation="relu", name="seen")(maps)
-    annotations = Edges(_EDGE, name="annotations")(seen)
+    annotations = Edges(SCENE_NET_EDGE, name="annotations")(seen)
     return keras.Model(pixels, annotations, name="SceneNet")

@@ -69,13 +69,18 @@ def attend(
     e = attention_scores(projected, state, w_att)  # (B, L) or (B, W, L)
     if bias is not None:
         e = e + ops.cast(bias, e.dtype)
-    alpha = ops.softmax(e, axis=-1)
+    alpha = shares(e)
     weights = alpha if select_weights is None else select_weights(alpha)
     phi = context(annotations, weights)  # (B, D) or (B, W, D)
     if beta_logit is None:
         return Attention(phi, alpha, weights, ops.ones_like(alpha[..., 0]))
     beta = ops.sigmoid(beta_logit)  # the authors' ``_selector``
     return Attention(beta * phi, alpha, weights, beta[..., 0])
+
+
+def shares(e):
+    """Return alpha, the softmax of the scores e (..., L); a single location has all."""
+    return ops.softmax(e, axis=-1) if e.shape[-1] != 1 else ops.ones_like(e)
 
 
 class ExponentialProjection(NamedTuple):

@@ -21,7 +21,6 @@ from show_attend_tell.models.decoder_interface import (
     keep,
     product,
 )
-from show_attend_tell.models.encoder.trainable import captions_per_photo
 from show_attend_tell.models.lstm import fast_gradient
 from show_attend_tell.models.lstm.attention import (
     ExponentialProjection,
@@ -106,7 +105,8 @@ class LstmDecoder(MatrixLayer):
             name="lstm_h",
         )
         self.lstm_b = self.bias("lstm_b", 4 * n)
-        self.init = {part: self._mlp(f"init_{part}", D, n) for part in "hc"}
+        parts = "" if s.attention == "none" else "hc"
+        self.init = {part: self._mlp(f"init_{part}", D, n) for part in parts}
         # deep output
         self.l_h, self.l_b = self._matrix("l_h", n, m), self.bias("l_b", m)
         if s.ctx2out:
@@ -132,6 +132,9 @@ class LstmDecoder(MatrixLayer):
     def _get_initial_lstm(self, features, dropouts=NO_DROPOUT):
         """Return c_0 and h_0, MLPs of mean_i a_i, ReLU inside and tanh at the end.
 
+        With ``attention = "none"`` they are the LSTM's after mean_i a_i, its first
+        input, as in Vinyals et al., arXiv:1411.4555.
+
         Args:
             features: a, (B, L, D).
             dropouts: ``initial`` of the mean, once for h and once for c, and ``hidden``
@@ -142,6 +145,10 @@ class LstmDecoder(MatrixLayer):
         """
         mean = ops.mean(features, axis=1)  # (B, L, D) -> (B, D)
         states = {}
+        if not self.init:
+            gates = ops.matmul(dropouts.initial(mean), self.lstm_z) + self.lstm_b
+            n = self.settings.lstm_width
+            return lstm_update(gates, ops.zeros_like(gates[:, :n]))[::-1]
         for part in "hc":
             value = dropouts.initial(mean)
             for j, (w, b) in enumerate(self.init[part]):
@@ -150,6 +157,10 @@ class LstmDecoder(MatrixLayer):
                 value = ops.matmul(value, w) + b  # (B, D) -> (B, D), at last (B, n)
             states[part] = ops.tanh(value)
         return states["c"], states["h"]
+
+    def _seen(self, annotations):
+        """Return a, or zeros where the LSTM has read the photo before the words."""
+        return annotations if self.init else ops.zeros_like(annotations)
 
     def embed(self, tokens):
         """Return E y, (...) -> (..., m)."""
@@ -183,7 +194,7 @@ class LstmDecoder(MatrixLayer):
         if self.settings.selector:
             beta_logit = products[..., A + 4 * n :] + self.b_beta  # (..., 1)
         attention = attend(
-            memory.annotations,
+            self._seen(memory.annotations),
             memory.projected,
             products[..., :A],
             ops.reshape(self.w_att, (-1,)),  # (A, 1) -> (A,)
@@ -207,7 +218,8 @@ class LstmDecoder(MatrixLayer):
         if self.settings.selector:
             b_beta = ops.reshape(self.b_beta, (1,))
         kernel = self.state_kernel()  # (n, A + 4n + 1)
-        weights = (annotations, projected, kernel, w_att, lstm_z, b_beta)
+        a = self._seen(annotations)
+        weights = (a, projected, kernel, w_att, lstm_z, b_beta)
         return fast_gradient.unroll(word_gates, h, c, weights, compile_fn, selection)
 
     def readout(self, embedded, h, z_hat, dropout, precision="float32"):
@@ -240,8 +252,6 @@ class LstmDecoder(MatrixLayer):
     ) -> dict:
         """Read the words of captions, see :meth:`Captioner.teacher_force`."""
         a, projected = memory.annotations, memory.projected
-        if (C := captions_per_photo(tokens, a)) > 1:  # (P, ...) -> (B, ...)
-            a, projected = (ops.repeat(x, C, axis=0) for x in (a, projected))
         c, h = self._get_initial_lstm(a, dropouts)  # (B, L, D) -> (B, n)
         embedded = dropouts.words(self.embed(tokens))  # (B, T) -> (B, T, m)
         gates = self.word_gates(embedded, parts.precision)  # (B, T, 4n)
@@ -300,5 +310,6 @@ class LstmDecoder(MatrixLayer):
         if self.settings.selector:
             beta_logit = ops.matmul(h, self.w_beta) + self.b_beta
         state, w_att = ops.matmul(h, self.w_h), ops.reshape(self.w_att, (-1,))
-        result = attend(features, features_proj, state, w_att, beta_logit)
+        a = self._seen(features)
+        result = attend(a, features_proj, state, w_att, beta_logit)
         return result.z_hat, result.alpha, result.beta

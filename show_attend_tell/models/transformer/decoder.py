@@ -34,7 +34,6 @@ from show_attend_tell.models.decoder_interface import (
     NextWord,
     product,
 )
-from show_attend_tell.models.encoder.trainable import captions_per_photo
 from show_attend_tell.models.lstm.fast_gradient import SOFT
 from show_attend_tell.models.transformer.attention import (
     causal_bias,
@@ -180,8 +179,8 @@ class TransformerDecoder(MatrixLayer):
 
     def _is_read_unprojected(self, tokens, m):
         """Return whether reading m itself takes fewer operations than its keys."""
-        d, T = self.settings.width, tokens.shape[1]
-        rows = T * captions_per_photo(tokens, m)
+        d, (B, T), P = self.settings.width, tokens.shape, m.shape[0]
+        rows = B // P * T if B and P else T  # words of all captions of a photo
         return rows * self.settings.heads < d + rows
 
     def search_memory(self, annotations, words: int | None) -> Memory:

@@ -50,9 +50,8 @@ def test_loaded_weights_are_float32_rounded_to_float16(model, source, tmp_path):
 
 
 def test_eight_bits_have_a_scale_per_output_channel(rng, tmp_path):
-    names = {"convolutions": ["block5_conv3"]}
-    model = tiny_captioner.build(rng, names, attention_layers=2)
-    model.convolutions.kernels[0].assign(0 * model.convolutions.kernels[0])
+    model = tiny_captioner.build(rng, attention_layers=2)
+    model.decoder.w_h.assign(0 * model.decoder.w_h)
     model.save(tmp_path / "model.keras")
     save_half(tmp_path / "model.keras", tmp_path / "small.keras", eight_bit=True)
     loaded = load_captioner(tmp_path / "small.keras")

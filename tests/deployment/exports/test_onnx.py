@@ -37,7 +37,6 @@ VARIANTS = {
         f"transformer, {name}": (tiny_transformer, changes)
         for name, changes in tiny_transformer.VARIANTS.items()
     },
-    "fine-tuned": (tiny, {"arguments": {"convolutions": ["block5_conv3"]}}),
 }
 
 

@@ -20,6 +20,8 @@ KINDS = {
     "tanh": {},
     "no gate": {"selector": False},
     "hard": {"attention": "hard"},
+    "mean": {"attention": "mean"},
+    "none": {"attention": "none"},
 }
 # compiled once, for all lengths, in this order
 PARTS = [
@@ -79,7 +81,9 @@ def _gradient_function(model, mode):
             # a cotangent of beta too, which the paper's loss does not have
             loss = loss + tf.reduce_sum(outputs["beta"] ** 2)
         inputs = [*(v.value for v in model.trainable_variables), annotations]
-        gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, inputs)]
+        zero = tf.UnconnectedGradients.ZERO
+        found = tape.gradient(loss, inputs, unconnected_gradients=zero)
+        gradients = [tf.convert_to_tensor(g) for g in found]
         return outputs, loss, gradients
 
     if mode == "eager":
@@ -115,6 +119,8 @@ def _by_autodiff(kind):
         pytest.param("no gate", "xla", marks=pytest.mark.slow),
         ("hard", "eager"),
         ("hard", "xla"),
+        ("mean", "eager"),
+        ("none", "xla"),
     ],
 )
 def test_outputs_and_gradients_are_those_of_autodiff(kind, mode):
