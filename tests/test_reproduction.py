@@ -52,7 +52,7 @@ def test_the_command_of_a_row_is_valid(name):
     if "script" in row:
         assert (ROOT / row["script"].split()[0]).exists()
         return
-    load_experiment(row["experiment"], row.get("set", []))
+    load_experiment(row["experiment"], TOOL["changes_of"](name, ROWS))
     verbs = TOOL["commands"](name, ROWS, row.get("seeds", [None]))
     assert ("train" in verbs) == ("of" not in row and "model" not in row)
     for other in (row.get("of"), row.get("after")):
