@@ -3,9 +3,9 @@
 import io
 
 import pytest
-from matplotlib import cbook
 from PIL import Image
 
+from data_prep.scenes import example_pictures as module
 from data_prep.scenes.example_pictures import (
     example_photos,
     example_pictures,
@@ -46,7 +46,7 @@ def test_the_photos_are_written_as_files(tmp_path):
     assert [path.read_bytes() for path in written] == [j for _, j in example_photos()]
 
 
-def test_without_the_sample_data_all_examples_are_scenes(monkeypatch, tmp_path):
-    monkeypatch.setattr(cbook, "get_sample_data", lambda *_, **__: tmp_path / "absent")
+def test_without_the_sample_data_all_examples_are_scenes(monkeypatch):
+    monkeypatch.setattr(module, "_SAMPLE", "absent")
     scenes = [scene[:2] for scene in example_pictures(True)]
     assert [scene[:2] for scene in example_pictures(False)] == scenes
