@@ -37,7 +37,7 @@ from show_attend_tell.models.lstm.hard_attention import (
 
 GRID, T, BATCH, DRAWS = (2, 2), 5, 32, 100
 L = GRID[0] * GRID[1]
-UPDATES = (0, 300, 3000)
+UPDATES = (0, 100, 1000)
 F_ATT = ("w_a_0", "b_a_0", "w_h", "w_att")
 SPECIAL, DROPPED = ("<pad>", "<start>", "<end>", "<unk>"), ("a", "of")
 PART = 4  # captions whose sequences are summed together

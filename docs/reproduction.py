@@ -22,7 +22,11 @@ import sys
 from pathlib import Path
 
 from show_attend_tell.config import runs
-from show_attend_tell.config.experiments import load_experiment
+from show_attend_tell.config.experiments import (
+    load_experiment,
+    rename,
+    seed_variants,
+)
 from show_attend_tell.config.toml import read_toml
 from show_attend_tell.data.features import feature_path
 from show_attend_tell.data.shard_store import feature_set
@@ -68,26 +72,33 @@ def missing_seeds(row: dict, result: dict) -> list:
     return [seed for seed in row.get("seeds", [None]) if seed not in done]
 
 
+def changes_of(name: str, rows: dict) -> list[str]:
+    """Return the changed settings of a row, KEY=VALUE."""
+    row, first = rows[name], []
+    if "of" in row:
+        first = rows[row["of"]].get("set", [])
+    if "after" in row:
+        model = RUNS / f"{row['after']}-seed-1" / runs.MODEL
+        first = [f"training.init_from={model}"]
+    return [*first, *row.get("set", [])]
+
+
 def commands(name: str, rows: dict, seeds: list, data: str = "DIR") -> dict:
     """Return the arguments of the verbs that measure seeds of a row, by verb.
 
     ``eval`` has those of each seed.
     """
-    row, after = rows[name], []
-    trained, experiment = row.get("of", name), ["-e", row["experiment"]]
-    changes = [] if trained == name else rows[trained].get("set", [])
-    pairs = [("--set", change) for change in (*changes, *row.get("set", []))]
-    changes = [part for pair in pairs for part in pair]
+    row, run = rows[name], rows[name].get("of", name)
+    experiment = ["-e", row["experiment"]]
+    changes = [x for change in changes_of(name, rows) for x in ("--set", change)]
     given = ["--data", data] if "data" in row else []
     verbs = {"prepare": [*experiment, *given], "features": experiment}
-    if trained == name and "model" not in row:
-        if "after" in row:
-            after = ["--init-from", str(RUNS / f"{row['after']}-seed-1" / runs.MODEL)]
+    if run == name and "model" not in row:
         several = ["--seeds", ",".join(map(str, seeds)), "--resume"]
-        verbs["train"] = [*experiment, "--name", name, *several, *changes, *after]
+        verbs["train"] = [*experiment, "--name", name, *several, *changes]
     options = ["--model", row["model"]] if "model" in row else []
-    options += [part for beam in row.get("beams", []) for part in ("--beam", str(beam))]
-    named = [trained if seed is None else f"{trained}-seed-{seed}" for seed in seeds]
+    options += [x for beam in row.get("beams", []) for x in ("--beam", str(beam))]
+    named = [run if seed is None else f"{run}-seed-{seed}" for seed in seeds]
     options += [*changes, *row.get("eval", [])]
     return verbs | {"eval": [[*experiment, "--name", n, *options] for n in named]}
 
@@ -112,7 +123,7 @@ def run_row(
         about["commands"] = [f"python {row['script']}"]
         return [run | about for run in json.loads(done.stdout)["runs"]]
     verbs, done = commands(name, rows, seeds, data), []
-    experiment = load_experiment(row["experiment"], row.get("set", []))
+    experiment = load_experiment(row["experiment"], changes_of(name, rows))
     if not (WORK / experiment.data.name).exists():
         done.append(_run("prepare", verbs["prepare"]))
     if experiment.task == "caption":
@@ -120,7 +131,10 @@ def run_row(
         if not feature_set(file).exists():
             done.append(_run("features", verbs["features"]))
     if "train" in verbs:
-        done.append(_run("train", [*verbs["train"], *options]))
+        trained = seed_variants(rename(experiment, name), seeds)
+        if not all(map(_is_trained, trained)):
+            _run("train", [*verbs["train"], *options])
+        done.append(shlex.join(["show-attend-tell", "train", *verbs["train"]]))
     for seed, arguments in zip(seeds, verbs["eval"], strict=True):
         folder = RUNS / arguments[arguments.index("--name") + 1]
         before = {file: file.stat().st_mtime_ns for file in folder.glob("scores*.json")}
@@ -141,6 +155,15 @@ def _run(verb: str, arguments: list[str]) -> str:
     print("$", shlex.join(command), flush=True)
     subprocess.run([sys.executable, "-m", "show_attend_tell", *command[1:]], check=True)
     return shlex.join(command)
+
+
+def _is_trained(experiment) -> bool:
+    folder = RUNS / experiment.name
+    if not runs.holds_run(folder):
+        return False
+    from show_attend_tell.cluster.seeds import is_trained  # starts TensorFlow
+
+    return is_trained(folder, experiment)
 
 
 def _kept(scores: dict) -> dict:

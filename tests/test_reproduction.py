@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from show_attend_tell.config.experiments import load_experiment
@@ -52,7 +53,7 @@ def test_the_command_of_a_row_is_valid(name):
     if "script" in row:
         assert (ROOT / row["script"].split()[0]).exists()
         return
-    load_experiment(row["experiment"], row.get("set", []))
+    load_experiment(row["experiment"], TOOL["changes_of"](name, ROWS))
     verbs = TOOL["commands"](name, ROWS, row.get("seeds", [None]))
     assert ("train" in verbs) == ("of" not in row and "model" not in row)
     for other in (row.get("of"), row.get("after")):
@@ -104,3 +105,29 @@ def test_rows_that_have_results_are_skipped(monkeypatch, capsys):
     TOOL["main"]()
     assert f"{name}: already measured" in capsys.readouterr().out
     assert TOOL["PAGE"].read_bytes() == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["moving baseline", "other samples"])
+def test_sampled_gradients_of_the_small_problem_are_the_exact_one_on_average(kind):
+    script = runpy.run_path(str(ROOT / "docs" / "gradient_noise.py"))
+    rng, size = np.random.default_rng(3), script["BATCH"]
+    words = [*script["SPECIAL"], *"abcdef"]
+    a = 2 * rng.standard_normal((size, script["L"], 6)).astype("f4")
+    targets = rng.integers(4, len(words), (size, script["T"])).astype("i4")
+    inputs = np.hstack([np.full((size, 1), 1, "i4"), targets[:, :-1]])
+    hard = {"baseline": "samples"} if kind == "other samples" else {}
+    model = script["build"](words, 6, **script["PLAIN"], samples=5, **hard)
+    for weight in model.trainable_weights:
+        weight.assign(0.9 * rng.standard_normal(weight.shape))
+    log_p, reached, exact = script["enumerator"](model)(a, inputs, targets)
+    p = np.exp(log_p.astype(float))
+    np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-4)
+    b = np.float32((p * reached).sum(axis=1).mean())
+    sample = script["sampler"](model)
+    noise = rng.random((80, size * 5, script["T"]), np.float32)
+    drawn = [script["flat"](sample(a, inputs, targets, b, u)) for u in noise]
+    along = np.stack(drawn) @ exact / np.linalg.norm(exact)
+    error = along.std(ddof=1) / len(along) ** 0.5
+    assert abs(along.mean() - np.linalg.norm(exact)) < 4 * error
+    assert np.linalg.norm(exact) > 5 * error

@@ -2,61 +2,54 @@
 
     python -m data_prep.scenes.example_pictures FOLDER
 
-writes the photos into a folder. They are crops of Matplotlib's sample, the only photo
-that an installed dependency contains: Grace Hopper, by James S. Davis, US Navy, public
-domain as a work of the federal government of the United States.
+writes the photos into a folder.
 """
 
 import io
+from importlib.resources import files
 from pathlib import Path
 
 import click
-from matplotlib import cbook
 from PIL import Image
 
 from data_prep.scenes.scenes import make_scene
 from show_attend_tell.runtime.files import atomic_write
 
 _SCENES = (4, 11, 23, 42)  # numbers of test scenes
-# Title -> region of the photo, left, upper, right, lower in pixels.
-_PHOTOS = {
-    "Grace Hopper, photo: US Navy": (0, 0, 512, 600),
-    "Grace Hopper, upper part of the photo": (0, 0, 512, 400),
-    "Grace Hopper, face, from the same photo": (120, 0, 420, 300),
-}
+_FOLDER = files(__package__) / "photos"
+# File, title and note of each photo; all are in the public domain or CC0 1.0, reduced
+# to 640 pixels. The comment is the name of the file at commons.wikimedia.org. The
+# portrait, here its upper part, comes from the Python package face_recognition 1.3.0,
+# the other photos from the Debian package gcompris-qt-data 3.1.
+PHOTOS = (
+    ("cow.jpg", "Cow, photo: Dohduhdah", ""),  # Cow-IMG_2050.JPG
+    ("sheep.jpg", "Sheep, photo: Rob Mitchell", ""),  # Sheep_(33625876592).jpg
+    # Giraffe_courtship_(25657342808).jpg
+    ("giraffes.jpg", "Giraffes, photo: Mike and Lara Wolfe", ""),
+    # President_Barack_Obama.jpg
+    ("portrait.jpg", "Barack Obama, photo: Pete Souza, White House", ""),
+    # Churchill_Wildlife_Management_Area_polar_bear30.JPG
+    ("polar-bear.jpg", "Polar bear, photo: anonymous", "A failure: it sees a dog"),
+)
 
 
 def example_pictures(scene_net: bool) -> list[tuple[str, bytes, str]]:
-    """Return four example pictures.
+    """Return example pictures.
 
     Args:
-        scene_net: whether the encoder is SceneNet. Other encoders are trained on
-            photos: their examples are photos and one scene, which shows the caption of
-            a picture unlike the training photos.
+        scene_net: whether the encoder is SceneNet, whose examples are scenes. Other
+            encoders are trained on photos: their examples are photos.
 
     Returns:
         The title of each picture, its JPEG bytes, and a note for a picture whose
         caption will be wrong.
     """
-    note = "" if scene_net else "A failure: no training photo looks like it"
-    drawn = [make_scene(0, "test", number)[:2] for number in _SCENES]
-    pictures = [(caption, _jpeg(image), note) for image, caption in drawn]
-    if scene_net:
-        return pictures
-    photos = [(*photo, "") for photo in example_photos()]
-    return [*photos, *pictures][: len(_SCENES)]
-
-
-def example_photos() -> list[tuple[str, bytes]]:
-    """Return the title and the JPEG bytes of each photo.
-
-    The list is empty where a distribution packages Matplotlib's sample data separately.
-    """
-    path = Path(cbook.get_sample_data("grace_hopper.jpg", asfileobj=False))
-    if not path.is_file():
-        return []
-    with Image.open(path) as photo:
-        return [(title, _jpeg(photo.crop(region))) for title, region in _PHOTOS.items()]
+    if not scene_net:
+        return [
+            (title, (_FOLDER / name).read_bytes(), note) for name, title, note in PHOTOS
+        ]
+    scenes = [make_scene(0, "test", number)[:2] for number in _SCENES]
+    return [(caption, _jpeg(image), "") for image, caption in scenes]
 
 
 def _jpeg(image: Image.Image) -> bytes:
@@ -69,8 +62,8 @@ def _jpeg(image: Image.Image) -> bytes:
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 def main(folder: Path) -> None:
     """Write the example photos into FOLDER."""
-    for number, (_, jpeg) in enumerate(example_photos(), start=1):
-        atomic_write(folder / f"grace_hopper_{number}.jpg", jpeg)
+    for name, _, _ in PHOTOS:
+        atomic_write(folder / name, (_FOLDER / name).read_bytes())
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ import tempfile
 import urllib.request
 from pathlib import Path
 
+import numpy as np
+
 from show_attend_tell.runtime.files import atomic_write
 
 HERE = Path(__file__).resolve().parent
@@ -59,6 +61,7 @@ def write_files(folder: Path) -> None:
         ImportError: a package of the extra ``[docs]`` is absent.
     """
     from show_attend_tell.deployment.exports.onnx_graphs import export_onnx
+    from show_attend_tell.inference.pipeline import load
     from show_attend_tell.models.pretrained import shipped_model
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -73,6 +76,7 @@ def write_files(folder: Path) -> None:
         models = Path(temporary) / "models"
         export_onnx(shipped_model(), models)
         contents = {path.name: path.read_bytes() for path in sorted(models.iterdir())}
+        contents["confidence.json"] = calibration_json(load(engine="reference"))
         contents |= {f"{name}.wasm": member(f"{name}.wasm") for name in WASM}
     for name, content in contents.items():
         packed = gzip.compress(content, mtime=0)  # the same bytes in each build
@@ -82,6 +86,31 @@ def write_files(folder: Path) -> None:
     for name in ("attention.js", "controls.js"):
         shutil.copyfile(SHARED / name, folder / name)
     (folder / "files.json").write_text(json.dumps(files), encoding="utf-8")
+
+
+def calibration_json(pipeline) -> bytes:
+    """Return what confidence.js reads, from a pipeline with a calibration."""
+    from show_attend_tell.inference import confidence
+    from show_attend_tell.inference.result import CONFIDENCE_WORDS
+
+    calibration = pipeline.calibration
+    arrays = vars(calibration.space) | vars(calibration)
+    del arrays["grid"], arrays["space"]
+    names = confidence.STATISTICS
+    content = {
+        "words": arrays.pop("words").tolist(),
+        "statistics": names,
+        "columns": {
+            "familiarity": [names.index(name) for name in confidence.FAMILIARITY],
+            "quality": [names.index(name) for name in confidence.QUALITY],
+        },
+        "confidence_words": CONFIDENCE_WORDS,
+        "arrays": {
+            name: base64.b64encode(np.asarray(values, "<f4").tobytes()).decode()
+            for name, values in arrays.items()
+        },
+    }
+    return json.dumps(content).encode()
 
 
 def fetch_runtime() -> Path:

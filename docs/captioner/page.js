@@ -45,7 +45,9 @@ function buttonOf(word, k) {
 
 function showAnswer(found) {
   answer = found;
-  report(answer.words.length ? "" : "The caption is empty.");
+  const { confidence, confidence_word: word } = answer;
+  report(answer.words.length
+    ? `${word}, confidence ${confidence.toFixed(2)}` : "The caption is empty.");
   part("announced").textContent = answer.sentence;
   part("words").replaceChildren(...answer.words.map(buttonOf));
   part("others").replaceChildren(...answer.alternatives.map(({ sentence }) => {

@@ -1,11 +1,12 @@
 // Caption photos in a thread of their own, with the models of `export --format onnx`.
 
+import { Calibration } from "./confidence.js";
 import { openFiles } from "./loading.js";
 import { decode, seenRegion, toSquare } from "./preprocessing.js";
 import { beamSearch, Reranker } from "./search.js";
 
 const SEPARATED = / +(?=(?:'(?:s|re|ve|ll|d|m)|n't|[,;:!?.])(?:\s|$))/g;
-let captioner = null; // a promise of {ort, settings, reranker, sessions}
+let captioner = null; // a promise of {ort, settings, reranker, calibration, sessions}
 
 // ONNX Runtime on the graphics processor needs WebAssembly that can wait for it (JSPI),
 // and the encoder rounds to float16.
@@ -19,8 +20,10 @@ async function load(gpu) {
   const wasm = `ort-wasm-simd-threaded${gpu ? ".jspi" : ""}`;
   const models = ["encoder.onnx", "decoder.onnx", "reranker.onnx"];
   const progress = (done, total) => postMessage({ kind: "progress", done, total });
-  const open = await openFiles(["captioner.json", `${wasm}.wasm`, ...models], progress);
-  const settings = JSON.parse(new TextDecoder().decode(await open("captioner.json")));
+  const texts = ["captioner.json", "confidence.json"];
+  const open = await openFiles([...texts, `${wasm}.wasm`, ...models], progress);
+  const [settings, confidence] = await Promise.all(texts.map(
+    async (name) => JSON.parse(new TextDecoder().decode(await open(name)))));
   const ort = await import(gpu ? "./ort.jspi.min.mjs" : "./ort.wasm.min.mjs");
   ort.env.wasm.wasmPaths = { mjs: new URL(`${wasm}.mjs`, import.meta.url).href };
   ort.env.wasm.wasmBinary = (await open(`${wasm}.wasm`)).buffer;
@@ -35,7 +38,7 @@ async function load(gpu) {
   const black = new ort.Tensor("uint8", new Uint8Array(side * side * 3), [side, side, 3]);
   await sessions.encoder.run({ square: black }); // compiles shaders, or fails before a photo
   const reranker = ngrams && new Reranker(ngrams, idf, decoding.rerank_weight);
-  return { ort, settings, reranker, sessions };
+  return { ort, settings, reranker, calibration: new Calibration(confidence), sessions };
 }
 
 // Load the captioner for the graphics processor; where that fails, for the processor.
@@ -58,7 +61,7 @@ function pick(ort, tensor, rows) {
 }
 
 async function captionsOf(square) {
-  const { ort, settings, reranker, sessions } = await captioner;
+  const { ort, settings, reranker, calibration, sessions } = await captioner;
   const { side, decoding } = settings;
   const pixels = new ort.Tensor("uint8", new Uint8Array(square), [side, side, 3]);
   const photo = await sessions.encoder.run({ square: pixels });
@@ -72,10 +75,14 @@ async function captionsOf(square) {
     return Object.fromEntries(
       ["log_probs", "alpha", "beta"].map((name) => [name, out[name]?.data]));
   };
-  const captions = await beamSearch(step, decoding);
-  if (!reranker) return captions;
-  const { values } = await sessions.reranker.run({ features: photo.features });
-  return reranker.rank(captions, values.data);
+  let captions = await beamSearch(step, decoding);
+  if (reranker) {
+    const { values } = await sessions.reranker.run({ features: photo.features });
+    captions = reranker.rank(captions, values.data);
+  }
+  const [best] = captions;
+  Object.assign(best, calibration.describe(photo.features.data, settings.grid, best.words));
+  return captions;
 }
 
 // Return a caption in the form of the web page's answers, for attention.js.
@@ -87,6 +94,8 @@ function describe(caption, { words: vocabulary, grid: [rows, columns] }) {
     sentence: asSentence(text.join(" ")),
     log_prob: caption.logProb,
     score: caption.score,
+    confidence: caption.confidence,
+    confidence_word: caption.confidence_word,
     word_log_probs: words.map(({ logProb }) => logProb),
     beta: words.map(({ beta }) => beta),
     attention: words.map(({ alpha }) => Array.from(

@@ -39,6 +39,7 @@ from show_attend_tell.inference.result import (
     photo_seeds,
     unless_doubtful,
 )
+from show_attend_tell.inference.saving import save_pipeline
 from show_attend_tell.models.pretrained import DEFAULT, model_path
 from show_attend_tell.runtime.errors import CaptionError, PhotoError
 
@@ -227,8 +228,7 @@ class CaptioningPipeline:
     ) -> Caption:
         """Return the caption of a decoded photo, also of a region and of samples.
 
-        For the same pixels it equals the caption of :meth:`caption_photos`, up to
-        rounding.
+        For the same pixels it equals :meth:`caption_photos`, up to rounding.
 
         Args:
             image: RGB, upright, as :func:`data.preprocessing.load_photo` returns it.
@@ -242,16 +242,17 @@ class CaptioningPipeline:
         return self._caption_one(opened, request or CaptionRequest())
 
     def compile(self, request: CaptionRequest) -> None:
-        """Trace the search of :meth:`caption_image`; one graph serves all regions.
-
-        NumPy has nothing to trace.
-        """
-        if not self.engine.is_keras:
+        """Trace the search of :meth:`caption_image`; one graph serves all regions."""
+        if not self.engine.is_keras:  # NumPy has nothing to trace
             return
         side = self.engine.side
         if request.region is not None:
             request = dataclasses.replace(request, region=(0, 0, side, side))
         self.caption_image(Image.new("RGB", (side, side)), request)
+
+    def save(self, file: str | os.PathLike) -> None:
+        """Write a ``.keras`` file, see :func:`inference.saving.save_pipeline`."""
+        save_pipeline(self, file)
 
     def require_calibration(self, request: CaptionRequest) -> None:
         """Raise a CaptionError if a lowest confidence lacks the model's calibration."""

@@ -249,6 +249,17 @@ def test_fifty_captions_are_those_of_the_command(page, photos):
 
 
 @pytest.mark.slow
+def test_the_confidence_and_its_word_are_those_of_the_command(page, photos):
+    pipeline = load(SHIPPED, engine="reference")
+    for path in photos[:12:3]:
+        assert caption_of(page, path)
+        caption = pipeline.caption(path)
+        word, _, number = part(page, "status").text.partition(", confidence ")
+        assert word == caption.confidence_word
+        assert float(number) == pytest.approx(caption.confidence, abs=0.01)
+
+
+@pytest.mark.slow
 def test_words_show_their_attention_by_keyboard_and_nothing_leaves_the_page(page):
     page.get_log("performance")
     assert caption_of(page, ROOT / "docs" / "images" / "dog.jpg").endswith(".")

@@ -1,0 +1,100 @@
+// Compute the confidence of a caption as inference/confidence.py does, which has the
+// equations. G = 3 D.
+
+const [LIMIT, SMALLEST, LEAST_P, WEAKEST] = [4, 1e-12, 1e-3, 3];
+
+const sum = (values) => values.reduce((a, b) => a + b, 0);
+const probability = (z) => 1 / (1 + Math.exp(-z));
+
+export class Calibration {
+  // Args: the content of confidence.json: arrays in base64, float32; content words by
+  // their ids; the words for a confidence; names of the statistics.
+  constructor({ arrays, ...rest }) {
+    Object.assign(this, rest);
+    for (const [name, text] of Object.entries(arrays)) {
+      const bytes = Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
+      this[name] = new Float32Array(bytes.buffer);
+    }
+  }
+
+  // Return {confidence, confidence_word} of a caption of beamSearch.
+  //
+  // Args:
+  //   features: annotations, L * D values; grid: [rows, columns], L locations.
+  //   words: [{word, logProb}], the end word included.
+  describe(features, grid, words) {
+    const values = this.values(features, grid, words);
+    const x = this.statistics.map((name, k) => (
+      Math.min(Math.max((values[name] - this.centre[k]) / this.scale[k], -LIMIT), LIMIT)));
+    const parts = [["familiarity", this.familiarity], ["quality", this.quality]];
+    const [known, good] = parts.map(([part, coefficients]) => {
+      const columns = this.columns[part];
+      return probability(sum(columns.map((k, i) => x[k] * coefficients[i]))
+        + coefficients[columns.length]);
+    });
+    const confidence = Math.round(1e6 * known * good) / 1e6;
+    const [word] = Object.entries(this.confidence_words).find(([, least]) => confidence >= least);
+    return { confidence, confidence_word: word };
+  }
+
+  // Return the statistics of a photo and its caption by their names.
+  values(features, grid, words) {
+    const D = this.layout.length, k = this.variances.length;
+    const g = describePhoto(features, grid, D);
+    const centred = g.map((value, i) => value - this.mean[i]);
+    const y = new Float64Array(k), seen = new Float64Array(3 * D);
+    centred.forEach((value, i) => {
+      for (let j = 0; j < k; j++) y[j] += value * this.components[i * k + j];
+    });
+    for (let i = 0; i < 3 * D; i++) {
+      for (let j = 0; j < k; j++) seen[i] += y[j] * this.components[i * k + j];
+    }
+    const outside = sum(centred.map((value, i) => (value - seen[i]) ** 2));
+    const distance = sum(y.map((value, j) => value * value / this.variances[j])) / k;
+    const direction = g.slice(0, D).map((value, i) => value - g[2 * D + i]);
+    const norms = Math.hypot(...direction) * Math.hypot(...this.layout);
+    const logProbs = words.map(({ logProb }) => logProb);
+    const weakest = [...logProbs].sort((a, b) => a - b).slice(0, WEAKEST);
+    return {
+      residual: -Math.log(Math.max(outside, SMALLEST)),
+      distance: -Math.log(Math.max(distance, SMALLEST)),
+      layout: sum(direction.map((value, i) => value * this.layout[i])) / Math.max(norms, SMALLEST),
+      grounding: this.grounding(y, words),
+      log_prob: sum(logProbs) / Math.max(words.length, 1),
+      weakest: sum(weakest) / Math.max(weakest.length, 1),
+    };
+  }
+
+  // Return the mean log ratio of the content words, 0 without any.
+  grounding(y, words) {
+    const V = this.words.length;
+    const ratios = words.map(({ word }) => this.words.indexOf(word)).filter((w) => w >= 0)
+      .map((w) => {
+        let p = this.shares[w];
+        y.forEach((value, j) => {
+          p += value / Math.sqrt(this.variances[j]) * this.word_weights[j * V + w];
+        });
+        return Math.log(Math.min(Math.max(p, LEAST_P), 1) / this.shares[w]);
+      });
+    return sum(ratios) / Math.max(ratios.length, 1);
+  }
+}
+
+// Return g(a) of length 1, top, middle and bottom, L * D values -> (3 D,).
+function describePhoto(features, [rows, columns], D) {
+  const third = Math.ceil(rows / 3);
+  const middle = rows > 2 * third ? [third, rows - third] : [0, rows];
+  const bands = [[0, third], middle, [rows - third, rows]];
+  const g = new Float64Array(3 * D);
+  bands.forEach(([top, bottom], band) => {
+    for (let l = top * columns; l < bottom * columns; l++) {
+      for (let d = 0; d < D; d++) g[band * D + d] += features[l * D + d];
+    }
+    for (let d = band * D; d < (band + 1) * D; d++) {
+      const mean = g[d] / ((bottom - top) * columns);
+      g[d] = Math.sign(mean) * Math.sqrt(Math.abs(mean));
+    }
+  });
+  const length = Math.max(Math.hypot(...g), SMALLEST);
+  return g.map((value) => value / length);
+}
