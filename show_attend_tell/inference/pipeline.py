@@ -39,7 +39,7 @@ from show_attend_tell.inference.result import (
     photo_seeds,
     unless_doubtful,
 )
-from show_attend_tell.inference.saving import save_pipeline
+from show_attend_tell.inference.saving import save_model
 from show_attend_tell.models.pretrained import DEFAULT, model_path
 from show_attend_tell.runtime.errors import CaptionError, PhotoError
 
@@ -251,8 +251,8 @@ class CaptioningPipeline:
         self.caption_image(Image.new("RGB", (side, side)), request)
 
     def save(self, file: str | os.PathLike) -> None:
-        """Write a ``.keras`` file, see :func:`inference.saving.save_pipeline`."""
-        save_pipeline(self, file)
+        """Write a ``.keras`` file, see :func:`inference.saving.save_model`."""
+        save_model(self.generator, self.file, file)
 
     def require_calibration(self, request: CaptionRequest) -> None:
         """Raise a CaptionError if a lowest confidence lacks the model's calibration."""

@@ -1,19 +1,18 @@
-"""Save a pipeline as a model file, with the files that belong to it beside it."""
+"""Save a captioner as a model file, with the files that belong to it beside it."""
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from show_attend_tell.inference.confidence import calibration_path, find_calibration
+from show_attend_tell.reference.captioner import Generator
 from show_attend_tell.reference.reranker import reranker_beside
 from show_attend_tell.runtime.errors import CalibrationError, CaptionError
 from show_attend_tell.runtime.files import atomic_path
 
-if TYPE_CHECKING:  # its module imports this one
-    from show_attend_tell.inference.pipeline import CaptioningPipeline
 
-
-def save_pipeline(pipeline: "CaptioningPipeline", file: str | Path) -> None:
+def save_model(
+    generator: Generator, source: Path | tuple[Path, ...] | None, file: str | Path
+) -> None:
     """Write the captioner, and beside it what its own file has there.
 
     These are the reranker, the encoder's weights if they are a file, and the
@@ -21,14 +20,15 @@ def save_pipeline(pipeline: "CaptioningPipeline", file: str | Path) -> None:
     none is written.
 
     Args:
-        pipeline: of one model.
+        generator: of one captioner of Keras.
+        source: the model file that it was loaded from, if any.
         file: ends with ``.keras``; replaced if it exists.
 
     Raises:
-        CaptionError: the pipeline has several models, or `file` has another ending.
+        CaptionError: there are several models, or `file` has another ending.
         OSError: a file cannot be written.
     """
-    file, source, generator = Path(file), pipeline.file, pipeline.generator
+    file = Path(file)
     if generator.captioner is None or file.suffix != ".keras":
         raise CaptionError(
             "`save` needs one model without mirror images, and a file that ends with "

@@ -5,13 +5,13 @@ import sys
 from tqdm import tqdm
 
 _LOG_INTERVAL = 30.0  # seconds between lines where no terminal shows them
-_COMPILING = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<compiling{postfix}]"
+_STARTING = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<starting{postfix}]"
 
 
 class ProgressBar(tqdm):
     """A tqdm bar whose rate and time left ignore pauses and compilation.
 
-    The first update usually compiles a graph, and the bar shows "compiling" until then;
+    The first update usually compiles a graph, and the bar shows "starting" until then;
     later updates compile a graph if ``compiling=True``.
     """
 
@@ -33,7 +33,7 @@ class ProgressBar(tqdm):
         values = super().format_dict
         if self.disable or self.n > self.initial:
             return values
-        return {**values, "bar_format": _COMPILING}
+        return {**values, "bar_format": _STARTING}
 
 
 def progress_bar(

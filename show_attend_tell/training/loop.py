@@ -193,7 +193,7 @@ class Trainer:
     def _epoch(self, log, bar: ProgressBar) -> None:
         position, graphs = self.position, self.objective.graphs
         start = position.epoch, position.step_in_epoch
-        # Without a graph the bar shows "compiling", also as a line of a log file.
+        # Without a graph the bar shows "starting", also as a line of a log file.
         bar.set_postfix_str("", refresh=not graphs)
         for values in self.objective.updates(*start):
             position.step += 1

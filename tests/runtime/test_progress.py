@@ -40,7 +40,7 @@ def advance(bar, clock, seconds, updates=1, **options):
 
 def test_neither_compiling_nor_a_pause_changes_the_time_left(make, clock):
     with make() as bar:
-        assert "<compiling]" in str(bar)
+        assert "<starting]" in str(bar)
         advance(bar, clock, 8.0)  # the first update always compiles
         advance(bar, clock, 7.0, updates=3, compiling=True)
         advance(bar, clock, 0.5, updates=10)

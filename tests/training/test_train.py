@@ -94,7 +94,7 @@ def test_a_line_reports_that_the_first_update_compiles(work, tmp_path, quick, ca
     training.train(experiment(name="further", training=changes), work, tmp_path)
     _, _, after = capsys.readouterr().err.partition("validating]")
     assert f"0/{STEPS} " in after
-    assert "<compiling]" in after  # and not "<compiling, validating]"
+    assert "<starting]" in after  # and not "<starting, validating]"
 
 
 class _Stop(Exception):

@@ -14,6 +14,7 @@ let latest = 0; // number of the latest request; answers to earlier ones are dro
 const models = {}; // the server's models with their own settings, by name
 let seed = 0;
 let drag = null; // {start, end}, points of the photo as fractions, while marking
+let marked = null; // the region whose caption is awaited, as fractions
 
 // ---- display
 
@@ -29,7 +30,7 @@ function show(k) {
   const alpha = answer && k >= 0 ? answer.attention[k] : null;
   const whole = [0, 0, canvas.width, canvas.height];
   drawPhoto(canvas.getContext("2d"), photo.image, whole, answer, k);
-  const region = drag ? boxOf(drag) : regionOf(answer);
+  const region = drag ? boxOf(drag) : marked ?? regionOf(answer);
   if (region) drawRegion(canvas.getContext("2d"), whole, region);
   const word = alpha ? `; bright is the attention for the word ${answer.words[k]}` : "";
   canvas.setAttribute("aria-label", `The photo ${photo.name}${word}`);
@@ -174,6 +175,7 @@ function endDrag(event) {
   if (event.type === "pointerup" && !small) {
     const { naturalWidth: wide, naturalHeight: high } = photo.image;
     setRegion([x0 * wide, y0 * high, x1 * wide, y1 * high].map(Math.round).join(","));
+    marked = [x0, y0, x1, y1];
     setMarking(false);
     requestCaption();
   }
@@ -209,6 +211,7 @@ async function requestCaption() {
     const found = await askServer("caption", form, isCurrent, onWait);
     if (!isCurrent()) return;
     report("");
+    marked = null;
     const isFirst = !answer;
     answer = { ...found, wait: (performance.now() - asked) / 1000 };
     $("again").disabled = false;
@@ -220,6 +223,7 @@ async function requestCaption() {
     show(-1);
   } catch (error) {
     if (!isCurrent()) return;
+    marked = null;
     report("", error.message);
     $("invitation").hidden = Boolean(answer); // the other button is with an answer
   }
@@ -239,7 +243,7 @@ async function openPhoto(blob, name) {
   stop();
   if (photo) URL.revokeObjectURL(photo.image.src);
   photo = { blob, name, image };
-  answer = null;
+  answer = marked = null;
   setRegion("");
   setMarking(false);
   $("words").replaceChildren();
@@ -312,7 +316,7 @@ function wire() {
     setMarking($("mark").getAttribute("aria-pressed") === "false");
   });
   $("region").addEventListener("change", () => setRegion($("region").value.trim()));
-  $("whole").addEventListener("click", () => { setRegion(""); requestCaption(); });
+  $("whole").addEventListener("click", () => { marked = null; setRegion(""); requestCaption(); });
   $("again").addEventListener("click", () => { seed += 1; requestCaption(); });
   $("play").addEventListener("click", () => { if (timer) { stop(); show(-1); } else play(); });
   $("copy").addEventListener("click", async () => {
