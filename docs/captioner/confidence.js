@@ -33,7 +33,8 @@ export class Calibration {
         + coefficients[columns.length]);
     });
     const confidence = Math.round(1e6 * known * good) / 1e6;
-    const [word] = Object.entries(this.confidence_words).find(([, least]) => confidence >= least);
+    const shown = Number(confidence.toFixed(2));
+    const [word] = Object.entries(this.confidence_words).find(([, least]) => shown >= least);
     return { confidence, confidence_word: word };
   }
 
