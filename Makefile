@@ -3,6 +3,7 @@
 #   make demo                    a photo, then drawn scenes; downloads packages only
 #   make train EXPERIMENT=flickr8k_soft DATA=/path/to/flickr8k
 #   make bench                   speed relative to baselines; ARGS=train_step for one row
+#   make reproduce               the papers' claims; ROWS='scenes_soft scenes_mean' runs rows
 #
 # Variables: EXPERIMENT (a file in experiments/, without .toml), DATA (the folder of
 # photos and captions; not for scenes), PYTHON (3.11 or newer), ARGS (more options).
@@ -11,6 +12,7 @@ EXPERIMENT ?= scenes
 DATA ?=
 PYTHON ?=
 ARGS ?=
+ROWS ?=
 TORTURE_MINUTES ?= 8
 FUZZ_MINUTES ?= 10
 
@@ -38,14 +40,14 @@ DEMO_PHOTO := scene-test-00004
 # PyTorch for CPUs only, a tenth of the size of the CUDA build.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
-.PHONY: help demo prepare features train eval caption doctor \
+.PHONY: help demo prepare features train eval caption doctor reproduce \
 	test test-slow test-jax test-cluster test-install test-floors torture fuzz audit check format clean bench dist docs notebook
 .DELETE_ON_ERROR:
 
 help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
 	@echo "Targets: demo, prepare features train eval caption, doctor, test test-slow test-jax test-cluster test-install test-floors torture fuzz"
-	@echo "audit check format, bench, dist, docs notebook, clean"
+	@echo "audit check format, bench reproduce, dist, docs notebook, clean"
 
 # Use the first Python 3.11 or newer that can make virtual environments.
 $(INSTALLED): setup.cfg setup.py pyproject.toml
@@ -147,6 +149,10 @@ bench: $(INSTALLED)
 	$(BIN) -m pip install --quiet --disable-pip-version-check \
 	  -e '.[bench$(if $(findstring cluster,$(ARGS)),$(COMMA)cluster)]'
 	$(BIN) -m benchmarks $(ARGS)
+
+# List the rows of docs/reproduction.md, or run ROWS and write the page again.
+reproduce: $(INSTALLED)
+	$(BIN) docs/reproduction.py $(ROWS) $(if $(DATA),--data '$(DATA)') $(ARGS)
 
 # Build the documentation site in site/, without a network once packages and ONNX Runtime are fetched.
 docs: $(INSTALLED)

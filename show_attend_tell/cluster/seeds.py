@@ -91,7 +91,7 @@ def open_runs(
     for experiment in present:
         folder = series.runs / experiment.name
         if resume:
-            _is_trained(folder, experiment)
+            is_trained(folder, experiment)
         elif not overwrite:
             raise RunError(
                 f"{folder}: a run is already present; continue with --resume, replace "
@@ -122,7 +122,7 @@ def train_variant(series: Series, experiment: Experiment) -> Outcome:
         # The process that trained the run before may not have ended yet.
         with runs.lock_run(experiment, series.runs, seconds=60):
             resume = runs.holds_run(folder)
-        if not (resume and _is_trained(folder, experiment)):
+        if not (resume and is_trained(folder, experiment)):
             summary = series.train_one(*places, resume, progress=series.progress)
         if series.evaluates and not (summary is None and _is_evaluated(folder)):
             evaluate(*places, SPLIT, progress=series.progress)
@@ -133,7 +133,7 @@ def train_variant(series: Series, experiment: Experiment) -> Outcome:
     return Outcome(experiment, summary)
 
 
-def _is_trained(folder: Path, experiment: Experiment) -> bool:
+def is_trained(folder: Path, experiment: Experiment) -> bool:
     """Return whether a run has done all epochs or has stopped early.
 
     Raises:
@@ -158,7 +158,7 @@ def _is_complete(series: Series, experiment: Experiment) -> bool:
     folder = series.runs / experiment.name
     return (
         runs.holds_run(folder)
-        and _is_trained(folder, experiment)
+        and is_trained(folder, experiment)
         and (not series.evaluates or _is_evaluated(folder))
     )
 

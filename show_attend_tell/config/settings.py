@@ -23,12 +23,11 @@ from show_attend_tell.config.captioner import (
 )
 from show_attend_tell.config.fields import (
     STRICT,
-    Count,
     Name,
     NonNegative,
+    OptimiserSettings,
     Positive,
     Rate,
-    Seed,
 )
 from show_attend_tell.config.siblings import DigitExperiment, GenerationExperiment
 from show_attend_tell.config.toml import TOML_ERRORS, describe_fault, read_toml
@@ -84,12 +83,12 @@ class DataSettings:
 
 
 @dataclass(frozen=True, config=STRICT)
-class TrainingSettings:
-    """The objective, the optimiser, its schedule, and the end of training.
+class TrainingSettings(OptimiserSettings):
+    """The objective, and the training by it.
+
+    :class:`OptimiserSettings` describes the other keys.
 
     Attributes:
-        seed: seed of initial weights, order of captions and dropout; a training is
-            reproducible on one machine.
         objective: ``likelihood`` (the paper's), ``cider`` or ``distil``, see
             :mod:`show_attend_tell.training`.
         init_from: model to start from instead of random weights: a ``.keras`` file,
@@ -101,51 +100,25 @@ class TrainingSettings:
             of similar length, or with ``cider`` all hypotheses of ``batch_size /
             hypotheses`` photos.
         optimizer: rmsprop (Flickr8k in the paper), adam (Flickr30k, COCO), adamw.
-        learning_rate: step size, the peak of the schedule.
-        schedule: ``constant``, or ``cosine`` to zero over all epochs after
-            ``warmup_steps``.
-        warmup_steps: updates over which the learning rate rises from zero.
-        weight_decay: decay of weights per update, with ``adamw``.
-        clip_norm: maximum norm of the whole gradient; 0 disables clipping.
         label_smoothing: weight moved from the true word to all words evenly; 0 with
             ``cider``.
         doubly_stochastic: lambda of Eq. (14).
-        average_decay: decay of the running average of weights (EMA); 0 disables it.
-            Validation and the saved model use the average.
         initial_share: share w of the initial model's weights in the model that is
             validated and saved, w W_0 + (1 - w) W, with ``init_from`` (WiSE-FT); the
             average is then debiased and does not start at W_0.
-        patience: validations without a better score before training stops.
         metric: validation score that selects the model.
-        validate_every: updates between validations; 0 validates after every epoch.
-        checkpoint_every: updates between checkpoints; every validation writes one too.
-        jit_compile: whether the training step is compiled by XLA.
         precision: ``float32``, or ``bfloat16`` for products of large matrices that do
             not depend on earlier words, faster where the processor has units for it.
             Weights, recurrence and loss stay float32.
     """
 
-    seed: Seed = 1
     objective: Literal["likelihood", "cider", "distil"] = "likelihood"
     init_from: str = ""
-    epochs: Positive = 10
     hypotheses: Annotated[int, Field(ge=2, lt=2**31)] = 5
-    batch_size: Positive = 64
-    optimizer: Literal["rmsprop", "adam", "adamw"] = "adam"
-    learning_rate: Annotated[float, Field(gt=0)] = 2e-4
-    schedule: Literal["constant", "cosine"] = "constant"
-    warmup_steps: Count = 0
-    weight_decay: NonNegative = 0.0
-    clip_norm: NonNegative = 0.0
     label_smoothing: Rate = 0.0
     doubly_stochastic: NonNegative = 1.0
-    average_decay: Rate = 0.0
     initial_share: Rate = 0.0
-    patience: Positive = 10
     metric: Literal["BLEU-4", "CIDEr"] = "BLEU-4"
-    validate_every: Count = 0
-    checkpoint_every: Positive = 1000
-    jit_compile: bool = True
     precision: Literal["float32", "bfloat16"] = "float32"
 
     @model_validator(mode="after")

@@ -17,9 +17,9 @@ from show_attend_tell.config.fields import (
     Count,
     Name,
     NonNegative,
+    OptimiserSettings,
     Positive,
     Rate,
-    Seed,
     Width,
 )
 
@@ -160,44 +160,18 @@ class ClassifierSettings:
 
 
 @dataclass(frozen=True, config=STRICT)
-class DigitTrainingSettings:
-    """The optimiser, its schedule, and the end of training.
+class DigitTrainingSettings(OptimiserSettings):
+    """The training on digits; :class:`OptimiserSettings` describes the other keys.
 
     Attributes:
-        seed: seed of initial weights, order and places of digits, and sampling.
-        epochs: maximum passes over the training digits.
-        batch_size: pictures per step.
-        optimizer: rmsprop, adam or adamw.
-        learning_rate: step size, the peak of the schedule.
-        schedule: ``constant``, or ``cosine`` to zero over all epochs after
-            ``warmup_steps``.
-        warmup_steps: updates over which the learning rate rises from zero.
-        weight_decay: decay of weights per update, with ``adamw``.
-        clip_norm: maximum norm of the whole gradient; 0 disables clipping.
-        average_decay: decay of the running average of weights (EMA), which validation
-            and the saved model use; 0 disables it.
-        patience: validations without a better score before training stops.
         metric: validation score that selects the model: 100 - error in percent.
-        validate_every: updates between validations; 0 validates after every epoch.
-        checkpoint_every: updates between checkpoints; every validation writes one too.
-        jit_compile: whether the training step is compiled by XLA.
     """
 
-    seed: Seed = 1
-    epochs: Positive = 10
     batch_size: Positive = 128
-    optimizer: Literal["rmsprop", "adam", "adamw"] = "adam"
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3
     schedule: Literal["constant", "cosine"] = "cosine"
-    warmup_steps: Count = 0
-    weight_decay: NonNegative = 0.0
-    clip_norm: NonNegative = 0.0
-    average_decay: Rate = 0.0
     patience: Positive = 1000
     metric: Literal["accuracy"] = "accuracy"
-    validate_every: Count = 0
-    checkpoint_every: Positive = 1000
-    jit_compile: bool = True
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -136,7 +136,7 @@ class ReaderSettings:
 class ReaderTrainingSettings(DigitTrainingSettings):
     """The optimiser, its schedule, and the end of training.
 
-    :class:`DigitTrainingSettings` describes the other keys.
+    :class:`OptimiserSettings` describes the other keys.
 
     Attributes:
         init_from: initial model of the same settings, a ``.keras`` file or the name of

@@ -263,7 +263,7 @@ def _generate(
     seconds = time.monotonic() - started
     has_objects = any(photo.objects for photo in data.photos)
     regions = {}
-    if has_objects:
+    if has_objects and model.attends:
         regions = measure_regions(model, reader, data, captions, targets, decoding)
     if targets:
         if model.captioner is not None:

@@ -137,6 +137,11 @@ class Generator:
         return captioner is not None and captioner.settings.selects_locations
 
     @property
+    def attends(self) -> bool:
+        """Whether all members weigh the locations, which regions need."""
+        return all(member.settings.attends for member in self.members)
+
+    @property
     def weights(self) -> list:
         """The arrays or variables of all members, each once."""
         unique = {id(member): member for member in self.members}
@@ -195,7 +200,7 @@ class Generator:
         decoding = decoding or self.decoding
         self._require_shapes(annotations, seeds, regions)
         self._require_possible(decoding)
-        if regions is not None and not all(m.settings.attends for m in self.members):
+        if regions is not None and not self.attends:
             raise CaptionError(
                 "`region` needs models with attention. Received: a model of attention "
                 "= 'mean' or 'none'; caption the whole photo, or name another model"

@@ -18,7 +18,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
-from show_attend_tell.config.settings import Count
+from show_attend_tell.config.fields import Count
 from show_attend_tell.runtime.errors import RunError, TrainingError, one_line, quote
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.untrusted import (

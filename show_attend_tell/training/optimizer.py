@@ -5,8 +5,8 @@ import math
 import keras
 from keras import ops
 
+from show_attend_tell.config.fields import OptimiserSettings
 from show_attend_tell.config.settings import TrainingSettings
-from show_attend_tell.config.siblings import DigitTrainingSettings
 
 
 class _NormAndAverage:
@@ -108,7 +108,7 @@ class AdamW(_NormAndAverage, keras.optimizers.AdamW):
     """Adam with decoupled weight decay."""
 
 
-def learning_rate(settings: TrainingSettings, total_steps: int):
+def learning_rate(settings: OptimiserSettings, total_steps: int):
     """Return the learning rate: a number, or a schedule over `total_steps`."""
     rate, warmup = settings.learning_rate, settings.warmup_steps
     if settings.schedule == "constant" and not warmup:
@@ -139,9 +139,7 @@ def make_optimizer(settings: TrainingSettings, total_steps: int):
     return optimizer
 
 
-def make_plain_optimizer(
-    settings: TrainingSettings | DigitTrainingSettings, total_steps: int
-):
+def make_plain_optimizer(settings: OptimiserSettings, total_steps: int):
     """Return the optimiser of a training that starts from random weights.
 
     Args:

@@ -19,8 +19,9 @@ from show_attend_tell.evaluation.metrics.ngrams import FILE_TOKEN_BLEU, file_tok
 from show_attend_tell.evaluation.pointing import SCORES
 from show_attend_tell.evaluation.report import METRICS, table
 from show_attend_tell.evaluation.validation import generate_captions
+from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.generator import Generator
-from show_attend_tell.models.saving import load_generator
+from show_attend_tell.models.saving import load_captioner, load_generator
 from show_attend_tell.runtime.errors import (
     FeatureError,
     ManifestError,
@@ -240,6 +241,18 @@ def with_objects(place: Place, captions: dict[str, str], box: list[float]) -> No
             )
         photos.append(photo)
     manifest.write_manifest(place.manifest, photos)
+
+
+@pytest.mark.usefixtures("no_java")
+def test_without_attention_scenes_have_no_regions(place, report):
+    with_objects(place, report.captions, [0, 0, *PHOTO])
+    model = load_captioner(place.run / "model.keras")
+    settings = dataclasses.replace(model.settings, attention="mean")
+    arguments = {**model.get_config(), "settings": settings}
+    Captioner.from_config(arguments).save(place.run / "model.keras")
+    found = place.evaluate().scores
+    assert "region_control" not in found
+    assert "exact_match" in found
 
 
 @pytest.mark.usefixtures("no_java")

@@ -110,7 +110,8 @@ def _request_of(pipeline: CaptioningPipeline, values: Mapping) -> CaptionRequest
     An empty text is none. A seed is dropped where nothing is sampled.
 
     Raises:
-        HTTPException: a text cannot be parsed, or the model selects no locations.
+        HTTPException: a text cannot be parsed, or the model selects no locations or
+            has no attention for a region.
     """
     parsed = dict(values)
     for field in dataclasses.fields(CaptionRequest):
@@ -129,6 +130,10 @@ def _request_of(pipeline: CaptioningPipeline, values: Mapping) -> CaptionRequest
             422,
             "`locations` must be 'expected' with this model. Received: "
             f"{decoding.locations!r}; name another `model`",
+        )
+    if request.region is not None and not generator.attends:
+        raise HTTPException(
+            422, "`region` needs a model with attention; name another `model`"
         )
     return request if is_sampled(decoding) else dataclasses.replace(request, seed=None)
 

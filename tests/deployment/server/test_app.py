@@ -104,12 +104,15 @@ def test_the_models_own_decoding_is_the_default(pipeline, rotated_photo):
     assert greedy["text"] == model.caption(rotated_photo, beam=1).text
 
 
-def test_a_transformer_selects_no_locations(pipeline, rng):
-    captioner = tiny_transformer.build(rng)
+def test_a_transformer_selects_no_locations_and_the_mean_no_region(pipeline, rng):
+    captioner = tiny_transformer.build(rng, model={"attention": "mean"})
     transformer = CaptioningPipeline(captioner.generator, pipeline.encoder)
     with serving({"t": transformer}) as address:
         (info,) = requests.get(f"{address}/about", timeout=60).json()["models"]
         refused = ask(address, locations="sampled")
+        region = ask(address, region="0,0,10,10")
+    assert region.status_code == 422
+    assert region.json()["error"].startswith("`region` needs a model with attention")
     assert info["selects_locations"] is False
     assert refused.status_code == 422
     assert refused.json()["error"].startswith("`locations` must be 'expected'")

@@ -1,0 +1,241 @@
+"""Measure the noise of hard attention's sampled gradient beside the exact gradient.
+
+    python docs/gradient_noise.py              signal to noise of the gradient of f_att
+    python docs/gradient_noise.py --marginal   log p of captions by three objectives
+
+The problem is small enough to sum over every sequence of locations: drawn scenes of two
+objects (``prepare`` and ``features`` of the experiment scenes first), 2 x 2 locations,
+which are means of quadrants, and the five words of a caption without "a" and "of", so
+that there are 4^5 = 1,024 sequences. Two models of one seed are trained, with soft
+attention and with hard attention by the weights of the authors' code. After some
+updates of each, on one minibatch of 32 captions, the gradient g of L_s, Eq. (10), in
+the weights of f_att is computed exactly and by samples. Signal to noise is |E g|^2
+over the trace of the covariance of g under the sampled locations. A model without f_att
+has none. The result is printed in JSON.
+"""
+
+import argparse
+import json
+import sys
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from show_attend_tell.config.experiments import load_experiment
+from show_attend_tell.config.settings import HardAttentionSettings, ModelSettings
+from show_attend_tell.data.splits import load_split, open_features
+from show_attend_tell.evaluation.validation import attention_entropy
+from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.losses import token_losses
+from show_attend_tell.models.lstm.fast_gradient import Selection
+from show_attend_tell.models.lstm.hard_attention import (
+    LocationNoise,
+    location_log_probs,
+)
+
+GRID, T, BATCH, DRAWS = (2, 2), 5, 32, 100
+L = GRID[0] * GRID[1]
+UPDATES = (0, 100, 1000)
+F_ATT = ("w_a_0", "b_a_0", "w_h", "w_att")
+SPECIAL, DROPPED = ("<pad>", "<start>", "<end>", "<unk>"), ("a", "of")
+PART = 4  # captions whose sequences are summed together
+# Weights of the authors' code: both terms weigh the batch size times their constants.
+AUTHORS = {"entropy_weight": 0.002 * BATCH, "reinforce_weight": BATCH}
+AUTHORS |= {"reward_per": "caption_mean"}
+PLAIN = {"entropy_weight": 0.0, "reward_scale": 1.0, "sampling_probability": 1.0}
+
+
+def read_scenes():
+    """Return annotations (N, L, D), inputs and targets (N, T), and the vocabulary."""
+    experiment = load_experiment("scenes")
+    with open_features(experiment, "prepared") as reader:
+        split = load_split(experiment, "prepared", "train", reader)
+        short = [[w for w in each[0] if w not in DROPPED] for each in split.captions]
+        chosen = [k for k, words in enumerate(short) if len(words) == T]
+        a = reader.read(split.rows[chosen]).astype(np.float32)
+    side = int(a.shape[1] ** 0.5) // GRID[0]
+    a = a.reshape(len(a), GRID[0], side, GRID[1], side, -1).mean(axis=(2, 4))
+    a = a.reshape(len(a), L, -1)  # (N, L, D)
+    words = [*SPECIAL, *sorted({word for k in chosen for word in short[k]})]
+    targets = np.array([[words.index(w) for w in short[k]] for k in chosen], np.int32)
+    starts = np.full((len(targets), 1), SPECIAL.index("<start>"), np.int32)
+    return a / a.std(), np.hstack([starts, targets[:, :-1]]), targets, words
+
+
+def build(words, width, attention="hard", **hard):
+    """Return a small captioner."""
+    settings = ModelSettings(
+        attention=attention,
+        embedding_width=16,
+        lstm_width=32,
+        attention_width=16,
+        dropout=0.0,
+        initializer="glorot",
+    )
+    return Captioner(
+        words,
+        settings,
+        annotation_width=width,
+        grid=GRID,
+        doubly_stochastic=0.0,
+        hard=HardAttentionSettings(**hard),
+        seed=1,
+    )
+
+
+def _given(alpha, one_hot):
+    """Return given context weights (R, L), of which alpha has no gradient."""
+    return one_hot, ops.zeros_like(alpha[:, :1])
+
+
+def enumerator(model):
+    """Return (a, inputs, targets) -> log p(s|a) and log p(y|s,a), (B, L^T), and g."""
+    places = np.stack(np.meshgrid(*[np.arange(L)] * T, indexing="ij"), -1)
+    one_hot = np.eye(L, dtype=np.float32)[places.reshape(-1, T)]  # (L^T, T, L)
+    weights = f_att(model)
+
+    @tf.function(autograph=False)
+    def enumerate_part(a, inputs, targets):
+        a, inputs, targets = (
+            ops.repeat(x, len(one_hot), 0) for x in (a, inputs, targets)
+        )
+        chosen = ops.tile(one_hot, (PART, 1, 1))
+        with tf.GradientTape() as tape:
+            x = {"annotations": a, "tokens": inputs}
+            out = model.teacher_force(x, selection=Selection(_given, (chosen,)))
+            ones = ops.ones_like(targets, dtype="float32")
+            log_p = location_log_probs(out["alpha"], chosen, ones)
+            log_p = ops.reshape(ops.sum(log_p, -1), (PART, -1))
+            reached = ops.sum(-token_losses(out["logits"], targets), -1)
+            reached = ops.reshape(reached, (PART, -1))
+            bound = ops.sum(ops.exp(log_p) * ops.stop_gradient(reached)) / BATCH
+        return log_p, reached, tape.gradient(bound, weights)
+
+    def enumerate_batch(*batch):
+        parts = [
+            enumerate_part(*(x[k : k + PART] for x in batch))
+            for k in range(0, BATCH, PART)
+        ]
+        log_p, reached = (np.concatenate([p[i] for p in parts]) for i in range(2))
+        return log_p, reached, sum(flat(part[2]) for part in parts)
+
+    return enumerate_batch
+
+
+def f_att(model):
+    """Return the variables of f_att."""
+    return [w.value for w in model.trainable_variables if w.name in F_ATT]
+
+
+def flat(gradients):
+    """Return gradients as one vector."""
+    return np.concatenate([np.ravel(g) for g in gradients]).astype(np.float64)
+
+
+def sampler(model):
+    """Return (a, inputs, targets, b, u) -> a sampled gradient, with baseline b."""
+    weights = f_att(model)
+
+    @tf.function(autograph=False)
+    def sample(a, inputs, targets, b, u):
+        model.hard_attention.baseline.assign(b)
+        noise = LocationNoise(u, ops.ones_like(u[:, 0]))
+        with tf.GradientTape() as tape:
+            x = {"annotations": a, "tokens": inputs}
+            out = model.teacher_force(x, False, noise.selection(), model.hard.samples)
+            out |= {"sampled": noise.sampled}
+            loss = -model.compute_loss(y=targets, y_pred=out)
+        return tape.gradient(loss, weights)
+
+    return sample
+
+
+def main() -> None:
+    """Train, measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--marginal", action="store_true")
+    given = parser.parse_args()
+    a, inputs, targets, words = read_scenes()
+    width, batch = a.shape[2], (a[:BATCH], inputs[:BATCH], targets[:BATCH])
+    probe = build(words, width, **PLAIN)
+    exact = enumerator(probe)
+    kinds = {"no baseline": (0.0, {}), "moving baseline": (1.0, {})}
+    kinds["other samples"] = (0.0, {"baseline": "samples"})
+    samplers = {}
+    for kind, (_, hard) in kinds.items() if not given.marginal else ():
+        for samples in (1, 5, 20)[kind == "other samples" :]:
+            model = build(words, width, **PLAIN, samples=samples, **hard)
+            samplers[kind, samples] = model, sampler(model)
+    found = []
+    for name, model in (
+        ("soft attention", build(words, width, "soft")),
+        ("hard attention, weights of the authors", build(words, width, **AUTHORS)),
+    ):
+        model.compile(optimizer=keras.optimizers.Adam(3e-3), jit_compile=False)
+        x, done = {"annotations": a, "tokens": inputs}, 0
+        rng = np.random.default_rng(1)
+        for updates in UPDATES:
+            for _ in range(updates - done):
+                rows = rng.integers(BATCH, len(a), BATCH)  # not those of the probe
+                part = {key: value[rows] for key, value in x.items()}
+                model.train_on_batch(part, targets[rows])
+            done = updates
+            label = f"{name}, after {updates} updates"
+            print(label, file=sys.stderr, flush=True)
+            copy_weights(model, probe)
+            log_p, reached, g = exact(*batch)
+            p = np.exp(log_p.astype(np.float64))
+            outputs = probe({"annotations": batch[0], "tokens": batch[1]})
+            alpha = np.asarray(outputs["alpha"])
+            expected = np.asarray(-token_losses(outputs["logits"], batch[2])).sum(-1)
+            common = {
+                "entropy": float(attention_entropy(alpha).mean()),
+                "beta": float(np.mean(outputs["beta"])),
+                "L_s": float((p * reached).sum(-1).mean()),
+                "log p": float(
+                    np.log((p * np.exp(reached.astype(float))).sum(-1)).mean()
+                ),
+                "expected context": float(expected.mean()),
+                "exact norm": float(np.linalg.norm(g)),
+            }
+            if given.marginal:
+                found.append({"label": label, "scores": rounded(common)})
+                continue
+            for kind, (moves, _) in kinds.items():
+                scores = {}
+                for samples in (1, 5, 20):
+                    if (kind, samples) not in samplers:
+                        continue
+                    target, sample = samplers[kind, samples]
+                    copy_weights(model, target)
+                    b = np.float32(moves * common["L_s"])
+                    shape = DRAWS, BATCH * samples, T
+                    noise = np.random.default_rng(2).random(shape, np.float32)
+                    drawn = np.array([flat(sample(*batch, b, u)) for u in noise])
+                    noise = drawn.var(axis=0, ddof=1).sum()
+                    scores[f"SNR, {samples}"] = float((g @ g) / noise)
+                entry = {
+                    "label": f"{label}, {kind}",
+                    "scores": rounded(common | scores),
+                }
+                found.append(entry)
+    print(json.dumps({"runs": found}))
+
+
+def copy_weights(source, target):
+    """Copy the decoder's weights."""
+    for ours, theirs in zip(
+        target.decoder.weights, source.decoder.weights, strict=True
+    ):
+        ours.assign(theirs)
+
+
+def rounded(scores):
+    """Return scores of four significant digits."""
+    return {name: float(f"{value:.4g}") for name, value in scores.items()}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,314 @@
+"""Run rows of ``experiments/reproduction/rows.toml``, write docs/reproduction.md.
+
+    python docs/reproduction.py                        list rows with cost and state
+    python docs/reproduction.py ROW ROW --data DIR     run rows, then write the page
+    python docs/reproduction.py ROW --cluster ADDRESS  train its seeds side by side
+    python docs/reproduction.py --write                write the page alone
+
+A row is an experiment with changed settings and some seeds. To run it is to prepare
+absent data and features, to train the runs ``<row>-seed-<n>``, where interrupted ones
+continue, and to evaluate them. The result of each seed is added to
+``experiments/reproduction/<row>.json``; seeds that it has are skipped. The tables
+of the page are made from these files alone.
+"""
+
+import argparse
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from show_attend_tell.config import runs
+from show_attend_tell.config.experiments import (
+    load_experiment,
+    rename,
+    seed_variants,
+)
+from show_attend_tell.config.toml import read_toml
+from show_attend_tell.data.features import feature_path
+from show_attend_tell.data.shard_store import feature_set
+from show_attend_tell.runtime.files import atomic_write
+from show_attend_tell.runtime.machine import git_revision
+from show_attend_tell.runtime.table import align, markdown
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "experiments" / "reproduction"
+PAGE = ROOT / "docs" / "reproduction.md"
+NOT_RUN, VERDICTS = "not run yet", ("reproduced", "partly", "not", "untestable here")
+RUNS, WORK = Path("experiments/runs"), Path("prepared")
+_DIGITS = 4  # decimals in result files
+_SHARES = {"exact_match", "pointing", "pointing_centre", "pointing_mass"}
+_HEAD = """\
+# What of the papers reproduces
+
+*Made by `make reproduce` from `experiments/reproduction/`; do not edit it.* Each claim
+has a verdict, the rows that test it and their commands. BLEU (with brevity penalty, PTB
+tokenizer), METEOR and CIDEr are in percent. Brackets are 95 % bootstrap intervals over
+the photos for one model; they do not contain the variation between seeds. Flickr8k is
+measured on its 1,000 dev photos, on which settings were chosen too; the papers measure
+test photos. The last column is the git revision, and for figures that were measured
+earlier the section of the log.
+"""
+
+
+def read_table() -> tuple[dict, dict]:
+    """Return the claims and the rows by name."""
+    tables = read_toml(RESULTS / "rows.toml")
+    return tables["claims"], tables["rows"]
+
+
+def read_results() -> dict[str, dict]:
+    """Return the results by row."""
+    files = sorted(RESULTS.glob("*.json"))
+    return {file.stem: json.loads(file.read_text("utf-8")) for file in files}
+
+
+def missing_seeds(row: dict, result: dict) -> list:
+    """Return the seeds of a row without a result; [None] of a row without seeds."""
+    done = {run.get("seed") for run in result.get("runs", [])}
+    return [seed for seed in row.get("seeds", [None]) if seed not in done]
+
+
+def changes_of(name: str, rows: dict) -> list[str]:
+    """Return the changed settings of a row, KEY=VALUE."""
+    row, first = rows[name], []
+    if "of" in row:
+        first = rows[row["of"]].get("set", [])
+    if "after" in row:
+        model = RUNS / f"{row['after']}-seed-1" / runs.MODEL
+        first = [f"training.init_from={model}"]
+    return [*first, *row.get("set", [])]
+
+
+def commands(name: str, rows: dict, seeds: list, data: str = "DIR") -> dict:
+    """Return the arguments of the verbs that measure seeds of a row, by verb.
+
+    ``eval`` has those of each seed.
+    """
+    row, run = rows[name], rows[name].get("of", name)
+    experiment = ["-e", row["experiment"]]
+    changes = [x for change in changes_of(name, rows) for x in ("--set", change)]
+    given = ["--data", data] if "data" in row else []
+    verbs = {"prepare": [*experiment, *given], "features": experiment}
+    if run == name and "model" not in row:
+        several = ["--seeds", ",".join(map(str, seeds)), "--resume"]
+        verbs["train"] = [*experiment, "--name", name, *several, *changes]
+    options = ["--model", row["model"]] if "model" in row else []
+    options += [x for beam in row.get("beams", []) for x in ("--beam", str(beam))]
+    named = [run if seed is None else f"{run}-seed-{seed}" for seed in seeds]
+    options += [*changes, *row.get("eval", [])]
+    return verbs | {"eval": [[*experiment, "--name", n, *options] for n in named]}
+
+
+def run_row(
+    name: str, rows: dict, seeds: list, data: str = "", options: tuple = ()
+) -> list[dict]:
+    """Run seeds of a row; return the runs of its result.
+
+    Args:
+        name: the row.
+        rows: all rows.
+        seeds: from :func:`missing_seeds`.
+        data: the folder of archives or files, for ``prepare``.
+        options: further options of ``train``.
+    """
+    row, found = rows[name], []
+    about = {"revision": git_revision(), "machine": _machine()}
+    if "script" in row:
+        command = [sys.executable, *shlex.split(row["script"])]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+        about["commands"] = [f"python {row['script']}"]
+        return [run | about for run in json.loads(done.stdout)["runs"]]
+    verbs, done = commands(name, rows, seeds, data), []
+    experiment = load_experiment(row["experiment"], changes_of(name, rows))
+    if not (WORK / experiment.data.name).exists():
+        done.append(_run("prepare", verbs["prepare"]))
+    if experiment.task == "caption":
+        file = feature_path(WORK / experiment.data.name, experiment.encoder)
+        if not feature_set(file).exists():
+            done.append(_run("features", verbs["features"]))
+    if "train" in verbs:
+        trained = seed_variants(rename(experiment, name), seeds)
+        if not all(map(_is_trained, trained)):
+            _run("train", [*verbs["train"], *options])
+        done.append(shlex.join(["show-attend-tell", "train", *verbs["train"]]))
+    for seed, arguments in zip(seeds, verbs["eval"], strict=True):
+        folder = RUNS / arguments[arguments.index("--name") + 1]
+        before = {file: file.stat().st_mtime_ns for file in folder.glob("scores*.json")}
+        about["commands"] = [*done, _run("eval", arguments)]
+        for file in sorted(folder.glob("scores*.json")):
+            if before.get(file) != file.stat().st_mtime_ns:
+                scores = json.loads(file.read_text("utf-8"))
+                run = {} if seed is None else {"seed": seed}
+                if "beams" in row:
+                    run["label"] = f"beam {scores['beam']}"
+                run["seconds"] = _seconds(folder)
+                found.append(run | _kept(scores) | about)
+    return found
+
+
+def _run(verb: str, arguments: list[str]) -> str:
+    command = ["show-attend-tell", verb, *arguments]
+    print("$", shlex.join(command), flush=True)
+    subprocess.run([sys.executable, "-m", "show_attend_tell", *command[1:]], check=True)
+    return shlex.join(command)
+
+
+def _is_trained(experiment) -> bool:
+    folder = RUNS / experiment.name
+    if not runs.holds_run(folder):
+        return False
+    from show_attend_tell.cluster.seeds import is_trained  # starts TensorFlow
+
+    return is_trained(folder, experiment)
+
+
+def _kept(scores: dict) -> dict:
+    """Return the numbers of a scores.json, rounded, and their intervals."""
+    intervals = scores.get("intervals", {}).get("scores", {})
+    intervals |= {"word_accuracy": scores["interval"]} if "interval" in scores else {}
+    numbers = {k: x for k, x in scores.items() if type(x) in (int, float)}
+    return {
+        "scores": {name: round(x, _DIGITS) for name, x in numbers.items()},
+        "intervals": {
+            name: [round(x, _DIGITS) for x in ends] for name, ends in intervals.items()
+        },
+    }
+
+
+def _seconds(folder: Path) -> int | None:
+    """Return the time from the first file of a training to its last checkpoint."""
+    files = [folder / name for name in (runs.SETTINGS, runs.CHECKPOINT)]
+    if not all(file.exists() for file in files):
+        return None
+    first, last = (file.stat().st_mtime for file in files)
+    return round(last - first)
+
+
+def _machine() -> str:
+    names = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    load = os.getloadavg()[2]
+    return f"{os.cpu_count()} cores, {names[0] if names else '?'}, load {load:.0f}"
+
+
+def listing(rows: dict, results: dict) -> list[str]:
+    """Return the rows as lines: name, cost of all seeds, state."""
+    lines = [["row", "cost", "state"]]
+    for name, row in rows.items():
+        result = results.get(name, {})
+        missing, source = missing_seeds(row, result), result.get("source", "measured")
+        state = source if result else NOT_RUN
+        if result and missing:
+            state += f", without seed {', '.join(map(str, missing))}"
+        lines.append([name, _cost(row, len(row.get("seeds", [0]))), state])
+    return align(lines, "lrl")
+
+
+def _cost(row: dict, seeds: int) -> str:
+    minutes = row.get("minutes")
+    return "cost not measured" if minutes is None else f"{minutes * seeds} min"
+
+
+def page(claims: dict, rows: dict, results: dict) -> str:
+    """Return the page in Markdown."""
+    verdicts = [
+        [f"[{claim['title']}](#{_anchor(claim['title'])})", claim["verdict"]]
+        for claim in claims.values()
+    ]
+    lines = [_HEAD, *markdown([["claim", "verdict"], *verdicts])]
+    for key, claim in claims.items():
+        own = [name for name, row in rows.items() if row["claim"] == key]
+        text = f"*{claim['paper']}.* {claim['text']}"
+        verdict = f"**Verdict: {claim['verdict']}.** {claim['reason']}"
+        lines += ["", f"## {claim['title']}", "", text, "", verdict, ""]
+        table = [["measured", "seed", *claim["scores"], "from"]]
+        for name in own:
+            table += _cells_of(name, rows[name], claim["scores"], results.get(name, {}))
+        lines += markdown(table)
+        for name in own:
+            lines += ["", *_commands_of(rows[name], name, results.get(name, {}))]
+    return "\n".join(lines) + "\n"
+
+
+def _cells_of(name: str, row: dict, scores: list[str], result: dict) -> list:
+    """Return the cells of a row: of each run, and of the seeds that were not run."""
+    what, lines = f"{row['what']} (`{name}`)", []
+    for run in result.get("runs", []):
+        label = f"{what}, {run['label']}" if "label" in run else what
+        values = [_cell(score, run) for score in scores]
+        lines.append([label, str(run.get("seed", "")), *values, _source(result | run)])
+    if missing := missing_seeds(row, result):
+        seeds = "" if missing == [None] else ", ".join(map(str, missing))
+        lines.append([what, seeds, *("-" for _ in scores), f"not run; {_cost(row, 1)}"])
+    return lines
+
+
+def _cell(name: str, run: dict) -> str:
+    if name not in run["scores"]:
+        return ""
+    decimals = 3 if name in _SHARES else 2
+    value = run["scores"][name]
+    text = f"{value:.2g}" if abs(value) < 0.1 else f"{value:.{decimals}f}"
+    if ends := run.get("intervals", {}).get(name):
+        text += " [{:.{d}f}, {:.{d}f}]".format(*ends, d=decimals)
+    return text
+
+
+def _source(run: dict) -> str:
+    if "source" not in run:
+        return run["revision"] or "no git repository"
+    section = run["source"].removeprefix("LOG.md, section ")
+    link = f"[LOG, {section}](../experiments/LOG.md#{_anchor(section)})"
+    return f"{link}, {run['revision']}"
+
+
+def _commands_of(row: dict, name: str, result: dict) -> list[str]:
+    data = " DATA=DIR" if "data" in row else ""
+    lines = [f"    {command}" for command in result.get("commands", [])]
+    if not lines or missing_seeds(row, result):
+        lines.append(f"    make reproduce ROWS={name}{data}")
+    return lines
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def main() -> None:
+    """List the rows, or run those that are named, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="ROW")
+    parser.add_argument("--data", default="", help="folder of the archives or files")
+    parser.add_argument("--cluster", help="address of a Ray cluster, see train")
+    parser.add_argument("--seed", type=int, help="this seed alone")
+    parser.add_argument("--write", action="store_true", help="write the page alone")
+    given = parser.parse_args()
+    claims, rows = read_table()
+    if unknown := [name for name in given.names if name not in rows]:
+        parser.error(f"{unknown[0]}: no such row; the rows are {', '.join(rows)}")
+    options = ("--cluster", given.cluster) if given.cluster else ()
+    for name in given.names:
+        result = read_results().get(name, {"runs": []})
+        missing = missing_seeds(rows[name], result)
+        chosen = [seed for seed in missing if given.seed in (None, seed)]
+        if not chosen:
+            print(f"{name}: already measured; delete its file to measure it again")
+        # On a cluster the seeds train side by side, here one after the other.
+        for seeds in [chosen] * bool(chosen) if options else [[x] for x in chosen]:
+            result["runs"] += run_row(name, rows, seeds, given.data, options)
+            text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
+            atomic_write(RESULTS / f"{name}.json", text)
+    results = read_results()
+    if given.names or given.write:
+        atomic_write(PAGE, page(claims, rows, results))
+    print("\n".join(listing(rows, results)))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except subprocess.CalledProcessError as error:
+        sys.exit(error.returncode)

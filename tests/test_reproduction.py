@@ -1,0 +1,133 @@
+"""The page of reproduced claims is made from the rows' result files."""
+
+import json
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from show_attend_tell.config.experiments import load_experiment
+
+ROOT = Path(__file__).resolve().parents[1]
+TOOL = runpy.run_path(str(ROOT / "docs" / "reproduction.py"))
+CLAIMS, ROWS = TOOL["read_table"]()
+RESULTS = TOOL["read_results"]()
+
+
+def test_the_page_is_made_from_the_results():
+    page = TOOL["page"](CLAIMS, ROWS, RESULTS)
+    assert TOOL["PAGE"].read_text("utf-8") == page, "run `make reproduce ARGS=--write`"
+    assert "reproduction.md" in (ROOT / "mkdocs.yml").read_text("utf-8")
+    log = (ROOT / "experiments" / "LOG.md").read_text("utf-8")
+    for result in RESULTS.values():
+        for part in (result, *result["runs"]):
+            section = part.get("source", "").removeprefix("LOG.md, section ")
+            assert not section or f"## {section}\n" in log
+
+
+@pytest.mark.parametrize("key", CLAIMS)
+def test_the_verdict_of_a_claim_follows_from_rows(key):
+    claim = CLAIMS[key]
+    own = [name for name, row in ROWS.items() if row["claim"] == key]
+    measured = [name for name in own if name in RESULTS]
+    assert own
+    assert claim["verdict"] in (*TOOL["VERDICTS"], TOOL["NOT_RUN"])
+    if claim["verdict"] == TOOL["NOT_RUN"]:
+        assert measured != own
+    else:
+        assert bool(measured) == (claim["verdict"] != "untestable here")
+    assert not re.search(r"\d\.\d", claim["reason"]), "figures belong in result files"
+    for name in measured:
+        for run in RESULTS[name]["runs"]:
+            assert any(score in run["scores"] for score in claim["scores"]), name
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_command_of_a_row_is_valid(name):
+    row = ROWS[name]
+    assert row["claim"] in CLAIMS
+    if "script" in row:
+        assert (ROOT / row["script"].split()[0]).exists()
+        return
+    load_experiment(row["experiment"], TOOL["changes_of"](name, ROWS))
+    verbs = TOOL["commands"](name, ROWS, row.get("seeds", [None]))
+    assert ("train" in verbs) == ("of" not in row and "model" not in row)
+    for other in (row.get("of"), row.get("after")):
+        assert other is None or other in ROWS
+
+
+def test_every_result_has_a_row():
+    assert RESULTS.keys() <= ROWS.keys()
+
+
+def test_a_row_is_trained_and_each_seed_evaluated(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    called = []
+
+    def run(command, **options):
+        if command[0] == "git":
+            return subprocess.CompletedProcess(command, 1)
+        called.append(command[3:])
+        if command[3] == "eval":
+            folder = Path("experiments/runs") / command[command.index("--name") + 1]
+            folder.mkdir(parents=True)
+            scores = {"BLEU-4": 12.34567, "intervals": {"scores": {"BLEU-4": [11, 13]}}}
+            (folder / "scores.json").write_text(json.dumps(scores))
+
+    monkeypatch.setattr(subprocess, "run", run)
+    row = {"experiment": "scenes", "seeds": [1, 2], "set": ["training.epochs=3"]}
+    first, second = TOOL["run_row"]("a", {"a": row}, [1, 2], "", ("--cluster", "auto"))
+    monkeypatch.undo()
+    verbs = [arguments[0] for arguments in called]
+    assert verbs == ["prepare", "features", "train", "eval", "eval"]
+    train = "-e scenes --name a --seeds 1,2 --resume --set training.epochs=3"
+    assert called[2][1:] == [*train.split(), "--cluster", "auto"]
+    assert (first["seed"], second["seed"]) == (1, 2)
+    assert first["scores"] == {"BLEU-4": 12.3457}
+    assert first["intervals"] == {"BLEU-4": [11, 13]}
+    assert second["commands"][-1].endswith("--name a-seed-2 --set training.epochs=3")
+    assert TOOL["missing_seeds"](row, {"runs": [first]}) == [2]
+    claims = {"c": {**CLAIMS["soft"], "scores": ["BLEU-4"]}}
+    rows = {"a": {**row, "claim": "c", "what": "this", "minutes": 3}}
+    text = TOOL["page"](claims, rows, {"a": {"runs": [first]}})
+    assert "| this (`a`) | 1 | 12.35 [11.00, 13.00] |" in text
+    assert "| this (`a`) | 2 | - | not run; 3 min |" in text
+
+
+def test_rows_that_have_results_are_skipped(monkeypatch, capsys):
+    name = "flickr8k_hard"
+    monkeypatch.setattr(sys, "argv", ["reproduction.py", name])
+    before = TOOL["PAGE"].read_bytes()
+    TOOL["main"]()
+    assert f"{name}: already measured" in capsys.readouterr().out
+    assert TOOL["PAGE"].read_bytes() == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["moving baseline", "other samples"])
+def test_sampled_gradients_of_the_small_problem_are_the_exact_one_on_average(kind):
+    script = runpy.run_path(str(ROOT / "docs" / "gradient_noise.py"))
+    rng, size = np.random.default_rng(3), script["BATCH"]
+    words = [*script["SPECIAL"], *"abcdef"]
+    a = 2 * rng.standard_normal((size, script["L"], 6)).astype("f4")
+    targets = rng.integers(4, len(words), (size, script["T"])).astype("i4")
+    inputs = np.hstack([np.full((size, 1), 1, "i4"), targets[:, :-1]])
+    hard = {"baseline": "samples"} if kind == "other samples" else {}
+    model = script["build"](words, 6, **script["PLAIN"], samples=5, **hard)
+    for weight in model.trainable_weights:
+        weight.assign(0.9 * rng.standard_normal(weight.shape))
+    log_p, reached, exact = script["enumerator"](model)(a, inputs, targets)
+    p = np.exp(log_p.astype(float))
+    np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-4)
+    b = np.float32((p * reached).sum(axis=1).mean())
+    sample = script["sampler"](model)
+    noise = rng.random((80, size * 5, script["T"]), np.float32)
+    drawn = [script["flat"](sample(a, inputs, targets, b, u)) for u in noise]
+    along = np.stack(drawn) @ exact / np.linalg.norm(exact)
+    error = along.std(ddof=1) / len(along) ** 0.5
+    assert abs(along.mean() - np.linalg.norm(exact)) < 4 * error
+    assert np.linalg.norm(exact) > 5 * error
