@@ -95,7 +95,6 @@ def calibration_json(pipeline) -> bytes:
 
     calibration = pipeline.calibration
     arrays = vars(calibration.space) | vars(calibration)
-    del arrays["grid"], arrays["space"]
     names = confidence.STATISTICS
     content = {
         "words": arrays.pop("words").tolist(),
@@ -108,6 +107,7 @@ def calibration_json(pipeline) -> bytes:
         "arrays": {
             name: base64.b64encode(np.asarray(values, "<f4").tobytes()).decode()
             for name, values in arrays.items()
+            if isinstance(values, np.ndarray)
         },
     }
     return json.dumps(content).encode()

@@ -21,9 +21,9 @@ export class Calibration {
   //
   // Args:
   //   features: annotations, L * D values; grid: [rows, columns], L locations.
-  //   words: [{word, logProb}], the end word included.
-  describe(features, grid, words) {
-    const values = this.values(features, grid, words);
+  //   caption: words, [{word, logProb}] with the end word, and the expected CIDEr.
+  describe(features, grid, { words, expected = 0 }) {
+    const values = { ...this.values(features, grid, words), expected };
     const x = this.statistics.map((name, k) => (
       Math.min(Math.max((values[name] - this.centre[k]) / this.scale[k], -LIMIT), LIMIT)));
     const parts = [["familiarity", this.familiarity], ["quality", this.quality]];
@@ -33,7 +33,8 @@ export class Calibration {
         + coefficients[columns.length]);
     });
     const confidence = Math.round(1e6 * known * good) / 1e6;
-    const [word] = Object.entries(this.confidence_words).find(([, least]) => confidence >= least);
+    const shown = Number(confidence.toFixed(2));
+    const [word] = Object.entries(this.confidence_words).find(([, least]) => shown >= least);
     return { confidence, confidence_word: word };
   }
 

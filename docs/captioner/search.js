@@ -88,7 +88,8 @@ export class Reranker {
   rank(captions, values) {
     const ranked = captions.map((caption) => {
       const words = caption.words.map(({ word }) => word).filter((word) => word > END);
-      return { ...caption, score: caption.score + this.weight * this.cider(words, values) };
+      const expected = this.cider(words, values);
+      return { ...caption, expected, score: caption.score + this.weight * expected };
     });
     return ranked.sort((a, b) => b.score - a.score); // stable
   }

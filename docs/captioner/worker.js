@@ -81,7 +81,7 @@ async function captionsOf(square) {
     captions = reranker.rank(captions, values.data);
   }
   const [best] = captions;
-  Object.assign(best, calibration.describe(photo.features.data, settings.grid, best.words));
+  Object.assign(best, calibration.describe(photo.features.data, settings.grid, best));
   return captions;
 }
 

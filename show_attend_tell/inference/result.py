@@ -38,10 +38,14 @@ def as_sentence(caption: str) -> str:
 
 
 def confidence_word(confidence: float | None) -> str | None:
-    """Return the word of :data:`CONFIDENCE_WORDS` for a confidence, None for None."""
+    """Return the word of :data:`CONFIDENCE_WORDS` for a confidence, None for None.
+
+    The word is that of the number as people see it, with two decimals.
+    """
     if confidence is None:
         return None
-    return next(w for w, least in CONFIDENCE_WORDS.items() if confidence >= least)
+    shown = round(confidence, 2)
+    return next(word for word, least in CONFIDENCE_WORDS.items() if shown >= least)
 
 
 @dataclass(frozen=True, eq=False)

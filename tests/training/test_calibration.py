@@ -140,6 +140,7 @@ def test_captions_of_a_calibrated_model_have_a_confidence(captions):
 def test_a_confidence_has_a_word():
     words = ["probably wrong", "unsure", "likely", "likely"]
     assert [confidence_word(p) for p in (0.0, 0.2, 0.5, 1.0)] == words
+    assert [confidence_word(p) for p in (0.4949, 0.4951)] == ["unsure", "likely"]
     assert confidence_word(None) is None
 
 
