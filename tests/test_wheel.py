@@ -72,6 +72,7 @@ def test_the_wheel_is_small_and_complete(wheel):
     assert wheel.stat().st_size < MAX_BYTES
     names = zipfile.ZipFile(wheel).namelist()
     files = [p for p in (ROOT / "show_attend_tell").rglob("*") if p.is_file()]
+    files += (ROOT / "data_prep" / "scenes" / "photos").iterdir()
     kept = [p for p in files if "__pycache__" not in p.parts]
     wanted = {p.relative_to(ROOT).as_posix() for p in kept}
     assert wanted <= set(names)
