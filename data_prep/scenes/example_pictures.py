@@ -18,16 +18,15 @@ from show_attend_tell.runtime.files import atomic_write
 _SCENES = (4, 11, 23, 42)  # numbers of test scenes
 _FOLDER = files(__package__) / "photos"
 # File, title and note of each photo; all are in the public domain or CC0 1.0, reduced
-# to 640 pixels. The comment is the name of the file at commons.wikimedia.org. The
-# portrait, here its upper part, comes from the Python package face_recognition 1.3.0,
-# the other photos from the Debian package gcompris-qt-data 3.1.
+# to 640 pixels. The comment is the name of the file at commons.wikimedia.org. They come
+# from the Debian package gcompris-qt-data 3.1.
 PHOTOS = (
-    ("cow.jpg", "Cow, photo: Dohduhdah", ""),  # Cow-IMG_2050.JPG
+    # Wikipedia_10_Guadalajara_-_Mariachi.jpg
+    ("mariachi.jpg", "Mariachi, photo: Elidealista", ""),
     ("sheep.jpg", "Sheep, photo: Rob Mitchell", ""),  # Sheep_(33625876592).jpg
     # Giraffe_courtship_(25657342808).jpg
     ("giraffes.jpg", "Giraffes, photo: Mike and Lara Wolfe", ""),
-    # President_Barack_Obama.jpg
-    ("portrait.jpg", "Barack Obama, photo: Pete Souza, White House", ""),
+    ("cat.jpg", "Kitten, photo: Loliloli", ""),  # Spielendes_Kätzchen.JPG
     # Churchill_Wildlife_Management_Area_polar_bear30.JPG
     ("polar-bear.jpg", "Polar bear, photo: anonymous", "A failure: it sees a dog"),
 )

@@ -13,8 +13,8 @@ from show_attend_tell.inference.pipeline import load
 from show_attend_tell.models.encoder.network import Encoder
 
 ROOT = Path(__file__).resolve().parents[2]
-PHOTO = ROOT / "docs" / "images" / "dog.jpg"
-SENTENCE = "A black and brown dog is standing in the grass."
+PHOTO = ROOT / "docs" / "images" / "giraffes.jpg"
+SENTENCE = "Two giraffes are standing in a field with trees in the background."
 TRAINING = (
     *("h5py", "hdf5plugin", "keras", "nltk", "pycocoevalcap", "rapidfuzz"),
     *("requests", "scipy", "tensorboard", "tensorflow"),
@@ -70,7 +70,7 @@ def test_python_prints_the_lines_of_readme(tmp_path):
 
 
 def test_a_folder_is_captioned_into_a_table_and_into_metadata(tmp_path):
-    (tmp_path / "dog.jpg").write_bytes(PHOTO.read_bytes())
+    (tmp_path / "giraffes.jpg").write_bytes(PHOTO.read_bytes())
     arguments = ("caption", ".", "--out", "captions.csv", "--write-metadata")
     done = run(COMMAND, *arguments, folder=tmp_path)
     assert done.returncode == 0, done.stderr
