@@ -6,7 +6,6 @@ attention, interrupted after 500 of 600 updates, a finished run ``tiny-hard``, a
 """
 
 import json
-import shutil
 import zipfile
 from pathlib import Path
 
@@ -14,14 +13,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from show_attend_tell.config.runs import CHECKPOINT, MODEL, SETTINGS
+from show_attend_tell.config.runs import MODEL, SETTINGS
 from show_attend_tell.config.settings import DecodingSettings, read_experiment_file
 from show_attend_tell.data.manifest import read_manifest
 from show_attend_tell.data.splits import load_splits, open_features
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.models.pretrained import SHIPPED_LSTM
 from show_attend_tell.models.saving import load_captioner
-from show_attend_tell.training.train import train
 
 OLD = Path(__file__).parent / "artefacts" / "version_0_1"
 PREPARED, RUNS = OLD / "prepared", OLD / "runs"
@@ -77,23 +75,6 @@ def test_models_give_the_kept_captions(name):
     captions, log_probs = zip(*CAPTIONS[name], strict=True)
     assert tuple(texts) == captions
     np.testing.assert_allclose(found.log_probs[:, 0], log_probs, atol=1e-4)
-
-
-def test_an_interrupted_training_resumes_and_ends(tmp_path):
-    run = tmp_path / "tiny"
-    shutil.copytree(RUNS / "tiny", run)
-    before = (run / MODEL).read_bytes()
-    text = (run / SETTINGS).read_text(encoding="utf-8")
-    # Four more updates instead of 100, for speed.
-    (run / SETTINGS).write_text(text.replace("epochs = 200", "epochs = 168"))
-    experiment = read_experiment_file(run / SETTINGS)
-    summary = train(experiment, PREPARED, tmp_path, resume=True, progress=False)
-    assert (summary.steps, summary.stopped) == (504, "all epochs done")
-    with zipfile.ZipFile(run / CHECKPOINT) as archive:
-        position = json.loads(archive.read("position.json"))
-    assert (position["step"], position["validated"]) == (504, 504)
-    replaced = (run / MODEL).read_bytes() != before
-    assert replaced == (summary.best_step == 504)
 
 
 def test_the_pretrained_model_loads_under_its_registered_name():

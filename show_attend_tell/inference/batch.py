@@ -181,9 +181,10 @@ def made_by(pipeline: CaptioningPipeline, request: CaptionRequest | None = None)
         how += f", {decoding.locations}"
     if is_sampled(decoding):
         how += f" with seed {decoding.seed}"
-    if pipeline.engine.mirror:
+    generator = pipeline.engine.generator
+    if generator.mirror:
         how += ", mirrored photos too"
-    reranker = pipeline.engine.reranker_file(decoding)
+    reranker = generator.reranker_file(decoding)
     if reranker is not None:
         name = file_identity(reranker)
         how += f", ranked by {name} with weight {decoding.rerank_weight:g}"

@@ -1,4 +1,4 @@
-"""Encode photos and generate their captions with one of two engines.
+"""Load one of two engines, which encode photos and generate their captions.
 
 An engine is an encoder and a generator: NumPy's in :mod:`reference`, which start in
 half a second, or Keras' in :mod:`models`, which caption many photos sooner.
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from show_attend_tell.config.captioner import DecodingSettings, EncoderSettings
+from show_attend_tell.config.captioner import EncoderSettings
 from show_attend_tell.data.encoder_identity import (
     BUILT_IN_WEIGHTS,
     accepts_packaged,
@@ -22,7 +22,6 @@ from show_attend_tell.data.encoder_identity import (
 )
 from show_attend_tell.data.region import cell_shares
 from show_attend_tell.data.vocabulary import START
-from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.inference.photos import Failure, find_photos
 from show_attend_tell.inference.result import Caption
 from show_attend_tell.reference.captioner import Generator, load_generator
@@ -38,7 +37,7 @@ _REQUIRED = {"network", "layer", "weights", "image_size", "resize"}
 
 
 class Engine:
-    """Encode photos and generate captions from their annotations.
+    """An encoder, and the generator of captions from its annotations.
 
     Attributes:
         generator: annotations -> hypotheses, a Generator of NumPy or of Keras.
@@ -47,7 +46,6 @@ class Engine:
         grid: (rows, columns) of the annotations; L is their product.
         side: side of the encoder's square input in pixels, S.
         resize: ``crop`` or ``squash``, see :func:`data.preprocessing.seen_region`.
-        mirror: whether captions are generated from mirror images too.
         is_keras: whether Keras computes, and not NumPy.
         batch: photos of a run that are in memory and captioned together.
     """
@@ -58,17 +56,11 @@ class Engine:
         self.generator, self.encoder = generator, encoder
         self.vocabulary, self.grid = generator.vocabulary, generator.grid
         self.side, self.resize = encoder.settings.image_size, encoder.settings.resize
-        self.mirror = generator.mirror
         self.is_keras = not isinstance(encoder, Encoder)
         # NumPy gains nothing from larger batches, and captions come one by one.
         self.batch = 16 if self.is_keras else 2
         # A person who changes beam or region asks for the same photo again.
         self._last: tuple = (None, None)
-
-    @property
-    def decoding(self) -> DecodingSettings:
-        """The decoding settings saved with the model."""
-        return self.generator.decoding
 
     def encode(self, squares: np.ndarray, photos: int = 1) -> np.ndarray:
         """Compute annotations, (B, S, S, 3) -> (B, L, D) or, mirrored, (B, 2, L, D).
@@ -79,35 +71,11 @@ class Engine:
         """
         kept, annotations = self._last
         if not np.array_equal(kept, squares):
-            self.encoder.expect(photos * (1 + self.mirror))
-            annotations = self.encoder.encode(squares, self.mirror)
+            mirror = self.generator.mirror
+            self.encoder.expect(photos * (1 + mirror))
+            annotations = self.encoder.encode(squares, mirror)
             self._last = squares, annotations
         return annotations
-
-    def describe(
-        self,
-        annotations: np.ndarray,
-        decoding: DecodingSettings,
-        seeds: Sequence,
-        regions: np.ndarray | None = None,
-        photos: int = 1,
-    ) -> Hypotheses:
-        """Generate captions; see :meth:`reference.captioner.Generator.generate`.
-
-        Args:
-            annotations: of B photos, from :meth:`encode`.
-            decoding: the decoding settings.
-            seeds: B seeds.
-            regions: (B, L) from :func:`data.region.cell_shares`, or None.
-            photos: number of photos of the whole run.
-        """
-        return self.generator.generate(
-            annotations, decoding, seeds, regions, photos=photos
-        )
-
-    def reranker_file(self, decoding: DecodingSettings) -> Path | None:
-        """Return the file of the reranker that orders the hypotheses, if any."""
-        return self.generator.reranker_file(decoding)
 
     def head_attention(self, caption: Caption) -> tuple[np.ndarray, int, int] | None:
         """Compute the attention of all layers and heads at each word of a caption.

@@ -1,8 +1,8 @@
 """Caption photos with an engine, which encodes photos and generates captions.
 
 A photo becomes a caption in these steps: :mod:`data.preprocessing` decodes and resizes
-it, the engine's ``encode`` computes its annotations, the engine's ``describe`` searches
-for the words, and :mod:`inference.result` turns the hypotheses into a Caption.
+it, the engine's ``encode`` computes its annotations, its generator searches for the
+words, and :mod:`inference.result` turns the hypotheses into a Caption.
 :mod:`inference.engine` has the two engines.
 """
 
@@ -105,7 +105,7 @@ class CaptioningPipeline:
                 nothing is sampled.
         """
         request = request or CaptionRequest()
-        saved = dataclasses.asdict(self.engine.decoding)
+        saved = dataclasses.asdict(self.engine.generator.decoding)
         changes = {
             name: value
             for name in saved
@@ -288,13 +288,13 @@ class CaptioningPipeline:
         results = list(photos)
         rows = [k for k, photo in enumerate(photos) if isinstance(photo, _Opened)]
         if rows:
-            side = self.engine.side
+            side, generate = self.engine.side, self.engine.generator.generate
             squares = np.zeros((len(photos), side, side, 3), np.uint8)
             for k in rows:
                 squares[k] = photos[k].square
             features = self.engine.encode(squares, count)  # (B, S, S, 3) -> (B, L, D)
             seeds = [photo_seeds(decoding.seed, square)[0] for square in squares]
-            hypotheses = self.engine.describe(features, decoding, seeds, photos=count)
+            hypotheses = generate(features, decoding, seeds, photos=count)
             for k in rows:
                 best = hypotheses._make(field[k] for field in hypotheses)
                 results[k] = self._result(photos[k], features[k], best)
@@ -310,11 +310,12 @@ class CaptioningPipeline:
             shares = cell_shares(box, self.engine.grid)  # (L,)
             shares = np.repeat(shares[None], count, axis=0)  # (L,) -> (count, L)
         features = self.engine.encode(photo.square[None])  # (1, L, D)
-        hypotheses = self.engine.describe(
+        hypotheses = self.engine.generator.generate(
             np.repeat(features, count, axis=0),  # (1, L, D) -> (count, L, D)
             dataclasses.replace(decoding, batch_size=count),
             photo_seeds(decoding.seed, photo.square, count),
             shares,
+            photos=1,
         )
         if decoding.method == "sample":
             hypotheses = distinct_samples(hypotheses)

@@ -222,22 +222,6 @@ def test_workers_must_see_the_prepared_data_and_the_run_folders(work, tmp_path, 
     assert not list((tmp_path / "runs").glob(".driver-*"))
 
 
-def test_absent_features_and_a_run_in_use_are_found_before_any_training(
-    work, tmp_path, here, monkeypatch
-):
-    series = series_of(work, tmp_path / "runs", evaluates=True)
-    with pytest.raises(FeatureError, match="no such feature file"):
-        go_there(series, experiment(encoder={"layer": "first"}))
-
-    def taken(*arguments, seconds):
-        raise RunError("another process is training this run")
-
-    monkeypatch.setattr(several.runs, "lock_run", taken)
-    with pytest.raises(RunError, match="another process"):
-        go_there(series)
-    assert here.started == []
-
-
 def test_a_worker_has_the_working_directory_of_the_driver(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path.parent)
     for folder in (tmp_path, tmp_path / "absent"):

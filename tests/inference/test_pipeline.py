@@ -160,7 +160,7 @@ def test_more_photos_than_a_batch_keep_their_order(pipeline, captions):
 
 
 def test_the_engine_knows_the_number_of_photos(pipeline, captions):
-    def generate(features, decoding, seeds, regions, photos):
+    def generate(features, decoding, seeds, photos):
         asked.append(photos)
         return pipeline.generator.generate(features, decoding, seeds)
 

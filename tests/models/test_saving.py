@@ -105,25 +105,6 @@ def test_wrong_values_inside_of_tables_are_named(saved, table, key, value):
     assert f"config.{table}.{key}" in refusal(saved)
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("registered_name", "show_attend_tell>Other"),
-        ("registered_name", "x" * 5000),
-        ("class_name", None),
-        ("config", None),
-    ],
-)
-def test_a_file_of_another_class_is_one_short_line(saved, key, value):
-    def change(config):
-        config[key] = value
-        if key == "registered_name":
-            config["class_name"] = "Other"
-
-    change_config(saved, change)
-    refusal(saved)
-
-
 def test_another_keras_model_is_refused(tmp_path):
     path = tmp_path / "other.keras"
     keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]).save(path)

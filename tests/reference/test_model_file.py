@@ -39,6 +39,7 @@ def refusal(tmp_path, members):
     message = str(error.value)
     assert message.startswith(str(file))
     assert "\n" not in message
+    assert len(message) < len(str(file)) + 400
     return message
 
 
@@ -51,15 +52,23 @@ def hdf5(change, content=b""):
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "reason"),
+    ("values", "reason"),
     [
-        ("class_name", "Lambda", "must hold a Captioner"),
-        ("registered_name", "keras>Lambda", "must hold a Captioner"),
-        ("config", {}, "vocabulary"),
+        ({"class_name": "Lambda"}, "must hold a Captioner"),
+        ({"class_name": None}, "must hold a Captioner"),
+        ({"registered_name": "keras>Lambda"}, "must hold a Captioner"),
+        ({"registered_name": "x" * 5000}, "must hold a Captioner"),
+        (
+            {"class_name": "Other", "registered_name": "show_attend_tell>Other"},
+            "must hold a Captioner. Received: Other",
+        ),
+        ({"config": {}}, "vocabulary"),
+        ({"config": None}, "config: "),
     ],
+    ids=lambda value: str(value)[:40],
 )
-def test_other_classes_are_refused(tmp_path, saved, key, value, reason):
-    config = json.loads(saved[CONFIG]) | {key: value}
+def test_other_classes_are_refused(tmp_path, saved, values, reason):
+    config = json.loads(saved[CONFIG]) | values
     assert reason in refusal(tmp_path, saved | {CONFIG: json.dumps(config)})
 
 

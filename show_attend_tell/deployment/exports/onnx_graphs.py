@@ -68,7 +68,7 @@ def export_onnx(
             f"`out` must be absent or an empty folder. Received: {folder}; name another"
         )
     engine = load_engine([Path(model)], encoder_weights, engine="reference")
-    (captioner,), decoding = engine.generator.members, engine.decoding
+    (captioner,), decoding = engine.generator.members, engine.generator.decoding
     decoding = dataclasses.replace(decoding, beam=beam or decoding.beam)
     if decoding.locations == "sampled":  # a graph has no source of noise
         raise ExportError(

@@ -16,7 +16,7 @@ from show_attend_tell.deployment.exports import onnx_graphs
 from show_attend_tell.deployment.exports.half_precision import save_half
 from show_attend_tell.deployment.exports.recording import Graph
 from show_attend_tell.inference.engine import load_engine
-from show_attend_tell.models.pretrained import NAMES, SHIPPED, shipped_model
+from show_attend_tell.models.pretrained import SHIPPED, shipped_model
 from show_attend_tell.reference.beam import NextWord, log_softmax
 from show_attend_tell.reference.captioner import Generator
 from show_attend_tell.reference.lstm import argmax_location
@@ -169,7 +169,11 @@ def test_a_reshape_that_would_fix_a_varying_axis_is_an_error():
         words.reshape(1, 7, 3)
 
 
-@pytest.fixture(scope="module", params=NAMES)
+# Quick tests compare all variants of the LSTM, with few weights.
+SLOW = pytest.param("shipped-lstm", marks=pytest.mark.slow)
+
+
+@pytest.fixture(scope="module", params=["shipped", SLOW])
 def folder(request, tmp_path_factory):
     """A packaged model as ONNX files, and the name of the model."""
     out = tmp_path_factory.mktemp("onnx") / "out"

@@ -86,12 +86,21 @@ def test_a_network_without_such_convolutions_has_no_faster_one():
     assert with_fast_convolutions(network) is None
 
 
-@pytest.mark.parametrize("photos", [1, 7, 8, 19])
-def test_an_encoder_of_many_photos_computes_the_same_features(rng, monkeypatch, photos):
-    monkeypatch.setattr(encoder_module, "MANY_PHOTOS", 20)
+@pytest.fixture(scope="module")
+def encoders():
+    """An encoder of few photos, and one of so many that its convolutions are faster."""
     few, many = Encoder(VGG), Encoder(VGG)
-    few.expect(19)
-    many.expect(20)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(winograd, "LEAST_CHANNELS", 2)
+        patch.setattr(encoder_module, "MANY_PHOTOS", 20)
+        few.expect(19)
+        many.expect(20)
+    return few, many
+
+
+@pytest.mark.parametrize("photos", [1, 7, 8, 19])
+def test_an_encoder_of_many_photos_computes_the_same_features(rng, encoders, photos):
+    few, many = encoders
     assert few._encode_block is None
     assert many.identity() == few.identity()
     squares = rng.integers(0, 256, (photos, 48, 48, 3), np.uint8)
@@ -102,9 +111,8 @@ def test_an_encoder_of_many_photos_computes_the_same_features(rng, monkeypatch, 
     np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-3 * scale)
 
 
-def test_a_photo_has_the_same_features_among_others(rng, monkeypatch):
-    monkeypatch.setattr(encoder_module, "MANY_PHOTOS", 20)
-    encoder, squares = Encoder(VGG), rng.integers(0, 256, (16, 48, 48, 3), np.uint8)
-    encoder.expect(20)
+def test_a_photo_has_the_same_features_among_others(rng, encoders):
+    _, encoder = encoders
+    squares = rng.integers(0, 256, (16, 48, 48, 3), np.uint8)
     whole = encoder.encode(squares)
     np.testing.assert_array_equal(whole[8:], encoder.encode(squares[8:]))
