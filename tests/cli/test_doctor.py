@@ -52,15 +52,15 @@ def test_doctor_reports_a_pretrained_model_that_cannot_be_loaded(
     assert text in finding.text
 
 
-@pytest.mark.parametrize("absent", ["flickr8k.confidence.npz", "flickr8k.reranker.npz"])
+@pytest.mark.parametrize("absent", ["everyday.confidence.npz", "everyday.reranker.npz"])
 def test_doctor_reports_what_is_missing_beside_the_default_model(
     monkeypatch, tmp_path, absent
 ):
     whole = pretrained.SHIPPED
-    names = {"flickr8k.keras", "flickr8k.reranker.npz", "flickr8k.confidence.npz"}
+    names = {"everyday.keras", "everyday.reranker.npz", "everyday.confidence.npz"}
     for name in names - {absent}:
         (tmp_path / name).symlink_to(whole.with_name(name))
-    monkeypatch.setattr(pretrained, "SHIPPED", tmp_path / "flickr8k.keras")
+    monkeypatch.setattr(pretrained, "SHIPPED", tmp_path / "everyday.keras")
     (missing,) = doctor._check_packaged_models()
     assert missing.level == "problem"
     assert f"{absent} is missing" in missing.text

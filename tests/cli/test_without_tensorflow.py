@@ -42,9 +42,9 @@ def test_a_photo_is_captioned_and_drawn(tmp_path, model):
     if model == "shipped":
         assert caption["sentence"] == SENTENCE
     assert 0 < caption["confidence"] < 1
-    files = {"dog.png", "dog.pdf"}
+    files = {"giraffes.png", "giraffes.pdf"}
     if model == "shipped":
-        files |= {"dog-heads.png", "dog-heads.pdf"}
+        files |= {"giraffes-heads.png", "giraffes-heads.pdf"}
     assert {file.name for file in (tmp_path / "figures").iterdir()} == files
     assert "<html" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
@@ -66,7 +66,7 @@ def test_python_prints_the_lines_of_readme(tmp_path):
         "print(caption.sentence, caption.attention.shape)"
     )
     done = run(script, PHOTO, folder=tmp_path)
-    assert done.stdout == f"{SENTENCE} (10, 14, 14)\n", done.stderr
+    assert done.stdout == f"{SENTENCE} (12, 14, 14)\n", done.stderr
 
 
 def test_a_folder_is_captioned_into_a_table_and_into_metadata(tmp_path):

@@ -28,11 +28,13 @@ def oracle_loss(p, settings, batch, smoothing, strength):
     """Return L_d, the mean over the captions of a batch, for weights ``p``."""
     losses = []
     for a, inputs, targets, length in zip(*batch, LENGTHS, strict=True):
-        read = lstm.read(p, settings, a.astype(float), inputs[:length])
+        a, L = a.astype(float), len(a)
+        if not settings.attends:
+            a = a.mean(axis=0, keepdims=True)
+        read = lstm.read(p, settings, a, inputs[:length])
+        alpha = read["alpha"] if settings.attends else read["alpha"].repeat(L, -1) / L
         words = targets[:length]
-        parts = oracle.caption_loss(
-            read["logits"], read["alpha"], words, smoothing, strength
-        )
+        parts = oracle.caption_loss(read["logits"], alpha, words, smoothing, strength)
         losses.append(sum(parts))
     return np.mean(losses)
 

@@ -16,7 +16,7 @@ import onnx
 from show_attend_tell.deployment.exports.recording import Graph, Recorded
 from show_attend_tell.inference.engine import Engine, load_engine
 from show_attend_tell.reference.beam import log_softmax
-from show_attend_tell.reference.encoder import MEAN
+from show_attend_tell.reference.encoder import BLOCKS, MEAN
 from show_attend_tell.reference.model_file import Captioner
 from show_attend_tell.reference.reranker import Reranker, kernel
 from show_attend_tell.runtime.errors import ExportError
@@ -57,10 +57,9 @@ def export_onnx(
         beam: number of hypotheses; by default the model's.
 
     Raises:
-        ExportError: the folder exists and is not empty, or the model samples its
-            locations.
-        CaptionError, ModelFileError, EncoderError: see ``pipeline.load``; the encoder
-            must be VGG16 or VGG19.
+        ExportError: the folder exists and is not empty, the encoder is neither VGG16
+            nor VGG19, or the model samples its locations.
+        CaptionError, ModelFileError, EncoderError: see ``pipeline.load``.
     """
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -74,6 +73,11 @@ def export_onnx(
         raise ExportError(
             "the model's decoding.locations must be 'expected' or 'likeliest' for an "
             "export. Received: 'sampled'; train or save it with another"
+        )
+    if (network := engine.encoder.settings.network) not in BLOCKS:
+        raise ExportError(
+            f"the model's encoder must be {' or '.join(BLOCKS)} for ONNX. Received: "
+            f"{network}; export the model in another format"
         )
     encoder, photo = encoder_graph(engine)
     decoder, state = decoder_graph(captioner, photo)

@@ -11,6 +11,7 @@ import tiny_transformer
 
 from data_prep.scenes.example_pictures import example_pictures
 from show_attend_tell.cli import main as cli
+from show_attend_tell.config.captioner import EncoderSettings
 from show_attend_tell.data.preprocessing import load_photo, to_square
 from show_attend_tell.deployment.exports import onnx_graphs
 from show_attend_tell.deployment.exports.half_precision import save_half
@@ -210,7 +211,8 @@ def test_the_folder_has_words_settings_and_the_reranker(folder):
     assert (out / "reranker.onnx").exists() == (name == "shipped")
     counts = stored_types(onnx.load(out / "encoder.onnx"))
     assert counts["int8"] > 14_000_000
-    assert stored_types(onnx.load(out / "decoder.onnx"))["float16"] > 3_000_000
+    kind = "int8" if name == "shipped" else "float16"
+    assert stored_types(onnx.load(out / "decoder.onnx"))[kind] > 3_000_000
 
 
 def test_the_reranker_predicts_the_same_cider(folder, rng):
@@ -226,8 +228,8 @@ def test_the_reranker_predicts_the_same_cider(folder, rng):
     features = rng.gamma(1, 3, (1, 196, 512)).astype(np.float32)
     (predicted,) = reranker.predict(descriptors(features))
     values = outputs_of(str(out / "reranker.onnx"), features=features[0])["values"]
-    np.testing.assert_allclose(values, reranker.basis @ predicted, atol=1e-5)
-    assert np.abs(values).max() > 1e-3
+    np.testing.assert_allclose(values, reranker.basis @ predicted, atol=1e-4)
+    assert np.abs(values).max() > 1e-2
 
 
 def export(*arguments):
@@ -251,15 +253,22 @@ def test_a_folder_that_is_not_empty_is_left_unchanged(tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
-def test_an_encoder_that_the_reference_lacks_is_refused_in_one_line(tmp_path, capsys):
-    from tiny_pipeline import ENCODER, make_captioner
+@pytest.mark.parametrize(
+    ("weights", "reason"),
+    [("none", "must be packaged or a file"), ("scenes", "must be VGG16 or VGG19")],
+)
+def test_an_encoder_that_onnx_lacks_is_refused_in_one_line(
+    tmp_path, capsys, weights, reason
+):
+    from tiny_pipeline import make_captioner
 
     from show_attend_tell.models.encoder.network import Encoder
 
-    make_captioner(Encoder(ENCODER)).save(tmp_path / "model.keras")
+    settings = EncoderSettings("SceneNet", "annotations", weights, 32, "crop")
+    make_captioner(Encoder(settings)).save(tmp_path / "model.keras")
     assert export(tmp_path / "model.keras", "--out", tmp_path / "x") == 1
     error = capsys.readouterr().err
-    assert "must be VGG16 or VGG19" in error
+    assert reason in error
     assert error.count("\n") == 1
     assert not (tmp_path / "x").exists()
 
