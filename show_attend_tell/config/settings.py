@@ -157,12 +157,14 @@ class DistillationSettings:
             teachers have the remaining weight.
         posterior: exponent of a teacher's probability of a caption in its
             weight for that caption; 0 weighs all teachers the same.
+        attention: weight mu of the teachers' attention; 0 teaches words alone.
     """
 
     teachers: tuple[str, ...] = ()
     temperature: Annotated[float, Field(gt=0)] = 1.0
     truth_weight: Annotated[float, Field(ge=0, le=1)] = 0.0
     posterior: NonNegative = 0.0
+    attention: NonNegative = 0.0
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -8,10 +8,13 @@ knows best. With their mean p_t = sum_m v_m p_mt, the student's q_t = softmax(l_
 and the weight w of the given captions, the loss of a caption is::
 
     (1 - w) tau^2 sum_t KL(p_t || q_t) - w sum_t log q(y_t) + lambda sum_i (...)^2
+        + mu sum_t KL(sum_m v_m alpha_mt || alpha_t)
 
-(Hinton et al., arXiv:1503.02531, Sec. 2); the last term is that of Eq. (14), and log q
-is taken at tau = 1. The teachers run without dropout, in the compiled step, outside of
-its gradient.
+(Hinton et al., arXiv:1503.02531, Sec. 2); the third term is that of Eq. (14), and log q
+is taken at tau = 1. With mu the student also learns where the teachers look: alpha_mt
+is the attention that a teacher shows, of the layer and head chosen in its file
+(Zagoruyko and Komodakis, arXiv:1612.03928, teach attention by its squared distance).
+The teachers run without dropout, in the compiled step, outside of its gradient.
 """
 
 from collections.abc import Callable, Sequence
@@ -104,9 +107,9 @@ def distillation_step(
 
     def train_step(data: tuple) -> dict:
         x, targets = data
-        probabilities = mean_probabilities(teachers, x, targets, settings)
+        taught = mean_outputs(teachers, x, targets, settings)
         with tf.GradientTape() as tape:
-            loss = distillation_loss(model, x, targets, probabilities, settings)
+            loss = distillation_loss(model, x, targets, *taught, settings)
             scaled = model.optimizer.scale_loss(loss)
         weights = model.trainable_weights
         gradients = tape.gradient(scaled, weights)
@@ -116,10 +119,10 @@ def distillation_step(
     return train_step
 
 
-def mean_probabilities(
+def mean_outputs(
     teachers: Sequence[Captioner], x: dict, targets, settings: DistillationSettings
-):
-    """Return the weighted mean of the teachers' word probabilities p, (B, T, K).
+) -> tuple:
+    """Return the teachers' weighted mean p, (B, T, K), and alpha, (B, T, L).
 
     Args:
         teachers: captioners without dropout.
@@ -128,19 +131,29 @@ def mean_probabilities(
         settings: temperature and exponent of the weights.
     """
     mask = ops.cast(ops.not_equal(targets, PAD), "float32")  # (B, T)
-    words, scores = [], []
+    words, alphas, scores = [], [], []
     for teacher in teachers:
-        logits = teacher.teacher_force(x, training=True)["logits"]
-        words.append(ops.softmax(ops.cast(logits, "float32") / settings.temperature))
+        outputs = teacher.teacher_force(x, training=True)
+        logits = ops.cast(outputs["logits"], "float32")
+        words.append(ops.softmax(logits / settings.temperature))
+        alphas.append(ops.cast(outputs["alpha"], "float32"))
         truth = ops.take_along_axis(words[-1], targets[..., None], axis=-1)[..., 0]
         scores.append(ops.sum(ops.log(ops.maximum(truth, 1e-9)) * mask, axis=1))
     scores = settings.posterior * ops.stack(scores)  # (M, B)
-    weights = ops.exp(scores - ops.logsumexp(scores, axis=0))
-    return sum(weights[m, :, None, None] * p for m, p in enumerate(words))
+    weights = ops.exp(scores - ops.logsumexp(scores, axis=0))[..., None, None]
+    return tuple(
+        sum(weights[m] * each for m, each in enumerate(of_teachers))
+        for of_teachers in (words, alphas)
+    )
 
 
 def distillation_loss(
-    model: Captioner, x: dict, targets, probabilities, settings: DistillationSettings
+    model: Captioner,
+    x: dict,
+    targets,
+    probabilities,
+    attention,
+    settings: DistillationSettings,
 ):
     """Return the mean over captions of the loss of this module.
 
@@ -149,7 +162,8 @@ def distillation_loss(
         x: annotations (B, L, D) and input tokens (B, T).
         targets: words of the given captions, (B, T), 0 for padding.
         probabilities: the teachers', (B, T, K).
-        settings: temperature and weight.
+        attention: the teachers', (B, T, L).
+        settings: temperature and weights.
     """
     outputs = model(x, training=True)
     mask = ops.cast(ops.not_equal(targets, PAD), "float32")  # (B, T)
@@ -157,8 +171,17 @@ def distillation_loss(
     truth = model.compute_loss(x, targets, outputs, weight, training=True)
     logits, tau = outputs["logits"], settings.temperature
     log_q = ops.log_softmax(ops.cast(logits, "float32") / tau)
-    log_p = ops.log(ops.maximum(probabilities, 1e-30))  # 0 log 0 = 0
-    divergences = tau**2 * ops.sum(probabilities * (log_p - log_q), axis=-1)  # (B, T)
+    words = tau**2 * _divergence(probabilities, log_q)  # (B, T)
+    taught = (1 - settings.truth_weight) * words
+    if settings.attention:
+        alpha = ops.cast(outputs["alpha"], "float32")
+        log_alpha = ops.log(ops.maximum(alpha, 1e-30))
+        taught += settings.attention * _divergence(attention, log_alpha)
     captions = ops.sum(ops.cast(ops.any(mask > 0, axis=1), "float32"))
-    taught = ops.sum(divergences * mask) / ops.maximum(captions, 1.0)
-    return truth + (1 - settings.truth_weight) * taught
+    return truth + ops.sum(taught * mask) / ops.maximum(captions, 1.0)
+
+
+def _divergence(p, log_q):
+    """Return KL(p || q) over the last axis; 0 log 0 = 0."""
+    log_p = ops.log(ops.maximum(p, 1e-30))
+    return ops.sum(p * (log_p - log_q), axis=-1)

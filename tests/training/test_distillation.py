@@ -26,7 +26,7 @@ from show_attend_tell.training import distillation
 from show_attend_tell.training.distillation import (
     distillation_loss,
     distillation_step,
-    mean_probabilities,
+    mean_outputs,
 )
 from show_attend_tell.training.train import train
 from show_attend_tell.training.workers import ALONE, Workers
@@ -41,17 +41,18 @@ def softmax(logits):
 
 
 @pytest.mark.parametrize(
-    ("truth_weight", "posterior"), [(0.0, 0.0), (0.3, 1.0), (1.0, 2.0)]
+    ("truth_weight", "posterior", "attention"),
+    [(0.0, 0.0, 0.0), (0.3, 1.0, 0.5), (1.0, 2.0, 2.0)],
 )
-def test_the_loss_of_a_batch_is_that_of_numpy(rng, truth_weight, posterior):
+def test_the_loss_of_a_batch_is_that_of_numpy(rng, truth_weight, posterior, attention):
     student, *teachers = (
         tiny.build(np.random.default_rng(k), {"doubly_stochastic": 0.7}, spread=1.0)
         for k in range(3)
     )
     features, inputs, targets = tiny.batch(rng, lengths=(4, 2, 0))
-    settings = DistillationSettings(("a", "b"), 1.7, truth_weight, posterior)
+    settings = DistillationSettings(("a", "b"), 1.7, truth_weight, posterior, attention)
     x = {"annotations": features, "tokens": inputs}
-    p = np.array(mean_probabilities(teachers, x, targets, settings))
+    p, alpha = map(np.array, mean_outputs(teachers, x, targets, settings))
 
     mask = targets != PAD
     read = [tiny.expected(model, features, inputs) for model in (student, *teachers)]
@@ -62,14 +63,18 @@ def test_the_loss_of_a_batch_is_that_of_numpy(rng, truth_weight, posterior):
     assert np.ptp(weights) > 0.01 or posterior == 0
     taught = (weights[..., None, None] * words).sum(axis=0)
     np.testing.assert_allclose(p, taught, rtol=1e-4, atol=1e-6)
+    alphas = np.stack([r["alpha"] for r in read[1:]])  # (M, B, T, L)
+    shown = (weights[..., None, None] * alphas).sum(axis=0)
+    np.testing.assert_allclose(alpha, shown, rtol=1e-4, atol=1e-6)
     p[0, 0] = np.eye(p.shape[-1])[2]  # 0 log 0 = 0
-    loss = float(distillation_loss(student, x, targets, p, settings))
+    loss = float(distillation_loss(student, x, targets, p, alpha, settings))
     logits = read[0]["logits"]
     divergence = 1.7**2 * rel_entr(p, softmax(logits / 1.7)).sum(axis=-1)
     q = np.take_along_axis(softmax(logits), targets[..., None], -1)[..., 0]
     received = (read[0]["alpha"] * mask[..., None]).sum(axis=1)  # (B, L)
     each = (
         (1 - truth_weight) * (divergence * mask).sum(axis=1)
+        + attention * (rel_entr(alpha, read[0]["alpha"]).sum(axis=-1) * mask).sum(1)
         - truth_weight * (np.log(q) * mask).sum(axis=1)
         + 0.7 * ((1 - received) ** 2).sum(axis=-1)
     )
