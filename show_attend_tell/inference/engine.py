@@ -27,6 +27,7 @@ from show_attend_tell.inference.result import Caption
 from show_attend_tell.reference.captioner import Generator, load_generator
 from show_attend_tell.reference.encoder import Encoder
 from show_attend_tell.reference.lstm import region_bias
+from show_attend_tell.reference.parallel import CORES
 from show_attend_tell.runtime.errors import CaptionError, EncoderError
 
 # Processor time of `caption FOLDER` with 16 and with 64 photos (AVX-512): the reference
@@ -57,8 +58,8 @@ class Engine:
         self.vocabulary, self.grid = generator.vocabulary, generator.grid
         self.side, self.resize = encoder.settings.image_size, encoder.settings.resize
         self.is_keras = not isinstance(encoder, Encoder)
-        # NumPy gains nothing from larger batches, and captions come one by one.
-        self.batch = 16 if self.is_keras else 2
+        # NumPy needs a photo for each core; captions come as they are written.
+        self.batch = 16 if self.is_keras else max(2, CORES)
         # A person who changes beam or region asks for the same photo again.
         self._last: tuple = (None, None)
 

@@ -9,6 +9,7 @@ the words of each hypothesis. Attention weights and gates are means too, of the 
 photo after flipping them back. A reranker orders the hypotheses.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from show_attend_tell.reference.lstm import (
     sampled_location,
 )
 from show_attend_tell.reference.model_file import Captioner, read_captioner
+from show_attend_tell.reference.parallel import each
 from show_attend_tell.reference.reranker import Reranker, find_reranker
 from show_attend_tell.runtime.errors import CaptionError, ConfigError, ModelFileError
 
@@ -256,7 +258,7 @@ class Generator:
     def search(
         self, annotations, decoding, noise, regions=None, photos=None
     ) -> Hypotheses:
-        """Search the captions of photos, one after the other.
+        """Search the captions of photos.
 
         Args:
             annotations: see :meth:`generate`.
@@ -268,14 +270,12 @@ class Generator:
         biases = [None] * len(annotations)
         if regions is not None:
             biases = region_bias(regions, decoding.region_strength)  # (N, L)
-        captions = [
-            self._search_photo(*photo, decoding)
-            for photo in zip(annotations, noise, biases, strict=True)
-        ]
+        search = functools.partial(self._search_photo, decoding)
+        captions = each(search, annotations, noise, biases)
         # N of (W, ...) -> (N, W, ...)
         return Hypotheses(*map(np.stack, zip(*captions, strict=True)))
 
-    def _search_photo(self, features, noise, bias, decoding) -> Hypotheses:
+    def _search_photo(self, decoding, features, noise, bias) -> Hypotheses:
         views = features if self.mirror else features[None]  # (V, L, D)
         readers = [(m, k, m.read_photo(views[k])) for m, k in self.views()]
         state = [member.start(photo) for member, _, photo in readers]
