@@ -27,11 +27,11 @@ from show_attend_tell.inference.result import Caption
 from show_attend_tell.reference.captioner import Generator, load_generator
 from show_attend_tell.reference.encoder import Encoder
 from show_attend_tell.reference.lstm import region_bias
+from show_attend_tell.reference.parallel import CORES
 from show_attend_tell.runtime.errors import CaptionError, EncoderError
 
-# Processor time of `caption FOLDER` with 16 and with 64 photos (AVX-512): the reference
-# takes 2 s and 0.38 s a photo, Keras 10 s and 0.35 s a photo. From 200 photos on Keras
-# saves 0.08 s more of each, by faster convolutions that take 7 s to compile.
+# `caption FOLDER` with 200 photos takes 33 s by the reference and 35 s by Keras, which
+# then saves 0.03 s a photo (2 cores, AVX-512).
 MANY_PHOTOS = 200
 _REQUIRED = {"network", "layer", "weights", "image_size", "resize"}
 
@@ -57,8 +57,8 @@ class Engine:
         self.vocabulary, self.grid = generator.vocabulary, generator.grid
         self.side, self.resize = encoder.settings.image_size, encoder.settings.resize
         self.is_keras = not isinstance(encoder, Encoder)
-        # NumPy gains nothing from larger batches, and captions come one by one.
-        self.batch = 16 if self.is_keras else 2
+        # NumPy needs a photo for each core; captions come as they are written.
+        self.batch = 16 if self.is_keras else max(2, CORES)
         # A person who changes beam or region asks for the same photo again.
         self._last: tuple = (None, None)
 

@@ -134,12 +134,25 @@ class Captioner(keras.Model):
         self.annotation_scale = self.add_weight(
             shape=(), initializer="ones", trainable=False, name="annotation_scale"
         )
-        self.dropout = keras.layers.Dropout(self.decoder.dropout, seed=seed)
-        self.word_dropout = keras.layers.Dropout(s.embedding_dropout, seed=seed + 1)
-        self.channel_dropout = keras.layers.Dropout(
-            s.channel_dropout, noise_shape=(None, 1, None), seed=seed + 2
+        dropout = keras.layers.Dropout
+        self.dropout = dropout(self.decoder.dropout, seed=seed, name="dropout")
+        self.word_dropout = dropout(
+            s.embedding_dropout, seed=seed + 1, name="word_dropout"
         )
-        self.init_dropout = keras.layers.Dropout(s.init_dropout, seed=seed + 3)
+        self.channel_dropout = dropout(
+            *(s.channel_dropout, (None, 1, None), seed + 2), name="channel_dropout"
+        )
+        self.init_dropout = dropout(s.init_dropout, seed=seed + 3, name="init_dropout")
+        # `summary()` prints the shapes that layers were built with.
+        m, D = self.decoder.embedding.shape[-1], self.annotation_width
+        for layer, shape in (
+            (self.decoder, (None, grid[0] * grid[1], D)),
+            (self.dropout, (None, None, m)),
+            (self.word_dropout, (None, None, m)),
+            (self.channel_dropout, (None, 1, D)),
+            (self.init_dropout, (None, D)),
+        ):
+            layer.build(shape)
         self.hard_attention = None
         if s.attention == "hard":
             self.hard_attention = HardAttention(

@@ -9,7 +9,9 @@ the words of each hypothesis. Attention weights and gates are means too, of the 
 photo after flipping them back. A reranker orders the hypotheses.
 """
 
+import functools
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +30,7 @@ from show_attend_tell.reference.lstm import (
     sampled_location,
 )
 from show_attend_tell.reference.model_file import Captioner, read_captioner
+from show_attend_tell.reference.parallel import each
 from show_attend_tell.reference.reranker import Reranker, find_reranker
 from show_attend_tell.runtime.errors import CaptionError, ConfigError, ModelFileError
 
@@ -256,7 +259,7 @@ class Generator:
     def search(
         self, annotations, decoding, noise, regions=None, photos=None
     ) -> Hypotheses:
-        """Search the captions of photos, one after the other.
+        """Search the captions of photos.
 
         Args:
             annotations: see :meth:`generate`.
@@ -268,14 +271,12 @@ class Generator:
         biases = [None] * len(annotations)
         if regions is not None:
             biases = region_bias(regions, decoding.region_strength)  # (N, L)
-        captions = [
-            self._search_photo(*photo, decoding)
-            for photo in zip(annotations, noise, biases, strict=True)
-        ]
+        search = functools.partial(self._search_photo, decoding)
+        captions = each(search, annotations, noise, biases)
         # N of (W, ...) -> (N, W, ...)
         return Hypotheses(*map(np.stack, zip(*captions, strict=True)))
 
-    def _search_photo(self, features, noise, bias, decoding) -> Hypotheses:
+    def _search_photo(self, decoding, features, noise, bias) -> Hypotheses:
         views = features if self.mirror else features[None]  # (V, L, D)
         readers = [(m, k, m.read_photo(views[k])) for m, k in self.views()]
         state = [member.start(photo) for member, _, photo in readers]
@@ -382,6 +383,8 @@ def load_generator(
         ModelFileError: a file is absent, damaged or of another kind, or the files
             differ in vocabulary or encoder.
     """
-    members = [read(file) for file in files]
-    ranking = find_reranker(reranker, files)
-    return generator(members, mirror, ranking, files, must_rank=reranker is not None)
+    with ThreadPoolExecutor(1) as pool:  # both take a tenth of a second
+        ranking = pool.submit(find_reranker, reranker, files)
+        members = [read(file) for file in files]
+    must_rank = reranker is not None
+    return generator(members, mirror, ranking.result(), files, must_rank=must_rank)

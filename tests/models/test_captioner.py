@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tiny_captioner as tiny
+import tiny_transformer
 from checks import assert_same_outputs
 from tiny_captioner import MODES, TOLERANCE, VARIANTS, B, D, K, L, T, arrays, n
 
@@ -95,3 +96,12 @@ def test_an_unknown_number_of_words_is_refused_in_one_line(model):
     }
     with pytest.raises(ValueError, match="pad every batch to a fixed T"):
         model.call(symbolic)
+
+
+@pytest.mark.parametrize("builder", [tiny, tiny_transformer])
+def test_the_summary_prints_the_shape_of_every_layer(rng, capsys, builder):
+    builder.build(rng).summary(line_length=90)
+    printed = capsys.readouterr().out
+    assert f"(None, None, {K})" in printed
+    assert f"(None, {D})" in printed
+    assert "?" not in printed

@@ -242,6 +242,10 @@ class LstmDecoder(MatrixLayer):
         # (..., m) -> (..., K)
         return product(dropout(ops.tanh(hidden)), self.l_o, precision) + self.l_o_b
 
+    def compute_output_shape(self, input_shape):
+        """Return the shape of the logits of photos' captions, (B, T, K)."""
+        return (input_shape[0], None, self.embedding.shape[0])
+
     def memory(self, annotations, parts=WHOLE, dropouts=NO_DROPOUT) -> LstmMemory:
         """Project photos, (P, L, D), once; no dropout is applied."""
         projected = self._project_features(annotations, parts.precision)

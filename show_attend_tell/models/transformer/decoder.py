@@ -101,6 +101,10 @@ class TransformerDecoder(MatrixLayer):
         self.l_o_b = self.bias("l_o_b", vocabulary_size)
         self.built = True
 
+    def compute_output_shape(self, input_shape):
+        """Return the shape of the logits of photos' captions, (B, T, K)."""
+        return (input_shape[0], None, self.embedding.shape[0])
+
     def memory(
         self,
         annotations,
