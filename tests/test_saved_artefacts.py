@@ -18,7 +18,7 @@ from show_attend_tell.config.settings import DecodingSettings, read_experiment_f
 from show_attend_tell.data.manifest import read_manifest
 from show_attend_tell.data.splits import load_splits, open_features
 from show_attend_tell.data.vocabulary import Vocabulary
-from show_attend_tell.models.pretrained import SHIPPED_LSTM
+from show_attend_tell.models.pretrained import FLICKR8K_LSTM
 from show_attend_tell.models.saving import load_captioner
 
 OLD = Path(__file__).parent / "artefacts" / "version_0_1"
@@ -78,10 +78,10 @@ def test_models_give_the_kept_captions(name):
 
 
 def test_the_pretrained_model_loads_under_its_registered_name():
-    with zipfile.ZipFile(SHIPPED_LSTM) as archive:
+    with zipfile.ZipFile(FLICKR8K_LSTM) as archive:
         config = json.loads(archive.read("config.json"))
     assert config["registered_name"] == "show_attend_tell>Captioner"
     assert config["module"] == "show_attend_tell.captioner"  # of version 0.1.0
-    model = load_captioner(SHIPPED_LSTM)
+    model = load_captioner(FLICKR8K_LSTM)
     assert model.encoder_identity["network"] == "VGG16"
     assert len(model.vocabulary) == len(config["config"]["vocabulary"])

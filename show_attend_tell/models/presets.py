@@ -13,17 +13,26 @@ from pathlib import Path
 
 import numpy as np
 
-from show_attend_tell.models.pretrained import CARD, FLICKR8K, SHIPPED, SHIPPED_LSTM
+from show_attend_tell.models.pretrained import (
+    CARD,
+    FLICKR8K,
+    FLICKR8K_LSTM,
+    SHIPPED,
+    SHIPPED_LSTM,
+)
 from show_attend_tell.reference.model_file import WEIGHTS, Captioner, read_captioner
 from show_attend_tell.runtime.errors import ModelFileError, PretrainedModelError
 from show_attend_tell.runtime.files import atomic_path
 
-# The second is in a checkout only.
-PRESETS = {path.stem: path for path in (SHIPPED, FLICKR8K, SHIPPED_LSTM)}
+# The models of Flickr8k alone are in a checkout only.
+PRESETS = {
+    path.stem: path for path in (SHIPPED, SHIPPED_LSTM, FLICKR8K, FLICKR8K_LSTM)
+}
 # On Flickr8k's photos of a split, as the card in the package has them.
 _METRICS = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR", "CIDEr")
 SCORES = {
     "everyday": ("dev", 65.87, 48.05, 34.48, 24.21, 21.28, 59.71),
+    "everyday_lstm": ("dev", 63.61, 45.02, 31.3, 21.28, 19.93, 53.88),
     "flickr8k": ("test", 65.7, 48.0, 34.5, 24.33, 21.78, 64.0),
     "flickr8k_lstm": ("test", 63.7, 45.8, 32.2, 22.05, 20.83, 58.0),
 }

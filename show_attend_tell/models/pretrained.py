@@ -6,9 +6,10 @@ from pathlib import Path
 from show_attend_tell.runtime.errors import PretrainedModelError, nearest, quote
 
 SHIPPED = Path(str(files(__package__))) / "weights" / "everyday.keras"
-SHIPPED_LSTM = SHIPPED.with_name("flickr8k_lstm.keras")
+SHIPPED_LSTM = SHIPPED.with_name("everyday_lstm.keras")
 # Trained on Flickr8k alone, for comparisons; in a checkout only.
 FLICKR8K = SHIPPED.parents[3] / "experiments" / "models" / "flickr8k.keras"
+FLICKR8K_LSTM = FLICKR8K.with_name("flickr8k_lstm.keras")
 CARD = SHIPPED.with_name("MODEL_CARD.md")
 DEFAULT = "shipped"
 NAMES = (DEFAULT, "shipped-lstm")  # in place of a file or a run
