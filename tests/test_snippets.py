@@ -26,7 +26,7 @@ def blocks(name: str) -> list[str]:
 def run(name: str, folder: Path) -> subprocess.CompletedProcess:
     """Run the blocks of a document, in order, in a folder with its photos."""
     model = tiny_pipeline().file
-    for photo in ("photo.jpg", "docs/images/giraffes.jpg"):
+    for photo in ("photo.jpg", "docs/images/sheep.jpg"):
         (folder / photo).parent.mkdir(parents=True, exist_ok=True)
         (folder / photo).write_bytes(photo_bytes(1, "JPEG", size=(60, 40)))
     code = "\n".join([SETUP, *blocks(name)])

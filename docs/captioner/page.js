@@ -110,7 +110,7 @@ async function openPhoto(blob, name) {
 function wire() {
   onFile(part("file"), (file) => openPhoto(file, file.name));
   part("example").addEventListener("click", async () => {
-    openPhoto(await (await fetch("../images/giraffes.jpg")).blob(), "giraffes.jpg");
+    openPhoto(await (await fetch("../images/sheep.jpg")).blob(), "sheep.jpg");
   });
   for (const kind of ["dragover", "dragleave", "drop"]) {
     document.addEventListener(kind, (event) => {

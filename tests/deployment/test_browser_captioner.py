@@ -262,7 +262,7 @@ def test_the_confidence_and_its_word_are_those_of_the_command(page, photos):
 @pytest.mark.slow
 def test_words_show_their_attention_by_keyboard_and_nothing_leaves_the_page(page):
     page.get_log("performance")
-    assert caption_of(page, ROOT / "docs" / "images" / "giraffes.jpg").endswith(".")
+    assert caption_of(page, ROOT / "docs" / "images" / "sheep.jpg").endswith(".")
     words = page.find_elements(CSS, "[data-part=words] button")
     picture = "return document.querySelector('[data-part=view]').toDataURL()"
     whole = page.execute_script(picture)
@@ -286,7 +286,7 @@ def test_words_show_their_attention_by_keyboard_and_nothing_leaves_the_page(page
 
 @pytest.mark.slow
 def test_models_are_loaded_once_and_are_small(page, address):
-    assert caption_of(page, ROOT / "docs" / "images" / "giraffes.jpg")
+    assert caption_of(page, ROOT / "docs" / "images" / "sheep.jpg")
     script = (
         "caches.open('show-attend-tell').then((cache) => cache.keys())"
         ".then((requests) => requests.map(({url}) => url.match(/[^/]*(?=[.]gz)/)[0]))"
@@ -296,7 +296,7 @@ def test_models_are_loaded_once_and_are_small(page, address):
     assert {"encoder.onnx", "decoder.onnx", "ort-wasm-simd-threaded.wasm"} <= names
     page.get(address)
     page.get_log("performance")
-    assert caption_of(page, ROOT / "docs" / "images" / "giraffes.jpg")
+    assert caption_of(page, ROOT / "docs" / "images" / "sheep.jpg")
     log = "".join(entry["message"] for entry in page.get_log("performance"))
     assert ".onnx.gz" not in log
     files = call(page, "loading.js", "return (await fetch('files.json')).json()")
@@ -310,7 +310,7 @@ def test_a_file_that_is_no_photo_gets_one_line_and_the_next_photo_a_caption(
     (tmp_path / "notes.jpg").write_text("not a photo")
     error = caption_of(page, tmp_path / "notes.jpg")
     assert error.startswith("notes.jpg: not a photo")
-    assert caption_of(page, ROOT / "docs" / "images" / "giraffes.jpg").endswith(".")
+    assert caption_of(page, ROOT / "docs" / "images" / "sheep.jpg").endswith(".")
     assert part(page, "error").text == ""
 
 
@@ -319,7 +319,7 @@ def test_a_site_without_the_models_prints_one_line(browser, tmp_path):
     write_page(tmp_path / "captioner")
     with serving(tmp_path) as address:
         browser.get(address)
-        error = caption_of(browser, ROOT / "docs" / "images" / "giraffes.jpg")
+        error = caption_of(browser, ROOT / "docs" / "images" / "sheep.jpg")
     assert error.startswith("This copy of the site was built without")
 
 

@@ -87,7 +87,7 @@ def test_a_packaged_model_writes_the_same_captions_from_its_folder(name, tmp_pat
     result = card["model-index"][0]["results"][0]
     assert result["dataset"]["split"] == split
     assert [m["value"] for m in result["metrics"]] == expected == scores
-    photo = "docs/images/giraffes.jpg"
+    photo = "docs/images/sheep.jpg"
     pipelines = load(PRESETS[name]), load(tmp_path / "pushed")
     packaged, found = (pipeline.caption(photo, beam=2) for pipeline in pipelines)
     assert found.text == packaged.text
