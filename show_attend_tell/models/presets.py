@@ -25,9 +25,7 @@ from show_attend_tell.runtime.errors import ModelFileError, PretrainedModelError
 from show_attend_tell.runtime.files import atomic_path
 
 # The models of Flickr8k alone are in a checkout only.
-PRESETS = {
-    path.stem: path for path in (SHIPPED, SHIPPED_LSTM, FLICKR8K, FLICKR8K_LSTM)
-}
+PRESETS = {path.stem: path for path in (SHIPPED, SHIPPED_LSTM, FLICKR8K, FLICKR8K_LSTM)}
 # On Flickr8k's photos of a split, as the card in the package has them.
 _METRICS = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR", "CIDEr")
 SCORES = {
