@@ -211,8 +211,7 @@ def test_the_folder_has_words_settings_and_the_reranker(folder):
     assert (out / "reranker.onnx").exists() == (name == "shipped")
     counts = stored_types(onnx.load(out / "encoder.onnx"))
     assert counts["int8"] > 14_000_000
-    kind = "int8" if name == "shipped" else "float16"
-    assert stored_types(onnx.load(out / "decoder.onnx"))[kind] > 3_000_000
+    assert stored_types(onnx.load(out / "decoder.onnx"))["int8"] > 3_000_000
 
 
 def test_the_reranker_predicts_the_same_cider(folder, rng):
