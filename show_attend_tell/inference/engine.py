@@ -57,8 +57,8 @@ class Engine:
         self.vocabulary, self.grid = generator.vocabulary, generator.grid
         self.side, self.resize = encoder.settings.image_size, encoder.settings.resize
         self.is_keras = not isinstance(encoder, Encoder)
-        # NumPy needs a photo for each core; captions come as they are written.
-        self.batch = 16 if self.is_keras else max(2, CORES)
+        # NumPy needs two photos for each core; captions come as they are written.
+        self.batch = 16 if self.is_keras else 2 * CORES
         # A person who changes beam or region asks for the same photo again.
         self._last: tuple = (None, None)
 

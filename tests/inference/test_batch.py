@@ -92,12 +92,12 @@ def test_an_interruption_keeps_every_caption_so_far(
     assert {path.name for path in tmp_path.iterdir()} == {"captions.jsonl", "photos"}
 
 
-def test_numpy_captions_a_photo_for_each_core_at_a_time(monkeypatch):
+def test_numpy_captions_two_photos_for_each_core_at_a_time(monkeypatch):
     settings = SimpleNamespace(image_size=224, resize="crop")
     encoder = object.__new__(Encoder)
     encoder.settings = settings
     generator = SimpleNamespace(vocabulary=None, grid=(14, 14), mirror=False)
-    for cores, photos in ((1, 2), (2, 2), (6, 6)):
+    for cores, photos in ((1, 2), (2, 4), (6, 12)):
         monkeypatch.setattr(engine, "CORES", cores)
         assert Engine(generator, encoder).batch == photos
 
