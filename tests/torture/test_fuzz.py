@@ -169,8 +169,11 @@ def _fuzz(
         deadline=None,
         suppress_health_check=list(hypothesis.HealthCheck),
     )
-    @hypothesis.given(st.sampled_from(target.seeds), _edits(), st.booleans())
-    def test(content, edits, inside):
+    @hypothesis.given(  # numbers, as Hypothesis warns of long arguments
+        st.sampled_from(range(len(target.seeds))), _edits(), st.booleans()
+    )
+    def test(number, edits, inside):
+        content = target.seeds[number]
         is_archive = inside and content.startswith(b"PK")
         content = (_inside if is_archive else _edited)(content, edits)
         if (error := _fault(target, content, folder)) is not None:
@@ -180,6 +183,16 @@ def _fuzz(
     with contextlib.suppress(AssertionError):
         test()
     return failed[-1] if failed else None
+
+
+def test_the_smallest_input_that_fails_is_returned(tmp_path):
+    def read(path):
+        if len(path.read_bytes()) > 200_000:
+            raise KeyError("found")
+
+    content, error = _fuzz(Target([bytes(200_000)], read), tmp_path, 1)
+    assert isinstance(error, KeyError)
+    assert 200_000 < len(content) < 202_500
 
 
 @pytest.mark.parametrize(
