@@ -41,7 +41,7 @@ DEMO_PHOTO := scene-test-00004
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 .PHONY: help demo prepare features train eval caption doctor reproduce \
-	test test-slow test-jax test-cluster test-install test-floors torture fuzz audit check format clean bench dist docs notebook
+	test test-slow test-jax test-cluster test-install test-floors torture fuzz audit check format clean bench dist docs docs-packages notebook
 .DELETE_ON_ERROR:
 
 help:
@@ -104,7 +104,7 @@ demo: $(INSTALLED)
 test: $(INSTALLED)
 	$(BIN) -m pytest -m '$(QUICK)' $(PARALLEL) $(ARGS)
 
-test-slow: $(INSTALLED)
+test-slow: docs-packages
 	$(BIN) -m pytest -m 'slow and not network and not gpu and not cluster' $(PARALLEL) $(ARGS)
 
 # Install the package in new environments, with packages from PyPI.
@@ -155,10 +155,13 @@ reproduce: $(INSTALLED)
 	$(BIN) docs/reproduction.py $(ROWS) $(if $(DATA),--data '$(DATA)') $(ARGS)
 
 # Build the documentation site in site/, without a network once packages and ONNX Runtime are fetched.
-docs: $(INSTALLED)
+docs: docs-packages
+	NO_MKDOCS_2_WARNING=1 $(BIN) -m mkdocs build --strict
+
+# The packages of the site, whose pages the slow tests open in a browser.
+docs-packages: $(INSTALLED)
 	$(BIN) -c 'import latex2mathml, material, mkdocs_jupyter, mkdocstrings_handlers, onnx' 2>/dev/null \
 	  || $(BIN) -m pip install --quiet --disable-pip-version-check -e '.[docs]'
-	NO_MKDOCS_2_WARNING=1 $(BIN) -m mkdocs build --strict
 
 # Run the notebook and store its outputs.
 notebook: $(INSTALLED)

@@ -73,10 +73,10 @@ def attend(p: dict, settings, photo: Photo, h, choose: Callable | None = None, b
     Args:
         p: weights.
         settings: ModelSettings.
-        photo: from :func:`read_photo`.
+        photo: from ``read_photo``.
         h: h_{t-1}, (W, n).
         choose: alpha (W, L) -> one-hot s_t; None averages by alpha.
-        bias: added to the scores, see :func:`region_bias`.
+        bias: added to the scores, see ``region_bias``.
 
     Returns:
         z_hat (W, D), alpha (W, L), the weights of phi (W, L) and beta (W, 1).
