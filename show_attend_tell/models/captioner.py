@@ -140,7 +140,10 @@ class Captioner(keras.Model):
             s.embedding_dropout, seed=seed + 1, name="word_dropout"
         )
         self.channel_dropout = dropout(
-            *(s.channel_dropout, (None, 1, None), seed + 2), name="channel_dropout"
+            s.channel_dropout,
+            noise_shape=(None, 1, None),
+            seed=seed + 2,
+            name="channel_dropout",
         )
         self.init_dropout = dropout(s.init_dropout, seed=seed + 3, name="init_dropout")
         # `summary()` prints the shapes that layers were built with.

@@ -136,9 +136,8 @@ def convolve_by_winograd(x, products, bias):
         d = np.empty((6, 6, down, right, C), np.float32)
         for i, j in np.ndindex(6, 6):
             d[i, j] = block[i : i + len(part) - 3 : 4, j : j + columns - 3 : 4]
-        y = (
-            _both_sides(B_T, d).reshape(6, 6, -1, C) @ products
-        )  # 36 of (tiles, C) (C, K)
+        y = _both_sides(B_T, d).reshape(6, 6, -1, C)
+        y = y @ products  # 36 of (tiles, C) (C, K)
         y = _both_sides(A_T, y).reshape(4, 4, down, right, -1)
         y = y.transpose(2, 0, 3, 1, 4).reshape(part.shape) + bias
         np.maximum(y, 0, out=part)

@@ -57,7 +57,8 @@ def make_distillation(
         files: model files of the teachers.
 
     Raises:
-        ConfigError: there are several workers.
+        ConfigError: there are several workers, or attention must be learnt and a model
+            has none.
         ModelFileError: a file is no captioner, or has another vocabulary or encoder.
     """
     if workers.count > 1:
@@ -75,6 +76,13 @@ def make_distillation(
             f"{difference}; extract them with encoder.weights = 'imagenet_8bit'"
         )
     teachers = [_without_dropout(teacher) for teacher in teachers]
+    members = {"the experiment": model, **dict(zip(files, teachers, strict=True))}
+    without = [name for name, one in members.items() if not one.settings.attends]
+    if experiment.distillation.attention and without:
+        raise ConfigError(
+            "`distillation.attention` needs attention in the model and its teachers. "
+            f"Received: {without[0]} without it; set distillation.attention = 0"
+        )
     settings = experiment.training
     compile_fn = compile_function(settings.jit_compile)
     for teacher in teachers:

@@ -16,7 +16,7 @@ def normal(rng, *shape):
     return rng.standard_normal(shape).astype(np.float32)
 
 
-@pytest.mark.parametrize("side", [(14, 14), (7, 10), (1, 5)])
+@pytest.mark.parametrize("side", [(14, 14), (7, 10), (1, 5), (11, 104)])
 def test_both_convolutions_and_the_maximum_are_those_of_keras(rng, side):
     x, kernel, bias = normal(rng, *side, 5), normal(rng, 3, 3, 5, 7), normal(rng, 7)
     expected = keras.ops.relu(keras.ops.conv(x[None], kernel, padding="same") + bias)[0]

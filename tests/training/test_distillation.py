@@ -152,3 +152,12 @@ def test_unfit_teachers_are_named_in_one_line(work, started, tmp_path):
         student(work, started, "other", teachers=other)
     assert "\n" not in str(error.value)
     assert not (started / "other").exists()
+
+
+def test_models_without_attention_neither_teach_nor_learn_where_to_look(work, started):
+    teachers = {"distillation": {"teachers": ["tiny", "tiny"], "attention": 0.5}}
+    tables = {"training": DISTIL, "model": {"attention": "none"}}
+    blind = experiment("blind", **tables, **teachers)
+    with pytest.raises(ConfigError, match="the experiment without it; set") as error:
+        train(blind, work, started, progress=False)
+    assert "\n" not in str(error.value)
