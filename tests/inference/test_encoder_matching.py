@@ -156,6 +156,13 @@ def test_a_model_of_the_packaged_weights_accepts_those_that_they_round(
                 match()
 
 
+def test_captions_are_of_float32_annotations_on_any_machine(encoder, tmp_path):
+    identity = encoder.identity() | {"precision": "bfloat16"}
+    file = tmp_path / "model.keras"
+    make_captioner(encoder, identity).save(file)
+    assert load(file).engine.encoder.settings.precision == "float32"
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_shipped_models_need_no_download_and_no_option(name):
     assert load(name).engine.encoder.identity()["weights"] == "imagenet_8bit"
