@@ -12,7 +12,6 @@ from tqdm import tqdm
 
 from show_attend_tell.config.settings import (
     Experiment,
-    experiment_to_dict,
     experiment_to_toml,
 )
 from show_attend_tell.config.siblings import DigitExperiment
@@ -176,11 +175,15 @@ class TrainingLog(CurveLog):
 def hyperparameters(
     experiment: Experiment | DigitExperiment,
 ) -> dict[str, bool | int | float | str]:
-    """Return the settings that have one value, ``table.key`` -> value."""
+    """Return the settings with one value that is not the default, table.key -> value.
+
+    TensorBoard has a column for each, before the scores: all 89 would hide those.
+    """
     return {
-        f"{table}.{key}": value
-        for table, values in experiment_to_dict(experiment).items()
-        if isinstance(values, dict)
-        for key, value in values.items()
-        if isinstance(value, bool | int | float | str)
+        f"{table.name}.{field.name}": value
+        for table in dataclasses.fields(experiment)
+        if dataclasses.is_dataclass(settings := getattr(experiment, table.name))
+        for field in dataclasses.fields(settings)
+        if (value := getattr(settings, field.name)) != field.default
+        and isinstance(value, bool | int | float | str)
     }

@@ -97,13 +97,13 @@ def test_the_bar_shows_the_loss_and_each_kind_of_warning_is_logged_once(logged):
     assert len([text for text in warnings if "has collapsed" in str(text)]) == 1
 
 
-def test_settings_are_hyperparameters_so_that_runs_compare(events):
+def test_settings_other_than_the_default_are_hyperparameters(events):
     tag = "_hparams_/session_start_info"
     content = events.SummaryMetadata(tag).plugin_data.content
     info = plugin_data_pb2.HParamsPluginData.FromString(content).session_start_info
     assert info.group_name
     assert info.hparams["training.learning_rate"].number_value == pytest.approx(0.02)
-    assert info.hparams["model.attention"].string_value == "soft"
+    assert "model.attention" not in info.hparams  # the default
     (settings,) = events.Tensors("settings")
     assert b"learning_rate = 0.02" in settings.tensor_proto.string_val[0]
 
