@@ -339,7 +339,10 @@ def _layout_fault(arrays: dict[str, np.ndarray], about: dict) -> str | None:
             return f"`{name}` must be {shape}, and is {arrays[name].shape}"
     if not M * r:
         return "it has no coefficients"
-    if any(not np.isfinite(value).all() for value in arrays.values()):
+    values = [*arrays.values()]
+    for name in ("basis", "landmarks"):
+        values.append(dequantise(np.int8(127), arrays[f"{name}_scale"]))  # the largest
+    if any(not np.isfinite(value).all() for value in values):
         return "its numbers must be finite"
     if not (arrays["deviation"] > 0).all():
         return "deviations must be positive"

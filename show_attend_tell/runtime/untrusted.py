@@ -228,5 +228,6 @@ def quantise(kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def dequantise(q: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Return the float32 kernel of :func:`quantise`'s values."""
-    return q.astype(np.float32) * scale
+    """Return the float32 kernel of :func:`quantise`'s values; infinity if too large."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return q.astype(np.float32) * scale

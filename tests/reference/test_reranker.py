@@ -293,6 +293,7 @@ def test_damaged_files_are_one_line(tmp_path, reranker):
         ("idf", np.zeros(3, np.float32), "`ngrams` must be"),
         ("deviation", np.zeros(tiny.D, np.float32), "must be positive"),
         ("landmarks_scale", np.full(tiny.D, np.nan, np.float32), "must be finite"),
+        ("landmarks_scale", np.full(tiny.D, 1e37, np.float32), "must be finite"),
         ("landmarks_scale", np.ones(2, np.float32), "`landmarks_scale` must be"),
         ("landmarks", np.zeros((PHOTOS, tiny.D), np.float16), "the type float16"),
         ("coefficients", np.zeros(4, np.float16), "not enough values"),

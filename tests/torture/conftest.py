@@ -29,7 +29,8 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.torture)
-            item.add_marker(pytest.mark.timeout(7200, method="thread"))
+            limit = 7200 + 60 * float(os.environ.get("FUZZ_MINUTES", 0))
+            item.add_marker(pytest.mark.timeout(limit, method="thread"))
 
 
 @pytest.hookimpl(tryfirst=True)
