@@ -326,7 +326,7 @@ def _open_index(path: Path) -> h5py.File:
         if is_folder or parts_folder(path).exists():
             reason = "incomplete; run the extraction again to continue it"
         else:
-            reason = "no such feature file; extract the features"
+            reason = "no such feature file; run `prepare`, then `features`"
         raise FeatureError(f"{path}: {reason}") from None
     except DAMAGED as error:
         fault = f"damaged or not HDF5 ({one_line(error)}); extract the features again"

@@ -27,7 +27,7 @@ from show_attend_tell.data.splits import folder_of, read_photos
 from show_attend_tell.evaluation.coco_results import read_captions
 from show_attend_tell.evaluation.metrics.bootstrap import paired_p, resample
 from show_attend_tell.evaluation.report import score_photos
-from show_attend_tell.runtime.errors import ConfigError, EvaluationError, quote
+from show_attend_tell.runtime.errors import ConfigError, EvaluationError, nearest, quote
 from show_attend_tell.runtime.table import align, latex, markdown
 from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes
 
@@ -196,6 +196,11 @@ def _read_run(name: str | Path, runs_folder: str | Path) -> _Run:
     try:
         scores = parse_json(read_text_bytes(path))
     except FileNotFoundError:
+        if not folder.is_dir():
+            known = nearest(folder.name, (run.name for run in folder.parent.glob("*/")))
+            raise EvaluationError(
+                f"{folder}: no such run{known}; `show-attend-tell eval` scores a run"
+            ) from None
         raise EvaluationError(
             f"{path}: no such file; evaluate the run with `show-attend-tell eval`"
         ) from None

@@ -23,7 +23,7 @@ from show_attend_tell.config.captioner import SavedConfig
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.reference import lstm, transformer
 from show_attend_tell.reference.hdf5 import Hdf5File
-from show_attend_tell.runtime.errors import ModelFileError, one_line, quote
+from show_attend_tell.runtime.errors import ModelFileError, nearest, one_line, quote
 from show_attend_tell.runtime.untrusted import (
     DAMAGED,
     SCALE,
@@ -156,8 +156,10 @@ def faults_described(path: str | Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
+        beside = [file.name for file in Path(path).parent.glob("*.keras")]
         raise ModelFileError(
-            f"{path}: no such model; train the run it belongs to first"
+            f"{path}: no such model{nearest(Path(path).name, beside)}; train a run, or "
+            "name its model.keras or a packaged model"
         ) from None
     except DAMAGED as error:
         raise ModelFileError(

@@ -115,6 +115,8 @@ def test_other_evaluations_of_a_run_are_named_by_their_files(made):
         made.compare("run-seed-1", files[0], str(made.folder / files[0]))
     with pytest.raises(EvaluationError, match=r"scores-absent\.json: no such file"):
         made.compare("run-seed-1", "run-seed-1/scores-absent.json")
+    with pytest.raises(EvaluationError, match="no such run, nearest: run-seed-"):
+        made.compare("run-seed-1", "rum-seed-2")
 
 
 def test_runs_that_differ_in_the_seed_share_a_row(four):

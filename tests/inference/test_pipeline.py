@@ -274,6 +274,9 @@ def test_unusable_photos_and_models_are_refused_in_one_line(pipeline, tmp_path, 
         pipeline.caption(photo, beam=0)
     with pytest.raises(ModelFileError, match="no such model"):
         sat.load("absent", runs=tmp_path)
+    (tmp_path / "model.keras").touch()
+    with pytest.raises(ModelFileError, match=r"modle\.keras.*nearest: model\.keras"):
+        sat.load(tmp_path / "modle.keras")
 
 
 def test_paths_bytes_images_and_arrays_get_the_same_caption(pipeline, photo):

@@ -187,6 +187,9 @@ def test_a_region_leaves_the_photo_bright_and_its_words_complete(captioned):
     timer, selected, count, waited = captioned.execute_script(state)
     assert (timer, selected, waited) == (None, -1, True)
     assert len(words(captioned)) == count
+    captioned.find_element(By.ID, "play").click()
+    captioned.find_element(By.ID, "mark").click()
+    assert captioned.execute_script("return [timer, selected]") == [None, -1]
 
 
 @pytest.fixture

@@ -141,7 +141,10 @@ function pointOf(event) {
 function setMarking(on) {
   $("mark").setAttribute("aria-pressed", String(on));
   $("view").classList.toggle("marking", on);
-  if (on) $("detail").textContent = "Drag a rectangle on the photo.";
+  if (!on) return;
+  stop();
+  show(-1); // the whole photo is bright
+  $("detail").textContent = "Drag a rectangle on the photo.";
 }
 
 function setRegion(text) {
