@@ -35,9 +35,11 @@ def find_experiment(name: str) -> Path:
         return Path(name)
     known = shipped_experiments()
     if name not in known:
+        close = nearest(name, known)
+        choices = "a shipped one" if close else f"one of {', '.join(known)}"
         raise ConfigError(
-            f"`experiment` must be a .toml file or one of {', '.join(known)}. "
-            f"Received: {quote(name)}{nearest(name, known)}; correct the name"
+            f"`experiment` must be a .toml file or {choices}. "
+            f"Received: {quote(name)}{close}; correct the name"
         )
     return known[name]
 

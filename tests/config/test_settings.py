@@ -242,9 +242,12 @@ def small_file(tmp_path) -> Path:
 
 
 def test_an_unknown_experiment_lists_those_that_exist():
-    message = line_of(load_experiment, "scene")
-    assert "Received: 'scene'" in message
+    message = line_of(load_experiment, "zzz")
+    assert "Received: 'zzz'" in message
     assert all(name in message for name in shipped_experiments())
+    message = line_of(load_experiment, "scene")
+    assert message.endswith("Received: 'scene', nearest: scenes; correct the name")
+    assert "coco_soft" not in message
 
 
 def test_single_settings_can_be_changed(small_file):

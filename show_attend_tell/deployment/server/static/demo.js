@@ -113,7 +113,8 @@ function showAnswer() {
 }
 
 // The confidence of an answer in words and as a number, empty if it is unknown.
-function inWords({ confidence, confidence_word: word }) {
+function inWords({ confidence, confidence_word: word, region }) {
+  if (region) return "a region's caption has no confidence";
   return word ? `${word}, confidence ${confidence.toFixed(2)}` : "";
 }
 
