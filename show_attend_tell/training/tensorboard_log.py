@@ -177,7 +177,7 @@ def hyperparameters(
 ) -> dict[str, bool | int | float | str]:
     """Return the settings with one value that is not the default, table.key -> value.
 
-    TensorBoard has a column for each, before the scores: all 89 would hide those.
+    TensorBoard has a column for each, before the scores: all would hide those.
     """
     return {
         f"{table.name}.{field.name}": value

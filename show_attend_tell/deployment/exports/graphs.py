@@ -5,7 +5,6 @@ file, for phones and boards, takes the square that the network sees, as LiteRT d
 resize as Pillow does.
 """
 
-import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -106,11 +105,6 @@ def export_litert(
     """
     pipeline = load(model, encoder_weights)
     encoder, side = pipeline.encoder, pipeline.engine.side
-    if encoder.settings.precision != "float32":  # LiteRT has no bfloat16 convolution
-        weights = str(encoder_weights or encoder.settings.weights)
-        encoder = Encoder(
-            dataclasses.replace(encoder.settings, precision="float32", weights=weights)
-        )
     square = tf.TensorSpec((1, side, side, 3), tf.uint8, "square")
     generate = _captioning_graph(pipeline, encoder, beam)
     module = _module(generate, square, pipeline.captioner, encoder)
