@@ -28,6 +28,7 @@ from show_attend_tell.runtime.errors import FeatureError, PhotoError, plural
 
 BATCH = 32  # photos per step; another size may change the last bits of the features
 _AHEAD = 4  # batches decoded ahead of the network
+_LARGEST = float(np.finfo(np.float16).max)
 _FLOAT16 = 2  # bytes of a value
 
 _logger = logging.getLogger(__name__)
@@ -217,6 +218,7 @@ def encode_batches(
     features, reasons = [], []
     for squares, problems in batches:
         encoded = encoder.encode(squares)  # (b, S, S, 3) -> (b, L, D)
+        encoded = np.clip(encoded, -_LARGEST, _LARGEST).astype(np.float16)
         encoded[np.array([bool(problem) for problem in problems])] = 0
         features.append(encoded)
         reasons += problems

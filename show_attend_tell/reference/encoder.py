@@ -228,8 +228,8 @@ class Encoder:
             mirror: whether to encode the mirror images too.
 
         Returns:
-            (B, L, D) float16, as features are stored; with `mirror` (B, 2, L, D), of
-            the photo and its mirror image.
+            (B, L, D) float32; with `mirror` (B, 2, L, D), of the photo and its mirror
+            image.
         """
         if mirror:
             views = (squares, squares[:, :, ::-1])
@@ -241,8 +241,7 @@ class Encoder:
             x = scene_net(square, self.weights)
         else:
             x = self._vgg(square[..., ::-1].astype(np.float32) - MEAN)
-        limit = np.finfo(np.float16).max
-        return x.reshape(-1, self.width).clip(-limit, limit).astype(np.float16)
+        return x.reshape(-1, self.width)
 
     def _vgg(self, x):
         """Apply the layers to centred pixels (S, S, 3), B, G, R."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from data_prep.extract import BATCH, extract
+from data_prep.extract import BATCH, encode_batches, extract
 from data_prep.feature_writer import FeatureWriter
 from show_attend_tell.config.settings import Experiment, experiment_from_dict
 from show_attend_tell.data import manifest
@@ -96,6 +96,22 @@ def check_features(path: Path, names: list[str], mirrored: bool) -> None:
             expected = encoder.encode(encoder.preprocess(image, mirrored)[None])
             features = reader.read([reader.rows[name]])
             np.testing.assert_allclose(features, expected, rtol=5e-3, atol=1e-3)
+
+
+class OfLargeValues:
+    """An encoder whose annotations leave the range of float16."""
+
+    def encode(self, squares):
+        return np.array([[[1e9]], [[-1e9]], [[1.0]]], np.float32)
+
+
+def test_features_are_clipped_to_the_range_of_float16_and_unreadable_photos_are_zeros():
+    batches = [(np.zeros((3, 8, 8, 3), np.uint8), ["", "", "truncated"])]
+    features, reasons = encode_batches(OfLargeValues(), batches)
+    assert features.dtype == np.float16
+    largest = np.finfo(np.float16).max
+    np.testing.assert_array_equal(features.ravel(), [largest, -largest, 0])
+    assert reasons == ["", "", "truncated"]
 
 
 def test_every_photo_in_a_split_gets_its_features(work, report):

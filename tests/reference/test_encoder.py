@@ -60,7 +60,7 @@ def test_annotations_are_those_of_the_network_and_many_photos_change_rounding(sm
     for photos in (1, encoder.MANY_PHOTOS):
         vgg.expect(photos)
         found = vgg.encode(photo[None])[0]
-        np.testing.assert_allclose(found, expected, rtol=2e-3, atol=0.02)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3)
     found = vgg.encode(photo[None], mirror=True)
     np.testing.assert_array_equal(found[:, 1], vgg.encode(photo[None, :, ::-1]))
 
@@ -87,7 +87,7 @@ def test_scene_net_is_that_of_keras_and_is_known_as_the_same_encoder(rng):
         found = encoder.scene_net(square, own.weights)
         assert np.abs(found - right).max() < 1e-5 * right.max()
     right = of_keras.encode(squares)
-    np.testing.assert_allclose(own.encode(squares), right, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(own.encode(squares), right, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("weights", ["imagenet", "none"])

@@ -115,9 +115,7 @@ def encoder_graph(engine: Engine) -> tuple[Graph, tuple]:
             x = graph.add("MaxPool", [x], pooled, kernel_shape=[2, 2], strides=[2, 2])
         else:
             x = _convolution(graph, x, name, *encoder.weights[name])
-    limit = np.float32(np.finfo(np.float16).max)
-    x = graph.add("Clip", [x, -limit, limit], x.value).astype(np.float16)
-    x = x.astype(np.float32).reshape(encoder.width, -1).T  # (1, D, h, w) -> (L, D)
+    x = x.reshape(encoder.width, -1).T  # (1, D, h, w) -> (L, D)
     graph.output("features", x)
     return graph, recorded(engine.generator.members[0], graph).read_photo(x)
 

@@ -68,13 +68,13 @@ def test_networks_are_built_by_name_and_read_scaled_pixels(
     a = encoder.encode(squares)
     assert encoder.grid == grid
     assert a.shape == (2, grid[0] * grid[1], encoder.width)
-    assert a.dtype == np.float16
+    assert a.dtype == np.float32
     assert np.isfinite(a).all()
-    assert a.astype(np.float32).std() > 0
+    assert a.std() > 0
     if scale:
         maps = encoder._network(scale(squares.astype(np.float32)), training=False)
         expected = np.asarray(maps).reshape(a.shape)
-        np.testing.assert_allclose(a, expected, rtol=2e-3, atol=1e-3)
+        np.testing.assert_allclose(a, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_locations_are_row_by_row(vgg, squares):
@@ -93,20 +93,10 @@ def test_photos_alone_in_a_batch_and_beside_mirror_images_are_encoded_equally(
 ):
     together = vgg.encode(squares)
     alone = np.concatenate([vgg.encode(squares[i : i + 1]) for i in range(3)])
-    np.testing.assert_allclose(
-        alone.astype("f4"), together.astype("f4"), rtol=2e-3, atol=1e-2
-    )
+    np.testing.assert_allclose(alone, together, rtol=1e-4, atol=1e-3)
     views = vgg.encode(squares, mirror=True)
     np.testing.assert_array_equal(views[:, 0], together)
     np.testing.assert_array_equal(views[:, 1], vgg.encode(squares[:, :, ::-1]))
-
-
-def test_values_are_clipped_to_the_range_of_float16(squares):
-    encoder = Encoder(VGG)
-    encoder._network.set_weights([weight * 300 for weight in kernels(encoder)])
-    a = encoder.encode(squares)
-    assert np.isfinite(a).all()
-    assert a.max() == np.finfo(np.float16).max
 
 
 def test_bfloat16_is_close_to_float32_and_leaves_the_policy_alone(vgg, squares):

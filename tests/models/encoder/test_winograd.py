@@ -106,7 +106,7 @@ def test_an_encoder_of_many_photos_computes_the_same_features(rng, encoders, pho
     squares = rng.integers(0, 256, (photos, 48, 48, 3), np.uint8)
     found, expected = many.encode(squares), few.encode(squares)
     assert found.shape == (photos, 144, 256)
-    assert found.dtype == np.float16
+    assert found.dtype == np.float32
     scale = np.abs(expected).max()
     np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-3 * scale)
 
