@@ -32,17 +32,28 @@ __all__ = list(_HOMES)
 
 
 def __getattr__(name: str):
-    """Import a public name from its module on first access (PEP 562)."""
+    """Import a public name from its module on first access (PEP 562).
+
+    Raises:
+        BackendError: the module needs a package that only training installs.
+    """
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = _HOMES[name]
     imports_keras = home.startswith("models.")
     backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
-    if imports_keras and backend == "tensorflow" and "tensorflow" not in sys.modules:
-        from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
+    try:
+        if imports_keras and backend == "tensorflow" and backend not in sys.modules:
+            from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
 
-        start_tensorflow()
-    return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+            start_tensorflow()
+        return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    except ModuleNotFoundError as error:
+        from show_attend_tell.runtime.errors import BackendError
+
+        raise BackendError(
+            f"{error.name} is not installed; run pip install 'show-attend-tell[train]'"
+        ) from None
 
 
 def __dir__() -> list[str]:

@@ -69,6 +69,18 @@ def test_python_prints_the_lines_of_readme(tmp_path):
     assert done.stdout == f"{SENTENCE} (6, 14, 14)\n", done.stderr
 
 
+@pytest.mark.parametrize("name", ["Captioner", "FeatureReader"])
+def test_public_names_that_need_more_name_what_to_install(tmp_path, name):
+    script = PROLOGUE + (
+        "import show_attend_tell as sat\n"
+        f"try:\n    sat.{name}\n"
+        "except sat.ShowAttendTellError as error:\n    print(error)"
+    )
+    done = run(script, folder=tmp_path)
+    assert (done.stdout.count("\n"), done.stderr) == (1, "")
+    assert "is not installed; run pip install 'show-attend-tell[train]'" in done.stdout
+
+
 def test_a_folder_is_captioned_into_a_table_and_into_metadata(tmp_path):
     (tmp_path / "sheep.jpg").write_bytes(PHOTO.read_bytes())
     arguments = ("caption", ".", "--out", "captions.csv", "--write-metadata")
