@@ -53,17 +53,38 @@ def browser(downloads=None, offline=True):
         yield started
 
 
-def shown_as(driver, width=1280, height=900, dark=False):
-    """Set the size of the screen and the preferred colour scheme."""
+def shown_as(driver, width=1280, height=900, dark=False, motion=False, touch=False):
+    """Set the size of the screen, what its user prefers, and whether it is touched."""
     screen = {"width": width, "height": height, "deviceScaleFactor": 1}
     driver.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride", screen | {"mobile": width < 500}
     )
     features = [
         {"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
-        {"name": "prefers-reduced-motion", "value": "reduce"},
+        {
+            "name": "prefers-reduced-motion",
+            "value": "no-preference" if motion else "reduce",
+        },
     ]
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": touch})
+
+
+def fits(driver):
+    """Whether a page is no wider than the screen."""
+    return driver.execute_script(
+        "return document.documentElement.scrollWidth <= innerWidth"
+    )
+
+
+def low_controls(driver, selector):
+    """Return the visible elements that are less than 44 pixels high."""
+    elements = driver.find_elements("css selector", selector)
+    return [
+        element.get_attribute("outerHTML")
+        for element in elements
+        if element.is_displayed() and element.size["height"] < 44
+    ]
 
 
 def wait_for(condition, seconds=20):
@@ -72,6 +93,11 @@ def wait_for(condition, seconds=20):
     while not (value := condition()) and time.monotonic() < end:
         time.sleep(0.05)
     return value
+
+
+def wait(driver, condition):
+    """Wait until a function of the driver is true."""
+    assert wait_for(lambda: condition(driver), 300)
 
 
 def places_on(driver, name, *points):
@@ -93,6 +119,16 @@ def draw_by_mouse(driver, name, *points):
         event = {"type": f"mouse{kind}", "x": x, "y": y, "button": "left"}
         event |= {"buttons": int(kind != "Released"), "clickCount": 1}
         driver.execute_cdp_cmd("Input.dispatchMouseEvent", event)
+
+
+def draw_by_finger(driver, name, *points):
+    """Move one finger over an element through points, given as fractions."""
+    kinds = ["Start"] + ["Move"] * (len(points) - 1)
+    for kind, (x, y) in zip(kinds, places_on(driver, name, *points), strict=True):
+        event = {"type": f"touch{kind}", "touchPoints": [{"x": x, "y": y}]}
+        driver.execute_cdp_cmd("Input.dispatchTouchEvent", event)
+    end = {"type": "touchEnd", "touchPoints": []}
+    driver.execute_cdp_cmd("Input.dispatchTouchEvent", end)
 
 
 def accessibility_faults(driver, is_frame=False):

@@ -1,17 +1,28 @@
-"""The page that captions a photo, with two models, opened in a browser."""
+"""A server of all models of the page, and the page opened in a browser."""
 
 import pytest
 from chromium import browser as start_browser
+from chromium import shown_as, wait
 from served import serving
+from tiny_digits import tiny_models
+from tiny_page_reader import tiny_page_reader
 from tiny_pipeline import photo_bytes, tiny_pipeline, with_decoding
 
 OWN = {"locations": "sampled", "seed": 6}  # decoding of the second model
 
 
-@pytest.fixture(scope="module")
-def address():
-    first = tiny_pipeline()
-    with serving({"first": first, "second": with_decoding(first, **OWN)}) as address:
+@pytest.fixture(scope="session")
+def pipeline():
+    """The pipeline of the first model; no test may change it."""
+    return tiny_pipeline()
+
+
+@pytest.fixture(scope="session")
+def address(pipeline):
+    """The address of a server of two captioners, digits and words."""
+    models = {"Tiny": pipeline, "second": with_decoding(pipeline, **OWN)}
+    others = {"digits": tiny_models, "reader": tiny_page_reader}
+    with serving(models, **others) as address:
         yield address
 
 
@@ -24,23 +35,20 @@ def browser(tmp_path_factory):
 
 
 @pytest.fixture
-def page(browser, address):
-    """The page, opened again, without motion so that all words are shown together."""
-    from captioned_page import CSS, wait
+def page(request, browser, address):
+    """The page, opened again, without motion so that all words are shown together.
 
-    motion = {"name": "prefers-reduced-motion", "value": "reduce"}
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [motion]})
-    browser.set_window_size(1280, 900)
+    A test may give the arguments of :func:`chromium.shown_as`.
+    """
+    shown_as(browser, **getattr(request, "param", {}))
     browser.get(address)
-    wait(browser, lambda b: b.find_elements(CSS, "#examples img"))
+    wait(browser, lambda b: b.find_elements("css selector", "#examples img"))
     return browser
 
 
 @pytest.fixture
 def captioned(page, tmp_path):
     """The page with the caption of a photo."""
-    from captioned_page import wait
-
     (tmp_path / "été 1.png").write_bytes(photo_bytes())
     page.find_element("id", "file").send_keys(str(tmp_path / "été 1.png"))
     wait(page, lambda b: b.find_element("id", "announced").get_property("textContent"))

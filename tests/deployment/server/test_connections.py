@@ -9,18 +9,12 @@ import sys
 import threading
 import time
 
+import h11
 import pytest
 import requests
-from served import serving
-from tiny_pipeline import photo_bytes, tiny_pipeline
+from tiny_pipeline import photo_bytes
 
 from show_attend_tell.deployment.server import serve
-
-
-@pytest.fixture(scope="module")
-def address():
-    with serving({"tiny": tiny_pipeline()}) as address:
-        yield address
 
 
 @pytest.fixture
@@ -28,6 +22,12 @@ def short_limits(monkeypatch):
     monkeypatch.setattr(serve, "SILENT_SECONDS", 0.3)
     limits = dict.fromkeys(serve._SECONDS, 1.0)
     monkeypatch.setattr(serve, "_SECONDS", limits)
+
+
+def test_the_limits_are_those_that_security_names():
+    assert (serve.SILENT_SECONDS, serve.READ_SECONDS) == (10, 60)
+    assert serve.MAX_CONNECTIONS == 256
+    assert serve._SECONDS == {h11.IDLE: 10, h11.SEND_BODY: 60}
 
 
 def port_of(address):

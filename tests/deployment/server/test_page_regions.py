@@ -5,68 +5,39 @@ import time
 
 import numpy as np
 import pytest
+from chromium import (
+    draw_by_finger,
+    draw_by_mouse,
+    fits,
+    low_controls,
+    places_on,
+    shown_as,
+    wait,
+)
 
 pytest.importorskip("selenium.webdriver")
 
-from captioned_page import CSS, answer_of, wait, words  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 
 pytestmark = pytest.mark.slow
-
-PHONE = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
-
-
-@pytest.fixture
-def small_screen(browser):
-    """A screen of 390 pixels that is touched."""
-    touch = "Emulation.setTouchEmulationEnabled"
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", PHONE)
-    browser.execute_cdp_cmd(touch, {"enabled": True})
-    yield
-    browser.execute_cdp_cmd(touch, {"enabled": False})
-    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+PHONE = pytest.mark.parametrize(
+    "page", [{"width": 390, "height": 844, "touch": True}], indirect=True
+)
 
 
-@pytest.fixture
-def phone(small_screen, captioned):
-    """The page with a caption on a small screen."""
-    return captioned
+def answer_of(browser):
+    return browser.execute_script("return answer")
 
 
-def test_on_a_phone_the_page_names_tapping_and_controls_are_44_pixels_high(phone):
-    text = phone.find_element(By.TAG_NAME, "body").text
+@PHONE
+def test_on_a_phone_the_page_names_tapping_and_controls_are_44_pixels_high(captioned):
+    text = captioned.find_element(By.TAG_NAME, "body").text
     assert "Tap a photo" in text
     assert "Tap a word" in text
     assert not re.search("hover|drop a photo", text, re.IGNORECASE)
-    controls = "button, .button, select, input[type=text], input[type=range], label"
-    for control in phone.find_elements(CSS, controls):
-        if control.is_displayed() and not control.get_attribute("for"):
-            assert control.size["height"] >= 44, control.get_attribute("outerHTML")
-    for label in phone.find_elements(CSS, "label.button"):
-        assert not label.is_displayed() or label.size["height"] >= 44
-    assert phone.execute_script(
-        "return document.documentElement.scrollWidth <= innerWidth"
-    )
-
-
-def corners(browser, *points):
-    """Return points of the photo, given as fractions, in pixels of the window."""
-    browser.execute_script("document.all.view.scrollIntoView()")
-    left, top, width, height = browser.execute_script(
-        "const r = document.all.view.getBoundingClientRect();"
-        "return [r.left, r.top, r.width, r.height]"
-    )
-    return [(left + x * width, top + y * height) for x, y in points]
-
-
-def touch(browser, *points):
-    """Move one finger over the photo."""
-    kinds = ["touchStart"] + ["touchMove"] * (len(points) - 1)
-    for kind, (x, y) in zip(kinds, corners(browser, *points), strict=True):
-        event = {"type": kind, "touchPoints": [{"x": x, "y": y}]}
-        browser.execute_cdp_cmd("Input.dispatchTouchEvent", event)
-    end = {"type": "touchEnd", "touchPoints": []}
-    browser.execute_cdp_cmd("Input.dispatchTouchEvent", end)
+    controls = "button, .button, select, input[type=text], input[type=range]"
+    assert low_controls(captioned, f"{controls}, label:not([for])") == []
+    assert fits(captioned)
 
 
 def region_of(browser):
@@ -85,11 +56,7 @@ def seen_region(browser):
 
 
 def test_a_dragged_rectangle_is_the_region_of_the_next_caption(captioned):
-    (x0, y0), (x1, y1) = corners(captioned, (0.75, 0.7), (0.25, 0.3))
-    for kind, x, y in (("Pressed", x0, y0), ("Moved", x1, y1), ("Released", x1, y1)):
-        event = {"type": f"mouse{kind}", "x": x, "y": y, "button": "left"}
-        event |= {"buttons": int(kind != "Released"), "clickCount": 1}
-        captioned.execute_cdp_cmd("Input.dispatchMouseEvent", event)
+    draw_by_mouse(captioned, "view", (0.75, 0.7), (0.25, 0.3), (0.25, 0.3))
     # of 96 x 72 pixels, from the corners in the other order
     found = [int(x) for x in region_of(captioned).split(",")]
     assert found == pytest.approx([24, 22, 72, 50], abs=1)
@@ -117,23 +84,27 @@ def wait_until_still(browser):
         time.sleep(0.05)
 
 
-def test_a_finger_marks_a_region_after_the_button_and_scrolls_before(phone):
-    touch(phone, (0.5, 0.7), (0.5, 0.5), (0.5, 0.3))
-    assert region_of(phone) == ""
-    wait_until_still(phone)
-    phone.find_element(By.ID, "mark").click()
-    phone.execute_script("document.getElementById('view').scrollIntoView()")
-    wait_until_still(phone)
-    touch(phone, (0.25, 0.25), (0.5, 0.5), (0.75, 0.75))
-    found = [int(x) for x in region_of(phone).split(",")]
+@PHONE
+def test_a_finger_marks_a_region_after_the_button_and_scrolls_before(captioned):
+    draw_by_finger(captioned, "view", (0.5, 0.7), (0.5, 0.5), (0.5, 0.3))
+    assert region_of(captioned) == ""
+    wait_until_still(captioned)
+    captioned.find_element(By.ID, "mark").click()
+    places_on(captioned, "view")
+    wait_until_still(captioned)
+    draw_by_finger(captioned, "view", (0.25, 0.25), (0.5, 0.5), (0.75, 0.75))
+    found = [int(x) for x in region_of(captioned).split(",")]
     assert found == pytest.approx([24, 18, 72, 54], abs=1)
-    np.testing.assert_allclose(seen_region(phone), (0.25, 0.25, 0.75, 0.75), atol=0.02)
-    assert phone.find_element(By.ID, "mark").get_attribute("aria-pressed") == "false"
+    np.testing.assert_allclose(
+        seen_region(captioned), (0.25, 0.25, 0.75, 0.75), atol=0.02
+    )
+    assert (
+        captioned.find_element(By.ID, "mark").get_attribute("aria-pressed") == "false"
+    )
 
 
 def test_a_region_leaves_the_photo_bright_and_its_words_complete(captioned):
-    motion = {"name": "prefers-reduced-motion", "value": "no-preference"}
-    captioned.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [motion]})
+    shown_as(captioned, motion=True)
     captioned.find_element(By.ID, "region").send_keys("10,20,90,60\t")
     wait(captioned, lambda b: (answer_of(b) or {}).get("region"))
     state = (
@@ -141,7 +112,7 @@ def test_a_region_leaves_the_photo_bright_and_its_words_complete(captioned):
     )
     timer, selected, count, waited = captioned.execute_script(state)
     assert (timer, selected, waited) == (None, -1, True)
-    assert len(words(captioned)) == count
+    assert len(captioned.find_elements("css selector", "#words button")) == count
     captioned.find_element(By.ID, "play").click()
     captioned.find_element(By.ID, "mark").click()
     assert captioned.execute_script("return [timer, selected]") == [None, -1]

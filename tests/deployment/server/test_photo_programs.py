@@ -12,24 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import requests
 from served import serving
-from tiny_pipeline import photo_bytes, tiny_pipeline
+from tiny_pipeline import photo_bytes
 
 from show_attend_tell.deployment.server import app
 from show_attend_tell.deployment.server.request_queue import RequestQueue
 
 PHOTO = base64.b64encode(photo_bytes()).decode()
 URI = f"data:image/png;base64,{PHOTO}"
-
-
-@pytest.fixture(scope="module")
-def pipeline():
-    return tiny_pipeline()
-
-
-@pytest.fixture(scope="module")
-def address(pipeline):
-    with serving({"Tiny": pipeline}) as address:
-        yield address
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +67,7 @@ def ollama(address):
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_ollamas_client_gets_the_sentence(ollama, address, sentence, stream):
-    (listed,) = ollama.list().models
+    listed, _ = ollama.list().models
     assert listed.model == "Tiny:latest"
     assert listed.size > 1000
     assert len(listed.digest) == 64
@@ -104,7 +93,7 @@ def openai(address):
 
 
 def test_openais_client_gets_the_sentence(openai, sentence):
-    (listed,) = openai.models.list()
+    listed, _ = openai.models.list()
     assert openai.models.retrieve(listed.id).id == "Tiny"
     found = openai.chat.completions.create(**completion_body(URI))
     assert found.choices[0].message.content == sentence
@@ -189,11 +178,11 @@ def test_recorded_requests_of_photoprism(address):
 
 
 def test_recorded_requests_of_immich_analyze(address, sentence):
-    (model,) = requests.get(f"{address}/api/tags").json()["models"]
+    model, _ = requests.get(f"{address}/api/tags").json()["models"]
     body = chat_body(PHOTO, stream=False) | {"model": model["name"]}
     found = requests.post(f"{address}/api/chat", json=body).json()
     assert found["message"]["content"] == sentence
-    (model,) = requests.get(f"{address}/v1/models").json()["data"]
+    model, _ = requests.get(f"{address}/v1/models").json()["data"]
     body = completion_body(URI, stream=False) | {"model": model["id"]}
     found = requests.post(f"{address}/v1/chat/completions", json=body).json()
     assert found["choices"][0]["message"]["content"] == sentence

@@ -1,4 +1,4 @@
-"""The queue: one at a time, a limit, places freed in every case."""
+"""The queue: one at a time, places freed in every case."""
 
 import threading
 import time
@@ -7,7 +7,6 @@ import anyio
 import pytest
 
 from show_attend_tell.deployment.server.request_queue import RequestQueue
-from show_attend_tell.runtime.errors import BusyError
 
 
 def test_functions_run_one_at_a_time_and_return_their_results():
@@ -33,23 +32,6 @@ def test_functions_run_one_at_a_time_and_return_their_results():
 
     assert anyio.run(main) == {number: number for number in range(6)}
     assert set(most) == {1}
-    assert queue.length == 0
-
-
-def test_a_full_queue_is_refused_with_a_delay():
-    queue, go = RequestQueue(2), threading.Event()
-
-    async def main():
-        async with anyio.create_task_group() as group:
-            for _ in range(2):
-                group.start_soon(queue.run, go.wait, 5)
-            await anyio.wait_all_tasks_blocked()
-            with pytest.raises(BusyError) as caught:
-                await queue.run(go.wait, 5)
-            go.set()
-        return caught.value.seconds
-
-    assert anyio.run(main) >= 1
     assert queue.length == 0
 
 
@@ -95,20 +77,3 @@ def test_a_request_cancelled_while_it_runs_still_runs_alone():
 
     anyio.run(main)
     assert order == ["first", "second"]
-
-
-def test_a_request_that_prepares_delays_no_other():
-    queue, go, order = RequestQueue(3), threading.Event(), []
-
-    async def main():
-        async with anyio.create_task_group() as group:
-            slow = {"prepare": lambda: go.wait(10)}
-            group.start_soon(lambda: queue.run(order.append, "slow", **slow))
-            await anyio.wait_all_tasks_blocked()
-            await queue.run(order.append, "fast")
-            assert queue.length == 1  # the one that prepares has its place
-            go.set()
-        assert queue.length == 0
-
-    anyio.run(main)
-    assert order == ["fast", "slow"]

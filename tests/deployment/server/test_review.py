@@ -6,8 +6,6 @@ import zipfile
 
 import pytest
 import requests
-from served import serving
-from tiny_pipeline import tiny_pipeline
 
 from show_attend_tell.inference.batch import made_by
 from show_attend_tell.inference.xmp import XmpPacket
@@ -16,16 +14,10 @@ APPROVED = {
     "path": "trip/é 1.jpg",
     "sentence": 'A "red" dog, running.',
     "confidence": 0.6,
-    "model": "tiny",
+    "model": "Tiny",
     "edited": False,
 }
 EDITED = APPROVED | {"path": "b.png", "sentence": "Rex.", "edited": True}
-
-
-@pytest.fixture(scope="module")
-def address():
-    with serving({"tiny": tiny_pipeline()}) as address:
-        yield address
 
 
 def ask(address, form, *captions):
@@ -47,13 +39,13 @@ def test_a_table_has_a_row_for_each_caption(address):
     assert [row["edited"] for row in rows] == ["False", "True"]
 
 
-def test_an_archive_has_sidecars_and_edited_words_are_a_persons(address):
+def test_an_archive_has_sidecars_and_edited_words_are_a_persons(address, pipeline):
     content = ask(address, "xmp", APPROVED, EDITED).content
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         assert archive.namelist() == ["trip/é 1.jpg.xmp", "b.png.xmp"]
         ours, persons = (XmpPacket(archive.read(n)) for n in archive.namelist())
     assert (ours.caption, ours.confidence) == (APPROVED["sentence"], 0.6)
-    assert ours.made_by == made_by(tiny_pipeline())
+    assert ours.made_by == made_by(pipeline)
     assert (persons.words(), persons.made_by) == ("Rex.", "")
 
 

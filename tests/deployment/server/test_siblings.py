@@ -7,7 +7,7 @@ import pytest
 import requests
 from PIL import Image
 from served import serving
-from tiny_digits import GLIMPSES, STEPS, drawing_bytes, tiny_models, tiny_ram
+from tiny_digits import GLIMPSES, STEPS, drawing_bytes, tiny_ram
 from tiny_page_reader import crop_bytes, random_reader, tiny_page_reader
 from tiny_pipeline import photo_bytes, tiny_pipeline
 from tiny_reader import drawn_crop
@@ -18,13 +18,6 @@ from show_attend_tell.siblings.words.generation import Searcher
 from show_attend_tell.siblings.words.reading import best_readings
 
 CLASSIFY, READ = "digits/classify", "read"
-
-
-@pytest.fixture(scope="module")
-def address():
-    models = {"digits": tiny_models, "reader": tiny_page_reader}
-    with serving({"tiny": tiny_pipeline()}, **models) as address:
-        yield address
 
 
 def post(address, service, content=None, headers=None, **form):
@@ -105,20 +98,8 @@ def test_a_reader_without_places_has_no_attention():
 @pytest.mark.parametrize(
     ("service", "content", "form", "status", "message"),
     [
-        (
-            CLASSIFY,
-            drawing_bytes(9, 9),
-            {},
-            422,
-            "`photo` must show a digit. ",
-        ),
-        (
-            READ,
-            crop_bytes(" "),
-            {},
-            422,
-            "`photo` must show a word. ",
-        ),
+        (CLASSIFY, drawing_bytes(9, 9), {}, 422, "`photo` must show a digit. "),
+        (READ, crop_bytes(" "), {}, 422, "`photo` must show a word. "),
         (CLASSIFY, b"none", {}, 415, "`photo` must be a photo"),
         (READ, b"none", {}, 415, "`photo` must be a photo"),
         (CLASSIFY, photo_bytes(size=(1200, 900)), {}, 413, "at most 1 megapixels"),
@@ -153,11 +134,13 @@ def test_pages_of_other_servers_are_refused(address, service):
     assert post(address, service, headers=elsewhere).status_code == 403
 
 
-def test_a_full_queue_refuses_words_too():
+def test_a_full_queue_refuses_photos_and_words():
     with serving({"tiny": tiny_pipeline()}, 0, reader=tiny_page_reader) as address:
-        response = post(address, READ)
-    assert response.status_code == 503
-    assert int(response.headers["Retry-After"]) >= 1
+        responses = [post(address, service) for service in ("caption", READ)]
+    for response in responses:
+        assert response.status_code == 503
+        assert "busy" in response.json()["error"]
+        assert int(response.headers["Retry-After"]) >= 1
 
 
 def test_without_models_there_are_no_such_services(address):

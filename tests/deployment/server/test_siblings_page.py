@@ -1,10 +1,17 @@
 """The tabs of digits and words in a real browser: pen, finger, crops, keyboard."""
 
 import pytest
-from chromium import browser as start_browser
-from chromium import draw_by_mouse, places_on, shown_as, wait_for
+from chromium import (
+    accessibility_faults,
+    draw_by_finger,
+    draw_by_mouse,
+    fits,
+    low_controls,
+    shown_as,
+    wait_for,
+)
 from served import serving
-from tiny_digits import GLIMPSES, STEPS, tiny_models
+from tiny_digits import GLIMPSES, STEPS
 from tiny_page_reader import crop_bytes, tiny_page_reader
 from tiny_pipeline import tiny_pipeline
 
@@ -18,34 +25,12 @@ pytestmark = pytest.mark.slow
 CSS = By.CSS_SELECTOR
 
 
-@pytest.fixture(scope="module")
-def address():
-    models = {"digits": tiny_models, "reader": tiny_page_reader}
-    with serving({"tiny": tiny_pipeline()}, **models) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with start_browser(offline=False) as started:
-        yield started
-
-
 @pytest.fixture
-def opened(browser, address):
-    """The page, opened again, without motion."""
-    shown_as(browser)
-    browser.get(address)
-    assert wait_for(lambda: browser.find_element(By.ID, "tabs").is_displayed())
-    return browser
-
-
-@pytest.fixture
-def page(opened):
+def digits(page):
     """The tab of digits."""
-    opened.find_element(By.ID, "tab-digits").click()
-    assert wait_for(lambda: answer(opened, "drawing"))
-    return opened
+    page.find_element(By.ID, "tab-digits").click()
+    assert wait_for(lambda: answer(page, "drawing"))
+    return page
 
 
 def answer(browser, name, tab="digits"):
@@ -61,10 +46,10 @@ def result(browser):
 
 
 @pytest.fixture
-def words(opened):
+def words(page):
     """The tab of words."""
-    opened.find_element(By.ID, "tab-reading").click()
-    return opened
+    page.find_element(By.ID, "tab-reading").click()
+    return page
 
 
 @pytest.fixture
@@ -76,11 +61,13 @@ def read(words, tmp_path):
     return words
 
 
-@pytest.fixture(params=["digits", "reading"])
+SERVICES = {"captioned": "/caption", "classified": "/digits/classify", "read": "/read"}
+
+
+@pytest.fixture(params=SERVICES)
 def answered(request):
-    """Each of the tabs with an answer, and the name of its element."""
-    fixture = {"digits": "classified", "reading": "read"}[request.param]
-    return request.getfixturevalue(fixture), request.param
+    """Each of the tabs with an answer, and the path of its service."""
+    return request.getfixturevalue(request.param), SERVICES[request.param]
 
 
 def letters(browser):
@@ -88,10 +75,10 @@ def letters(browser):
 
 
 @pytest.fixture
-def classified(page):
-    draw_by_mouse(page, "pad", (0.5, 0.2), (0.5, 0.5), (0.45, 0.8))
-    assert wait_for(lambda: result(page).startswith("After glimpse"))
-    return page
+def classified(digits):
+    draw_by_mouse(digits, "pad", (0.5, 0.2), (0.5, 0.5), (0.45, 0.8))
+    assert wait_for(lambda: result(digits).startswith("After glimpse"))
+    return digits
 
 
 def test_tabs_are_hidden_without_their_models(browser):
@@ -173,107 +160,85 @@ def test_a_failed_request_removes_the_answer_for_an_earlier_digit(classified):
     classified.execute_script("window.fetch = window.kept;")
 
 
-def test_a_click_is_a_dot(page):
-    draw_by_mouse(page, "pad", (0.5, 0.5), (0.5, 0.5))
-    assert 255 in colours(page, "pad")
-    assert wait_for(lambda: result(page).startswith("After glimpse"))
+def test_a_click_is_a_dot(digits):
+    draw_by_mouse(digits, "pad", (0.5, 0.5), (0.5, 0.5))
+    assert 255 in colours(digits, "pad")
+    assert wait_for(lambda: result(digits).startswith("After glimpse"))
 
 
-def test_a_drawing_grows_step_by_step_and_another_is_another(page):
-    drawing = answer(page, "drawing")
+def test_a_drawing_grows_step_by_step_and_another_is_another(digits):
+    drawing = answer(digits, "drawing")
     assert len(drawing["canvases"]) == STEPS + 1
-    assert page.find_element(By.ID, "step-value").text == f"{STEPS} of {STEPS}"
-    step, shown = page.find_element(By.ID, "step"), {picture(page, "drawing")}
+    assert digits.find_element(By.ID, "step-value").text == f"{STEPS} of {STEPS}"
+    step, shown = digits.find_element(By.ID, "step"), {picture(digits, "drawing")}
     for k in range(STEPS - 1, -1, -1):
         step.send_keys(Keys.ARROW_LEFT)
-        assert page.find_element(By.ID, "step-value").text == f"{k} of {STEPS}"
-        shown.add(picture(page, "drawing"))
+        assert digits.find_element(By.ID, "step-value").text == f"{k} of {STEPS}"
+        shown.add(picture(digits, "drawing"))
     assert len(shown) == STEPS + 1
-    page.find_element(By.ID, "another").click()
-    assert wait_for(lambda: answer(page, "drawing")["seed"] != drawing["seed"])
+    digits.find_element(By.ID, "another").click()
+    assert wait_for(lambda: answer(digits, "drawing")["seed"] != drawing["seed"])
 
 
-def test_a_drawing_is_classified_by_the_other_model(page):
-    page.find_element(By.ID, "classify-drawing").click()
-    assert wait_for(lambda: result(page).startswith("After glimpse"))
+def test_a_drawing_is_classified_by_the_other_model(digits):
+    digits.find_element(By.ID, "classify-drawing").click()
+    assert wait_for(lambda: result(digits).startswith("After glimpse"))
 
 
-def test_an_error_is_shown_in_one_line(page, tmp_path):
+def test_an_error_is_shown_in_one_line(digits, tmp_path):
     (tmp_path / "notes.png").write_text("no photo")
-    page.find_element(By.ID, "digit-file").send_keys(str(tmp_path / "notes.png"))
-    error = page.find_element(By.ID, "digit-error")
+    digits.find_element(By.ID, "digit-file").send_keys(str(tmp_path / "notes.png"))
+    error = digits.find_element(By.ID, "digit-error")
     assert wait_for(error.is_displayed)
     assert error.text.startswith("`photo` must be a photo")
 
 
-def test_a_finger_draws_and_controls_are_44_pixels_high(page):
-    touch = "Emulation.setTouchEmulationEnabled"
-    shown_as(page, 390, 844)
-    page.execute_cdp_cmd(touch, {"enabled": True})
-    try:
-        points = places_on(page, "pad", (0.5, 0.2), (0.5, 0.5), (0.45, 0.8))
-        kinds = ("touchStart", "touchMove", "touchMove")
-        for kind, (x, y) in zip(kinds, points, strict=True):
-            event = {"type": kind, "touchPoints": [{"x": x, "y": y}]}
-            page.execute_cdp_cmd("Input.dispatchTouchEvent", event)
-        end = {"type": "touchEnd", "touchPoints": []}
-        page.execute_cdp_cmd("Input.dispatchTouchEvent", end)
-        assert wait_for(lambda: result(page).startswith("After glimpse"))
-        for control in page.find_elements(CSS, "#digits button, #digits label.button"):
-            assert control.size["height"] >= 44, control.get_attribute("outerHTML")
-        assert page.execute_script(
-            "return document.documentElement.scrollWidth <= innerWidth"
-        )
-    finally:
-        page.execute_cdp_cmd(touch, {"enabled": False})
-        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+def test_a_finger_draws_and_controls_are_44_pixels_high(digits):
+    shown_as(digits, 390, 844, touch=True)
+    draw_by_finger(digits, "pad", (0.5, 0.2), (0.5, 0.5), (0.45, 0.8))
+    assert wait_for(lambda: result(digits).startswith("After glimpse"))
+    assert low_controls(digits, "#digits button, #digits label.button") == []
+    assert fits(digits)
 
 
 @pytest.mark.parametrize("width", [360, 768, 1280])
-def test_the_tab_fits_its_width(answered, width):
+def test_each_tab_fits_its_width(answered, width):
     browser, _ = answered
     shown_as(browser, width)
-    assert browser.execute_script(
-        "return document.documentElement.scrollWidth <= innerWidth"
-    )
+    assert fits(browser)
 
 
-def test_every_control_has_a_name_for_screen_readers(answered):
-    browser, name = answered
-    tree = browser.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
-    controls = {"button", "radio", "slider", "combobox", "img", "textbox", "tab"}
-    names = {
-        node["name"]["value"]
-        for node in tree
-        if node.get("role", {}).get("value") in controls and not node["ignored"]
-    }
-    assert "" not in names
-    assert {"Photos", "Digits", "Words", "Clear"} <= names
-    assert name != "digits" or "Another sample" in names
+@pytest.mark.parametrize("dark", [False, True])
+def test_no_tab_violates_a_rule_of_accessibility(answered, dark):
+    browser, _ = answered
+    shown_as(browser, dark=dark)
+    for summary in browser.find_elements(CSS, "summary"):
+        if summary.is_displayed():
+            summary.click()
+    assert accessibility_faults(browser) == []
 
 
 def test_nothing_is_asked_of_another_machine(answered, address):
-    browser, name = answered
+    browser, service = answered
     asked = browser.execute_script(
         "return performance.getEntriesByType('resource').map(entry => entry.name)"
     )
-    service = "/digits/classify" if name == "digits" else "/read"
     assert any(url.endswith(service) for url in asked)
     assert all(url.startswith((address, "blob:", "data:")) for url in asked)
 
 
-def test_arrow_keys_move_through_the_tabs(opened):
-    opened.find_element(By.ID, "tab-photos").send_keys(Keys.ARROW_RIGHT)
+def test_arrow_keys_move_through_the_tabs(page):
+    page.find_element(By.ID, "tab-photos").send_keys(Keys.ARROW_RIGHT)
     for name, main in [
         ("Folder", "folder"),
         ("Digits", "digits"),
         ("Words", "reading"),
     ]:
-        assert opened.switch_to.active_element.text == name
-        shown = [one for one in opened.find_elements(CSS, "main") if one.is_displayed()]
+        assert page.switch_to.active_element.text == name
+        shown = [one for one in page.find_elements(CSS, "main") if one.is_displayed()]
         assert [one.get_attribute("id") for one in shown] == [main]
-        opened.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
-    assert opened.switch_to.active_element.text == "Photos"
+        page.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+    assert page.switch_to.active_element.text == "Photos"
 
 
 # --- words ---
@@ -342,12 +307,5 @@ def test_a_file_that_is_no_word_is_reported_in_one_line(words, tmp_path):
 
 
 def test_controls_are_44_pixels_high_on_phones(read):
-    touch = "Emulation.setTouchEmulationEnabled"
-    shown_as(read, 390, 844)
-    read.execute_cdp_cmd(touch, {"enabled": True})
-    try:
-        for control in read.find_elements(CSS, "#reading button, #reading .button"):
-            assert control.size["height"] >= 44, control.get_attribute("outerHTML")
-    finally:
-        read.execute_cdp_cmd(touch, {"enabled": False})
-        read.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    shown_as(read, 390, 844, touch=True)
+    assert low_controls(read, "#reading button, #reading .button") == []

@@ -3,12 +3,14 @@
 import matplotlib
 import numpy as np
 import pytest
+from made_up_captions import make_caption
 from PIL import Image
 
 from show_attend_tell.inference.visualization.attention_figure import (
     UPSAMPLING,
     attention_figure,
     attention_map,
+    caption_figure,
     figure_to_array,
     overlay,
     save_figure,
@@ -77,29 +79,28 @@ def test_a_large_photo_keeps_its_size_under_the_map():
     )
 
 
-def test_every_word_has_a_panel_with_its_probability_and_beta():
-    figure = attention_figure(
-        gradient(), WORDS, even(5), [0.5] * 5, [0.25, 0.5, 0.75, 1, 0]
-    )
+def test_the_photo_has_a_panel_and_so_has_each_word_with_its_probability_and_beta():
+    beta = [0.25, 0.5, 0.75, 1, 0]
+    figure = attention_figure(gradient(), WORDS, even(5), [0.5] * 5, beta)
     assert len(figure.axes) == 6
+    shown = figure.axes[0].images[0].get_array()
+    np.testing.assert_array_equal(shown, np.asarray(gradient()))
     assert texts(figure)[0::2] == list(WORDS)
     assert texts(figure)[1::2][2] == "p 0.75   β 0.50"
 
 
-def test_without_numbers_only_words_are_written():
-    figure = attention_figure(gradient(), WORDS, even(5))
+def test_without_numbers_only_words_are_written_and_a_caption_may_be_empty():
+    figure = attention_figure(np.asarray(gradient()), WORDS, even(5))
     assert [text for text in texts(figure) if text] == list(WORDS)
+    assert len(attention_figure(gradient(), [], even(3)).axes) == 1
 
 
-def test_the_first_panel_is_the_photo_itself():
-    figure = attention_figure(gradient(), WORDS, even(5))
-    shown = figure.axes[0].images[0].get_array()
-    np.testing.assert_array_equal(shown, np.asarray(gradient()))
-
-
-def test_a_photo_may_be_an_array_and_a_caption_may_be_empty():
-    figure = attention_figure(np.asarray(gradient()), [], even(3))
-    assert len(figure.axes) == 1
+def test_the_figure_of_a_caption_shows_its_view_numbers_and_locations():
+    caption = make_caption("two stars", (5, 2), locations=np.array([5, -1]))
+    panels = caption_figure(caption).axes
+    np.testing.assert_array_equal(panels[0].images[0].get_array(), caption.view)
+    assert panels[2].texts[1].get_text() == "p 0.50   β 0.80"
+    assert [len(axes.patches) > 0 for axes in panels] == [False, True, False]
 
 
 @pytest.mark.parametrize("count", [1, 5, 7, 8, 20, 30])

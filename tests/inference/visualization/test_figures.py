@@ -1,6 +1,5 @@
 """Figures and pages of captions."""
 
-import numpy as np
 import pytest
 from full_disk import files_of_at_most
 from made_up_captions import make_caption
@@ -47,17 +46,3 @@ def test_a_full_disk_is_an_error_that_names_the_file(tmp_path, name):
         list(written)
     assert caught.value.filename == str(tmp_path / name)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_figure_shows_words_numbers_and_selected_locations():
-    one = make_caption("two stars", (5, 2), locations=np.array([5, -1]))
-    panels = caption_figure(one).axes
-    assert [axes.texts[0].get_text() for axes in panels[1:]] == ["two", "stars"]
-    assert panels[2].texts[1].get_text() == "p 0.50   β 0.80"
-    assert [len(axes.patches) > 0 for axes in panels] == [False, True, False]
-
-
-def test_figures_are_drawn_on_the_view():
-    one = make_caption()
-    shown = caption_figure(one).axes[0].images[0].get_array()
-    np.testing.assert_array_equal(shown, one.view)

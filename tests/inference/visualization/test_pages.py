@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 import pytest
-from chromium import browser, shown_as, wait_for
+from chromium import browser, fits, shown_as, wait_for
 from made_up_captions import GRID, make_alpha, make_caption
 
 from show_attend_tell.inference.result import Failure
@@ -267,10 +267,7 @@ def test_every_control_and_photo_has_a_name(opened):
 @pytest.mark.parametrize("width", [320, 390, 1280])
 def test_pages_fit_the_screen_and_follow_the_theme(opened, width, dark):
     shown_as(opened, width, dark=dark)
-    inside = opened.execute_script(
-        "return document.documentElement.scrollWidth <= innerWidth"
-    )
-    assert inside
+    assert fits(opened)
     ground = opened.execute_script("return getComputedStyle(document.body).background")
     level = int(re.search(r"\d+", ground)[0])
     assert (level < 50) == dark
