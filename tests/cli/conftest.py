@@ -3,9 +3,9 @@
 from types import SimpleNamespace
 
 import pytest
+from shell import exit_code
 
 import data_prep.prepare
-from show_attend_tell.cli import main as cli
 from show_attend_tell.config import experiments
 
 
@@ -14,12 +14,7 @@ def run(capsys):
     """Return a function that runs the command line: exit code, output, errors."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        try:
-            cli.main([str(argument) for argument in arguments])
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        return code, *capsys.readouterr()
+        return exit_code(*arguments), *capsys.readouterr()
 
     return run
 

@@ -15,6 +15,7 @@ from show_attend_tell.cli import doctor
 from show_attend_tell.cli import main as cli
 from show_attend_tell.config import experiments
 from show_attend_tell.config.settings import experiment_to_toml
+from show_attend_tell.config.shipped import experiment_summary, shipped_experiments
 from show_attend_tell.evaluation.comparison import Comparison, ComparisonRow
 from show_attend_tell.evaluation.report import EvaluationReport
 from show_attend_tell.runtime.errors import DataError
@@ -217,19 +218,33 @@ def test_prepare_passes_its_options_and_prints_its_report(run, received):
     assert call[:-1] == expected
 
 
-@pytest.mark.parametrize("verb", ["prepare", "features", "train", "eval"])
-def test_a_limit_is_stated_and_gives_data_and_run_folders_of_their_own(
-    run, received, monkeypatch, verb
-):
+@pytest.fixture
+def tiny(received, monkeypatch):
+    """Replace the use-cases, and the experiment by the tiny one."""
     monkeypatch.setattr(
         experiments, "load_experiment", lambda *rest: tiny_run.experiment()
     )
+    return received
+
+
+@pytest.mark.parametrize("verb", ["prepare", "features", "train", "eval"])
+def test_a_limit_is_stated_and_gives_data_and_run_folders_of_their_own(run, tiny, verb):
     code, out, _ = run(verb, "--limit", "7", "--work", "w")
     assert code == 0
     assert "first 7 photos of each split, in the order of the data set" in out
-    ((settings, *rest, _),) = received
+    ((settings, *rest, _),) = tiny
     assert (settings.name, settings.data.name) == ("tiny-first-7", "made-up-first-7")
     assert (7 in rest) == (verb == "prepare")
+
+
+@pytest.mark.parametrize("verb", ["train", "eval"])
+def test_the_name_is_that_of_the_run_folder_before_the_suffix_of_a_limit(
+    run, tiny, verb
+):
+    for limit, name in (((), "mine-2"), (("--limit", "7"), "mine-2-first-7")):
+        assert run(verb, "--name", "mine-2", *limit)[0] == 0
+        assert tiny[-1][0].name == name
+    assert tiny[0][0].data.name == "made-up"
 
 
 def test_features_passes_its_options(run, received):
@@ -256,23 +271,6 @@ def test_a_terminal_shows_what_train_does_before_its_bar(run, received, monkeypa
     assert ": starting TensorFlow, reading the data" in err
 
 
-@pytest.mark.parametrize("verb", ["train", "eval"])
-def test_the_name_is_that_of_the_run_folder(run, received, monkeypatch, verb):
-    monkeypatch.setattr(
-        experiments, "load_experiment", lambda *rest: tiny_run.experiment()
-    )
-    assert run(verb, "--name", "mine-2")[0] == 0
-    assert (received[0][0].name, received[0][0].data.name) == ("mine-2", "made-up")
-
-
-def test_the_run_of_a_limit_has_its_suffix_after_the_name(run, received, monkeypatch):
-    monkeypatch.setattr(
-        experiments, "load_experiment", lambda *rest: tiny_run.experiment()
-    )
-    assert run("train", "--name", "mine", "--limit", "7")[0] == 0
-    assert received[0][0].name == "mine-first-7"
-
-
 @pytest.mark.parametrize(
     ("arguments", "close"),
     [
@@ -288,11 +286,23 @@ def test_a_misspelled_name_is_answered_with_the_nearest(run, arguments, close):
     assert close in err
 
 
-def test_help_lists_the_experiments_that_the_verb_accepts(run):
-    every = {"draw_mnist", "flickr8k_soft", "read_words"}
-    for verb, listed in (("draw", {"draw_mnist"}), ("train", every)):
-        _, _, table = run(verb, "--help")[1].partition("Experiments:")
-        assert every & set(table.split()) == listed
+@pytest.mark.parametrize("verb", ["prepare", "features", "train", "eval", "draw"])
+def test_help_lists_the_experiments_that_the_verb_accepts_with_their_summary(run, verb):
+    text = " ".join(run(verb, "--help")[1].split())
+    text = text.replace("- ", "-")  # lines also break after hyphens
+    assert len(shipped_experiments()) > 5
+    for name, file in shipped_experiments().items():
+        accepted = verb != "draw" or name.startswith("draw_mnist")
+        assert (f" {name} {experiment_summary(file)}" in text) == accepted
+    assert "flickr8k_cider" not in run("caption", "--help")[1]
+
+
+def test_a_summary_is_the_first_sentence_of_the_header(tmp_path):
+    file = tmp_path / "a.toml"
+    file.write_text("# One, two:\n# three. Four.\n#\n# five\n[data]\n")
+    assert experiment_summary(file) == "One, two: three"
+    file.write_text("[data]\n# no header\n")
+    assert experiment_summary(file) == ""
 
 
 def test_compare_passes_its_options_and_prints_the_table(run, monkeypatch):

@@ -5,7 +5,6 @@ import pytest
 from made_up_digits import drawing_experiment as experiment
 from PIL import Image
 
-from show_attend_tell.cli.main import main
 from show_attend_tell.config.runs import MODEL
 from show_attend_tell.config.settings import experiment_to_toml
 from show_attend_tell.siblings.models import build_model
@@ -24,24 +23,23 @@ def folder(tmp_path_factory):
     return folder
 
 
-def run(capsys, folder, *arguments):
-    """Return the exit status and the last line of a request."""
-    options = ["-e", f"{folder}/tiny.toml", "--runs", f"{folder}", *arguments]
-    try:
-        main(["draw", *map(str, options)])
-        status = 0
-    except SystemExit as exit:
-        status = exit.code
-    streams = capsys.readouterr()
-    assert "Traceback" not in streams.err
-    return status or 0, (streams.out + streams.err).strip().splitlines()[-1]
+@pytest.fixture
+def draw(run, folder):
+    """Return a function that runs the verb: the exit status and the last line."""
+
+    def draw(*arguments):
+        options = ("-e", folder / "tiny.toml", "--runs", folder)
+        code, out, err = run("draw", *options, *arguments)
+        return code, (out + err).strip().splitlines()[-1]
+
+    return draw
 
 
-def test_a_png_has_the_pictures_of_a_seed_in_a_grid(folder, tmp_path, capsys):
+def test_a_png_has_the_pictures_of_a_seed_in_a_grid(draw, folder, tmp_path):
     path, contents = tmp_path / "digits.png", []
     for seed in (1, 1, 2):
         options = ("--count", 9, "--seed", seed, "--out", path)
-        assert run(capsys, folder, *options) == (
+        assert draw(*options) == (
             0,
             f"9 pictures of {folder / 'tiny' / MODEL}: {path}",
         )
@@ -50,16 +48,14 @@ def test_a_png_has_the_pictures_of_a_seed_in_a_grid(folder, tmp_path, capsys):
     with Image.open(path) as image:
         assert image.size == (3 * 85 + 1, 3 * 85 + 1)
     options = ("--count", 3, "--columns", 3, "--scale", 1, "--out", path)
-    assert run(capsys, folder, *options)[0] == 0
+    assert draw(*options)[0] == 0
     with Image.open(path) as image:
         assert image.size == (3 * 29 + 1, 30)
 
 
-def test_a_gif_shows_the_canvas_after_each_step_and_the_windows(
-    folder, tmp_path, capsys
-):
+def test_a_gif_shows_the_canvas_after_each_step_and_the_windows(draw, tmp_path):
     path = tmp_path / "digits.gif"
-    assert run(capsys, folder, "--count", 4, "--out", path)[0] == 0
+    assert draw("--count", 4, "--out", path)[0] == 0
     with Image.open(path) as image:
         frames = []
         for number in range(image.n_frames):
@@ -84,21 +80,19 @@ def test_a_gif_shows_the_canvas_after_each_step_and_the_windows(
     ],
 )
 def test_a_refused_request_is_one_line(
-    folder, capsys, arguments, status, words, tmp_path, monkeypatch
+    draw, arguments, status, words, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    code, line = run(capsys, folder, *arguments)
+    code, line = draw(*arguments)
     assert code == status
     assert words in line
     assert not list(tmp_path.iterdir())
 
 
-def test_the_model_in_the_package_draws_where_no_experiment_is_named(tmp_path, capsys):
+def test_the_model_in_the_package_draws_where_no_experiment_is_named(tmp_path, run):
     path = tmp_path / "digits.png"
-    main(["draw", "--count", "4", "--scale", "1", "--out", str(path)])
-    assert (
-        capsys.readouterr().out == f"4 pictures of the model in the package: {path}\n"
-    )
+    _, out, _ = run("draw", "--count", 4, "--scale", 1, "--out", path)
+    assert out == f"4 pictures of the model in the package: {path}\n"
     with Image.open(path) as image:
         assert image.size == (2 * 29 + 1, 2 * 29 + 1)
         # Digits: mostly background, and some ink in each of the four.

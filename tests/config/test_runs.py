@@ -9,7 +9,6 @@ from show_attend_tell.config.runs import (
     CHECKPOINT,
     MODEL,
     SETTINGS,
-    find_model,
     open_run,
     write_json,
 )
@@ -99,13 +98,6 @@ def test_resume_with_changed_settings_names_each_in_one_line(tmp_path):
     old = experiment()
     assert f"training.learning_rate was {old.training.learning_rate}" in message
     assert f"model.dropout was {old.model.dropout}" in message
-
-
-def test_a_model_is_found_by_file_folder_or_name(tmp_path):
-    folder = begin(tmp_path, MODEL)
-    assert find_model("else/a.keras", tmp_path) == type(tmp_path)("else/a.keras")
-    assert find_model(str(folder), "elsewhere") == folder / MODEL
-    assert find_model("tiny", tmp_path) == folder / MODEL
 
 
 def test_json_is_written_whole_and_as_text(tmp_path):

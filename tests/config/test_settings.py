@@ -60,6 +60,7 @@ def test_unknown_and_missing_tables_are_named():
 INVALID = {
     "caption": [
         ("data", "source", "imagenet"),
+        ("data", "source", "mnist"),
         ("data", "name", "../escape"),
         ("data", "vocabulary_size", 4),
         ("encoder", "image_size", 0),

@@ -25,7 +25,7 @@ from show_attend_tell.config.settings import (
 )
 from show_attend_tell.config.siblings import DigitExperiment, GenerationExperiment
 from show_attend_tell.config.words import WordSettings
-from show_attend_tell.runtime.errors import ConfigError, RunError
+from show_attend_tell.runtime.errors import RunError
 
 
 def test_the_task_chooses_the_tables_and_their_defaults():
@@ -70,18 +70,12 @@ def test_resolved_settings_are_read_again(values, tmp_path):
         *(("classify", t) for t in ("encoder", "model", "decoding", "hard", "reader")),
         *(("generate", t) for t in ("glimpse", "classifier", "model", "decoding")),
         ("read", "glimpse"),
+        ("caption", "glimpse"),
     ],
 )
 def test_a_table_that_the_task_does_not_use_is_refused(task, table):
     message = message_of({**TASKS[task], table: {}})
     assert message.startswith(f"file.toml: {table}: unknown key")
-
-
-def test_a_captioner_has_no_glimpses():
-    with pytest.raises(ConfigError, match=r"glimpse: unknown key"):
-        captioning(glimpse={})
-    with pytest.raises(ConfigError, match=r"data.source: .*Received: 'mnist'"):
-        captioning(data={"source": "mnist"})
 
 
 @pytest.mark.parametrize("task", ["draw", "", 3, None, ["classify"]])
@@ -149,8 +143,6 @@ def test_single_settings_are_overridden(tmp_path):
     path.write_text(experiment_to_toml(experiment_from_dict(CLASSIFY)))
     digits = load_experiment(str(path), ["glimpse.scales=3", "data.canvas=60"])
     assert (digits.glimpse.scales, digits.data.canvas) == (3, 60)
-    with pytest.raises(ConfigError, match="--set: glimpse.sigma: unknown key"):
-        load_experiment(str(path), ["glimpse.sigma=3"])
     changes = ["reader.attend=features", "reader.channels=[8, 8]"]
     read = load_experiment("read_words", changes)
     assert not read.reader.reads_places

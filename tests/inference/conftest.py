@@ -2,12 +2,10 @@
 
 from functools import partial
 
-import numpy as np
 import pytest
 from PIL import Image
-from tiny_pipeline import photo_bytes, tiny_pipeline
-
-from show_attend_tell.cli import main as cli
+from shell import exit_code
+from tiny_pipeline import photo_bytes, photo_image, tiny_pipeline
 
 
 @pytest.fixture(scope="session")
@@ -30,11 +28,9 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("photos")
     (folder / "nested" / "deeper").mkdir(parents=True)
     (folder / ".hidden").mkdir()
-    rng = np.random.default_rng(5)
-    for name in ("b.JPG", "a.png", "nested/deeper/c.webp", "nested/a.tif", "d.Gif"):
-        pixels = rng.integers(0, 256, (5, 7, 3), np.uint8)
-        picture = Image.fromarray(pixels).resize((48, 40), Image.Resampling.NEAREST)
-        picture.save(folder / name)
+    names = ("b.JPG", "a.png", "nested/deeper/c.webp", "nested/a.tif", "d.Gif")
+    for seed, name in enumerate(names):
+        photo_image(seed, (48, 40)).save(folder / name)
     (folder / "broken.jpeg").write_bytes(b"\xff\xd8\xff not really")
     (folder / "notes.txt").write_text("no photo")
     Image.new("RGB", (9, 9)).save(folder / ".hidden" / "h.png")
@@ -56,11 +52,7 @@ def command(capsys):
     """Run the verb ``caption``; return exit status, lines of output, and errors."""
 
     def command(*arguments) -> tuple[int, list[str], str]:
-        try:
-            cli.main(["caption", *map(str, arguments)])
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
+        code = exit_code("caption", *arguments)
         out, err = capsys.readouterr()
         return code, out.splitlines(), err
 

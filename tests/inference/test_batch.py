@@ -6,14 +6,14 @@ import itertools
 import json
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
-from PIL import Image
+from tiny_pipeline import photo_image
 
 from show_attend_tell.inference import engine
-from show_attend_tell.inference.batch import caption_into_file, write_gallery
+from show_attend_tell.inference.batch import caption_into_file, made_by, write_gallery
 from show_attend_tell.inference.engine import Engine
 from show_attend_tell.inference.pipeline import CaptioningPipeline
+from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import Failure, as_sentence
 from show_attend_tell.reference.encoder import Encoder
 from show_attend_tell.runtime.errors import CaptionError, OutputFileError
@@ -25,11 +25,8 @@ NAMES = ["a b.png", "z.png", "nested/été.jpg", "nested/花.webp"]
 def folder(tmp_path):
     folder = tmp_path / "photos"
     (folder / "nested").mkdir(parents=True)
-    rng = np.random.default_rng(5)
-    for name in NAMES:
-        pixels = rng.integers(0, 256, (5, 7, 3), np.uint8)
-        picture = Image.fromarray(pixels).resize((48, 40), Image.Resampling.NEAREST)
-        picture.save(folder / name)
+    for seed, name in enumerate(NAMES):
+        photo_image(seed, (48, 40)).save(folder / name)
     (folder / "broken.jpg").write_bytes(b"\xff\xd8\xff not really")
     return folder
 
@@ -150,3 +147,19 @@ def test_an_unknown_ending_is_refused_before_any_work(run, folder, tmp_path, out
     code, _, err = run(folder, "--out", tmp_path / out)
     assert code == 1
     assert "`out` must end in .jsonl, .csv or .html" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "author"),
+    [
+        ({}, "beam 3"),
+        ({"locations": "likeliest"}, "beam 3, likeliest"),
+        ({"locations": "sampled", "seed": 3}, "beam 3, sampled with seed 3"),
+        (
+            {"method": "sample", "seed": 4},
+            "words sampled at temperature 1.0 with seed 4",
+        ),
+    ],
+)
+def test_rows_name_the_locations_and_the_seed(pipeline, options, author):
+    assert made_by(pipeline, CaptionRequest(**options)).endswith(f", {author}")

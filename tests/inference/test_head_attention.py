@@ -1,17 +1,10 @@
 """The attention of heads belongs to the caption's words, its region and its model."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import tiny_pipeline
-from PIL import Image
 
 from show_attend_tell.inference.pipeline import CaptioningPipeline
-from show_attend_tell.inference.visualization.attention_figure import (
-    caption_figure,
-    draw_figures,
-)
 from show_attend_tell.inference.visualization.heads_figure import heads_figure
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.generator import Generator
@@ -26,8 +19,7 @@ def pipeline():
 
 @pytest.fixture(scope="module")
 def photo():
-    pixels = np.random.default_rng(1).integers(0, 256, (5, 7, 3), np.uint8)
-    return Image.fromarray(pixels).resize((60, 44), Image.Resampling.NEAREST)
+    return tiny_pipeline.photo_image(size=(60, 44))
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +49,3 @@ def test_an_ensemble_and_an_lstm_have_no_heads(pipeline, caption):
     for other in (lstm.generator, Generator([pipeline.captioner, lstm])):
         one = CaptioningPipeline(other, pipeline.encoder)
         assert heads_figure(one.engine, caption) is None
-
-
-def test_the_figure_of_the_heads_is_written_beside_the_other(
-    pipeline, caption, tmp_path
-):
-    heads = partial(heads_figure, pipeline.engine)
-    draw = {"": caption_figure, "-heads": heads}
-    ((_, files),) = draw_figures([caption], tmp_path, draw, ["png"])
-    assert [file.name for file in files] == ["photo.png", "photo-heads.png"]
-    assert all(file.stat().st_size > 1000 for file in files)

@@ -42,18 +42,6 @@ def counts(writer):
     return writer.written, writer.present, len(writer.kept), len(writer.failures)
 
 
-def test_each_photo_gets_a_sidecar_of_its_own(tmp_path, writer):
-    for name in ("a.jpg", "a.png"):
-        Image.new("RGB", (8, 8)).save(tmp_path / name)
-        writer.write(tmp_path / name, f"a photo {name[2:]}")
-    found = {
-        name: XmpPacket((tmp_path / f"{name}.xmp").read_bytes()).caption
-        for name in ("a.jpg", "a.png")
-    }
-    assert found == {"a.jpg": "A photo jpg.", "a.png": "A photo png."}
-    assert counts(writer) == (2, 0, 0, 0)
-
-
 def test_the_same_caption_is_written_once_and_another_model_renews_it(jpeg, writer):
     assert writer.write(jpeg, "a dog") == sidecar_of(jpeg)
     before = sidecar_of(jpeg).stat().st_ino

@@ -172,17 +172,6 @@ def test_the_engine_knows_the_number_of_photos(pipeline, captions):
     assert asked == [2, 3]
 
 
-def test_a_beam_of_one_is_greedy_and_has_no_alternatives(pipeline, captions):
-    one = pipeline.caption(captions[0].path, beam=1)
-    greedy = pipeline.generator.generate(
-        pipeline.encoder.encode(captions[0].square[None]),
-        DecodingSettings(method="greedy", max_words=6, batch_size=1),
-    )
-    words = pipeline.captioner.vocabulary.decode(greedy.tokens[0, 0].tolist())
-    assert list(one.words) == words
-    assert one.alternatives == ()
-
-
 def test_an_image_gets_the_caption_of_its_file(pipeline, photo):
     expected = pipeline.caption(photo)
     found = pipeline.caption_image(load_photo(photo))
@@ -200,6 +189,19 @@ def test_the_seed_of_a_photo_is_that_of_its_pixels(pipeline, photo):
     )
     tokens = expected.tokens[0, 0].tolist()
     assert list(found.words) == pipeline.captioner.vocabulary.decode(tokens)
+
+
+def peaks(attention):
+    return np.reshape(attention, (len(attention), -1)).argmax(1).tolist()
+
+
+def test_locations_are_given_where_each_word_has_one(pipeline, photo):
+    assert pipeline.caption(photo).locations is None
+    found = pipeline.caption(photo, locations="likeliest")
+    assert found.locations.tolist() == peaks(found.attention)
+    sampled = pipeline.caption(photo, locations="sampled", seed=4)
+    assert len(sampled.locations) == len(sampled.words)
+    assert sampled.locations.tolist() != peaks(sampled.attention)
 
 
 def test_several_samples_begin_with_the_one_of_the_seed(pipeline, photo):

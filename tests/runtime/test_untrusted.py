@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from show_attend_tell.runtime.errors import one_line, quote
 from show_attend_tell.runtime.untrusted import (
     is_encodable,
     parse_json,
@@ -14,16 +15,18 @@ from show_attend_tell.runtime.untrusted import (
     require_regular,
 )
 
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
 )
-
-
-@given(VALUES)
-def test_values_are_parsed_as_by_json(value):
+def test_values_are_parsed_as_by_json_and_quoted_on_one_short_line(value):
     assert parse_json(json.dumps(value)) == value
     assert parse_json(json.dumps(value, ensure_ascii=False).encode()) == value
+    assert len(quote(value)) <= 80
+    assert len(quote([value, "x" * 1000, [[[[[[[[value]]]]]]]]])) <= 80
 
 
 @pytest.mark.parametrize(
@@ -69,3 +72,18 @@ def test_pipes_devices_and_links_to_them_are_not_opened(tmp_path):
 def test_absent_files_have_the_error_of_the_system(tmp_path):
     with pytest.raises(FileNotFoundError):
         require_regular(tmp_path / "absent")
+
+
+def test_values_are_quoted_or_named_by_their_type():
+    assert quote("a\nb\x1b") == r"'a\nb\x1b'"
+    nested = []
+    for _ in range(100_000):
+        nested = [nested]
+    assert quote(nested) == "list, too large to print"
+    assert quote(10**5000) == "int, too large to print"
+
+
+def test_a_message_becomes_one_line_of_limited_length():
+    assert one_line(ValueError("a\n  b")) == "a b"
+    assert one_line(KeyError()) == "KeyError"
+    assert len(one_line(ValueError("x" * 1000))) == 200

@@ -70,10 +70,14 @@ def with_decoding(pipeline: CaptioningPipeline, **changes) -> CaptioningPipeline
     return CaptioningPipeline(OwnDecoding(), pipeline.encoder)
 
 
-def photo_bytes(seed=1, kind="PNG", size=(96, 72), **options) -> bytes:
-    """Return the bytes of a photo of large random tiles."""
+def photo_image(seed=1, size=(96, 72)) -> Image.Image:
+    """Return a photo of large random tiles."""
     pixels = np.random.default_rng(seed).integers(0, 256, (5, 7, 3), np.uint8)
-    image = Image.fromarray(pixels).resize(size, Image.Resampling.NEAREST)
+    return Image.fromarray(pixels).resize(size, Image.Resampling.NEAREST)
+
+
+def photo_bytes(seed=1, kind="PNG", size=(96, 72), **options) -> bytes:
+    """Return the bytes of such a photo."""
     buffer = io.BytesIO()
-    image.save(buffer, kind, **options)
+    photo_image(seed, size).save(buffer, kind, **options)
     return buffer.getvalue()

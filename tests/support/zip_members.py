@@ -1,12 +1,25 @@
-"""Archives with other members, such as damaged ones."""
+"""Archives as dicts of their members, such as damaged ones."""
 
+import io
 import zipfile
+
+
+def unzipped(content: bytes) -> dict[str, bytes]:
+    """Return the files of an archive: name -> content."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def zipped(files: dict, method: int = zipfile.ZIP_STORED) -> bytes:
+    """Return an archive of name, or ZipInfo, -> content."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
 
 
 def replace_members(path, changes, target=None):
     """Write an archive again, at another path if given, with some contents replaced."""
-    with zipfile.ZipFile(path) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
-    with zipfile.ZipFile(target or path, "w") as archive:
-        for name, content in {**files, **changes}.items():
-            archive.writestr(name, content)
+    files = unzipped(path.read_bytes())
+    (target or path).write_bytes(zipped({**files, **changes}))

@@ -1,4 +1,4 @@
-"""SavedModels: resizing, the captions of plain TensorFlow, and refused exports."""
+"""SavedModels and LiteRT files: resizing, captions without Keras, refused exports."""
 
 import dataclasses
 import json
@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
-from tiny_pipeline import ENCODER, make_captioner
+from shell import exit_code
+from tiny_pipeline import ENCODER, make_captioner, photo_image
 
-from show_attend_tell.cli import main as cli
 from show_attend_tell.data.preprocessing import to_square
 from show_attend_tell.deployment.exports.graphs import resize_to_square
 from show_attend_tell.inference.pipeline import load
@@ -45,20 +45,13 @@ def model_file(tmp_path_factory):
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
     folder = tmp_path_factory.mktemp("photos")
-    rng = np.random.default_rng(3)
     for number in range(4):
-        pixels = rng.integers(0, 256, (5, 7, 3), np.uint8)
-        picture = Image.fromarray(pixels).resize((70 + 9 * number, 60))
-        picture.save(folder / f"{number}.png")
+        photo_image(number, (70 + 9 * number, 60)).save(folder / f"{number}.png")
     return sorted(folder.iterdir())
 
 
 def run(*arguments):
-    try:
-        cli.main(["export", *map(str, arguments)])
-    except SystemExit as stop:
-        return stop.code or 0
-    return 0
+    return exit_code("export", *arguments)
 
 
 @pytest.mark.parametrize("resize", ["crop", "squash"])
@@ -113,9 +106,29 @@ def test_a_transformer_is_exported_with_the_same_captions(photos, tmp_path):
         np.testing.assert_allclose(alpha, expected.attention, atol=1e-2)
 
 
-def test_a_folder_that_is_not_empty_is_left_unchanged(model_file, tmp_path, capsys):
+@pytest.mark.slow
+@pytest.mark.parametrize("decoder", ["lstm", "transformer"])
+def test_litert_gives_the_same_captions(photos, tmp_path, decoder):
+    interpreter = pytest.importorskip("ai_edge_litert.interpreter")
+    model, out = tmp_path / "model.keras", tmp_path / "lite" / "model.tflite"
+    make_captioner(Encoder(ENCODER), decoder=decoder).save(model)
+    assert run(model, "--format", "litert", "--out", out) == 0
+    metadata = json.loads(out.with_suffix(".json").read_text("utf-8"))
+    assert (metadata["side"], metadata["resize"]) == (32, "crop")
+    runner = interpreter.Interpreter(str(out)).get_signature_runner()
+    for expected in load(model).caption_photos(photos[:3]):
+        found = runner(square=expected.square[None])
+        words = [metadata["words"][t] for t in found["tokens"][: found["length"]]]
+        assert tuple(words) == expected.words
+        assert found["log_prob"] == pytest.approx(expected.log_prob, abs=1e-3)
+        alpha = found["alpha"][: found["length"]]
+        np.testing.assert_allclose(alpha, expected.attention, atol=1e-3)
+
+
+@pytest.mark.parametrize("form", ["saved_model", "onnx"])
+def test_a_folder_that_is_not_empty_is_left_unchanged(form, tmp_path, capsys):
     (tmp_path / "notes.txt").write_text("mine")
-    assert run(model_file, "--format", "saved_model", "--out", tmp_path) == 1
+    assert run("shipped", "--format", form, "--out", tmp_path) == 1
     assert "must be absent or an empty folder" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
