@@ -6,11 +6,11 @@ import json
 import logging
 import socket
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import requests
+from chromium import wait_for
 from served import serving
 from tiny_pipeline import photo_bytes
 
@@ -287,13 +287,6 @@ def test_paths_and_methods_that_do_not_exist_have_errors_of_the_protocol(address
     assert reply.json()["error"]["message"].startswith("`Origin` must be absent")
 
 
-def wait_until(condition):
-    until = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.01)
-
-
 def test_a_client_that_leaves_gives_up_its_place(pipeline, monkeypatch, caplog):
     go, queues, caption_image = threading.Event(), [], pipeline.caption_image
 
@@ -314,19 +307,19 @@ def test_a_client_that_leaves_gives_up_its_place(pipeline, monkeypatch, caplog):
             return requests.post(f"{address}/api/generate", json=body)
 
         waiting = [pool.submit(ask)]
-        wait_until(lambda: queue.length == 1)
+        assert wait_for(lambda: queue.length == 1, 60)
         text = json.dumps(body)
         head = f"Host: localhost\r\nContent-Length: {len(text)}\r\n\r\n"
         with socket.create_connection(("127.0.0.1", int(address.split(":")[2]))) as one:
             one.sendall(f"POST /api/generate HTTP/1.1\r\n{head}{text}".encode())
-            wait_until(lambda: queue.length == 2)
+            assert wait_for(lambda: queue.length == 2, 60)
             reply = requests.post(f"{address}/v1/responses", json=response_body(URI))
             assert reply.status_code == 503
             assert reply.json()["error"]["type"] == "server_error"
             assert int(reply.headers["Retry-After"]) > 0
-        wait_until(lambda: queue.length == 1)
+        assert wait_for(lambda: queue.length == 1, 60)
         waiting.append(pool.submit(ask))
-        wait_until(lambda: queue.length == 2)
+        assert wait_for(lambda: queue.length == 2, 60)
         go.set()
         assert [reply.result().status_code for reply in waiting] == [200, 200]
     assert caplog.text.count("POST '/api/generate': 499, the client left") == 1
