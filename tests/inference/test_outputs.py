@@ -8,25 +8,14 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hostile_photos import NAMES as HOSTILE_NAMES
 
 from show_attend_tell.inference import batch
 from show_attend_tell.inference.journal import ENCODING
 from show_attend_tell.inference.result import as_sentence
 
-NAMES = [
-    "\x1b[31m.png",
-    "a\rb.png",
-    "a\r\nb.png",
-    "a\n\nb.png",
-    '"a,b";\t.png',
-    "=1+1.png",
-    "<script><!--.png",
-    "\u2028\u0085.png",
-    "\udce9t\udce9.png",  # latin-1
-    "\udcff\udcfe.png",
-    "-.png",
-    "%41?#.png",
-]
+NAMES = [os.fsdecode(name) + ".png" for name in HOSTILE_NAMES]
+NAMES += [f"{name}.png" for name in ("a\r\nb", "a\n\nb", '"a,b";\t', "%41?#", "<!--")]
 
 
 @pytest.fixture
@@ -40,16 +29,16 @@ def named(tmp_path, photo):
 
 
 def test_every_name_is_in_every_output(run, named, tmp_path):
-    wanted = sorted(str(named / name) for name in NAMES)
+    wanted, total = sorted(str(named / name) for name in NAMES), len(NAMES)
     code, lines, err = run("--json", named)
     assert (code, err) == (0, "")
     assert [json.loads(line)["path"] for line in lines] == wanted
     for ending in (".jsonl", ".csv", ".html"):
         out = tmp_path / f"{ending[1:]}-\udcff\r{ending}"
-        for count in ("12 captions written", "0 captions written, 12 already present"):
+        for count in (f"{total} captions", f"0 captions written, {total} already"):
             code, lines, _ = run("--out", out, named)
             assert code == 0
-            assert lines[-1].endswith(count)
+            assert f": {count} " in lines[-1]
         found = [
             json.loads(line)
             for line in out.with_suffix(".jsonl").read_bytes().splitlines()
@@ -59,11 +48,11 @@ def test_every_name_is_in_every_output(run, named, tmp_path):
         assert [row["path"] for row in csv.DictReader(file)] == wanted
     page = tmp_path / "page\udcff.html"
     assert run("--html", page, named)[0] == 0
-    assert page.read_text("utf-8").count('class="photo"') == 12
+    assert page.read_text("utf-8").count('class="photo"') == total
 
 
 def test_figures_are_named_after_every_name(run, named, tmp_path):
-    names = ["a\rb.png", "\udce9t\udce9.png", "-.png"]
+    names = NAMES[::6]
     figures = tmp_path / "figures"
     options = ("--attention", figures, "--format", "png")
     assert run(*options, *(named / name for name in names))[0] == 0

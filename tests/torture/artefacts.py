@@ -1,6 +1,7 @@
 """Copies of all artefacts, and ways to damage them."""
 
 import io
+import itertools
 import random
 import shutil
 from collections.abc import Callable
@@ -10,38 +11,29 @@ import command_line
 import h5py
 import mutations
 import numpy as np
-from mutations import unzipped, zipped
 from tally import Tally
+from zip_members import unzipped, zipped
 
 SECONDS = 60  # a case that takes longer counts as hanging
 _ODD_ATTRIBUTES = (
     *(1.5, -1, 2**62, np.nan, np.zeros(3), b"a", mutations.LONG_INTEGER),
     *("", "null", "[1]", "[" * 10**5, "{}", '{"grid": [0, 0], "width": -1}'),
 )
+_TEXTS = itertools.cycle(mutations.hostile_texts())
 Damage = Callable[[bytes, random.Random], tuple[str, bytes]]
-
-
-def json_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
-    """Change a value of a JSON text."""
-    return mutations.json_changed(content.decode(), rng)
 
 
 def line_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
     """Change a value of one line of JSON Lines."""
     lines = content.split(b"\n")
     at = rng.randrange(len(lines) - 1)
-    what, lines[at] = mutations.json_changed(lines[at].decode(), rng)
+    what, lines[at] = mutations.json_changed(lines[at], rng)
     return f"line {at}: {what}", b"\n".join(lines)
 
 
 def text_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
     """Return a hostile text in place of the file."""
-    return rng.choice(list(mutations.hostile_texts()))
-
-
-def toml_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
-    """Change a line of the settings of a run."""
-    return mutations.toml_changed(content.decode(), rng)
+    return next(_TEXTS)
 
 
 def config_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
@@ -49,7 +41,7 @@ def config_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
     files = unzipped(content)
     name = rng.choice(["config.json"] * 5 + ["metadata.json"] + sorted(files))
     if name.endswith(".json"):
-        what, files[name] = mutations.json_changed(files[name].decode(), rng)
+        what, files[name] = mutations.json_changed(files[name], rng)
     else:
         what, files[name] = mutations.bytes_damaged(files[name], rng)
     return f"{name}: {what}", zipped(files)
@@ -60,7 +52,7 @@ def array_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
     files = unzipped(content)
     name = rng.choice(sorted(files))
     if name.endswith(".json"):
-        what, files[name] = mutations.json_changed(files[name].decode(), rng)
+        what, files[name] = mutations.json_changed(files[name], rng)
         return f"{name}: {what}", zipped(files)
     old = np.load(io.BytesIO(files[name]))
     kinds = {
@@ -128,7 +120,7 @@ class Artefacts:
 
     def __init__(self, world, root: Path):
         self.world, self.root = world, root
-        world.copy(root, "work", "runs")
+        self.mend()
         self.run, self.prepared = root / "runs" / "tiny", root / "work" / "tiny"
 
     def try_all(
@@ -169,11 +161,11 @@ class Artefacts:
                 outcome, signature = "failed", f"{path.name}: refused, yet changed"
             tally.count(case, outcome, signature)
             if outcome == "handled":
-                self._mend()
+                self.mend()
             path.write_bytes(whole)
 
-    def _mend(self) -> None:
-        """Put back what a command may have written."""
+    def mend(self) -> None:
+        """Copy all artefacts, in place of what a command may have written."""
         for part in ("work", "runs"):
             shutil.copytree(
                 self.world.root / part, self.root / part, dirs_exist_ok=True

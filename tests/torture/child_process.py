@@ -140,13 +140,11 @@ class Child:
         self.process.start()
         theirs.close()
 
-    def wait_for_start(self) -> None:
-        """Return once the command line is about to be called."""
+    def signal(self, number: int, moment: float) -> None:
+        """Send a signal some seconds after the start, if the process still runs."""
         assert self._replies.poll(60), "the process did not start"
         self._replies.recv()
-
-    def signal(self, number: int) -> None:
-        """Send a signal if the process still runs."""
+        self.process.join(moment)
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.process.pid, number)
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import h5py
 import hdf5plugin
 import numpy as np
-from mutations import unzipped, zip_of_zeros, zipped
+from mutations import zip_of_zeros
+from zip_members import unzipped, zipped
 
 CONFIG, WEIGHTS = "config.json", "model.weights.h5"
 

@@ -77,7 +77,7 @@ _OTHERS = {
     "elf": b"\x7fELF" + bytes(100),
     "random": random.Random(3).randbytes(4000),
 }
-_NAMES = (
+NAMES = (
     *(b"cr\rname", b"lf\nname", b"crlf\r\nname", b"quote\"'name", b"comma,name"),
     *(b"caf\xe9", b"\xff\xfe", "\U0001f600".encode(), b"-dash", b"--help", b" space "),
     *(b"<script>", b"%s%n", b"$(touch outside)", b"a\tb", b"x" * 240),
@@ -86,7 +86,9 @@ _NAMES = (
 )
 
 
-def _png(width: int, height: int, body: bytes = b"") -> bytes:
+def png(width: int, height: int, body: bytes = b"") -> bytes:
+    """Return a PNG whose header promises a size, whatever its body is."""
+
     def chunk(kind: bytes, data: bytes) -> bytes:
         check = struct.pack(">I", zlib.crc32(kind + data))
         return struct.pack(">I", len(data)) + kind + data + check
@@ -110,16 +112,16 @@ def bombs() -> dict[str, bytes]:
     bmp = bytearray(photo_bytes(1, "BMP"))
     bmp[18:26] = struct.pack("<ii", 60_000, 60_000)
     return {
-        "bomb.png": _png(50_000, 50_000),
-        "bomb-2-31.png": _png(2**31 - 1, 2**31 - 1),
-        "bomb-100-mp.png": _png(10_000, 10_000, bytes(100_010_000)),
-        "bomb-170-mp.png": _png(13_000, 13_100),
+        "bomb.png": png(50_000, 50_000),
+        "bomb-2-31.png": png(2**31 - 1, 2**31 - 1),
+        "bomb-100-mp.png": png(10_000, 10_000, bytes(100_010_000)),
+        "bomb-170-mp.png": png(13_000, 13_100),
         "bomb.jpg": bytes(jpeg),
         "bomb.gif": bytes(gif),
         "bomb.bmp": bytes(bmp),
-        "bomb-wide.png": _png(40_000_000, 1, bytes(40_000_001)),
-        "bomb-high.png": _png(1, 40_000_000, bytes(80_000_000)),
-        "long.png": _png(1_000_000, 1, bytes(1_000_001)),
+        "bomb-wide.png": png(40_000_000, 1, bytes(40_000_001)),
+        "bomb-high.png": png(1, 40_000_000, bytes(80_000_000)),
+        "long.png": png(1_000_000, 1, bytes(1_000_001)),
     }
 
 
@@ -200,7 +202,7 @@ def corpus(count: int) -> tuple[dict[bytes, bytes], set[bytes]]:
 
 def named() -> Iterator[tuple[bytes, bytes]]:
     """Yield whole photos under hostile names: these must be captioned."""
-    for number, name in enumerate(_NAMES):
+    for number, name in enumerate(NAMES):
         yield name.replace(b"/", b"_") + b".jpg", photo_bytes(number)
 
 

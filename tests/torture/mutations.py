@@ -9,6 +9,8 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 
+from zip_members import unzipped, zipped
+
 DEEP = 100_000  # levels of nesting
 LONG_INTEGER = "9" * 5_000
 # JSON values, as text, put in the place of another value.
@@ -95,23 +97,6 @@ def zip_fields_changed(content: bytes, rng: random.Random) -> tuple[str, bytes]:
     return f"entry {places.index(place)}: {field} = {new}", bytes(data)
 
 
-def unzipped(content: bytes) -> dict[str, bytes]:
-    """Return the files of an archive: name -> content."""
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
-def zipped(
-    files: dict[str | zipfile.ZipInfo, bytes], method: int = zipfile.ZIP_STORED
-) -> bytes:
-    """Return an archive of some files."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", method) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return buffer.getvalue()
-
-
 def zip_repacked(content: bytes, rng: random.Random) -> tuple[str, bytes]:
     """Return a valid archive with other methods, and one entry damaged inside."""
     method = rng.choice([zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
@@ -159,9 +144,9 @@ def zip_of_zeros(name: str, megabytes: int) -> bytes:
     return local + body + central + b"PK\x05\x06" + end
 
 
-def json_changed(text: str, rng: random.Random) -> tuple[str, bytes]:
+def json_changed(content: bytes, rng: random.Random) -> tuple[str, bytes]:
     """Return a JSON text with one value replaced, removed, or its key renamed."""
-    value = json.loads(text)
+    value = json.loads(content)
     path, place = "", value
     while isinstance(place, dict | list) and place:
         key = rng.choice(list(place)) if isinstance(place, dict) else None
@@ -193,9 +178,9 @@ TOML_VALUES = (
 )
 
 
-def toml_changed(text: str, rng: random.Random) -> tuple[str, bytes]:
+def toml_changed(content: bytes, rng: random.Random) -> tuple[str, bytes]:
     """Return settings with a value replaced, or a line removed, doubled or nested."""
-    lines = text.splitlines()
+    lines = content.decode().splitlines()
     at = rng.randrange(len(lines))
     key, odd = lines[at].split(" = ")[0], rng.choice(TOML_VALUES)
     kind = rng.random()

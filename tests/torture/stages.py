@@ -4,12 +4,12 @@ import os
 import re
 import shutil
 import time
-import zipfile
 from pathlib import Path
 
 import command_line
 from child_process import Child, Limits
 from tally import Tally
+from zip_members import unzipped
 
 SECONDS = 180  # a run that takes longer counts as hanging
 _TIMES = re.compile(rb'"(seconds|date|date_saved|revision|cores)": [^,}\n]*')
@@ -23,8 +23,7 @@ def content_of(path: Path, folder: Path | None = None) -> object:
         folder: its mention in the file is left out.
     """
     if path.suffix in (".keras", ".npz"):
-        with zipfile.ZipFile(path) as archive:
-            members = {name: archive.read(name) for name in archive.namelist()}
+        members = unzipped(path.read_bytes())
         members.pop("metadata.json", None)
         return members
     content = path.read_bytes()

@@ -13,16 +13,15 @@ from artefacts import (
     array_damage,
     config_damage,
     hdf5_damage,
-    json_damage,
     line_damage,
     text_damage,
-    toml_damage,
 )
 from stages import content_of
 from tally import Tally, scaled
 
 BYTES = (mutations.bytes_damaged, 4)
-JSON = [BYTES, (json_damage, 3), (text_damage, 1)]
+JSON = [BYTES, (mutations.json_changed, 3), (text_damage, 1)]
+TOML = [BYTES, (mutations.toml_changed, 5), (text_damage, 2)]
 HDF5 = [BYTES, (hdf5_damage, 5)]
 ZIP = mutations.zip_fields_changed
 
@@ -48,7 +47,8 @@ PARTS = {
     "feature files, features": (30, 8, HDF5),
     "models": (60, 35, [BYTES, (config_damage, 6), (ZIP, 3)]),
     "checkpoints": (40, 20, [BYTES, (array_damage, 6), (ZIP, 2)]),
-    "settings of runs": (40, 7, [BYTES, (toml_damage, 4), (text_damage, 1)]),
+    "settings of runs": (40, 7, TOML),
+    "experiments": (500, 10, TOML),
     "--out files, jsonl": (40, 15, ROWS),
     "--out files, csv": (40, 15, ROWS),
 }
@@ -60,6 +60,7 @@ def _subject(part: str, artefacts, world):
     captions, model = run / "captions-val.json", run / "model.keras"
     features, other = prepared / world.features.name, root / "other.keras"
     rows = root / f"rows.{part.rpartition(' ')[2]}"
+    settings, places = root / "damaged.toml", world.stage("prepare", root)[3:]
     photo = str(world.photos / "photo00.jpg")
 
     def weights(_):
@@ -73,6 +74,7 @@ def _subject(part: str, artefacts, world):
 
     once = ("--overwrite", "--set", "training.epochs=1")
     out = ["caption", "--model", str(world.model), "--out", str(rows)]
+    shutil.copy(world.settings, settings)
     shutil.copy(world.model, other)
     shutil.copy(captions, root / "other.json")
     subjects = {
@@ -88,6 +90,7 @@ def _subject(part: str, artefacts, world):
         "models": (other, ["caption", "--model", str(other), photo], output),
         "checkpoints": (run / "checkpoint.npz", stage("train", "--resume"), weights),
         "settings of runs": (run / "experiment.toml", stage("train", "--resume"), None),
+        "experiments": (settings, ["prepare", "-e", str(settings), *places], None),
     }
     path, arguments, results = subjects.get(
         part, (rows, [*out, str(world.photos)], None)
@@ -113,7 +116,7 @@ def test_damaged_parts_of_an_extraction(artefacts, world):
     header = _header(artefacts, world, features, parts)
     arguments = world.stage("features", artefacts.root)
     for number in tally.within_time(range(tally.planned)):
-        damage = rng.choice([mutations.bytes_damaged, json_damage, text_damage])
+        damage = rng.choice([kind for kind, _ in JSON])
         what, content = damage(header, rng)
         features.unlink(missing_ok=True)
         shutil.rmtree(parts, ignore_errors=True)

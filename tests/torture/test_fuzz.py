@@ -25,9 +25,9 @@ import tiny_digits
 from hostile_photos import FORMATS
 from hypothesis import strategies as st
 from made_up_captions import GRID
-from mutations import unzipped, zipped
 from tiny_pipeline import tiny_pipeline
 from world import photo_bytes
+from zip_members import unzipped, zipped
 
 from data_prep.data_folder import DataFolder
 from data_prep.sources.published import read_flickr8k

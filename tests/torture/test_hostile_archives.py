@@ -42,10 +42,6 @@ class Box:
         self.data.mkdir(parents=True)
         for name, content in files.items():
             (self.data / name).write_bytes(content)
-        return self.prepare_as_is(*more)
-
-    def prepare_as_is(self, *more: str) -> command_line.Done:
-        """Run ``prepare`` on the data folder as it is."""
         arguments = self.world.stage("prepare", self.case, "--data", str(self.data))
         done = command_line.run([*arguments, *more], self.case, SECONDS)
         photos = self.case / "work" / "tiny" / "photos"
@@ -83,7 +79,7 @@ def test_damaged_archives_are_refused_or_prepared(box, originals):
         _count(tally, f"{number}, {name}: {what}", done)
 
 
-def _flickr(text: str, rng: random.Random) -> tuple[str, bytes]:
+def _flickr(content: bytes, rng: random.Random) -> tuple[str, bytes]:
     kinds = [
         ("a name of 300 letters", "x" * 300 + ".jpg#0\ta dog\n"),
         ("10^5 words", "photo00.jpg#0\t" + "dog " * 10**5 + "\n"),
@@ -93,7 +89,7 @@ def _flickr(text: str, rng: random.Random) -> tuple[str, bytes]:
         ("line separators", "photo00.jpg#0\ta\x85dog\u2028cat\x1cbat\n"),
     ]
     what, line = rng.choice(kinds)
-    lines = text.splitlines(keepends=True)
+    lines = content.decode().splitlines(keepends=True)
     lines.insert(rng.randrange(len(lines)), line)
     return what, "".join(lines).encode()
 
@@ -125,19 +121,15 @@ _ODD_CELLS = (
 )
 
 
-def _csv_damaged(text: str, rng: random.Random) -> tuple[str, bytes]:
+def _csv_damaged(content: bytes, rng: random.Random) -> tuple[str, bytes]:
     odd = rng.choice(_ODD_CELLS)
-    lines = text.splitlines()
+    lines = content.decode().splitlines()
     at, column = rng.randrange(len(lines)), rng.randrange(3)
     cells = (lines[at].split(",") + ["", "", ""])[:3]
     cells[column] = odd
     lines[at] = ",".join(cells)
     what = f"line {at}, column {column} = {odd[:30]!r}"
     return what, "\n".join(lines).encode("utf-8", "surrogatepass")
-
-
-def _rows_damaged(text: str, rng: random.Random) -> tuple[str, bytes]:
-    return line_damage(text.encode(), rng)
 
 
 def _damaged_texts(rng: random.Random):
@@ -148,7 +140,7 @@ def _damaged_texts(rng: random.Random):
         "flickr8k": ({k: v.encode() for k, v in flickr.items()}, _flickr),
         "coco": ({k: v.encode() for k, v in coco.items()}, mutations.json_changed),
         "folder": ({"captions.csv": table.encode()}, _csv_damaged),
-        "folder, rows": ({"captions.jsonl": rows.encode()}, _rows_damaged),
+        "folder, rows": ({"captions.jsonl": rows.encode()}, line_damage),
     }
     for source, (files, _) in sources.items():
         for name in files:
@@ -160,9 +152,7 @@ def _damaged_texts(rng: random.Random):
         name = rng.choice(list(files))
         if rng.random() < 0.35:
             damage = mutations.bytes_damaged
-            what, content = damage(files[name], rng)
-        else:
-            what, content = damage(files[name].decode(), rng)
+        what, content = damage(files[name], rng)
         yield source, what, name, content, files
 
 
@@ -178,39 +168,18 @@ def test_damaged_caption_files_are_refused_or_prepared(box, world):
         _count(tally, f"{number}, {source}, {name}: {what}", done)
 
 
-def test_damaged_experiments_are_refused_or_prepared(box, world):
-    tally = Tally("damaged experiments", scaled(500), 10)
-    rng, text = random.Random(16), world.settings.read_text()
-    whole = list(mutations.hostile_texts())
-    shutil.copytree(world.data, box.data)
-    file = box.case / "damaged.toml"
-    for number in tally.within_time(range(tally.planned)):
-        if number < len(whole):
-            what, content = whole[number]
-        elif number % 3:
-            what, content = mutations.toml_changed(text, rng)
-        else:
-            what, content = mutations.bytes_damaged(text.encode(), rng)
-        file.write_bytes(content)
-        arguments = ["prepare", "--experiment", str(file), "--data", str(box.data)]
-        arguments += ["--work", str(box.case / "work")]
-        done = command_line.run(arguments, box.case, SECONDS)
-        _count(tally, f"{number}, damaged.toml: {what}", done)
+LARGE_ARCHIVES = {
+    "a token file": ("Flickr8k_text.zip", "Flickr8k.token.txt", []),
+    "a list": ("Flickr8k_text.zip", "Flickr_8k.trainImages.txt", []),
+    "annotations": ("a.zip", "dataset_coco.json", ["--set", "data.source=coco"]),
+}
 
 
-def _large_archives():
-    return {
-        "a token file": ("Flickr8k_text.zip", "Flickr8k.token.txt", []),
-        "a list": ("Flickr8k_text.zip", "Flickr_8k.trainImages.txt", []),
-        "annotations": ("a.zip", "dataset_coco.json", ["--set", "data.source=coco"]),
-    }
-
-
-@pytest.mark.parametrize("what", _large_archives())
+@pytest.mark.parametrize("what", LARGE_ARCHIVES)
 def test_a_small_archive_of_much_text_takes_little_memory(world, tmp_path, what):
     """The limit on memory is that of the process, so it runs in one of its own."""
     tally = Tally(f"huge entries, {what}", 1, 20)
-    archive, entry, more = _large_archives()[what]
+    archive, entry, more = LARGE_ARCHIVES[what]
     data = tmp_path / "data"
     shutil.copytree(world.data, data)
     texts = {k: v for k, v in worlds.texts().items() if k != entry}

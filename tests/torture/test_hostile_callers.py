@@ -20,8 +20,6 @@ from world import photo_bytes
 DAMAGED = 330
 CLIENTS = 50
 LOAD = 60  # seconds
-HALF_OPEN = 100
-HEADER_LIMIT = 35  # seconds after which half-sent headers must be closed
 ROOM = 400  # MB that the server may grow by
 
 
@@ -174,58 +172,6 @@ def _send_raw(port: int, content: bytes) -> int:
             return 0
     parts = answer.split(b" ", 2)
     return int(parts[1]) if len(parts) > 1 and parts[1].isdigit() else 0
-
-
-def _hold(port: int, kinds: list[bytes]) -> list[socket.socket]:
-    """Open connections that send the start of a request and then nothing."""
-    held = []
-    for number in range(HALF_OPEN):
-        connection = socket.create_connection(("127.0.0.1", port), 20)
-        connection.sendall(kinds[number % len(kinds)])
-        connection.setblocking(False)
-        held.append(connection)
-    return held
-
-
-def _read_to_end(connection: socket.socket) -> bool:
-    """Return whether the server closed a connection, after reading its answer."""
-    try:
-        while connection.recv(4000):
-            pass
-    except BlockingIOError:
-        return False
-    except OSError:
-        pass
-    return True
-
-
-def test_half_sent_requests_are_closed(server):
-    tally = Tally("half-sent requests", HALF_OPEN, 60)
-    host = f"Host: 127.0.0.1:{server.port}\r\n".encode()
-    kinds = [
-        b"",
-        b"GET / HT",
-        b"POST /caption HTTP/1.1\r\n" + host,
-        b"POST /caption HTTP/1.1\r\n"
-        + host
-        + b"Content-Type: multipart/form-data; boundary=torture\r\n"
-        + b"Content-Length: 9999\r\n\r\n--torture\r\n",
-    ]
-    names = ["nothing", "half a line", "half of the headers", "half of the body"]
-    held = _hold(server.port, kinds)
-    waited = server.request("GET", "/about")
-    if waited.status != 200:
-        tally.count("GET /about beside them", "failed", "others were not served")
-    time.sleep(HEADER_LIMIT)
-    for number, connection in enumerate(held):
-        kind = names[number % len(names)]
-        if _read_to_end(connection):
-            tally.count(kind, "refused")
-        else:
-            text = f"{kind} sent: open after {HEADER_LIMIT} s"
-            tally.count(kind, "failed", text)
-        connection.close()
-    tally.finish()
 
 
 def test_many_clients_are_served_or_sent_away_with_a_delay(server, world):

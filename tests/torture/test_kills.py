@@ -32,9 +32,7 @@ def _kill(stage: Stage, folder: Path, rng: random.Random) -> tuple[str, object]:
         return f"change {change}", stage.start(folder, kill_at=change).end(SECONDS)
     moment = rng.uniform(0, stage.seconds)
     child = stage.start(folder)
-    child.wait_for_start()
-    child.process.join(moment)
-    child.signal(signal.SIGKILL)
+    child.signal(signal.SIGKILL, moment)
     return f"{moment:.3f} s", child.end(SECONDS)
 
 
@@ -71,9 +69,7 @@ def test_stopped_stages_end_in_order_and_continue(stage_of, tmp_path, verb):
         which = (signal.SIGTERM, signal.SIGINT)[number % 2]
         moment = rng.uniform(0.02, stage.seconds)
         child = stage.start(folder)
-        child.wait_for_start()
-        child.process.join(moment)
-        child.signal(which)
+        child.signal(which, moment)
         done = child.end(SECONDS)
         case = f"{verb}, {which.name} after {moment:.2f} s"
         expected = (0, 128 + which)

@@ -1,7 +1,6 @@
 """A tiny data set taken through all stages by the command line."""
 
 import dataclasses
-import io
 import os
 import shutil
 import sys
@@ -9,9 +8,8 @@ import tempfile
 from pathlib import Path
 
 import command_line
-import numpy as np
+import tiny_pipeline
 from data_prep_files import make_zip
-from PIL import Image
 
 NAMES = [f"photo{k:02d}.jpg" for k in range(16)]
 COLOURS, SHAPES = ("red", "green", "blue"), ("circle", "square", "star")
@@ -102,20 +100,10 @@ class World:
             arguments += ["--split", "val", "--tokenizer", "simple"]
         return [*arguments, *more]
 
-    def copy(self, folder: Path, *parts: str) -> Path:
-        """Copy ``work`` or ``runs`` into a folder and return the folder."""
-        for part in parts:
-            shutil.copytree(self.root / part, folder / part)
-        return folder
 
-
-def photo_bytes(seed: int, form: str = "JPEG", size=(70, 50), mode="RGB", **more):
-    """Return an encoded photo of coloured rectangles."""
-    pixels = np.random.default_rng(seed).integers(0, 256, (5, 7, 3), np.uint8)
-    image = Image.fromarray(pixels).resize(size, Image.Resampling.NEAREST)
-    buffer = io.BytesIO()
-    image.convert(mode).save(buffer, form, **more)
-    return buffer.getvalue()
+def photo_bytes(seed: int, form: str = "JPEG", size=(70, 50), **options) -> bytes:
+    """Return the bytes of a small photo, by default a JPEG."""
+    return tiny_pipeline.photo_bytes(seed, form, size, **options)
 
 
 def captions_of(names) -> str:
