@@ -23,7 +23,7 @@ from pathlib import Path
 from command_line import Done, as_in_a_shell, signature_of
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["preloaded"])
+_FORKS.set_forkserver_preload(["h5py", "keras", "PIL.Image", "tensorflow"])
 # Audit events after which a kill finds a file half-written, not named or not removed.
 _CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link")
 
