@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from refusals import refused
 
 from show_attend_tell.evaluation.coco_results import read_captions
 from show_attend_tell.runtime.errors import ResultsFileError
@@ -37,12 +38,8 @@ def test_a_number_matches_a_coco_file_name(write):
     assert read_captions(write(rows), photos) == expected
     mixed = {photos[0]: "a", "123456": "b"}
     assert read_captions(write(mixed), photos) == expected
-
-
-def test_a_number_and_a_file_name_of_one_photo_are_duplicates(write):
-    photo = "COCO_val2014_000000000042.jpg"
-    with pytest.raises(ResultsFileError, match="1 photos captioned more than once"):
-        read_captions(write({photo: "a", "42": "b"}), [photo])
+    with refused(ResultsFileError, "1 photos captioned more than once"):
+        read_captions(write({**mixed, "42": "b"}), photos)
 
 
 @pytest.mark.parametrize(
@@ -61,20 +58,12 @@ def test_a_number_and_a_file_name_of_one_photo_are_duplicates(write):
         ([{"image_id": True, "caption": "a"}], "entry 1: must have"),
         ([{"image_id": 1}], "entry 1: must have"),
         ({"1": None, "2": "a"}, "entry 1: must have"),
+        (dict.fromkeys("abcd", "x"), r"4 photos .*: a, b, c, \.\.\.;"),
     ],
 )
-def test_a_malformed_file_is_a_one_line_error(write, content, message):
-    with pytest.raises(ResultsFileError, match=message) as caught:
+def test_an_absent_or_malformed_file_is_a_one_line_error(write, content, message):
+    with refused(ResultsFileError, "nowhere.json: cannot be read"):
+        read_captions("nowhere.json", ["1"])
+    with refused(ResultsFileError, message) as caught:
         read_captions(write(content), ["1", "2"])
-    assert "\n" not in str(caught.value)
     assert "captions.json" in str(caught.value)
-
-
-def test_an_error_lists_only_the_first_photos(write):
-    with pytest.raises(ResultsFileError, match=r"4 photos .*: a, b, c, \.\.\.;"):
-        read_captions(write({"e": "x"}), "edcba")
-
-
-def test_an_absent_file_is_named_in_the_error(tmp_path):
-    with pytest.raises(ResultsFileError, match="nowhere.json: cannot be read"):
-        read_captions(tmp_path / "nowhere.json", ["1"])

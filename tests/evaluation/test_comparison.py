@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 from random_captions import draw_corpus, joined
+from refusals import refusal
 from tiny_run import experiment
 
 from show_attend_tell.config import runs
@@ -62,16 +63,22 @@ class Runs:
     def compare(self, *names, metrics=METRICS):
         return compare_runs(names, self.work, self.folder, metrics)
 
+    def rows(self, *names):
+        return [(row.label, row.seeds) for row in self.compare(*names).rows]
+
+    def refusal(self, *names, error=EvaluationError, **changes):
+        return refusal(error, self.compare, *names, **changes)
+
+    def scores(self, name, file="scores.json"):
+        return json.loads((self.folder / name / file).read_text())
+
     def change(self, name, **changes):
         path = self.folder / name / "scores.json"
-        runs.write_json(path, {**json.loads(path.read_text()), **changes})
+        runs.write_json(path, {**self.scores(name), **changes})
 
 
 @pytest.fixture
-def made(tmp_path, monkeypatch):
-    empty = tmp_path / "no-java"
-    empty.mkdir()
-    monkeypatch.setenv("PATH", str(empty))
+def made(tmp_path, no_java):
     return Runs(tmp_path)
 
 
@@ -84,19 +91,19 @@ def four(made):
     return made
 
 
-def saved(made, name):
-    return json.loads((made.folder / name / "scores.json").read_text())
-
-
-def test_runs_with_names_of_their_own_share_a_row(made):
-    made.add("first", 0.1, 1)
-    made.add("second", 0.1, 2)
-    made.add("again", 0.1, 1)
-    rows = made.compare("first", "second", "again").rows
-    assert [(row.label, row.seeds) for row in rows] == [
-        ("first", (1, 2)),
-        ("again", (1,)),
-    ]
+def test_runs_share_a_row_by_their_settings_and_are_labelled_by_name_or_folder(made):
+    for name, seed in (("first", 1), ("second", 2), ("again", 1)):
+        made.add(name, 0.1, seed)
+    rows = made.rows("first", "second", "again")
+    assert rows == [("first", (1, 2)), ("again", (1,))]
+    made.change("second", beam=5)
+    made.add("other-rate", 0.1, 2, encoder={"seed": 3})
+    assert len(made.rows("first", "second", "other-rate")) == 3
+    made.add("a/tiny", 0.1, 1)
+    made.add("b/tiny", 0.2, 1, model={"dropout": 0.3})
+    made.add("c/tiny", 0.2, 2)
+    a, b = (str(made.folder / name) for name in ("a/tiny", "b/tiny"))
+    assert made.rows("a/tiny", "b/tiny", "c/tiny") == [(a, (1, 2)), (b, (1,))]
 
 
 def test_other_evaluations_of_a_run_are_named_by_their_files(made):
@@ -104,42 +111,32 @@ def test_other_evaluations_of_a_run_are_named_by_their_files(made):
         made.add(f"run-seed-{seed}", 0.3, seed)
         made.add(f"run-seed-{seed}", 0.1, seed, suffix="-reranked")
     files = [f"run-seed-{seed}/scores-reranked.json" for seed in (1, 2)]
-    rows = made.compare("run-seed-1", "run-seed-2", *files).rows
-    assert [(row.label, row.seeds) for row in rows] == [
-        ("run", (1, 2)),
-        ("run-reranked", (1, 2)),
-    ]
-    whole = [json.loads((made.folder / file).read_text())["BLEU-4"] for file in files]
+    names = "run-seed-1", "run-seed-2", *files
+    assert made.rows(*names) == [("run", (1, 2)), ("run-reranked", (1, 2))]
+    whole = [made.scores(file, "")["BLEU-4"] for file in files]
+    rows = made.compare(*names).rows
     assert rows[1].means["BLEU-4"] == pytest.approx(np.mean(whole))
-    with pytest.raises(EvaluationError, match="named twice"):
-        made.compare("run-seed-1", files[0], str(made.folder / files[0]))
-    with pytest.raises(EvaluationError, match=r"scores-absent\.json: no such file"):
-        made.compare("run-seed-1", "run-seed-1/scores-absent.json")
-    with pytest.raises(EvaluationError, match="no such run, nearest: run-seed-"):
-        made.compare("run-seed-1", "rum-seed-2")
+    refused = made.refusal("run-seed-1", files[0], str(made.folder / files[0]))
+    assert "named twice" in refused
+    refused = made.refusal("run-seed-1", "run-seed-1/scores-absent.json")
+    assert "scores-absent.json: no such file" in refused
+    refused = made.refusal("run-seed-1", "rum-seed-2")
+    assert "no such run, nearest: run-seed-" in refused
 
 
 def test_runs_that_differ_in_the_seed_share_a_row(four):
     table = four.compare("good-seed-1", "bad", "good-seed-2")
     assert (table.split, table.photos, table.tokenizer) == ("val", PHOTOS, "simple")
-    assert [(row.label, row.seeds) for row in table.rows] == [
-        ("good", (1, 2)),
-        ("bad", (1,)),
-    ]
+    rows = [(row.label, row.seeds) for row in table.rows]
+    assert rows == [("good", (1, 2)), ("bad", (1,))]
     for name in METRICS:
-        each = [saved(four, f"good-seed-{seed}")[name] for seed in (1, 2)]
+        each = [four.scores(f"good-seed-{seed}")[name] for seed in (1, 2)]
         assert table.rows[0].means[name] == pytest.approx(np.mean(each))
         assert table.rows[0].deviations[name] == pytest.approx(np.std(each, ddof=1))
-        assert table.rows[1].means[name] == pytest.approx(saved(four, "bad")[name])
+        assert table.rows[1].means[name] == pytest.approx(four.scores("bad")[name])
     assert table.rows[1].deviations == table.rows[0].p_values == {}
-
-
-def test_settings_and_ways_of_decoding_make_rows_of_their_own(made):
-    made.add("one", 0.1, 1)
-    made.add("other-beam", 0.1, 2)
-    made.change("other-beam", beam=5)
-    made.add("other-rate", 0.1, 2, encoder={"seed": 3})
-    assert len(made.compare("one", "other-beam", "other-rate").rows) == 3
+    (row,) = four.compare("bad", metrics=None).rows  # no Java, no METEOR
+    assert list(row.means) == ["BLEU-1", "BLEU-4", "CIDEr"]
 
 
 def test_p_values_are_those_of_resampled_differences(four):
@@ -147,7 +144,7 @@ def test_p_values_are_those_of_resampled_differences(four):
     references = {p.id: list(p.captions) for p in four.photos}
     resampled = []
     for name in ("bad", "good-seed-1", "good-seed-2"):
-        rows = json.loads((four.folder / name / "captions-val.json").read_text())
+        rows = four.scores(name, "captions-val.json")
         captions = {row["image_id"]: row["caption"] for row in rows}
         each = score(captions, references, "simple").statistics["CIDEr"].values[:, 0]
         counts = np.concatenate(list(bootstrap.draw_counts(PHOTOS, 1000, 0)))
@@ -156,11 +153,6 @@ def test_p_values_are_those_of_resampled_differences(four):
     expected = bootstrap.paired_p(differences)
     assert table.rows[1].p_values == {"CIDEr": pytest.approx(expected)}
     assert expected < 0.01
-
-
-def test_by_default_scores_that_cannot_be_computed_are_left_out(four):
-    (row,) = four.compare("bad", metrics=None).rows
-    assert list(row.means) == ["BLEU-1", "BLEU-4", "CIDEr"]  # no Java, no METEOR
 
 
 def test_equal_captions_have_p_one(made):
@@ -196,52 +188,32 @@ def test_every_format_has_the_numbers_of_every_row(four):
     assert "\\begin{tabular}{llrrr}" in latex
 
 
-def test_runs_of_equal_names_are_labelled_by_their_folders(made):
-    made.add("a/tiny", 0.1, 1)
-    made.add("b/tiny", 0.2, 1, model={"dropout": 0.3})
-    made.add("c/tiny", 0.2, 2)
-    rows = made.compare("a/tiny", "b/tiny", "c/tiny").rows
-    assert [(row.label, row.seeds) for row in rows] == [
-        (str(made.folder / "a/tiny"), (1, 2)),
-        (str(made.folder / "b/tiny"), (1,)),
-    ]
-
-
-def message_of(made, *names, error=EvaluationError, **changes):
-    with pytest.raises(error) as caught:
-        made.compare(*names, **changes)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
 def test_runs_that_cannot_be_compared_are_one_line(four):
-    assert "show-attend-tell eval" in message_of(four, "bad", "unknown")
-    assert "named twice" in message_of(four, "bad", str(four.folder / "bad"))
-    assert "must be one of BLEU-1" in message_of(four, "bad", metrics=["F1"])
+    assert "show-attend-tell eval" in four.refusal("bad", "unknown")
+    assert "named twice" in four.refusal("bad", str(four.folder / "bad"))
+    assert "must be one of BLEU-1" in four.refusal("bad", metrics=["F1"])
     four.add("fewer", 0.1, photos=30)
-    assert "Received: 30 of 'made-up'" in message_of(four, "bad", "fewer")
+    assert "Received: 30 of 'made-up'" in four.refusal("bad", "fewer")
     four.change("good-seed-1", split="test")
-    message_of(four, "good-seed-1", error=ResultsFileError)  # no captions of test
+    four.refusal("good-seed-1", error=ResultsFileError)  # no captions of test
     (four.folder / "good-seed-1" / "captions-val.json").rename(
         four.folder / "good-seed-1" / "captions-test.json"
     )
-    assert "split must be 'val'" in message_of(four, "bad", "good-seed-1")
+    assert "split must be 'val'" in four.refusal("bad", "good-seed-1")
     four.change("good-seed-2", tokenizer="ptb")
-    assert "tokenizer must be 'simple'" in message_of(four, "bad", "good-seed-2")
+    assert "tokenizer must be 'simple'" in four.refusal("bad", "good-seed-2")
     file = four.folder / "bad" / "scores.json"
     for text in ("[]", '{"experiment": "ram_mnist", "split": "val", "error": 1.0}'):
         file.write_text(text)
-        assert "of an evaluated captioner" in message_of(four, "bad")
+        assert "of an evaluated captioner" in four.refusal("bad")
     file.write_text("{")
-    assert "cannot be read" in message_of(four, "bad")
+    assert "cannot be read" in four.refusal("bad")
 
 
-def test_an_unknown_experiment_of_scores_without_settings_is_one_line(four):
+def test_runs_without_settings_or_photos_are_one_line(four):
     four.change("bad", experiment="shipped")
     (four.folder / "bad" / runs.SETTINGS).unlink()
-    assert "cannot be read: `experiment`" in message_of(four, "good-seed-1", "bad")
-
-
-def test_photos_that_the_manifest_lacks_are_one_line(four):
+    refused = four.refusal("good-seed-1", "bad")
+    assert "cannot be read: `experiment`" in refused
     manifest.write_manifest(four.work / "made-up" / "manifest.jsonl", four.photos[1:])
-    assert "1 photos of" in message_of(four, "bad")
+    assert "1 photos of" in four.refusal("good-seed-1")

@@ -4,10 +4,13 @@ import shutil
 
 import numpy as np
 import pytest
+from refusals import refused
 from tiny_evaluation import EXPERIMENT, IDENTITY, edited, make_place
 
 from show_attend_tell.data.features import feature_path
 from show_attend_tell.runtime.errors import FeatureError
+
+pytestmark = pytest.mark.usefixtures("no_java")
 
 
 @pytest.fixture(scope="module")
@@ -23,11 +26,6 @@ def place(tmp_path_factory):
         file["features"][:] = grid[:, :, ::-1].reshape(features.shape)
         file.attrs["mirrored"] = True
     return place
-
-
-@pytest.fixture(autouse=True)
-def _no_java(monkeypatch):
-    monkeypatch.setenv("PATH", "")  # METEOR takes seconds to start
 
 
 def test_copies_of_a_model_over_equal_views_are_that_model(place):
@@ -53,12 +51,10 @@ def test_absent_mirrored_features_are_named_in_one_line(place):
     path = feature_path(place.data, EXPERIMENT.encoder, True, "val")
     moved = path.rename(path.with_suffix(".away"))
     try:
-        with pytest.raises(FeatureError, match=r"mirror-val\.h5") as error:
+        with refused(FeatureError, r"mirror-val\.h5.*--mirror-split val"):
             place.evaluate(mirror=True)
     finally:
         moved.rename(path)
-    assert "--mirror-split val" in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 def test_another_model_and_another_beam_leave_the_runs_own_scores(place):

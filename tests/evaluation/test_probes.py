@@ -57,7 +57,7 @@ class Model:
 
 class Reader:
     def read(self, rows):
-        return np.zeros((len(rows), 4, 1))
+        return np.array(rows, float)[:, None, None]  # the row is the cell
 
 
 def photo(name, *objects):
@@ -88,25 +88,31 @@ def measure(scenes, **visible):
     return model, found
 
 
-def test_shares_are_of_all_regions_and_of_objects_not_named_first(scenes):
-    whole = (0, 0, 8, 8)
-    model, found = measure(scenes, one=whole, two=whole)
-    assert model.regions == [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]]
-    assert found == {"region_control": 2 / 3, "region_other": 1.0}
+WHOLE = (0, 0, 8, 8)
 
 
-def test_boxes_are_mapped_to_the_part_that_the_encoder_sees(scenes):
-    model, found = measure(scenes, one=(2, 0, 6, 4))
-    assert model.regions == [[1, 0, 1, 0], [0, 1, 0, 1]]
-    assert found == {"region_control": 1.0, "region_other": 1.0}
-
-
-def test_without_visible_objects_there_are_no_shares(scenes):
-    assert measure(scenes)[1] == {"region_control": None, "region_other": None}
+@pytest.mark.parametrize(
+    ("visible", "regions", "shares"),
+    [
+        (  # shares of all regions, and of objects that are not named first
+            {"one": WHOLE, "two": WHOLE},
+            [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]],
+            (2 / 3, 1.0),
+        ),
+        # boxes are mapped to the part that the encoder sees
+        ({"one": (2, 0, 6, 4)}, [[1, 0, 1, 0], [0, 1, 0, 1]], (1.0, 1.0)),
+        ({}, [], (None, None)),
+    ],
+)
+def test_shares_are_those_of_the_regions_of_visible_objects(
+    scenes, visible, regions, shares
+):
+    model, found = measure(scenes, **visible)
+    assert model.regions == regions
+    assert found == dict(zip(("region_control", "region_other"), shares, strict=True))
 
 
 VOCABULARY = Vocabulary((*SPECIAL, "a", "red", "circle", "star"))
-WHOLE = (0, 0, 10, 10)
 
 
 class LayeredModel:
@@ -127,11 +133,6 @@ class LayeredModel:
         return heads
 
 
-class CellReader:
-    def read(self, rows):
-        return np.array(rows, float)[:, None, None]  # the row is the cell
-
-
 @pytest.fixture
 def layered():
     photos = [
@@ -143,8 +144,8 @@ def layered():
 
 
 TARGETS = {
-    "p": Target({("red", "circle"): [(0, 0, 5, 5)]}, WHOLE),
-    "q": Target({("star",): [(5, 5, 10, 10)]}, WHOLE),
+    "p": Target({("red", "circle"): [(0, 0, 5, 5)]}, (0, 0, 10, 10)),
+    "q": Target({("star",): [(5, 5, 10, 10)]}, (0, 0, 10, 10)),
 }
 CAPTIONS = {"p": "a red circle", "q": "a star", "r": "a star"}
 
@@ -153,7 +154,7 @@ CAPTIONS = {"p": "a red circle", "q": "a star", "r": "a star"}
 def test_the_note_has_the_hits_of_every_layer_and_head(layered, monkeypatch, batch):
     monkeypatch.setattr(probes, "_BATCH", batch)
     model = LayeredModel()
-    hits, mass = layer_note(model, CellReader(), layered, CAPTIONS, TARGETS)
+    hits, mass = layer_note(model, Reader(), layered, CAPTIONS, TARGETS)
     first, second = ", ".join(["0.500"] * 3), ", ".join(["1.000"] * 3)
     assert hits == (
         f"pointing by layer of the decoder: 1: 0.500 (heads {first}), 2: 1.000 (heads "
@@ -169,6 +170,6 @@ def test_the_note_has_the_hits_of_every_layer_and_head(layered, monkeypatch, bat
 
 def test_a_model_without_heads_and_captions_without_objects_have_no_note(layered):
     model, nothing = LayeredModel(), dict.fromkeys(CAPTIONS, "a")
-    assert layer_note(model, CellReader(), layered, nothing, TARGETS) == ()
+    assert layer_note(model, Reader(), layered, nothing, TARGETS) == ()
     model.attention_heads = lambda *arguments: None
-    assert layer_note(model, CellReader(), layered, CAPTIONS, TARGETS) == ()
+    assert layer_note(model, Reader(), layered, CAPTIONS, TARGETS) == ()

@@ -28,22 +28,12 @@ def test_rewards_equal_pycocoevalcap_on_the_corpus_of_references():
     assert found[0] > 1
 
 
-def test_a_caption_equal_to_the_only_reference_has_reward_ten():
+def test_a_reward_is_from_zero_to_ten_and_lower_without_the_end():
     reward = CiderReward(split(REFERENCES))
     assert reward(3, [*REFERENCES[3][0].split(), END]) == pytest.approx(10)
-
-
-def test_a_caption_without_the_end_token_has_a_lower_reward():
-    reward = CiderReward(split(REFERENCES))
     words = REFERENCES[2][0].split()
     assert reward(2, words) < reward(2, [*words, END])
-
-
-@pytest.mark.parametrize("words", [[], [END], ["zebra", "zebra"]])
-def test_a_caption_without_a_known_word_has_reward_zero(words):
-    assert CiderReward(split(REFERENCES))(0, words) == 0
-
-
-def test_references_without_a_word_give_reward_zero():
-    reward = CiderReward([[[]], *split(REFERENCES)])
-    assert reward(0, ["a", "dog", END]) == 0
+    for words in ([], [END], ["zebra", "zebra"]):
+        assert reward(0, words) == 0
+    without_words = CiderReward([[[]], *split(REFERENCES)])
+    assert without_words(0, ["a", "dog", END]) == 0
