@@ -27,8 +27,8 @@ QUICK := not slow and not network and not gpu and not torture and not cluster
 JAX := test_benchmarks decoding models/transformer \
 	$(addprefix models/lstm/test_,attention decoder estimator hard_attention region_bias) \
 	$(addprefix models/test_,captioner captioner_saving captioner_fit captioner_loss \
-	generation losses) runtime/test_backend \
-	$(addprefix siblings/ram/test_,model policy_gradient retina) \
+	generation) runtime/test_backend \
+	$(addprefix siblings/ram/test_,model policy_gradient) \
 	$(addprefix siblings/draw/test_,bound filter_bank model) \
 	$(addprefix siblings/words/test_,augmentation convolutions decoder generation model)
 COMMA := ,

@@ -38,6 +38,8 @@ METHODS = {
     "beam": (beam_search, (), {"beam": 5, "max_words": 6}),
     "greedy": (greedy, (), {"max_words": 6}),
     "sample": (sample, (np.random.default_rng(3).random((20, 6), np.float32),), {}),
+    "greedy, one word": (greedy, (), {"max_words": 1}),
+    "sample, one word": (sample, (np.random.default_rng(3).random((20, 1), "f4"),), {}),
 }
 
 
@@ -66,7 +68,7 @@ def test_each_caption_ends_once_and_has_its_own_numbers(rng, name):
             assert not found.word_log_probs[b, w, n:].any()
 
 
-def test_one_word_is_the_end_or_the_best_words():
+def test_slots_without_a_caption_are_empty_and_one_word_may_be_unfinished():
     chain = one_chain([[0, 0, 0.5, 0.3, 0.2]] * 5)
     found = Markov(chain).run(beam_search, beam=3, max_words=1)
     assert captions_of(found, 0) == [(END,)]
@@ -74,17 +76,14 @@ def test_one_word_is_the_end_or_the_best_words():
     np.testing.assert_array_equal(found.log_probs[0, 1:], -np.inf)
     assert found.alpha.shape == (1, 3, 1, 3)
 
-    endless = one_chain([[0, 0, 0, 0.6, 0.4]] * 5)
-    found = Markov(endless).run(beam_search, beam=2, max_words=1)
-    assert captions_of(found, 0) == [(3,), (4,)]
-    assert not found.finished.any()
-
-
-def test_slots_without_a_caption_are_empty():
     only = one_chain([[0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 1, 0], [0, 0, 1, 0]])
     found = Markov(only).run(beam_search, beam=3, max_words=6)
     assert captions_of(found, 0) == [(3, END)]
     np.testing.assert_array_equal(found.log_probs, [[0, -np.inf, -np.inf]])
-    np.testing.assert_array_equal(found.finished, [[True, False, False]])
     np.testing.assert_array_equal(found.tokens[0, 1:], PAD)
     assert not np.isnan(found.scores).any()
+
+    endless = one_chain([[0, 0, 0, 0.6, 0.4]] * 5)
+    found = Markov(endless).run(beam_search, beam=2, max_words=1)
+    assert captions_of(found, 0) == [(3,), (4,)]
+    assert not found.finished.any()

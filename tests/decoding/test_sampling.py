@@ -69,9 +69,3 @@ def test_impossible_words_are_not_sampled_at_the_edges_of_the_noise(u):
     forbidden = (*range(5), *range(K - 5, K))
     found = Markov(tables).run(sample, np.full((1, 2), u, "f4"), forbidden=forbidden)
     assert not set(found.tokens.ravel().tolist()) & set(forbidden)
-
-
-def test_a_caption_may_have_one_word(rng):
-    model = Markov(random_tables(rng, B=3, K=5))
-    assert model.run(greedy, max_words=1).tokens.shape == (3, 1, 1)
-    assert model.run(sample, uniform_noise(3, 1, seed=0)).alpha.shape == (3, 1, 1, 3)

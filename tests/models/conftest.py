@@ -14,3 +14,9 @@ def batch():
 @pytest.fixture(scope="module")
 def model():
     return tiny.build(np.random.default_rng(3044))
+
+
+@pytest.fixture(scope="module")
+def photos():
+    """Annotations of five photos."""
+    return tiny.photos(np.random.default_rng(9), 5)

@@ -1,4 +1,4 @@
-"""Teacher forcing recomputes the paper; dropout."""
+"""Teacher forcing recomputes the papers, with each decoder; dropout."""
 
 import keras
 import numpy as np
@@ -6,23 +6,28 @@ import pytest
 import tiny_captioner as tiny
 import tiny_transformer
 from checks import assert_same_outputs
-from tiny_captioner import MODES, TOLERANCE, VARIANTS, B, D, K, L, T, arrays, n
+from tiny_captioner import MODES, TOLERANCE, B, D, K, L, T, arrays
 
 from show_attend_tell.reference import lstm
 
 
+@pytest.mark.parametrize("decoder", [tiny, tiny_transformer])
 @pytest.mark.parametrize("mode", MODES)
-def test_call_recomputes_the_paper_in_every_mode(model, batch, mode):
+def test_call_recomputes_the_paper_in_every_mode(rng, batch, decoder, mode):
+    model = decoder.build(rng)
     found = tiny.outputs_of(model, *batch[:2], mode)
     assert found["logits"].shape == (B, T, K)
-    assert_same_outputs(found, tiny.expected(model, *batch[:2]))
+    assert_same_outputs(found, decoder.expected(model, *batch[:2]))
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_call_recomputes_every_variant(rng, batch, variant):
-    model = tiny.build(rng, **VARIANTS[variant])
+@pytest.mark.parametrize(
+    ("decoder", "variant"),
+    [(one, name) for one in (tiny, tiny_transformer) for name in one.VARIANTS],
+)
+def test_call_recomputes_every_variant(rng, batch, decoder, variant):
+    model = decoder.build(rng, **decoder.VARIANTS[variant])
     found = tiny.outputs_of(model, *batch[:2])
-    assert_same_outputs(found, tiny.expected(model, *batch[:2]))
+    assert_same_outputs(found, decoder.expected(model, *batch[:2]))
 
 
 def test_annotations_are_divided_by_their_deviation(rng, batch):
@@ -41,7 +46,6 @@ def test_method_names_of_the_reference_agree_with_call(model, batch):
     projected = model.decoder._project_features(prepared)
     c, h = model.decoder._get_initial_lstm(prepared)
     z_hat, alpha, beta = model.decoder._attention_layer(prepared, projected, h)
-    expected = tiny.expected(model, *batch[:2])
     for b, photo in enumerate(a.astype(float)):
         p, s = tiny.weights(model), model.settings
         read = lstm.read_photo(p, s, photo)
@@ -52,25 +56,29 @@ def test_method_names_of_the_reference_agree_with_call(model, batch):
         np.testing.assert_allclose(c[b], state["c"][0], **TOLERANCE)
     np.testing.assert_allclose(alpha, first["alpha"][:, 0], **TOLERANCE)
     np.testing.assert_allclose(beta, first["beta"][:, 0], **TOLERANCE)
-    h = expected["h"][:, 0].astype(np.float32)
-    _, alpha, beta = model.decoder._attention_layer(prepared, projected, h)
-    np.testing.assert_allclose(alpha, first["alpha"][:, 1], **TOLERANCE)
-    np.testing.assert_allclose(beta, first["beta"][:, 1], **TOLERANCE)
-    assert h.shape == (B, n)
+
+
+OF_MODEL = ({"embedding_dropout": 0.5}, {"channel_dropout": 0.5})
 
 
 @pytest.mark.parametrize(
-    ("changes", "attention_moves"),
+    ("build", "attention_moves"),
     [
-        ({"dropout": 0.5}, False),  # around the readout alone
-        ({"dropout": 0.5, "init_layers": 2}, True),  # and after f_init's ReLU
-        ({"init_dropout": 0.5}, True),
-        ({"embedding_dropout": 0.5}, True),
-        ({"channel_dropout": 0.5}, True),
+        # around the readout alone, and after f_init's ReLU
+        (lambda rng: tiny.build(rng, dropout=0.5), False),
+        (lambda rng: tiny.build(rng, dropout=0.5, init_layers=2), True),
+        (lambda rng: tiny.build(rng, init_dropout=0.5), True),
+        *((lambda rng, own=own: tiny.build(rng, **own), True) for own in OF_MODEL),
+        (lambda rng: tiny_transformer.build(rng, dropout=0.5), True),
+        (lambda rng: tiny_transformer.build(rng, dropout=0.5, encoder_layers=1), True),
+        *(
+            (lambda rng, own=own: tiny_transformer.build(rng, model=own), True)
+            for own in OF_MODEL
+        ),
     ],
 )
-def test_each_dropout_acts_in_training_only(rng, batch, changes, attention_moves):
-    model = tiny.build(rng, **changes)
+def test_each_dropout_acts_in_training_only(rng, batch, build, attention_moves):
+    model = build(rng)
     inputs = {"annotations": batch[0], "tokens": batch[1]}
     quiet = [arrays(model(inputs)) for _ in range(2)]
     noisy = [arrays(model(inputs, training=True)) for _ in range(2)]

@@ -2,7 +2,9 @@
 
 import keras
 import numpy as np
+import pytest
 import tiny_captioner as tiny
+import tiny_transformer
 from checks import assert_equal_leaves
 from tiny_captioner import D, arrays
 
@@ -10,19 +12,28 @@ from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.models.captioner import Captioner
 
 
-def test_one_file_holds_everything_that_a_caption_needs(rng, batch, tmp_path):
+@pytest.mark.parametrize(
+    ("decoder", "changes"),
+    [
+        (tiny, {"init_layers": 2, "channel_dropout": 0.25}),
+        (tiny_transformer, {"encoder_layers": 1, "alpha_layer": 1}),
+    ],
+)
+def test_one_file_holds_everything_that_a_caption_needs(
+    rng, batch, tmp_path, decoder, changes
+):
     identity = {"network": "VGG16", "layer": "block5_conv3", "versions": {"keras": "3"}}
     decoding = {"beam": 4, "length_normalisation": 0.7}
     arguments = {"encoder_identity": identity, "decoding": decoding, "seed": 7}
     arguments |= {"label_smoothing": 0.1, "doubly_stochastic": 0.5}
-    model = tiny.build(rng, arguments, init_layers=2, channel_dropout=0.25)
+    model = decoder.build(rng, arguments=arguments, **changes)
     model.set_annotation_scale(3.0)
     path = tmp_path / "model.keras"
     model.save(path)
     loaded = keras.saving.load_model(path)
     assert loaded.vocabulary == Vocabulary(tiny.WORDS)
     assert loaded.get_config() == model.get_config()
-    for name in ("settings", "grid", *arguments):
+    for name in ("settings", "transformer", "grid", *arguments):
         assert getattr(loaded, name) == getattr(model, name)
     assert_equal_leaves(model.get_weights(), loaded.get_weights())
     before, after = (tiny.outputs_of(m, *batch[:2]) for m in (model, loaded))

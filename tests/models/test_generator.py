@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tiny_captioner as tiny
 from checks import assert_hypotheses_are_read, mean_of_reads
-from keras import ops
+from refusals import refused
 from tiny_captioner import GRID
 
 from show_attend_tell.config.settings import DecodingSettings
@@ -58,7 +58,9 @@ def test_words_and_attention_are_the_means_of_the_members(members, photos):
 def test_an_ensemble_of_copies_of_a_model_is_that_model(members, photos, method):
     model, decoding = members[0], dataclasses.replace(DECODING, method=method)
     expected = model.generate(photos, decoding, seeds=range(4))
-    found = Generator([model] * 3).generate(photos, decoding, seeds=range(4))
+    ensemble = Generator([model] * 3)
+    assert len(ensemble.weights) == len(model.weights)
+    found = ensemble.generate(photos, decoding, seeds=range(4))
     np.testing.assert_array_equal(found.tokens, expected.tokens)
     for name, ours, theirs in zip(found._fields, found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6, err_msg=name)
@@ -82,10 +84,9 @@ def test_the_attention_of_a_mirrored_photo_is_flipped_back(members, photos):
     ],
 )
 def test_members_of_another_kind_are_named_in_one_line(members, arguments, message):
-    with pytest.raises(ModelFileError, match=message) as error:
+    with refused(ModelFileError, message) as error:
         Generator([members[0], member(3, **arguments)])
     assert str(error.value).startswith("member 2: ")
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
@@ -110,9 +111,3 @@ def test_no_member_wrong_shapes_and_selected_locations_are_refused(members, phot
         Generator(members).generate(mirrored(photos), DECODING)
     with pytest.raises(ConfigError, match="`locations` must be 'expected'"):
         Generator(members).generate(photos, DecodingSettings(locations="likeliest"))
-
-
-def test_the_weights_of_a_repeated_member_are_listed_once(members):
-    ensemble = Generator([members[0], members[0], members[1]])
-    assert len(ensemble.weights) == 2 * len(members[0].weights)
-    assert ops.shape(ensemble.weights[0]) == ops.shape(members[0].weights[0])

@@ -11,6 +11,7 @@ import tiny_captioner as tiny
 import tiny_transformer
 import yaml
 from checks import assert_equal_leaves
+from refusals import refused
 
 from show_attend_tell.config.runs import find_model
 from show_attend_tell.inference.pipeline import load
@@ -45,6 +46,8 @@ def test_a_folder_holds_the_captioner_in_kerashubs_layout(rng, tmp_path, kind):
     model.save_to_preset(folder)
     assert {path.name for path in folder.iterdir()} == FILES
     assert list(tmp_path.iterdir()) == [folder]
+    assert find_model(str(folder), tmp_path) == folder / "model.weights.h5"
+    assert "model-index" not in front_matter(folder)  # it has no scores
     metadata = json.loads((folder / "metadata.json").read_bytes())
     assert metadata["parameter_count"] == model.count_params()
     for loaded in (Captioner.from_preset(folder), keras.saving.load_model(folder)):
@@ -65,10 +68,6 @@ def test_the_card_has_the_metadata_of_the_hub(rng, tmp_path):
     assert result["dataset"]["name"] == "Flickr8k"
     assert {m["name"]: m["value"] for m in result["metrics"]} == scores
     assert "An LSTM" in (folder / "README.md").read_text("utf-8")
-
-
-def test_a_card_without_scores_claims_none(saved):
-    assert "model-index" not in front_matter(saved)
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -100,9 +99,8 @@ def test_a_packaged_model_writes_the_same_captions_from_its_folder(name, tmp_pat
 
 def test_a_name_that_is_no_preset_is_refused_in_one_line(tmp_path):
     for name in ("flikr8k", tmp_path, "", "a\nb"):
-        with pytest.raises(ModelFileError, match="`preset` must be everyday or") as no:
+        with refused(ModelFileError, "`preset` must be everyday or"):
             Captioner.from_preset(name)
-        assert "\n" not in str(no.value)
 
 
 DAMAGE = {
@@ -118,34 +116,21 @@ def test_damaged_folders_are_refused_as_model_files_are(saved, damage):
     for name in ("model.weights.h5", "config.json"):
         (saved / name).unlink()
         DAMAGE[damage](saved / name)
-        with pytest.raises(ModelFileError) as refused:
+        with refused(ModelFileError, str(saved)):
             Captioner.from_preset(saved)
-        assert str(saved) in str(refused.value)
-        assert "\n" not in str(refused.value)
 
 
-def test_values_of_a_folder_are_checked(saved):
+def test_values_and_weights_of_a_folder_are_checked_and_its_files_kept(rng, saved):
+    model = tiny.build(rng, IDENTITY)
+    with pytest.raises(OSError, match="not empty"):
+        model.save_to_preset(saved)
+    assert {path.name for path in saved.iterdir()} == FILES
     config = json.loads((saved / "config.json").read_bytes())
     config["config"]["decoding"]["beam"] = 0
     (saved / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ModelFileError, match=r"config\.decoding\.beam"):
+    with refused(ModelFileError, r"config\.decoding\.beam"):
         Captioner.from_preset(saved)
-
-
-def test_weights_of_a_folder_must_be_finite(rng, tmp_path):
-    model = tiny.build(rng, IDENTITY)
     model.weights[3].assign(np.full(model.weights[3].shape, np.nan))
-    model.save_to_preset(tmp_path / "mine")
-    with pytest.raises(ModelFileError, match="must be finite"):
-        Captioner.from_preset(tmp_path / "mine")
-
-
-def test_a_folder_with_files_is_left_as_it_is(rng, tmp_path):
-    (tmp_path / "note.txt").write_text("mine")
-    with pytest.raises(OSError, match="not empty"):
-        tiny.build(rng, IDENTITY).save_to_preset(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["note.txt"]
-
-
-def test_a_preset_is_found_by_its_folder(saved, tmp_path):
-    assert find_model(str(saved), tmp_path) == saved / "model.weights.h5"
+    model.save_to_preset(saved.parent / "other")
+    with refused(ModelFileError, "must be finite"):
+        Captioner.from_preset(saved.parent / "other")

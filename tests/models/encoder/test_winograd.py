@@ -98,8 +98,10 @@ def encoders():
     return few, many
 
 
-@pytest.mark.parametrize("photos", [1, 7, 8, 19])
-def test_an_encoder_of_many_photos_computes_the_same_features(rng, encoders, photos):
+@pytest.mark.parametrize("photos", [1, 7, 16, 19])
+def test_an_encoder_of_many_photos_computes_the_same_features_of_each(
+    rng, encoders, photos
+):
     few, many = encoders
     assert few._encode_block is None
     assert many.identity() == few.identity()
@@ -109,10 +111,5 @@ def test_an_encoder_of_many_photos_computes_the_same_features(rng, encoders, pho
     assert found.dtype == np.float32
     scale = np.abs(expected).max()
     np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-3 * scale)
-
-
-def test_a_photo_has_the_same_features_among_others(rng, encoders):
-    _, encoder = encoders
-    squares = rng.integers(0, 256, (16, 48, 48, 3), np.uint8)
-    whole = encoder.encode(squares)
-    np.testing.assert_array_equal(whole[8:], encoder.encode(squares[8:]))
+    if photos == 16:  # whole blocks
+        np.testing.assert_array_equal(found[8:], many.encode(squares[8:]))

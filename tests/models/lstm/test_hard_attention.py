@@ -10,9 +10,7 @@ from keras import ops
 from tiny_captioner import LENGTHS, MODES, TOLERANCE, B, L, T, arrays, run_in
 
 from show_attend_tell.config.settings import HardAttentionSettings
-from show_attend_tell.models.lstm.attention import (
-    sampled_location,
-)
+from show_attend_tell.models.lstm.attention import sampled_location
 from show_attend_tell.models.lstm.hard_attention import (
     HardAttention,
     LocationNoise,
@@ -29,14 +27,10 @@ HARD |= {"reinforce_weight": 0.7, "drawn_per": "caption"}
 SAMPLED = np.float32([1, 0, 1, 1, 0, 1])  # two samples of each of three captions
 
 
-def alphas(rng, *shape):
-    weights = np.exp(rng.standard_normal((*shape, L)))
-    return (weights / weights.sum(-1, keepdims=True)).astype(np.float32)
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_a_sampled_location_inverts_the_cumulative_sum_of_alpha(rng, mode):
-    alpha, u = alphas(rng, 50), rng.random((50, 1), np.float32)
+    alpha = rng.dirichlet(np.ones(L), 50).astype(np.float32)
+    u = rng.random((50, 1), np.float32)
     s = run_in(mode, sampled_location, alpha, u)
     expected = [int(sample_index(*pair)) for pair in zip(alpha, u[:, 0], strict=True)]
     np.testing.assert_array_equal(s, np.eye(L)[expected])
@@ -52,9 +46,9 @@ def test_in_half_precision_many_locations_are_sampled_with_the_frequencies_alpha
 
 
 def test_an_attention_weight_of_zero_costs_nothing_and_breaks_nothing():
-    alpha = np.float32([[[1, 0, 0, 0, 0, 0]]])
-    np.testing.assert_allclose(location_entropies(alpha, np.ones((1, 1))), 0)
-    np.testing.assert_allclose(location_log_probs(alpha, alpha, np.ones((1, 1))), 0)
+    alpha, mask = np.float32([[[1, 0, 0, 0, 0, 0]]]), np.ones((1, 1))
+    np.testing.assert_allclose(location_entropies(alpha, mask), 0)
+    np.testing.assert_allclose(location_log_probs(alpha, alpha, mask), 0)
 
 
 def expected_rows(model, batch, noise):
@@ -190,13 +184,12 @@ def reached(model, batch, term, sampled):
 def test_each_term_reaches_the_weights_that_it_should(rng):
     model, batch = hard_model.build(rng), tiny.batch(rng)
     everything = set(tiny.weights(model))
-    words, reinforce, entropy = (reached(model, batch, k, 1) for k in range(3))
-    assert words == everything - F_ATT
-    assert reinforce == entropy == everything - DEEP_OUTPUT
-    words, reinforce, entropy = (reached(model, batch, k, 0) for k in range(3))
-    assert words == everything
-    assert reinforce == set()
-    assert entropy == everything - DEEP_OUTPUT
+    rest = everything - DEEP_OUTPUT
+    for sampled, expected in (
+        (1, [everything - F_ATT, rest, rest]),
+        (0, [everything, set(), rest]),
+    ):
+        assert [reached(model, batch, k, sampled) for k in range(3)] == expected
 
 
 def test_the_surrogate_of_a_batch_is_the_mean_of_its_captions_alone(rng):

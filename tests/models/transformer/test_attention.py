@@ -15,16 +15,12 @@ def normal(rng, *shape):
     return rng.standard_normal(shape).astype(np.float32)
 
 
-def randomise(layer, rng):
-    """Set every weight to random values; return them in float64 by path."""
+def heads_of(rng, heads=H):
+    """Return a layer of random weights, and these in float64 by path."""
+    layer = HeadAttention(d, heads, itertools.count(1), name="any")
     for weight in layer.weights:
         weight.assign(normal(rng, *weight.shape))
-    return {w.path: np.asarray(w, np.float64) for w in layer.weights}
-
-
-def heads_of(rng, heads=H, width=d):
-    layer = HeadAttention(width, heads, itertools.count(1), name="any")
-    return layer, randomise(layer, rng)
+    return layer, {w.path: np.asarray(w, np.float64) for w in layer.weights}
 
 
 def attend(layer, x, y, bias=None):

@@ -7,37 +7,18 @@ import tiny_captioner
 import tiny_transformer as tiny
 from checks import assert_same_outputs
 from keras import ops
-from tiny_captioner import GRID, MODES, TOLERANCE, B, D, K, L, T, arrays, outputs_of
+from refusals import refused
+from tiny_captioner import GRID, START, TOLERANCE, B, D, K, L, T, arrays, outputs_of
 from tiny_transformer import VARIANTS, H, N, d
 
 from show_attend_tell.models.lstm.attention import region_bias
 from show_attend_tell.models.transformer.decoder import TransformerDecoder
-
-
-@pytest.fixture(scope="module")
-def batch():
-    """Annotations, inputs, targets."""
-    return tiny_captioner.batch(np.random.default_rng(1706_03762))
+from show_attend_tell.runtime.errors import ConfigError
 
 
 @pytest.fixture(scope="module")
 def model():
     return tiny.build(np.random.default_rng(3762))
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_call_recomputes_the_oracle_in_every_mode(model, batch, mode):
-    found = outputs_of(model, *batch[:2], mode)
-    assert found["logits"].shape == (B, T, K)
-    assert_same_outputs(found, tiny.expected(model, *batch[:2]))
-    np.testing.assert_allclose(found["alpha"].sum(-1), 1, rtol=1e-5)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_call_recomputes_every_variant(rng, batch, variant):
-    model = tiny.build(rng, **VARIANTS[variant])
-    found = outputs_of(model, *batch[:2])
-    assert_same_outputs(found, tiny.expected(model, *batch[:2]))
 
 
 def test_later_words_change_no_earlier_output_to_the_last_bit(model, batch):
@@ -185,3 +166,20 @@ def test_bfloat16_changes_little(rng, batch):
     difference = np.abs(rounded["logits"] - exact["logits"]).max()
     assert 0 < difference < 0.05
     assert rounded["logits"].dtype == np.float32
+
+
+def test_single_locations_are_refused_in_one_line(model, photos):
+    message = r"`locations` must be 'expected' .* Received: 'likeliest'"
+    with refused(ConfigError, message):
+        tiny_captioner.write(model, photos, locations="likeliest", method="greedy")
+
+
+def test_attention_in_heads_is_that_of_the_chosen_words_and_an_lstm_has_none(
+    model, photos
+):
+    inputs = np.array([[START, 4, 5]] * len(photos))
+    heads = model.attention_heads(photos, inputs)
+    expected = tiny.expected(model, photos, inputs)["heads"]
+    np.testing.assert_allclose(heads, expected, rtol=1e-3, atol=1e-5)
+    lstm = tiny_captioner.build(np.random.default_rng(4))
+    assert lstm.attention_heads(photos, inputs) is None
