@@ -1,9 +1,12 @@
 """Prepared digits, and the pictures that are made of them."""
 
+import functools
+
 import numpy as np
 import pytest
 from made_up_digits import digits
 from PIL import Image, ImageDraw
+from refusals import refusal, refused
 
 from show_attend_tell.config.siblings import DigitSettings
 from show_attend_tell.data.digits import (
@@ -32,11 +35,7 @@ def test_the_last_training_digits_are_the_validation_digits(tmp_path):
     np.testing.assert_array_equal(splits[2].images, test.images)
 
 
-def error_of(function, *arguments):
-    with pytest.raises(DigitsError) as caught:
-        function(*arguments)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+error_of = functools.partial(refusal, DigitsError)
 
 
 def test_absent_damaged_or_too_few_digits_are_named_in_one_line(tmp_path):
@@ -45,13 +44,11 @@ def test_absent_damaged_or_too_few_digits_are_named_in_one_line(tmp_path):
     assert "has no test digits" in error_of(read_digits, tmp_path, "test", 2)
     assert "less than the 5" in error_of(read_digits, tmp_path, "val", 5)
     content = path.read_bytes()
-    for damaged in (b"", content[: len(content) // 2], content[::-1]):
+    changed = bytearray(content)
+    changed[len(content) // 3] ^= 255
+    for damaged in (b"", content[: len(content) // 2], content[::-1], bytes(changed)):
         path.write_bytes(damaged)
         assert "run `prepare` again" in error_of(read_digits, tmp_path, "val", 2)
-    damaged = bytearray(content)
-    damaged[len(content) // 3] ^= 255
-    path.write_bytes(bytes(damaged))
-    assert "run `prepare` again" in error_of(read_digits, tmp_path, "val", 2)
 
 
 def test_a_picture_as_large_as_a_digit_is_the_digit(rng):
@@ -92,14 +89,6 @@ def test_a_piece_is_a_window_of_its_digit(rng):
         assert (windows == piece).all((2, 3)).any()
 
 
-def test_held_out_pictures_are_the_same_in_every_call():
-    own, chosen = digits(20), settings(canvas=60, clutter=4)
-    once, again = (held_out_pictures(own, chosen, "val") for _ in range(2))
-    np.testing.assert_array_equal(once.images, again.images)
-    other = held_out_pictures(own, chosen, "test")
-    assert (other.images != once.images).any()
-
-
 def test_a_pixel_is_one_with_the_probability_of_its_intensity(rng):
     intensities = np.array([0, 1, 64, 128, 254, 255], np.uint8)
     n = 200_000
@@ -110,12 +99,19 @@ def test_a_pixel_is_one_with_the_probability_of_its_intensity(rng):
     assert (found[:, 0].max(), found[:, -1].min()) == (0, 1)
 
 
-def test_held_out_pixels_are_binary_and_the_same_in_every_call():
-    own, chosen = digits(20), settings(canvas=30)
-    once, again = (held_out_binary(own, chosen, "val") for _ in range(2))
-    np.testing.assert_array_equal(once, again)
-    assert set(np.unique(once)) == {0, 255}
-    assert (held_out_binary(own, chosen, "test") != once).any()
+@pytest.mark.parametrize("binary", [False, True])
+def test_held_out_pictures_are_the_same_in_every_call(binary):
+    own, chosen = digits(20), settings(canvas=60, clutter=0 if binary else 4)
+
+    def images(split):
+        if binary:
+            return held_out_binary(own, chosen, split)
+        return held_out_pictures(own, chosen, split).images
+
+    once = images("val")
+    np.testing.assert_array_equal(once, images("val"))
+    assert (images("test") != once).any()
+    assert (set(np.unique(once)) == {0, 255}) == binary
 
 
 def test_the_digest_depends_on_images_and_labels():
@@ -141,8 +137,6 @@ def test_ink_fills_20_pixels_and_is_centred_by_its_mass():
     assert columns[-1] - columns[0] + 1 == 3  # 20 / 120 of 20 pixels
     assert digit.max() == 255
     assert digit.dtype == np.uint8
-    weights = digit.sum(axis=0) / digit.sum()
-    assert abs(weights @ (np.arange(28) + 0.5) - 14) <= 0.5
 
 
 def test_place_size_and_polarity_do_not_matter():
@@ -181,14 +175,11 @@ def test_noise_of_a_photo_is_not_ink(rng):
     assert digit_of_image(noisy)[:3].max() == 0
 
 
-@pytest.mark.parametrize("ground", [0, 255, 130])
-def test_an_image_without_ink_is_one_line(ground):
-    with pytest.raises(PhotoError, match="`photo` must show a digit") as caught:
-        digit_of_image(Image.new("RGB", (30, 30), (ground,) * 3))
-    assert "\n" not in str(caught.value)
+BLANK = [Image.new("RGB", (30, 30), (ground,) * 3) for ground in (0, 255, 130)]
+BLANK += [Image.new("L", (1, 1), 255), Image.new("RGBA", (9, 9))]
 
 
-def test_one_pixel_and_transparent_images_are_refused():
-    for image in (Image.new("L", (1, 1), 255), Image.new("RGBA", (9, 9))):
-        with pytest.raises(PhotoError):
-            digit_of_image(image)
+@pytest.mark.parametrize("image", BLANK)
+def test_an_image_without_ink_is_one_line(image):
+    with refused(PhotoError, "`photo` must show a digit"):
+        digit_of_image(image)

@@ -1,11 +1,12 @@
 """The manifest: round trip, relative paths and malformed rows."""
 
 import hashlib
-import json
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 from show_attend_tell.data import manifest
 from show_attend_tell.data.manifest import Photo, read_manifest, write_manifest
@@ -28,30 +29,22 @@ def a_photo(**changes):
     )
 )
 def test_writing_and_reading_gives_the_same_photos(tmp_path, rows):
-    photos = [Photo(key, tmp_path / "x.jpg", split, tuple(c)) for key, split, c in rows]
+    objects = [{"name": "red circle", "box": [1, 2, 3.5, 4]}]
+    photos = [
+        Photo(key, tmp_path / "x.jpg", split, tuple(captions), objects=objects)
+        for key, split, captions in rows
+    ]
     write_manifest(tmp_path / "manifest.jsonl", photos)
     assert read_manifest(tmp_path / "manifest.jsonl") == photos
 
 
-def test_boxes_are_read_back(tmp_path):
-    photo = a_photo(objects=[{"name": "red circle", "box": [1, 2, 3.5, 4]}])
-    write_manifest(tmp_path / "manifest.jsonl", [photo])
-    assert read_manifest(tmp_path / "manifest.jsonl")[0].objects == photo.objects
-
-
-def test_a_photo_below_the_manifest_is_stored_relative_to_it(tmp_path):
-    file = tmp_path / "set" / "manifest.jsonl"
-    write_manifest(file, [a_photo(path=tmp_path / "set" / "photos" / "a.jpg")])
-    assert json.loads(file.read_text())["path"] == "photos/a.jpg"
+def test_photos_below_the_manifest_are_moved_with_it_and_others_are_not(tmp_path):
+    paths = [tmp_path / "set" / "photos" / "a.jpg", tmp_path / "other" / "b.jpg"]
+    photos = [a_photo(id=path.name, path=path) for path in paths]
+    write_manifest(tmp_path / "set" / "manifest.jsonl", photos)
     moved = (tmp_path / "set").rename(tmp_path / "moved")
-    (photo,) = read_manifest(moved / "manifest.jsonl")
-    assert photo.path == moved / "photos" / "a.jpg"
-
-
-def test_a_photo_elsewhere_keeps_its_absolute_path(tmp_path):
-    file = tmp_path / "set" / "manifest.jsonl"
-    write_manifest(file, [a_photo(path=tmp_path / "other" / "a.jpg")])
-    assert read_manifest(file)[0].path == tmp_path / "other" / "a.jpg"
+    found = [photo.path for photo in read_manifest(moved / "manifest.jsonl")]
+    assert found == [moved / "photos" / "a.jpg", paths[1]]
 
 
 def test_an_earlier_manifest_survives_a_failed_write(tmp_path):
@@ -85,16 +78,10 @@ MALFORMED = [
 def test_a_malformed_row_is_named_in_one_short_line(tmp_path, line, message):
     file = tmp_path / "manifest.jsonl"
     file.write_text(line + "\n")
-    with pytest.raises(ManifestError) as caught:
+    with refused(ManifestError) as caught:
         read_manifest(file)
     assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300 + len(str(file))
-
-
-def test_an_absent_manifest_is_one_line_with_a_remedy(tmp_path):
-    with pytest.raises(ManifestError, match="no such manifest; prepare the data"):
-        read_manifest(tmp_path / "manifest.jsonl")
 
 
 def test_a_manifest_that_differs_from_its_digest_is_refused(tmp_path):
@@ -105,9 +92,8 @@ def test_a_manifest_that_differs_from_its_digest_is_refused(tmp_path):
     assert digest.read_text() == f"{expected}  manifest.jsonl\n"
     whole = file.read_bytes()
     file.write_bytes(whole.replace(b"dog", b"cat"))
-    with pytest.raises(ManifestError, match="differs from its digest") as caught:
+    with refused(ManifestError, "differs from its digest"):
         read_manifest(file)
-    assert "\n" not in str(caught.value)
     digest.unlink()  # as in earlier versions
     assert read_manifest(file)[0].captions == ("A cat runs .",)
     for content in (b"", b"\xff", b"0" * 64):
@@ -121,10 +107,7 @@ def test_a_manifest_that_differs_from_its_digest_is_refused(tmp_path):
 def test_a_killed_writer_leaves_no_digest_of_another_manifest(tmp_path, monkeypatch):
     file = tmp_path / "manifest.jsonl"
     write_manifest(file, [a_photo()])
-
-    def kill(*_):
-        raise KeyboardInterrupt
-
+    kill = mock.Mock(side_effect=KeyboardInterrupt)
     monkeypatch.setattr(manifest, "atomic_write", kill)
     with pytest.raises(KeyboardInterrupt):
         write_manifest(file, [a_photo(captions=["A cat ."])])

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tiny_run
 from PIL import Image
 
 from data_prep.extract import BATCH, encode_batches, extract
 from data_prep.feature_writer import FeatureWriter
-from show_attend_tell.config.settings import Experiment, experiment_from_dict
+from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo
@@ -25,21 +26,12 @@ NAME = "features-SceneNet-annotations"
 
 
 def experiment(also=None, **encoder) -> Experiment:
-    settings = {
-        "network": "SceneNet",
-        "layer": "annotations",
-        "weights": "none",
-        "image_size": SIDE,
-    }
-    return experiment_from_dict(
-        {
-            "name": "tiny",
-            "data": {"name": "tiny", "source": "folder", "also": also or {}},
-            "encoder": {**settings, **encoder},
-            "model": {},
-            "training": {},
-            "decoding": {},
-        }
+    return tiny_run.experiment(
+        data={"name": "tiny", "also": also or {}},
+        encoder={
+            **{"network": "SceneNet", "layer": "annotations", "weights": "none"},
+            **{"image_size": SIDE, **encoder},
+        },
     )
 
 
@@ -114,9 +106,13 @@ def test_features_are_clipped_to_the_range_of_float16_and_unreadable_photos_are_
     assert reasons == ["", "", "truncated"]
 
 
-def test_every_photo_in_a_split_gets_its_features(work, report):
-    path = work / "tiny" / f"{NAME}.h5"
-    assert report[0].path == path
+def test_every_photo_in_a_split_gets_its_features_and_is_counted(work, report):
+    path, first = work / "tiny" / f"{NAME}.h5", report[0]
+    assert (first.path, first.size) == (path, path.stat().st_size)
+    assert first.photos == first.extracted == TRAIN + VAL
+    assert first.dense_size == (TRAIN + VAL) * 4 * 64 * 2
+    assert first.seconds > 0
+    assert f"{TRAIN + VAL} new" in first.lines()[0]
     with FeatureReader(path) as reader:
         assert reader.shape == (TRAIN + VAL, 4, 64)
         assert len(reader.rows) == TRAIN + VAL - 2
@@ -142,15 +138,6 @@ def test_unreadable_photos_are_reported_and_the_others_extracted(report):
     assert sum("no such photo" in line for line in lines) == 1
     assert sum("cannot be read as a photo" in line for line in lines) == 2
     assert all("\n" not in line for line in lines)
-
-
-def test_the_report_counts_photos_bytes_and_time(report):
-    first = report[0]
-    assert (first.photos, first.extracted) == (TRAIN + VAL, TRAIN + VAL)
-    assert first.size == first.path.stat().st_size
-    assert first.dense_size == (TRAIN + VAL) * 4 * 64 * 2
-    assert first.seconds > 0
-    assert f"{TRAIN + VAL} new" in first.lines()[0]
 
 
 def test_a_second_call_keeps_the_files(work, report):

@@ -132,15 +132,6 @@ def test_a_finished_set_is_kept_in_its_form(path, uninterrupted, shards):
     assert content(path) == uninterrupted[shards]
 
 
-def test_parts_that_a_finished_file_holds_are_deleted(path, uninterrupted):
-    write(path)
-    parts = path.with_name("features.h5.parts")
-    parts.mkdir()  # as after a kill while they are deleted
-    assert write(path) == []
-    assert content(path) == uninterrupted[False]
-    assert not parts.exists()
-
-
 @FORMS
 def test_a_finished_set_of_another_encoder_is_refused_or_overwritten(path, shards):
     write(path, shards=shards)
@@ -184,12 +175,16 @@ def test_a_malformed_header_is_refused(path, text):
         write(path)
 
 
-def test_shards_without_a_header_are_deleted(path, uninterrupted):
+def test_parts_of_a_finished_file_and_shards_without_a_header_are_deleted(
+    path, uninterrupted
+):
     parts = path.with_name("features.h5.parts")
-    parts.mkdir()
-    (parts / "000000.h5").write_bytes(b"of unknown origin")
-    assert write(path) == [0, 1, 2]
-    assert content(path) == uninterrupted[False]
+    for written in ([0, 1, 2], []):
+        parts.mkdir()  # as after a kill while they are deleted
+        (parts / "000000.h5").write_bytes(b"of unknown origin")
+        assert write(path) == written
+        assert content(path) == uninterrupted[False]
+        assert not parts.exists()
 
 
 def test_two_extractions_into_one_set_are_refused_in_any_form(path):

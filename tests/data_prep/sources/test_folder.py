@@ -1,9 +1,11 @@
 """Test the reader of the user's own photos, with CSV or JSON Lines."""
 
 import json
+import re
 
 import pytest
 from data_prep_files import make_csv, make_file
+from refusals import refusal
 
 from data_prep.data_folder import DataFolder
 from data_prep.preparation import (
@@ -35,10 +37,11 @@ def read(folder):
     return read_folder(data), data.problems
 
 
-def read_table(folder, *rows, columns=("file", "caption", "split"), photos=True):
-    """Read photos and a table of rows; without `photos` the table alone."""
-    make_csv(folder / "captions.csv", [columns, *rows])
-    return read(make_photos(folder) if photos else folder)
+def read_table(folder, *rows, columns=("file", "caption", "split"), mark=b""):
+    """Read photos and a table of rows, whose file begins with a mark."""
+    file = make_csv(folder / "captions.csv", [columns, *rows])
+    file.write_bytes(mark + file.read_bytes())
+    return read(make_photos(folder))
 
 
 def ids(photos):
@@ -56,20 +59,13 @@ def check(photos, folder):
     assert photos[2].path == folder / "sub" / "b.png"
 
 
-@pytest.mark.parametrize("column", ["file", "path"])
-def test_a_csv_file_is_read(tmp_path, column):
+@pytest.mark.parametrize(("column", "mark"), [("file", b""), ("path", b"\xef\xbb\xbf")])
+def test_a_csv_file_is_read_also_with_a_byte_order_mark(tmp_path, column, mark):
     columns = (column, "caption", "split")
-    photos, problems = read_table(tmp_path, *ROWS, columns=columns)
+    photos, problems = read_table(tmp_path, *ROWS, columns=columns, mark=mark)
     check(photos, tmp_path)
     assert len(problems) == 0
     assert problems.notes == []
-
-
-def test_a_csv_file_with_a_byte_order_mark_is_read(tmp_path):
-    file = make_csv(tmp_path / "captions.csv", [["file", "caption"], ["a.jpg", "A ."]])
-    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
-    photos, _ = read(make_photos(tmp_path))
-    assert ids(photos) == ["a.jpg"]
 
 
 def test_a_json_lines_file_is_read(tmp_path):
@@ -86,9 +82,8 @@ def test_without_splits_the_hash_of_the_id_decides(tmp_path):
     for name in names:
         make_file(tmp_path / name)
     rows = [[name, "A dog ."] for name in names]
-    photos, problems = read_table(
-        tmp_path, *rows, columns=("file", "caption"), photos=False
-    )
+    make_csv(tmp_path / "captions.csv", [["file", "caption"], *rows])
+    photos, problems = read(tmp_path)
     splits = {photo.id: photo.split for photo in photos}
     assert splits == {name: split_by_hash(name) for name in names}
     shares = [list(splits.values()).count(split) / 300 for split in ("val", "test")]
@@ -136,17 +131,14 @@ def test_malformed_lines_of_json_are_problems(tmp_path, line):
     assert problems.names(MALFORMED_LINE) == [f"{file}:2"]
 
 
-def test_a_photo_whose_rows_name_two_splits_is_skipped(tmp_path):
+def test_photos_of_two_splits_are_skipped_and_those_of_none_are_in_none(tmp_path):
     rows = [["a.jpg", "A", "train"], ["a.jpg", "B", "val"], ["c.jpg", "C", "val"]]
-    photos, problems = read_table(tmp_path, *rows)
-    assert ids(photos) == ["c.jpg"]
+    photos, problems = read_table(tmp_path, *rows, ["sub/b.png", "D", ""])
+    assert [(photo.id, photo.split) for photo in photos] == [
+        ("c.jpg", "val"),
+        ("sub/b.png", "none"),
+    ]
     assert problems.names(TWO_SPLITS) == ["a.jpg"]
-
-
-def test_a_photo_without_a_split_among_others_is_in_none(tmp_path):
-    rows = [["a.jpg", "A", "train"], ["c.jpg", "C", ""]]
-    photos, problems = read_table(tmp_path, *rows)
-    assert [photo.split for photo in photos] == ["train", "none"]
     assert problems.notes == ["photos that name no split, put in 'none': 1"]
 
 
@@ -155,13 +147,6 @@ def test_there_must_be_one_table_of_captions(tmp_path, names):
     for name in names:
         make_file(tmp_path / name, "file,caption\n")
     with pytest.raises(DataError, match=r"either captions\.csv or captions\.jsonl"):
-        read(make_photos(tmp_path))
-
-
-@pytest.mark.parametrize("header", ["", "file;caption", "file,path,caption", "file"])
-def test_a_csv_file_without_the_columns_is_refused(tmp_path, header):
-    make_file(tmp_path / "captions.csv", header + "\na.jpg,A dog\n")
-    with pytest.raises(DataError, match=r"captions\.csv: the first line must name"):
         read(make_photos(tmp_path))
 
 
@@ -197,10 +182,19 @@ def test_a_caption_that_exceeds_the_limit_of_csv_is_a_malformed_line(tmp_path):
     assert problems.names(MALFORMED_LINE) == [f"{file}:5"]
 
 
-@pytest.mark.parametrize("line", ["x" * 10**5, "x," * 10**5, "x" * 10**6, "\0\x1b[31m"])
-def test_a_hostile_first_line_is_refused_in_one_short_line(tmp_path, line):
-    file = make_file(tmp_path / "captions.csv", line + "\na.jpg,A dog\n")
-    with pytest.raises(DataError) as caught:
-        read(make_photos(tmp_path))
-    assert len(str(caught.value)) < 300 + len(str(file))
-    assert str(caught.value).isprintable()
+@pytest.mark.parametrize(
+    "header",
+    [
+        *("", "file;caption", "file,path,caption", "file", "\0\x1b[31m"),
+        *("x" * 10**5, "x," * 10**5, "x" * 10**6),
+    ],
+)
+def test_a_first_line_without_the_columns_is_refused_in_one_short_line(
+    tmp_path, header
+):
+    file = make_file(tmp_path / "captions.csv", header + "\na.jpg,A dog\n")
+    message = refusal(DataError, read, make_photos(tmp_path))
+    fault = r"captions\.csv(: the first line must name|, line 1: not CSV)"
+    assert re.search(fault, message)
+    assert len(message) < 300 + len(str(file))
+    assert message.isprintable()

@@ -1,42 +1,39 @@
 """The idx files of MNIST: read, prepared, and refused where damaged."""
 
+import functools
 import gzip
 import struct
 
 import numpy as np
 import pytest
 from made_up_digits import digits, experiment, idx, write_idx
+from refusals import refusal
 
 from data_prep.prepare import prepare
 from data_prep.sources.mnist import read_idx, read_mnist
-from show_attend_tell.data.digits import read_digits
+from show_attend_tell.data.digits import Digits, read_digits
 from show_attend_tell.runtime.errors import DataError, DigitsError
 
 
-def same(one, other):
-    return np.array_equal(one.images, other.images) and np.array_equal(
-        one.labels, other.labels
-    )
+def assert_same(one, other):
+    np.testing.assert_array_equal(one.images, other.images)
+    np.testing.assert_array_equal(one.labels, other.labels)
 
 
-@pytest.mark.parametrize("compress", [False, True])
-def test_both_splits_are_read_gzipped_or_not(tmp_path, compress):
+@pytest.mark.parametrize("form", ["idx", "gz", "npz"])
+def test_both_splits_are_read_from_every_form(tmp_path, form):
     train, test = digits(30), digits(12, seed=1)
-    write_idx(tmp_path, "train", train, compress)
-    assert set(read_mnist(tmp_path)) == {"train"}
-    write_idx(tmp_path, "t10k", test, compress)
+    if form == "npz":  # of Keras
+        arrays = {"x_train": train.images, "y_train": train.labels}
+        arrays |= {"x_test": test.images, "y_test": test.labels}
+        np.savez(tmp_path / "mnist.npz", **arrays)
+    else:
+        write_idx(tmp_path, "train", train, form == "gz")
+        assert set(read_mnist(tmp_path)) == {"train"}
+        write_idx(tmp_path, "t10k", test, form == "gz")
     found = read_mnist(tmp_path)
-    assert same(found["train"], train)
-    assert same(found["test"], test)
-
-
-def test_the_file_of_keras_is_read(tmp_path):
-    train, test = digits(30), digits(12, seed=1)
-    arrays = {"x_train": train.images, "y_train": train.labels}
-    np.savez(tmp_path / "mnist.npz", **arrays, x_test=test.images, y_test=test.labels)
-    found = read_mnist(tmp_path)
-    assert same(found["train"], train)
-    assert same(found["test"], test)
+    assert_same(found["train"], train)
+    assert_same(found["test"], test)
 
 
 def test_digits_are_prepared_with_counts_of_each_split(tmp_path):
@@ -44,7 +41,8 @@ def test_digits_are_prepared_with_counts_of_each_split(tmp_path):
     work = tmp_path / "work"
     report = prepare(experiment(), tmp_path, work)
     assert report.lines()[:2] == ["train: 14 digits", "val: 16 digits"]
-    assert same(read_digits(work / "made-up", "train", 1), read_29())
+    train = Digits(*(values[:29] for values in digits(30)))
+    assert_same(read_digits(work / "made-up", "train", 1), train)
     with pytest.raises(DigitsError):
         read_digits(work / "made-up", "test", 1)
     write_idx(tmp_path, "t10k", digits(12))
@@ -52,15 +50,7 @@ def test_digits_are_prepared_with_counts_of_each_split(tmp_path):
     assert len(read_digits(work / "made-up", "test", 1).images) == 12
 
 
-def read_29():
-    return type(digits(30))(*(values[:29] for values in digits(30)))
-
-
-def error_of(function, *arguments):
-    with pytest.raises(DataError) as caught:
-        function(*arguments)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+error_of = functools.partial(refusal, DataError)
 
 
 def test_absent_files_are_named(tmp_path):
@@ -99,12 +89,11 @@ def test_a_damaged_file_is_refused_by_one_line(tmp_path, content, compress):
     assert str(path) in error_of(read_idx, path)
 
 
-def test_a_file_that_is_not_gzip_is_refused(tmp_path):
-    path = tmp_path / "images.gz"
-    path.write_bytes(WHOLE)
-    assert "cannot be read as an idx file" in error_of(read_idx, path)
-    path.write_bytes(gzip.compress(WHOLE)[:-30])
-    assert "cannot be read as an idx file" in error_of(read_idx, path)
+@pytest.mark.parametrize("content", [WHOLE, gzip.compress(WHOLE)[:-30]])
+def test_a_file_that_is_not_gzip_is_refused(tmp_path, content):
+    (tmp_path / "images.gz").write_bytes(content)
+    message = error_of(read_idx, tmp_path / "images.gz")
+    assert "cannot be read as an idx file" in message
 
 
 def test_labels_beyond_nine_or_of_another_number_are_refused(tmp_path):

@@ -5,10 +5,10 @@ import shutil
 import pytest
 from made_up_words import FONTS
 from matplotlib import font_manager
-from PIL import ImageFont
+from refusals import refused
 
 from data_prep.words import fonts
-from data_prep.words.fonts import find_families, likeness, open_face
+from data_prep.words.fonts import find_families, open_face
 from show_attend_tell.runtime.errors import DataError
 
 
@@ -51,22 +51,10 @@ def test_symbol_fonts_and_damaged_files_are_left_out(tmp_path):
     assert [*find_families(tmp_path)] == ["DejaVu Sans"]
 
 
-def test_a_symbol_font_is_unlike_dejavu():
-    serif, symbols = (
-        ImageFont.truetype(str(FONTS / name), 24)
-        for name in ("DejaVuSerif-BoldItalic.ttf", "cmsy10.ttf")
-    )
-    assert likeness(serif) > fonts._LEAST_LIKE + 0.05
-    assert likeness(symbols) < fonts._LEAST_LIKE
-
-
 @pytest.mark.parametrize("names", [(), ("cmsy10.ttf",)])
 def test_a_folder_without_usable_fonts_is_refused_in_one_line(tmp_path, names):
-    with pytest.raises(
-        DataError, match="`data.fonts` must be .*none of them usable"
-    ) as error:
+    with refused(DataError, "`data.fonts` must be .*none of them usable"):
         find_families(copy(tmp_path, *names))
-    assert "\n" not in str(error.value)
     with pytest.raises(DataError, match="absent: no such folder"):
         find_families(tmp_path / "absent")
 
