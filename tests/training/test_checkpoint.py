@@ -7,9 +7,11 @@ import keras
 import numpy as np
 import pytest
 import tiny_captioner as tiny
+from checks import assert_equal_leaves
 from hypothesis import HealthCheck, given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
+from refusals import refusal
 from tiny_run import experiment
 from zip_members import replace_members
 
@@ -69,12 +71,10 @@ def test_a_checkpoint_restores_every_variable_and_the_position(stored, other):
     path, then, later = stored
     model = other
     assert restore_checkpoint(path, model) == read_position(path) == POSITION
-    for ours, theirs in zip(state(model), then, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    assert_equal_leaves(state(model), then)
     assert int(model.optimizer.iterations) == 2
     take_step(model, 2)  # the same dropout, moments, average and rate
-    for ours, theirs in zip(state(model), later, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    assert_equal_leaves(state(model), later)
 
 
 def test_nothing_is_pickled_and_no_temporary_file_is_left(stored):
@@ -99,18 +99,15 @@ def test_a_failed_checkpoint_leaves_the_earlier_one(stored, other, monkeypatch):
     assert path.read_bytes() == before
 
 
-def refusal(path, model):
-    with pytest.raises(RunError) as caught:
-        restore_checkpoint(path, model)
-    message = str(caught.value)
+def refusal_of(path, model):
+    message = refusal(RunError, restore_checkpoint, path, model)
     assert str(path) in message
-    assert "\n" not in message
     return message
 
 
 @pytest.mark.parametrize("change", [{"average_decay": 0.0}, {"lstm_width": 5}])
 def test_the_checkpoint_of_another_model_or_optimiser_is_refused(stored, change):
-    assert "restore the settings" in refusal(stored[0], build(**change))
+    assert "restore the settings" in refusal_of(stored[0], build(**change))
 
 
 @limits(suppress_health_check=list(HealthCheck))
@@ -136,8 +133,7 @@ def test_a_damaged_checkpoint_is_refused_or_restored_in_full(
     else:
         message = ""
         assert position == POSITION
-        for ours, theirs in zip(state(other), then, strict=True):
-            np.testing.assert_array_equal(ours, theirs)
+        assert_equal_leaves(state(other), then)
     assert "\n" not in message
 
 
@@ -146,7 +142,7 @@ def test_absent_files_and_other_files_are_refused(tmp_path, other, content):
     path = tmp_path / "checkpoint.npz"
     if content is not None:
         path.write_bytes(content)
-    assert "damaged" in refusal(path, other)
+    assert "damaged" in refusal_of(path, other)
 
 
 def replace_array(path, target, values, **options):
@@ -175,7 +171,7 @@ def test_arrays_of_other_types_or_values_are_refused(
 ):
     path = tmp_path / "checkpoint.npz"
     replace_array(stored[0], path, values)
-    assert message in refusal(path, other)
+    assert message in refusal_of(path, other)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -4,10 +4,12 @@ import keras
 import numpy as np
 import pytest
 import tiny_captioner as tiny
+from checks import assert_equal_leaves
+from refusals import refused
 from scipy.special import rel_entr
 from tiny_captioner import PAD
-from tiny_run import experiment
 from tiny_training import (
+    go,
     record_updates,
     skip_captions,
     train_first,
@@ -17,6 +19,7 @@ from show_attend_tell.config.settings import DistillationSettings
 from show_attend_tell.data.encoder_identity import PACKAGED_DIGEST, ROUNDED_DIGEST
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.reference.beam import softmax
 from show_attend_tell.runtime.errors import (
     ConfigError,
     ModelFileError,
@@ -28,16 +31,16 @@ from show_attend_tell.training.distillation import (
     distillation_step,
     mean_outputs,
 )
-from show_attend_tell.training.train import train
 from show_attend_tell.training.workers import ALONE, Workers
 
-DISTIL = {"objective": "distil", "epochs": 6}
-TEACHERS = {"distillation": {"teachers": ["tiny", "tiny"]}}
+DISTIL = {"objective": "distil", "epochs": 6, "doubly_stochastic": 0.0}
 
 
-def softmax(logits):
-    e = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
+def distil(work, runs, name, teachers, model, **weights):
+    """Train a student."""
+    taught = {"teachers": teachers, **weights}
+    tables = {"training": DISTIL, "model": model, "distillation": taught}
+    return go(work, runs, name=name, **tables)
 
 
 @pytest.mark.parametrize(
@@ -84,19 +87,17 @@ def test_the_loss_of_a_batch_is_that_of_numpy(rng, truth_weight, posterior, atte
 def test_a_student_equal_to_its_teacher_stays_as_it_is(rng):
     student = tiny.build(rng, {"doubly_stochastic": 0.0}, spread=1.0)
     teacher = Captioner.from_config(student.get_config())
-    for ours, theirs in zip(teacher.weights, student.weights, strict=True):
-        ours.assign(theirs)
+    teacher.set_weights(student.get_weights())
     student.compile(optimizer=keras.optimizers.SGD(1.0), jit_compile=False)
     before = [np.array(w) for w in student.trainable_weights]
-    fixed = [np.array(w) for w in teacher.weights]
+    fixed = teacher.get_weights()
     features, inputs, targets = tiny.batch(rng)
     step = distillation_step(student, [teacher], DistillationSettings(("a",)))
     values = step(({"annotations": features, "tokens": inputs}, targets))
     assert float(values["loss"]) == pytest.approx(0, abs=1e-5)
     for old, new in zip(before, student.trainable_weights, strict=True):
         np.testing.assert_allclose(new, old, atol=1e-5)
-    for old, new in zip(fixed, teacher.weights, strict=True):
-        np.testing.assert_array_equal(new, old)
+    assert_equal_leaves(teacher.get_weights(), fixed)
 
 
 @pytest.fixture(scope="module")
@@ -104,18 +105,12 @@ def started(work, tmp_path_factory):
     return train_first(work, tmp_path_factory.mktemp("runs"), epochs=8)
 
 
-def student(work, started, name="student", teachers=None, **changes):
-    tables = {"training": {**DISTIL, **changes}, "model": {"lstm_width": 6}}
-    chosen = experiment(name, **tables, **(teachers or TEACHERS))
-    return train(chosen, work, started, progress=False)
-
-
 def test_a_student_of_another_width_learns_the_words_of_its_teachers(
     work, started, monkeypatch
 ):
     skip_captions(monkeypatch)
     updates = record_updates(monkeypatch)
-    student(work, started, doubly_stochastic=0.0)
+    distil(work, started, "student", ["tiny", "tiny"], {"lstm_width": 6})
     losses = [float(values["loss"]) for values in updates]
     assert np.mean(losses[-3:]) < 0.5 * np.mean(losses[:3])
     teacher = load_captioner(started / "tiny" / "model.keras")
@@ -140,24 +135,19 @@ def test_several_workers_cannot_distil():
 
 
 def test_unfit_teachers_are_named_in_one_line(work, started, tmp_path):
-    absent = {"distillation": {"teachers": ["absent"]}}
-    with pytest.raises(PretrainedModelError, match="must be a .keras file, a run or"):
-        student(work, started, "other", teachers=absent)
+    with refused(PretrainedModelError, "must be a .keras file, a run or"):
+        distil(work, started, "other", ["absent"], {})
     model = load_captioner(started / "tiny" / "model.keras")
     words = [*model.vocabulary.words[:-1], "another"]
     path = tmp_path / "other.keras"
     Captioner.from_config({**model.get_config(), "vocabulary": words}).save(path)
-    other = {"distillation": {"teachers": [str(path)]}}
-    with pytest.raises(ModelFileError, match="another vocabulary") as error:
-        student(work, started, "other", teachers=other)
-    assert "\n" not in str(error.value)
+    with refused(ModelFileError, "another vocabulary"):
+        distil(work, started, "other", [str(path)], {})
     assert not (started / "other").exists()
 
 
 def test_models_without_attention_neither_teach_nor_learn_where_to_look(work, started):
-    teachers = {"distillation": {"teachers": ["tiny", "tiny"], "attention": 0.5}}
-    tables = {"training": DISTIL, "model": {"attention": "none"}}
-    blind = experiment("blind", **tables, **teachers)
-    with pytest.raises(ConfigError, match="the experiment without it; set") as error:
-        train(blind, work, started, progress=False)
-    assert "\n" not in str(error.value)
+    with refused(ConfigError, "the experiment without it; set"):
+        distil(
+            work, started, "blind", ["tiny"] * 2, {"attention": "none"}, attention=0.5
+        )

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 from tiny_training import STEPS, QuickStep, go, read_checkpoint
 
 from show_attend_tell.config.runs import CHECKPOINT, MODEL
@@ -24,8 +25,8 @@ from show_attend_tell.training.divergence import (
 WORDS = 50  # of the vocabulary; a uniform guess has a loss of log 50 = 3.9
 
 
-def values(words, loss=None):
-    return {"loss": words if loss is None else loss, "word_loss": words}
+def values(words):
+    return {"loss": words, "word_loss": words}
 
 
 def feed(losses, warmup=0):
@@ -43,15 +44,12 @@ def feed(losses, warmup=0):
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("which", ["loss", "word_loss"])
 def test_a_loss_that_is_not_finite_is_refused(value, which):
-    monitor = LossMonitor(WORDS, warmup=10**6)
+    monitor, bad = LossMonitor(WORDS, warmup=10**6), {**values(3.0), which: value}
+    with pytest.raises(TrainingError, match="features may be damaged"):
+        monitor.check(1, bad)
     monitor.check(1, values(3.0))
     with pytest.raises(TrainingError, match=r"loss of update 20 is"):
-        monitor.check(20, {**values(3.0), which: value})
-
-
-def test_a_first_loss_that_is_not_finite_points_to_the_features():
-    with pytest.raises(TrainingError, match="features may be damaged"):
-        LossMonitor(WORDS, 0).check(1, values(math.nan))
+        monitor.check(20, bad)
 
 
 @given(st.lists(st.floats(0, HIGH * 4.0), min_size=1, max_size=30))
@@ -182,9 +180,8 @@ REWARD = {"objective": "cider", "hypotheses": 2, "batch_size": 8}
     ],
 )
 def test_an_absurd_learning_rate_is_one_line(work, tmp_path, objective, rate):
-    with pytest.raises(TrainingError, match="training has diverged") as caught:
+    with refused(TrainingError, "training has diverged"):
         go(work, tmp_path, training={"learning_rate": rate, **objective})
-    assert "\n" not in str(caught.value)
     run = tmp_path / "tiny"
     if (run / CHECKPOINT).exists():
         finite(tmp_path)

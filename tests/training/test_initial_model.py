@@ -8,11 +8,8 @@ import pytest
 from tiny_captioner import build
 from tiny_run import experiment, prepare
 from tiny_training import (
-    assert_same_run,
+    assert_resumes,
     go,
-    interrupt,
-    interrupted,
-    read_checkpoint,
     score_in_turn,
     skip_graphs,
 )
@@ -63,13 +60,13 @@ def test_the_model_s_words_are_kept_and_new_ones_are_added(
 def test_a_resumed_training_needs_the_initial_model_no_more(work, start, tmp_path):
     model, _ = start
     settings = {"init_from": str(model), "average_decay": 0.9, "initial_share": 0.4}
-    go(work, tmp_path / "whole", training=settings)
-    with interrupted(interrupt, 5):
-        go(work, tmp_path / "resumed", training=settings)
-    assert read_checkpoint(tmp_path / "resumed")[1]["step"] == 5
-    model.unlink()
-    go(work, tmp_path / "resumed", resume=True, training=settings)
-    assert_same_run(tmp_path / "whole", tmp_path / "resumed")
+
+    def train(folder, resume=False):
+        if resume:
+            model.unlink()
+        go(work, folder, resume, training=settings)
+
+    assert_resumes(train, tmp_path, 5)
 
 
 def test_the_saved_model_has_its_share_of_the_initial_weights(
@@ -122,25 +119,21 @@ def test_every_weight_is_the_mean_and_decoding_is_the_experiments(models, tmp_pa
     assert names == ["experiment.toml", "model.keras"]
 
 
-def test_models_that_do_not_fit_or_too_few_are_refused(models, tmp_path):
-    paths, _ = models
-    build(np.random.default_rng(4), lstm_width=6).save(paths[2])
-    with pytest.raises(ModelFileError, match=r"model-2.keras: its weights must have"):
-        average_models(paths, experiment(), tmp_path / "runs")
-    with pytest.raises(ModelFileError, match="must be two or more. Received: 1"):
-        average_models(paths[:1], experiment(), tmp_path / "runs")
-    assert not (tmp_path / "runs").exists()
-
-
 def test_average_prints_its_model_and_replaces_a_run_on_demand_only(
     models, tmp_path, capsys
 ):
-    runs = tmp_path / "runs"
-    main(["average", *map(str, models[0]), "-e", "scenes", "--runs", str(runs)])
+    runs, (paths, _), again = tmp_path / "runs", models, experiment("scenes")
+    with pytest.raises(ModelFileError, match="must be two or more. Received: 1"):
+        average_models(paths[:1], again, runs)
+    assert not runs.exists()
+    main(["average", *map(str, paths), "-e", "scenes", "--runs", str(runs)])
     out = runs / "scenes" / "model.keras"
     assert capsys.readouterr().out == f"{out}: the mean of 3 models\n"
-    before, again = out.read_bytes(), experiment("scenes")
+    before = out.read_bytes()
     with pytest.raises(RunError, match="--overwrite"):
-        average_models(models[0][:2], again, runs)
-    average_models(models[0][:2], again, runs, overwrite=True)
+        average_models(paths[:2], again, runs)
+    average_models(paths[:2], again, runs, overwrite=True)
     assert out.read_bytes() != before
+    build(np.random.default_rng(4), lstm_width=6).save(paths[2])
+    with pytest.raises(ModelFileError, match=r"model-2.keras: its weights must have"):
+        average_models(paths, again, runs, overwrite=True)

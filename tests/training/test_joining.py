@@ -14,10 +14,6 @@ def configuration(index=1, kind="worker", addresses=("a:1", "b:2")):
     return json.dumps({"cluster": {"worker": addresses}, "task": task})
 
 
-def test_a_configuration_names_the_rank_and_the_addresses():
-    assert read_configuration(configuration()) == (1, ["a:1", "b:2"])
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -37,13 +33,16 @@ def test_a_malformed_configuration_is_one_line(text):
         read_configuration(text)
 
 
-def test_one_worker_is_alone(monkeypatch):
+def test_one_worker_is_alone_and_raises_its_own_fault(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", configuration(0, addresses=("a:1",)))
+    assert read_configuration(configuration()) == (1, ["a:1", "b:2"])
     workers = join()
     assert workers.part == (0, 1)
     assert workers.is_chief
     assert workers.sum([1, 2]) == [1, 2]
     workers.raise_if_ended()
+    with pytest.raises(ConfigError, match="own"), ALONE.together():
+        raise ConfigError("own")
 
 
 def test_the_batch_must_be_a_multiple_of_the_workers():
@@ -52,11 +51,6 @@ def test_the_batch_must_be_a_multiple_of_the_workers():
     workers.require_divisible(9, "training.batch_size")
     with pytest.raises(ConfigError, match="multiple of the 3 workers.*Received: 8"):
         workers.require_divisible(8, "training.batch_size")
-
-
-def test_a_worker_alone_raises_its_own_fault():
-    with pytest.raises(ConfigError, match="own"), ALONE.together():
-        raise ConfigError("own")
 
 
 def test_dropout_differs_by_worker_and_not_the_chiefs():

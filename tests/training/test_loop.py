@@ -1,6 +1,7 @@
 """The loop of training with a task that has neither captions nor photos."""
 
 import math
+from unittest import mock
 
 import keras
 import numpy as np
@@ -44,41 +45,25 @@ class Counting:
         return LossMonitor(10, 0, first, "nats")
 
     def open_log(self, folder):
-        return SilentLog()
+        return mock.MagicMock()
 
     def validate(self, model, step):
         return {"bound": self.scores.pop(0)}
 
-    def show(self, log, model, step):
-        pass
+    show = mock.Mock()
 
 
-class SilentLog:
-    """A log that writes nothing."""
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        pass
-
-    def log_update(self, *values):
-        pass
-
-    def log_scores(self, *values):
-        pass
-
-
-def run(folder, scores, resume=False, **changes):
+def run(folder, scores, resume=False, kind=Counting, **changes):
     folder.mkdir(exist_ok=True)
-    return Trainer(Counting(scores, **changes)).run(folder, resume, progress=False)
+    return Trainer(kind(scores, **changes)).run(folder, resume, progress=False)
 
 
-def test_the_best_of_negative_scores_is_kept(tmp_path):
+def test_the_best_of_negative_scores_is_kept_and_the_last_update_validated(tmp_path):
     summary = run(tmp_path / "x", [-120.0, -105.0, -110.0])
     assert (summary.best, summary.best_step) == (-105.0, 2 * STEPS)
     assert (summary.metric, summary.steps) == ("bound", 3 * STEPS)
     assert summary.model.exists()
+    assert run(tmp_path / "y", [-5.0], validate_every=100).best_step == STEPS
 
 
 def test_a_score_that_is_no_number_is_never_the_best(tmp_path):
@@ -95,8 +80,7 @@ def test_a_checkpoint_without_a_best_score_is_resumed(tmp_path, best):
     run(tmp_path / "x", [math.nan, math.nan], patience=1)
     path = tmp_path / "x" / CHECKPOINT
     change_position(path, {"best": best, "stopped": ""})
-    task = Counting([0.0], epochs=2)
-    summary = Trainer(task).run(tmp_path / "x", True, progress=False)
+    summary = run(tmp_path / "x", [0.0], resume=True, epochs=2)
     assert (summary.best, summary.best_step) == (0.0, 2 * STEPS)
 
 
@@ -107,11 +91,9 @@ def test_the_bar_of_a_resumed_training_begins_where_it_was(tmp_path, capsys):
                 raise KeyboardInterrupt
             return super().updates(epoch, start)
 
-    folder = tmp_path / "x"
-    folder.mkdir()
     with pytest.raises(KeyboardInterrupt):
-        Trainer(Interrupted([-2.0, -1.0])).run(folder, False, progress=False)
-    Trainer(Counting([-1.0, -1.0])).run(folder, True, progress=True)
+        run(tmp_path / "x", [-2.0, -1.0], kind=Interrupted)
+    Trainer(Counting([-1.0, -1.0])).run(tmp_path / "x", True, progress=True)
     first, *_ = capsys.readouterr().err.strip().split("\r")
     assert f" {STEPS}/{2 * STEPS} [" in first
 
@@ -123,16 +105,8 @@ def test_training_stops_when_patience_ends_and_stays_stopped(tmp_path):
     assert summary.steps == 5 * STEPS
     assert summary.stopped == "no improvement in 2 validations"
     again = run(tmp_path / "x", scores, resume=True, patience=2)
-    assert (again.best, again.steps, again.stopped) == (
-        *(-4.0, 5 * STEPS),
-        summary.stopped,
-    )
-
-
-def test_the_last_update_is_validated_whatever_the_interval(tmp_path):
-    summary = run(tmp_path / "x", [-5.0], validate_every=100)
-    assert summary.model.exists()
-    assert summary.best_step == STEPS
+    assert (again.best, again.steps) == (-4.0, 5 * STEPS)
+    assert again.stopped == summary.stopped
 
 
 def test_the_saved_model_has_the_averaged_weights_of_its_validation(tmp_path):
@@ -148,9 +122,8 @@ def test_the_saved_model_has_the_averaged_weights_of_its_validation(tmp_path):
             validated.append(model.get_weights())
             return super().validate(model, step)
 
-    (tmp_path / "x").mkdir()
-    task = Recorded([-1.0, -2.0], schedule="constant", average_decay=decay)
-    summary = Trainer(task).run(tmp_path / "x", False, progress=False)
+    how = {"kind": Recorded, "schedule": "constant", "average_decay": decay}
+    summary = run(tmp_path / "x", [-1.0, -2.0], **how)
     kept = keras.saving.load_model(summary.model).get_weights()
     for j, weight in enumerate(kept):
         np.testing.assert_array_equal(weight, validated[0][j])  # one epoch, not two

@@ -4,15 +4,16 @@ The style: of the five captions of each photo its longest one, which has half as
 words again as the captions of the shipped LSTM.
 """
 
-import csv
-import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from data_prep_files import make_csv
 
+from data_prep.data_folder import DataFolder
 from data_prep.extract import extract
 from data_prep.prepare import prepare
+from data_prep.sources.published import read_flickr8k
 from show_attend_tell.config.experiments import load_experiment
 from show_attend_tell.data.splits import load_split, open_features
 from show_attend_tell.evaluation.validation import validate
@@ -24,34 +25,18 @@ REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "flickr8k"
 TRAIN, VALIDATION, OTHERS = 80, 20, 200
 
 
-def read_dev_captions(archive):
-    """Return the captions of each photo of the dev list, in the order of the list."""
-    names = archive.read("Flickr_8k.devImages.txt").decode().split()
-    captions = {name: [] for name in names}
-    for line in archive.read("Flickr8k.token.txt").decode().splitlines():
-        name, _, caption = line.partition("\t")
-        if name.rpartition("#")[0] in captions:
-            captions[name.rpartition("#")[0]].append(caption)
-    return captions
-
-
 def write_user_folder(folder, seed):
     """Write photos and captions.csv, as a user would; each photo's longest caption."""
-    folder.mkdir()
-    with zipfile.ZipFile(REAL / "Flickr8k_text.zip") as archive:
-        captions = read_dev_captions(archive)
-    names = sorted(captions)
-    chosen = np.random.default_rng(seed).permutation(len(names))
+    data = DataFolder(REAL, folder)
+    photos = [photo for photo in read_flickr8k(data) if photo.split == "val"]
     splits = ["train"] * TRAIN + ["val"] * VALIDATION + ["test"] * OTHERS
-    rows = []
-    with zipfile.ZipFile(REAL / "Flickr8k_Dataset.zip") as archive:
-        members = {Path(member).name: member for member in archive.namelist()}
-        for k, split in zip(chosen, splits, strict=False):
-            longest = max(captions[names[k]], key=lambda text: len(text.split()))
-            (folder / names[k]).write_bytes(archive.read(members[names[k]]))
-            rows.append((names[k], longest, split))
-    with (folder / "captions.csv").open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([("file", "caption", "split"), *rows])
+    chosen = np.random.default_rng(seed).permutation(len(photos))[: len(splits)]
+    data.unpack([photos[k].path for k in chosen])
+    rows = [("file", "caption", "split")]
+    for k, split in zip(chosen, splits, strict=True):
+        longest = max(photos[k].captions, key=lambda text: len(text.split()))
+        rows.append((photos[k].path.relative_to(folder), longest, split))
+    make_csv(folder / "captions.csv", rows)
 
 
 @pytest.mark.slow

@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from checks import assert_equal_leaves
+from refusals import refused
 from tiny_captioner import END, PAD, START, build, captions, photos
 from tiny_run import experiment
 from tiny_training import (
     QuickStep,
+    go,
     record_updates,
     score_in_turn,
     skip_captions,
@@ -23,7 +26,6 @@ from show_attend_tell.training.self_critical import (
     reward_words,
     to_batch,
 )
-from show_attend_tell.training.train import train
 
 REWARD = {"objective": "cider", "batch_size": 10, "hypotheses": 2, "epochs": 1}
 
@@ -80,19 +82,15 @@ def started(work, tmp_path_factory):
     return train_first(work, tmp_path_factory.mktemp("runs"), epochs=5)
 
 
-@pytest.fixture
-def unvalidated(monkeypatch):
-    skip_captions(monkeypatch)
-
-
 def further(work, runs, name="rewarded", overwrite=False, **changes):
     changes = {**REWARD, "init_from": "tiny", **changes}
-    chosen = experiment(name, training=changes, model={"dropout": 0.0})
-    return train(chosen, work, runs, overwrite=overwrite, progress=False)
+    model = {"dropout": 0.0}
+    return go(work, runs, False, overwrite, name=name, training=changes, model=model)
 
 
 @pytest.mark.slow
-def test_training_by_reward_raises_the_reward(work, started, monkeypatch, unvalidated):
+def test_training_by_reward_raises_the_reward(work, started, monkeypatch):
+    skip_captions(monkeypatch)
     updates = record_updates(monkeypatch)
     changes = {"epochs": 10, "learning_rate": 0.01, "validate_every": 100}
     summary = further(work, started, overwrite=True, **changes)
@@ -102,22 +100,19 @@ def test_training_by_reward_raises_the_reward(work, started, monkeypatch, unvali
     assert np.mean(rewards[-part:]) > 1.2 * np.mean(rewards[:part])
 
 
-def test_the_initial_model_is_the_first_candidate(
-    work, started, monkeypatch, unvalidated
-):
+def test_the_initial_model_is_the_first_candidate(work, started, monkeypatch):
     def update(self, chosen, rng):
         x = {"annotations": self.readers[0].read(self.data.rows[chosen])}
         return QuickStep(self.model)(x, np.zeros(1))
 
+    skip_captions(monkeypatch)
     monkeypatch.setattr(SelfCritical, "_update", update)
     score_in_turn(monkeypatch, [50.0, 40.0])
     summary = further(work, started, "worse", average_decay=0.9)
     assert (summary.best, summary.best_step) == (50.0, 0)
-    ours, theirs = (
-        load_captioner(started / name / "model.keras") for name in ("worse", "tiny")
-    )
-    for one, other in zip(ours.weights, theirs.weights, strict=True):
-        np.testing.assert_array_equal(one, other)
+    names = ("worse", "tiny")
+    models = [load_captioner(started / name / "model.keras") for name in names]
+    assert_equal_leaves(*(model.get_weights() for model in models))
 
 
 def test_every_photo_is_used_once_an_epoch(work, started):
@@ -132,20 +127,13 @@ def test_every_photo_is_used_once_an_epoch(work, started):
         assert sorted(np.concatenate(seen)) == list(range(12))
         whole, seen[:] = list(seen), []
         list(objective.updates(epoch=3, start=1))
-        for one, other in zip(seen, whole[1:], strict=True):
-            np.testing.assert_array_equal(one, other)
+        assert_equal_leaves(seen, whole[1:])
 
 
 def test_a_run_is_not_replaced_when_its_initial_model_is_absent(work, started):
     folder = started / "tiny"
     before = (folder / "model.keras").read_bytes()
     absent = r"absent/model.keras: no such model"
-    with pytest.raises(ModelFileError, match=absent) as error:
-        train(
-            experiment(training={**REWARD, "init_from": "absent"}),
-            *(work, started),
-            overwrite=True,
-            progress=False,
-        )
-    assert "\n" not in str(error.value)
+    with refused(ModelFileError, absent):
+        further(work, started, "tiny", overwrite=True, init_from="absent")
     assert (folder / "model.keras").read_bytes() == before

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refusal
 from tiny_run import experiment
 from tiny_training import (
     STEPS,
@@ -72,7 +73,7 @@ def interrupt_in_update(patch, step):
 
 
 def interrupt_in_validation(patch, number, error=KeyboardInterrupt):
-    """Raise an error in the validation of that number, from 1."""
+    """Raise an error in a validation, from 1; training does not catch OSError."""
     real_validate, calls = training.validate, []
 
     def interrupted(*rest):
@@ -84,9 +85,7 @@ def interrupt_in_validation(patch, number, error=KeyboardInterrupt):
     patch.setattr(training, "validate", interrupted)
 
 
-def fail_in_validation(patch, number):
-    """Raise an error that training does not catch."""
-    interrupt_in_validation(patch, number, OSError)
+fail_in_validation = functools.partial(interrupt_in_validation, error=OSError)
 
 
 def test_a_training_interrupted_anywhere_and_resumed_equals_an_uninterrupted_one(
@@ -202,11 +201,8 @@ def test_an_interrupted_validation_of_the_start_model_is_done_on_resuming(
     assert_same_run(*folders, name="further")
 
 
-def resumption_error(work, folder):
-    with pytest.raises(RunError) as caught:
-        go(work, folder, resume=True, training=AVERAGED)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+def refused_resumption(work, folder):
+    return refusal(RunError, go, work, folder, resume=True, training=AVERAGED)
 
 
 @pytest.mark.parametrize("words", ["reversed", "replaced"])
@@ -219,7 +215,7 @@ def test_resuming_with_another_vocabulary_is_refused(work, whole, tmp_path, word
     content.pop("sha256")  # a vocabulary without a digest, as version 0.1 wrote
     path.write_text(json.dumps({**content, "words": kept + new}))
     before = (whole / "tiny" / CHECKPOINT).read_bytes()
-    assert "another vocabulary" in resumption_error(other, whole)
+    assert "another vocabulary" in refused_resumption(other, whole)
     assert (whole / "tiny" / CHECKPOINT).read_bytes() == before
 
 
@@ -238,7 +234,7 @@ def test_an_impossible_position_is_refused(work, whole, tmp_path, change, messag
     copied = Path(shutil.copytree(whole, tmp_path / "copied"))
     path = copied / "tiny" / CHECKPOINT
     change_position(path, change)
-    assert message in resumption_error(work, copied)
+    assert message in refused_resumption(work, copied)
 
 
 @pytest.mark.parametrize("name", ["tiny", "tiny-hard"])
