@@ -159,9 +159,11 @@ def test_features_of_another_encoder_are_refused_or_overwritten(tmp_path):
     assert again[0].extracted == TRAIN + VAL
 
 
-def test_mirrored_photos_of_an_unknown_split_are_refused(work):
+def test_an_unknown_split_and_an_absent_file_of_weights_are_refused(tmp_path, work):
     with pytest.raises(FeatureError, match=r"which has \['train', 'val'\]"):
         run(work, mirror_splits=["test"])
+    with pytest.raises(ValueError, match="a file that exists"):
+        run(work, encoder_weights=tmp_path / "absent.weights.h5")
 
 
 def test_each_data_set_gets_a_file_of_its_own(tmp_path):
@@ -174,11 +176,6 @@ def test_each_data_set_gets_a_file_of_its_own(tmp_path):
     names = [f"tiny/{NAME}.h5", f"tiny/{NAME}.mirror.h5", f"tiny/{NAME}.mirror-val.h5"]
     names += [f"more/{NAME}.h5", f"more/{NAME}.mirror.h5"]  # it has no photo of val
     assert [str(file.path.relative_to(tmp_path)) for file in report] == names
-
-
-def test_a_weights_file_replaces_that_of_the_settings(tmp_path, work):
-    with pytest.raises(ValueError, match="a file that exists"):
-        run(work, encoder_weights=tmp_path / "absent.weights.h5")
 
 
 def test_the_size_is_logged_once_and_the_progress_bar_shows_the_rate(

@@ -126,15 +126,12 @@ def test_shards_and_one_file_are_read_alike(path, tmp_path, monkeypatch):
 
 
 @FORMS
-def test_a_finished_set_is_kept_in_its_form(path, uninterrupted, shards):
+def test_a_finished_set_is_kept_and_of_another_encoder_refused_or_overwritten(
+    path, uninterrupted, shards
+):
     write(path, shards=shards)
     assert write(path, shards=not shards) == []
     assert content(path) == uninterrupted[shards]
-
-
-@FORMS
-def test_a_finished_set_of_another_encoder_is_refused_or_overwritten(path, shards):
-    write(path, shards=shards)
     with pytest.raises(FeatureError, match=r"VGG19 instead of other.*--overwrite"):
         write(path, identity=OTHER)
     with pytest.raises(FeatureError, match="other photos"):

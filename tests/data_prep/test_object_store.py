@@ -170,9 +170,12 @@ def test_no_object_of_hdf5_can_be_freed_while_hdf5_reads_a_store(
 @pytest.mark.parametrize(
     "text", ["/data/features", "http://host/x", "s3:/bucket", "s3://", "s3://a b"]
 )
-def test_other_addresses_are_one_line(text):
+def test_other_addresses_are_one_line(tmp_path, text):
     with refused(FeatureError, "must be the URL of an object store"):
         require_url(text)
+    (tmp_path / "store.json").write_text(json.dumps({"url": text}))
+    with refused(FeatureError, r"store\.json: must hold the URL of the sh"):
+        open_store(tmp_path)
 
 
 def test_a_store_that_does_not_answer_is_one_line_and_writes_nothing(path, monkeypatch):
@@ -194,12 +197,6 @@ def test_a_bucket_that_cannot_be_written_is_one_line_and_writes_nothing(path, s3
     with pytest.raises(FeatureError, match="s3://absent/x: cannot be written"):
         write(path, url="s3://absent/x")
     assert not shards_folder(path).exists()
-
-
-def test_a_malformed_store_file_is_one_line(tmp_path):
-    (tmp_path / "store.json").write_text('{"url": "http://host"}')
-    with pytest.raises(FeatureError, match=r"store\.json: must hold the URL of the sh"):
-        open_store(tmp_path)
 
 
 def test_a_library_that_is_not_installed_is_named(monkeypatch):

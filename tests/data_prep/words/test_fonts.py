@@ -19,19 +19,17 @@ def copy(folder, *names):
     return folder
 
 
-def test_files_of_a_family_are_found_in_subfolders(tmp_path):
+def test_files_of_a_family_are_found_in_subfolders_and_few_are_a_warning(
+    tmp_path, caplog
+):
     copy(tmp_path, "DejaVuSerif.ttf")
     copy(tmp_path / "sub", "DejaVuSans.ttf", "DejaVuSans-Oblique.ttf")
     families = find_families(tmp_path)
     assert [*families] == ["DejaVu Sans", "DejaVu Serif"]
     assert [font.slanted for font in families["DejaVu Sans"]] == [True, False]
+    assert "only 2 font families (DejaVu Sans, DejaVu Serif)" in caplog.text
     (serif,) = families["DejaVu Serif"]
     assert open_face(serif, 30).getname()[0] == "DejaVu Serif"
-
-
-def test_fewer_than_ten_families_are_a_warning(tmp_path, caplog):
-    find_families(copy(tmp_path, "DejaVuSans.ttf"))
-    assert "only 1 font families (DejaVu Sans)" in caplog.text
 
 
 def test_without_other_fonts_words_are_rendered_in_dejavu(monkeypatch, caplog):
