@@ -10,13 +10,6 @@ from show_attend_tell.siblings.classifier import PictureClassifier
 SIDE, CLASSES = 20, 4
 
 
-def build(rng, **changes):
-    model = PictureClassifier(ClassifierSettings(**changes), SIDE, CLASSES)
-    for weight in model.trainable_weights:
-        weight.assign(0.2 * rng.standard_normal(weight.shape))
-    return model
-
-
 def expected(model, image):
     """Return the logits of one picture in float64."""
     hidden = image
@@ -46,7 +39,9 @@ def expected(model, image):
     [{"widths": [5]}, {"widths": [6, 5]}, {"kind": "convolution", "widths": [5]}],
 )
 def test_logits_loss_and_error_equal_the_equations(rng, changes):
-    model = build(rng, **changes)
+    model = PictureClassifier(ClassifierSettings(**changes), SIDE, CLASSES)
+    for weight in model.trainable_weights:
+        weight.assign(0.2 * rng.standard_normal(weight.shape))
     images = rng.random((6, SIDE, SIDE), np.float32)
     labels = rng.integers(0, CLASSES, 6).astype("int32")
     outputs = model(ops.convert_to_tensor(images))

@@ -23,19 +23,6 @@ def tensor(values):
     return ops.convert_to_tensor(np.asarray(values, np.float32))
 
 
-def window_of(*values):
-    """Return one window of given fields."""
-    return Window(*(tensor([value]) for value in values))
-
-
-def seen(image, window, N):
-    return ops.convert_to_numpy(read_patch(tensor(image)[None], window, N))[0]
-
-
-def written(patch, window, H, W):
-    return ops.convert_to_numpy(write_patch(tensor(patch)[None], window, H, W))[0]
-
-
 @given(
     st.floats(-0.9, 0.9),
     st.floats(-0.9, 0.9),
@@ -57,24 +44,18 @@ def test_windows_equal_the_equations(a, b, variance, stride, gamma, N, H, W):
     np.testing.assert_allclose(window.intensity[0], theirs[2], rtol=1e-5)
     image = np.random.default_rng(N).random((H, W))
     expected = theirs[2] * theirs[0] @ image @ theirs[1].T
-    np.testing.assert_allclose(seen(image, window, N), expected, rtol=1e-4, atol=1e-4)
+    found = ops.convert_to_numpy(read_patch(tensor(image)[None], window, N))[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
     patch = np.random.default_rng(N).random((N, N))
     expected = theirs[0].T @ patch @ theirs[1] / theirs[2]
-    ours = written(patch, window, H, W)
-    np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
+    found = ops.convert_to_numpy(write_patch(tensor(patch)[None], window, H, W))[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
 @given(parameter, parameter, st.floats(-30, 30), parameter, parameter)
-def test_rows_sum_to_one_wherever_the_window_is(a, b, variance, stride, gamma):
-    parameters = tensor([[a, b, variance, stride, gamma]])
-    window = make_window(parameters, 5, 28, 20, SETTINGS)
-    for F in filters(window, 5, 28, 20):
-        sums = ops.convert_to_numpy(F).astype(np.float64).sum(-1)
-        np.testing.assert_allclose(sums, 1, atol=1e-6)
-
-
-@given(parameter, parameter, st.floats(-30, 30), parameter, parameter)
-def test_gradients_are_finite_wherever_the_window_is(a, b, variance, stride, gamma):
+def test_rows_sum_to_one_and_gradients_are_finite_wherever_the_window_is(
+    a, b, variance, stride, gamma
+):
     parameters = tensor([[a, b, variance, stride, gamma]])
     image = tensor(np.random.default_rng(0).random((1, 28, 20)))
 
@@ -84,6 +65,9 @@ def test_gradients_are_finite_wherever_the_window_is(a, b, variance, stride, gam
         return ops.sum(ops.square(write_patch(patch, window, 28, 20)))
 
     assert np.isfinite(gradient(value, parameters)).all()
+    for F in filters(make_window(parameters, 5, 28, 20, SETTINGS), 5, 28, 20):
+        sums = ops.convert_to_numpy(F).astype(np.float64).sum(-1)
+        np.testing.assert_allclose(sums, 1, atol=1e-6)
 
 
 def gradient(function, x):
@@ -101,8 +85,8 @@ def gradient(function, x):
 
 
 def test_a_window_of_single_pixels_reads_and_writes_the_picture_itself(rng):
-    N, image = 8, rng.random((8, 8))
-    window = window_of(4.5, 4.5, 1.0, 1e-4, 1.0)
-    patch = seen(image, window, N)
+    image = tensor(rng.random((1, 8, 8)))
+    window = Window(*(tensor([value]) for value in (4.5, 4.5, 1.0, 1e-4, 1.0)))
+    patch = read_patch(image, window, 8)
     np.testing.assert_allclose(patch, image, atol=1e-6)
-    np.testing.assert_allclose(written(patch, window, 8, 8), image, atol=1e-6)
+    np.testing.assert_allclose(write_patch(patch, window, 8, 8), image, atol=1e-6)

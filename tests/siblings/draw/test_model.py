@@ -103,17 +103,15 @@ def test_the_noise_differs_between_steps_rows_and_calls(rng):
     assert flat.std() == pytest.approx(1, abs=0.02)
 
 
-@pytest.mark.parametrize("steps", [1, 64])
-def test_the_papers_model_has_its_number_of_weights(steps):
-    settings = DrawSettings(steps=steps, read=2, write=5, latent=100, width=256)
-    assert Draw(settings, 28, 28).count_params() == 960_763
-
-
-def test_the_model_without_attention_has_its_number_of_weights():
-    settings = DrawSettings(latent=100, attention=False)
+def test_the_papers_models_have_their_numbers_of_weights():
     lstms = (2 * 784 + 256 + 256 + 1) * 1024 + (100 + 256 + 1) * 1024
     maps = 2 * 257 * 100 + 257 * 784
-    assert Draw(settings, 28, 28).count_params() == lstms + maps + 784 + 2 * 256
+    plain = {"attention": False, "latent": 100}, lstms + maps + 784 + 2 * 256
+    windows = {"read": 2, "write": 5, "latent": 100, "width": 256}, 960_763
+    for changes, count in (plain, windows):
+        for steps in (1, 64):
+            model = Draw(DrawSettings(steps=steps, **changes), 28, 28)
+            assert model.count_params() == count
 
 
 def test_the_initial_model_reads_and_writes_the_whole_picture():

@@ -33,9 +33,8 @@ def test_the_path_goes_through_the_places_from_a_filled_to_an_open_dot(rng):
     model = tiny.build(rng, canvas=SIDE, patch=4, scales=1)
     images = np.zeros((2, SIDE, SIDE), np.uint8)
     places = np.array([[[-1, -1], [0, 0], [0.5, 0.25]]] * 2, np.float32)
-    figure = draw_glimpses(
-        images, retina_glimpses(images, places, model), np.array([3, 7])
-    )
+    given = images, retina_glimpses(images, places, model), np.array([3, 7])
+    figure = draw_glimpses(*given)
     assert len(figure.axes) == 2 * (1 + T)
     axes = figure.axes[0]
     path, start, end = axes.lines
@@ -46,15 +45,8 @@ def test_the_path_goes_through_the_places_from_a_filled_to_an_open_dot(rng):
     boxes = [p.get_xy() for p in axes.patches if isinstance(p, Rectangle)]
     assert boxes == [(-2, -2), (10, 10), (16, 13)]
     assert [a.get_ylabel() for a in figure.axes[:: 1 + T]] == ["3", "7"]
-
-
-def test_frames_of_an_animation_show_the_glimpses_so_far_and_no_class(rng):
-    model = tiny.build(rng, canvas=SIDE, patch=4, scales=1)
-    images, places = np.zeros((1, SIDE, SIDE), np.uint8), np.zeros((1, T, 2))
-    figure = draw_glimpses(
-        images, retina_glimpses(images, places, model), np.array([3]), shown=2
-    )
-    first, *panels = figure.axes
+    # A frame of an animation has the glimpses so far, and no class.
+    first, *panels = draw_glimpses(*given, shown=2).axes[: 1 + T]
     assert len(first.lines[0].get_xdata()) == 2
     assert [len(panel.images) for panel in panels] == [1, 1, 0]
     assert first.get_ylabel() == ""

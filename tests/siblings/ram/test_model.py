@@ -5,6 +5,8 @@ import made_up_digits
 import numpy as np
 import pytest
 import tiny_ram as tiny
+from hypothesis import given
+from hypothesis import strategies as st
 from keras import ops
 from made_up_digits import digits
 from tiny_ram import B, T
@@ -14,6 +16,7 @@ from show_attend_tell.siblings.models import build_model
 from show_attend_tell.siblings.ram import prediction
 from show_attend_tell.siblings.ram.model import RecurrentAttention
 from show_attend_tell.siblings.ram.prediction import Prediction, Predictor
+from show_attend_tell.siblings.ram.retina import see
 from show_attend_tell.siblings.ram.training import ClassificationTask
 
 VARIANTS = {
@@ -147,21 +150,21 @@ def test_samples_are_not_clipped_before_their_density(rng):
     np.testing.assert_allclose(outputs["log_probs"], expected, rtol=1e-4, atol=1e-4)
 
 
-def test_one_glimpse_is_a_plain_classifier_of_a_patch(rng):
-    model, batch = tiny.build(rng, glimpses=1), tiny.batch(rng, glimpses=1)
-    outputs = model.look(batch[0], batch[2])
+@pytest.mark.parametrize(
+    ("changes", "at_random"),
+    [({"glimpses": 1}, False), ({"locations": "random"}, True)],
+)
+def test_without_a_policy_the_loss_is_that_of_a_plain_classifier(
+    rng, changes, at_random
+):
+    model, batch = tiny.build(rng, **changes), tiny.batch(rng)
+    outputs = model.look(batch[0], batch[2], at_random)
     assert set(outputs) == {"logits", "step_logits", "locations"}
+    assert set(model(batch[0], training=True)) == set(outputs)
     loss = float(model.losses_of(batch[1], outputs)["loss"])
-    logits = expected(model, batch)["logits"]
+    logits = expected(model, batch, at_random)["logits"]
     logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     assert loss == pytest.approx(-logs[np.arange(B), batch[1]].mean(), rel=1e-4)
-
-
-@pytest.mark.parametrize("glimpses", [2, 6])
-def test_the_number_of_parameters_does_not_depend_on_the_glimpses(glimpses):
-    changes = GlimpseSettings(glimpses=glimpses, location_width=0)
-    model = RecurrentAttention(changes, 28)
-    assert sum(np.prod(w.shape) for w in model.trainable_weights) == 209_677
 
 
 def test_training_samples_places_and_inference_takes_their_means(rng):
@@ -173,12 +176,11 @@ def test_training_samples_places_and_inference_takes_their_means(rng):
     assert len(np.unique(sampled[:, 1, 0])) > B
 
 
-def test_random_locations_have_no_policy_and_a_loss_of_classes_alone(rng):
-    model, (images, labels, _) = tiny.build(rng, locations="random"), tiny.batch(rng)
-    outputs = model(images, training=True)
-    assert set(outputs) == {"logits", "step_logits", "locations"}
-    values = model.losses_of(labels, outputs)
-    assert float(values["loss"]) == float(values["cross_entropy"])
+@pytest.mark.parametrize("glimpses", [2, 6])
+def test_the_number_of_parameters_does_not_depend_on_the_glimpses(glimpses):
+    changes = GlimpseSettings(glimpses=glimpses, location_width=0)
+    model = RecurrentAttention(changes, 28)
+    assert sum(np.prod(w.shape) for w in model.trainable_weights) == 209_677
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_one_others():
@@ -208,3 +210,30 @@ def test_a_policy_at_the_border_is_reported_once(caplog):
         "100 % of the policy's coordinates at update 7 are at the border of the "
         "picture; if later ones are, lower glimpse.reinforce_weight"
     ]
+
+
+# --- the retina: patches of several scales as products of matrices, against loops ---
+
+# Places that float32 holds exactly, so that no border of a pixel depends on rounding.
+steps = st.integers(-96, 96).map(lambda k: k / 64)
+
+
+@given(
+    H=st.integers(5, 40),
+    W=st.integers(5, 40),
+    cells=st.integers(1, 6),
+    scales=st.integers(1, 3),
+    x=steps,
+    y=steps,
+    seed=st.integers(0, 99),
+)
+def test_patches_equal_means_over_pixels(H, W, cells, scales, x, y, seed):
+    images = np.random.default_rng(seed).random((2, H, W), np.float32)
+    places = np.array([[x, y], [y, x]], np.float32)
+    tensors = map(ops.convert_to_tensor, (images, places))
+    found = np.asarray(see(*tensors, cells, scales, H / 2))
+    chosen = tiny.settings(patch=cells, scales=scales)
+    expected = [
+        tiny.retina(*pair, chosen, H / 2) for pair in zip(images, places, strict=True)
+    ]
+    np.testing.assert_allclose(found.reshape(2, -1), expected, atol=1e-5)

@@ -76,6 +76,11 @@ def test_bad_crops_are_one_line_each_and_the_others_are_read(
     assert sum("empty.png: an empty crop" in line for line in errors) == 1
     assert sum("text.png: " in line for line in errors) == 1
     assert errors[-1] == "3 crops not read"
+    out = folder.parent / "words.jsonl"
+    assert exit_code(["read", folder, "--model", model_file, "--out", out]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == f"{out}: 4 words written, 2 crops skipped\n"
+    assert "an empty crop" in printed.err
 
 
 def test_a_file_of_words_is_resumed(model_file, search, folder, tmp_path):
@@ -95,18 +100,6 @@ def test_a_file_of_words_is_resumed(model_file, search, folder, tmp_path):
         read_into_file(listed, model_file, [folder], out, shown=False)
     with pytest.raises(OutputFileError, match="must end in .jsonl"):
         read_into_file(search, model_file, [folder], tmp_path / "a.csv")
-
-
-@pytest.mark.slow
-def test_the_verb_writes_a_file_and_reports_failures(
-    model_file, folder, tmp_path, capsys
-):
-    Image.new("L", (50, 20), 128).save(folder / "empty.png")
-    out = tmp_path / "words.jsonl"
-    assert exit_code(["read", folder, "--model", model_file, "--out", out]) == 1
-    printed = capsys.readouterr()
-    assert printed.out == f"{out}: 4 words written, 1 crop skipped\n"
-    assert "an empty crop" in printed.err
 
 
 def test_a_page_and_figures_show_every_word_that_was_read(
@@ -176,6 +169,15 @@ def test_a_lexicon_gives_its_nearest_word_and_breaks_ties_by_probability(search)
     assert np.ptp(log_probs) > 1e-3
 
 
+def test_a_lexicon_has_each_word_once(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("Hotel\nhostel\n\nHOTEL\nmotel\n")
+    assert Lexicon.load(path).words == ("hotel", "hostel", "motel")
+    for words in ([], ["new york"]):
+        with pytest.raises(WordsError):
+            Lexicon(words)
+
+
 @functools.cache
 def recursive(a, b):
     """Return the Levenshtein distance by its definition."""
@@ -194,21 +196,3 @@ def test_the_nearest_words_have_the_least_distance(word, others):
     pairs = zip(others, distances, strict=True)
     wanted = [other for other, distance in pairs if distance == min(distances)]
     assert Lexicon(others).nearest(word) == wanted
-
-
-def test_a_word_of_the_lexicon_is_its_own_nearest():
-    lexicon = Lexicon(["Hotel", "hostel", "HOTEL", "motel"])
-    assert lexicon.words == ("hotel", "hostel", "motel")
-    assert lexicon.nearest("hostel") == ["hostel"]
-
-
-def test_a_lexicon_is_read_from_a_file(tmp_path):
-    path = tmp_path / "words.txt"
-    path.write_text("One\n\n two\n", encoding="utf-8-sig")
-    assert Lexicon.load(path).words == ("one", "two")
-
-
-@pytest.mark.parametrize("words", [[], ["new york"], ["a" * 24]])
-def test_words_that_cannot_be_read_are_refused(words):
-    with pytest.raises(WordsError):
-        Lexicon(words)

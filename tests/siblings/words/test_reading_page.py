@@ -36,14 +36,10 @@ def write(path, results):
     return path.read_text(encoding="utf-8")
 
 
-def photos_in(text):
-    return [json.loads(found) for found in DATA.findall(text)]
-
-
 def test_a_page_has_the_characters_and_attention_of_each_word(tmp_path):
     one, bad = reading(), Failure(Path("no.png"), "no.png: no such photo")
     text = write(tmp_path / "page.html", [one, bad, reading("a", "a", (5,))])
-    photo, other = photos_in(text)
+    photo, other = map(json.loads, DATA.findall(text))
     assert (photo["name"], photo["grid"]) == ("st0p.png", list(GRID))
     assert photo["size"] == [96, 32]  # without the columns that no place covers
     (shown,) = photo["beams"]
@@ -60,32 +56,31 @@ def test_a_page_has_the_characters_and_attention_of_each_word(tmp_path):
     assert "β" not in text.partition("<main")[0]
 
 
-@pytest.fixture
-def opened(tmp_path):
+@pytest.mark.slow
+def test_characters_are_moved_through_and_an_empty_word_cannot_be_played(tmp_path):
+    path = tmp_path / "page.html"
+    write(path, [reading(), reading("", "")])
     with browser() as driver:
-        path = tmp_path / "page.html"
-        write(path, [reading(), reading("", "")])
         shown_as(driver)
         driver.get(path.as_uri())
-        yield driver
+        move_through(driver)
 
 
-@pytest.mark.slow
-def test_characters_are_moved_through_and_an_empty_word_cannot_be_played(opened):
+def move_through(driver):
     def about():
-        return [one.text for one in opened.find_elements("css selector", ".about")]
+        return [one.text for one in driver.find_elements("css selector", ".about")]
 
     assert wait_for(lambda: len(about()) == 2)
     assert about() == ["stop: log p -1.50", ": log p -1.50"]
-    buttons = opened.find_elements("css selector", ".words button")
+    buttons = driver.find_elements("css selector", ".words button")
     assert [button.text for button in buttons] == list("st0p")
     buttons[0].click()
     assert about()[0] == "s: p 0.90, attention top left"
     buttons[0].send_keys("\ue010")  # End
     assert about()[0] == "p: p 0.30, attention bottom right"
-    plays = opened.find_elements("css selector", ".play")
+    plays = driver.find_elements("css selector", ".play")
     assert [button.is_enabled() for button in plays] == [True, False]
     plays[0].click()
     assert wait_for(lambda: plays[0].text == "Stop")
     assert wait_for(lambda: plays[0].text == "Play")
-    assert opened.get_log("browser") == []
+    assert driver.get_log("browser") == []
