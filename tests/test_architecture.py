@@ -90,17 +90,15 @@ def rooms_imported_by(name: str) -> set[str]:
 
 
 PACKAGE_MODULES = [name for name in MODULES if room(name)]
-DATA_PREP_MODULES = [name for name in MODULES if name.startswith("data_prep")]
+NOT_IN_A_ROOM = {PACKAGE, f"{PACKAGE}.__main__"}
 
 
-@pytest.mark.parametrize("name", PACKAGE_MODULES)
-def test_every_module_is_in_a_room(name):
-    assert room(name) in FLOOR_OF or name == f"{PACKAGE}.__main__"
-
-
-@pytest.mark.parametrize("name", [n for n in PACKAGE_MODULES if room(n) in FLOOR_OF])
-def test_imports_point_to_lower_rooms(name):
+@pytest.mark.parametrize("name", [n for n in MODULES if n not in NOT_IN_A_ROOM])
+def test_every_module_is_in_a_room_and_imports_point_to_lower_rooms(name):
     own = room(name)
+    if own is None:  # of data_prep
+        assert rooms_imported_by(name) <= DATA_PREP_MAY_IMPORT
+        return
     for other in rooms_imported_by(name):
         lower = FLOOR_OF[other] < FLOOR_OF[own]
         assert lower or (own, other) in BESIDE_ALLOWED, f"{own} must not import {other}"
@@ -125,25 +123,16 @@ def test_models_beside_the_captioner_share_code_but_do_not_import_each_other(own
         assert found - {own} <= SIBLING_MAY_IMPORT[own], name
 
 
-TRAINS = {"siblings.training"}
-TRAINS |= {f"siblings.{own}.training" for own in ("ram", "draw", "words")}
+TRAINS = {f"{PACKAGE}.siblings.training"}
+TRAINS |= {f"{PACKAGE}.siblings.{own}.training" for own in ("ram", "draw", "words")}
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        n
-        for n in MODULES
-        if room(n) == "siblings" and n[len(PACKAGE) + 1 :] not in TRAINS
-    ],
+    "name", [n for n in PACKAGE_MODULES if room(n) == "siblings" and n not in TRAINS]
 )
 def test_models_beside_the_captioner_are_loaded_and_used_without_training(name):
     assert "training" not in rooms_imported_by(name)
     assert not imports(name) & TRAINS
-
-
-def entries(folder: Path) -> list[Path]:
-    return [path for path in folder.iterdir() if path.name != "__pycache__"]
 
 
 NOT_ROOMS = {"artefacts", "support", "torture", "__pycache__"}
@@ -163,7 +152,8 @@ def test_no_folder_has_too_many_entries(base):
     for folder in [ROOT / base, *(ROOT / base).rglob("*")]:
         if folder.is_dir() and folder.name != "__pycache__":
             most = MOST_ENTRIES.get(folder.name, MOST_IN_A_ROOM)
-            assert len(entries(folder)) <= most, folder
+            names = {path.name for path in folder.iterdir()} - {"__pycache__"}
+            assert len(names) <= most, folder
 
 
 def test_no_imports_run_in_a_circle():
@@ -172,22 +162,6 @@ def test_no_imports_run_in_a_circle():
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(" imports ".join(reversed(error.args[1])))
-
-
-@pytest.mark.parametrize("name", PACKAGE_MODULES)
-def test_only_the_command_line_and_the_cluster_import_data_prep(name):
-    targets = {target.split(".")[0] for target in imports(name)}
-    assert "data_prep" not in targets or room(name) in ("cli", "cluster")
-
-
-@pytest.mark.parametrize("name", DATA_PREP_MODULES)
-def test_data_prep_imports_only_what_it_may(name):
-    assert rooms_imported_by(name) <= DATA_PREP_MAY_IMPORT
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_nothing_imports_the_benchmarks(name):
-    assert "benchmarks" not in {target.split(".")[0] for target in imports(name)}
 
 
 def loaded_with(name: str) -> set[str]:
@@ -200,55 +174,50 @@ def loaded_with(name: str) -> set[str]:
     return loaded
 
 
-@pytest.mark.parametrize("name", ["benchmarks.gpu_ours", "benchmarks.ours"])
-def test_what_is_measured_on_jax_does_not_import_tensorflow(name):
-    assert "tensorflow" not in {target.split(".")[0] for target in loaded_with(name)}
-
-
-@pytest.mark.parametrize(
-    "name", [n for n in PACKAGE_MODULES if room(n) in ("inference", "reference")]
-)
-def test_captions_are_written_without_an_import_of_keras(name):
-    loaded = loaded_with(name)
-    assert not {target.split(".")[0] for target in loaded} & HEAVY
-    assert "matplotlib.pyplot" not in loaded
-
-
-@pytest.mark.parametrize("name", [n for n in MODULES if ".metrics" in n])
-def test_metrics_never_import_tensorflow_or_keras(name):
-    assert not {target.split(".")[0] for target in imports(name)} & HEAVY
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_ray_is_imported_in_the_cluster_only(name):
-    imported = {target.split(".")[0] for target in imports(name)}
-    assert "ray" not in imported or room(name) == "cluster"
-
-
 MODEL_CODE = [
     name
     for name in PACKAGE_MODULES
     if room(name) in ("decoding", "models")
     and not name.endswith((".encoder.network", ".winograd"))
 ]
-MODEL_CODE += [
-    f"{PACKAGE}.siblings.ram.{part}" for part in ("retina", "model", "prediction")
-]
-MODEL_CODE += [
-    f"{PACKAGE}.siblings.draw.{part}" for part in ("filter_bank", "model", "bound")
-]
-MODEL_CODE += [
-    f"{PACKAGE}.siblings.words.{part}"
-    for part in "augmentation convolutions decoder encoder generation".split()
-]
-MODEL_CODE += [
-    f"{PACKAGE}.siblings.{part}" for part in ("classifier", "layers", "words.model")
+SIBLINGS = "classifier layers ram.retina ram.model ram.prediction draw.filter_bank"
+SIBLINGS += " draw.model draw.bound words.model words.augmentation words.convolutions"
+SIBLINGS += " words.decoder words.encoder words.generation"
+MODEL_CODE += [f"{PACKAGE}.siblings.{part}" for part in SIBLINGS.split()]
+
+
+def outside(*rooms: str) -> list[str]:
+    return [name for name in MODULES if room(name) not in rooms]
+
+
+# Libraries, and the modules that import none of them.
+NOT_IMPORTED = [
+    ({"data_prep"}, [n for n in outside("cli", "cluster") if room(n)]),
+    ({"benchmarks"}, MODULES),
+    ({"ray"}, outside("cluster")),
+    (HEAVY, [name for name in MODULES if ".metrics" in name]),
+    (BACKENDS, MODEL_CODE),  # they run on any backend
 ]
 
 
-@pytest.mark.parametrize("name", MODEL_CODE)
-def test_the_models_code_runs_on_any_backend(name):
-    assert not {target.split(".")[0] for target in imports(name)} & BACKENDS
+@pytest.mark.parametrize(
+    ("libraries", "name"),
+    [(libraries, name) for libraries, names in NOT_IMPORTED for name in names],
+)
+def test_libraries_are_imported_only_where_they_may_be(libraries, name):
+    assert not {target.split(".")[0] for target in imports(name)} & libraries
+
+
+# Captions are written without Keras, and what is measured on JAX without TensorFlow.
+CAPTIONS = [n for n in PACKAGE_MODULES if room(n) in ("inference", "reference")]
+NOT_LOADED = [(HEAVY | {"matplotlib.pyplot"}, name) for name in CAPTIONS]
+NOT_LOADED += [({"tensorflow"}, f"benchmarks.{part}") for part in ("gpu_ours", "ours")]
+
+
+@pytest.mark.parametrize(("libraries", "name"), NOT_LOADED)
+def test_libraries_are_loaded_only_where_they_may_be(libraries, name):
+    loaded = loaded_with(name)
+    assert not (loaded | {target.split(".")[0] for target in loaded}) & libraries
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -276,12 +245,6 @@ def test_every_package_folder_is_installed():
     assert folders == installed
 
 
-OPTIONAL = {
-    "onnx": "onnx",
-    "wordfreq": "wordfreq",
-}  # where an extra is not installed
-
-
 def test_every_library_imported_is_a_dependency():
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg", encoding="utf-8")
@@ -295,6 +258,6 @@ def test_every_library_imported_is_a_dependency():
     used = {target.split(".")[0] for name in MODULES for target in imports(name)}
     used -= {*sys.stdlib_module_names, PACKAGE, "data_prep"}
     for name in used:
-        named = distribution_of.get(name, [OPTIONAL.get(name, name)])
+        named = distribution_of.get(name, [name])  # where an extra is not installed
         homes = {home.lower().replace("_", "-") for home in named}
         assert homes & required, f"{name} is not in setup.cfg"

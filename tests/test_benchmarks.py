@@ -89,8 +89,8 @@ def test_vgg19_has_its_published_number_of_operations():
 
 def test_a_limit_is_the_maximum_of_calculating_and_moving():
     work = cost.Cost({"float32": 1e9, "bfloat16": 4e9}, 1e8)
-    assert work.calculating(MACHINE["rates"]) == 2
-    assert work.moving(MACHINE["rates"]) == 1
+    found = [of(MACHINE["rates"]) for of in (work.calculating, work.moving)]
+    assert found == [2, 1]
     assert work.seconds(MACHINE["rates"]) == 2
     assert cost.total([work, work]).seconds(MACHINE["rates"]) == 4
 
@@ -186,13 +186,10 @@ def test_contenders_run_in_separate_processes_in_turn():
     assert times.seconds == {"a": [3.0] * 3, "b": [3.0] * 3}
     assert times.facts["b"] == {"answer": "b"}
     assert all(len(used) == 3 for used in times.cores.values())
-    with pytest.raises(ContenderError, match="of no use"):
-        turns.compare({"bad": Contender(contenders.fail)}, seconds=0)
-
-
-def test_run_in_process_returns_the_answer_and_sets_the_environment():
     answer = turns.run_in_process(contenders.double, {"SEEN": "yes"}, number=4)
     assert answer == {"double": 8, "seen": "yes"}
+    with pytest.raises(ContenderError, match="of no use"):
+        turns.compare({"bad": Contender(contenders.fail)}, seconds=0)
 
 
 def test_features_are_sparse_and_a_file_of_copies_is_read_by_the_product(tmp_path):

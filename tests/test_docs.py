@@ -14,10 +14,7 @@ from chromium import accessibility_faults, browser, shown_as
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "docs").glob("*.ipynb"))
-
-
-def test_there_are_notebooks():
-    assert NOTEBOOKS
+assert NOTEBOOKS
 
 
 def code_cells(notebook):
@@ -90,19 +87,15 @@ def test_the_readme_shows_a_figure_and_is_short():
     assert len(text.split()) <= 700
 
 
-def test_the_paths_of_the_readme_exist():
+def test_the_paths_of_the_readme_and_the_tests_that_security_names_exist():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     _, _, table = text.partition("| in `show_attend_tell/` |")
     paths = re.findall(r"`([\w./]+(?:\.py|/))`", table.partition("\n## ")[0])
     assert len(paths) > 10
-    for path in paths:
-        assert (ROOT / "show_attend_tell" / path).exists(), path
-
-
-def test_the_tests_that_security_names_exist():
     text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
-    for name in re.findall(r"`([\w/]+/test_\w+\.py)", text):
-        assert (ROOT / "tests" / name).exists(), name
+    paths = [ROOT / "show_attend_tell" / path for path in paths]
+    paths += [ROOT / "tests" / n for n in re.findall(r"`([\w/]+/test_\w+\.py)", text)]
+    assert [path for path in paths if not path.exists()] == []
 
 
 def test_the_documents_are_short():
@@ -168,6 +161,11 @@ def test_the_site_loads_nothing_from_elsewhere(site):
     assert notebook.count("<math") > 30
 
 
+class QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, *arguments):
+        """Log nothing."""
+
+
 @pytest.fixture(scope="module")
 def site_address(site):
     """Serve the built site on this machine."""
@@ -176,13 +174,6 @@ def site_address(site):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
-
-
-class QuietHandler(SimpleHTTPRequestHandler):
-    """Serves files and logs nothing."""
-
-    def log_message(self, *arguments):
-        """Log nothing."""
 
 
 # Formulas of TeX that no program turned into MathML; "$1" in code is none.

@@ -29,6 +29,12 @@ def test_without_stragglers_and_failures_the_workers_share_the_tasks_equally():
     assert efficiency == pytest.approx(1, abs=0.004)
 
 
+def test_the_same_seed_gives_the_same_run():
+    a = Assumptions()
+    first, second, other = (scale.run_queue(500, 20, 36.0, a, n) for n in (1, 1, 2))
+    assert first == second != other
+
+
 def test_an_overloaded_driver_limits_the_tasks_a_second():
     slow = replace(FREE, task=1e-2, wait=1e-3)
     workers = 2 * scale.driver_limit(3.0, slow)
@@ -44,12 +50,6 @@ def test_a_task_is_repeated_until_its_worker_survives():
     expected = 100 * math.expm1(4 / 100)
     assert queue.seconds / 20_000 == pytest.approx(expected, rel=2e-3)
     assert queue.deaths / 20_000 == pytest.approx(math.expm1(4 / 100), rel=0.05)
-
-
-def test_the_same_seed_gives_the_same_run():
-    a = Assumptions()
-    first, second, other = (scale.run_queue(500, 20, 36.0, a, n) for n in (1, 1, 2))
-    assert first == second != other
 
 
 def test_the_ring_sends_twice_the_gradients_and_has_2n_minus_2_messages():

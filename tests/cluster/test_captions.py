@@ -136,7 +136,9 @@ def captions_of(file: Path) -> list[dict]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def test_other_settings_and_other_files_are_refused(here, photos, tmp_path):
+def test_other_settings_other_files_and_a_damaged_shard_are_refused(
+    here, photos, tmp_path
+):
     run(photos, tmp_path / "out")
     with pytest.raises(OutputFileError, match=r"beam 1.*Received: .*beam 3"):
         run(photos, tmp_path / "out", {"beam": 1})
@@ -145,10 +147,6 @@ def test_other_settings_and_other_files_are_refused(here, photos, tmp_path):
     assert not (photos / ".lock").exists()
     with pytest.raises(OutputFileError, match="must be a folder"):
         run(photos, photos / "0001.jpg")
-
-
-def test_a_damaged_shard_is_named(here, photos, tmp_path):
-    run(photos, tmp_path / "out")
     min((tmp_path / "out").glob("captions-*")).write_bytes(b"[]\n")
     with pytest.raises(OutputFileError, match="captions-000000.*damaged"):
         run(photos, tmp_path / "out")
@@ -197,25 +195,16 @@ def command_line(capsys, *arguments):
 
 def test_the_verb_prints_counts_and_unreadable_photos(here, photos, tmp_path, capsys):
     options = "--cluster", "auto", "--out", tmp_path / "out", "--price-per-hour", "1"
+    for wrong in (options[:2], [*options[:4], "--json"]):
+        code, _, err = command_line(capsys, photos, *wrong)
+        assert (code, "--cluster needs --out FOLDER" in err) == (2, True)
+    code, _, err = command_line(capsys, photos, "--workers", "2")
+    assert (code, "--workers needs --cluster" in err) == (2, True)
     code, out, err = command_line(capsys, photos, *options)
     assert code == 1
     assert "44 captions written, 1 photo skipped" in out
     assert "per million photos" in out
     assert f"{BROKEN}: cannot be read as a photo" in err
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--cluster", "auto"], "--cluster needs --out FOLDER"),
-        (["--cluster", "auto", "--out", "x", "--json"], "--cluster needs --out FOLDER"),
-        (["--workers", "2"], "--workers needs --cluster"),
-    ],
-)
-def test_options_that_do_not_fit_are_wrong_usage(photos, capsys, options, message):
-    code, _, err = command_line(capsys, photos, *options)
-    assert code == 2
-    assert message in err
 
 
 # On a real cluster.

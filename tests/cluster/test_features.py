@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tiny_run
 from PIL import Image
 
 from data_prep.extract import extract
 from data_prep.feature_writer import FeatureWriter
 from show_attend_tell.cluster.features import extract_on_cluster, shard_writer
-from show_attend_tell.config.settings import EncoderSettings, experiment_from_dict
+from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo, write_manifest
 from show_attend_tell.data.shard_store import CACHE, ObjectStore
@@ -32,11 +33,7 @@ NAME = "features-SceneNet-annotations"
 
 
 def experiment():
-    tables = {key: {} for key in ("model", "training", "decoding")}
-    data = {"name": "tiny", "source": "folder"}
-    return experiment_from_dict(
-        {"name": "tiny", "data": data, "encoder": SETTINGS, **tables}
-    )
+    return tiny_run.experiment(data={"name": "tiny"}, encoder=SETTINGS)
 
 
 def test_a_worker_with_another_encoder_refuses_to_work():

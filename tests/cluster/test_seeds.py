@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 
 import pytest
+from refusals import refused
 from tiny_run import experiment, prepare
 from tiny_training import STEPS, assert_same_run, read_checkpoint, skip_graphs
 
@@ -97,14 +98,19 @@ def test_earlier_runs_are_refused_before_any_training_or_replaced(work, tmp_path
     with pytest.raises(RunError, match="other settings .training.batch_size was 8"):
         go(work, tmp_path, seeds=[2], chosen=other, resume=True)
     (tmp_path / NAMES[1] / runs.CHECKPOINT).write_bytes(b"PK damaged")
-    with pytest.raises(RunError, match="checkpoint is damaged") as caught:
+    with refused(RunError, "checkpoint is damaged"):
         go(work, tmp_path, seeds=[2], resume=True)
-    assert "\n" not in str(caught.value)
     (outcome,) = go(work, tmp_path, seeds=[2], overwrite=True)
     assert outcome.summary.steps == 2 * STEPS
 
 
-def test_no_run_is_replaced_without_features_or_while_it_is_trained(work, tmp_path):
+def test_no_run_is_replaced_without_features_or_while_it_is_trained(
+    work, tmp_path, monkeypatch
+):
+    real = runs.lock_run
+    with pytest.raises(ConfigError, match=r"--seeds: training\.seed"):
+        go(work, tmp_path, seeds=[1, 2**31])
+    assert list(tmp_path.iterdir()) == []
     series = series_of(work, tmp_path, evaluates=True)
     other = experiment(encoder={"layer": "first"})
     model = tmp_path / NAMES[0] / runs.MODEL
@@ -116,13 +122,10 @@ def test_no_run_is_replaced_without_features_or_while_it_is_trained(work, tmp_pa
     with runs.lock_run(variant, tmp_path):
         with pytest.raises(RunError, match="another process is training this run"):
             variants_of(series, overwrite=True)
+        monkeypatch.setattr(runs, "lock_run", lambda *a, seconds=0: real(*a))
+        fault = train_variant(series, variant).fault  # this run fails alone
+        assert "another process is training this run" in fault
     assert model.read_text() == "a model"
-
-
-def test_a_seed_out_of_range_is_one_line(work, tmp_path):
-    with pytest.raises(ConfigError, match=r"--seeds: training\.seed"):
-        go(work, tmp_path, seeds=[1, 2**31])
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_runs_are_evaluated_on_the_validation_photos_once(work, tmp_path, monkeypatch):
@@ -143,15 +146,6 @@ def test_runs_are_evaluated_on_the_validation_photos_once(work, tmp_path, monkey
     _, second = go(work, tmp_path, {"evaluates": True}, resume=True)
     assert evaluated[2:] == [(NAMES[1], "val")]
     assert second.summary is None
-
-
-def test_a_run_that_another_process_trains_fails_alone(work, tmp_path, monkeypatch):
-    real = runs.lock_run
-    monkeypatch.setattr(runs, "lock_run", lambda *a, seconds=0: real(*a))
-    (variant,) = seed_variants(CHOSEN, [2])
-    with real(variant, tmp_path):
-        outcome = train_variant(series_of(work, tmp_path), variant)
-    assert "another process is training this run" in outcome.fault
 
 
 # On a cluster.
