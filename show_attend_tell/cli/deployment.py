@@ -63,12 +63,9 @@ def _load(named, encoder_weights, queue, hosts):
     from data_prep.scenes.example_pictures import example_pictures
     from show_attend_tell.deployment.server.app import Example, create_app
     from show_attend_tell.inference.pipeline import load
-    from show_attend_tell.inference.request import CaptionRequest
     from show_attend_tell.siblings.shipped import is_shipped
 
     pipelines = {name: load(model, encoder_weights) for name, model in named.items()}
-    for pipeline in pipelines.values():
-        pipeline.compile(CaptionRequest())  # traces all graphs
     first = next(iter(pipelines.values()))
     pictures = example_pictures(first.engine.encoder.settings.network == "SceneNet")
     examples = [Example(*picture) for picture in pictures]

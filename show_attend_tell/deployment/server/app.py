@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pydantic
 from fastapi import FastAPI, Request
@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from show_attend_tell import __version__
+from show_attend_tell.deployment.server import uploads
 from show_attend_tell.deployment.server.captions import (
     add_captions,
     max_beam,
@@ -23,16 +24,9 @@ from show_attend_tell.deployment.server.photo_programs import add_photo_programs
 from show_attend_tell.deployment.server.request_queue import RequestQueue
 from show_attend_tell.deployment.server.review import add_review
 from show_attend_tell.deployment.server.siblings import add_siblings
-from show_attend_tell.deployment.server.uploads import Limits, size_message
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.result import CONFIDENCE_WORDS
 from show_attend_tell.runtime.errors import BusyError, ModelFileError, UploadError
-
-if TYPE_CHECKING:  # its module imports Keras
-    from show_attend_tell.deployment.server.sibling_models import (
-        DigitModels,
-        WordReader,
-    )
 
 _STATIC = files(__package__) / "static"
 _READ = ["GET", "HEAD"]
@@ -78,10 +72,9 @@ def create_app(
     pipelines: Mapping[str, CaptioningPipeline],
     examples: Sequence[Example] = (),
     queue_limit: int = 32,
-    limits: Limits | None = None,
     hosts: Sequence[str] = ("127.0.0.1", "localhost", "[::1]"),
-    digits: "Callable[[], DigitModels] | None" = None,
-    reader: "Callable[[], WordReader] | None" = None,
+    digits: Callable | None = None,
+    reader: Callable | None = None,
 ) -> FastAPI:
     """Build the application.
 
@@ -89,31 +82,31 @@ def create_app(
         pipelines: models by the name that the page shows; the first is the default.
         examples: the pictures that the page offers.
         queue_limit: requests that may run or wait together; others are refused.
-        limits: limits of uploads.
         hosts: accepted values of the header Host. Others are refused, so that a page
             of another site cannot reach the server through another name.
-        digits: returns the models of the tab of digits; without it the page has no
-            such tab.
-        reader: returns the model of the tab of words; likewise.
+        digits: returns the :class:`sibling_models.DigitModels` of the tab of digits;
+            without it the page has no such tab.
+        reader: returns the :class:`sibling_models.WordReader` of the tab of words.
     """
-    limits, queue = limits or Limits(), RequestQueue(queue_limit)
+    queue = RequestQueue(queue_limit)
     app = FastAPI(
         title="Show, Attend and Tell",
         version=__version__,
         summary="A photo in, its caption and the attention of each word out.",
         docs_url=None,  # FastAPI's own pages load scripts from elsewhere
         redoc_url=None,
+        responses=_REFUSALS,
     )
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
-    most = limits.bytes * 4 // 3 + _FORM_BYTES  # of a photo in base64
-    app.add_middleware(Guard, max_bytes=most, message=size_message(limits))
+    most = uploads.MEGABYTES * 4_000_000 // 3 + _FORM_BYTES  # of a photo in base64
+    app.add_middleware(Guard, max_bytes=most, message=uploads.size_message())
     _add_refusals(app)
     tabs = {"digits": digits is not None, "words": reader is not None}
-    _add_page(app, pipelines, examples, limits, tabs)
-    add_captions(app, pipelines, queue, limits, _REFUSALS)
-    add_review(app, pipelines, _REFUSALS)
-    add_photo_programs(app, pipelines, queue, limits)
-    add_siblings(app, digits, reader, queue, limits, _REFUSALS)
+    _add_page(app, pipelines, examples, tabs)
+    add_captions(app, pipelines, queue)
+    add_review(app, pipelines)
+    add_photo_programs(app, pipelines, queue)
+    add_siblings(app, digits, reader, queue)
     return app
 
 
@@ -121,7 +114,6 @@ def _add_page(
     app: FastAPI,
     pipelines: Mapping[str, CaptioningPipeline],
     examples: Sequence[Example],
-    limits: Limits,
     tabs: Mapping[str, bool],
 ) -> None:
     @app.api_route("/", methods=_READ, include_in_schema=False)
@@ -137,8 +129,8 @@ def _add_page(
             "max_beam": max_beam(pipelines),
             "examples": [{"title": e.title, "note": e.note} for e in examples],
             "confidence_words": CONFIDENCE_WORDS,
-            "megabytes": limits.megabytes,
-            "megapixels": limits.megapixels,
+            "megabytes": uploads.MEGABYTES,
+            "megapixels": uploads.MEGAPIXELS,
             **tabs,
         }
 

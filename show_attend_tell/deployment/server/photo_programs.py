@@ -24,7 +24,7 @@ from starlette.exceptions import HTTPException
 
 from show_attend_tell import __version__
 from show_attend_tell.deployment.server.request_queue import RequestQueue
-from show_attend_tell.deployment.server.uploads import Limits, open_upload
+from show_attend_tell.deployment.server.uploads import open_upload
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.runtime.errors import (
     ShowAttendTellError,
@@ -139,9 +139,8 @@ def add_photo_programs(
     app: FastAPI,
     pipelines: Mapping[str, CaptioningPipeline],
     queue: RequestQueue,
-    limits: Limits,
 ) -> None:
-    """Add both protocols; see :func:`captions.add_captions` for the arguments.
+    """Add both protocols to an application.
 
     :func:`middleware.refusal` turns errors into the protocol's own.
     """
@@ -150,7 +149,7 @@ def add_photo_programs(
     async def answer(request: Request, kind: type) -> _Answer:
         query, start = await _read(request, kind), time.monotonic()
         call = _caption, pipelines[_find(pipelines, query.model)], _only_photo(query)
-        caption = await _unless_left(request, queue, *call, limits)
+        caption = await _unless_left(request, queue, *call)
         spent, words = time.monotonic() - start, len(caption.words)
         return _Answer(query.model, caption.sentence, words, spent, query.stream)
 
@@ -272,7 +271,7 @@ async def _unless_left(request: Request, queue: RequestQueue, *call):
     return result
 
 
-def _caption(pipeline: CaptioningPipeline, photo: str, limits: Limits):
+def _caption(pipeline: CaptioningPipeline, photo: str):
     """Return the Caption of a photo in base64.
 
     Raises:
@@ -287,7 +286,7 @@ def _caption(pipeline: CaptioningPipeline, photo: str, limits: Limits):
             "the photo must be base64, or a data URI with base64. Received: "
             f"{quote(photo, 30)}; this server fetches nothing",
         ) from None
-    return pipeline.caption_image(open_upload(content, limits))
+    return pipeline.caption_image(open_upload(content))
 
 
 def _line(answer: _Answer, content: dict) -> Response:

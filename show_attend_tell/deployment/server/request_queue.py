@@ -28,21 +28,9 @@ class RequestQueue:
         self.length = 0
         self._seconds = 1.0  # moving average of a function's duration
         self._one = anyio.CapacityLimiter(1)
-        self._one_preparing = anyio.CapacityLimiter(1)
 
-    async def run(
-        self,
-        function: Callable[..., T],
-        *arguments: object,
-        prepare: Callable[[], None] | None = None,
-    ) -> T:
+    async def run(self, function: Callable[..., T], *arguments: object) -> T:
         """Wait for the requests before this one, then return the function's result.
-
-        Args:
-            function: the function to run.
-            *arguments: its arguments.
-            prepare: slow preparation of this request. A second worker thread runs it,
-                so that other requests do not wait.
 
         Raises:
             BusyError: the queue is full.
@@ -51,8 +39,6 @@ class RequestQueue:
             raise BusyError(max(1, math.ceil(self._seconds * self.length / 2)))
         self.length += 1
         try:
-            if prepare is not None:
-                await anyio.to_thread.run_sync(prepare, limiter=self._one_preparing)
             return await anyio.to_thread.run_sync(
                 self._timed, function, *arguments, limiter=self._one
             )

@@ -47,7 +47,7 @@ class DigitModels:
         return models
 
     def classify(self, image: Image.Image, seed: int) -> dict:
-        """Return the values of :class:`DigitAnswer`, without its duration.
+        """Return the values of ``POST /digits/classify``, without the duration.
 
         The seed decides the first place.
 
@@ -74,7 +74,7 @@ class DigitModels:
         }
 
     def draw(self, seed: int) -> dict:
-        """Return the values of :class:`DrawingAnswer`, without its duration."""
+        """Return the values of ``GET /digits/draw``, without the duration."""
         outputs = self._sample(1, seed)
         canvases = probabilities(outputs["canvas"][0], self._draw)  # (T + 1, H, W)
         windows = []
@@ -104,7 +104,7 @@ class WordReader:
         return reader
 
     def read(self, image: Image.Image) -> dict:
-        """Return the values of :class:`WordAnswer`, without photo and duration.
+        """Return the values of ``POST /read``, without photo and duration.
 
         Raises:
             PhotoError: the crop has one grey level.

@@ -95,20 +95,3 @@ def test_a_request_cancelled_while_it_runs_still_runs_alone():
 
     anyio.run(main)
     assert order == ["first", "second"]
-
-
-def test_a_request_that_prepares_delays_no_other():
-    queue, go, order = RequestQueue(3), threading.Event(), []
-
-    async def main():
-        async with anyio.create_task_group() as group:
-            slow = {"prepare": lambda: go.wait(10)}
-            group.start_soon(lambda: queue.run(order.append, "slow", **slow))
-            await anyio.wait_all_tasks_blocked()
-            await queue.run(order.append, "fast")
-            assert queue.length == 1  # the one that prepares has its place
-            go.set()
-        assert queue.length == 0
-
-    anyio.run(main)
-    assert order == ["fast", "slow"]
