@@ -8,14 +8,14 @@ from unittest import mock
 from tiny_pipeline import photo_bytes
 
 from show_attend_tell.deployment.server import uploads
-from show_attend_tell.deployment.server.app import Example, create_app
+from show_attend_tell.deployment.server.app import create_app
 from show_attend_tell.deployment.server.serve import server_of, take_port
 
 
 @contextlib.contextmanager
 def serving(pipelines, queue_limit=32, digits=None, reader=None):
     """Serve models, a dict by name, and those of other tabs; yield the address."""
-    examples = [Example("noise", photo_bytes(7, "JPEG"), "a failure")]
+    examples = [("noise", photo_bytes(7, "JPEG"), "a failure")]
     others = {"digits": digits, "reader": reader}
     smaller = mock.patch.multiple(uploads, MEGABYTES=1, MEGAPIXELS=1)
     smaller.start()

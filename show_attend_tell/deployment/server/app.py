@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
-from typing import NamedTuple
 
 import pydantic
 from fastapi import FastAPI, Request
@@ -26,25 +25,11 @@ from show_attend_tell.deployment.server.review import add_review
 from show_attend_tell.deployment.server.siblings import add_siblings
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.result import CONFIDENCE_WORDS
-from show_attend_tell.runtime.errors import BusyError, ModelFileError, UploadError
+from show_attend_tell.runtime.errors import ModelFileError
 
 _STATIC = files(__package__) / "static"
 _READ = ["GET", "HEAD"]
 _FORM_BYTES = 100_000  # bytes of a request besides the photo
-
-
-class Example(NamedTuple):
-    """A picture that the page offers.
-
-    Attributes:
-        title: names the picture and its author.
-        jpeg: the bytes of the file.
-        note: shown under the picture, such as "wrong: unlike the training photos".
-    """
-
-    title: str
-    jpeg: bytes
-    note: str = ""
 
 
 class Refusal(pydantic.BaseModel):
@@ -70,7 +55,7 @@ _REFUSALS = {
 
 def create_app(
     pipelines: Mapping[str, CaptioningPipeline],
-    examples: Sequence[Example] = (),
+    examples: Sequence[tuple[str, bytes, str]] = (),
     queue_limit: int = 32,
     hosts: Sequence[str] = ("127.0.0.1", "localhost", "[::1]"),
     digits: Callable | None = None,
@@ -80,7 +65,7 @@ def create_app(
 
     Args:
         pipelines: models by the name that the page shows; the first is the default.
-        examples: the pictures that the page offers.
+        examples: the pictures that the page offers: title, JPEG file and note of each.
         queue_limit: requests that may run or wait together; others are refused.
         hosts: accepted values of the header Host. Others are refused, so that a page
             of another site cannot reach the server through another name.
@@ -113,7 +98,7 @@ def create_app(
 def _add_page(
     app: FastAPI,
     pipelines: Mapping[str, CaptioningPipeline],
-    examples: Sequence[Example],
+    examples: Sequence[tuple[str, bytes, str]],
     tabs: Mapping[str, bool],
 ) -> None:
     @app.api_route("/", methods=_READ, include_in_schema=False)
@@ -127,7 +112,7 @@ def _add_page(
             "version": __version__,
             "models": [model_info(*named) for named in pipelines.items()],
             "max_beam": max_beam(pipelines),
-            "examples": [{"title": e.title, "note": e.note} for e in examples],
+            "examples": [{"title": title, "note": note} for title, _, note in examples],
             "confidence_words": CONFIDENCE_WORDS,
             "megabytes": uploads.MEGABYTES,
             "megapixels": uploads.MEGAPIXELS,
@@ -138,22 +123,13 @@ def _add_page(
     async def example(number: int) -> Response:
         if not 0 <= number < len(examples):
             raise HTTPException(404, "no such example")
-        return Response(examples[number].jpeg, media_type="image/jpeg")
+        return Response(examples[number][1], media_type="image/jpeg")
 
     app.mount("/static", StaticFiles(directory=str(_STATIC)), name="static")
 
 
 def _add_refusals(app: FastAPI) -> None:
     """Return every expected error by :func:`middleware.refusal`."""
-
-    @app.exception_handler(UploadError)
-    async def on_upload_error(request: Request, error: UploadError) -> JSONResponse:
-        return refusal(request, error.status, str(error))
-
-    @app.exception_handler(BusyError)
-    async def on_busy_error(request: Request, error: BusyError) -> JSONResponse:
-        wait = {"Retry-After": str(error.seconds)}
-        return refusal(request, 503, str(error), wait)
 
     @app.exception_handler(ModelFileError)
     async def on_damaged_model(request: Request, error: ModelFileError) -> JSONResponse:

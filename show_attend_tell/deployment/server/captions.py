@@ -15,7 +15,7 @@ from show_attend_tell.deployment.server.request_queue import RequestQueue
 from show_attend_tell.deployment.server.uploads import open_upload
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.request import CaptionRequest, is_sampled
-from show_attend_tell.runtime.errors import CaptionError, UploadError
+from show_attend_tell.runtime.errors import CaptionError
 
 MAX_BEAM = 10  # unless a model's own beam is wider
 SAMPLES = 5  # captions sampled for a photo: the caption and its alternatives
@@ -137,7 +137,7 @@ def _caption_upload(
     try:
         caption = pipeline.caption_image(image, request)
     except CaptionError as error:  # of a region that is not inside the photo
-        raise UploadError(422, str(error)) from None
+        raise HTTPException(422, str(error)) from None
     region = seen_region(image.size, pipeline.engine.side, pipeline.engine.resize)
     sizes = (*image.size, *image.size)
     values = {"locations": None, "region": None} | caption.to_dict()

@@ -1,8 +1,8 @@
 """Serve captions in the protocols of Ollama and OpenAI, which photo programs use.
 
-A request brings one photo and gets one sentence. Prompts, earlier messages and options
-of sampling are ignored; a request for labels, JSON or tools is refused. A stream is one
-piece: a line of JSON (Ollama), or one event with all words (OpenAI).
+A request brings one photo and gets one sentence. Prompts, earlier messages and all
+other fields are ignored; a request for labels, JSON or tools is refused. A stream is
+one piece: a line of JSON (Ollama), or one event with all words (OpenAI).
 
 https://docs.ollama.com/api, https://platform.openai.com/docs/api-reference
 """
@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Literal, NamedTuple
 
-import anyio
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError
@@ -26,26 +25,9 @@ from show_attend_tell import __version__
 from show_attend_tell.deployment.server.request_queue import RequestQueue
 from show_attend_tell.deployment.server.uploads import open_upload
 from show_attend_tell.inference.pipeline import CaptioningPipeline
-from show_attend_tell.runtime.errors import (
-    ShowAttendTellError,
-    UploadError,
-    one_line,
-    quote,
-)
+from show_attend_tell.runtime.errors import one_line, quote
 
 _OWNER = "show-attend-tell"
-# Fields of OpenAI's requests that change no caption; OpenAI refuses unknown fields.
-_IGNORED = frozenset(
-    """
-    audio background conversation context_management frequency_penalty function_call
-    include instructions logit_bias logprobs max_completion_tokens max_output_tokens
-    max_tokens max_tool_calls metadata modalities moderation parallel_tool_calls
-    prediction presence_penalty previous_response_id prompt prompt_cache_key
-    prompt_cache_options prompt_cache_retention reasoning reasoning_effort
-    safety_identifier seed service_tier stop store stream_options temperature
-    tool_choice top_logprobs top_p truncation user verbosity web_search_options
-    """.split()
-)
 
 
 class _OllamaMessage(BaseModel):
@@ -53,7 +35,7 @@ class _OllamaMessage(BaseModel):
 
 
 class OllamaQuery(_OllamaMessage):
-    """A request to Ollama; as there, unknown fields are ignored."""
+    """A request to Ollama."""
 
     model: str = Field(validation_alias=AliasChoices("model", "name"))
     messages: list[_OllamaMessage] | None = None
@@ -93,7 +75,7 @@ class _Text(BaseModel):
     format: _Format | None = None
 
 
-class OpenAIQuery(BaseModel, extra="allow"):
+class OpenAIQuery(BaseModel):
     """A request to OpenAI: `messages` of chat completions, `input` of responses."""
 
     model: str
@@ -148,8 +130,8 @@ def add_photo_programs(
 
     async def answer(request: Request, kind: type) -> _Answer:
         query, start = await _read(request, kind), time.monotonic()
-        call = _caption, pipelines[_find(pipelines, query.model)], _only_photo(query)
-        caption = await _unless_left(request, queue, *call)
+        pipeline = pipelines[_find(pipelines, query.model)]
+        caption = await queue.run(_caption, pipeline, _only_photo(query))
         spent, words = time.monotonic() - start, len(caption.words)
         return _Answer(query.model, caption.sentence, words, spent, query.stream)
 
@@ -205,9 +187,6 @@ async def _read(request: Request, kind: type[BaseModel]) -> BaseModel:
         fault = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, fault["loc"])) or "body"
         raise HTTPException(400, f"`{place}`: {one_line(fault['msg'])}") from None
-    if unknown := (query.model_extra or {}).keys() - _IGNORED:
-        name = quote(min(unknown))
-        raise HTTPException(400, f"{name} is no field of this request; remove it")
     if query.structured:
         raise HTTPException(
             400,
@@ -245,43 +224,17 @@ def _only_photo(query: OllamaQuery | OpenAIQuery) -> str:
     return photos[0]
 
 
-async def _unless_left(request: Request, queue: RequestQueue, *call):
-    """Return the result of a call in the queue; a client that left gives up its place.
-
-    Raises:
-        ShowAttendTellError: see :meth:`RequestQueue.run` and the call.
-        HTTPException: the client has left.
-    """
-    result: object = HTTPException(499, "the client left")
-
-    async def watch() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-        group.cancel_scope.cancel()
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(watch)
-        try:
-            result = await queue.run(*call)
-        except ShowAttendTellError as error:  # a group would wrap it in another
-            result = error
-        group.cancel_scope.cancel()
-    if isinstance(result, Exception):
-        raise result
-    return result
-
-
 def _caption(pipeline: CaptioningPipeline, photo: str):
     """Return the Caption of a photo in base64.
 
     Raises:
-        UploadError: it is no base64, or see :func:`uploads.open_upload`.
+        HTTPException: it is no base64, or see :func:`uploads.open_upload`.
     """
     try:
         text = "".join(photo.rpartition(";base64,")[2].split())
         content = base64.b64decode(text, validate=True)
     except ValueError:
-        raise UploadError(
+        raise HTTPException(
             415,
             "the photo must be base64, or a data URI with base64. Received: "
             f"{quote(photo, 30)}; this server fetches nothing",

@@ -10,10 +10,11 @@ from typing import Annotated
 
 import pydantic
 from fastapi import FastAPI, File, Form, Query, UploadFile
+from starlette.exceptions import HTTPException
 
 from show_attend_tell.deployment.server.request_queue import RequestQueue
 from show_attend_tell.deployment.server.uploads import open_upload
-from show_attend_tell.runtime.errors import PhotoError, UploadError
+from show_attend_tell.runtime.errors import PhotoError
 
 Seed = Annotated[int, pydantic.Field(ge=0, lt=2**31)]
 
@@ -85,13 +86,13 @@ def _answer(load: Callable, method: str, content: bytes, *options) -> dict:
     """Return what models answer to an uploaded image, and the duration.
 
     Raises:
-        UploadError: the upload is no photo, or shows neither a digit nor a word.
+        HTTPException: the upload is no photo, or shows neither a digit nor a word.
     """
     image = open_upload(content)
     try:
         return _timed(load, method, image, *options)
     except PhotoError as error:
-        raise UploadError(422, str(error)) from None
+        raise HTTPException(422, str(error)) from None
 
 
 def _timed(load: Callable, method: str, *arguments) -> dict:

@@ -3,13 +3,14 @@
 import io
 
 from PIL import Image
+from starlette.exceptions import HTTPException
 
 from show_attend_tell.data.preprocessing import (
     LONGEST_SIDE,
     load_photo,
     pillow_warnings_ignored,
 )
-from show_attend_tell.runtime.errors import UploadError, one_line
+from show_attend_tell.runtime.errors import one_line
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 MEGABYTES = 20  # of the largest file
@@ -23,20 +24,20 @@ def open_upload(content: bytes) -> Image.Image:
         RGB, upright according to its EXIF orientation.
 
     Raises:
-        UploadError: the photo exceeds the limits, or is in none of :data:`FORMATS`.
+        HTTPException: the photo exceeds the limits, or is in none of :data:`FORMATS`.
     """
     if len(content) > MEGABYTES * 1_000_000:
-        raise UploadError(413, size_message())
+        raise HTTPException(413, size_message())
     try:
         _require_pixels(content)
         return load_photo(io.BytesIO(content), FORMATS)
-    except UploadError:
+    except HTTPException:
         raise
     except Exception as error:  # decoders of damaged files raise errors of any class
         reason = "no known image format"
         if not isinstance(error, Image.UnidentifiedImageError):
             reason = one_line(error)
-        raise UploadError(
+        raise HTTPException(
             415,
             f"`photo` must be a photo ({', '.join(FORMATS)}) that can be read. "
             f"Received: {len(content)} bytes, {reason}; choose another",
@@ -59,7 +60,7 @@ def _require_pixels(content: bytes) -> None:
             received = f"{width} x {height} pixels"
     except Image.DecompressionBombError:
         pass
-    raise UploadError(
+    raise HTTPException(
         413,
         f"`photo` must have at most {MEGAPIXELS} megapixels, and "
         f"{LONGEST_SIDE} pixels on a side. Received: {received}; make it smaller",
