@@ -288,13 +288,6 @@ def test_a_misspelled_name_is_answered_with_the_nearest(run, arguments, close):
     assert close in err
 
 
-def test_help_lists_the_experiments_that_the_verb_accepts(run):
-    every = {"draw_mnist", "flickr8k_soft", "read_words"}
-    for verb, listed in (("draw", {"draw_mnist"}), ("train", every)):
-        _, _, table = run(verb, "--help")[1].partition("Experiments:")
-        assert every & set(table.split()) == listed
-
-
 def test_compare_passes_its_options_and_prints_the_table(run, monkeypatch):
     row = ComparisonRow("x", (1, 2), {"BLEU-4": 20.5}, {"BLEU-4": 0.25}, {})
     calls = []
