@@ -60,17 +60,14 @@ def _load(named, encoder_weights, queue, hosts):
     from data_prep.scenes.example_pictures import example_pictures
     from show_attend_tell.deployment.server.app import create_app
     from show_attend_tell.inference.pipeline import load
-    from show_attend_tell.siblings.shipped import is_shipped
 
     pipelines = {name: load(model, encoder_weights) for name, model in named.items()}
     first = next(iter(pipelines.values()))
     examples = example_pictures(first.engine.encoder.settings.network == "SceneNet")
     digits = reader = None
     if find_spec("tensorflow") is not None:
-        if is_shipped("classify") and is_shipped("generate"):
-            digits = functools.cache(lambda: _sibling_models().DigitModels.shipped())
-        if is_shipped("read"):
-            reader = functools.cache(lambda: _sibling_models().WordReader.shipped())
+        digits = functools.cache(lambda: _sibling_models().DigitModels.shipped())
+        reader = functools.cache(lambda: _sibling_models().WordReader.shipped())
     return create_app(
         pipelines, examples, queue, hosts=hosts, digits=digits, reader=reader
     )

@@ -25,7 +25,7 @@ from show_attend_tell.deployment.server.review import add_review
 from show_attend_tell.deployment.server.siblings import add_siblings
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.result import CONFIDENCE_WORDS
-from show_attend_tell.runtime.errors import ModelFileError
+from show_attend_tell.runtime.errors import ShowAttendTellError
 
 _STATIC = files(__package__) / "static"
 _READ = ["GET", "HEAD"]
@@ -131,8 +131,8 @@ def _add_page(
 def _add_refusals(app: FastAPI) -> None:
     """Return every expected error by :func:`middleware.refusal`."""
 
-    @app.exception_handler(ModelFileError)
-    async def on_damaged_model(request: Request, error: ModelFileError) -> JSONResponse:
+    @app.exception_handler(ShowAttendTellError)  # of a model that is absent or damaged
+    async def on_error(request: Request, error: ShowAttendTellError) -> JSONResponse:
         return refusal(request, 500, str(error))
 
     @app.exception_handler(HTTPException)
