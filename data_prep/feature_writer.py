@@ -20,6 +20,7 @@ from typing import NoReturn
 
 import h5py
 import numpy as np
+from tqdm import tqdm
 
 from data_prep.feature_shard import (
     LIBVER,
@@ -48,7 +49,7 @@ from show_attend_tell.data.shard_store import (
 )
 from show_attend_tell.runtime.errors import FeatureError
 from show_attend_tell.runtime.files import TEMPORARY, locked
-from show_attend_tell.runtime.progress import ProgressBar, progress_bar
+from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes
 
 SHARD_ROWS = 256  # photos: half a minute of VGG16 on one core, 5 MB
@@ -271,7 +272,7 @@ class FeatureWriter:
         local = sum(FolderStore(self._folder).sizes().values())
         return local + (sum(self._sizes().values()) if self._url else 0)
 
-    def progress_bar(self, shown: bool) -> ProgressBar:
+    def progress_bar(self, shown: bool) -> tqdm:
         """Return a progress bar of the photos."""
         total = len(self.image_ids)
         done = total - sum(len(self.rows(number)) for number in self.missing)

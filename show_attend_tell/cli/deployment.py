@@ -6,11 +6,8 @@ from pathlib import Path
 
 import click
 
-from show_attend_tell.cli.options import (
-    PATH,
-    encoder_weights_option,
-)
-from show_attend_tell.cli.tasks import TASKS, name_of_model, require_accepted
+from show_attend_tell.cli.options import PATH, encoder_weights_option
+from show_attend_tell.cli.tasks import name_of_model, require_accepted
 from show_attend_tell.config import MOST_BEAM
 from show_attend_tell.runtime.tensorflow_startup import start_keras
 
@@ -61,23 +58,16 @@ def demo(models, encoder_weights, host, port, queue) -> None:
 def _load(named, encoder_weights, queue, hosts):
     """Load models; return the web application."""
     from data_prep.scenes.example_pictures import example_pictures
-    from show_attend_tell.deployment.server.app import Example, create_app
+    from show_attend_tell.deployment.server.app import create_app
     from show_attend_tell.inference.pipeline import load
-    from show_attend_tell.inference.request import CaptionRequest
-    from show_attend_tell.siblings.shipped import is_shipped
 
     pipelines = {name: load(model, encoder_weights) for name, model in named.items()}
-    for pipeline in pipelines.values():
-        pipeline.compile(CaptionRequest())  # traces all graphs
     first = next(iter(pipelines.values()))
-    pictures = example_pictures(first.engine.encoder.settings.network == "SceneNet")
-    examples = [Example(*picture) for picture in pictures]
+    examples = example_pictures(first.engine.encoder.settings.network == "SceneNet")
     digits = reader = None
     if find_spec("tensorflow") is not None:
-        if is_shipped("classify") and is_shipped("generate"):
-            digits = functools.cache(lambda: _sibling_models().DigitModels.shipped())
-        if is_shipped("read"):
-            reader = functools.cache(lambda: _sibling_models().WordReader.shipped())
+        digits = functools.cache(lambda: _sibling_models().DigitModels.shipped())
+        reader = functools.cache(lambda: _sibling_models().WordReader.shipped())
     return create_app(
         pipelines, examples, queue, hosts=hosts, digits=digits, reader=reader
     )
@@ -166,6 +156,5 @@ def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
     else:
         from show_attend_tell.deployment.exports.half_precision import save_half
 
-        load, eight_bit = TASKS[task].functions().load, form == "8bit"
-        size = save_half(model, out, accept_imagenet, eight_bit, beam, load)
+        size = save_half(model, out, accept_imagenet, form == "8bit", beam, task)
         click.echo(f"{out}: {size / 1e6:.1f} MB")

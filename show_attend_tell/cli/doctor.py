@@ -40,7 +40,6 @@ def examine() -> Iterator[Finding]:
         return  # the plain install: the other findings are about training
     yield from _check_java()
     yield from _check_tensorflow()
-    yield from _check_packaged_models()
 
 
 def _check_packages() -> Iterator[Finding]:
@@ -86,42 +85,3 @@ def _check_tensorflow() -> Iterator[Finding]:
     devices = tf.config.list_physical_devices("GPU")
     names = ", ".join(device.name for device in devices) or "none, the CPU is used"
     yield Finding("OK", f"GPUs: {names}")
-
-
-def _check_packaged_models() -> Iterator[Finding]:
-    """Yield whether the pretrained models and the encoders' weights are complete.
-
-    The files beside the default model must be present; their content is not read.
-    """
-    from show_attend_tell.config.captioner import SavedConfig
-    from show_attend_tell.models.encoder import quantised_weights, scene_net
-    from show_attend_tell.models.pretrained import NAMES, shipped_model
-    from show_attend_tell.reference.model_file import read_model
-    from show_attend_tell.runtime.errors import EncoderError, PretrainedModelError
-    from show_attend_tell.runtime.untrusted import DAMAGED
-
-    weights = quantised_weights.WEIGHTS
-    try:
-        for name in NAMES:
-            saved = read_model(shipped_model(name), {"Captioner": SavedConfig})
-            network = saved.config.encoder_identity.network
-        quantised_weights.read_quantised()
-        endings = (".reranker.npz", ".confidence.npz")
-        beside = [shipped_model().with_suffix(ending) for ending in endings]
-        for file in (*beside, scene_net.WEIGHTS):
-            if not file.is_file():
-                raise OSError(f"{file} is missing")
-    except PretrainedModelError as error:
-        yield Finding("note", str(error))
-    except EncoderError as error:
-        yield Finding("problem", str(error))
-    except DAMAGED as error:
-        yield Finding(
-            "problem", f"damaged pretrained model ({error}); install the package again"
-        )
-    else:
-        yield Finding(
-            "OK",
-            f"encoder of the pretrained models, {network} with 8 bits per weight: "
-            f"{weights}, {weights.stat().st_size / 1e6:.1f} MB",
-        )

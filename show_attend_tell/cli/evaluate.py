@@ -4,7 +4,6 @@ import click
 
 from show_attend_tell.cli.options import (
     PATH,
-    ExperimentCommand,
     experiment_options,
     limit_option,
     load_settings,
@@ -20,7 +19,7 @@ from show_attend_tell.config import MOST_BEAM
 from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 
-@click.command("eval", cls=ExperimentCommand)
+@click.command("eval")
 @experiment_options
 @work_option
 @runs_option
@@ -84,8 +83,8 @@ def evaluate(experiment, changes, work, runs, name, split, limit, **options) -> 
         )
     settings = load_settings(experiment, changes, name, limit)
     start_keras()
-    measure = TASKS[settings.task].functions().evaluate
-    click.echo("\n".join(measure(settings, work, runs, split, options)))
+    lines = TASKS[settings.task].evaluate(settings, work, runs, split, options)
+    click.echo("\n".join(lines))
 
 
 @click.command()

@@ -10,13 +10,9 @@ from typing import Literal, Union, get_args, get_origin, get_type_hints
 
 import click
 
-from show_attend_tell.cli.tasks import accepts, require_accepted
-from show_attend_tell.config.shipped import (
-    experiment_summary,
-    experiment_task,
-    shipped_experiments,
-)
+from show_attend_tell.cli.tasks import require_accepted
 from show_attend_tell.inference.request import CaptionRequest, Option
+from show_attend_tell.runtime.errors import plural
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
@@ -37,24 +33,6 @@ class LocalPath(click.Path):
 
 
 PATH = LocalPath(path_type=Path)
-
-
-class ExperimentCommand(click.Command):
-    """A verb whose ``--help`` ends with the shipped experiments that it accepts."""
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the epilog, and a table of the experiments."""
-        super().format_epilog(ctx, formatter)
-        files = {
-            name: file
-            for name, file in shipped_experiments().items()
-            if accepts(experiment_task(file), self.name)
-        }
-        if files:
-            with formatter.section("Experiments"):
-                formatter.write_dl(
-                    [(name, experiment_summary(file)) for name, file in files.items()]
-                )
 
 
 def add_options(*options: Callable) -> Callable:
@@ -153,10 +131,6 @@ def print_failures(failures: Iterable) -> bool:
     return failed
 
 
-def _parsed(parse: Callable, context, parameter, text: str | None):
-    return None if text is None else parse(text)
-
-
 def _request_option(request: type, field: dataclasses.Field) -> Callable:
     """Return the decorator that adds one field of a request to a verb."""
     option: Option = field.metadata["option"]
@@ -168,7 +142,9 @@ def _request_option(request: type, field: dataclasses.Field) -> Callable:
     if get_origin(kind) in (Union, UnionType):  # ``int | None``
         kind = get_args(kind)[0]
     if option.parse is not None:
-        details["callback"] = functools.partial(_parsed, option.parse)
+        details["callback"] = lambda context, parameter, text: (
+            None if text is None else option.parse(text)
+        )
     elif get_origin(kind) is Literal:
         details["type"] = click.Choice(get_args(kind))
         details |= {"default": field.default, "show_default": True}
@@ -236,8 +212,11 @@ def load_settings(
     if run_name is not None:
         settings = rename(settings, run_name)
     if limit is not None:  # last, so that a part is never named like the whole
-        from show_attend_tell.config.experiments import limit_experiment, limit_message
+        from show_attend_tell.config.experiments import limit_experiment
 
         settings = limit_experiment(settings, limit)
-        click.echo(limit_message(settings, limit))
+        click.echo(
+            f"limited to the first {plural(limit, 'photo')} of each split, in the "
+            f"order of the data set: data {settings.data.name}, run {settings.name}"
+        )
     return settings

@@ -9,7 +9,6 @@ import click
 
 from show_attend_tell.cli.options import (
     PATH,
-    ExperimentCommand,
     cluster_options,
     encoder_weights_option,
     experiment_options,
@@ -45,7 +44,7 @@ def _progress() -> Iterator[Callable[[str, int, int], None] | None]:
             bar.close()
 
 
-@click.command(cls=ExperimentCommand)
+@click.command()
 @experiment_options
 @work_option
 @click.option("--data", type=PATH, help="Folder with the files of the data set.")
@@ -69,7 +68,7 @@ def prepare(experiment, changes, work, data, on_problem, limit) -> None:
     click.echo("\n".join(report.lines()))
 
 
-@click.command(cls=ExperimentCommand)
+@click.command()
 @experiment_options
 @work_option
 @encoder_weights_option

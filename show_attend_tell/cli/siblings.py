@@ -8,7 +8,6 @@ import click
 from show_attend_tell.cli.caption import print_results
 from show_attend_tell.cli.options import (
     PATH,
-    ExperimentCommand,
     attention_option,
     load_settings,
     name_option,
@@ -29,7 +28,7 @@ def _check_suffix(context, parameter, value: Path) -> Path:
     return value
 
 
-@click.command(cls=ExperimentCommand)
+@click.command()
 @click.option(
     *("--experiment", "-e"),
     metavar="NAME|FILE",

@@ -1,7 +1,7 @@
 """Map each task of an experiment to the functions that the verbs call.
 
-:data:`TASKS` has an entry for each value of the key ``task``. The entries import their
-modules when a verb runs, so that ``--help`` is fast.
+:data:`TASKS` has an entry for each value of the key ``task``. Modules are imported when
+a verb runs, so that ``--help`` is fast.
 
 To add a task, make a folder in ``siblings/`` with the files of ``siblings/ram/``, name
 its models in :mod:`siblings.models`, its settings in ``_TASKS`` of
@@ -9,28 +9,13 @@ its models in :mod:`siblings.models`, its settings in ``_TASKS`` of
 to :data:`TASKS`.
 """
 
-import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 from click.core import ParameterSource
-
-
-class Functions(NamedTuple):
-    """The functions of a task, which the verbs call.
-
-    ``load`` loads a model file. ``train`` has the arguments of
-    :func:`training.train.train`. ``evaluate`` is called with the experiment, the work
-    folder, the folder of runs, the split and the other options of ``eval``, a
-    dictionary; it returns lines to print.
-    """
-
-    load: Callable
-    train: Callable
-    evaluate: Callable
 
 
 @dataclass(frozen=True)
@@ -39,26 +24,28 @@ class Task:
 
     Attributes:
         described: the end of "needs an experiment ..." in usage errors.
+        training: module in :mod:`show_attend_tell` whose function ``train`` has the
+            arguments of :func:`training.train.train`.
+        evaluate: called with the experiment, the work folder, the folder of runs, the
+            split and the other options of ``eval``, a dictionary; returns lines.
         accepts: verbs, options and values of options that not every task accepts, such
             as ``draw``, ``eval --beam`` and ``eval --split all``. Every task accepts
             a verb or an option that no entry names.
         classes: names of the classes of its models.
-        functions: imports and returns its functions.
         has_captions: whether its experiments have captions, and features of photos.
     """
 
     described: str
+    training: str
+    evaluate: Callable[..., list[str]]
     accepts: frozenset[str]
     classes: frozenset[str]
-    functions: Callable[[], Functions]
     has_captions: bool = False
 
-
-def _caption() -> Functions:
-    from show_attend_tell.models.saving import load_captioner
-    from show_attend_tell.training.train import train
-
-    return Functions(load_captioner, train, _evaluate_captions)
+    def train(self, *arguments, **options):
+        """Import the task's module, and train."""
+        module = import_module(f"show_attend_tell.{self.training}")
+        return module.train(*arguments, **options)
 
 
 def _evaluate_captions(settings, work, runs, split, options) -> list[str]:
@@ -77,49 +64,27 @@ def _evaluate_captions(settings, work, runs, split, options) -> list[str]:
     return table(reports)
 
 
-def _classify() -> Functions:
+def _evaluate_classes(settings, work, runs, split, options) -> list[str]:
     from show_attend_tell.siblings.ram.evaluation import evaluate
-    from show_attend_tell.siblings.ram.training import train
 
-    return _of_sibling("classify", train, evaluate)
+    return evaluate(settings, work, runs, split).lines()
 
 
-def _generate() -> Functions:
+def _evaluate_drawings(settings, work, runs, split, options) -> list[str]:
     from show_attend_tell.siblings.draw.evaluation import evaluate
-    from show_attend_tell.siblings.draw.training import train
 
-    return _of_sibling("generate", train, evaluate)
+    return evaluate(settings, work, runs, split).lines()
 
 
-def _read() -> Functions:
+def _evaluate_words(settings, work, runs, split, options) -> list[str]:
     from show_attend_tell.siblings.words.evaluation import evaluate
     from show_attend_tell.siblings.words.generation import Lexicon
-    from show_attend_tell.siblings.words.training import train
 
-    functions = _of_sibling("read", train, evaluate)
-
-    def evaluate_words(settings, work, runs, split, options) -> list[str]:
-        file, lines = options["lexicon"], []
-        lexicon = None if file is None else Lexicon.load(file)
-        for beam in options["beams"] or (1,):
-            lines += evaluate(settings, work, runs, split, beam, lexicon).lines()
-        return lines
-
-    return functions._replace(evaluate=evaluate_words)
-
-
-def _of_sibling(task: str, train: Callable, evaluate: Callable) -> Functions:
-    from show_attend_tell.siblings.models import load_model
-
-    return Functions(
-        load=functools.partial(load_model, task=task),
-        train=train,
-        evaluate=lambda *arguments: evaluate(*arguments[:-1]).lines(),
-    )
-
-
-# Uses of `train` in which several workers train one model.
-JOINT, TF_CONFIG = "train --cluster without --seeds", "train TF_CONFIG"
+    file, lines = options["lexicon"], []
+    lexicon = None if file is None else Lexicon.load(file)
+    for beam in options["beams"] or (1,):
+        lines += evaluate(settings, work, runs, split, beam, lexicon).lines()
+    return lines
 
 
 def _accepts(verbs: dict[str, str]) -> frozenset[str]:
@@ -134,6 +99,8 @@ def _accepts(verbs: dict[str, str]) -> frozenset[str]:
 TASKS = {
     "caption": Task(
         described="with captions",
+        training="training.train",
+        evaluate=_evaluate_captions,
         accepts=_accepts(
             {
                 "average": "",
@@ -147,28 +114,30 @@ TASKS = {
                 "export": "--format saved_model, --format litert, --format onnx, "
                 "--beam, --accept-imagenet",
             }
-        )
-        | {JOINT, TF_CONFIG},
+        ),
         classes=frozenset(["Captioner"]),
-        functions=_caption,
         has_captions=True,
     ),
     "classify": Task(
         described="that classifies digits",
+        training="siblings.ram.training",
+        evaluate=_evaluate_classes,
         accepts=frozenset(),
         classes=frozenset(
             ["RecurrentAttention", "PictureClassifier", "WindowClassifier"]
         ),
-        functions=_classify,
     ),
     "generate": Task(
         described="that generates pictures",
+        training="siblings.draw.training",
+        evaluate=_evaluate_drawings,
         accepts=_accepts({"draw": ""}),
         classes=frozenset(["Draw"]),
-        functions=_generate,
     ),
     "read": Task(
         described="that reads words",
+        training="siblings.words.training",
+        evaluate=_evaluate_words,
         accepts=_accepts(
             {
                 "train": "--init-from",
@@ -176,7 +145,6 @@ TASKS = {
             }
         ),
         classes=frozenset(["Reader"]),
-        functions=_read,
     ),
 }
 
@@ -189,30 +157,19 @@ def name_of_model(path: Path) -> str:
     return next((k for k, task in TASKS.items() if name in task.classes), "caption")
 
 
-def accepts(name: str, use: str) -> bool:
-    """Return whether a task accepts a verb, or an option of a verb."""
-    named = any(use in task.accepts for task in TASKS.values())
-    return not named or use in TASKS[name].accepts
-
-
 def require_accepted(
-    name: str,
-    received: object,
-    subject: str = "an experiment",
-    uses: Iterable[str] | None = None,
+    name: str, received: object, subject: str = "an experiment"
 ) -> None:
-    """Raise a usage error if a task does not accept a verb, or an option of a verb.
+    """Raise a usage error if a task does not accept the running verb or its options.
 
     Args:
         name: the task.
         received: the experiment or the model that has this task.
-        subject: name of what was received, such as "an experiment".
-        uses: verbs, each alone or with a space and an option; by default the running
-            verb and its options on the command line.
+        subject: name of what was received.
     """
-    for use in _uses(click.get_current_context()) if uses is None else uses:
-        if not accepts(name, use):
-            accepting = [t.described for t in TASKS.values() if use in t.accepts]
+    for use in _uses(click.get_current_context()):
+        accepting = [t.described for t in TASKS.values() if use in t.accepts]
+        if accepting and use not in TASKS[name].accepts:
             verb, _, option = use.partition(" ")
             raise click.UsageError(
                 f"{option or verb} needs {subject} {' or '.join(accepting)}. Received: "

@@ -9,7 +9,6 @@ import click
 
 from show_attend_tell.cli.options import (
     PATH,
-    ExperimentCommand,
     cluster_options,
     encoder_weights_option,
     experiment_options,
@@ -20,8 +19,10 @@ from show_attend_tell.cli.options import (
     runs_option,
     work_option,
 )
-from show_attend_tell.cli.tasks import JOINT, TASKS, TF_CONFIG, require_accepted
+from show_attend_tell.cli.tasks import TASKS
 from show_attend_tell.runtime.tensorflow_startup import start_keras
+
+_MOST_UNLIKE = 200  # pictures of each kind unlike the training photos
 
 
 def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
@@ -37,7 +38,7 @@ def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
     return seeds
 
 
-@click.command(cls=ExperimentCommand)
+@click.command()
 @experiment_options
 @work_option
 @runs_option
@@ -91,8 +92,12 @@ def train(
     chosen = {"seed": seed, "init_from": init_from}
     settings = load_settings(experiment, changes, name, limit, chosen)
     joint = cluster is not None and not several
-    uses = [JOINT] * joint + [TF_CONFIG] * ("TF_CONFIG" in os.environ)
-    require_accepted(settings.task, settings.name, uses=uses)
+    has_captions = TASKS[settings.task].has_captions
+    if (joint or "TF_CONFIG" in os.environ) and not has_captions:
+        raise click.UsageError(
+            "--cluster without --seeds, and TF_CONFIG, need an experiment with "
+            f"captions. Received: {settings.name}, whose task is {settings.task!r}."
+        )
     if sys.stderr.isatty():  # before the progress bar of the terminal
         seconds = "starting TensorFlow, reading the data, compiling a step: 10 to 60 s"
         click.echo(f"{settings.name}: {seconds}", err=True)
@@ -107,14 +112,13 @@ def train(
             from show_attend_tell.training.workers import join
 
             together["workers"] = join()  # before TensorFlow computes anything
-        train = functools.partial(TASKS[settings.task].functions().train, **together)
+        train = functools.partial(TASKS[settings.task].train, **together)
     if several:
         from show_attend_tell.cluster.seeds import Series, open_runs
         from show_attend_tell.config.experiments import seed_variants
 
         if cluster is not None:  # workers have another working directory
             work, runs = work.absolute(), runs.absolute()
-        has_captions = TASKS[settings.task].has_captions
         series = Series(work, runs, train, has_captions, progress=cluster is None)
         variants = seed_variants(settings, seeds)
         variants = open_runs(series, variants, resume, overwrite)
@@ -175,7 +179,7 @@ def _print_training(done) -> None:
     click.echo(f"model: {done.model}")
 
 
-@click.command(cls=ExperimentCommand)
+@click.command()
 @click.argument("models", nargs=-1, required=True, type=PATH, metavar="MODEL...")
 @experiment_options
 @runs_option
@@ -209,15 +213,7 @@ def average(models, experiment, changes, runs, name, overwrite) -> None:
     metavar="FOLDER",
     help="Folder of pictures unlike the training photos; repeatable.",
 )
-@click.option(
-    *("--pictures", "limit"),
-    type=click.IntRange(min=8),
-    default=200,
-    help="Maximum pictures of each kind unlike the training photos.",
-)
-def calibrate(
-    experiment, changes, work, runs, model, encoder_weights, others, limit
-) -> None:
+def calibrate(experiment, changes, work, runs, model, encoder_weights, others) -> None:
     """Measure when a model's captions can be trusted, for their confidence.
 
     Compares the validation photos with pictures unlike the training photos: the same
@@ -230,22 +226,22 @@ def calibrate(
     from show_attend_tell.training.calibration import calibrate
 
     file = model_path(str(model or settings.name), runs)
-    ood_sets = {str(folder): _pictures(folder, limit) for folder in others}
+    ood_sets = {str(folder): _pictures(folder) for folder in others}
     if settings.data.source != "scenes":
-        ood_sets["drawn scenes"] = _drawn_scenes(limit)
-    report = calibrate(settings, work, file, ood_sets, encoder_weights, limit)
+        ood_sets["drawn scenes"] = _drawn_scenes()
+    report = calibrate(settings, work, file, ood_sets, encoder_weights)
     click.echo("\n".join(report.lines()))
 
 
-def _drawn_scenes(limit: int):
+def _drawn_scenes():
     """Yield drawn scenes."""
     from data_prep.scenes.scenes import make_scene
 
-    for number in range(limit):
+    for number in range(_MOST_UNLIKE):
         yield make_scene(0, "test", number)[0]
 
 
-def _pictures(folder: Path, limit: int):
+def _pictures(folder: Path):
     """Yield the pictures of a folder; skip unreadable files."""
     from show_attend_tell.data.preprocessing import load_photo
     from show_attend_tell.inference.photos import find_photos
@@ -253,7 +249,7 @@ def _pictures(folder: Path, limit: int):
     from show_attend_tell.runtime.errors import PhotoError
 
     photos = [path for path in find_photos([folder]) if not isinstance(path, Failure)]
-    for path in photos[:limit]:
+    for path in photos[:_MOST_UNLIKE]:
         try:
             yield load_photo(path)
         except PhotoError as error:

@@ -11,15 +11,27 @@ from show_attend_tell.config.settings import (
     experiment_to_dict,
     read_experiment_file,
 )
-from show_attend_tell.config.shipped import shipped_experiments
 from show_attend_tell.config.toml import TOML_ERRORS, parse_toml
 from show_attend_tell.runtime.errors import (
     ConfigError,
     nearest,
     one_line,
-    plural,
     quote,
 )
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def shipped_experiments() -> dict[str, Path]:
+    """Return the file of each shipped experiment by name, in alphabetical order.
+
+    The files are inside the package in an installation and beside it in a checkout.
+    """
+    for folder in (_PACKAGE / "experiments", _PACKAGE.parent / "experiments"):
+        files = sorted(folder.glob("*.toml"))
+        if files:
+            return {file.stem: file for file in files}
+    return {}
 
 
 def find_experiment(name: str) -> Path:
@@ -87,14 +99,6 @@ def limit_experiment(experiment: Experiment, limit: int) -> Experiment:
     suffix = f"-first-{limit}"
     data = dataclasses.replace(experiment.data, name=experiment.data.name + suffix)
     return dataclasses.replace(experiment, name=experiment.name + suffix, data=data)
-
-
-def limit_message(experiment: Experiment, limit: int) -> str:
-    """Describe the data and the run of a limited experiment in one line."""
-    return (
-        f"limited to the first {plural(limit, 'photo')} of each split, in the order of "
-        f"the data set: data {experiment.data.name}, run {experiment.name}"
-    )
 
 
 def load_experiment(name: str, changes: Iterable[str] = ()) -> Experiment:

@@ -30,9 +30,10 @@ from show_attend_tell.config.fields import (
     Rate,
 )
 from show_attend_tell.config.siblings import DigitExperiment, GenerationExperiment
-from show_attend_tell.config.toml import TOML_ERRORS, describe_fault, read_toml
+from show_attend_tell.config.toml import TOML_ERRORS, describe_fault, parse_toml
 from show_attend_tell.config.words import ReadExperiment
 from show_attend_tell.runtime.errors import ConfigError, one_line, quote
+from show_attend_tell.runtime.untrusted import read_text_bytes
 
 _MOST_FAULTS = 5  # faults that one message names
 # Keys that runs of version 0.3 hold, and the values without effect.
@@ -262,7 +263,7 @@ def read_experiment_file(path: str | Path) -> AnyExperiment:
     """
     path = Path(path)
     try:
-        values = read_toml(path)
+        values = parse_toml(read_text_bytes(path).decode("utf-8"))
     except FileNotFoundError:
         raise ConfigError(
             f"{path}: no such settings file; the shipped ones are in experiments/"

@@ -3,7 +3,6 @@
 import dataclasses
 import tomllib
 import typing
-from pathlib import Path
 
 from show_attend_tell.runtime.errors import nearest, one_line, quote
 
@@ -27,17 +26,6 @@ def parse_toml(text: str) -> dict:
             f"must be at most {_LONGEST_TEXT} characters, {_LONGEST_LINE} in a line"
         )
     return tomllib.loads(text)
-
-
-def read_toml(path: Path) -> dict:
-    """Read a TOML file; no more of it than may be parsed.
-
-    Raises:
-        ValueError, RecursionError: the file is too long, or not TOML.
-        OSError: the file cannot be read.
-    """
-    with path.open(encoding="utf-8") as file:
-        return parse_toml(file.read(_LONGEST_TEXT + 1))
 
 
 def describe_fault(fault: dict, tables: type) -> str:

@@ -241,15 +241,6 @@ class CaptioningPipeline:
         opened = self._open(Path(path), image)
         return self._caption_one(opened, request or CaptionRequest())
 
-    def compile(self, request: CaptionRequest) -> None:
-        """Trace the search of :meth:`caption_image`; one graph serves all regions."""
-        if not self.engine.is_keras:  # NumPy has nothing to trace
-            return
-        side = self.engine.side
-        if request.region is not None:
-            request = dataclasses.replace(request, region=(0, 0, side, side))
-        self.caption_image(Image.new("RGB", (side, side)), request)
-
     def save(self, file: str | os.PathLike) -> None:
         """Write a ``.keras`` file, see :func:`inference.saving.save_model`."""
         save_model(self.generator, self.file, file)

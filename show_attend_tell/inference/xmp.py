@@ -153,13 +153,11 @@ class XmpPacket:
             node.attrib.pop(field, None)
             for element in list(node.iterchildren(field)):
                 node.remove(element)
-        described = [node for node in nodes if node.tag == _NODE]
-        node = described[0] if described else self._new_node()
+        node = next((node for node in nodes if node.tag == _NODE), None)
+        if node is None:
+            node = etree.SubElement(self._rdf, _NODE, {f"{{{_RDF}}}about": ""})
         namespace = etree.QName(field).namespace
         return etree.SubElement(node, field, nsmap={_PREFIXES[namespace]: namespace})
-
-    def _new_node(self) -> etree._Element:
-        return etree.SubElement(self._rdf, _NODE, {f"{{{_RDF}}}about": ""})
 
     def _nodes(self) -> list[etree._Element]:
         return list(self._rdf.iterchildren(etree.Element))

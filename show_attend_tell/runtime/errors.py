@@ -161,30 +161,3 @@ class JavaError(MetricsError):
 
 class PortError(ShowAttendTellError):
     """The port cannot be opened."""
-
-
-class UploadError(ShowAttendTellError):
-    """An uploaded photo is refused.
-
-    Attributes:
-        status: HTTP status, 413 (too large), 415 (not a photo) or 422 (a region that
-            is not inside the photo).
-    """
-
-    def __init__(self, status: int, message: str):
-        super().__init__(message)
-        self.status = status
-
-
-class BusyError(ShowAttendTellError):
-    """The request queue is full.
-
-    Attributes:
-        seconds: delay after which the request may be sent again.
-    """
-
-    def __init__(self, seconds: int):
-        super().__init__(
-            f"busy: the queue is full; send the photo again in {seconds} seconds"
-        )
-        self.seconds = seconds

@@ -37,7 +37,8 @@ def atomic_path(path: str | Path, unique: bool = False) -> Iterator[Path]:
             the temporary file.
     """
     path = Path(path)
-    temporary = _temporary_path(path, f"{uuid.uuid4().hex}-" if unique else "")
+    mark = f"{uuid.uuid4().hex}-" if unique else ""
+    temporary = _short(path.with_name(f"{TEMPORARY}{mark}{path.name}"))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove(temporary)  # left by a process that was killed
@@ -51,11 +52,6 @@ def atomic_path(path: str | Path, unique: bool = False) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):  # the folder cannot be written
             _remove(temporary)
-
-
-def _temporary_path(path: Path, mark: str = "") -> Path:
-    """Return the path of the temporary file, which keeps the suffix."""
-    return _short(path.with_name(f"{TEMPORARY}{mark}{path.name}"))
 
 
 def _short(path: Path) -> Path:

@@ -5,35 +5,6 @@ import sys
 from tqdm import tqdm
 
 _LOG_INTERVAL = 30.0  # seconds between lines where no terminal shows them
-_STARTING = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<starting{postfix}]"
-
-
-class ProgressBar(tqdm):
-    """A tqdm bar whose rate and time left ignore pauses and compilation.
-
-    The first update usually compiles a graph, and the bar shows "starting" until then;
-    later updates compile a graph if ``compiling=True``.
-    """
-
-    def update(self, n: int = 1, compiling: bool = False) -> bool | None:
-        """Advance by `n` units; with `compiling`, ignore the time that this took."""
-        if not self.disable and (compiling or self.n == self.initial):
-            self.exclude_pause()
-            self.last_print_n += n
-        return super().update(n)
-
-    def exclude_pause(self) -> None:
-        """Ignore the time since the last line, such as a validation."""
-        if not self.disable:
-            self.last_print_t = self._time()
-
-    @property
-    def format_dict(self) -> dict:
-        """Values that the bar shows, see tqdm."""
-        values = super().format_dict
-        if self.disable or self.n > self.initial:
-            return values
-        return {**values, "bar_format": _STARTING}
 
 
 def progress_bar(
@@ -43,7 +14,7 @@ def progress_bar(
     *,
     done: int = 0,
     shown: bool = True,
-) -> ProgressBar:
+) -> tqdm:
     """Return a bar on standard error; a context manager with ``update(n)``.
 
     Args:
@@ -54,7 +25,7 @@ def progress_bar(
         shown: whether the bar is shown.
     """
     terminal = sys.stderr.isatty()
-    return ProgressBar(
+    return tqdm(
         desc=title,
         total=total,
         initial=done,

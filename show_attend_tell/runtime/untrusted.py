@@ -115,11 +115,6 @@ def is_encodable(text: str) -> bool:
     return True
 
 
-def unpacked_limit(path: Path) -> int:
-    """Return how many bytes a file may unpack to: weights hardly compress."""
-    return 50_000_000 + 8 * path.stat().st_size
-
-
 @contextlib.contextmanager
 def open_archive(
     path: Path, names: Collection[str] | None = None
@@ -141,7 +136,8 @@ def open_archive(
             raise ValueError("it holds a member twice")
         if names is not None and (strange := set(listed) - set(names)):
             raise ValueError(f"it also holds {min(strange)[:80]!r}")
-        size, most = sum(m.file_size for m in archive.infolist()), unpacked_limit(path)
+        size = sum(member.file_size for member in archive.infolist())
+        most = 50_000_000 + 8 * path.stat().st_size  # weights hardly compress
         if size > most:
             raise ValueError(f"it unpacks to {size} bytes, more than {most}")
         yield archive

@@ -14,11 +14,6 @@ FOLDER = Path(str(files(__package__))) / "weights"
 SHIPPED = {"classify": "ram_mnist", "generate": "draw_mnist", "read": "read_words"}
 
 
-def is_shipped(task: str) -> bool:
-    """Return whether the package has a model of a task."""
-    return (FOLDER / f"{SHIPPED[task]}.keras").is_file()
-
-
 def shipped_file(task: str) -> Path:
     """Return the file of the package's model of a task.
 

@@ -129,11 +129,6 @@ class Updates:
         """Number of updates in an epoch."""
         return self.count // self.batch
 
-    @property
-    def graphs(self) -> int:
-        """Number of graphs compiled so far."""
-        return self.step.experimental_get_tracing_count()
-
     def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
         """Apply the updates of an epoch from number `start` on; yield values to log."""
         signature = tf.nest.map_structure(

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import keras
+from tqdm import tqdm
 
 from show_attend_tell.config import runs
 from show_attend_tell.runtime.errors import RunError, TrainingError
 from show_attend_tell.runtime.files import atomic_path
-from show_attend_tell.runtime.progress import ProgressBar, progress_bar
+from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.training.checkpoint import (
     Position,
     restore_checkpoint,
@@ -155,7 +156,7 @@ class Trainer:
         position.vocabulary = digest
         self.position, self._written = position, position.step
 
-    def _train(self, log, bar: ProgressBar, validate: bool) -> None:
+    def _train(self, log, bar: tqdm, validate: bool) -> None:
         """Train until the end; write a checkpoint if interrupted.
 
         Args:
@@ -190,16 +191,14 @@ class Trainer:
             model = f"that of update {self.position.best_step}"
         return f"the last good checkpoint is {checkpoint}, the best model {model}"
 
-    def _epoch(self, log, bar: ProgressBar) -> None:
-        position, graphs = self.position, self.objective.graphs
+    def _epoch(self, log, bar: tqdm) -> None:
+        position = self.position
         start = position.epoch, position.step_in_epoch
-        # Without a graph the bar shows "starting", also as a line of a log file.
-        bar.set_postfix_str("", refresh=not graphs)
+        bar.set_postfix_str("", refresh=False)
         for values in self.objective.updates(*start):
             position.step += 1
             position.step_in_epoch += 1
-            bar.update(compiling=self.objective.graphs > graphs)
-            graphs = self.objective.graphs
+            bar.update()
             if log is not None:
                 log.log_update(position.step, values, self.model.optimizer, bar)
             self._latest = position.step, values
@@ -215,7 +214,7 @@ class Trainer:
             self.losses.check(*self._latest)
             self.position.first_loss = self.losses.first
 
-    def _after_update(self, log, bar: ProgressBar) -> None:
+    def _after_update(self, log, bar: tqdm) -> None:
         """Write a checkpoint, validate and end the epoch where these are due."""
         position, settings = self.position, self.settings
         ends = position.step_in_epoch == self.objective.steps
@@ -233,7 +232,6 @@ class Trainer:
         if ends or validates:
             with self.workers.together():
                 self._checkpoint()
-        bar.exclude_pause()
 
     def _validation_due(self) -> bool:
         position, settings = self.position, self.settings
@@ -253,7 +251,7 @@ class Trainer:
             save_checkpoint(path, self.model, self.position)
         self._written = self.position.step
 
-    def _validate(self, log, bar: ProgressBar) -> None:
+    def _validate(self, log, bar: tqdm) -> None:
         """Let the chief score the model; the other workers take its position."""
         with self.workers.together():
             if self.workers.is_chief:
@@ -262,7 +260,7 @@ class Trainer:
         if self.workers.count > 1:
             self._take_chiefs_position()
 
-    def _score(self, log, bar: ProgressBar) -> None:
+    def _score(self, log, bar: tqdm) -> None:
         """Score the model; keep it if it is the best so far."""
         position = self.position
         for copy, original in zip(self.saved.weights, self.model.weights, strict=True):

@@ -64,11 +64,6 @@ class Likelihood:
         """Number of updates in an epoch."""
         return self.batches.steps
 
-    @property
-    def graphs(self) -> int:
-        """Number of graphs compiled so far; it rises during an update that compiles."""
-        return len(self._steps)
-
     def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
         """Apply the updates of an epoch from number `start` on; yield values to log."""
         for x, y in self.batches.prefetched(epoch, start):

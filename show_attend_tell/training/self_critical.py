@@ -66,11 +66,6 @@ class SelfCritical:
         """Number of updates in an epoch, which shows each photo weight times."""
         return -(-len(shown_items(self.weights, self.seed, 0)) // self.photos)
 
-    @property
-    def graphs(self) -> int:
-        """Number of graphs compiled so far; it rises during an update that compiles."""
-        return int(self._step is not None)
-
     def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
         """Apply the updates of an epoch from number `start` on; yield values to log."""
         shown = shown_items(self.weights, self.seed, epoch)

@@ -46,6 +46,7 @@ def test_digits_are_prepared_trained_and_evaluated_by_the_same_verbs(
         ("calibrate", [], "needs an experiment with captions. Received: tiny"),
         ("average", ["m.keras"], "needs an experiment with captions. Received: tiny"),
         ("train", ["--init-from", "shipped"], "with captions or that reads words"),
+        ("train", ["--cluster", "auto"], "need an experiment with captions"),
         ("eval", ["--lexicon", "a.txt"], "needs an experiment that reads words"),
         ("eval", ["--split", "all"], "--split all needs an experiment that reads"),
         ("prepare", [], "pass the folder with --data"),

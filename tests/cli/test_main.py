@@ -15,7 +15,6 @@ from show_attend_tell.cli import doctor
 from show_attend_tell.cli import main as cli
 from show_attend_tell.config import experiments
 from show_attend_tell.config.settings import experiment_to_toml
-from show_attend_tell.config.shipped import experiment_summary, shipped_experiments
 from show_attend_tell.evaluation.comparison import Comparison, ComparisonRow
 from show_attend_tell.evaluation.report import EvaluationReport
 from show_attend_tell.runtime.errors import DataError
@@ -284,25 +283,6 @@ def test_a_misspelled_name_is_answered_with_the_nearest(run, arguments, close):
     code, out, err = run(*arguments)
     assert (bool(code), out) == (True, "")
     assert close in err
-
-
-@pytest.mark.parametrize("verb", ["prepare", "features", "train", "eval", "draw"])
-def test_help_lists_the_experiments_that_the_verb_accepts_with_their_summary(run, verb):
-    text = " ".join(run(verb, "--help")[1].split())
-    text = text.replace("- ", "-")  # lines also break after hyphens
-    assert len(shipped_experiments()) > 5
-    for name, file in shipped_experiments().items():
-        accepted = verb != "draw" or name.startswith("draw_mnist")
-        assert (f" {name} {experiment_summary(file)}" in text) == accepted
-    assert "flickr8k_cider" not in run("caption", "--help")[1]
-
-
-def test_a_summary_is_the_first_sentence_of_the_header(tmp_path):
-    file = tmp_path / "a.toml"
-    file.write_text("# One, two:\n# three. Four.\n#\n# five\n[data]\n")
-    assert experiment_summary(file) == "One, two: three"
-    file.write_text("[data]\n# no header\n")
-    assert experiment_summary(file) == ""
 
 
 def test_compare_passes_its_options_and_prints_the_table(run, monkeypatch):

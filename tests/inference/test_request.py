@@ -8,7 +8,6 @@ from fastapi import FastAPI
 from show_attend_tell.cli.caption import caption
 from show_attend_tell.deployment.server.captions import add_captions
 from show_attend_tell.deployment.server.request_queue import RequestQueue
-from show_attend_tell.deployment.server.uploads import Limits
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.runtime.errors import CaptionError
 
@@ -31,7 +30,7 @@ def test_every_field_with_a_help_text_is_an_option_of_the_command_line():
 
 def test_every_field_with_a_form_is_a_field_of_the_web_form(pipeline):
     app = FastAPI()
-    add_captions(app, {"tiny": pipeline}, RequestQueue(1), Limits(), {})
+    add_captions(app, {"tiny": pipeline}, RequestQueue(1))
     schemas = app.openapi()["components"]["schemas"]
     form = schemas["Body_caption_caption_post"]["properties"]
     expected = {name for name, o in OPTIONS.items() if o.form is not None}

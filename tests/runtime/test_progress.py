@@ -32,24 +32,10 @@ def make(clock):
     return make
 
 
-def advance(bar, clock, seconds, updates=1, **options):
+def advance(bar, clock, seconds, updates=1):
     for _ in range(updates):
         clock.seconds += seconds
-        bar.update(**options)
-
-
-def test_neither_compiling_nor_a_pause_changes_the_time_left(make, clock):
-    with make() as bar:
-        assert "<starting]" in str(bar)
-        advance(bar, clock, 8.0)  # the first update always compiles
-        advance(bar, clock, 7.0, updates=3, compiling=True)
-        advance(bar, clock, 0.5, updates=10)
-        assert "<08:13,  2.00step/s" in str(bar)  # 986 updates of 0.5 s
-        advance(bar, clock, 9.0, compiling=True)
-        clock.seconds += 120.0
-        bar.exclude_pause()
-        advance(bar, clock, 0.5)
-        assert "<08:12,  2.00step/s" in str(bar)
+        bar.update()
 
 
 def test_the_time_left_follows_recent_updates(make, clock):
@@ -71,5 +57,4 @@ def test_a_hidden_bar_writes_nothing(clock, capsys):
     with progress_bar(3, "step", shown=False) as bar:
         advance(bar, clock, 1.0, updates=3)
         bar.set_postfix_str("loss 1.00")
-        bar.exclude_pause()
     assert capsys.readouterr() == ("", "")

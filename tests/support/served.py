@@ -3,21 +3,23 @@
 import contextlib
 import threading
 import time
+from unittest import mock
 
 from tiny_pipeline import photo_bytes
 
-from show_attend_tell.deployment.server.app import Example, create_app
+from show_attend_tell.deployment.server import uploads
+from show_attend_tell.deployment.server.app import create_app
 from show_attend_tell.deployment.server.serve import server_of, take_port
-from show_attend_tell.deployment.server.uploads import Limits
 
 
 @contextlib.contextmanager
 def serving(pipelines, queue_limit=32, digits=None, reader=None):
     """Serve models, a dict by name, and those of other tabs; yield the address."""
-    examples = [Example("noise", photo_bytes(7, "JPEG"), "a failure")]
-    limits = Limits(1, 1)
+    examples = [("noise", photo_bytes(7, "JPEG"), "a failure")]
     others = {"digits": digits, "reader": reader}
-    app = create_app(pipelines, examples, queue_limit, limits, **others)
+    smaller = mock.patch.multiple(uploads, MEGABYTES=1, MEGAPIXELS=1)
+    smaller.start()
+    app = create_app(pipelines, examples, queue_limit, **others)
     taken = take_port("127.0.0.1", 0)
     server = server_of(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]})
@@ -29,4 +31,5 @@ def serving(pipelines, queue_limit=32, digits=None, reader=None):
     finally:
         server.should_exit = True
         thread.join()
+        smaller.stop()
         taken.close()

@@ -18,7 +18,6 @@ from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.splits import folder_of
 from show_attend_tell.runtime.errors import FeatureError, VocabularyError
 from show_attend_tell.training import maximum_likelihood, tensorboard_log
-from show_attend_tell.training import train as training
 
 KEPT = {"data": {"punctuation": "keep"}}
 CURVES = ("loss", "word_loss", "attention_loss", "learning_rate", "gradient_norm")
@@ -81,15 +80,6 @@ def test_tensorboard_shows_the_training(real):
     np.testing.assert_allclose(values["train/learning_rate"], 0.05, rtol=1e-6)
     assert min(values["train/gradient_norm"]) > 0
     assert max(values["validation/CIDEr"]) == pytest.approx(real.best)
-
-
-def test_a_line_reports_that_the_first_update_compiles(work, tmp_path, quick, capsys):
-    go(work, tmp_path, training={"epochs": 1})
-    changes = {"init_from": "tiny", "epochs": 1}
-    training.train(experiment(name="further", training=changes), work, tmp_path)
-    _, _, after = capsys.readouterr().err.partition("validating]")
-    assert f"0/{STEPS} " in after
-    assert "<starting]" in after  # and not "<starting, validating]"
 
 
 def test_mirrored_photos_are_read_by_the_rows_of_the_others(

@@ -90,18 +90,11 @@ def export_litert(
     and returns ``tokens`` (T,) int32, ``length`` (), the number of them that are words,
     ``alpha`` (T, rows, columns) and ``log_prob`` (). LiteRT runs every operation.
 
-    Args:
-        model: a ``.keras`` file.
-        file: path of the ``.tflite`` file.
-        encoder_weights: see :func:`~show_attend_tell.inference.pipeline.load`.
-        beam: number of hypotheses, fixed in the export; by default the model's.
+    Arguments and errors are those of :func:`export_saved_model`; an existing file is
+    replaced.
 
     Returns:
         Path of the JSON file: ``words`` by token, ``side`` S and ``resize``.
-
-    Raises:
-        ExportError: the model samples its locations.
-        CaptionError, ModelFileError, EncoderError: see ``pipeline.load``.
     """
     pipeline = load(model, encoder_weights)
     encoder, side = pipeline.encoder, pipeline.engine.side

@@ -50,16 +50,8 @@ def export_onnx(
     ``captioner.json`` has the words by their ids, ``grid``, ``side`` S, ``resize``, the
     settings of the search, and the reranker's ``ngrams`` with their ``idf``.
 
-    Args:
-        model: a ``.keras`` file.
-        folder: the folder.
-        encoder_weights: see :func:`~show_attend_tell.inference.pipeline.load`.
-        beam: number of hypotheses; by default the model's.
-
-    Raises:
-        ExportError: the folder exists and is not empty, the encoder is neither VGG16
-            nor VGG19, or the model samples its locations.
-        CaptionError, ModelFileError, EncoderError: see ``pipeline.load``.
+    Arguments and errors are those of :func:`exports.graphs.export_saved_model`; an
+    encoder that is neither VGG16 nor VGG19 is an ExportError too.
     """
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

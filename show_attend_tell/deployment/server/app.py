@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
-from typing import TYPE_CHECKING, NamedTuple
 
 import pydantic
 from fastapi import FastAPI, Request
@@ -13,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from show_attend_tell import __version__
+from show_attend_tell.deployment.server import uploads
 from show_attend_tell.deployment.server.captions import (
     add_captions,
     max_beam,
@@ -23,34 +23,13 @@ from show_attend_tell.deployment.server.photo_programs import add_photo_programs
 from show_attend_tell.deployment.server.request_queue import RequestQueue
 from show_attend_tell.deployment.server.review import add_review
 from show_attend_tell.deployment.server.siblings import add_siblings
-from show_attend_tell.deployment.server.uploads import Limits, size_message
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.result import CONFIDENCE_WORDS
-from show_attend_tell.runtime.errors import BusyError, ModelFileError, UploadError
-
-if TYPE_CHECKING:  # its module imports Keras
-    from show_attend_tell.deployment.server.sibling_models import (
-        DigitModels,
-        WordReader,
-    )
+from show_attend_tell.runtime.errors import ShowAttendTellError
 
 _STATIC = files(__package__) / "static"
 _READ = ["GET", "HEAD"]
 _FORM_BYTES = 100_000  # bytes of a request besides the photo
-
-
-class Example(NamedTuple):
-    """A picture that the page offers.
-
-    Attributes:
-        title: names the picture and its author.
-        jpeg: the bytes of the file.
-        note: shown under the picture, such as "wrong: unlike the training photos".
-    """
-
-    title: str
-    jpeg: bytes
-    note: str = ""
 
 
 class Refusal(pydantic.BaseModel):
@@ -76,52 +55,50 @@ _REFUSALS = {
 
 def create_app(
     pipelines: Mapping[str, CaptioningPipeline],
-    examples: Sequence[Example] = (),
+    examples: Sequence[tuple[str, bytes, str]] = (),
     queue_limit: int = 32,
-    limits: Limits | None = None,
     hosts: Sequence[str] = ("127.0.0.1", "localhost", "[::1]"),
-    digits: "Callable[[], DigitModels] | None" = None,
-    reader: "Callable[[], WordReader] | None" = None,
+    digits: Callable | None = None,
+    reader: Callable | None = None,
 ) -> FastAPI:
     """Build the application.
 
     Args:
         pipelines: models by the name that the page shows; the first is the default.
-        examples: the pictures that the page offers.
+        examples: the pictures that the page offers: title, JPEG file and note of each.
         queue_limit: requests that may run or wait together; others are refused.
-        limits: limits of uploads.
         hosts: accepted values of the header Host. Others are refused, so that a page
             of another site cannot reach the server through another name.
-        digits: returns the models of the tab of digits; without it the page has no
-            such tab.
-        reader: returns the model of the tab of words; likewise.
+        digits: returns the :class:`sibling_models.DigitModels` of the tab of digits;
+            without it the page has no such tab.
+        reader: returns the :class:`sibling_models.WordReader` of the tab of words.
     """
-    limits, queue = limits or Limits(), RequestQueue(queue_limit)
+    queue = RequestQueue(queue_limit)
     app = FastAPI(
         title="Show, Attend and Tell",
         version=__version__,
         summary="A photo in, its caption and the attention of each word out.",
         docs_url=None,  # FastAPI's own pages load scripts from elsewhere
         redoc_url=None,
+        responses=_REFUSALS,
     )
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
-    most = limits.bytes * 4 // 3 + _FORM_BYTES  # of a photo in base64
-    app.add_middleware(Guard, max_bytes=most, message=size_message(limits))
+    most = uploads.MEGABYTES * 4_000_000 // 3 + _FORM_BYTES  # of a photo in base64
+    app.add_middleware(Guard, max_bytes=most, message=uploads.size_message())
     _add_refusals(app)
     tabs = {"digits": digits is not None, "words": reader is not None}
-    _add_page(app, pipelines, examples, limits, tabs)
-    add_captions(app, pipelines, queue, limits, _REFUSALS)
-    add_review(app, pipelines, _REFUSALS)
-    add_photo_programs(app, pipelines, queue, limits)
-    add_siblings(app, digits, reader, queue, limits, _REFUSALS)
+    _add_page(app, pipelines, examples, tabs)
+    add_captions(app, pipelines, queue)
+    add_review(app, pipelines)
+    add_photo_programs(app, pipelines, queue)
+    add_siblings(app, digits, reader, queue)
     return app
 
 
 def _add_page(
     app: FastAPI,
     pipelines: Mapping[str, CaptioningPipeline],
-    examples: Sequence[Example],
-    limits: Limits,
+    examples: Sequence[tuple[str, bytes, str]],
     tabs: Mapping[str, bool],
 ) -> None:
     @app.api_route("/", methods=_READ, include_in_schema=False)
@@ -135,10 +112,10 @@ def _add_page(
             "version": __version__,
             "models": [model_info(*named) for named in pipelines.items()],
             "max_beam": max_beam(pipelines),
-            "examples": [{"title": e.title, "note": e.note} for e in examples],
+            "examples": [{"title": title, "note": note} for title, _, note in examples],
             "confidence_words": CONFIDENCE_WORDS,
-            "megabytes": limits.megabytes,
-            "megapixels": limits.megapixels,
+            "megabytes": uploads.MEGABYTES,
+            "megapixels": uploads.MEGAPIXELS,
             **tabs,
         }
 
@@ -146,7 +123,7 @@ def _add_page(
     async def example(number: int) -> Response:
         if not 0 <= number < len(examples):
             raise HTTPException(404, "no such example")
-        return Response(examples[number].jpeg, media_type="image/jpeg")
+        return Response(examples[number][1], media_type="image/jpeg")
 
     app.mount("/static", StaticFiles(directory=str(_STATIC)), name="static")
 
@@ -154,17 +131,8 @@ def _add_page(
 def _add_refusals(app: FastAPI) -> None:
     """Return every expected error by :func:`middleware.refusal`."""
 
-    @app.exception_handler(UploadError)
-    async def on_upload_error(request: Request, error: UploadError) -> JSONResponse:
-        return refusal(request, error.status, str(error))
-
-    @app.exception_handler(BusyError)
-    async def on_busy_error(request: Request, error: BusyError) -> JSONResponse:
-        wait = {"Retry-After": str(error.seconds)}
-        return refusal(request, 503, str(error), wait)
-
-    @app.exception_handler(ModelFileError)
-    async def on_damaged_model(request: Request, error: ModelFileError) -> JSONResponse:
+    @app.exception_handler(ShowAttendTellError)  # of a model that is absent or damaged
+    async def on_error(request: Request, error: ShowAttendTellError) -> JSONResponse:
         return refusal(request, 500, str(error))
 
     @app.exception_handler(HTTPException)

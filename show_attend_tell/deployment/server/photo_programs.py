@@ -24,14 +24,9 @@ from starlette.exceptions import HTTPException
 
 from show_attend_tell import __version__
 from show_attend_tell.deployment.server.request_queue import RequestQueue
-from show_attend_tell.deployment.server.uploads import Limits, open_upload
+from show_attend_tell.deployment.server.uploads import open_upload
 from show_attend_tell.inference.pipeline import CaptioningPipeline
-from show_attend_tell.runtime.errors import (
-    ShowAttendTellError,
-    UploadError,
-    one_line,
-    quote,
-)
+from show_attend_tell.runtime.errors import ShowAttendTellError, one_line, quote
 
 _OWNER = "show-attend-tell"
 # Fields of OpenAI's requests that change no caption; OpenAI refuses unknown fields.
@@ -139,9 +134,8 @@ def add_photo_programs(
     app: FastAPI,
     pipelines: Mapping[str, CaptioningPipeline],
     queue: RequestQueue,
-    limits: Limits,
 ) -> None:
-    """Add both protocols; see :func:`captions.add_captions` for the arguments.
+    """Add both protocols to an application.
 
     :func:`middleware.refusal` turns errors into the protocol's own.
     """
@@ -150,7 +144,7 @@ def add_photo_programs(
     async def answer(request: Request, kind: type) -> _Answer:
         query, start = await _read(request, kind), time.monotonic()
         call = _caption, pipelines[_find(pipelines, query.model)], _only_photo(query)
-        caption = await _unless_left(request, queue, *call, limits)
+        caption = await _unless_left(request, queue, *call)
         spent, words = time.monotonic() - start, len(caption.words)
         return _Answer(query.model, caption.sentence, words, spent, query.stream)
 
@@ -251,7 +245,7 @@ async def _unless_left(request: Request, queue: RequestQueue, *call):
 
     Raises:
         ShowAttendTellError: see :meth:`RequestQueue.run` and the call.
-        HTTPException: the client has left.
+        HTTPException: the client has left, or see the same two.
     """
     result: object = HTTPException(499, "the client left")
 
@@ -264,7 +258,7 @@ async def _unless_left(request: Request, queue: RequestQueue, *call):
         group.start_soon(watch)
         try:
             result = await queue.run(*call)
-        except ShowAttendTellError as error:  # a group would wrap it in another
+        except (ShowAttendTellError, HTTPException) as error:  # a group would wrap it
             result = error
         group.cancel_scope.cancel()
     if isinstance(result, Exception):
@@ -272,22 +266,22 @@ async def _unless_left(request: Request, queue: RequestQueue, *call):
     return result
 
 
-def _caption(pipeline: CaptioningPipeline, photo: str, limits: Limits):
+def _caption(pipeline: CaptioningPipeline, photo: str):
     """Return the Caption of a photo in base64.
 
     Raises:
-        UploadError: it is no base64, or see :func:`uploads.open_upload`.
+        HTTPException: it is no base64, or see :func:`uploads.open_upload`.
     """
     try:
         text = "".join(photo.rpartition(";base64,")[2].split())
         content = base64.b64decode(text, validate=True)
     except ValueError:
-        raise UploadError(
+        raise HTTPException(
             415,
             "the photo must be base64, or a data URI with base64. Received: "
             f"{quote(photo, 30)}; this server fetches nothing",
         ) from None
-    return pipeline.caption_image(open_upload(content, limits))
+    return pipeline.caption_image(open_upload(content))
 
 
 def _line(answer: _Answer, content: dict) -> Response:

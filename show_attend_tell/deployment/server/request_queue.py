@@ -1,18 +1,15 @@
-"""Run requests one at a time; a full queue raises BusyError with a retry delay."""
+"""Run requests one at a time; a full queue is status 503 with a retry delay."""
 
-import math
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
 import anyio
 import anyio.to_thread
-
-from show_attend_tell.runtime.errors import BusyError
+from starlette.exceptions import HTTPException
 
 T = TypeVar("T")
 
-_SMOOTHING = 0.3  # weight of the newest duration in the moving average
+_PER_SECOND = 4  # requests, at least, by which the retry delay is estimated
 
 
 class RequestQueue:
@@ -26,42 +23,25 @@ class RequestQueue:
     def __init__(self, limit: int):
         self.limit = limit
         self.length = 0
-        self._seconds = 1.0  # moving average of a function's duration
         self._one = anyio.CapacityLimiter(1)
-        self._one_preparing = anyio.CapacityLimiter(1)
 
-    async def run(
-        self,
-        function: Callable[..., T],
-        *arguments: object,
-        prepare: Callable[[], None] | None = None,
-    ) -> T:
+    async def run(self, function: Callable[..., T], *arguments: object) -> T:
         """Wait for the requests before this one, then return the function's result.
 
-        Args:
-            function: the function to run.
-            *arguments: its arguments.
-            prepare: slow preparation of this request. A second worker thread runs it,
-                so that other requests do not wait.
-
         Raises:
-            BusyError: the queue is full.
+            HTTPException: the queue is full.
         """
         if self.length >= self.limit:
-            raise BusyError(max(1, math.ceil(self._seconds * self.length / 2)))
+            seconds = str(1 + self.length // _PER_SECOND)
+            raise HTTPException(
+                503,
+                f"busy: the queue is full; send the photo again in {seconds} seconds",
+                {"Retry-After": seconds},
+            )
         self.length += 1
         try:
-            if prepare is not None:
-                await anyio.to_thread.run_sync(prepare, limiter=self._one_preparing)
             return await anyio.to_thread.run_sync(
-                self._timed, function, *arguments, limiter=self._one
+                function, *arguments, limiter=self._one
             )
         finally:
             self.length -= 1  # also if the request is cancelled while it waits
-
-    def _timed(self, function: Callable[..., T], *arguments: object) -> T:
-        start = time.monotonic()
-        try:
-            return function(*arguments)
-        finally:
-            self._seconds += _SMOOTHING * (time.monotonic() - start - self._seconds)

@@ -57,12 +57,10 @@ class Review(pydantic.BaseModel):
     captions: list[ApprovedCaption] = pydantic.Field(max_length=MOST_CAPTIONS)
 
 
-def add_review(
-    app: FastAPI, pipelines: Mapping[str, CaptioningPipeline], refusals: dict
-) -> None:
-    """Add the service; see :func:`captions.add_captions` for the arguments."""
+def add_review(app: FastAPI, pipelines: Mapping[str, CaptioningPipeline]) -> None:
+    """Add the service to an application."""
 
-    @app.post("/review", response_class=Response, responses=refusals)
+    @app.post("/review", response_class=Response)
     def review(review: Review):
         """Return approved captions as a table, or as XMP sidecars in an archive."""
         write = {"csv": _table, "xmp": _archive}[review.form]

@@ -5,9 +5,8 @@ from typing import Self
 import numpy as np
 from PIL import Image
 
-from show_attend_tell.config.siblings import DIGIT
 from show_attend_tell.data.digits import digit_of_image
-from show_attend_tell.data.words import HEIGHT, WIDTH, resize_crop
+from show_attend_tell.data.words import WIDTH, resize_crop
 from show_attend_tell.runtime.errors import PhotoError
 from show_attend_tell.siblings.draw.bound import Sampler
 from show_attend_tell.siblings.draw.figures import probabilities, written_boxes
@@ -40,14 +39,10 @@ class DigitModels:
             ModelFileError: a file is damaged.
         """
         tasks = ("classify", "generate")
-        models = cls(*(load_model(shipped_file(task), task) for task in tasks))
-        # Compile both parts.
-        models._predict(np.zeros((1, DIGIT, DIGIT), np.uint8))
-        models.draw(0)
-        return models
+        return cls(*(load_model(shipped_file(task), task) for task in tasks))
 
     def classify(self, image: Image.Image, seed: int) -> dict:
-        """Return the values of :class:`DigitAnswer`, without its duration.
+        """Return the values of ``POST /digits/classify``, without the duration.
 
         The seed decides the first place.
 
@@ -74,7 +69,7 @@ class DigitModels:
         }
 
     def draw(self, seed: int) -> dict:
-        """Return the values of :class:`DrawingAnswer`, without its duration."""
+        """Return the values of ``GET /digits/draw``, without the duration."""
         outputs = self._sample(1, seed)
         canvases = probabilities(outputs["canvas"][0], self._draw)  # (T + 1, H, W)
         windows = []
@@ -99,12 +94,10 @@ class WordReader:
         Raises:
             ModelFileError: the file is damaged.
         """
-        reader = cls(load_model(shipped_file("read"), "read"))
-        reader._search(np.zeros((1, HEIGHT, WIDTH), np.uint8))
-        return reader
+        return cls(load_model(shipped_file("read"), "read"))
 
     def read(self, image: Image.Image) -> dict:
-        """Return the values of :class:`WordAnswer`, without photo and duration.
+        """Return the values of ``POST /read``, without photo and duration.
 
         Raises:
             PhotoError: the crop has one grey level.
