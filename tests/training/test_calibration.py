@@ -104,7 +104,6 @@ def calibrated(prepared):
     return calibrate(
         *(experiment(), prepared, prepared / "model.keras", {"noise": noise()}),
         count=10,
-        shown=False,
     )
 
 
@@ -217,10 +216,10 @@ def test_a_calibration_is_of_captions_ranked_by_one_reranker(
 ):
     model, whole = tmp_path / "model.keras", prepared / "model.keras"
     shutil.copy(whole, model)
-    reranker = fit_reranker(experiment(), prepared, progress=False)
+    reranker = fit_reranker(experiment(), prepared)
     save_reranker(reranker, reranker_beside(model))
     given = {"noise": noise()}
-    calibrate(experiment(), prepared, model, given, count=10, shown=False)
+    calibrate(experiment(), prepared, model, given, count=10)
     ranked = load(model)
     assert 0 <= ranked.caption(prepared / "made-up" / "photo-00.png").confidence <= 1
     assert load(model, reranker="none").calibration is None
@@ -284,5 +283,4 @@ def test_few_pictures_of_a_set_are_refused(prepared):
         calibrate(
             *(experiment(), prepared, prepared / "model.keras", {"noise": noise(3)}),
             count=8,
-            shown=False,
         )
